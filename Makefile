@@ -1,0 +1,83 @@
+# Everything starts here: `make` lists the targets. Each one installs what it
+# needs into .venv first; nothing is installed twice.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/ready
+
+# The stored outputs of the chapters are those of the simulated devices.
+ON_SIM := DPKIT_DEVICES=sim
+PYTEST := $(BIN)/python -m pytest
+NBVAL  := --nbval-current-env --nbval-kernel-name=python3
+
+.DEFAULT_GOAL := help
+.PHONY: help setup book serve notebooks execute test test-fast test-gpu \
+        bench reproduce lint format lock clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
+	  | awk -F ':.*## ' '{ printf "make %-11s %s\n", $$1, $$2 }'
+
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; \
+	  sys.exit(f"Python 3.11 or newer is needed ({sys.executable}: {v}); \
+	name one with: make setup PYTHON=python3.11" \
+	  if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --disable-pip-version-check \
+	  --no-deps --no-build-isolation --editable .
+	@touch $@
+
+setup: $(READY)  ## install the pinned environment into .venv
+
+book: $(READY)  ## build the site into _build/html
+	$(BIN)/jupyter-book build . -W -n --keep-going
+
+serve: book  ## show the built site on http://localhost:8000
+	$(BIN)/python -m http.server --bind localhost --directory _build/html 8000
+
+notebooks: $(READY)  ## open the chapters in JupyterLab
+	$(BIN)/jupyter lab book
+
+execute: $(READY)  ## run every notebook and store its normalised outputs
+	$(ON_SIM) $(BIN)/python scripts/execute_notebooks.py book/*.ipynb
+
+test: $(READY)  ## all tests and notebooks; with CUDA devices also test-gpu
+	@if $(BIN)/python -c 'import sys, torch; \
+	  sys.exit(not torch.cuda.is_available())'; then $(MAKE) test-gpu; fi
+	$(ON_SIM) $(PYTEST) -n 2 --dist loadscope --nbval $(NBVAL) \
+	  --doctest-modules dpkit tests book
+
+test-fast: $(READY)  ## the tests without the slow ones and the notebooks
+	$(ON_SIM) $(PYTEST) -n 2 --dist loadscope -m "not slow" \
+	  --doctest-modules dpkit tests
+
+test-gpu: $(READY)  ## what needs CUDA: its tests, and the chapters on it
+	$(PYTEST) -m cuda tests
+	$(PYTEST) --nbval-lax $(NBVAL) book
+
+bench: $(READY)  ## measure speed, as ratios taken side by side in one run
+	$(BIN)/python scripts/bench.py
+
+reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
+	$(BIN)/python scripts/reproduce.py
+
+lint: $(READY)  ## ruff (format and rules, notebooks too) and mypy --strict
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY)  ## let ruff format and mend what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: $(READY)  ## resolve pyproject.toml anew into requirements.txt
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev \
+	  --no-header --no-annotate --upgrade pyproject.toml -o requirements.txt
+
+clean:  ## remove what was built (the environment stays: rm -r .venv)
+	rm -rf _build .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -r {} +
