@@ -1,0 +1,46 @@
+"""Training neural networks on many devices, from scratch.
+
+The floor plan: a module imports only from floors below its own.
+
+Floor 1, simulated devices
+    ``sim/`` -- the torch devices ``sim:0``, ``sim:1``, …
+Floor 2, one concept each
+    ``machine`` -- the devices at hand, and the time their work takes;
+    ``placement`` -- tensors to devices: scatter, gather, replicate;
+    ``collectives`` -- broadcast, reduce, allreduce.
+Floor 3, composed
+    ``data_parallel`` -- one training step on all devices together;
+    ``evaluate`` -- accuracy over all devices.
+Floor 4, for the chapters
+    ``training`` -- whole runs, timed and scored;
+    ``lab/`` -- data, models, pictures, listings and checks of exercises.
+
+Importing dpkit registers no backend: simulated devices appear when
+:func:`devices` is first asked for some.
+"""
+
+from dpkit import sim
+from dpkit.collectives import allreduce, broadcast, reduce
+from dpkit.data_parallel import train_batch
+from dpkit.evaluate import evaluate_accuracy
+from dpkit.machine import Timer, devices, synchronize
+from dpkit.placement import gather, replicate, scatter, split_batch
+from dpkit.training import TrainingRecord, train
+
+__all__ = [
+    "Timer",
+    "TrainingRecord",
+    "allreduce",
+    "broadcast",
+    "devices",
+    "evaluate_accuracy",
+    "gather",
+    "reduce",
+    "replicate",
+    "scatter",
+    "sim",
+    "split_batch",
+    "synchronize",
+    "train",
+    "train_batch",
+]

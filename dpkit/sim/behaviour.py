@@ -1,0 +1,111 @@
+"""What a simulated tensor does in Python: print, copy, pickle, be read.
+
+PyTorch's own versions of these reach into the memory of a tensor, which a
+simulated one has only through its backing.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from typing import Any, Self, cast
+
+import torch
+from torch._tensor_str import _add_suffixes, _tensor_str
+
+
+class Behaviour(torch.Tensor):
+    """A tensor that stands for another, its ``backing``."""
+
+    backing: torch.Tensor
+
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
+        start = "tensor("
+        numbers = _tensor_str(self.backing, len(start))
+        text = str(
+            _add_suffixes(
+                start + numbers,
+                self._suffixes(),
+                indent=len(start),
+                force_newline=False,
+            )
+        )
+        return f"Parameter containing:\n{text}" if self._is_param else text
+
+    def _suffixes(self) -> list[str]:
+        """Return what stands behind the numbers, in torch's way."""
+        suffixes = [f"device='{self.device}'"]
+        default = torch.get_default_dtype()
+        obvious = [default, default.to_complex(), torch.int64, torch.bool]
+        if self.numel() == 0:
+            obvious = [default]
+            if self.dim() != 1:
+                suffixes.append(f"size={tuple(self.shape)}")
+        if self.dtype not in obvious:
+            suffixes.append(f"dtype={self.dtype}")
+        if self.grad_fn is not None:
+            suffixes.append(f"grad_fn=<{type(self.grad_fn).__name__}>")
+        elif self.requires_grad:
+            suffixes.append("requires_grad=True")
+        return suffixes
+
+    @property
+    def _is_param(self) -> bool:
+        """Tell whether this is a module's parameter; torch sets it."""
+        return bool(self.__dict__.get("_is_param"))
+
+    @_is_param.setter
+    def _is_param(self, value: bool) -> None:
+        self.__dict__["_is_param"] = value
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle as numbers and the name of the device, without storage."""
+        rebuild = torch._utils._rebuild_device_tensor_from_cpu_tensor
+        data = (self.detach().cpu(), self.dtype, str(self.device))
+        if not self._is_param:
+            return rebuild, (*data, self.requires_grad)
+        hooks: OrderedDict[int, Any] = OrderedDict()
+        parts = (self.detach(), self.requires_grad, hooks)
+        return torch._utils._rebuild_parameter, parts
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy the backing, so that shared storage stays shared."""
+        if id(self) in memo:
+            return cast(Self, memo[id(self)])
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) "
+                "support the deepcopy protocol at the moment"
+            )
+        state = copy.deepcopy(self.__dict__, memo)
+        new = type(self)(state["backing"], self.device)
+        new.__dict__.update(state)
+        new.requires_grad_(self.requires_grad)
+        new.grad = copy.deepcopy(self.grad, memo)
+        memo[id(self)] = new
+        return new
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Refuse, as CUDA tensors do, unless ``force`` asks for a copy."""
+        if force:
+            return self.detach().cpu().numpy()
+        raise TypeError(
+            f"can't convert {self.device} device type tensor to numpy. Use "
+            "Tensor.cpu() to copy the tensor to host memory first."
+        )
+
+    def __format__(self, spec: str) -> str:
+        """Format a number as a number, anything else as it prints."""
+        return format(self.item() if self.dim() == 0 else repr(self), spec)
+
+    def tolist(self) -> Any:
+        """Return the numbers as nested lists."""
+        return self.detach().cpu().tolist()
+
+    def data_ptr(self) -> int:
+        """Return the address of the first number."""
+        return self.backing.data_ptr()
+
+    def untyped_storage(self) -> torch.UntypedStorage:
+        """Return the storage that holds the numbers."""
+        return self.backing.untyped_storage()

@@ -1,0 +1,204 @@
+"""The tensor of a simulated device: a plain tensor that claims to be there.
+
+A ``SimTensor`` has the shape, dtype and device ``sim:i`` that PyTorch sees,
+and a backing: a plain tensor on the CPU that holds the numbers::
+
+    a + b      SimTensor a, on sim:1      SimTensor b, on sim:1
+      |              |                          |
+      v              v                          v
+    __torch_dispatch__:  1. may the two devices mix?
+                         2. add the backings, by the CPU's own kernel
+                         3. wrap the sum as a SimTensor on sim:1
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import return_and_correct_aliasing
+from torch.utils._pytree import tree_map_only
+
+from dpkit.sim import backward_errors
+from dpkit.sim.behaviour import Behaviour
+from dpkit.sim.placement_rules import common_device, tensors_in
+from dpkit.sim.torch_sim import full_device
+
+CPU = torch.device("cpu")
+
+
+class SimTensor(Behaviour):
+    """A tensor on a simulated device; torch makes it, nobody by hand.
+
+    Args:
+        backing: The plain tensor that holds the numbers.
+        device: The device it claims to be on.
+
+    Source: PyTorch's wrapper subclasses (``Tensor._make_wrapper_subclass``).
+    """
+
+    # Operations reach __torch_dispatch__ alone, which is less work.
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @staticmethod
+    def __new__(  # noqa: D102
+        cls: type[SimTensor], backing: torch.Tensor, device: torch.device
+    ) -> SimTensor:
+        tensor = torch.Tensor._make_wrapper_subclass(
+            cls,
+            backing.shape,
+            strides=backing.stride(),
+            storage_offset=backing.storage_offset(),
+            dtype=backing.dtype,
+            device=device,
+        )
+        tensor.backing = backing
+        return tensor
+
+    def __init__(self, backing: torch.Tensor, device: torch.device) -> None:
+        pass
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls,
+        func: OpOverload,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        _let_one_thread_run_backward()
+        try:
+            return _run(func, args, kwargs)
+        except Exception as error:
+            if not backward_errors.in_backward():
+                raise
+            backward_errors.raise_after_backward(error)
+            return _zeros(func, args, kwargs)
+
+    # These two let torch move a module's parameter to another device and
+    # keep it the same object.
+    def __tensor_flatten__(self) -> tuple[list[str], torch.device]:
+        return ["backing"], self.device
+
+    @staticmethod
+    def __tensor_unflatten__(
+        parts: dict[str, torch.Tensor],
+        device: torch.device,
+        shape: Any,
+        strides: Any,
+    ) -> SimTensor:
+        return SimTensor(parts["backing"], device)
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the plain tensor that holds the numbers of ``tensor``."""
+    return tensor.backing if isinstance(tensor, SimTensor) else tensor
+
+
+def _run(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Run ``func`` on the backings; wrap what comes out."""
+    found: set[torch.device] = set()
+    plain_args = _unwrap(args, found)
+    plain_kwargs = _unwrap(kwargs, found)
+    if len(found) == 1:
+        (device,) = found
+    elif func.name().startswith("aten::_foreach") and len(args[0]) > 1:
+        return _run_by_position(func, args, kwargs)
+    else:
+        device = common_device(func, args, kwargs)
+    if kwargs.get("device") is not None:
+        device = full_device(kwargs["device"])
+        plain_kwargs["device"] = CPU
+    out = func(*plain_args, **plain_kwargs)
+    return _correct_aliasing(func, args, kwargs, _wrap(out, device))
+
+
+def _unwrap(value: Any, found: set[torch.device]) -> Any:
+    """Return ``value`` with backings; note the devices of its tensors."""
+    kind = type(value)
+    if kind is SimTensor:
+        found.add(value.device)
+        return value.backing
+    if kind is list or kind is tuple:
+        return kind([_unwrap(item, found) for item in value])
+    if kind is dict:
+        return {key: _unwrap(item, found) for key, item in value.items()}
+    if isinstance(value, torch.Tensor):
+        found.add(value.device)
+    return value
+
+
+def _wrap(out: Any, device: torch.device) -> Any:
+    """Return ``out`` with every tensor in it on ``device``."""
+    kind = type(out)
+    if isinstance(out, torch.Tensor):
+        return out if device.type == "cpu" else SimTensor(out, device)
+    if kind is list or kind is tuple:
+        return kind([_wrap(item, device) for item in out])
+    return out
+
+
+def _run_by_position(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Run a list operation on lists whose positions differ in device."""
+    results = []
+    for i in range(len(args[0])):
+        column = [[a[i]] if isinstance(a, list) else a for a in args]
+        results.append(_run(func, tuple(column), kwargs))
+    return None if results[0] is None else [r[0] for r in results]
+
+
+def _correct_aliasing(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+) -> Any:
+    """Let views share their base's storage; return what was written to."""
+    kind = _alias_kind(func)
+    if kind == "new":
+        return out
+    if kind == "in place":
+        return args[0]
+    return return_and_correct_aliasing(func, args, kwargs, out)
+
+
+@cache
+def _alias_kind(func: OpOverload) -> str:
+    """Return what ``func`` returns: "new", "in place" (its first), "other"."""
+    schema = func._schema
+    if all(r.alias_info is None for r in schema.returns):
+        return "new"
+    first = schema.arguments[0].alias_info
+    writes_first = first is not None and first.is_write
+    reshapes = torch.Tag.inplace_view in func.tags
+    if len(schema.returns) == 1 and writes_first and not reshapes:
+        return "in place"
+    return "other"
+
+
+def _zeros(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Return zeros of the shape that ``func`` gives, devices unchecked."""
+    on_sim = [t for t in tensors_in([args, kwargs]) if type(t) is SimTensor]
+    try:
+        out = func(*_unwrap(args, set()), **_unwrap(kwargs, set()))
+    except Exception:
+        out = on_sim[0].backing
+    blank = tree_map_only(torch.Tensor, torch.zeros_like, out)
+    return _wrap(blank, on_sim[0].device)
+
+
+def _let_one_thread_run_backward() -> None:
+    """Keep backward on the calling thread.
+
+    PyTorch starts a thread per device of a backend, and believes that this
+    backend has one device: it would abort at the second. The setting is per
+    thread, so each thread that touches a simulated tensor makes it.
+    """
+    if torch.autograd.is_multithreading_enabled():
+        torch.autograd.set_multithreading_enabled(False)

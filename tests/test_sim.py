@@ -1,0 +1,463 @@
+"""Tests of dpkit.sim: strict as CUDA, and equal to the CPU to the bit."""
+
+import copy
+import io
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from dpkit import sim
+from dpkit.sim import registration
+from dpkit.sim.tensor import SimTensor
+
+sim.register()
+sim.register()  # once more is no harm
+
+MIXTURE = (
+    "Expected all tensors to be on the same device, but found at least two "
+    "devices, {} and {}!"
+)
+
+
+def mixes(first, second):
+    return pytest.raises(RuntimeError, match=MIXTURE.format(first, second))
+
+
+# ------------------------------------------------------------ the devices
+
+
+def test_tensors_are_made_on_their_device():
+    made = [
+        torch.zeros(2, 3, device="sim:1"),
+        torch.tensor([[1.0, 2.0]], device="sim:1"),
+        torch.arange(3, device="sim:1"),
+        torch.randn(2, device="sim:1"),
+        torch.empty(2, device="sim:1"),
+        torch.zeros(2).to("sim:1"),
+        torch.zeros_like(torch.zeros(2), device="sim:1"),
+        torch.zeros(2, device="sim:1").new_ones(3),
+        torch.linspace(0, 1, 5, device="sim:1"),
+        torch.eye(2, device="sim:1"),
+    ]
+    assert {str(tensor.device) for tensor in made} == {"sim:1"}
+
+
+def test_plain_sim_is_the_current_device():
+    assert str(torch.zeros(2, device="sim").device) == "sim:0"
+    assert str(torch.zeros(2).to("sim").device) == "sim:0"
+
+
+def test_device_that_is_not_there():
+    words = r"invalid device ordinal \(device: sim:8, simulated devices: 8\)"
+    with pytest.raises(RuntimeError, match=words):
+        torch.zeros(2, device="sim:8")
+    with pytest.raises(RuntimeError, match=words):
+        torch.zeros(2).to("sim:8")
+
+
+def test_torch_sim_is_there():
+    assert torch.sim.device_count() == 8
+    assert torch.sim.is_available()
+    assert torch.sim.is_initialized()
+    assert torch.sim.current_device() == 0
+
+
+def test_seed_decides_random_numbers():
+    torch.manual_seed(3)
+    on_sim = torch.randn(5, device="sim:2")
+    torch.manual_seed(3)
+    assert torch.equal(on_sim.cpu(), torch.randn(5))
+
+
+@pytest.mark.parametrize("version", ["2.11.0", "2.13.1+cu130", "2.15.0"])
+def test_torch_in_the_tried_range(version):
+    registration.check_torch_version(version)
+
+
+@pytest.mark.parametrize("version", ["2.10.2", "2.16.0", "3.0.0a0"])
+def test_torch_outside_the_tried_range(version):
+    with pytest.raises(RuntimeError, match=r"tried: 2\.11 to 2\.15"):
+        registration.check_torch_version(version)
+
+
+def test_another_backend_holds_the_place():
+    program = (
+        "import torch, dpkit\n"
+        "torch.utils.rename_privateuse1_backend('npu')\n"
+        "dpkit.devices(2, kind='sim')"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True
+    )
+    assert "another backend holds" in run.stderr
+    assert "(backend: 'npu')" in run.stderr
+
+
+# ---------------------------------------------------- two devices do not mix
+
+
+@pytest.fixture
+def a():
+    return torch.ones(3, 4, device="sim:1")
+
+
+def test_mixing_two_devices(a):
+    with mixes("sim:1", "sim:0"):
+        a + torch.ones(3, 4, device="sim:0")
+    with mixes("sim:1", "cpu"):
+        a + torch.ones(3, 4)
+    with mixes("sim:1", "cpu"):
+        torch.mm(a, torch.ones(4, 2))
+    with mixes("sim:1", "sim:0"):
+        torch.cat([a, torch.ones(3, 4, device="sim:0")])
+    with mixes("sim:1", "sim:0"):
+        a.add_(torch.ones((), device="sim:0"))
+
+
+def test_a_cpu_number_may_be_read_and_not_written(a):
+    assert (a + torch.tensor(2.0)).sum() == 36
+    assert (torch.tensor(2.0) * a).device == a.device
+    with mixes("sim:1", "cpu"):
+        torch.tensor(1.0).add_(torch.ones((), device="sim:1"))
+    with mixes("cpu", "sim:1"):
+        torch.ones(3) + torch.ones((), device="sim:1")
+
+
+def test_indices_may_be_on_the_cpu(a):
+    for rows in (torch.tensor([0, 2]), torch.tensor([True, False, True])):
+        assert a[rows].shape == (2, 4)
+        assert a[rows.to("sim:1")].device == a.device
+    a[torch.tensor([1])] = 5.0
+    assert a.sum() == 28
+    with mixes("sim:1", "sim:0"):
+        a[torch.tensor([0], device="sim:0")]
+    with mixes("cpu", "sim:1"):
+        torch.ones(3)[torch.tensor([0], device="sim:1")]
+
+
+def test_copies_cross_devices(a):
+    b = torch.zeros(3, 4, device="sim:0")
+    b.copy_(a)
+    b[:] += 1 * a.to("sim:0")
+    c = torch.zeros(3, 4)
+    c[:] = b
+    assert c.sum() == 24
+    assert a.sum() == 12
+
+
+def test_list_operations_take_a_device_per_position():
+    params = [torch.ones(2, device=f"sim:{i}") for i in range(3)]
+    doubled = torch._foreach_mul(params, 2.0)
+    assert [str(t.device) for t in doubled] == ["sim:0", "sim:1", "sim:2"]
+    torch._foreach_add_(params, doubled)
+    assert [t.tolist() for t in params] == [[3, 3]] * 3
+    with mixes("sim:0", "sim:2"):
+        torch._foreach_add(params, doubled[::-1])
+
+
+def test_numpy_is_refused(a):
+    words = "can't convert sim:1 device type tensor to numpy. Use Tensor.cpu"
+    with pytest.raises(TypeError, match=words):
+        a.numpy()
+    with pytest.raises(TypeError, match=words):
+        np.asarray(a)
+    assert a.numpy(force=True).sum() == 12
+    assert a.cpu().numpy().sum() == 12
+
+
+# ----------------------------------------------------------------- autograd
+
+
+def test_gradients_cross_devices():
+    w = torch.randn(4, 2, requires_grad=True)
+    v = torch.randn(2, 3, requires_grad=True)
+    x = torch.randn(5, 4)
+    (x @ w @ v).square().sum().backward()
+    w1 = w.detach().to("sim:1").requires_grad_()
+    v0 = v.detach().to("sim:0").requires_grad_()
+    ((x.to("sim:1") @ w1).to("sim:0") @ v0).square().sum().backward()
+    assert str(w1.grad.device) == "sim:1"
+    assert torch.equal(w1.grad.cpu(), w.grad)
+    assert torch.equal(v0.grad.cpu(), v.grad)
+
+
+class Backward(torch.autograd.Function):
+    """The identity, with a backward of our choice."""
+
+    @staticmethod
+    def forward(ctx, x, backward):
+        ctx.run = backward
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ctx.run(grad), None
+
+
+def test_mixture_inside_backward(a):
+    x = a.requires_grad_()
+    y = Backward.apply(x, lambda g: g + torch.ones(3, 4, device="sim:0"))
+    with mixes("sim:1", "sim:0"):
+        y.sum().backward()
+    # The process lives on, and the next backward is right.
+    x.grad = None
+    x.square().sum().backward()
+    assert torch.equal(x.grad, 2 * x)
+
+
+def test_wrong_shape_inside_backward(a):
+    x = a.requires_grad_()
+    y = Backward.apply(x, lambda g: g @ torch.ones(7, 7, device="sim:1"))
+    with pytest.raises(RuntimeError, match=r"shapes cannot be multiplied"):
+        y.sum().backward()
+
+
+def test_first_of_two_errors_inside_backward(a):
+    x = a.requires_grad_()
+    y = Backward.apply(x, lambda g: g + torch.ones(3, 4, device="sim:2"))
+    z = Backward.apply(y, lambda g: g + torch.ones(3, 4, device="sim:3"))
+    with mixes("sim:1", "sim:3"):
+        z.sum().backward()
+
+
+def test_mixture_in_a_hook(a):
+    x = a.requires_grad_()
+    y = x * 2
+    y.register_hook(lambda g: g + torch.ones(3, 4))
+    with mixes("sim:1", "cpu"):
+        y.sum().backward()
+
+
+def test_backward_from_a_second_thread(a):
+    x = a.requires_grad_()
+    y = x.square().sum()
+    thread = threading.Thread(target=y.backward)
+    thread.start()
+    thread.join()
+    assert torch.equal(x.grad, 2 * x)
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_checkpoint(use_reentrant):
+    layer = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)).to("sim:1")
+    x = torch.ones(5, 3, device="sim:1", requires_grad=True)
+    torch.manual_seed(0)
+    layer(x).sum().backward()
+    plain = layer[0].weight.grad.clone()
+    layer.zero_grad()
+    torch.manual_seed(0)
+    checkpoint(layer, x, use_reentrant=use_reentrant).sum().backward()
+    assert torch.equal(layer[0].weight.grad, plain)
+
+
+# ------------------------------------------------- modules and optimizers
+
+
+def small_net():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(4 * 9, 3),
+    )
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
+        lambda p: torch.optim.Adam(p, 0.01),
+        lambda p: torch.optim.AdamW(p, 0.01),
+        lambda p: torch.optim.RMSprop(p, 0.01),
+    ],
+)
+def test_training_equals_the_cpu_to_the_bit(make):
+    nets = [small_net(), small_net().to("sim:1")]
+    for net, device in zip(nets, ["cpu", "sim:1"], strict=True):
+        optimizer = make(net.parameters())
+        # On several devices, optimizers loop over lists; so let the CPU.
+        for group in optimizer.param_groups:
+            group["foreach"] = True
+        torch.manual_seed(1)
+        for _ in range(3):
+            X, y = torch.randn(6, 1, 8, 8), torch.randint(3, (6,))
+            optimizer.zero_grad()
+            F.cross_entropy(net(X.to(device)), y.to(device)).backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+    states = [net.state_dict() for net in nets]
+    for name, tensor in states[0].items():
+        assert torch.equal(states[1][name].cpu(), tensor), name
+
+
+def test_optimizers_update_many_tensors_at_a_time():
+    params = [torch.ones(2, device="sim:1", requires_grad=True)]
+    params[0].grad = torch.ones(2, device="sim:1")
+    calls = []
+    with CountCalls(calls):
+        torch.optim.Adam(params).step()
+    assert any("_foreach" in name for name in calls)
+
+
+class CountCalls(torch.utils._python_dispatch.TorchDispatchMode):
+    def __init__(self, calls):
+        super().__init__()
+        self.calls = calls
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.calls.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+def test_moving_a_module_keeps_its_parameters():
+    """As on CUDA: the optimizer made before and tied weights go along."""
+    embedding, out = nn.Embedding(5, 3), nn.Linear(3, 5, bias=False)
+    out.weight = embedding.weight
+    net = nn.Sequential(embedding, out)
+    before = [id(p) for p in net.parameters()]
+    for device in ("sim:1", "sim:2", "cpu"):
+        net.to(device)
+        assert [id(p) for p in net.parameters()] == before
+        assert net[0].weight is net[1].weight
+        assert isinstance(net[0].weight, nn.Parameter)
+        assert str(net[0].weight.device) == device
+
+
+def test_moving_a_module_takes_its_gradients():
+    net = nn.Linear(3, 2)
+    net(torch.ones(1, 3)).sum().backward()
+    net.to("sim:1")
+    assert str(net.weight.grad.device) == "sim:1"
+    assert net.weight.grad.tolist() == [[1, 1, 1]] * 2
+
+
+def test_deepcopy():
+    net = small_net().to("sim:1")
+    other = copy.deepcopy(net)
+    for p, q in zip(net.parameters(), other.parameters(), strict=True):
+        assert p.data_ptr() != q.data_ptr()
+        assert p.device == q.device
+        assert isinstance(q, nn.Parameter)
+        assert q.requires_grad
+        assert torch.equal(p, q)
+
+
+def test_deepcopy_keeps_what_is_shared():
+    base = torch.zeros(4, device="sim:1")
+    pair = copy.deepcopy([base, base[:2], base])
+    pair[1] += 1
+    assert pair[0].tolist() == [1, 1, 0, 0]
+    assert pair[2] is pair[0]
+    assert base.sum() == 0
+    with pytest.raises(RuntimeError, match="Only Tensors created explicitly"):
+        copy.deepcopy(base.requires_grad_() * 2)
+
+
+def test_state_dicts_are_saved_and_loaded():
+    net = small_net().to("sim:1")
+    file = io.BytesIO()
+    torch.save(net.state_dict(), file)
+    file.seek(0)
+    state = torch.load(file, weights_only=True)
+    assert str(state["0.weight"].device) == "sim:1"
+    other = small_net()
+    nn.init.zeros_(other[0].weight)
+    other.load_state_dict(state)
+    assert str(other[0].weight.device) == "cpu"
+    assert torch.equal(other[0].weight, net[0].weight.cpu())
+    file.seek(0)
+    at_home = torch.load(file, weights_only=True, map_location="cpu")
+    assert type(at_home["0.weight"]) is torch.Tensor
+
+
+def test_pickle():
+    weight = nn.Linear(2, 2, device="sim:1").weight
+    again = pickle.loads(pickle.dumps(weight))
+    assert isinstance(again, nn.Parameter)
+    assert again.requires_grad
+    assert again.device == weight.device
+    assert torch.equal(again, weight)
+
+
+# ----------------------------------------------------- printing and reading
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.tensor([[1.5, 2.0], [3.0, 4.0]]),
+        torch.tensor(3),
+        torch.tensor([True, False]),
+        torch.ones(2, dtype=torch.float64),
+        torch.zeros(0, 3),
+        torch.zeros(0, dtype=torch.int64),
+        torch.ones(2, requires_grad=True),
+        torch.ones(2, requires_grad=True) * 2,
+        torch.arange(5000.0),
+        torch.ones(2, dtype=torch.complex64),
+    ],
+)
+def test_prints_as_torch_does(x):
+    """The words of the CPU, with the device put in."""
+    with torch.no_grad():
+        on_sim = x.to("sim:3").requires_grad_(x.requires_grad)
+    if not x.is_leaf:
+        x, on_sim = x * 1, on_sim * 1
+    text = " ".join(repr(on_sim).split())
+    assert "device='sim:3'" in text
+    assert text.replace(", device='sim:3'", "") == " ".join(repr(x).split())
+
+
+def test_prints_leaves_and_parameters():
+    leaf = torch.ones(2, device="sim:1", requires_grad=True)
+    text = "tensor([1., 1.], device='sim:1', requires_grad=True)"
+    assert repr(leaf) == text
+    assert repr(nn.Parameter(torch.ones(2, device="sim:1"))) == (
+        f"Parameter containing:\n{text}"
+    )
+
+
+def test_reading_values(a):
+    assert a[0, 0].item() == 1
+    assert a[0].tolist() == [1, 1, 1, 1]
+    assert bool(a.sum() == 12)
+    assert float(a.mean()) == 1
+    assert f"{a.sum():.1f}" == "12.0"
+    assert len(a) == 3
+
+
+def test_views_write_through(a):
+    a[0].add_(1)
+    a.t()[0] = 7
+    a.view(-1)[-1] = 9
+    assert a.cpu().tolist() == [[7, 2, 2, 2], [7, 1, 1, 1], [7, 1, 1, 9]]
+    assert a[0].data_ptr() == a.data_ptr()
+    assert a.detach().data_ptr() == a.data_ptr()
+
+
+def test_in_place_returns_the_same_object(a):
+    assert a.add_(1) is a
+    assert a.t_() is a
+    assert a.shape == (4, 3)
+
+
+def test_to_the_same_device_is_the_same_tensor(a):
+    """The trap that replicate() avoids, as on CUDA."""
+    assert a.to("sim:1") is a
+    assert a.to("sim:1", copy=True).data_ptr() != a.data_ptr()
+
+
+def test_type(a):
+    assert type(a + 1) is SimTensor
+    assert type(a.cpu()) is torch.Tensor
