@@ -1,0 +1,128 @@
+"""Data parallelism: every device has all parameters and a shard of the batch.
+
+One step on three devices::
+
+    X, y ──split──▶ rank 0: X0 ─▶ loss 0 ─▶ gradient 0 ┐
+                    rank 1: X1 ─▶ loss 1 ─▶ gradient 1 ┼─allreduce─▶ their sum
+                    rank 2: X2 ─▶ loss 2 ─▶ gradient 2 ┘
+                    every rank: params -= lr / b * sum
+
+The sum over shards of sums over examples is the sum over the batch, so the
+step is the one that a single device takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from dpkit.collectives import allreduce
+from dpkit.placement import split_batch
+
+
+def train_batch(
+    net: Callable[[Tensor, Sequence[Tensor]], Tensor],
+    loss: Callable[[Tensor, Tensor], Tensor],
+    X: Tensor,
+    y: Tensor,
+    device_params: Sequence[Sequence[Tensor]],
+    devices: Sequence[torch.device],
+    lr: float,
+) -> None:
+    """Take one step of minibatch SGD on all devices together.
+
+    Gradients are summed over examples and devices, and divided once by the
+    size of the whole batch. A device whose shard is empty runs nothing and
+    contributes zeros. The summed gradients stay in ``p.grad``.
+
+    Args:
+        net: ``net(X, params)`` gives the outputs, shape (rows, …).
+        loss: ``loss(outputs, y)`` gives the loss of each example, or their
+            sum; not their mean.
+        X: The examples of the batch, shape (b, …), on any device.
+        y: Their labels, shape (b, …).
+        device_params: ``device_params[r]`` are the parameters on
+            ``devices[r]``, as :func:`dpkit.replicate` makes them.
+        devices: k devices.
+        lr: The learning rate.
+
+    Raises:
+        ValueError: the batch is empty, ``X`` and ``y`` differ in length, or
+            there is not one list of parameters per device.
+
+    Example:
+        >>> import dpkit, torch
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> params = dpkit.replicate([torch.zeros(1)], devices)
+        >>> X, y = torch.ones(3, 1), torch.tensor([[1.0], [2.0], [6.0]])
+        >>> dpkit.train_batch(
+        ...     net=lambda X, params: X * params[0],
+        ...     loss=lambda outputs, y: (outputs - y) ** 2 / 2,
+        ...     X=X, y=y, device_params=params, devices=devices, lr=1.0,
+        ... )
+        >>> params[1][0]  # one step from 0 to the mean label
+        tensor([3.], device='sim:1', requires_grad=True)
+    """
+    _check_step(X, device_params, devices)
+    X_shards, y_shards = split_batch(X, y, devices)
+    clear_gradients(device_params)
+    losses = [
+        loss(net(X_shard, params), y_shard).sum()
+        for X_shard, y_shard, params in zip(X_shards, y_shards, device_params)
+        if len(X_shard)
+    ]
+    # One call for all: on GPUs, each device's backward has its own thread.
+    torch.autograd.backward(losses)
+    allreduce_gradients(device_params)
+    for params in device_params:
+        sgd(params, lr, batch_size=len(X))
+
+
+def allreduce_gradients(device_params: Sequence[Sequence[Tensor]]) -> None:
+    """Replace each gradient by its sum over all devices.
+
+    A parameter that has no gradient counts as one with zeros.
+
+    Args:
+        device_params: ``device_params[r]`` are the parameters on
+            ``devices[r]``.
+    """
+    for copies in zip(*device_params, strict=True):
+        for p in copies:
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+        allreduce([p.grad for p in copies if p.grad is not None])
+
+
+def clear_gradients(device_params: Sequence[Sequence[Tensor]]) -> None:
+    """Forget the gradients of the step before."""
+    for params in device_params:
+        for p in params:
+            p.grad = None
+
+
+@torch.no_grad()
+def sgd(params: Sequence[Tensor], lr: float, batch_size: int) -> None:
+    """Step against the mean gradient, given gradients that are sums."""
+    for p in params:
+        if p.grad is not None:
+            p -= lr * p.grad / batch_size
+
+
+def _check_step(
+    X: Tensor,
+    device_params: Sequence[Sequence[Tensor]],
+    devices: Sequence[torch.device],
+) -> None:
+    if X.dim() and len(X) == 0:
+        raise ValueError(
+            f"the batch has no examples (shape of X: {tuple(X.shape)})"
+        )
+    if len(device_params) != len(devices):
+        raise ValueError(
+            "there is not one list of parameters per device (lists: "
+            f"{len(device_params)}, devices: {len(devices)}); replicate() "
+            "makes them"
+        )

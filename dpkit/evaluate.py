@@ -1,0 +1,88 @@
+"""Accuracy on a test set, with every device at work."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dpkit.placement import split_batch
+
+Batch = tuple[Tensor, Tensor]
+
+
+@torch.no_grad()
+def evaluate_accuracy(
+    net: Callable[..., Tensor],
+    batches: Iterable[Batch],
+    devices: Sequence[torch.device],
+    device_params: Sequence[Sequence[Tensor]] | None = None,
+) -> float:
+    """Return the fraction of examples whose largest output is their label.
+
+    Each batch is split over all devices. The devices count their correct
+    answers, the counts are added, and one division follows: shards of
+    unequal size weigh as many examples as they have.
+
+    Args:
+        net: A module, which is copied to the devices and evaluated in
+            evaluation mode, itself left as it is; or, with
+            ``device_params``, a function ``net(X, params)``. Either gives
+            one row of scores per example, shape (rows, classes).
+        batches: Pairs of examples, shape (b, …), and labels, shape (b,).
+        devices: k devices.
+        device_params: ``device_params[r]`` are the parameters on
+            ``devices[r]``.
+
+    Returns:
+        A number from 0 to 1, the same for every k.
+
+    Raises:
+        ValueError: there is no example, or not one list of parameters per
+            device.
+
+    Example:
+        >>> import dpkit, torch
+        >>> X, y = torch.eye(5), torch.tensor([0, 1, 2, 3, 0])
+        >>> net = torch.nn.Identity()
+        >>> dpkit.evaluate_accuracy(
+        ...     net, [(X, y)], dpkit.devices(3, kind="sim")
+        ... )
+        0.8
+    """
+    nets = _net_on_each(net, devices, device_params)
+    correct = [torch.zeros((), dtype=torch.int64, device=d) for d in devices]
+    num_examples = 0
+    for X, y in batches:
+        X_shards, y_shards = split_batch(X, y, devices)
+        for rank, (X_shard, y_shard) in enumerate(zip(X_shards, y_shards)):
+            if len(X_shard):
+                answers = nets[rank](X_shard).argmax(dim=1)
+                correct[rank] += (answers == y_shard).sum()
+        num_examples += len(y)
+    if num_examples == 0:
+        raise ValueError("no examples to evaluate on (examples: 0)")
+    # Reading a count waits for its device, so it is done once, at the end.
+    return sum(int(count) for count in correct) / num_examples
+
+
+def _net_on_each(
+    net: Callable[..., Tensor],
+    devices: Sequence[torch.device],
+    device_params: Sequence[Sequence[Tensor]] | None,
+) -> list[Callable[[Tensor], Any]]:
+    """Return one function of the examples alone for each device."""
+    if isinstance(net, nn.Module):
+        return [copy.deepcopy(net).to(d).eval() for d in devices]
+    if device_params is None:
+        return [net] * len(devices)
+    if len(device_params) != len(devices):
+        raise ValueError(
+            "there is not one list of parameters per device (lists: "
+            f"{len(device_params)}, devices: {len(devices)})"
+        )
+    return [partial(net, params=params) for params in device_params]

@@ -1,0 +1,157 @@
+"""Put tensors on devices: pieces of a batch, copies of the parameters.
+
+A batch of 7 rows on 3 devices::
+
+    rows     0 1 2 | 3 4 | 5 6
+    device     0       1     2        the first 7 % 3 shards have one more
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+
+def scatter(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
+    """Cut ``x`` into one shard of rows per device and copy each there.
+
+    The rows keep their order. Where the number of devices does not divide
+    the number of rows, the first shards have one row more; where there are
+    fewer rows than devices, the last shards are empty. No shard shares
+    storage with ``x``, not even where a device is the one ``x`` lies on.
+
+    Args:
+        x: Tensor of shape (rows, …).
+        devices: k devices.
+
+    Returns:
+        k shards; shard ``r``, of shape (rows of ``r``, …), lies on
+        ``devices[r]``.
+
+    Raises:
+        ValueError: ``x`` has no dimensions, or there are no devices.
+
+    Example:
+        >>> import dpkit, torch
+        >>> x = torch.arange(21).reshape(7, 3)
+        >>> shards = dpkit.scatter(x, dpkit.devices(3, kind="sim"))
+        >>> [tuple(shard.shape) for shard in shards]
+        [(3, 3), (2, 3), (2, 3)]
+        >>> shards[2]
+        tensor([[15, 16, 17],
+                [18, 19, 20]], device='sim:2')
+    """
+    _check_devices(devices)
+    if x.dim() == 0:
+        raise ValueError(
+            f"a tensor without dimensions has no rows to split (x: {x})"
+        )
+    shards = torch.tensor_split(x, len(devices))
+    return [
+        shard.to(device, copy=True)
+        for shard, device in zip(shards, devices, strict=True)
+    ]
+
+
+def gather(shards: Sequence[Tensor], device: torch.device | str) -> Tensor:
+    """Join shards in order of rank into one tensor on ``device``.
+
+    Args:
+        shards: Tensors of shapes (rows of ``r``, …), each on its device.
+        device: Where the whole is to lie.
+
+    Returns:
+        Tensor of shape (sum of the rows, …).
+
+    Raises:
+        ValueError: there are no shards.
+
+    Example:
+        >>> import dpkit, torch
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> shards = dpkit.scatter(torch.arange(5), devices)
+        >>> dpkit.gather(shards, devices[1])
+        tensor([0, 1, 2, 3, 4], device='sim:1')
+    """
+    if len(shards) == 0:
+        raise ValueError("no shards to gather (shards: 0)")
+    return torch.cat([shard.to(device) for shard in shards])
+
+
+def split_batch(
+    X: Tensor, y: Tensor, devices: Sequence[torch.device]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Cut examples and labels alike into one shard per device.
+
+    Args:
+        X: Examples, shape (b, …).
+        y: Labels, shape (b, …).
+        devices: k devices.
+
+    Returns:
+        The k shards of ``X`` and the k shards of ``y``, as by
+        :func:`scatter`.
+
+    Raises:
+        ValueError: ``X`` and ``y`` differ in length or have no dimensions, or
+            there are no devices.
+
+    Example:
+        >>> import dpkit, torch
+        >>> X, y = torch.zeros(5, 2), torch.arange(5)
+        >>> X_shards, y_shards = dpkit.split_batch(
+        ...     X, y, dpkit.devices(2, kind="sim")
+        ... )
+        >>> [tuple(shard.shape) for shard in X_shards]
+        [(3, 2), (2, 2)]
+        >>> y_shards[1]
+        tensor([3, 4], device='sim:1')
+    """
+    if X.dim() and y.dim() and len(X) != len(y):
+        raise ValueError(
+            "the batch has not as many labels as examples (examples: "
+            f"{len(X)}, labels: {len(y)})"
+        )
+    return scatter(X, devices), scatter(y, devices)
+
+
+def replicate(
+    params: Iterable[Tensor], devices: Sequence[torch.device]
+) -> list[list[Tensor]]:
+    """Copy parameters to every device, ready to collect gradients.
+
+    Each copy is a leaf that requires gradients, and no two share storage,
+    not even where two devices are the same one.
+
+    Args:
+        params: n tensors, of any shapes.
+        devices: k devices.
+
+    Returns:
+        k lists of n tensors: ``replicas[r][i]`` lies on ``devices[r]``.
+
+    Raises:
+        ValueError: there are no devices.
+
+    Example:
+        >>> import dpkit, torch
+        >>> params = [torch.ones(2, 3), torch.zeros(3)]
+        >>> replicas = dpkit.replicate(params, dpkit.devices(4, kind="sim"))
+        >>> len(replicas), len(replicas[0])
+        (4, 2)
+        >>> replicas[3][1]
+        tensor([0., 0., 0.], device='sim:3', requires_grad=True)
+    """
+    _check_devices(devices)
+    params = list(params)
+    return [
+        [p.detach().to(device, copy=True).requires_grad_() for p in params]
+        for device in devices
+    ]
+
+
+def _check_devices(devices: Sequence[torch.device]) -> None:
+    if len(devices) == 0:
+        raise ValueError("no devices to place tensors on (devices: 0)")

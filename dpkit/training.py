@@ -1,0 +1,105 @@
+"""Whole training runs: epochs of steps, timed and scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from dpkit.data_parallel import train_batch
+from dpkit.evaluate import Batch, evaluate_accuracy
+from dpkit.machine import Timer
+from dpkit.placement import replicate
+
+
+@dataclass
+class TrainingRecord:
+    """What a training run did, epoch by epoch.
+
+    Attributes:
+        devices: The devices that it ran on.
+        accuracies: Test accuracy after each epoch, from 0 to 1.
+        seconds: Seconds that each epoch's steps took, testing apart.
+        device_params: The trained parameters on each device.
+    """
+
+    devices: list[torch.device]
+    accuracies: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    device_params: list[list[Tensor]] = field(default_factory=list, repr=False)
+
+    def __str__(self) -> str:
+        names = ", ".join(str(device) for device in self.devices)
+        seconds = sum(self.seconds) / len(self.seconds)
+        return (
+            f"test accuracy {self.accuracies[-1]:.2f}, {seconds:.1f} s/epoch "
+            f"by the wall clock, on {names}"
+        )
+
+
+def train(
+    net: Callable[[Tensor, Sequence[Tensor]], Tensor],
+    loss: Callable[[Tensor, Tensor], Tensor],
+    params: Iterable[Tensor],
+    train_batches: Iterable[Batch],
+    test_batches: Iterable[Batch],
+    devices: Sequence[torch.device],
+    lr: float,
+    num_epochs: int,
+) -> TrainingRecord:
+    """Train on all devices together; test after each epoch.
+
+    The starting parameters are copied to every device and stay as they are.
+    A progress bar counts the steps; ``TQDM_DISABLE=1`` in the environment
+    hides it.
+
+    Args:
+        net: ``net(X, params)`` gives the scores, shape (rows, classes).
+        loss: ``loss(outputs, y)`` gives the loss of each example, or their
+            sum; not their mean.
+        params: The parameters to start from.
+        train_batches: Pairs of examples, shape (b, …), and labels, shape
+            (b,); gone through once per epoch.
+        test_batches: The same, to measure accuracy on.
+        devices: k devices.
+        lr: The learning rate.
+        num_epochs: How often to go through ``train_batches``.
+
+    Returns:
+        The record of the run, with the trained parameters.
+
+    Raises:
+        ValueError: ``num_epochs`` is below one, or whatever
+            :func:`dpkit.train_batch` refuses.
+
+    Example:
+        >>> import dpkit, torch
+        >>> X, y = torch.eye(4), torch.arange(4)
+        >>> record = dpkit.train(
+        ...     net=lambda X, params: X @ params[0],
+        ...     loss=torch.nn.CrossEntropyLoss(reduction="none"),
+        ...     params=[torch.zeros(4, 4)],
+        ...     train_batches=[(X, y)], test_batches=[(X, y)],
+        ...     devices=dpkit.devices(3, kind="sim"), lr=1.0, num_epochs=2,
+        ... )
+        >>> record.accuracies
+        [1.0, 1.0]
+    """
+    if num_epochs < 1:
+        raise ValueError(
+            f"the number of epochs is below one (num_epochs: {num_epochs})"
+        )
+    device_params = replicate(params, devices)
+    record = TrainingRecord(list(devices), device_params=device_params)
+    for epoch in range(num_epochs):
+        with Timer(devices) as timer:
+            for X, y in tqdm(train_batches, f"epoch {epoch + 1}", leave=False):
+                train_batch(net, loss, X, y, device_params, devices, lr)
+        record.seconds.append(timer.seconds)
+        record.accuracies.append(
+            evaluate_accuracy(net, test_batches, devices, device_params)
+        )
+    return record

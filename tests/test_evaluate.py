@@ -1,0 +1,94 @@
+"""Tests of dpkit.evaluate."""
+
+import pytest
+import torch
+from torch import nn
+
+import dpkit
+from dpkit.lab.models import lenet, lenet_params
+
+
+def batches(sizes):
+    generator = torch.Generator().manual_seed(0)
+    for size in sizes:
+        X = torch.randn(size, 1, 28, 28, generator=generator)
+        yield X, torch.randint(10, (size,), generator=generator)
+
+
+def count_on_one(sizes, params):
+    return sum(
+        int((lenet(X, params).argmax(1) == y).sum()) for X, y in batches(sizes)
+    )
+
+
+@pytest.mark.parametrize("k", range(1, 6))
+@pytest.mark.parametrize("sizes", [(64, 64, 7), (1,), (3, 2), (257,)])
+def test_accuracy_is_the_exact_fraction(get_devices, sizes, k):
+    devices, params = get_devices(k), lenet_params(seed=1)
+    accuracy = dpkit.evaluate_accuracy(
+        lenet, batches(sizes), devices, dpkit.replicate(params, devices)
+    )
+    assert accuracy == count_on_one(sizes, params) / sum(sizes)
+
+
+def test_counts_and_not_a_mean_of_means(get_devices):
+    """Two of three and none of two right: 2/5, and not 1/3."""
+    X = torch.eye(5)
+    y = torch.tensor([0, 1, 0, 0, 0])
+    accuracy = dpkit.evaluate_accuracy(nn.Identity(), [(X, y)], get_devices(2))
+    assert accuracy == 2 / 5
+
+
+def test_every_device_works(get_devices):
+    devices = get_devices(3)
+    seen = []
+
+    def net(X, params):
+        seen.append((params[0].device, len(X)))
+        return X
+
+    params = dpkit.replicate([torch.zeros(1)], devices)
+    dpkit.evaluate_accuracy(
+        net, [(torch.eye(7), torch.arange(7))], devices, params
+    )
+    assert seen == list(zip(devices, [3, 2, 2], strict=True))
+
+
+def test_module_is_evaluated_and_left_as_it_was(get_devices):
+    net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
+    net.train()
+    net[1].eval()
+    before = [t.clone() for t in net.state_dict().values()]
+    batch = torch.randn(9, 4), torch.arange(9) % 4
+    devices = get_devices(2)
+    first = dpkit.evaluate_accuracy(net, [batch], devices)
+    assert all(
+        dpkit.evaluate_accuracy(net, [batch], devices) == first
+        for _ in range(5)
+    )
+    assert [m.training for m in net] == [True, False, True]
+    after = net.state_dict().values()
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def test_no_gradients(get_devices):
+    devices = get_devices(1)
+    params = dpkit.replicate([torch.eye(4)], devices)
+    dpkit.evaluate_accuracy(
+        lambda X, params: X @ params[0],
+        [(torch.eye(4), torch.arange(4))],
+        devices,
+        params,
+    )
+    assert params[0][0].grad is None
+    assert torch.is_grad_enabled()
+
+
+def test_no_examples(get_devices):
+    with pytest.raises(ValueError, match=r"\(examples: 0\)"):
+        dpkit.evaluate_accuracy(nn.Identity(), [], get_devices(2))
+
+
+def test_lists_of_parameters(get_devices):
+    with pytest.raises(ValueError, match="lists: 1, devices: 2"):
+        dpkit.evaluate_accuracy(lenet, [], get_devices(2), [lenet_params()])

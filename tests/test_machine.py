@@ -1,0 +1,112 @@
+"""Tests of dpkit.machine."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+import dpkit
+
+
+@pytest.fixture(autouse=True)
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DPKIT_DEVICES", raising=False)
+
+
+def pretend_gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+
+def names(devices: list[torch.device]) -> list[str]:
+    return [str(device) for device in devices]
+
+
+def test_gpus_come_first(monkeypatch):
+    pretend_gpus(monkeypatch, 2)
+    assert names(dpkit.devices(2)) == ["cuda:0", "cuda:1"]
+    assert names(dpkit.devices()) == ["cuda:0", "cuda:1"]
+
+
+def test_sim_where_gpus_are_too_few(monkeypatch):
+    pretend_gpus(monkeypatch, 1)
+    assert names(dpkit.devices(2)) == ["sim:0", "sim:1"]
+
+
+def test_all_of_a_kind():
+    assert names(dpkit.devices(kind="sim")) == [f"sim:{i}" for i in range(8)]
+    assert names(dpkit.devices(kind="cpu")) == ["cpu"]
+
+
+def test_environment_decides(monkeypatch):
+    pretend_gpus(monkeypatch, 4)
+    monkeypatch.setenv("DPKIT_DEVICES", "sim")
+    assert names(dpkit.devices(2)) == ["sim:0", "sim:1"]
+    assert names(dpkit.devices(2, kind="cpu")) == ["cpu", "cpu"]
+    monkeypatch.setenv("DPKIT_DEVICES", "tpu")
+    with pytest.raises(ValueError, match=r"DPKIT_DEVICES: 'tpu', known: cuda"):
+        dpkit.devices(2)
+    monkeypatch.setenv("DPKIT_DEVICES", "")
+    assert names(dpkit.devices(2)) == ["cuda:0", "cuda:1"]
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_devices(count):
+    with pytest.raises(ValueError, match=rf"\(count: {count}\)"):
+        dpkit.devices(count)
+
+
+def test_more_than_there_are(monkeypatch):
+    pretend_gpus(monkeypatch, 1)
+    with pytest.raises(RuntimeError, match="asked for: 2, there are: 1"):
+        dpkit.devices(2, kind="cuda")
+    with pytest.raises(RuntimeError, match="asked for: 9, there are: 8"):
+        dpkit.devices(9, kind="sim")
+    pretend_gpus(monkeypatch, 0)
+    with pytest.raises(RuntimeError, match="asked for: all, there are: 0"):
+        dpkit.devices(kind="cuda")
+
+
+def test_unknown_kind():
+    with pytest.raises(ValueError, match=r"kind: 'gpu', known: cuda, sim"):
+        dpkit.devices(1, kind="gpu")
+
+
+def test_synchronize_waits_for_every_device(monkeypatch):
+    waited_for = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waited_for.append)
+    devices = [torch.device("cuda", i) for i in range(3)]
+    dpkit.synchronize(devices)
+    assert set(waited_for) == set(devices)
+
+
+def test_timer_waits_before_and_after(monkeypatch):
+    events = []
+    monkeypatch.setattr(torch.cuda, "synchronize", events.append)
+    device = torch.device("cuda", 1)
+    with dpkit.Timer([device]):
+        events.append("work")
+    assert events == [device, "work", device]
+
+
+def test_timer_measures(get_devices):
+    with dpkit.Timer(get_devices(1)) as timer:
+        time.sleep(0.05)
+    assert 0.05 <= timer.seconds < 1
+
+
+def test_import_is_light():
+    """No backend, no matplotlib, no IPython."""
+    program = (
+        "import sys, torch, dpkit\n"
+        "print(torch._C._get_privateuse1_backend_name(), *sorted(\n"
+        "    {'matplotlib', 'IPython', 'torchvision'} & set(sys.modules)))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert out.stdout.split() == ["privateuseone"]

@@ -1,0 +1,78 @@
+"""Tests of dpkit.training."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import dpkit
+
+
+def net(X, params):
+    return X @ params[0] + params[1]
+
+
+def run(devices, num_epochs=3):
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(50, 4, generator=generator)
+    y = (X[:, 0] > 0).long()
+    batches = [(X[:20], y[:20]), (X[20:40], y[20:40]), (X[40:], y[40:])]
+    params = [torch.zeros(4, 2), torch.zeros(2)]
+    loss = nn.CrossEntropyLoss(reduction="none")
+    return params, dpkit.train(
+        net, loss, params, batches, batches, devices, 0.5, num_epochs
+    )
+
+
+def test_training_learns_and_is_recorded(get_devices):
+    devices = get_devices(2)
+    params, record = run(devices)
+    assert record.devices == devices
+    assert len(record.accuracies) == len(record.seconds) == 3
+    assert record.accuracies[-1] > 0.9
+    assert all(seconds > 0 for seconds in record.seconds)
+    assert not any(p.any() for p in params)  # the start stays as it was
+    assert len(record.device_params) == 2
+    for p, q in zip(*record.device_params, strict=True):
+        assert torch.equal(p.cpu(), q.cpu())
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_any_number_of_devices_learns_alike(get_devices, k):
+    _, one = run(get_devices(1))
+    _, many = run(get_devices(k))
+    assert one.accuracies == many.accuracies
+
+
+def test_record_in_words(get_devices):
+    record = dpkit.TrainingRecord(get_devices(1), [0.5, 0.75], [1.0, 2.0])
+    words = "test accuracy 0.75, 1.5 s/epoch by the wall clock, on "
+    assert str(record).startswith(words)
+
+
+def test_no_epochs(get_devices):
+    with pytest.raises(ValueError, match=r"\(num_epochs: 0\)"):
+        run(get_devices(1), num_epochs=0)
+
+
+def test_progress_is_shown():
+    program = (
+        "import dpkit, torch\n"
+        "dpkit.train(lambda X, params: X * params[0], lambda out, y: out,\n"
+        "    [torch.ones(1)], [(torch.ones(2, 1), torch.ones(2))] * 3,\n"
+        "    [(torch.ones(2, 1), torch.ones(2))],\n"
+        "    dpkit.devices(2, 'cpu'), 0.1, num_epochs=2)"
+    )
+    for disable, parts in {"": ("epoch 1:", "epoch 2:"), "1": ()}.items():
+        run = subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"TQDM_DISABLE": disable},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert all(part in run.stderr for part in parts)
+        assert bool(run.stderr) == bool(parts)

@@ -1,0 +1,149 @@
+"""One step on k devices is one step on one, and each planted bug is seen.
+
+The oracle is plain PyTorch on the CPU: the mean loss, backward, and
+torch.optim.SGD.
+"""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import dpkit
+from dpkit import data_parallel
+from dpkit.lab.models import lenet, lenet_params
+
+LR = 0.1
+loss = nn.CrossEntropyLoss(reduction="none")
+
+
+def start():
+    return [p.double() for p in lenet_params()]
+
+
+def batches(batch_size, num_steps=5):
+    generator = torch.Generator().manual_seed(batch_size)
+    for _ in range(num_steps):
+        X = torch.randn(
+            batch_size, 1, 28, 28, dtype=torch.double, generator=generator
+        )
+        yield X, torch.randint(10, (batch_size,), generator=generator)
+
+
+def oracle(batch_size):
+    params = [p.clone().requires_grad_() for p in start()]
+    optimizer = torch.optim.SGD(params, LR)
+    for X, y in batches(batch_size):
+        optimizer.zero_grad()
+        F.cross_entropy(lenet(X, params), y).backward()
+        optimizer.step()
+    return params
+
+
+def largest_difference(device_params, reference):
+    """Compare every parameter of every replica."""
+    return max(
+        float((p.detach().cpu() - r.detach()).abs().max())
+        for params in device_params
+        for p, r in zip(params, reference, strict=True)
+    )
+
+
+def train_on(devices, batch_size):
+    device_params = dpkit.replicate(start(), devices)
+    for X, y in batches(batch_size):
+        dpkit.train_batch(lenet, loss, X, y, device_params, devices, LR)
+    return device_params
+
+
+@pytest.mark.parametrize("batch_size", [257, 3, 1])
+@pytest.mark.parametrize("k", range(1, 6))
+def test_k_devices_take_the_step_of_one(get_devices, k, batch_size):
+    device_params = train_on(get_devices(k), batch_size)
+    assert len(device_params) == k
+    reference = oracle(batch_size)
+    assert largest_difference([start()], reference) > 1e-4  # it did learn
+    assert largest_difference(device_params, reference) < 1e-10
+
+
+# Each planted bug was published somewhere. Three devices, seven examples:
+# more than one device, and a batch that they do not divide.
+
+
+def step_is_wrong(kind="sim"):
+    device_params = train_on(dpkit.devices(3, kind), batch_size=7)
+    return largest_difference(device_params, oracle(7)) > 1e-5
+
+
+@pytest.mark.parametrize("kind", ["sim", "cpu"])
+def test_nothing_planted(kind):
+    assert not step_is_wrong(kind)
+
+
+def test_planted_alias(monkeypatch):
+    """Replicas that are one tensor: the step grows 2^(k-1) times or so."""
+
+    def aliasing(params, devices):
+        return [[p.to(d).requires_grad_() for p in params] for d in devices]
+
+    monkeypatch.setattr(dpkit, "replicate", aliasing)
+    # The check of collectives refuses it at once …
+    with pytest.raises(ValueError, match="share one storage"):
+        step_is_wrong("cpu")
+    # … and without that check the parity test would see it.
+    monkeypatch.setattr(
+        "dpkit.collectives._share_storage", lambda one, other: False
+    )
+    assert step_is_wrong("cpu")
+
+
+def test_planted_assignment_instead_of_copy(monkeypatch):
+    """`tensors[i] = total` names a tensor anew and writes nothing."""
+
+    def assigning(tensors):
+        for i in range(1, len(tensors)):
+            tensors[0] += tensors[i].to(tensors[0].device)
+        for i in range(1, len(tensors)):
+            tensors[i] = tensors[0].to(tensors[i].device)
+
+    monkeypatch.setattr(data_parallel, "allreduce", assigning)
+    assert step_is_wrong()
+
+
+def test_replica_0_alone_would_not_show_it(monkeypatch):
+    """In the first step, what replica 0 says is right all the same."""
+    monkeypatch.setattr(data_parallel, "allreduce", dpkit.reduce)
+    devices = dpkit.devices(3, "sim")
+    device_params = dpkit.replicate(start(), devices)
+    ((X, y),) = batches(7, num_steps=1)
+    dpkit.train_batch(lenet, loss, X, y, device_params, devices, LR)
+    reference = [p.clone().requires_grad_() for p in start()]
+    F.cross_entropy(lenet(X, reference), y).backward()
+    with torch.no_grad():
+        for p in reference:
+            p -= LR * p.grad
+    assert largest_difference(device_params[:1], reference) < 1e-10
+    assert largest_difference(device_params, reference) > 1e-5
+
+
+def test_planted_mean_of_means(monkeypatch):
+    """Each shard's mean, averaged: wrong where shards differ in size."""
+
+    def sgd(params, lr, batch_size):
+        with torch.no_grad():
+            for p in params:
+                p -= lr * p.grad / 3
+
+    monkeypatch.setattr(data_parallel, "sgd", sgd)
+    monkeypatch.setattr(
+        "test_transparency.loss", nn.CrossEntropyLoss(reduction="mean")
+    )
+    assert step_is_wrong()
+
+
+def test_planted_sum_instead_of_mean(monkeypatch):
+    monkeypatch.setattr(
+        "test_transparency.loss",
+        lambda outputs, y: 3 * F.cross_entropy(outputs, y, reduction="none"),
+    )
+    assert step_is_wrong()
