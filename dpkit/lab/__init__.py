@@ -1,0 +1,1 @@
+"""What the chapters need beside the method: data, models and pictures."""

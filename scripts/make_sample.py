@@ -1,0 +1,75 @@
+"""Make the sample of Fashion-MNIST that comes with dpkit.
+
+    python scripts/make_sample.py [FOLDER]
+
+Takes every sixth training image and every fifth test image of each class,
+1,000 and 200 per class, in the order of the full set, and writes them as four
+idx ``.gz`` files to FOLDER (``dpkit/lab/data``). It is the same choice each
+time, and the same bytes wherever zlib is the same. Prints the checksums that
+``dpkit/lab/datasets.py`` expects of their uncompressed contents.
+"""
+
+import argparse
+import gzip
+import hashlib
+import struct
+from pathlib import Path
+
+import torch
+
+from dpkit.lab.datasets import CLASS_NAMES, Labelled, load_fashion_mnist
+
+FOLDER = Path(__file__).parent.parent / "dpkit" / "lab" / "data"
+
+
+def thin_out(labelled: Labelled, step: int) -> Labelled:
+    """Take every ``step``-th example of each class, order kept.
+
+    The first so many of each class would be as many, but the rarer classes
+    would be alone at the end of the set.
+    """
+    rows_by_class = [
+        (labelled.labels == label).nonzero().flatten()[::step]
+        for label in range(len(CLASS_NAMES))
+    ]
+    rows = torch.cat(rows_by_class).sort().values
+    return Labelled(labelled.images[rows], labelled.labels[rows])
+
+
+def to_idx(values: torch.Tensor) -> bytes:
+    """Write integers in 0 ... 255, of any shape, in the idx format.
+
+    Two zeros, the type (8: unsigned byte), the number of dimensions, their
+    sizes as big-endian int32, then the values.
+    """
+    header = struct.pack(">BBBB", 0, 0, 8, values.ndim)
+    sizes = struct.pack(f">{values.ndim}i", *values.shape)
+    return header + sizes + values.to(torch.uint8).numpy().tobytes()
+
+
+def make_sample() -> dict[str, bytes]:
+    """Make the contents of the four idx files, by name."""
+    train, test = load_fashion_mnist(full=True)
+    files = {}
+    for name, labelled, step in (("train", train, 6), ("t10k", test, 5)):
+        images, labels = thin_out(labelled, step)
+        pixels = images.squeeze(1).mul(255).round()  # (n, 28, 28)
+        files[f"{name}-images-idx3-ubyte"] = to_idx(pixels)
+        files[f"{name}-labels-idx1-ubyte"] = to_idx(labels)
+    return files
+
+
+def main() -> None:
+    """Write the files and print their checksums."""
+    parser = argparse.ArgumentParser(description="Make the embedded sample.")
+    parser.add_argument("folder", type=Path, nargs="?", default=FOLDER)
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, contents in make_sample().items():
+        packed = gzip.compress(contents, compresslevel=9, mtime=0)
+        (folder / f"{name}.gz").write_bytes(packed)
+        print(f"{hashlib.sha256(contents).hexdigest()}  {name}")
+
+
+if __name__ == "__main__":
+    main()

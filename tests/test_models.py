@@ -1,0 +1,49 @@
+"""Tests of dpkit.lab.models."""
+
+import pytest
+import torch
+from torch import nn
+
+from dpkit.lab.models import lenet, lenet_params
+
+
+def as_modules(params):
+    """The same network from torch's layers."""
+    layers = [nn.Conv2d(1, 20, 3), nn.Conv2d(20, 50, 5)]
+    layers += [nn.Linear(800, 128), nn.Linear(128, 10)]
+    with torch.no_grad():
+        for layer, weight, bias in zip(layers, params[::2], params[1::2]):
+            layer.weight.copy_(weight.T if weight.dim() == 2 else weight)
+            layer.bias.copy_(bias)
+    pool = nn.AvgPool2d(2)
+    a, b, c, d = layers
+    return nn.Sequential(
+        a, nn.ReLU(), pool, b, nn.ReLU(), pool, nn.Flatten(), c, nn.ReLU(), d
+    )
+
+
+def test_lenet_is_what_torchs_layers_compute():
+    params = lenet_params()
+    params[1::2] = [torch.randn_like(b) for b in params[1::2]]
+    X = torch.randn(3, 1, 28, 28)
+    torch.testing.assert_close(lenet(X, params), as_modules(params)(X))
+
+
+@pytest.mark.parametrize(
+    ("scale", "stds"),
+    [
+        (0.01, [0.01] * 4),
+        (None, [(2 / n) ** 0.5 for n in (9, 500, 800, 128)]),
+    ],
+)
+def test_scale_of_the_weights(scale, stds):
+    params = lenet_params(scale)
+    for weight, bias, std in zip(params[::2], params[1::2], stds):
+        assert not bias.any()
+        assert abs(weight.std() / std - 1) < 0.15  # 180 draws at the least
+
+
+def test_seed_decides():
+    first, again, other = (lenet_params(seed=s) for s in (1, 1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(first, again))
+    assert not torch.equal(first[0], other[0])
