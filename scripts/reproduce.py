@@ -92,11 +92,9 @@ def cpu_name() -> str:
 
 
 def main() -> int:
-    """Run the experiments and write what they gave."""
-    found = provenance()  # before anything is written
-    runs = [headline_run(k, s) for k in NUM_DEVICES for s in SEEDS]
-    result = {"provenance": found, "recipe": RECIPE, "runs": runs}
-    HEADLINE.parent.mkdir(exist_ok=True)
+    """Run the experiments; write what they gave when all have ended."""
+    result: dict[str, Any] = {"provenance": provenance(), "recipe": RECIPE}
+    result["runs"] = [headline_run(k, s) for k in NUM_DEVICES for s in SEEDS]
     HEADLINE.write_text(json.dumps(result, indent=1) + "\n")
     print(f"written: {HEADLINE.relative_to(REPOSITORY)}")
     return 0

@@ -1,0 +1,223 @@
+"""The checks of the exercises.
+
+An exercise in a chapter is a stub, the line ``check(stub)``, and a solution
+that the page hides. A check is found by the name of the function that it is
+given. It runs the answer on inputs that catch the usual mistakes, on simulated
+devices, and prints the verdict::
+
+    allreduce_by_parts: not yet (it returned nothing useful: …)
+    allreduce_by_parts: solved
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dpkit.lab.batches import Batches
+from dpkit.lab.models import lenet, lenet_params
+from dpkit.lab.traffic import Traffic
+from dpkit.machine import devices
+from dpkit.placement import replicate
+from dpkit.training import TrainingRecord, train
+
+Answer = Callable[..., Any]
+Set = tuple[Tensor, Tensor]
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+
+
+def check(answer: Answer) -> None:
+    """Print whether an answer solves its exercise, and if not, why.
+
+    Args:
+        answer: A function with the name that the exercise gives it.
+
+    Raises:
+        ValueError: no exercise asks for a function of this name.
+
+    Example:
+        >>> from dpkit.lab.checks import check
+        >>> def accuracy_on_all(net, X, y, device_params, devices):
+        ...     return 0.5
+        >>> check(accuracy_on_all)
+        accuracy_on_all: not yet (5 of 7 answers are right, it returned 0.5)
+    """
+    why = failure(answer)
+    verdict = "solved" if why is None else f"not yet ({why})"
+    print(f"{answer.__name__}: {verdict}")
+
+
+def failure(answer: Answer) -> str | None:
+    """Return why ``answer`` does not solve its exercise; None if it does."""
+    name = answer.__name__
+    if name not in CHECKS:
+        raise ValueError(
+            f"no exercise has this name (name: {name!r}, known: "
+            f"{', '.join(CHECKS)})"
+        )
+    try:
+        CHECKS[name](answer)
+    except AssertionError as error:
+        return str(error)
+    except Exception as error:
+        return f"it raised {type(error).__name__}: {error}"
+    return None
+
+
+def _require(condition: bool, why: str) -> None:
+    """Raise AssertionError with ``why`` unless the condition holds."""
+    if not condition:
+        raise AssertionError(why)
+
+
+def _small_set(num_examples: int, seed: int) -> Set:
+    """Return ten patterns, each example one of them in noise."""
+    generator = torch.Generator().manual_seed(0)
+    patterns = torch.rand(10, 1, 28, 28, generator=generator)
+    generator.manual_seed(seed)
+    noise = torch.rand(num_examples, 1, 28, 28, generator=generator)
+    labels = torch.arange(num_examples) % 10
+    return patterns[labels] + 0.3 * noise, labels
+
+
+def _train_on_one(
+    batch_size: int, lr: float, num_epochs: int
+) -> TrainingRecord:
+    """Train LeNet on the small sets and one device, as the answers should."""
+    train_batches = Batches(*_small_set(60, seed=1), batch_size)
+    test_batches = Batches(*_small_set(50, seed=2), batch_size=50)
+    ranks = devices(1, "sim")
+    start = lenet_params()
+    return train(
+        lenet, LOSS, start, train_batches, test_batches, ranks, lr, num_epochs
+    )
+
+
+def _expect_same_training(
+    record: Any, reference: TrainingRecord, num_devices: int
+) -> None:
+    """Raise AssertionError unless a run ended with the reference's values."""
+    _require(
+        isinstance(record, TrainingRecord),
+        f"it returned {record!r}, not what train() returns",
+    )
+    used = len(record.device_params)
+    _require(
+        used == num_devices, f"it trained on {used} devices, not {num_devices}"
+    )
+    distance = max(
+        float((p.detach().cpu() - q.detach().cpu()).abs().max())
+        for params in record.device_params
+        for p, q in zip(params, reference.device_params[0], strict=True)
+    )
+    _require(
+        distance < 1e-4,
+        f"its parameters are {distance:.0e} away from those of one device "
+        "that takes the whole batch",
+    )
+
+
+def check_train_scaled(answer: Answer) -> None:
+    """``batch_size`` rows on each device, whatever their number."""
+    sets = _small_set(60, seed=1), _small_set(50, seed=2)
+    for k in (1, 3):
+        record = answer(*sets, devices(k, "sim"), 8, 0.03, 2)
+        reference = _train_on_one(8 * k, lr=0.03, num_epochs=2)
+        _expect_same_training(record, reference, k)
+
+
+def check_accuracies_by_rate(answer: Answer) -> None:
+    """One accuracy for each rate, alike on any number of devices."""
+    rates = [0.03, 0.003]
+    expected = {
+        lr: _train_on_one(20, lr, num_epochs=3).accuracies[-1] for lr in rates
+    }
+    batches = (
+        Batches(*_small_set(60, seed=1), batch_size=20),
+        Batches(*_small_set(50, seed=2), batch_size=50),
+    )
+    for k in (1, 3):
+        found = answer(rates, *batches, devices(k, "sim"), 3)
+        _require(
+            isinstance(found, dict) and list(found) == rates,
+            f"it returned {found}, not an accuracy for each of {rates}",
+        )
+        _require(
+            # Rounding may move an example or two of the fifty.
+            all(abs(found[lr] - expected[lr]) < 0.05 for lr in rates),
+            f"on {k} devices it returned {found}, expected {expected}",
+        )
+
+
+def check_allreduce_by_parts(answer: Answer) -> None:
+    """The sum on every rank, and no port busier than it must be."""
+    for k, length in ((2, 8), (3, 7), (4, 3), (5, 40)):
+        ranks = devices(k, "sim")
+        tensors = [
+            torch.arange(length, device=d) * 10**r for r, d in enumerate(ranks)
+        ]
+        total = sum(t.cpu() for t in tensors)
+        with Traffic() as traffic:
+            answer(tensors)
+        for rank, tensor in enumerate(tensors):
+            _require(
+                torch.equal(tensor.cpu(), torch.as_tensor(total)),
+                f"{length} elements on {k} devices: rank {rank} holds "
+                f"{tensor.tolist()[:4]}…, the sum is {total.tolist()[:4]}…",
+            )
+        _check_ports(traffic, ranks, length * tensors[0].element_size())
+
+
+def _check_ports(
+    traffic: Traffic, ranks: Sequence[torch.device], num_bytes: int
+) -> None:
+    """Require that each port carries its share, rounded up to whole parts."""
+    k = len(ranks)
+    largest_part = 8 * -(-num_bytes // (8 * k))
+    # A rank receives its own part from the k - 1 others, and the finished
+    # parts of the others from them.
+    limit = 2 * (k - 1) * largest_part
+    for rank, device in enumerate(ranks):
+        busiest = max(traffic.sent[device], traffic.received[device])
+        _require(
+            busiest <= limit,
+            f"rank {rank} of {k} carries {busiest} bytes one way, where "
+            f"{limit} do",
+        )
+
+
+def check_accuracy_on_all(answer: Answer) -> None:
+    """The exact fraction, with every device at work."""
+    scores = torch.eye(7)
+    y = torch.tensor([0, 1, 2, 3, 4, 0, 0])
+    for k in (1, 2, 3, 8):
+        ranks = devices(k, "sim")
+        seen: set[torch.device] = set()
+
+        def net(
+            X: Tensor, params: Sequence[Tensor], seen: set[Any] = seen
+        ) -> Tensor:
+            _require(len(X) > 0, "it runs the network on an empty shard")
+            seen.add(X.device)
+            return X @ params[0]
+
+        params = replicate([torch.eye(7)], ranks)
+        found = answer(net, scores, y, params, ranks)
+        _require(
+            isinstance(found, float) and found == 5 / 7,
+            f"5 of 7 answers are right, it returned {found}",
+        )
+        idle = len(set(ranks[: len(y)]) - seen)
+        _require(not idle, f"{idle} of {k} devices had nothing to do")
+
+
+CHECKS: dict[str, Callable[[Answer], None]] = {
+    "train_scaled": check_train_scaled,
+    "accuracies_by_rate": check_accuracies_by_rate,
+    "allreduce_by_parts": check_allreduce_by_parts,
+    "accuracy_on_all": check_accuracy_on_all,
+}

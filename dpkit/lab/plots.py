@@ -1,0 +1,234 @@
+"""The figures of the chapters, drawn from what ran.
+
+Each function returns a :class:`Picture`, which a notebook shows as SVG. The
+ground is white, so that a figure reads the same in a light and a dark page.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import matplotlib as mpl
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+from dpkit.training import TrainingRecord
+
+INK = "#1f2933"
+QUIET = "#5a6472"
+COLOURS = ("#2563eb", "#b45309", "#047857", "#7c3aed", "#be123c")
+STYLE: dict[str, Any] = {
+    "svg.hashsalt": "dpkit",  # the same figure gives the same bytes
+    "svg.fonttype": "path",
+    "figure.figsize": (6.4, 3.2),
+    "figure.facecolor": "white",
+    "figure.constrained_layout.use": True,
+    "font.size": 11,
+    "axes.titlesize": 11,
+    "axes.labelsize": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": QUIET,
+    "axes.labelcolor": INK,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.prop_cycle": cycler(color=COLOURS),
+    "grid.color": "#e1e5ea",
+    "lines.linewidth": 1.8,
+    "legend.frameon": False,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+class Picture:
+    """A figure as SVG, which notebooks display.
+
+    Args:
+        draw: Draws on the axes it is given.
+        title: What the picture shows, for those who see text alone.
+        size: Width and height in inches.
+    """
+
+    def __init__(
+        self,
+        draw: Callable[[Axes], None],
+        title: str,
+        size: tuple[float, float] = (6.4, 3.2),
+    ) -> None:
+        self.title = title
+        with _style():
+            figure = Figure(figsize=size)
+            draw(figure.add_subplot())
+            text = io.StringIO()
+            figure.savefig(
+                text, format="svg", metadata={"Date": None, "Creator": None}
+            )
+        self.svg = text.getvalue()
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        return f"<picture: {self.title}>"
+
+
+def _style() -> AbstractContextManager[None]:
+    return mpl.rc_context(STYLE)  # type: ignore[arg-type]
+
+
+def plot_training(records: Mapping[str, TrainingRecord]) -> Picture:
+    """Draw test accuracy against epoch, a line for each run.
+
+    Args:
+        records: The runs by the name that the legend gives them.
+
+    Example:
+        >>> import dpkit
+        >>> from dpkit.lab.plots import plot_training
+        >>> run = dpkit.TrainingRecord([], accuracies=[0.5, 0.7, 0.8])
+        >>> plot_training({"1 device": run})
+        <picture: test accuracy by epoch of 1 device>
+    """
+
+    def draw(ax: Axes) -> None:
+        # Equal runs lie on one line: later ones are thinner, so all show.
+        widths = [1.8 + 2.4 * i for i in reversed(range(len(records)))]
+        for (name, record), width in zip(records.items(), widths):
+            epochs = range(1, len(record.accuracies) + 1)
+            ax.plot(
+                epochs,
+                record.accuracies,
+                marker="o",
+                linewidth=width,
+                label=name,
+            )
+            ax.set_xticks(epochs)
+        ax.set(xlabel="epoch", ylabel="test accuracy", ylim=(0, 1))
+        ax.legend(loc="lower right")
+
+    return Picture(draw, f"test accuracy by epoch of {', '.join(records)}")
+
+
+def plot_headline(
+    headline: Mapping[str, Any], published: Mapping[str, Any]
+) -> Picture:
+    """Draw the recorded runs on the full set beside published accuracies.
+
+    Args:
+        headline: What ``book/_data/headline.json`` holds.
+        published: What ``book/_data/published.json`` holds.
+    """
+
+    def draw(ax: Axes) -> None:
+        # Pairs of runs lie close together: the wider line goes below.
+        for k, colour, width in ((1, "#93b4f5", 4.0), (2, COLOURS[1], 1.2)):
+            runs = [r for r in headline["runs"] if r["num_devices"] == k]
+            for run in runs:
+                epochs = range(1, len(run["accuracies"]) + 1)
+                line = ax.plot(epochs, run["accuracies"], color=colour)
+                line[0].set_linewidth(width)
+            line[0].set_label(f"{_devices(k)}, {len(runs)} seeds")
+        for k, accuracy in published["accuracies"].items():
+            label = f"published, {_devices(int(k))}: {accuracy}"
+            style = ":" if k == "1" else "--"
+            ax.axhline(accuracy, color=INK, linestyle=style, label=label)
+        ax.set(xlabel="epoch", ylabel="test accuracy", ylim=(0, 1))
+        ax.set_xticks(epochs)
+        ax.legend(loc="lower right")
+
+    return Picture(draw, "test accuracy by epoch on the full set")
+
+
+def _devices(count: int) -> str:
+    return f"{count} device{'s' if count > 1 else ''}"
+
+
+def plot_bars(values: Mapping[str, float], unit: str) -> Picture:
+    """Draw one horizontal bar for each value, with the number beside it.
+
+    Args:
+        values: The lengths by the name of each bar.
+        unit: What the lengths count; the label of the axis.
+
+    Example:
+        >>> from dpkit.lab.plots import plot_bars
+        >>> plot_bars({"a": 1.0, "b": 2.5}, "seconds")
+        <picture: seconds: a 1, b 2.5>
+    """
+
+    def draw(ax: Axes) -> None:
+        bars = ax.barh(list(values), list(values.values()), height=0.6)
+        ax.bar_label(bars, fmt="%.3g", padding=4)
+        ax.margins(x=0.15)
+        ax.invert_yaxis()
+        ax.grid(visible=False, axis="y")
+        ax.set_xlabel(unit)
+
+    words = ", ".join(f"{name} {value:.3g}" for name, value in values.items())
+    size = (6.4, 0.9 + 0.45 * len(values))
+    return Picture(draw, f"{unit}: {words}", size)
+
+
+def draw_step(num_devices: int = 2) -> Picture:
+    """Draw one data-parallel step: split, gradients, allreduce, update.
+
+    Args:
+        num_devices: How many devices take part.
+
+    Example:
+        >>> from dpkit.lab.plots import draw_step
+        >>> draw_step(3)
+        <picture: a data-parallel step on 3 devices>
+    """
+    middle = (num_devices - 1) / 2
+
+    def draw(ax: Axes) -> None:
+        _box(ax, 0, middle, "batch", QUIET)
+        _box(ax, 6.6, middle, "allreduce:\nsum of all", QUIET)
+        for rank in range(num_devices):
+            colour, y = COLOURS[rank % len(COLOURS)], num_devices - 1 - rank
+            _box(ax, 2.2, y, f"shard {rank}", colour)
+            _box(ax, 4.4, y, f"gradient {rank}", colour)
+            _box(ax, 8.8, y, f"update {rank}", colour)
+            _arrow(ax, (0, middle), (2.2, y))
+            _arrow(ax, (2.2, y), (4.4, y))
+            _arrow(ax, (4.4, y), (6.6, middle))
+            _arrow(ax, (6.6, middle), (8.8, y))
+        ax.set(xlim=(-1, 9.8), ylim=(-0.6, num_devices - 0.4))
+        ax.axis("off")
+
+    size = (6.4, 0.4 + 0.8 * num_devices)
+    title = f"a data-parallel step on {num_devices} devices"
+    return Picture(draw, title, size)
+
+
+def _box(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
+    """Draw a rounded box with text, its middle at (x, y)."""
+    ax.add_patch(
+        FancyBboxPatch(
+            (x - 0.8, y - 0.28),
+            1.6,
+            0.56,
+            boxstyle="round,pad=0.02,rounding_size=0.1",
+            facecolor=mpl.colors.to_rgba(colour, 0.12),
+            edgecolor=colour,
+        )
+    )
+    ax.text(x, y, text, ha="center", va="center", fontsize=10)
+
+
+def _arrow(ax: Axes, start: Sequence[float], end: Sequence[float]) -> None:
+    """Draw an arrow from the right of one box to the left of another."""
+    ax.annotate(
+        "",
+        (end[0] - 0.84, end[1]),
+        (start[0] + 0.84, start[1]),
+        arrowprops={"arrowstyle": "->", "color": QUIET},
+    )
