@@ -9,6 +9,8 @@ READY  := $(VENV)/ready
 # The stored outputs of the chapters are those of the simulated devices.
 ON_SIM := DPKIT_DEVICES=sim
 PYTEST := $(BIN)/python -m pytest
+# Two workers with one thread each: more threads than cores would spin.
+UNITS  := OMP_NUM_THREADS=1 $(PYTEST) -n 2 --dist loadscope --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 
 .DEFAULT_GOAL := help
@@ -47,16 +49,16 @@ execute: $(READY)  ## run every notebook and store its normalised outputs
 test: $(READY)  ## all tests and notebooks; with CUDA devices also test-gpu
 	@if $(BIN)/python -c 'import sys, torch; \
 	  sys.exit(not torch.cuda.is_available())'; then $(MAKE) test-gpu; fi
-	$(ON_SIM) $(PYTEST) -n 2 --dist loadscope --nbval $(NBVAL) \
-	  --doctest-modules dpkit tests book
+	$(ON_SIM) $(UNITS) -m "not cuda" --nbval $(NBVAL) dpkit tests book/*.ipynb
 
 test-fast: $(READY)  ## the tests without the slow ones and the notebooks
-	$(ON_SIM) $(PYTEST) -n 2 --dist loadscope -m "not slow" \
-	  --doctest-modules dpkit tests
+	$(ON_SIM) $(UNITS) -m "not cuda and not slow" dpkit tests
 
 test-gpu: $(READY)  ## what needs CUDA: its tests, and the chapters on it
+	@$(BIN)/python -c 'import sys, torch; sys.exit( \
+	  0 if torch.cuda.is_available() else "no CUDA device (torch sees: 0)")'
 	$(PYTEST) -m cuda tests
-	$(PYTEST) --nbval-lax $(NBVAL) book
+	$(PYTEST) --nbval-lax $(NBVAL) book/*.ipynb
 
 bench: $(READY)  ## measure speed, as ratios taken side by side in one run
 	$(BIN)/python scripts/bench.py

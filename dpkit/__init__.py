@@ -11,8 +11,9 @@ Floor 2, one concept each
 Floor 3, composed
     ``data_parallel`` -- one training step on all devices together;
     ``evaluate`` -- accuracy over all devices.
-Floor 4, for the chapters
-    ``training`` -- whole runs, timed and scored;
+Floor 4, whole runs
+    ``training`` -- epochs of steps, timed and scored.
+Floor 5, for the chapters
     ``lab/`` -- data, models, pictures, listings and checks of exercises.
 
 Importing dpkit registers no backend: simulated devices appear when

@@ -31,7 +31,7 @@ def devices(
             GPUs where there are ``count`` of them, else simulated devices.
 
     Returns:
-        The devices in order of rank: ``devices[rank]``.
+        The devices in order of rank, so that ``devices[rank]`` is a rank's.
 
     Raises:
         ValueError: ``count`` is below one, or ``kind`` is unknown.

@@ -130,7 +130,7 @@ def replicate(
         devices: k devices.
 
     Returns:
-        k lists of n tensors: ``replicas[r][i]`` lies on ``devices[r]``.
+        k lists of n tensors; ``replicas[r][i]`` lies on ``devices[r]``.
 
     Raises:
         ValueError: there are no devices.

@@ -12,7 +12,8 @@ FLOORS = [
     {"sim"},
     {"machine", "placement", "collectives"},
     {"data_parallel", "evaluate"},
-    {"training", "lab"},
+    {"training"},
+    {"lab"},
 ]
 MODULES = sorted(
     p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py"

@@ -135,15 +135,11 @@ def test_planted_mean_of_means(monkeypatch):
                 p -= lr * p.grad / 3
 
     monkeypatch.setattr(data_parallel, "sgd", sgd)
-    monkeypatch.setattr(
-        "test_transparency.loss", nn.CrossEntropyLoss(reduction="mean")
-    )
+    monkeypatch.setitem(globals(), "loss", nn.CrossEntropyLoss())
     assert step_is_wrong()
 
 
 def test_planted_sum_instead_of_mean(monkeypatch):
-    monkeypatch.setattr(
-        "test_transparency.loss",
-        lambda outputs, y: 3 * F.cross_entropy(outputs, y, reduction="none"),
-    )
+    summed = nn.CrossEntropyLoss(reduction="none")
+    monkeypatch.setitem(globals(), "loss", lambda *args: 3 * summed(*args))
     assert step_is_wrong()

@@ -70,9 +70,12 @@ def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
     """Load the training set and the test set of Fashion-MNIST to the CPU.
 
     Args:
-        full: Load all 60,000 and 10,000 images, from a folder or by download
-            (see the top of this module), and not the sample: 10,000 and
-            2,000, of each class every sixth and every fifth.
+        full: Load all 60,000 and 10,000 images, and not the sample: 10,000
+            and 2,000, of each class every sixth and every fifth. They are
+            looked for in the folder ``$DPKIT_DATA`` (``dpkit`` in the user's
+            cache folder where that is not set), then where Debian's package
+            ``dataset-fashion-mnist`` puts them; if neither has any,
+            torchvision downloads them.
 
     Returns:
         The two sets in the order of the files, not sorted by class.

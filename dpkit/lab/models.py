@@ -35,8 +35,9 @@ def lenet_params(scale: float | None = None, seed: int = 0) -> list[Tensor]:
         >>> sum(p.numel() for p in params)
         129068
 
-    Source: K. He, X. Zhang, S. Ren, J. Sun, Delving deep into rectifiers,
-    ICCV 2015, for ``sqrt(2 / fan_in)``.
+    Source:
+        K. He, X. Zhang, S. Ren, J. Sun, Delving deep into rectifiers, ICCV
+        2015, for ``sqrt(2 / fan_in)``.
     """
     generator = torch.Generator().manual_seed(seed)
     params = []
@@ -65,8 +66,9 @@ def lenet(X: Tensor, params: Sequence[Tensor]) -> Tensor:
         >>> lenet(torch.zeros(7, 1, 28, 28), lenet_params()).shape
         torch.Size([7, 10])
 
-    Source: after Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Gradient-based
-    learning applied to document recognition, Proc. IEEE 86(11), 1998.
+    Source:
+        After Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Gradient-based
+        learning applied to document recognition, Proc. IEEE 86(11), 1998.
     """
     W1, b1, W2, b2, W3, b3, W4, b4 = params
     h = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), 2)  # (b, 20, 13, 13)

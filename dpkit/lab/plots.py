@@ -191,20 +191,18 @@ def draw_step(num_devices: int = 2) -> Picture:
 
     def draw(ax: Axes) -> None:
         _box(ax, 0, middle, "batch", QUIET)
-        _box(ax, 6.6, middle, "allreduce:\nsum of all", QUIET)
+        _box(ax, 4.6, middle, "allreduce:\nsum", QUIET)
         for rank in range(num_devices):
             colour, y = COLOURS[rank % len(COLOURS)], num_devices - 1 - rank
-            _box(ax, 2.2, y, f"shard {rank}", colour)
-            _box(ax, 4.4, y, f"gradient {rank}", colour)
-            _box(ax, 8.8, y, f"update {rank}", colour)
-            _arrow(ax, (0, middle), (2.2, y))
-            _arrow(ax, (2.2, y), (4.4, y))
-            _arrow(ax, (4.4, y), (6.6, middle))
-            _arrow(ax, (6.6, middle), (8.8, y))
-        ax.set(xlim=(-1, 9.8), ylim=(-0.6, num_devices - 0.4))
+            _box(ax, 2.3, y, f"shard {rank},\ngradient {rank}", colour)
+            _box(ax, 6.9, y, f"update {rank}", colour)
+            _arrow(ax, (0, middle), (2.3, y))
+            _arrow(ax, (2.3, y), (4.6, middle))
+            _arrow(ax, (4.6, middle), (6.9, y))
+        ax.set(xlim=(-0.9, 7.8), ylim=(-0.5, num_devices - 0.5))
         ax.axis("off")
 
-    size = (6.4, 0.4 + 0.8 * num_devices)
+    size = (5.6, 0.2 + 0.8 * num_devices)
     title = f"a data-parallel step on {num_devices} devices"
     return Picture(draw, title, size)
 
@@ -213,15 +211,15 @@ def _box(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
     """Draw a rounded box with text, its middle at (x, y)."""
     ax.add_patch(
         FancyBboxPatch(
-            (x - 0.8, y - 0.28),
+            (x - 0.8, y - 0.32),
             1.6,
-            0.56,
+            0.64,
             boxstyle="round,pad=0.02,rounding_size=0.1",
             facecolor=mpl.colors.to_rgba(colour, 0.12),
             edgecolor=colour,
         )
     )
-    ax.text(x, y, text, ha="center", va="center", fontsize=10)
+    ax.text(x, y, text, ha="center", va="center", fontsize=12)
 
 
 def _arrow(ax: Axes, start: Sequence[float], end: Sequence[float]) -> None:

@@ -36,7 +36,8 @@ class SimTensor(Behaviour):
         backing: The plain tensor that holds the numbers.
         device: The device it claims to be on.
 
-    Source: PyTorch's wrapper subclasses (``Tensor._make_wrapper_subclass``).
+    Source:
+        PyTorch's wrapper subclasses (``Tensor._make_wrapper_subclass``).
     """
 
     # Operations reach __torch_dispatch__ alone, which is less work.

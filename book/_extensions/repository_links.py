@@ -1,0 +1,29 @@
+"""Derive the buttons that leave the site from the one `repository.url`.
+
+Jupyter Book has a switch for each button, and a switch without an address
+ends the build. Here an address is enough, and no address means no button.
+"""
+
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+COLAB = "https://colab.research.google.com"
+
+
+def add_buttons(app: Sphinx, config: Config) -> None:
+    """Show the repository and launch buttons if there is an address."""
+    options: dict[str, Any] = config.html_theme_options
+    url = options.get("repository_url") or ""
+    options["use_repository_button"] = bool(url)
+    # Colab opens notebooks from GitHub alone.
+    options["launch_buttons"] = (
+        {"colab_url": COLAB} if "github.com/" in url else {}
+    )
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the extension."""
+    app.connect("config-inited", add_buttons)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

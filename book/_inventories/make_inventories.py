@@ -1,0 +1,167 @@
+"""Write the inventories of this folder.
+
+Usage: python book/_inventories/make_inventories.py
+
+An inventory tells Sphinx the page of each name that another project
+documents. The published ones hold thousands of names and need a network;
+these hold the names that the docstrings of dpkit use. A name that is missing
+fails the build: add it below, run this script and commit the result.
+"""
+
+import zlib
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+BUILTINS = {
+    "library/functions.html": "bool float int object slice type",
+    "library/stdtypes.html": "bytes dict frozenset list range set str tuple",
+}
+EXCEPTIONS = """
+    ArithmeticError AssertionError AttributeError BaseException Exception
+    FileExistsError FileNotFoundError ImportError IndexError KeyError
+    LookupError MemoryError ModuleNotFoundError NotADirectoryError
+    NotImplementedError OSError RuntimeError StopIteration TimeoutError
+    TypeError ValueError
+"""
+ABSTRACT = """
+    Callable Collection Generator Hashable Iterable Iterator Mapping
+    MutableMapping MutableSequence Sequence Set Sized
+"""
+DISPLAYED = ("Code", "HTML", "Markdown", "SVG")
+
+# Sphinx leaves the annotations of a class as they are written, so the short
+# forms of imported names need a page too.
+SHORT = {
+    "python": {
+        "Any": "typing.Any",
+        "Literal": "typing.Literal",
+        "Path": "pathlib.Path",
+        "Self": "typing.Self",
+    }
+    | {name: f"collections.abc.{name}" for name in ABSTRACT.split()},
+    "torch": {
+        "Tensor": "torch.Tensor",
+        "nn.Module": "torch.nn.Module",
+        "torch._C.Generator": "torch.Generator",
+        "torch.nn.modules.module.Module": "torch.nn.Module",
+    },
+    "ipython": {
+        f"IPython.core.display.{name}": f"IPython.display.{name}"
+        for name in DISPLAYED
+    },
+    "matplotlib": {
+        "Axes": "matplotlib.axes.Axes",
+        "Figure": "matplotlib.figure.Figure",
+    },
+}
+
+
+def python_objects() -> dict[str, tuple[str, str]]:
+    """Name: (role, page) of what the Python manual documents."""
+    objects = {"None": ("data", "library/constants.html")}
+    for page, names in BUILTINS.items():
+        objects |= dict.fromkeys(names.split(), ("class", page))
+    for name in EXCEPTIONS.split():
+        objects[name] = ("exception", "library/exceptions.html")
+    for name in ABSTRACT.split():
+        full = f"collections.abc.{name}"
+        objects[full] = ("class", "library/collections.abc.html")
+    for name in ("Any", "Callable", "Literal", "Optional", "Self", "Union"):
+        objects[f"typing.{name}"] = ("data", "library/typing.html")
+    for name in ("NamedTuple", "Protocol", "TypeVar"):
+        objects[f"typing.{name}"] = ("class", "library/typing.html")
+    for name in ("FunctionType", "ModuleType", "TracebackType"):
+        objects[f"types.{name}"] = ("class", "library/types.html")
+    objects["contextlib.AbstractContextManager"] = (
+        "class",
+        "library/contextlib.html",
+    )
+    objects["os.PathLike"] = ("class", "library/os.html")
+    objects["pathlib.Path"] = ("class", "library/pathlib.html")
+    objects["time.perf_counter"] = ("function", "library/time.html")
+    return objects
+
+
+def torch_objects() -> dict[str, tuple[str, str]]:
+    """Name: (role, page and anchor) of what PyTorch documents."""
+    own_page = {
+        "torch.Generator": "class",
+        "torch.chunk": "function",
+        "torch.cuda.Event": "class",
+        "torch.cuda.device_count": "function",
+        "torch.cuda.synchronize": "function",
+        "torch.nn.CrossEntropyLoss": "class",
+        "torch.nn.DataParallel": "class",
+        "torch.nn.Module": "class",
+        "torch.nn.Sequential": "class",
+        "torch.nn.parallel.DistributedDataParallel": "class",
+        "torch.tensor_split": "function",
+    }
+    objects = {
+        name: (role, f"generated/{name}.html")
+        for name, role in own_page.items()
+    }
+    for name in ("torch.device", "torch.dtype"):
+        objects[name] = ("class", "tensor_attributes.html")
+    objects["torch.Size"] = ("class", "size.html")
+    objects["torch.Tensor"] = ("class", "tensors.html")
+    for name in ("DataLoader", "Dataset"):
+        objects[f"torch.utils.data.{name}"] = ("class", "data.html")
+    out_of_memory = (
+        "exception",
+        "generated/torch.cuda.OutOfMemoryError.html"
+        "#torch.cuda.OutOfMemoryError",
+    )
+    objects["torch.OutOfMemoryError"] = out_of_memory
+    objects["torch.cuda.OutOfMemoryError"] = out_of_memory
+    parameter = "generated/torch.nn.parameter.Parameter.html"
+    parameter += "#torch.nn.parameter.Parameter"
+    objects["torch.nn.parameter.Parameter"] = ("class", parameter)
+    objects["torch.nn.Parameter"] = ("class", parameter)
+    return objects
+
+
+def matplotlib_objects() -> dict[str, tuple[str, str]]:
+    """Name: (role, page) of what Matplotlib documents."""
+    return {
+        "matplotlib.figure.Figure": ("class", "api/figure_api.html"),
+        "matplotlib.axes.Axes": (
+            "class",
+            "api/_as_gen/matplotlib.axes.Axes.html",
+        ),
+    }
+
+
+def ipython_objects() -> dict[str, tuple[str, str]]:
+    """Name: (role, page) of what IPython documents."""
+    page = "api/generated/IPython.display.html"
+    return {f"IPython.display.{name}": ("class", page) for name in DISPLAYED}
+
+
+def write(project: str, objects: dict[str, tuple[str, str]]) -> None:
+    """Write `objects` as version 2 of Sphinx's inventory format."""
+    head = (
+        "# Sphinx inventory version 2\n"
+        f"# Project: {project}\n# Version: \n"
+        "# The remainder of this file is compressed using zlib.\n"
+    )
+    targets = {
+        name: (role, page if "#" in page else f"{page}#{name}")
+        for name, (role, page) in objects.items()
+    }
+    for short, name in SHORT[project].items():
+        targets[short] = targets[name]
+    lines = [
+        f"{name} py:{role} 1 {target} -\n"
+        for name, (role, target) in sorted(targets.items())
+    ]
+    body = zlib.compress("".join(lines).encode(), 9)
+    (HERE / f"{project}.inv").write_bytes(head.encode() + body)
+
+
+if __name__ == "__main__":
+    write("python", python_objects())
+    write("torch", torch_objects())
+    write("ipython", ipython_objects())
+    write("matplotlib", matplotlib_objects())

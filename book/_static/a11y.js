@@ -1,0 +1,35 @@
+// Mends what the theme's markup tells a screen reader or keeps from a keyboard.
+document.addEventListener("DOMContentLoaded", () => {
+  const each = (selector, mend) =>
+    document.querySelectorAll(selector).forEach(mend);
+
+  // A label that differs from the visible text cannot be spoken to a machine:
+  // the text itself is the better name.
+  each("summary[aria-label], .search-button-field", (element) =>
+    element.removeAttribute("aria-label"));
+  each(".theme-switch[title]", (icon) => icon.removeAttribute("title"));
+  each(".theme-switch title", (title) => title.remove());
+
+  // The title of the book stands outside every landmark.
+  each(".sidebar-primary-items__start", (part) => {
+    part.setAttribute("role", "region");
+    part.setAttribute("aria-label", "Book");
+  });
+
+  // The roles of bibliography entries are deprecated, their list incomplete.
+  each(".citation-list, .citation-list [role]", (element) =>
+    element.removeAttribute("role"));
+
+  // What scrolls sideways must scroll with the arrow keys too, also after a
+  // folded box was opened or a font has arrived.
+  const wide = ".bd-content pre, .katex-display, " +
+    ".pst-scrollable-table-container";
+  const reach = (box) =>
+    box.scrollWidth > box.clientWidth
+      ? box.setAttribute("tabindex", "0")
+      : box.removeAttribute("tabindex");
+  const watcher = new ResizeObserver((entries) =>
+    entries.forEach((entry) => reach(entry.target)));
+  each(wide, (box) => watcher.observe(box));
+  document.fonts.ready.then(() => each(wide, reach));
+});

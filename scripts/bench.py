@@ -1,0 +1,122 @@
+"""Measure speed, as ratios of things timed side by side in one run.
+
+Usage: python scripts/bench.py
+
+Each line gives the least, the middle and the largest of several repetitions,
+and the ratio of the middles. The contestants take turns, so that a machine
+that slows down slows both.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from statistics import median
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import dpkit
+from dpkit.lab.batches import Batches
+from dpkit.lab.models import lenet, lenet_params
+
+REPETITIONS = 7
+
+
+def time_in_turns(
+    contestants: dict[str, Callable[[], object]], count: int
+) -> dict[str, list[float]]:
+    """Time ``count`` calls of each, in turns; seconds per call."""
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for repetition in range(REPETITIONS + 1):
+        for name, call in contestants.items():
+            start = time.perf_counter()
+            for _ in range(count):
+                call()
+            if repetition > 0:  # the first is to warm up
+                passed = time.perf_counter() - start
+                seconds[name].append(passed / count)
+    return seconds
+
+
+def report(title: str, seconds: dict[str, list[float]]) -> None:
+    """Print a line for each contestant, with its ratio to the first."""
+    print(f"\n{title}")
+    first = median(next(iter(seconds.values())))
+    for name, times in seconds.items():
+        low, middle, high = (
+            1e6 * t for t in (min(times), median(times), max(times))
+        )
+        ratio = median(times) / first
+        print(
+            f"  {name:<24} {low:10.1f} {middle:10.1f} {high:10.1f} µs"
+            f"   {ratio:6.2f} ×"
+        )
+
+
+def bench_operation() -> None:
+    """An elementwise operation: what does the simulation add?"""
+    x = torch.ones(64, 64)
+    on_sim = x.to(dpkit.devices(1, "sim")[0])
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(x)
+    seconds = time_in_turns(
+        {
+            "plain CPU": lambda: x + x,
+            "simulated device": lambda: on_sim + on_sim,
+            "FakeTensorMode": lambda: fake + fake,
+        },
+        count=2000,
+    )
+    report("x + x, 64 × 64", seconds)
+
+
+def bench_step() -> None:
+    """A step of LeNet: kinds and numbers of devices."""
+    X, y = torch.rand(256, 1, 28, 28), torch.arange(256) % 10
+    loss = nn.CrossEntropyLoss(reduction="none")
+
+    def step_on(count: int, kind: str) -> Callable[[], None]:
+        devices = dpkit.devices(count, kind)
+        params = dpkit.replicate(lenet_params(), devices)
+        return lambda: dpkit.train_batch(
+            lenet, loss, X, y, params, devices, lr=0.01
+        )
+
+    seconds = time_in_turns(
+        {
+            "1 × cpu": step_on(1, "cpu"),
+            "1 simulated": step_on(1, "sim"),
+            "2 × cpu": step_on(2, "cpu"),
+            "2 simulated": step_on(2, "sim"),
+        },
+        count=10,
+    )
+    report("train_batch, LeNet, batch of 256", seconds)
+
+
+def bench_reading() -> None:
+    """A pass over 10,000 images in batches of 256, by index."""
+    images, labels = torch.rand(10_000, 1, 28, 28), torch.arange(10_000)
+    batches = Batches(images, labels, 256, shuffle=True)
+    seconds = time_in_turns(
+        {
+            "one copy": images.clone,
+            "Batches": lambda: sum(len(y) for _, y in batches),
+        },
+        count=5,
+    )
+    report("read 10,000 images once", seconds)
+
+
+def main() -> int:
+    """Run all benchmarks."""
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    print("  least, middle, largest of 7, and the ratio to the first line")
+    for bench in (bench_operation, bench_step, bench_reading):
+        bench()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""Tests of dpkit.lab.checks: wrong answers are told apart from right ones."""
+
+import pytest
+from torch import nn
+
+import dpkit
+from dpkit.lab.batches import Batches
+from dpkit.lab.checks import check, failure
+from dpkit.lab.models import lenet, lenet_params
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+
+
+def test_no_exercise_of_this_name():
+    def allreduce_by_halves(tensors):
+        pass
+
+    with pytest.raises(ValueError, match=r"name: 'allreduce_by_halves'"):
+        check(allreduce_by_halves)
+
+
+def test_an_answer_that_raises(capsys):
+    def allreduce_by_parts(tensors):
+        return 1 / 0
+
+    check(allreduce_by_parts)
+    words = "not yet (it raised ZeroDivisionError: division by zero)"
+    assert capsys.readouterr().out == f"allreduce_by_parts: {words}\n"
+
+
+def named(name, answer):
+    answer.__name__ = name
+    return answer
+
+
+def star(tensors):
+    dpkit.allreduce(tensors)
+
+
+def dropped_remainder(tensors):
+    size = len(tensors[0]) // len(tensors)
+    for r in range(len(tensors)):
+        part = [t[r * size : (r + 1) * size] for t in tensors]
+        dpkit.reduce(part, root=r)
+        dpkit.broadcast(part, root=r)
+
+
+def never_sent_back(tensors):
+    parts = [t.tensor_split(len(tensors)) for t in tensors]
+    for r in range(len(tensors)):
+        dpkit.reduce([p[r] for p in parts], root=r)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (star, "carries"),
+        (dropped_remainder, "holds"),
+        (never_sent_back, "holds"),
+    ],
+)
+def test_wrong_allreduce(answer, why):
+    assert why in failure(named("allreduce_by_parts", answer))
+
+
+def mean_of_means(net, X, y, device_params, devices):
+    X_shards, y_shards = dpkit.split_batch(X, y, devices)
+    means = [
+        (net(X, p).argmax(1) == y).float().mean().item()
+        for X, y, p in zip(X_shards, y_shards, device_params)
+        if len(X)
+    ]
+    return sum(means) / len(means)
+
+
+def first_device_alone(net, X, y, device_params, devices):
+    answers = net(X.to(devices[0]), device_params[0]).argmax(1)
+    return (answers == y.to(devices[0])).sum().item() / len(y)
+
+
+def empty_shards_too(net, X, y, device_params, devices):
+    X_shards, y_shards = dpkit.split_batch(X, y, devices)
+    counts = [
+        (net(X, p).argmax(1) == y).sum().item()
+        for X, y, p in zip(X_shards, y_shards, device_params)
+    ]
+    return sum(counts) / len(y)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (mean_of_means, "5 of 7"),
+        (first_device_alone, "nothing to do"),
+        (empty_shards_too, "empty shard"),
+    ],
+)
+def test_wrong_accuracy(answer, why):
+    assert why in failure(named("accuracy_on_all", answer))
+
+
+def run(train_batches, test_batches, devices, lr, num_epochs, start=None):
+    start = lenet_params() if start is None else start
+    return dpkit.train(
+        lenet, LOSS, start, train_batches, test_batches, devices, lr,
+        num_epochs,
+    )  # fmt: skip
+
+
+def same_batch(train_set, test_set, devices, batch_size, lr, num_epochs):
+    batches = Batches(*train_set, batch_size), Batches(*test_set, 50)
+    return run(*batches, devices, lr, num_epochs)
+
+
+def one_device(train_set, test_set, devices, batch_size, lr, num_epochs):
+    batches = (
+        Batches(*train_set, batch_size * len(devices)),
+        Batches(*test_set, 50),
+    )
+    return run(*batches, devices[:1], lr, num_epochs)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [(same_batch, "away from"), (one_device, "trained on 1 devices, not 3")],
+)
+def test_wrong_scaling(answer, why):
+    assert why in failure(named("train_scaled", answer))
+
+
+def goes_on_from_the_last_rate(rates, *rest):
+    accuracies, start = {}, lenet_params()
+    for lr in rates:
+        record = run(*rest[:3], lr, rest[3], start)
+        start = [p.detach().cpu() for p in record.device_params[0]]
+        accuracies[lr] = record.accuracies[-1]
+    return accuracies
+
+
+def one_rate(rates, *rest):
+    return {rates[0]: run(*rest[:3], rates[0], rest[3]).accuracies[-1]}
+
+
+def first_epoch(rates, *rest):
+    return {lr: run(*rest[:3], lr, rest[3]).accuracies[0] for lr in rates}
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (goes_on_from_the_last_rate, "expected"),
+        (one_rate, "not an accuracy for each"),
+        (first_epoch, "expected"),
+    ],
+)
+def test_wrong_rates(answer, why):
+    assert why in failure(named("accuracies_by_rate", answer))
+
+
+def test_the_inputs_are_on_simulated_devices():
+    seen = []
+
+    def allreduce_by_parts(tensors):
+        seen.extend(t.device.type for t in tensors)
+
+    check(allreduce_by_parts)
+    assert set(seen) == {"sim"}

@@ -1,0 +1,76 @@
+"""Each exercise of each chapter: the solution passes, the stub fails.
+
+In a notebook, the cell tagged ``stub`` defines the function to be written, and
+the cell tagged ``solution`` defines it again, solved. Both see what the cells
+before them, tagged neither, have imported and defined; but nothing is trained
+here: only cells of imports and definitions are run.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nbformat
+import pytest
+
+from dpkit.lab.checks import CHECKS, failure
+
+BOOK = Path(__file__).parent.parent / "book"
+
+
+class Exercise(NamedTuple):
+    name: str
+    stub: Any
+    solution: Any
+
+
+def definitions(source: str) -> str:
+    """Keep imports, functions, and the loss, which solutions use."""
+    kept = [
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef))
+        or (isinstance(node, ast.Assign) and ast.unparse(node)[:6] == "loss =")
+    ]
+    return "\n".join(ast.unparse(node) for node in kept)
+
+
+def exercises(path: Path) -> Iterator[Exercise]:
+    """Yield the exercises of a chapter, stub and solution in pairs."""
+    names: dict[str, Any] = {}
+    stubs: dict[str, Any] = {}
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type != "code":
+            continue
+        exec(definitions(cell.source), names)
+        tags = cell.metadata.get("tags", [])
+        if "stub" in tags or "solution" in tags:
+            functions = [
+                node.name
+                for node in ast.parse(cell.source).body
+                if isinstance(node, ast.FunctionDef)
+            ]
+            name = functions[-1]
+            if "stub" in tags:
+                stubs[name] = names[name]
+            else:
+                yield Exercise(name, stubs.pop(name), names[name])
+    assert not stubs, f"{path.name}: without a solution: {list(stubs)}"
+
+
+ALL = [e for path in sorted(BOOK.glob("*.ipynb")) for e in exercises(path)]
+
+
+def test_every_check_has_its_exercise():
+    assert sorted(e.name for e in ALL) == sorted(CHECKS)
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
+def test_solution_passes(exercise):
+    assert failure(exercise.solution) is None
+
+
+@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
+def test_stub_fails(exercise):
+    assert failure(exercise.stub) is not None

@@ -1,0 +1,93 @@
+"""Tests of dpkit.lab.plots: what the lines show, and equal bytes twice."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import dpkit
+from dpkit.lab import plots
+
+DATA = Path(__file__).parent.parent / "book" / "_data"
+
+
+def record(*accuracies):
+    return dpkit.TrainingRecord([], list(accuracies))
+
+
+def headline():
+    return tuple(
+        json.loads((DATA / f"{name}.json").read_text())
+        for name in ("headline", "published")
+    )
+
+
+PICTURES = {
+    "training": lambda: plots.plot_training({"a": record(0.5, 0.75)}),
+    "headline": lambda: plots.plot_headline(*headline()),
+    "bars": lambda: plots.plot_bars({"a": 1.0, "b": 2.0}, "seconds"),
+    "step": lambda: plots.draw_step(3),
+}
+
+
+@pytest.fixture
+def axes(monkeypatch):
+    """Collect the axes that pictures are drawn on."""
+    drawn = []
+    savefig = plots.Figure.savefig
+
+    def watched(figure, *args, **kwargs):
+        drawn.extend(figure.axes)
+        return savefig(figure, *args, **kwargs)
+
+    monkeypatch.setattr(plots.Figure, "savefig", watched)
+    return drawn
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_same_bytes_twice(name):
+    first, again = PICTURES[name]().svg, PICTURES[name]().svg
+    assert first == again
+    root = ElementTree.fromstring(first)
+    assert root.tag.endswith("svg")
+    assert "Date" not in first
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_text_stands_in_for_the_picture(name):
+    picture = PICTURES[name]()
+    assert repr(picture) == f"<picture: {picture.title}>"
+    assert picture._repr_svg_() == picture.svg
+
+
+def test_training_lines(axes):
+    plots.plot_training({"a": record(0.5, 0.75), "b": record(0.25, 0.5)})
+    lines = axes[0].get_lines()
+    assert [line.get_label() for line in lines] == ["a", "b"]
+    assert list(lines[1].get_xdata()) == [1, 2]
+    assert list(lines[1].get_ydata()) == [0.25, 0.5]
+    assert lines[0].get_linewidth() > lines[1].get_linewidth()
+
+
+def test_headline_lines(axes):
+    recorded, published = headline()
+    plots.plot_headline(recorded, published)
+    drawn = [list(line.get_ydata()) for line in axes[0].get_lines()]
+    for run in recorded["runs"]:
+        assert run["accuracies"] in drawn
+    for accuracy in published["accuracies"].values():
+        assert [accuracy, accuracy] in drawn
+
+
+def test_bars(axes):
+    plots.plot_bars({"a": 1.5, "b": 2.0}, "seconds")
+    assert [bar.get_width() for bar in axes[0].patches] == [1.5, 2.0]
+    assert axes[0].get_xlabel() == "seconds"
+
+
+def test_step_boxes(axes):
+    plots.draw_step(3)
+    words = {text.get_text() for text in axes[0].texts}
+    for rank in range(3):
+        assert {f"shard {rank},\ngradient {rank}", f"update {rank}"} <= words

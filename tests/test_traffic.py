@@ -1,0 +1,47 @@
+"""Tests of dpkit.lab.traffic."""
+
+import pytest
+import torch
+
+import dpkit
+from dpkit.lab.traffic import Traffic
+
+
+@pytest.fixture
+def ranks():
+    return dpkit.devices(3, "sim")
+
+
+def test_counts_copies_between_devices(ranks):
+    x = torch.zeros(5, 3, dtype=torch.float64, device=ranks[0])
+    y = torch.zeros(5, 3, dtype=torch.float64, device=ranks[1])
+    with Traffic() as traffic:
+        x.to(ranks[2])
+        y.copy_(x)
+        y[:2] = x[:2]
+    assert traffic.sent == {ranks[0]: 120 + 120 + 48}
+    assert traffic.received == {ranks[2]: 120, ranks[1]: 168}
+
+
+def test_what_stays_on_a_device_is_not_counted(ranks):
+    x = torch.zeros(5, device=ranks[0])
+    with Traffic() as traffic:
+        x.to(ranks[0], copy=True)
+        x.clone()
+        x.copy_(x + 1)
+        x.double()
+    assert not traffic.sent
+    assert not traffic.received
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_star(k):
+    """The root receives k - 1 messages and sends k - 1."""
+    ranks = dpkit.devices(k, "sim")
+    tensors = [torch.zeros(7, device=d) for d in ranks]
+    with Traffic() as traffic:
+        dpkit.allreduce(tensors)
+    for rank, device in enumerate(ranks):
+        messages = k - 1 if rank == 0 else 1
+        assert traffic.sent[device] == 28 * messages
+        assert traffic.received[device] == 28 * messages
