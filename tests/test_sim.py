@@ -461,3 +461,46 @@ def test_to_the_same_device_is_the_same_tensor(a):
 def test_type(a):
     assert type(a + 1) is SimTensor
     assert type(a.cpu()) is torch.Tensor
+
+
+# --------------------------------------------- what the backing has to tell
+
+
+def test_conjugation_and_negation_wait_in_the_tensor():
+    """Both are marks on a view in PyTorch, carried out when they matter."""
+    x = torch.tensor([1 + 2j, 3 - 1j])
+    s = x.to("sim:1")
+    assert s.conj().is_conj()
+    assert torch.equal((s.conj() * 2).cpu(), x.conj() * 2)
+    assert torch.equal(s.conj().imag.cpu(), x.conj().imag)
+    s.conj().mul_(2)
+    assert torch.equal(s.cpu(), 2 * x)
+
+
+def test_resizing_is_seen():
+    s = torch.arange(6, device="sim:1")
+    assert s.resize_(2, 3) is s
+    assert s.shape == (2, 3)
+    out = torch.empty(0, device="sim:1")
+    assert torch.mm(torch.eye(2, device="sim:1"), out=out, mat2=s * 1.0) is out
+    assert out.tolist() == [[0, 1, 2], [3, 4, 5]]
+    pieces = [torch.empty(0, device="sim:1") for _ in range(2)]
+    torch.unbind_copy(out, out=pieces)
+    assert pieces[1].tolist() == [3, 4, 5]
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 8), (3, 5, 8), (5, 8)])
+@pytest.mark.parametrize("mask", [None, "boolean", "added"])
+def test_attention_equals_the_cpu_to_the_bit(shape, mask):
+    torch.manual_seed(0)
+    operands = [torch.randn(shape, requires_grad=True) for _ in range(3)]
+    masks = {"boolean": torch.rand(5, 5) > 0.3, "added": torch.randn(5, 5)}
+    results = []
+    for device in ("cpu", "sim:1"):
+        q, k, v = (t.detach().to(device).requires_grad_() for t in operands)
+        m = masks[mask].to(device) if mask else None
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=m)
+        out.square().sum().backward()
+        results.append([t.cpu() for t in (out, q.grad, k.grad, v.grad)])
+    for a, b in zip(*results, strict=True):
+        assert torch.equal(a, b)

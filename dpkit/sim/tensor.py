@@ -56,6 +56,10 @@ class SimTensor(Behaviour):
             device=device,
         )
         tensor.backing = backing
+        # Marks of values still to be conjugated or negated: torch heeds them
+        # before an operation comes to __torch_dispatch__, and not inside.
+        torch._C._set_conj(tensor, backing.is_conj())
+        torch._C._set_neg(tensor, backing.is_neg())
         return tensor
 
     def __init__(self, backing: torch.Tensor, device: torch.device) -> None:
@@ -159,26 +163,63 @@ def _correct_aliasing(
     func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
 ) -> Any:
     """Let views share their base's storage; return what was written to."""
-    kind = _alias_kind(func)
+    kind, returned = _alias_kind(func)
     if kind == "new":
         return out
-    if kind == "in place":
-        return args[0]
-    return return_and_correct_aliasing(func, args, kwargs, out)
+    if kind == "view":
+        return return_and_correct_aliasing(func, args, kwargs, out)
+    given = [_argument(func, i, args, kwargs) for i in returned]
+    for tensor in tensors_in(given):
+        _follow_backing(tensor)
+    if not func._schema.returns:
+        return None
+    return given[0] if len(given) == 1 else tuple(given)
 
 
 @cache
-def _alias_kind(func: OpOverload) -> str:
-    """Return what ``func`` returns: "new", "in place" (its first), "other"."""
+def _alias_kind(func: OpOverload) -> tuple[str, tuple[int, ...]]:
+    """Return what ``func`` returns: something "new", a "view", or "written".
+
+    With the last come the positions of the arguments that it wrote to.
+    """
     schema = func._schema
-    if all(r.alias_info is None for r in schema.returns):
-        return "new"
-    first = schema.arguments[0].alias_info
-    writes_first = first is not None and first.is_write
-    reshapes = torch.Tag.inplace_view in func.tags
-    if len(schema.returns) == 1 and writes_first and not reshapes:
-        return "in place"
-    return "other"
+    infos = [r.alias_info for r in schema.returns]
+    if func._overloadname.endswith("out") and not infos:
+        outs = [i for i, a in enumerate(schema.arguments) if a.is_out]
+        return "written", tuple(outs)
+    if not any(infos):
+        return "new", ()
+    if not all(info and info.is_write for info in infos):
+        return "view", ()
+    places = {
+        frozenset(a.alias_info.before_set): i
+        for i, a in enumerate(schema.arguments)
+        if a.alias_info is not None
+    }
+    return "written", tuple(
+        places[frozenset(info.before_set)] for info in infos if info
+    )
+
+
+def _argument(
+    func: OpOverload, i: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Return the argument in position ``i`` of the schema."""
+    if i < len(args):
+        return args[i]
+    return kwargs[func._schema.arguments[i].name]
+
+
+def _follow_backing(tensor: torch.Tensor) -> None:
+    """Take over the backing's shape, where an operation has changed it."""
+    if not isinstance(tensor, SimTensor):
+        return
+    backing = tensor.backing
+    if tensor.shape == backing.shape and tensor.stride() == backing.stride():
+        return
+    reshaped = SimTensor(backing, tensor.device)
+    torch._functionalize_unsafe_set(reshaped, tensor)
+    tensor.data = reshaped
 
 
 def _zeros(

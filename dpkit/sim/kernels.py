@@ -1,0 +1,99 @@
+"""The operations that do not come to ``SimTensor.__torch_dispatch__``.
+
+Most do, because one of their arguments is a ``SimTensor``. Those below have to
+be registered with PyTorch by name:
+
+- what makes a tensor out of nothing, such as ``zeros(…, device="sim:0")``;
+- copies by C++ code that bypasses Python, such as ``tensor(…, device=…)``;
+- what PyTorch would compose of others on a device that it does not know, in
+  another order of rounding than the CPU's own kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpkit.sim.attention import attention
+from dpkit.sim.tensor import CPU, SimTensor, plain
+from dpkit.sim.torch_sim import full_device
+
+aten = torch.ops.aten
+Kernel = Callable[..., Any]
+
+
+def kernels() -> Iterator[tuple[str, Kernel, str]]:
+    """Yield the name of each operation, its kernel and its dispatch key."""
+    for name in _operations():
+        composed = _has_kernel(name, "CompositeImplicitAutograd")
+        if _makes_tensor(name) and not composed:
+            yield name, _factory(name), "PrivateUse1"
+        elif composed and _has_kernel(name, "CPU"):
+            yield name, _as_on_cpu(name), "PrivateUse1"
+    yield "_copy_from", _copy_from, "PrivateUse1"
+    yield "scaled_dot_product_attention", attention, "AutogradPrivateUse1"
+
+
+def _operations() -> list[str]:
+    """Return the names of all operations, such as ``add.Tensor``."""
+    names = [
+        f"{schema.name}.{schema.overload_name}".rstrip(".")
+        for schema in torch._C._jit_get_all_schemas()
+        if schema.name.startswith("aten::")
+    ]
+    return [
+        name.removeprefix("aten::")
+        for name in names
+        if torch._C._dispatch_has_kernel(name)
+    ]
+
+
+def _has_kernel(name: str, key: str) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", key)
+
+
+def _makes_tensor(name: str) -> bool:
+    """Tell whether it takes a device and has no tensor to go by."""
+    kinds = {a.name: str(a.type) for a in _overload(name)._schema.arguments}
+    return "device" in kinds and "Tensor" not in str(kinds)
+
+
+def _overload(name: str) -> Any:
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(aten, packet), overload or "default")
+
+
+def _factory(name: str) -> Kernel:
+    """Return a kernel that makes the tensor on the CPU, then wraps it."""
+    func = _overload(name)
+
+    def kernel(*args: Any, **kwargs: Any) -> Tensor:
+        device = full_device(kwargs.pop("device"))
+        return SimTensor(func(*args, device=CPU, **kwargs), device)
+
+    return kernel
+
+
+def _as_on_cpu(name: str) -> Kernel:
+    """Return a kernel that keeps PyTorch from composing the operation.
+
+    That there is one is enough: calls with a ``SimTensor`` go to its
+    ``__torch_dispatch__``.
+    """
+    func = _overload(name)
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return SimTensor.__torch_dispatch__(func, (), args, kwargs)
+
+    return kernel
+
+
+def _copy_from(
+    source: Tensor, target: Tensor, non_blocking: bool = False
+) -> Tensor:
+    """Copy between two devices."""
+    plain(target).copy_(plain(source), non_blocking)
+    return target

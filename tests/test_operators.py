@@ -1,0 +1,233 @@
+"""Every operator of PyTorch's own database, on ``sim:1`` and on the CPU.
+
+All sample inputs in float32: the outputs, the gradients, the in-place variant
+and ``out=`` equal the CPU's to the bit. What is excused stands in the lists
+below with its reason, and fails the test when it begins to pass.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from dpkit import sim
+
+sim.register()
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+def full_name(op: Any) -> str:
+    return f"{op.name}.{op.variant_test_name}".rstrip(".")
+
+
+SPARSE = "a sparse layout has no strides that a device could be told"
+UNWRITTEN = "PyTorch does not write to `out` of a subclass of Tensor"
+EXCUSED = {
+    ("sparse.sampled_addmm", "forward"): SPARSE,
+    ("sparse.sampled_addmm", "backward"): SPARSE,
+    ("sparse.sampled_addmm", "in place"): SPARSE,
+    ("sparse.sampled_addmm", "out"): SPARSE,
+    ("sparse.mm.reduce", "forward"): SPARSE,
+    ("sparse.mm.reduce", "backward"): SPARSE,
+    ("sparse.mm.reduce", "out"): SPARSE,
+    ("to_sparse", "forward"): SPARSE,
+    ("linalg.matrix_rank", "out"): UNWRITTEN,
+    ("linalg.matrix_rank.hermitian", "out"): UNWRITTEN,
+}
+# PyTorch takes another formula for subclasses of Tensor: equal up to rounding.
+ROUNDED = {
+    ("prod", "backward"),
+    ("masked.prod", "backward"),
+    ("norm.nuc", "out"),
+    ("linalg.cond", "out"),
+    ("linalg.norm", "out"),
+    ("linalg.matrix_norm", "out"),
+}
+# Their values are whatever the memory holds: shapes and dtypes are compared.
+UNINITIALIZED = {
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+}
+
+# They compile CUDA code, and have nothing to be compared with on the CPU.
+ON_CUDA_ALONE = {name for name in map(full_name, op_db) if "jit" in name}
+
+Pair = tuple[Any, Any]
+
+
+OPERATORS = {full_name(op): op for op in op_db if torch.float32 in op.dtypes}
+
+
+# ------------------------------------------------- the four ways to call one
+
+
+def forward(op: Any, sample: Any) -> Any:
+    return op(sample.input, *sample.args, **sample.kwargs)
+
+
+def backward(op: Any, sample: Any) -> list[Tensor]:
+    outputs = [t for t in tensors(forward(op, sample)) if t.requires_grad]
+    inputs = [t for t in tensors(parts(sample)) if t.requires_grad]
+    if not outputs or not inputs:
+        return []
+    ones = [torch.ones_like(t) for t in outputs]
+    gradients = torch.autograd.grad(outputs, inputs, ones, allow_unused=True)
+    return [g for g in gradients if g is not None]
+
+
+def in_place(op: Any, sample: Any) -> Pair:
+    copies = tree_map_only(Tensor, lambda t: t.detach().clone(), parts(sample))
+    x, args, kwargs = copies
+    result = op.get_inplace()(x, *args, **kwargs)
+    assert result is x or not isinstance(x, Tensor)
+    return x, result
+
+
+@torch.no_grad()
+def into_out(op: Any, sample: Any) -> Pair:
+    empty = tree_map_only(
+        Tensor,
+        lambda t: torch.empty(0, dtype=t.dtype, device=t.device),
+        forward(op, sample),
+    )
+    result = op(sample.input, *sample.args, **sample.kwargs, out=empty)
+    return empty, result
+
+
+WAYS: dict[str, tuple[Callable[..., Any], Callable[[Any], bool]]] = {
+    "forward": (forward, lambda op: True),
+    "backward": (backward, lambda op: bool(op.supports_autograd)),
+    "in place": (in_place, lambda op: op.get_inplace() is not None),
+    "out": (into_out, lambda op: bool(op.supports_out)),
+}
+
+
+# ---------------------------------------------------------------- comparing
+
+
+def parts(sample: Any) -> Any:
+    return sample.input, sample.args, sample.kwargs
+
+
+def tensors(tree: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
+def described(tree: Any) -> list[Any]:
+    return [(t.shape, t.dtype, t.requires_grad) for t in tensors(tree)]
+
+
+def to_cpu(t: Tensor) -> Tensor:
+    t = t.detach().cpu()
+    return torch.view_as_real(t) if t.dtype == torch.complex32 else t
+
+
+def numbers(tree: Any) -> list[Any]:
+    """Return the leaves that are compared, tensors moved to the CPU."""
+    return [
+        to_cpu(leaf) if isinstance(leaf, Tensor) else torch.tensor(leaf)
+        for leaf in tree_leaves(tree)
+        if isinstance(leaf, (Tensor, bool, int, float, complex))
+    ]
+
+
+def compare(found: Any, expected: Any, tolerance: float | None = 0.0) -> None:
+    """Assert equal shapes and dtypes, and numbers unless tolerance is None."""
+    assert described(found) == described(expected)
+    if tolerance is not None:
+        torch.testing.assert_close(
+            numbers(found),
+            numbers(expected),
+            rtol=tolerance,
+            atol=tolerance,
+            equal_nan=True,
+        )
+
+
+def samples_on(op: Any, device: str) -> list[Any]:
+    torch.manual_seed(0)
+    gradients = bool(op.supports_autograd)
+    return list(op.sample_inputs(device, torch.float32, gradients))
+
+
+def move(t: Tensor) -> Tensor:
+    return t.detach().to("sim:1").requires_grad_(t.requires_grad)
+
+
+def pairs(op: Any) -> Iterator[Pair]:
+    """Yield each sample on the CPU and on ``sim:1``.
+
+    Some samples are drawn in another way for another device; then those of
+    the CPU are moved.
+    """
+    on_cpu, on_sim = samples_on(op, "cpu"), samples_on(op, "sim:1")
+    try:
+        for a, b in zip(on_cpu, on_sim, strict=True):
+            compare(tensors(parts(b)), tensors(parts(a)))
+    except (AssertionError, ValueError):
+        on_sim = [
+            a.transform(lambda x: move(x) if isinstance(x, Tensor) else x)
+            for a in on_cpu
+        ]
+    yield from zip(on_cpu, on_sim, strict=True)
+
+
+def check(op: Any, way: str, tolerance: float | None) -> int:
+    """Compare all samples in one way; return how many the CPU can do."""
+    call, _ = WAYS[way]
+    count = 0
+    for a, b in pairs(op):
+        try:
+            torch.manual_seed(0)
+            expected = call(op, a)
+        except Exception:
+            continue  # not on the CPU either
+        torch.manual_seed(0)
+        found = call(op, b)
+        asked = str(tree_map_only(Tensor, lambda t: t.device, parts(b)))
+        if "sim" in asked and "cpu" not in asked:
+            assert {t.device.type for t in tensors(found)} <= {"sim"}
+        compare(found, expected, tolerance)
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operator(name):
+    op = OPERATORS[name]
+    for way, (_, applies) in WAYS.items():
+        if not applies(op):
+            continue
+        if (name, way) in EXCUSED:
+            with pytest.raises(Exception):  # noqa: B017, PT011
+                check(op, way, 0.0)
+        elif (name, way) in ROUNDED:
+            check(op, way, 1e-5)
+            with pytest.raises(AssertionError):
+                check(op, way, 0.0)
+        else:
+            count = check(op, way, None if name in UNINITIALIZED else 0.0)
+            if way == "forward":
+                assert (count == 0) == (name in ON_CUDA_ALONE)
+
+
+def test_the_database_is_large():
+    """That nothing above passes for want of samples."""
+    assert len(OPERATORS) > 600
+    assert check(OPERATORS["add"], "forward", 0.0) > 5
+    assert check(OPERATORS["matmul"], "backward", 0.0) > 5
+    assert check(OPERATORS["add"], "in place", 0.0) > 5
+    assert check(OPERATORS["add"], "out", 0.0) > 5
+
+
+def test_excused_operators_exist():
+    named = {name for name, _ in [*EXCUSED, *ROUNDED]} | UNINITIALIZED
+    assert named <= set(OPERATORS)
