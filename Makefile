@@ -57,8 +57,11 @@ test-fast: $(READY)  ## the tests without the slow ones and the notebooks
 test-gpu: $(READY)  ## what needs CUDA: its tests, and the chapters on it
 	@$(BIN)/python -c 'import sys, torch; sys.exit( \
 	  0 if torch.cuda.is_available() else "no CUDA device (torch sees: 0)")'
-	$(PYTEST) -m cuda tests
-	$(PYTEST) --nbval-lax $(NBVAL) book/*.ipynb
+	env -u DPKIT_DEVICES $(PYTEST) -m cuda tests
+	@$(BIN)/python -c 'import torch; n = torch.cuda.device_count(); \
+	  print(f"Chapters on {n} CUDA device(s); a cell that asks for more", \
+	  "gets simulated ones.")'
+	env -u DPKIT_DEVICES $(PYTEST) --nbval-lax $(NBVAL) book/*.ipynb
 
 bench: $(READY)  ## measure speed, as ratios taken side by side in one run
 	$(BIN)/python scripts/bench.py

@@ -147,9 +147,8 @@ def _check_tensors(tensors: Sequence[Tensor]) -> None:
     for one, other in combinations(ranks, 2):
         if _share_storage(tensors[one], tensors[other]):
             raise ValueError(
-                "two ranks share one storage, so that one would overwrite "
-                f"the other (ranks: {one} and {other}); give each a copy of "
-                "its own, as replicate() does"
+                f"two ranks share one storage (ranks: {one} and {other}); "
+                "give each a copy of its own, as replicate() does"
             )
 
 

@@ -34,8 +34,10 @@ def train_batch(
     """Take one step of minibatch SGD on all devices together.
 
     Gradients are summed over examples and devices, and divided once by the
-    size of the whole batch. A device whose shard is empty runs nothing and
-    contributes zeros. The summed gradients stay in ``p.grad``.
+    size of the whole batch. That is the step of one device if the loss of an
+    example depends on that example alone; with batch norm it does not. A
+    device whose shard is empty runs nothing and contributes zeros. The summed
+    gradients stay in ``p.grad``.
 
     Args:
         net: ``net(X, params)`` gives the outputs, shape (rows, …).
@@ -90,10 +92,14 @@ def allreduce_gradients(device_params: Sequence[Sequence[Tensor]]) -> None:
             ``devices[r]``.
     """
     for copies in zip(*device_params, strict=True):
-        for p in copies:
-            if p.grad is None:
-                p.grad = torch.zeros_like(p)
-        allreduce([p.grad for p in copies if p.grad is not None])
+        allreduce([gradient(p) for p in copies])
+
+
+def gradient(p: Tensor) -> Tensor:
+    """Return the gradient of ``p``, zeros if backward gave it none."""
+    if p.grad is None:
+        p.grad = torch.zeros_like(p)
+    return p.grad
 
 
 def clear_gradients(device_params: Sequence[Sequence[Tensor]]) -> None:

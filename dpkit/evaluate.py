@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -42,8 +41,9 @@ def evaluate_accuracy(
         A number from 0 to 1, the same for every k.
 
     Raises:
-        ValueError: there is no example, or not one list of parameters per
-            device.
+        ValueError: there is no example; scores or labels have other shapes;
+            there is not one list of parameters per device, or a module is
+            given some.
 
     Example:
         >>> import dpkit, torch
@@ -61,8 +61,9 @@ def evaluate_accuracy(
         X_shards, y_shards = split_batch(X, y, devices)
         for rank, (X_shard, y_shard) in enumerate(zip(X_shards, y_shards)):
             if len(X_shard):
-                answers = nets[rank](X_shard).argmax(dim=1)
-                correct[rank] += (answers == y_shard).sum()
+                scores = nets[rank](X_shard)
+                _check_scores(scores, y_shard)
+                correct[rank] += (scores.argmax(dim=1) == y_shard).sum()
         num_examples += len(y)
     if num_examples == 0:
         raise ValueError("no examples to evaluate on (examples: 0)")
@@ -76,6 +77,11 @@ def _net_on_each(
     device_params: Sequence[Sequence[Tensor]] | None,
 ) -> list[Callable[[Tensor], Any]]:
     """Return one function of the examples alone for each device."""
+    if isinstance(net, nn.Module) and device_params is not None:
+        raise ValueError(
+            "a module brings its own parameters (lists of device_params: "
+            f"{len(device_params)})"
+        )
     if isinstance(net, nn.Module):
         return [copy.deepcopy(net).to(d).eval() for d in devices]
     if device_params is None:
@@ -85,4 +91,16 @@ def _net_on_each(
             "there is not one list of parameters per device (lists: "
             f"{len(device_params)}, devices: {len(devices)})"
         )
-    return [partial(net, params=params) for params in device_params]
+
+    def net_with(params: Sequence[Tensor]) -> Callable[[Tensor], Any]:
+        return lambda X: net(X, params)
+
+    return [net_with(params) for params in device_params]
+
+
+def _check_scores(scores: Tensor, y: Tensor) -> None:
+    if scores.dim() != 2 or y.shape != scores.shape[:1]:
+        raise ValueError(
+            "scores and labels need the shapes (rows, classes) and (rows,) "
+            f"(scores: {tuple(scores.shape)}, labels: {tuple(y.shape)})"
+        )

@@ -55,9 +55,10 @@ def devices(
         sim.register()
     available = _available(kind)
     if available < max(count or 1, 1):
+        advice = '; kind="sim" gives simulated ones' if kind != "sim" else ""
         raise RuntimeError(
             f"too few {kind} devices (asked for: {count or 'all'}, there "
-            f'are: {available}); kind="sim" gives simulated ones'
+            f"are: {available}){advice}"
         )
     return [torch.device(kind, rank) for rank in range(count or available)]
 
@@ -79,9 +80,8 @@ def _kind(count: int | None, kind: str | None) -> str:
 
 def _available(kind: str) -> int:
     """Return how many devices of a kind there are."""
-    if kind == "cuda":
-        return torch.cuda.device_count()
-    return torch.get_device_module(kind).device_count()  # type: ignore[no-any-return]
+    count: int = torch.get_device_module(kind).device_count()
+    return count
 
 
 def synchronize(devices: Iterable[torch.device]) -> None:
@@ -95,7 +95,7 @@ def synchronize(devices: Iterable[torch.device]) -> None:
         >>> import dpkit
         >>> dpkit.synchronize(dpkit.devices(2, kind="sim"))
     """
-    for device in set(devices):
+    for device in set(map(torch.device, devices)):
         if device.type != "cpu":
             torch.get_device_module(device).synchronize(device)
 

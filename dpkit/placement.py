@@ -31,6 +31,7 @@ def scatter(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
         ``devices[r]``.
 
     Raises:
+        TypeError: ``x`` is not a tensor.
         ValueError: ``x`` has no dimensions, or there are no devices.
 
     Example:
@@ -44,6 +45,8 @@ def scatter(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
                 [18, 19, 20]], device='sim:2')
     """
     _check_devices(devices)
+    if not isinstance(x, Tensor):
+        raise TypeError(f"not a tensor (type: {type(x).__name__})")
     if x.dim() == 0:
         raise ValueError(
             f"a tensor without dimensions has no rows to split (x: {x})"
@@ -95,6 +98,7 @@ def split_batch(
         :func:`scatter`.
 
     Raises:
+        TypeError: ``X`` or ``y`` is not a tensor.
         ValueError: ``X`` and ``y`` differ in length or have no dimensions, or
             there are no devices.
 
@@ -109,12 +113,13 @@ def split_batch(
         >>> y_shards[1]
         tensor([3, 4], device='sim:1')
     """
-    if X.dim() and y.dim() and len(X) != len(y):
+    X_shards, y_shards = scatter(X, devices), scatter(y, devices)
+    if len(X) != len(y):
         raise ValueError(
             "the batch has not as many labels as examples (examples: "
             f"{len(X)}, labels: {len(y)})"
         )
-    return scatter(X, devices), scatter(y, devices)
+    return X_shards, y_shards
 
 
 def replicate(
@@ -123,7 +128,8 @@ def replicate(
     """Copy parameters to every device, ready to collect gradients.
 
     Each copy is a leaf that requires gradients, and no two share storage,
-    not even where two devices are the same one.
+    not even where two devices are the same one, or where one tensor is listed
+    twice.
 
     Args:
         params: n tensors, of any shapes.

@@ -33,6 +33,8 @@ class TrainingRecord:
 
     def __str__(self) -> str:
         names = ", ".join(str(device) for device in self.devices)
+        if not self.accuracies:
+            return f"no epoch yet, on {names}"
         seconds = sum(self.seconds) / len(self.seconds)
         return (
             f"test accuracy {self.accuracies[-1]:.2f}, {seconds:.1f} s/epoch "
@@ -72,8 +74,8 @@ def train(
         The record of the run, with the trained parameters.
 
     Raises:
-        ValueError: ``num_epochs`` is below one, or whatever
-            :func:`dpkit.train_batch` refuses.
+        ValueError: ``num_epochs`` is below one, an epoch has no batch, or
+            whatever :func:`dpkit.train_batch` refuses.
 
     Example:
         >>> import dpkit, torch
@@ -95,9 +97,16 @@ def train(
     device_params = replicate(params, devices)
     record = TrainingRecord(list(devices), device_params=device_params)
     for epoch in range(num_epochs):
+        num_steps = 0
         with Timer(devices) as timer:
             for X, y in tqdm(train_batches, f"epoch {epoch + 1}", leave=False):
                 train_batch(net, loss, X, y, device_params, devices, lr)
+                num_steps += 1
+        if num_steps == 0:
+            raise ValueError(
+                f"no batch to train on (epoch: {epoch + 1}); a generator "
+                "serves for one epoch, a list or Batches for all"
+            )
         record.seconds.append(timer.seconds)
         record.accuracies.append(
             evaluate_accuracy(net, test_batches, devices, device_params)

@@ -41,7 +41,7 @@ def headline_run(num_devices: int, seed: int) -> dict[str, Any]:
         lenet_params(RECIPE["scale"], seed),
         Batches(*train_set, batch_size, shuffle=True, seed=seed),
         Batches(*test_set, batch_size),
-        dpkit.devices(num_devices),
+        dpkit.devices(max(NUM_DEVICES))[:num_devices],  # of one kind
         RECIPE["lr"],
         int(RECIPE["num_epochs"]),
     )

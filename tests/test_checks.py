@@ -51,12 +51,27 @@ def never_sent_back(tensors):
         dpkit.reduce([p[r] for p in parts], root=r)
 
 
+def assigned_and_not_copied(tensors):
+    total = sum(t.to(tensors[0].device) for t in tensors)
+    tensors[0].copy_(total)
+    for r in range(1, len(tensors)):
+        tensors[r] = total.to(tensors[r].device)
+
+
+def through_the_cpu(tensors):
+    total = sum(t.cpu() for t in tensors)
+    for t in tensors:
+        t.copy_(total)
+
+
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
         (star, "carries"),
-        (dropped_remainder, "holds"),
-        (never_sent_back, "holds"),
+        (dropped_remainder, "rank 0 is wrong at [6]"),
+        (never_sent_back, "rank 0 is wrong at [4, 5, 6, 7]"),
+        (assigned_and_not_copied, "rank 1 is wrong"),
+        (through_the_cpu, "goes through the CPU"),
     ],
 )
 def test_wrong_allreduce(answer, why):
@@ -112,6 +127,12 @@ def same_batch(train_set, test_set, devices, batch_size, lr, num_epochs):
     return run(*batches, devices, lr, num_epochs)
 
 
+def checked_on_the_training_set(train_set, test_set, devices, *rest):
+    batch_size, lr, num_epochs = rest
+    batches = Batches(*train_set, batch_size * len(devices))
+    return run(batches, batches, devices, lr, num_epochs)
+
+
 def one_device(train_set, test_set, devices, batch_size, lr, num_epochs):
     batches = (
         Batches(*train_set, batch_size * len(devices)),
@@ -122,7 +143,11 @@ def one_device(train_set, test_set, devices, batch_size, lr, num_epochs):
 
 @pytest.mark.parametrize(
     ("answer", "why"),
-    [(same_batch, "away from"), (one_device, "trained on 1 devices, not 3")],
+    [
+        (same_batch, "away from"),
+        (one_device, "trained on 1 devices, not 3"),
+        (checked_on_the_training_set, "accuracy on the test set"),
+    ],
 )
 def test_wrong_scaling(answer, why):
     assert why in failure(named("train_scaled", answer))
@@ -141,6 +166,17 @@ def one_rate(rates, *rest):
     return {rates[0]: run(*rest[:3], rates[0], rest[3]).accuracies[-1]}
 
 
+def best_epoch(rates, *rest):
+    return {lr: max(run(*rest[:3], lr, rest[3]).accuracies) for lr in rates}
+
+
+def on_one_device(rates, batches, tests, devices, num_epochs):
+    return {
+        lr: run(batches, tests, devices[:1], lr, num_epochs).accuracies[-1]
+        for lr in rates
+    }
+
+
 def first_epoch(rates, *rest):
     return {lr: run(*rest[:3], lr, rest[3]).accuracies[0] for lr in rates}
 
@@ -151,10 +187,34 @@ def first_epoch(rates, *rest):
         (goes_on_from_the_last_rate, "expected"),
         (one_rate, "not an accuracy for each"),
         (first_epoch, "expected"),
+        (best_epoch, "expected"),
+        (on_one_device, "nothing was sent to sim:1, sim:2"),
     ],
 )
 def test_wrong_rates(answer, why):
     assert why in failure(named("accuracies_by_rate", answer))
+
+
+def test_a_right_answer_in_other_words():
+    """A sum in 32 bits, and fields of the set by name."""
+
+    def accuracy_on_all(net, X, y, device_params, devices):
+        shards = zip(*dpkit.split_batch(X, y, devices), device_params)
+        counts = [
+            (net(X, p).argmax(1) == y).sum().cpu()
+            for X, y, p in shards
+            if len(X)
+        ]
+        return sum(counts).float() / len(y)
+
+    def train_scaled(train_set, test_set, devices, batch_size, lr, epochs):
+        batches = Batches(
+            train_set.images, train_set.labels, len(devices) * batch_size
+        )
+        return run(batches, Batches(*test_set, 50), devices, lr, epochs)
+
+    assert failure(accuracy_on_all) is None
+    assert failure(train_scaled) is None
 
 
 def test_the_inputs_are_on_simulated_devices():

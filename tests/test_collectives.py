@@ -102,6 +102,8 @@ def test_two_ranks_on_one_storage(get_devices):
     for pair in ([x, x], [x, x[:]], [x[:2], x[2:]]):
         with pytest.raises(ValueError, match=r"share one storage.*0 and 1"):
             dpkit.allreduce(pair)
+    with pytest.raises(ValueError, match=r"share one storage.*0 and 2"):
+        dpkit.allreduce([x, torch.ones(4, device=device), x])
     assert x.tolist() == [1, 1, 1, 1]
 
 

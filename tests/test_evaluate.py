@@ -74,19 +74,35 @@ def test_module_is_evaluated_and_left_as_it_was(get_devices):
 def test_no_gradients(get_devices):
     devices = get_devices(1)
     params = dpkit.replicate([torch.eye(4)], devices)
-    dpkit.evaluate_accuracy(
-        lambda X, params: X @ params[0],
-        [(torch.eye(4), torch.arange(4))],
-        devices,
-        params,
-    )
-    assert params[0][0].grad is None
+
+    def net(X, weights):  # any name will do
+        assert not torch.is_grad_enabled()
+        return X @ weights[0]
+
+    batch = torch.eye(4), torch.arange(4)
+    assert dpkit.evaluate_accuracy(net, [batch], devices, params) == 1
     assert torch.is_grad_enabled()
 
 
 def test_no_examples(get_devices):
     with pytest.raises(ValueError, match=r"\(examples: 0\)"):
         dpkit.evaluate_accuracy(nn.Identity(), [], get_devices(2))
+
+
+def test_shapes_that_do_not_fit(get_devices):
+    devices = get_devices(2)
+    for scores, y in (
+        (torch.zeros(4, 3), torch.zeros(4, 1)),
+        (torch.zeros(4), torch.zeros(4)),
+        (torch.zeros(4, 3, 2), torch.zeros(4)),
+    ):
+        with pytest.raises(ValueError, match=r"\(rows, classes\) and \(rows"):
+            dpkit.evaluate_accuracy(nn.Identity(), [(scores, y)], devices)
+
+
+def test_parameters_of_a_module(get_devices):
+    with pytest.raises(ValueError, match="a module brings its own"):
+        dpkit.evaluate_accuracy(nn.Identity(), [], get_devices(1), [[]])
 
 
 def test_lists_of_parameters(get_devices):

@@ -64,6 +64,14 @@ def test_an_upward_import_is_seen():
     assert upward("lab", "from dpkit import sim, machine") == set()
 
 
+def test_the_floor_plan_is_the_one_that_is_told():
+    """The docstring of dpkit names each module, on its floor."""
+    told = dpkit.__doc__.split("\nFloor ")[1:]
+    for names, text in zip(FLOORS, told, strict=True):
+        for name in names:
+            assert f"``{name}" in text
+
+
 def test_no_module_has_the_name_of_a_function():
     modules = {part(path) for path in MODULES} - {"sim"}
     assert not modules & set(dpkit.__all__)

@@ -63,6 +63,8 @@ def test_more_than_there_are(monkeypatch):
         dpkit.devices(2, kind="cuda")
     with pytest.raises(RuntimeError, match="asked for: 9, there are: 8"):
         dpkit.devices(9, kind="sim")
+    with pytest.raises(RuntimeError, match=r"there are: 8\)$"):
+        dpkit.devices(9, kind="sim")
     pretend_gpus(monkeypatch, 0)
     with pytest.raises(RuntimeError, match="asked for: all, there are: 0"):
         dpkit.devices(kind="cuda")
@@ -71,6 +73,11 @@ def test_more_than_there_are(monkeypatch):
 def test_unknown_kind():
     with pytest.raises(ValueError, match=r"kind: 'gpu', known: cuda, sim"):
         dpkit.devices(1, kind="gpu")
+
+
+def test_devices_by_name():
+    dpkit.devices(2, "sim")
+    dpkit.synchronize(["sim:0", "cpu"])
 
 
 def test_synchronize_waits_for_every_device(monkeypatch):
@@ -83,11 +90,17 @@ def test_synchronize_waits_for_every_device(monkeypatch):
 
 def test_timer_waits_before_and_after(monkeypatch):
     events = []
-    monkeypatch.setattr(torch.cuda, "synchronize", events.append)
+
+    def wait(device):
+        events.append(device)
+        time.sleep(0.1)
+
+    monkeypatch.setattr(torch.cuda, "synchronize", wait)
     device = torch.device("cuda", 1)
-    with dpkit.Timer([device]):
+    with dpkit.Timer([device]) as timer:
         events.append("work")
     assert events == [device, "work", device]
+    assert 0.1 <= timer.seconds < 0.19  # the second wait alone is counted
 
 
 def test_timer_measures(get_devices):

@@ -47,6 +47,16 @@ ROUNDED = {
     ("linalg.norm", "out"),
     ("linalg.matrix_norm", "out"),
 }
+TORCH = tuple(int(n) for n in torch.__version__.split(".")[:2])
+if TORCH < (2, 13):
+    ROUNDED |= {
+        ("cumprod", "backward"),
+        ("masked.cumprod", "backward"),
+        ("linalg.vander", "backward"),
+    }
+# The last digits depend on where in memory the numbers lie.
+UNSTEADY = {"linalg.lstsq", "linalg.lstsq.grad_oriented"}
+UNSTEADY = UNSTEADY if TORCH < (2, 15) else set()
 # Their values are whatever the memory holds: shapes and dtypes are compared.
 UNINITIALIZED = {
     "empty",
@@ -213,6 +223,8 @@ def test_operator(name):
             check(op, way, 1e-5)
             with pytest.raises(AssertionError):
                 check(op, way, 0.0)
+        elif name in UNSTEADY:
+            check(op, way, 1e-5)
         else:
             count = check(op, way, None if name in UNINITIALIZED else 0.0)
             if way == "forward":

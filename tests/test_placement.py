@@ -94,6 +94,13 @@ def test_lengths_differ(get_devices):
         dpkit.split_batch(torch.zeros(4, 2), torch.zeros(3), get_devices(2))
 
 
+def test_no_tensor(get_devices):
+    with pytest.raises(TypeError, match=r"not a tensor \(type: list\)"):
+        dpkit.scatter([1, 2], get_devices(2))
+    with pytest.raises(TypeError, match="not a tensor"):
+        dpkit.split_batch(torch.zeros(2), [1, 2], get_devices(2))
+
+
 def test_no_dimensions(get_devices):
     with pytest.raises(ValueError, match=r"no rows to split \(x: 3.0\)"):
         dpkit.scatter(torch.tensor(3.0), get_devices(2))

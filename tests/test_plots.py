@@ -73,17 +73,31 @@ def test_training_lines(axes):
 def test_headline_lines(axes):
     recorded, published = headline()
     plots.plot_headline(recorded, published)
-    drawn = [list(line.get_ydata()) for line in axes[0].get_lines()]
+    lines = axes[0].get_lines()
+    drawn = {
+        (line.get_color(), tuple(line.get_ydata())): list(line.get_xdata())
+        for line in lines
+    }
+    colours = {
+        line.get_label()[0]: line.get_color()
+        for line in lines
+        if line.get_label().endswith("seeds")
+    }
     for run in recorded["runs"]:
-        assert run["accuracies"] in drawn
-    for accuracy in published["accuracies"].values():
-        assert [accuracy, accuracy] in drawn
+        colour = colours[str(run["num_devices"])]
+        epochs = list(range(1, len(run["accuracies"]) + 1))
+        assert drawn[colour, tuple(run["accuracies"])] == epochs
+    labels = {line.get_label(): line.get_ydata()[0] for line in lines}
+    assert labels["published, 1 device: 0.83"] == 0.83
+    assert labels["published, 2 devices: 0.84"] == 0.84
+    assert axes[0].get_ylim() == (0, 1)
 
 
 def test_bars(axes):
     plots.plot_bars({"a": 1.5, "b": 2.0}, "seconds")
     assert [bar.get_width() for bar in axes[0].patches] == [1.5, 2.0]
     assert axes[0].get_xlabel() == "seconds"
+    assert axes[0].get_xlim()[0] <= 0 < 2 < axes[0].get_xlim()[1]
 
 
 def test_step_boxes(axes):

@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from dpkit import sim
-from dpkit.sim import registration
+from dpkit.sim import registration, supported
 from dpkit.sim.tensor import SimTensor
 
 sim.register()
@@ -48,6 +49,20 @@ def test_tensors_are_made_on_their_device():
         torch.eye(2, device="sim:1"),
     ]
     assert {str(tensor.device) for tensor in made} == {"sim:1"}
+    assert made[1].tolist() == [[1, 2]]
+    assert made[1].new_tensor([3]).device == made[1].device
+    assert made[1].new_tensor([3]).dtype == torch.float32
+
+
+def test_leaving_for_another_kind_of_device():
+    x = torch.ones(2, device="sim:1")
+    assert type(x.to("meta")) is torch.Tensor
+    assert x.to("meta").device.type == "meta"
+
+
+def test_numbers_of_tensors_make_a_tensor():
+    losses = [torch.tensor(1.5, device="sim:1"), torch.tensor(2.5)]
+    assert torch.tensor(losses).tolist() == [1.5, 2.5]
 
 
 def test_plain_sim_is_the_current_device():
@@ -79,13 +94,13 @@ def test_seed_decides_random_numbers():
 
 @pytest.mark.parametrize("version", ["2.11.0", "2.13.1+cu130", "2.15.0"])
 def test_torch_in_the_tried_range(version):
-    registration.check_torch_version(version)
+    supported.check_torch_version(version)
 
 
 @pytest.mark.parametrize("version", ["2.10.2", "2.16.0", "3.0.0a0"])
 def test_torch_outside_the_tried_range(version):
-    with pytest.raises(RuntimeError, match=r"tried: 2\.11 to 2\.15"):
-        registration.check_torch_version(version)
+    with pytest.raises(RuntimeError, match=r"tried: 2\.11, 2\.13, 2\.15"):
+        supported.check_torch_version(version)
 
 
 def test_another_backend_holds_the_place():
@@ -127,8 +142,19 @@ def test_a_cpu_number_may_be_read_and_not_written(a):
     assert (torch.tensor(2.0) * a).device == a.device
     with mixes("sim:1", "cpu"):
         torch.tensor(1.0).add_(torch.ones((), device="sim:1"))
+    with mixes("sim:1", "cpu"):
+        torch.add(a[0, 0], 1, out=torch.tensor(1.0))
     with mixes("cpu", "sim:1"):
         torch.ones(3) + torch.ones((), device="sim:1")
+
+
+def test_a_cpu_number_is_no_part_and_no_index(a):
+    with mixes("sim:1", "cpu"):
+        torch.stack([a[0, 0], torch.tensor(1.0)])
+    with mixes("sim:1", "cpu"):
+        a.index_select(0, torch.tensor(1))
+    with mixes("sim:1", "cpu"):
+        F.embedding(torch.tensor(1), a)
 
 
 def test_indices_may_be_on_the_cpu(a):
@@ -137,6 +163,8 @@ def test_indices_may_be_on_the_cpu(a):
         assert a[rows.to("sim:1")].device == a.device
     a[torch.tensor([1])] = 5.0
     assert a.sum() == 28
+    row = torch.zeros(4, device="sim:1")
+    assert a.index_put((torch.tensor([1]),), row).sum() == 8
     with mixes("sim:1", "sim:0"):
         a[torch.tensor([0], device="sim:0")]
     with mixes("cpu", "sim:1"):
@@ -161,6 +189,8 @@ def test_list_operations_take_a_device_per_position():
     assert [t.tolist() for t in params] == [[3, 3]] * 3
     with mixes("sim:0", "sim:2"):
         torch._foreach_add(params, doubled[::-1])
+    torch._foreach_copy_(params, [torch.zeros(2)] * 3)
+    assert [t.tolist() for t in params] == [[0, 0]] * 3
 
 
 def test_numpy_is_refused(a):
@@ -238,11 +268,100 @@ def test_mixture_in_a_hook(a):
 
 def test_backward_from_a_second_thread(a):
     x = a.requires_grad_()
-    y = x.square().sum()
-    thread = threading.Thread(target=y.backward)
+    y = x.square()
+    gradient = torch.ones_like(y)
+    thread = threading.Thread(target=y.backward, args=[gradient])
     thread.start()
     thread.join()
     assert torch.equal(x.grad, 2 * x)
+
+
+def test_gradient_given_on_another_device(a):
+    y = a.requires_grad_() * 2
+    with mixes("sim:1", "sim:0"):
+        y.backward(torch.ones(3, 4, device="sim:0"))
+
+
+def test_gradient_left_on_another_device(a):
+    """CUDA refuses it in backward; here it is refused when it is read."""
+    x = a.requires_grad_()
+    Backward.apply(x, lambda g: g.to("sim:0")).sum().backward()
+    with pytest.raises(RuntimeError, match="expected device sim:1 but got"):
+        torch.optim.SGD([x], 0.1).step()
+
+
+def test_mixture_inside_backward_of_a_cpu_tensor():
+    for hooked in (True, False):
+        x = torch.ones(3, requires_grad=True)
+        mix = lambda g: g + torch.ones(3, device="sim:0")  # noqa: E731
+        y = x * 2 if hooked else Backward.apply(x, mix)
+        if hooked:
+            y.register_hook(mix)
+        with mixes("cpu", "sim:0"):
+            y.sum().backward()
+
+
+@pytest.mark.parametrize("where", ["tensor", "leaf", "accumulated", "module"])
+def test_any_error_in_a_hook_arrives(where):
+    """Leaving the engine with it would end the process."""
+    net = nn.Linear(2, 2).to("sim:1")
+    x = torch.ones(3, 2, device="sim:1", requires_grad=True)
+    y = net(x)
+
+    def fail(*_):
+        raise ZeroDivisionError(where)
+
+    if where == "tensor":
+        y.register_hook(fail)
+    elif where == "leaf":
+        x.register_hook(fail)
+    elif where == "accumulated":
+        x.register_post_accumulate_grad_hook(fail)
+    else:
+        net.register_full_backward_hook(fail)
+        y = net(x)
+    with pytest.raises(ZeroDivisionError, match=where):
+        y.sum().backward()
+    z = torch.ones(2, device="sim:1", requires_grad=True)
+    z.square().sum().backward()
+    assert z.grad.tolist() == [2, 2]
+
+
+def test_what_a_refused_operation_would_have_written_to(a):
+    x, kept = a.requires_grad_(), torch.ones(3, 4, device="sim:1")
+    bad = torch.ones(3, 4, device="sim:0")
+    y = x * 2
+    y.register_hook(lambda g: kept.add_(bad) * 0 + g)
+    y.register_hook(lambda g: torch.add(g, bad, out=kept))
+    with mixes("sim:1", "sim:0"):
+        y.sum().backward()
+    assert torch.equal(kept.cpu(), torch.ones(3, 4))
+
+
+def test_an_error_after_the_first_does_not_hide_it(a):
+    x = a.requires_grad_()
+    bad = torch.ones(3, 4, device="sim:0")
+    y = Backward.apply(x, lambda g: (g + bad).item())
+    with mixes("sim:1", "sim:0"):
+        y.sum().backward()
+
+
+def test_ctrl_c_waits_for_the_end_of_backward(a):
+    x = a.requires_grad_()
+    y = x * 2
+    y.register_hook(lambda g: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        y.sum().backward()
+    assert torch.equal(x.grad.cpu(), torch.full((3, 4), 2.0))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_moving_a_module_before_its_backward():
+    net = nn.Linear(3, 2).to("sim:0")
+    y = net(torch.ones(1, 3, device="sim:0")).sum()
+    net.to("sim:1")
+    with pytest.raises(RuntimeError, match="swap_tensors"):
+        y.backward()
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False])
@@ -320,6 +439,35 @@ class CountCalls(torch.utils._python_dispatch.TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+@pytest.mark.parametrize("layer", [nn.RNN, nn.LSTM, nn.GRU])
+def test_recurrent_layers(layer):
+    torch.manual_seed(0)
+    nets = [layer(3, 4, 2, bidirectional=True) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    nets[1].to("sim:1")
+    x = torch.randn(5, 2, 3)
+    outs = [nets[0](x)[0], nets[1](x.to("sim:1"))[0]]
+    for out in outs:
+        out.square().sum().backward()
+    torch.testing.assert_close(outs[1].cpu(), outs[0])
+    for p, q in zip(*(net.parameters() for net in nets), strict=True):
+        torch.testing.assert_close(q.grad.cpu(), p.grad)
+    packed = nn.utils.rnn.pack_padded_sequence(
+        x.to("sim:1"), torch.tensor([5, 3])
+    )
+    out, lengths = nn.utils.rnn.pad_packed_sequence(nets[1](packed)[0])
+    assert out.shape == (5, 2, 8)
+    assert lengths.tolist() == [5, 3]
+
+
+def test_both_lists_of_types_for_many_tensors():
+    lists = (
+        registration._foreach_supported_types,
+        registration._foreach_utils_types,
+    )
+    assert all(SimTensor in types for types in lists)
+
+
 def test_moving_a_module_keeps_its_parameters():
     """As on CUDA: the optimizer made before and tied weights go along."""
     embedding, out = nn.Embedding(5, 3), nn.Linear(3, 5, bias=False)
@@ -332,6 +480,13 @@ def test_moving_a_module_keeps_its_parameters():
         assert net[0].weight is net[1].weight
         assert isinstance(net[0].weight, nn.Parameter)
         assert str(net[0].weight.device) == device
+
+
+def test_other_modules_are_left_alone():
+    """Recurrent layers hold weak references, which forbid swapping."""
+    for net in (nn.LSTM(2, 3), nn.LSTM(2, 3).to("sim:1")):
+        net.load_state_dict(nn.LSTM(2, 3).state_dict())
+    assert not torch.__future__.get_swap_module_params_on_conversion()
 
 
 def test_moving_a_module_takes_its_gradients():
@@ -351,6 +506,36 @@ def test_deepcopy():
         assert isinstance(q, nn.Parameter)
         assert q.requires_grad
         assert torch.equal(p, q)
+
+
+def test_deepcopy_and_gradients():
+    """As on the CPU: a tensor's goes along, a parameter's stays behind."""
+    for device in ("cpu", "sim:1"):
+        x = torch.ones(2, device=device, requires_grad=True)
+        p = nn.Parameter(torch.ones(2, device=device))
+        (x * p).sum().backward()
+        y, q = copy.deepcopy((x, p))
+        assert y.grad.tolist() == [1, 1]
+        assert y.grad.data_ptr() != x.grad.data_ptr()
+        assert q.grad is None
+        frozen = nn.Parameter(torch.ones(2, device=device), False)
+        assert not copy.deepcopy(frozen).requires_grad
+
+
+def test_assigning_data():
+    p = nn.Parameter(torch.zeros(2, device="sim:1"))
+    p.data = p.data * 3 + 1
+    assert p.tolist() == [1, 1]
+    p.data = torch.arange(3.0, device="sim:2")
+    assert p.tolist() == [0, 1, 2]
+    assert str(p.device) == "sim:2"
+    p.grad = torch.ones(3, device="sim:2")
+    p.grad.data = p.grad.data / 2
+    assert p.grad.tolist() == [0.5, 0.5, 0.5]
+    net = nn.Linear(2, 2).to("sim:1")
+    flat = nn.utils.parameters_to_vector(net.parameters())
+    nn.utils.vector_to_parameters(0 * flat + 5, net.parameters())
+    assert net.bias.tolist() == [5, 5]
 
 
 def test_deepcopy_keeps_what_is_shared():
@@ -383,11 +568,14 @@ def test_state_dicts_are_saved_and_loaded():
 
 def test_pickle():
     weight = nn.Linear(2, 2, device="sim:1").weight
-    again = pickle.loads(pickle.dumps(weight))
-    assert isinstance(again, nn.Parameter)
-    assert again.requires_grad
-    assert again.device == weight.device
-    assert torch.equal(again, weight)
+    frozen = nn.Parameter(torch.ones(2, device="sim:2"), False)
+    leaf = torch.ones(2, device="sim:3", requires_grad=True)
+    for x in (weight, frozen, leaf, leaf.detach()):
+        again = pickle.loads(pickle.dumps(x))
+        assert isinstance(again, nn.Parameter) == isinstance(x, nn.Parameter)
+        assert again.requires_grad == x.requires_grad
+        assert again.device == x.device
+        assert torch.equal(again, x)
 
 
 # ----------------------------------------------------- printing and reading

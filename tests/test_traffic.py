@@ -34,6 +34,13 @@ def test_what_stays_on_a_device_is_not_counted(ranks):
     assert not traffic.received
 
 
+def test_a_copy_to_another_dtype_sends_what_there_was(ranks):
+    x = torch.zeros(5, device=ranks[0])
+    with Traffic() as traffic:
+        x.to(ranks[1], torch.float64)
+    assert traffic.sent[ranks[0]] == traffic.received[ranks[1]] == 20
+
+
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_star(k):
     """The root receives k - 1 messages and sends k - 1."""

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -40,6 +41,42 @@ def test_training_learns_and_is_recorded(get_devices):
         assert torch.equal(p.cpu(), q.cpu())
 
 
+def test_training_is_the_steps_and_the_tests_that_were_asked_for(get_devices):
+    devices = get_devices(2)
+    X, y = torch.eye(4), torch.arange(4)
+    net, loss = lambda X, p: X @ p[0], nn.CrossEntropyLoss(reduction="none")
+    batches, tests = [(X[:3], y[:3]), (X[3:], y[3:])], [(X, y.flip(0))]
+    params = [torch.zeros(4, 4)]
+    record = dpkit.train(net, loss, params, batches, tests, devices, 0.5, 2)
+    by_hand = dpkit.replicate(params, devices)
+    for _ in range(2):
+        for batch in batches:
+            dpkit.train_batch(net, loss, *batch, by_hand, devices, lr=0.5)
+    assert torch.equal(record.device_params[1][0], by_hand[1][0])
+    assert record.accuracies == [0.0, 0.0]  # the test labels are wrong
+
+
+def test_seconds_are_those_of_the_steps(get_devices):
+    def slow(X, params):
+        time.sleep(0.05 if torch.is_grad_enabled() else 0.5)
+        return X @ params[0]
+
+    batches = [(torch.eye(4), torch.arange(4))]
+    record = dpkit.train(
+        slow, lambda out, y: out, [torch.zeros(4, 4)], batches, batches,
+        get_devices(1), 0.5, 1,
+    )  # fmt: skip
+    assert 0.05 <= record.seconds[0] < 0.45
+
+
+def test_an_epoch_without_batches(get_devices):
+    batches = [(torch.ones(2, 1), torch.zeros(2, dtype=torch.int64))]
+    args = [lambda X, p: X * p[0], lambda out, y: out, [torch.ones(1)]]
+    for train_batches, epoch in (([], 1), (iter(batches), 2)):
+        with pytest.raises(ValueError, match=rf"to train on \(epoch: {epoch}"):
+            dpkit.train(*args, train_batches, batches, get_devices(1), 0.1, 2)
+
+
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_any_number_of_devices_learns_alike(get_devices, k):
     _, one = run(get_devices(1))
@@ -51,6 +88,8 @@ def test_record_in_words(get_devices):
     record = dpkit.TrainingRecord(get_devices(1), [0.5, 0.75], [1.0, 2.0])
     words = "test accuracy 0.75, 1.5 s/epoch by the wall clock, on "
     assert str(record).startswith(words)
+    record = dpkit.TrainingRecord(get_devices(1))
+    assert str(record).startswith("no epoch yet, on ")
 
 
 def test_no_epochs(get_devices):

@@ -1,5 +1,21 @@
 """Simulated devices: ``sim:0``, ``sim:1``, … are devices of torch."""
 
-from dpkit.sim.registration import register
+import torch
+
+from dpkit.sim.supported import check_torch_version
 
 __all__ = ["register"]
+
+
+def register() -> None:
+    """Make ``sim:0``, ``sim:1``, … devices of torch; again is no harm.
+
+    Raises:
+        RuntimeError: this torch is outside the range that sim was tried on,
+            or another backend holds torch's place for one.
+    """
+    check_torch_version(torch.__version__)
+    # Here, not above: it imports private names, which may change.
+    from dpkit.sim.registration import claim
+
+    claim()

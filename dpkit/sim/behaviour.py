@@ -13,6 +13,8 @@ from typing import Any, Self, cast
 import torch
 from torch._tensor_str import _add_suffixes, _tensor_str
 
+_base: Any = torch.Tensor  # its own data and grad
+
 
 class Behaviour(torch.Tensor):
     """A tensor that stands for another, its ``backing``."""
@@ -58,6 +60,32 @@ class Behaviour(torch.Tensor):
     def _is_param(self, value: bool) -> None:
         self.__dict__["_is_param"] = value
 
+    @property
+    def data(self) -> torch.Tensor:
+        """The tensor without its history; what is assigned takes its place."""
+        return cast(torch.Tensor, _base.data.__get__(self))
+
+    @data.setter
+    def data(self, value: torch.Tensor) -> None:
+        _base.data.__set__(self, value)
+        if isinstance(value, Behaviour):
+            self.backing = value.backing
+
+    @property
+    def grad(self) -> torch.Tensor | None:
+        """The gradient; refused if backward left it on another device."""
+        grad: torch.Tensor | None = _base.grad.__get__(self)
+        if grad is not None and grad.device != self.device:
+            raise RuntimeError(
+                "backward gave an invalid gradient: expected device "
+                f"{self.device} but got {grad.device}"
+            )
+        return grad
+
+    @grad.setter
+    def grad(self, value: torch.Tensor | None) -> None:
+        _base.grad.__set__(self, value)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle as numbers and the name of the device, without storage."""
         rebuild = torch._utils._rebuild_device_tensor_from_cpu_tensor
@@ -81,7 +109,8 @@ class Behaviour(torch.Tensor):
         new = type(self)(state["backing"], self.device)
         new.__dict__.update(state)
         new.requires_grad_(self.requires_grad)
-        new.grad = copy.deepcopy(self.grad, memo)
+        if not self._is_param:  # torch's parameters leave theirs behind
+            new.grad = copy.deepcopy(self.grad, memo)
         memo[id(self)] = new
         return new
 
@@ -97,6 +126,13 @@ class Behaviour(torch.Tensor):
     def __format__(self, spec: str) -> str:
         """Format a number as a number, anything else as it prints."""
         return format(self.item() if self.dim() == 0 else repr(self), spec)
+
+    def new_tensor(  # type: ignore[override]
+        self, data: Any, **options: Any
+    ) -> torch.Tensor:
+        """Make a tensor of ``data``, on this device and of this dtype."""
+        defaults = {"dtype": self.dtype, "device": self.device}
+        return torch.tensor(data, **{**defaults, **options})
 
     def tolist(self) -> Any:
         """Return the numbers as nested lists."""

@@ -4,9 +4,10 @@ Most do, because one of their arguments is a ``SimTensor``. Those below have to
 be registered with PyTorch by name:
 
 - what makes a tensor out of nothing, such as ``zeros(…, device="sim:0")``;
-- copies by C++ code that bypasses Python, such as ``tensor(…, device=…)``;
+- copies and reads by C++ code that bypasses Python, such as
+  ``tensor(…, device=…)``;
 - what PyTorch would compose of others on a device that it does not know, in
-  another order of rounding than the CPU's own kernel.
+  another order of rounding than the CPU's own kernel, or not find at all.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from dpkit.sim.attention import attention
+from dpkit.sim.recurrent import gru_cell, lstm_cell
 from dpkit.sim.tensor import CPU, SimTensor, plain
 from dpkit.sim.torch_sim import full_device
 
@@ -34,7 +36,10 @@ def kernels() -> Iterator[tuple[str, Kernel, str]]:
         elif composed and _has_kernel(name, "CPU"):
             yield name, _as_on_cpu(name), "PrivateUse1"
     yield "_copy_from", _copy_from, "PrivateUse1"
+    yield "_local_scalar_dense", _number, "PrivateUse1"
     yield "scaled_dot_product_attention", attention, "AutogradPrivateUse1"
+    yield "_thnn_fused_lstm_cell", lstm_cell, "AutogradPrivateUse1"
+    yield "_thnn_fused_gru_cell", gru_cell, "AutogradPrivateUse1"
 
 
 def _operations() -> list[str]:
@@ -89,6 +94,11 @@ def _as_on_cpu(name: str) -> Kernel:
         return SimTensor.__torch_dispatch__(func, (), args, kwargs)
 
     return kernel
+
+
+def _number(tensor: Tensor) -> bool | int | float | complex:
+    """Return the number that a tensor without dimensions holds."""
+    return plain(tensor).item()
 
 
 def _copy_from(

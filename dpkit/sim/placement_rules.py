@@ -2,7 +2,8 @@
 
 The rules are those of CUDA. Tensors of two devices do not mix, except:
 
-- a CPU tensor without dimensions serves as a number, but is not written to;
+- a CPU tensor without dimensions serves as a number, but is not written to,
+  joined with others, or taken for an index;
 - indices and masks may lie on the CPU;
 - a copy reads one device and writes another;
 - a list operation (``_foreach_…``) needs one device per position in the list.
@@ -19,7 +20,13 @@ from torch._ops import OpOverload
 aten = torch.ops.aten
 
 # These read one device and write another.
-COPIES = {aten.copy_.default, aten._copy_from.default, aten._to_copy.default}
+COPIES = {
+    aten.copy_.default,
+    aten._copy_from.default,
+    aten._to_copy.default,
+    aten._foreach_copy_.default,
+    aten._foreach_copy.default,
+}
 
 # Operation -> the positions of arguments that may stay on the CPU.
 CPU_ARGUMENTS = {
@@ -31,6 +38,26 @@ CPU_ARGUMENTS = {
     aten._index_put_impl_.default: {1},
     aten._pack_padded_sequence.default: {1},
     aten._pad_packed_sequence.default: {1},
+    aten._foreach_addcmul.Tensor: {3},
+    aten._foreach_addcmul_.Tensor: {3},
+    aten._foreach_addcdiv.Tensor: {3},
+    aten._foreach_addcdiv_.Tensor: {3},
+}
+
+# Operation -> the positions of results that stay on the CPU.
+CPU_RESULTS = {aten._pack_padded_sequence.default: {1}}
+
+# Operations that take no CPU tensor for a number.
+NO_NUMBERS = {
+    "cat",
+    "embedding",
+    "gather",
+    "index_select",
+    "nll_loss_forward",
+    "scatter",
+    "scatter_add",
+    "stack",
+    "take",
 }
 
 
@@ -49,10 +76,11 @@ def common_device(
     tensors = tensors_in([strict, kwargs])
     device = next((t.device for t in tensors if not is_cpu_number(t)), None)
     device = device or tensors[0].device
+    numbers_serve = func._schema.name.removeprefix("aten::") not in NO_NUMBERS
     written = [id(t) for t in _written(func, args, kwargs)]
     for tensor in tensors:
         number = is_cpu_number(tensor) and id(tensor) not in written
-        if tensor.device != device and not number:
+        if tensor.device != device and not (number and numbers_serve):
             raise RuntimeError(mixture(device, tensor.device))
     for tensor in tensors_in([args[i] for i in may_stay if i < len(args)]):
         if tensor.device not in (device, torch.device("cpu")):

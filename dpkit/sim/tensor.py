@@ -13,7 +13,6 @@ and a backing: a plain tensor on the CPU that holds the numbers::
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import torch
@@ -21,9 +20,15 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_map_only
 
-from dpkit.sim import backward_errors
+from dpkit.sim.backward import in_backward, put_aside
 from dpkit.sim.behaviour import Behaviour
-from dpkit.sim.placement_rules import common_device, tensors_in
+from dpkit.sim.placement_rules import (
+    CPU_RESULTS,
+    common_device,
+    is_cpu_number,
+    tensors_in,
+)
+from dpkit.sim.schemas import alias_kind, arguments
 from dpkit.sim.torch_sim import full_device
 
 CPU = torch.device("cpu")
@@ -74,14 +79,13 @@ class SimTensor(Behaviour):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        _let_one_thread_run_backward()
         try:
             return _run(func, args, kwargs)
-        except Exception as error:
-            if not backward_errors.in_backward():
+        except BaseException as error:
+            if not in_backward():
                 raise
-            backward_errors.raise_after_backward(error)
-            return _zeros(func, args, kwargs)
+            put_aside(error)
+            return _placeholder(func, args, kwargs)
 
     # These two let torch move a module's parameter to another device and
     # keep it the same object.
@@ -118,8 +122,14 @@ def _run(
         device = common_device(func, args, kwargs)
     if kwargs.get("device") is not None:
         device = full_device(kwargs["device"])
-        plain_kwargs["device"] = CPU
+        plain_kwargs["device"] = CPU if device.type == "sim" else device
     out = func(*plain_args, **plain_kwargs)
+    if func in CPU_RESULTS:
+        stay = CPU_RESULTS[func]
+        return tuple(
+            part if i in stay else _wrap(part, device)
+            for i, part in enumerate(out)
+        )
     return _correct_aliasing(func, args, kwargs, _wrap(out, device))
 
 
@@ -142,7 +152,7 @@ def _wrap(out: Any, device: torch.device) -> Any:
     """Return ``out`` with every tensor in it on ``device``."""
     kind = type(out)
     if isinstance(out, torch.Tensor):
-        return out if device.type == "cpu" else SimTensor(out, device)
+        return SimTensor(out, device) if device.type == "sim" else out
     if kind is list or kind is tuple:
         return kind([_wrap(item, device) for item in out])
     return out
@@ -163,51 +173,24 @@ def _correct_aliasing(
     func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
 ) -> Any:
     """Let views share their base's storage; return what was written to."""
-    kind, returned = _alias_kind(func)
+    kind, positions = alias_kind(func)
     if kind == "new":
         return out
     if kind == "view":
         return return_and_correct_aliasing(func, args, kwargs, out)
-    given = [_argument(func, i, args, kwargs) for i in returned]
-    for tensor in tensors_in(given):
+    for tensor in tensors_in(arguments(func, positions, args, kwargs)):
         _follow_backing(tensor)
+    return _what_was_written(func, args, kwargs)
+
+
+def _what_was_written(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Return the arguments that ``func`` writes to, as it returns them."""
     if not func._schema.returns:
         return None
+    given = arguments(func, alias_kind(func)[1], args, kwargs)
     return given[0] if len(given) == 1 else tuple(given)
-
-
-@cache
-def _alias_kind(func: OpOverload) -> tuple[str, tuple[int, ...]]:
-    """Return what ``func`` returns: something "new", a "view", or "written".
-
-    With the last come the positions of the arguments that it wrote to.
-    """
-    schema = func._schema
-    infos = [r.alias_info for r in schema.returns]
-    if func._overloadname.endswith("out") and not infos:
-        outs = [i for i, a in enumerate(schema.arguments) if a.is_out]
-        return "written", tuple(outs)
-    if not any(infos):
-        return "new", ()
-    if not all(info and info.is_write for info in infos):
-        return "view", ()
-    places = {
-        frozenset(a.alias_info.before_set): i
-        for i, a in enumerate(schema.arguments)
-        if a.alias_info is not None
-    }
-    return "written", tuple(
-        places[frozenset(info.before_set)] for info in infos if info
-    )
-
-
-def _argument(
-    func: OpOverload, i: int, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Return the argument in position ``i`` of the schema."""
-    if i < len(args):
-        return args[i]
-    return kwargs[func._schema.arguments[i].name]
 
 
 def _follow_backing(tensor: torch.Tensor) -> None:
@@ -222,25 +205,21 @@ def _follow_backing(tensor: torch.Tensor) -> None:
     tensor.data = reshaped
 
 
-def _zeros(
+def _placeholder(
     func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Return zeros of the shape that ``func`` gives, devices unchecked."""
-    on_sim = [t for t in tensors_in([args, kwargs]) if type(t) is SimTensor]
+    """Return something for backward to carry on with after an error.
+
+    What ``func`` would have written to stays as it is; what it would have made
+    is zeros, of its shape if that can be found.
+    """
+    if alias_kind(func)[0] == "written":
+        return _what_was_written(func, args, kwargs)
+    tensors = tensors_in([args, kwargs])
+    first = next((t for t in tensors if not is_cpu_number(t)), tensors[0])
     try:
         out = func(*_unwrap(args, set()), **_unwrap(kwargs, set()))
     except Exception:
-        out = on_sim[0].backing
+        out = plain(tensors[0])
     blank = tree_map_only(torch.Tensor, torch.zeros_like, out)
-    return _wrap(blank, on_sim[0].device)
-
-
-def _let_one_thread_run_backward() -> None:
-    """Keep backward on the calling thread.
-
-    PyTorch starts a thread per device of a backend, and believes that this
-    backend has one device: it would abort at the second. The setting is per
-    thread, so each thread that touches a simulated tensor makes it.
-    """
-    if torch.autograd.is_multithreading_enabled():
-        torch.autograd.set_multithreading_enabled(False)
+    return _wrap(blank, first.device)

@@ -1,0 +1,141 @@
+"""Backward on simulated devices: on one thread, and its errors arrive.
+
+PyTorch's autograd engine asks the device guard of a backend for its type,
+also while an exception passes through. The guard of a Python backend is
+Python, and Python called with an exception on its way ends the process. So
+
+- the guard puts such an exception aside, and :func:`run_backward`, which
+  stands around the engine, raises it when the engine has come to its end;
+- an exception inside an operation does not leave it: it is put aside, and the
+  engine gets a placeholder to carry on with;
+- Ctrl-C waits for the end of backward.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+
+from dpkit.sim.placement_rules import mixture
+
+_engine: Callable[..., Any] = torch.autograd.graph._engine_run_backward
+
+
+class _Backward(threading.local):
+    """What this thread's backward has put aside: its first exception."""
+
+    error: BaseException | None = None
+
+
+_backward = _Backward()
+
+
+def in_backward() -> bool:
+    """Tell whether the autograd engine called the operation at hand."""
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+def put_aside(error: BaseException) -> None:
+    """Keep the first exception of this backward; later ones follow from it."""
+    if _backward.error is None:
+        _backward.error = error
+
+
+def run_backward(
+    outputs: Sequence[Any], gradients: Sequence[Any], *args: Any, **kwargs: Any
+) -> Any:
+    """Run the engine on this thread; raise what was put aside, if anything.
+
+    PyTorch would start a thread per device of a backend, and believes that
+    this backend has one device: it would abort at the second.
+    """
+    for output, gradient in zip(outputs, gradients):
+        if isinstance(output, torch.Tensor) and gradient is not None:
+            if gradient.device != output.device:
+                raise RuntimeError(mixture(output.device, gradient.device))
+    outer, _backward.error = _backward.error, None
+    interrupts: list[int] = []
+    try:
+        with (
+            torch.autograd.set_multithreading_enabled(False),
+            _Uninterrupted(interrupts),
+        ):
+            result = _engine(outputs, gradients, *args, **kwargs)
+    except BaseException as error:
+        put_aside(error)
+    finally:
+        first, _backward.error = _backward.error, outer
+    if first is not None:
+        raise first
+    if interrupts:
+        raise KeyboardInterrupt
+    return result
+
+
+class _Uninterrupted:
+    """Collect Ctrl-C in a list instead of raising it, on the main thread."""
+
+    def __init__(self, interrupts: list[int]) -> None:
+        self.interrupts = interrupts
+
+    def __enter__(self) -> None:
+        on_main = threading.current_thread() is threading.main_thread()
+        usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        self.active = on_main and usual
+        if self.active:
+            signal.signal(signal.SIGINT, self._collect)
+
+    def _collect(self, number: int, frame: FrameType | None) -> None:
+        self.interrupts.append(number)
+
+    def __exit__(self, *_: object) -> None:
+        if self.active:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Where Python keeps the exception on its way: type, value and traceback. A
+# call made from Python would fail while there is one, but for this very one,
+# if nothing has to be converted for it.
+_fetch = ctypes.pythonapi.PyErr_Fetch
+_fetch.restype = None
+_kind, _value, _traceback = (ctypes.c_void_p() for _ in range(3))
+_slots = tuple(
+    ctypes.c_void_p(ctypes.addressof(slot))
+    for slot in (_kind, _value, _traceback)
+)
+_PRIVATE_USE = torch._C._autograd.DeviceType.PrivateUse1
+
+
+class Guard(torch._C._acc.DeviceGuard):
+    """The device guard, which puts aside the exception it is called with."""
+
+    def type_(self) -> Any:
+        """Return the type of device, whatever is on its way."""
+        _fetch(*_slots)
+        if _kind.value:
+            _put_fetched_aside()
+        return _PRIVATE_USE
+
+
+def _put_fetched_aside() -> None:
+    """Put aside what :data:`_fetch` has left in the slots."""
+    kind = ctypes.cast(_kind, ctypes.py_object).value
+    value = ctypes.cast(_value, ctypes.py_object).value if _value else None
+    error = value if isinstance(value, BaseException) else kind(value)
+    put_aside(error)
+    for slot in (_kind, _value, _traceback):
+        if slot:
+            ctypes.pythonapi.Py_DecRef(ctypes.py_object.from_buffer(slot))
+        slot.value = None
+
+
+def install() -> None:
+    """Let torch's ``backward`` and ``grad`` go through run_backward."""
+    for module in (torch.autograd.graph, torch.autograd):
+        vars(module)["_engine_run_backward"] = run_backward
