@@ -566,6 +566,59 @@ def test_state_dicts_are_saved_and_loaded():
     assert type(at_home["0.weight"]) is torch.Tensor
 
 
+@pytest.mark.parametrize("source", ["cpu", "sim:0"])
+@pytest.mark.parametrize(
+    "where",
+    ["sim:1", torch.device("sim:1"), {"cpu": "sim:1", "sim:0": "sim:1"}],
+)
+def test_loading_to_a_device(source, where):
+    w = torch.arange(6.0, device=source)
+    file = io.BytesIO()
+    torch.save({"w": w, "net": nn.Linear(2, 3).to(source).state_dict()}, file)
+    file.seek(0)
+    loaded = torch.load(file, map_location=where, weights_only=True)
+    assert type(loaded["w"]) is SimTensor
+    assert str(loaded["w"].device) == "sim:1"
+    assert (loaded["w"] * 2).tolist() == [0, 2, 4, 6, 8, 10]
+    assert str(loaded["net"]["bias"].device) == "sim:1"
+
+
+def test_loading_to_a_device_keeps_views():
+    w = torch.arange(6.0)
+    file = io.BytesIO()
+    torch.save([w, w[2:]], file)
+    file.seek(0)
+    whole, view = torch.load(file, map_location="sim:1", weights_only=True)
+    whole += 1
+    assert view.tolist() == [3, 4, 5, 6]
+
+
+def test_loading_to_a_device_that_is_not_there():
+    file = io.BytesIO()
+    torch.save(torch.ones(2), file)
+    file.seek(0)
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        torch.load(file, map_location="sim:8", weights_only=True)
+    # torch remembers where a load that failed was to go.
+    torch.serialization._serialization_tls.map_location = None
+
+
+def test_default_device():
+    with torch.device("sim:1"):
+        made = torch.randn(2), torch.tensor([1.0]), nn.Linear(2, 2).weight
+    assert {str(t.device) for t in made} == {"sim:1"}
+
+
+def test_functional_transforms():
+    x = torch.arange(3.0, device="sim:1")
+    gradient = torch.func.grad(lambda x: (x**3).sum())(x)
+    assert gradient.tolist() == [0, 3, 12]
+    assert torch.func.vmap(lambda a: a * 2)(x).tolist() == [0, 2, 4]
+    each = torch.func.vmap(torch.func.grad(lambda a: a**3))(x)
+    assert each.tolist() == [0, 3, 12]
+    assert str(each.device) == "sim:1"
+
+
 def test_pickle():
     weight = nn.Linear(2, 2, device="sim:1").weight
     frozen = nn.Parameter(torch.ones(2, device="sim:2"), False)

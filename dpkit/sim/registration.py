@@ -14,7 +14,7 @@ from torch.utils._foreach_utils import (
     _foreach_supported_types as _foreach_utils_types,
 )
 
-from dpkit.sim import backward, modules, torch_sim
+from dpkit.sim import backward, modules, serialization, torch_sim
 from dpkit.sim.kernels import kernels
 from dpkit.sim.tensor import SimTensor
 
@@ -40,6 +40,7 @@ def claim() -> None:
     )
     backward.install()
     modules.install()
+    serialization.install()
     for key in ("PrivateUse1", "AutogradPrivateUse1"):
         _libraries[key] = torch.library.Library("aten", "IMPL", key)
     for name, kernel, key in kernels():
