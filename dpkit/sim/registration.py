@@ -14,7 +14,13 @@ from torch.utils._foreach_utils import (
     _foreach_supported_types as _foreach_utils_types,
 )
 
-from dpkit.sim import backward, modules, serialization, torch_sim
+from dpkit.sim import (
+    autocast,
+    backward,
+    modules,
+    serialization,
+    torch_sim,
+)
 from dpkit.sim.kernels import kernels
 from dpkit.sim.tensor import SimTensor
 
@@ -41,9 +47,15 @@ def claim() -> None:
     backward.install()
     modules.install()
     serialization.install()
-    for key in ("PrivateUse1", "AutogradPrivateUse1"):
+    for key in ("PrivateUse1", "AutogradPrivateUse1", "AutocastPrivateUse1"):
         _libraries[key] = torch.library.Library("aten", "IMPL", key)
     for name, kernel, key in kernels():
         _libraries[key].impl(name, kernel)
+    for name, kernel in autocast.kernels():
+        _libraries["AutocastPrivateUse1"].impl(name, kernel)
+    # What autocast has no rule for goes through as it is.
+    everything = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
+    everything.fallback(torch.library.fallthrough_kernel)
+    _libraries["all"] = everything
     _foreach_supported_types.append(SimTensor)
     _foreach_utils_types.append(SimTensor)  # type: ignore[arg-type]
