@@ -332,10 +332,21 @@ def test_what_a_refused_operation_would_have_written_to(a):
     bad = torch.ones(3, 4, device="sim:0")
     y = x * 2
     y.register_hook(lambda g: kept.add_(bad) * 0 + g)
+    y.register_hook(lambda g: torch._foreach_add_([kept], [bad]) or g)
     y.register_hook(lambda g: torch.add(g, bad, out=kept))
     with mixes("sim:1", "sim:0"):
         y.sum().backward()
     assert torch.equal(kept.cpu(), torch.ones(3, 4))
+
+
+def test_statistics_that_a_refused_operation_would_have_changed(a):
+    x, mean = a.requires_grad_(), torch.zeros(4, device="sim:1")
+    variance = torch.ones(4, device="sim:0")
+    y = x * 2
+    y.register_hook(lambda g: F.batch_norm(g, mean, variance, training=True))
+    with mixes("sim:1", "sim:0"):
+        y.sum().backward()
+    assert not mean.any()
 
 
 def test_an_error_after_the_first_does_not_hide_it(a):

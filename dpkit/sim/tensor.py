@@ -213,12 +213,14 @@ def _placeholder(
     What ``func`` would have written to stays as it is; what it would have made
     is zeros, of its shape if that can be found.
     """
-    if alias_kind(func)[0] == "written":
+    if alias_kind(func)[0] == "written" or not func._schema.returns:
         return _what_was_written(func, args, kwargs)
     tensors = tensors_in([args, kwargs])
     first = next((t for t in tensors if not is_cpu_number(t)), tensors[0])
+    given = _unwrap(args, set()), _unwrap(kwargs, set())
     try:
-        out = func(*_unwrap(args, set()), **_unwrap(kwargs, set()))
+        copies = tree_map_only(torch.Tensor, torch.clone, given)
+        out = func(*copies[0], **copies[1])
     except Exception:
         out = plain(tensors[0])
     blank = tree_map_only(torch.Tensor, torch.zeros_like, out)
