@@ -320,8 +320,9 @@ def test_any_error_in_a_hook_arrives(where):
     else:
         net.register_full_backward_hook(fail)
         y = net(x)
-    with pytest.raises(ZeroDivisionError, match=where):
+    with pytest.raises(ZeroDivisionError, match=where) as caught:
         y.sum().backward()
+    assert "fail" in [entry.name for entry in caught.traceback]
     z = torch.ones(2, device="sim:1", requires_grad=True)
     z.square().sum().backward()
     assert z.grad.tolist() == [2, 2]

@@ -125,10 +125,13 @@ class Guard(torch._C._acc.DeviceGuard):
 
 def _put_fetched_aside() -> None:
     """Put aside what :data:`_fetch` has left in the slots."""
-    kind = ctypes.cast(_kind, ctypes.py_object).value
-    value = ctypes.cast(_value, ctypes.py_object).value if _value else None
+    found: list[Any] = [
+        ctypes.cast(slot, ctypes.py_object).value if slot else None
+        for slot in (_kind, _value, _traceback)
+    ]
+    kind, value, traceback = found
     error = value if isinstance(value, BaseException) else kind(value)
-    put_aside(error)
+    put_aside(error.with_traceback(traceback))
     for slot in (_kind, _value, _traceback):
         if slot:
             ctypes.pythonapi.Py_DecRef(ctypes.py_object.from_buffer(slot))
