@@ -1,0 +1,92 @@
+"""Something that does one thing at a time: a device's compute, a port."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+KEPT = 256  # intervals that are remembered; earlier gaps are not used
+
+
+class Resource:
+    """When something is busy.
+
+    Work that comes later may begin earlier, in a gap::
+
+        busy   ######      ####
+        new          +++           ready at the end of the first
+
+    Example:
+        >>> port = Resource()
+        >>> reserve([port], 0, 6), reserve([port], 12, 4)
+        (0, 12)
+        >>> reserve([port], 6, 3)  # fits between the two
+        6
+        >>> reserve([port], 6, 5)  # does not
+        16
+    """
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+
+    def earliest(self, ready: int, duration: int) -> int:
+        """Return when work that takes so long can start, if not before."""
+        ends = self.ends
+        if not ends or ready >= ends[-1]:
+            return ready
+        i = bisect_left(ends, ready)
+        while i < len(ends) and self.starts[i] < ready + duration:
+            ready = max(ready, ends[i])
+            i += 1
+        return ready
+
+    def occupy(self, start: int, duration: int) -> None:
+        """Be busy from ``start``, which :meth:`earliest` gave."""
+        end = start + duration
+        if not self.ends or start > self.ends[-1]:
+            self.starts.append(start)
+            self.ends.append(end)
+        elif start == self.ends[-1]:
+            self.ends[-1] = end
+        elif duration > 0:
+            i = bisect_left(self.ends, end)
+            self.starts.insert(i, start)
+            self.ends.insert(i, end)
+        if len(self.ends) > 2 * KEPT:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Take the oldest intervals for one."""
+        self.starts[1 : KEPT + 1] = []
+        self.ends[:KEPT] = []
+
+
+def reserve(resources: Sequence[Resource], ready: int, duration: int) -> int:
+    """Occupy all ``resources`` at once, as early as can be.
+
+    Args:
+        resources: What the work needs together, such as two ports.
+        ready: The earliest time, in whole units such as picoseconds.
+        duration: How long it takes, in the same.
+
+    Returns:
+        When it starts.
+
+    Example:
+        >>> sender, receiver = Resource(), Resource()
+        >>> reserve([sender], 0, 2), reserve([receiver], 3, 1)
+        (0, 3)
+        >>> reserve([sender, receiver], 0, 2)
+        4
+    """
+    start, moved = ready, True
+    while moved:
+        moved = False
+        for resource in resources:
+            free = resource.earliest(start, duration)
+            if free > start:
+                start, moved = free, len(resources) > 1
+    for resource in resources:
+        resource.occupy(start, duration)
+    return start

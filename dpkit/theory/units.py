@@ -1,0 +1,115 @@
+"""Numbers as people read them: with a unit, and round ones on an axis."""
+
+from __future__ import annotations
+
+import math
+
+TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+BINARY = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """Return the unit, in seconds and by name, that fits a time.
+
+    Example:
+        >>> from dpkit.theory.units import time_unit
+        >>> time_unit(0.25)
+        (0.001, 'ms')
+    """
+    fits = (u for u in TIMES if abs(seconds) >= u[0])
+    return next(fits, TIMES[-1] if seconds else TIMES[0])
+
+
+def memory_unit(num_bytes: int) -> tuple[int, str]:
+    """Return the unit, in bytes and by name, that fits a memory.
+
+    Example:
+        >>> from dpkit.theory.units import memory_unit
+        >>> memory_unit(3 * 2**30)
+        (1073741824, 'GiB')
+    """
+    return next((u for u in BINARY if num_bytes >= u[0]), BINARY[-1])
+
+
+def show_seconds(seconds: float) -> str:
+    """Write a time to four digits.
+
+    Example:
+        >>> from dpkit.theory.units import show_seconds
+        >>> show_seconds(0.0123456), show_seconds(0.0)
+        ('12.35 ms', '0 s')
+    """
+    unit, name = time_unit(seconds)
+    return f"{_digits(seconds / unit)} {name}"
+
+
+def show_memory(num_bytes: int) -> str:
+    """Write the size of a memory, in powers of 1024, to four digits.
+
+    Example:
+        >>> from dpkit.theory.units import show_memory
+        >>> show_memory(1536)
+        '1.5 KiB'
+    """
+    unit, name = memory_unit(num_bytes)
+    return f"{_digits(num_bytes / unit)} {name}"
+
+
+def show_bytes(num_bytes: int) -> str:
+    """Write an amount of traffic, in powers of 1000, to four digits.
+
+    Example:
+        >>> from dpkit.theory.units import show_bytes
+        >>> show_bytes(25_600_000)
+        '25.6 MB'
+    """
+    return _prefixed(num_bytes) + "B"
+
+
+def show_flops(flops: int) -> str:
+    """Write an amount of arithmetic, in powers of 1000, to four digits.
+
+    Example:
+        >>> from dpkit.theory.units import show_flops
+        >>> show_flops(2 * 4000**3)
+        '128 GFLOP'
+    """
+    return _prefixed(flops) + "FLOP"
+
+
+def _prefixed(value: float) -> str:
+    unit, prefix = next((u for u in DECIMAL if value >= u[0]), DECIMAL[-1])
+    return f"{_digits(value / unit)} {prefix}"
+
+
+def _digits(value: float) -> str:
+    """Write four digits, or all of those before the point."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def round_ticks(start: float, end: float, at_most: int = 6) -> list[str]:
+    """Return the round numbers of an axis, as they are written.
+
+    Args:
+        start: Where the axis begins.
+        end: Where it ends; more than start.
+        at_most: About how many steps there may be.
+
+    Example:
+        >>> from dpkit.theory.units import round_ticks
+        >>> round_ticks(0, 1.3)
+        ['0.0', '0.5', '1.0']
+        >>> round_ticks(96, 128)
+        ['100', '110', '120']
+    """
+    least = (end - start) / at_most
+    power = math.floor(math.log10(least))
+    step = next(m for m in (1, 2, 5, 10) if m * 10.0**power >= least * 0.999)
+    if step == 10:
+        step, power = 1, power + 1
+    size = step * 10.0**power
+    slack = 1e-6  # a tick that falls on the end is on the axis
+    first, last = start / size - slack, end / size + slack
+    ticks = range(math.ceil(first), math.floor(last) + 1)
+    return [f"{tick * size:.{max(0, -power)}f}" for tick in ticks]

@@ -1,0 +1,228 @@
+"""The clock of hosts and streams, against what can be worked by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from dpkit.theory.clock import SECOND, Clock
+from dpkit.theory.clusters import cluster
+from dpkit.theory.hardware import Host, Link
+
+TOY_HOST = Host(
+    name="toy",
+    launch_seconds=1.0,
+    backward_launch_seconds=0.5,
+    view_seconds=0.25,
+    wait_seconds=0.0,
+    pageable_bytes_per_second=1.0,
+)
+NVLINK = Link("toy", 1.0, 1.0, 0.0, peer_to_peer=True)
+PCIE = Link("toy-pcie", 1.0, 1.0, 0.0, peer_to_peer=False)
+
+
+def clock(count=4, link=NVLINK, **options):
+    """Return a clock of hosts that launch in a second."""
+    toy = cluster(count, "v100-pcie", link, host=TOY_HOST, **options)
+    made = Clock(toy)
+    made.record()
+    return made
+
+
+def times(made, device):
+    """Return (name, start, end) of what a device did."""
+    return [(s.name, s.start, s.end) for s in made.spans if s.device == device]
+
+
+def test_a_launch_returns_before_the_work_is_done():
+    made = clock()
+    made.compute(0, "mm", 10.0)
+    made.compute(0, "mm", 10.0)
+    assert made.now() == 2.0
+    made.wait(0)
+    assert made.now() == 21.0
+    assert times(made, "sim:0") == [("mm", 1.0, 11.0), ("mm", 11.0, 21.0)]
+
+
+def test_small_work_waits_for_its_launch():
+    made = clock()
+    for _ in range(3):
+        made.compute(0, "add", 0.25)
+    made.wait(0)
+    assert made.now() == 3.25
+
+
+def test_an_operation_of_two_kernels_is_launched_twice():
+    made = clock()
+    made.compute(0, "convolution_backward", 10.0, launches=2)
+    assert made.now() == 2.0
+
+
+def test_one_host_drives_all_devices():
+    made = clock(count=2)
+    for device in (0, 1):
+        made.compute(device, "mm", 10.0)
+    made.wait(0)
+    made.wait(1)
+    assert made.now() == 12.0
+
+
+def test_each_device_may_have_its_host():
+    made = clock(count=2, hosts="per_device")
+    for device in (0, 1):
+        made.compute(device, "mm", 10.0)
+        made.wait(device)
+    assert made.now(0) == made.now(1) == made.now() == 11.0
+
+
+def test_hosts_meet_at_the_latest():
+    made = clock(count=3, hosts="per_device")
+    made.busy(1, "python", 5.0)
+    made.meet([0, 1])
+    assert [made.now(d) for d in range(3)] == [5.0, 5.0, 0.0]
+
+
+def test_waiting_for_one_device_does_not_wait_for_the_others():
+    made = clock(count=2)
+    made.compute(1, "mm", 10.0)
+    made.wait(0)
+    assert made.now() == 1.0
+
+
+def test_a_slow_device_takes_longer():
+    made = clock(count=2, slow={1: 1.5})
+    for device in (0, 1):
+        made.compute(device, "mm", 10.0)
+    assert times(made, "sim:0") == [("mm", 1.0, 11.0)]
+    assert times(made, "sim:1") == [("mm", 2.0, 17.0)]
+
+
+def test_two_streams_share_the_compute():
+    """Side by side takes as long as one after the other."""
+    one_stream, two_streams = clock(), clock()
+    for stream in (0, 1):
+        one_stream.compute(0, "mm", 10.0)
+        two_streams.current[0] = stream
+        two_streams.compute(0, "mm", 10.0)
+    for made in (one_stream, two_streams):
+        made.wait(0)
+    assert one_stream.now() == two_streams.now() == 21.0
+
+
+def test_a_stream_fills_what_another_leaves_free():
+    made = clock()
+    made.hold(0, 1, 8 * SECOND)  # stream 1 waits for an event
+    made.current[0] = 1
+    made.compute(0, "later", 2.0)
+    made.current[0] = 0
+    made.compute(0, "sooner", 3.0)
+    assert times(made, "sim:0") == [("later", 8.0, 10.0), ("sooner", 2.0, 5.0)]
+
+
+def test_a_copy_is_a_barrier_on_both_ends():
+    made = clock(count=2)
+    made.compute(0, "mm", 10.0)
+    made.copy(0, 1, 5.0, 100)
+    made.compute(1, "add", 1.0)
+    assert times(made, "sim:0")[1] == ("copy to sim:1", 11.0, 16.0)
+    assert times(made, "sim:1") == [
+        ("copy from sim:0", 11.0, 16.0),
+        ("add", 16.0, 17.0),
+    ]
+
+
+def test_the_port_of_a_star_s_root_is_the_bottleneck():
+    made = clock(count=4)
+    for device in (1, 2, 3):
+        made.copy(device, 0, 10.0, 100)
+    made.wait(0)
+    assert made.now() == 1.0 + 3 * 10.0
+
+
+def test_ports_are_full_duplex():
+    """On streams of their own, there and back at once."""
+    made = clock(count=2)
+    made.copy(0, 1, 10.0, 100)
+    made.current[:] = [1, 1]
+    made.copy(1, 0, 10.0, 100)
+    for device in (0, 1):
+        made.wait(device)
+    assert made.now() == 12.0
+
+
+@pytest.mark.parametrize(("link", "seconds"), [(NVLINK, 12.0), (PCIE, 21.0)])
+def test_pairs_share_the_path_through_the_host(link, seconds):
+    made = clock(link=link)
+    made.copy(0, 1, 10.0, 100)
+    made.copy(2, 3, 10.0, 100)
+    for device in range(4):
+        made.wait(device)
+    assert made.now() == seconds
+
+
+def test_the_host_waits_for_a_blocking_copy():
+    made = clock()
+    made.compute(0, "mm", 10.0)
+    made.copy(0, None, 5.0, 100, blocking=True)
+    assert made.now() == 16.0
+
+
+def test_backward_runs_a_thread_for_each_device():
+    """Device 1's work comes first in the program, yet both run at once."""
+    made = clock(count=2)
+    made.begin_backward()
+    for device in (1, 1, 0, 0):
+        made.compute(device, "mm", 10.0)
+    made.end_backward()
+    assert made.now() == 1.0  # two launches of half a second, on each
+    for device in ("sim:0", "sim:1"):
+        assert times(made, device) == [("mm", 0.5, 10.5), ("mm", 10.5, 20.5)]
+
+
+def test_backward_places_work_in_the_order_of_issue():
+    """A copy from device 1, issued late, does not hold up device 0."""
+    made = clock(count=2)
+    made.begin_backward()
+    for _ in range(4):
+        made.compute(1, "mm", 10.0)
+    issued = made.copy(1, 0, 5.0, 100)
+    made.compute(0, "mm", 10.0)
+    made.await_thread(0, issued)
+    made.compute(0, "add", 1.0)
+    made.end_backward()
+    assert times(made, "sim:0") == [
+        ("mm", 0.5, 10.5),
+        ("copy from sim:1", 40.5, 45.5),
+        ("add", 45.5, 46.5),
+    ]
+    assert made.now() == 3.0
+
+
+def test_backward_inside_backward():
+    made = clock(count=2)
+    made.begin_backward()
+    made.begin_backward()
+    made.compute(0, "mm", 10.0)
+    made.end_backward()
+    assert made.in_backward
+    made.end_backward()
+    assert not made.in_backward
+    assert made.now() == 0.5
+
+
+def test_a_cpu_works_by_itself():
+    """Where the device is the host, issuing includes the work."""
+    toy = clock().cluster
+    accelerator = replace(toy.accelerator, synchronous=True)
+    made = Clock(replace(toy, accelerator=accelerator))
+    made.compute(0, "mm", 10.0)
+    assert made.now() == 11.0
+
+
+def test_the_host_row_has_no_gap():
+    """What the host does and waits for adds up to its time."""
+    made = clock()
+    made.compute(0, "mm", 10.0)
+    made.busy(0, "view", 0.25)
+    made.copy(0, None, 5.0, 100, blocking=True)
+    host = [s for s in made.spans if s.device == "host"]
+    assert sum(s.end - s.start for s in host) == made.now()

@@ -1,0 +1,29 @@
+"""What a cluster is made of, and what it refuses."""
+
+import pytest
+
+from dpkit.theory.clusters import cluster
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"accelerator": "v1000"}, "accelerator: 'v1000', known: .*v100-pcie"),
+        ({"link": "wire"}, "link: 'wire', known: .*pcie3"),
+        ({"host": "slow"}, "host: 'slow', known: .*eager"),
+        ({"num_devices": 0}, "num_devices: 0"),
+        ({"hosts": "two"}, "hosts: 'two', known: one, per_device"),
+        ({"slow": {8: 2.0}}, "rank: 8, devices: 8"),
+        ({"slow": {1: 0.0}}, r"slow: \{1: 0.0\}"),
+        ({"slow": {1: -2.0}}, r"slow: \{1: -2.0\}"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        cluster(**options)
+
+
+def test_copies_to_the_host_pass_over_pcie():
+    """Over the link itself, where it is the path through the host."""
+    assert cluster(2, "v100-pcie", "nvlink2").host_link.name == "pcie3"
+    assert cluster(2, "v100-pcie", "pcie3").host_link.name == "pcie3"

@@ -1,0 +1,53 @@
+"""Seconds of operations and copies, against what can be worked by hand."""
+
+import pytest
+
+from dpkit.theory.costs import copy_seconds, operation_seconds
+from dpkit.theory.hardware import Accelerator, Link
+
+# 10 flops a second of 20 promised, 8 bytes a second of 10.
+TOY = Accelerator(
+    name="toy",
+    flops_per_second={"float32": 20.0, "float16": 80.0},
+    bytes_per_second=10.0,
+    memory_bytes=1000,
+    achieved_flops={"float32": 0.5, "float16": 0.25},
+    achieved_bytes=0.8,
+    half_flops=30.0,
+    half_bytes=16.0,
+    kernel_seconds=0.25,
+    host_link="pcie3",
+)
+
+
+def test_arithmetic_bounds_a_product():
+    assert operation_seconds(TOY, 70, 8) == 0.25 + (70 + 30) / 10
+
+
+def test_traffic_bounds_a_sum():
+    assert operation_seconds(TOY, 0, 64) == 0.25 + (64 + 16) / 8
+    assert operation_seconds(TOY, 10, 64) == 0.25 + (64 + 16) / 8
+
+
+def test_the_dtype_decides_the_peak():
+    assert operation_seconds(TOY, 70, 0, "float16") == 0.25 + 100 / 20
+
+
+def test_an_unknown_dtype_counts_as_float32():
+    assert operation_seconds(TOY, 70, 0, "int64") == 0.25 + 100 / 10
+
+
+def test_half_of_the_rate_is_reached_at_half_flops():
+    full = 20.0 * 0.5
+    seconds = operation_seconds(TOY, 30, 0) - TOY.kernel_seconds
+    assert 30 / seconds == full / 2
+
+
+def test_an_operation_of_nothing_costs_its_kernel():
+    assert operation_seconds(TOY, 0, 0) == 0.25
+
+
+@pytest.mark.parametrize(("limit", "seconds"), [(1e9, 25.5), (2, 50.5)])
+def test_a_copy_goes_at_the_rate_of_the_narrowest_part(limit, seconds):
+    link = Link("toy", 8.0, 0.5, latency_seconds=0.5, peer_to_peer=True)
+    assert copy_seconds(link, 100, at_most=limit) == seconds

@@ -1,0 +1,298 @@
+"""Tests of dpkit.theory.hardware."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+
+import pytest
+
+from dpkit.theory.hardware import (
+    ACCELERATORS,
+    DTYPES,
+    HOSTS,
+    LINKS,
+    faster,
+    find,
+)
+
+TABLES = {"accelerator": ACCELERATORS, "link": LINKS, "host": HOSTS}
+PRESETS = [p for table in TABLES.values() for p in table.values()]
+
+
+def name_of(preset):
+    return preset.name
+
+
+def numeric(preset):
+    """The names of the fields that hold numbers."""
+    held = {f.name: getattr(preset, f.name) for f in fields(preset)}
+    del held["sources"]
+    return {
+        name
+        for name, value in held.items()
+        if not isinstance(value, str | bool)
+    }
+
+
+def product_seconds(accelerator, n, dtype="float32"):
+    """The time of a product of two n×n matrices, with its formula."""
+    size = 8 if dtype == "float64" else 4 if dtype == "float32" else 2
+    flops, num_bytes = 2 * n**3, 3 * size * n**2
+    rate = accelerator.flops_per_second[dtype]
+    rate *= accelerator.achieved_flops[dtype]
+    memory = accelerator.bytes_per_second * accelerator.achieved_bytes
+    return accelerator.kernel_seconds + max(
+        (flops + accelerator.half_flops) / rate,
+        (num_bytes + accelerator.half_bytes) / memory,
+    )
+
+
+def copy_seconds(link, num_bytes):
+    rate = link.bytes_per_second * link.achieved
+    return link.latency_seconds + num_bytes / rate
+
+
+def test_the_presets_are_those_that_the_book_names():
+    assert list(ACCELERATORS) == (
+        "k80 p100 v100 v100-pcie a100 h100 h200 rtx4090 laptop-cpu".split()
+    )
+    assert list(LINKS) == (
+        "pcie3 pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 "
+        "ethernet25 ethernet100".split()
+    )
+    assert list(HOSTS) == ["eager", "eager-fast"]
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_presets_have_the_names_they_are_found_by(table):
+    assert all(preset.name == name for name, preset in table.items())
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=name_of)
+def test_each_number_has_a_source(preset):
+    assert numeric(preset) <= set(preset.sources)
+    assert set(preset.sources) <= {f.name for f in fields(preset)}
+    for source in preset.sources.values():
+        assert source == source.strip() != ""
+
+
+@pytest.mark.parametrize("preset", ACCELERATORS.values(), ids=name_of)
+def test_an_accelerator_reaches_its_host_through_a_link(preset):
+    assert preset.host_link in LINKS
+    assert not LINKS[preset.host_link].peer_to_peer
+
+
+@pytest.mark.parametrize("preset", ACCELERATORS.values(), ids=name_of)
+def test_only_the_cpu_is_synchronous(preset):
+    assert preset.synchronous == (preset.name == "laptop-cpu")
+
+
+@pytest.mark.parametrize("preset", ACCELERATORS.values(), ids=name_of)
+def test_larger_products_reach_higher_rates(preset):
+    for dtype in preset.flops_per_second:
+        rates = [
+            2 * n**3 / product_seconds(preset, n, dtype)
+            for n in (32, 128, 512, 2048, 8192)
+        ]
+        assert rates == sorted(rates)
+        assert rates[-1] < preset.flops_per_second[dtype]
+
+
+def test_links_across_a_network_are_slower_than_those_within():
+    ranked = sorted(LINKS.values(), key=lambda link: copy_seconds(link, 1e8))
+    assert [link.name for link in ranked] == (
+        "nvlink4 nvlink3 nvlink2 nvlink1 pcie5 pcie4 pcie3 "
+        "ethernet100 ethernet25".split()
+    )
+
+
+def test_a_v100_takes_what_was_measured_for_a_product():
+    """50 products of 4000×4000 took 0.493 s."""
+    seconds = product_seconds(ACCELERATORS["v100-pcie"], 4000)
+    assert seconds == pytest.approx(0.493 / 50, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("n", "shortest", "longest"),
+    [(1, 2e-6, 7e-6), (512, 25e-6, 35e-6), (1024, 165e-6, 205e-6)],
+)
+def test_a_v100_takes_what_was_measured_for_small_products(
+    n, shortest, longest
+):
+    seconds = product_seconds(ACCELERATORS["v100-pcie"], n)
+    assert shortest < seconds < longest
+
+
+def test_a_v100_takes_what_was_measured_for_small_sums():
+    """A kernel of 64 kB takes about 2.3 µs, one after another."""
+    v100 = ACCELERATORS["v100"]
+    memory = v100.bytes_per_second * v100.achieved_bytes
+    seconds = v100.kernel_seconds + (64e3 + v100.half_bytes) / memory
+    assert 2e-6 < seconds < 4e-6
+
+
+def test_copies_take_what_was_measured():
+    """3.2 GB took 2.445 s pageable; pinned, about 13 GB/s were reached."""
+    pageable = 3.2e9 / HOSTS["eager"].pageable_bytes_per_second
+    assert pageable == pytest.approx(2.445, rel=0.01)
+    pinned = copy_seconds(LINKS["pcie3"], 3.2e9)
+    assert 3.2e9 / pinned == pytest.approx(13e9, rel=0.03)
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=name_of)
+def test_a_preset_is_found_by_its_name_or_as_itself(preset):
+    (table,) = [t for t in TABLES.values() if preset in t.values()]
+    assert find(table, preset.name) is preset
+    own = replace(preset, name="own")
+    assert find(table, own) is own
+
+
+@pytest.mark.parametrize(("kind", "table"), TABLES.items())
+def test_an_unknown_name_is_refused_with_those_that_are_known(kind, table):
+    known = ", ".join(table)
+    with pytest.raises(ValueError, match="unknown") as refusal:
+        find(table, "abacus")
+    assert str(refusal.value) == (
+        f"unknown {kind} ({kind}: 'abacus', known: {known})"
+    )
+
+
+BAD = {
+    "bytes_per_second": (0, -1, float("nan")),
+    "pageable_bytes_per_second": (0, -1, float("nan")),
+    "memory_bytes": (0, -1),
+    "achieved": (0, -0.1, 1.01, float("nan")),
+    "achieved_bytes": (0, -0.1, 1.01, float("nan")),
+    "half_flops": (-1, float("nan")),
+    "half_bytes": (-1, float("nan")),
+    "kernel_seconds": (-1, float("nan")),
+    "latency_seconds": (-1, float("nan")),
+    "launch_seconds": (-1, float("nan")),
+    "backward_launch_seconds": (-1, float("nan")),
+    "view_seconds": (-1, float("nan")),
+    "wait_seconds": (-1, float("nan")),
+}
+EXAMPLES = [ACCELERATORS["v100"], LINKS["pcie3"], HOSTS["eager"]]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_number_that_cannot_be_is_refused(name):
+    holders = [e for e in EXAMPLES if name in numeric(e)]
+    assert holders
+    for example in holders:
+        for value in BAD[name]:
+            with pytest.raises(ValueError, match="must") as refusal:
+                replace(example, **{name: value})
+            assert f"({name}: {value})" in str(refusal.value)
+
+
+def test_every_number_is_tried():
+    tried = {*BAD, "flops_per_second", "achieved_flops"}
+    assert tried == set().union(*map(numeric, EXAMPLES))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("flops_per_second", 0),
+        ("flops_per_second", -1.0),
+        ("achieved_flops", 0),
+        ("achieved_flops", 1.5),
+    ],
+)
+def test_a_number_of_a_dtype_that_cannot_be_is_refused(name, value):
+    v100 = ACCELERATORS["v100"]
+    numbers = {**getattr(v100, name), "float16": value}
+    with pytest.raises(ValueError, match="must be positive") as refusal:
+        replace(v100, **{name: numbers})
+    assert f"({name}['float16']: {value})" in str(refusal.value)
+
+
+def test_no_cost_and_the_whole_rate_are_possible():
+    link = replace(LINKS["pcie3"], achieved=1, latency_seconds=0)
+    assert copy_seconds(link, 15.75e9) == 1
+
+
+@pytest.mark.parametrize("name", ["flops_per_second", "achieved_flops"])
+def test_an_unknown_dtype_is_refused(name):
+    v100 = ACCELERATORS["v100"]
+    with pytest.raises(ValueError, match="unknown dtype") as refusal:
+        replace(v100, **{name: {**getattr(v100, name), "int8": 0.5}})
+    assert str(refusal.value) == (
+        f"unknown dtype ({name}: 'int8', known: {', '.join(DTYPES)})"
+    )
+
+
+def test_a_rate_without_its_fraction_is_refused():
+    v100 = ACCELERATORS["v100"]
+    with pytest.raises(ValueError, match="of the same dtypes"):
+        replace(v100, achieved_flops={"float32": 0.9})
+
+
+def test_float32_cannot_be_left_out():
+    v100 = ACCELERATORS["v100"]
+    with pytest.raises(ValueError, match="a rate for float32") as refusal:
+        replace(v100, flops_per_second={"float16": 1e14})
+    assert "(flops_per_second: float16)" in str(refusal.value)
+
+
+@pytest.mark.parametrize("factor", [0.5, 3])
+@pytest.mark.parametrize("preset", ACCELERATORS.values(), ids=name_of)
+def test_a_faster_accelerator_takes_less_time_by_the_factor(preset, factor):
+    other = faster(preset, factor)
+    for dtype in preset.flops_per_second:
+        for n in (1, 100, 4000):
+            seconds = product_seconds(preset, n, dtype)
+            scaled = product_seconds(other, n, dtype)
+            assert scaled == pytest.approx(seconds / factor)
+
+
+@pytest.mark.parametrize("factor", [0.5, 3])
+@pytest.mark.parametrize("preset", LINKS.values(), ids=name_of)
+def test_a_faster_link_takes_less_time_by_the_factor(preset, factor):
+    for num_bytes in (0, 1e3, 1e9):
+        seconds = copy_seconds(faster(preset, factor), num_bytes)
+        expected = copy_seconds(preset, num_bytes) / factor
+        assert seconds == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("factor", [0.5, 3])
+@pytest.mark.parametrize("preset", HOSTS.values(), ids=name_of)
+def test_a_faster_host_takes_less_time_by_the_factor(preset, factor):
+    other = faster(preset, factor)
+    for name in numeric(preset) - {"pageable_bytes_per_second"}:
+        expected = getattr(preset, name) / factor
+        assert getattr(other, name) == pytest.approx(expected)
+    assert other.pageable_bytes_per_second == pytest.approx(
+        factor * preset.pageable_bytes_per_second
+    )
+
+
+@pytest.mark.parametrize("preset", EXAMPLES, ids=name_of)
+def test_a_faster_preset_says_so_and_keeps_the_rest(preset):
+    other = faster(preset, 2)
+    assert other.name == f"{preset.name} ×2"
+    changed = {
+        name
+        for name in numeric(preset)
+        if getattr(other, name) != getattr(preset, name)
+    }
+    assert changed == {
+        name
+        for name in numeric(preset)
+        if name.endswith(("_seconds", "_per_second"))
+    }
+    for name, source in preset.sources.items():
+        mark = " ×2" if name in changed else ""
+        assert other.sources[name] == source + mark
+    assert all(
+        isinstance(getattr(other, name), Mapping)
+        == isinstance(getattr(preset, name), Mapping)
+        for name in changed
+    )
+
+
+@pytest.mark.parametrize("factor", [0, -1, float("nan")])
+def test_a_factor_that_is_not_positive_is_refused(factor):
+    with pytest.raises(ValueError, match="must be positive") as refusal:
+        faster(HOSTS["eager"], factor)
+    assert f"(factor: {factor})" in str(refusal.value)
