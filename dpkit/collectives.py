@@ -153,9 +153,7 @@ def _check_tensors(tensors: Sequence[Tensor]) -> None:
 
 
 def _share_storage(one: Tensor, other: Tensor) -> bool:
-    return (
-        one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
-    )
+    return one.untyped_storage() == other.untyped_storage()
 
 
 def _check_root(root: int, world_size: int) -> None:

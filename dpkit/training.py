@@ -23,12 +23,14 @@ class TrainingRecord:
         devices: The devices that it ran on.
         accuracies: Test accuracy after each epoch, from 0 to 1.
         seconds: Seconds that each epoch's steps took, testing apart.
+        clock: Whose seconds: "measured", or "simulated" and on what.
         device_params: The trained parameters on each device.
     """
 
     devices: list[torch.device]
     accuracies: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    clock: str = ""
     device_params: list[list[Tensor]] = field(default_factory=list, repr=False)
 
     def __str__(self) -> str:
@@ -37,8 +39,8 @@ class TrainingRecord:
             return f"no epoch yet, on {names}"
         seconds = sum(self.seconds) / len(self.seconds)
         return (
-            f"test accuracy {self.accuracies[-1]:.2f}, {seconds:.1f} s/epoch "
-            f"by the wall clock, on {names}"
+            f"test accuracy {self.accuracies[-1]:.2f}, {seconds:.2f} s/epoch "
+            f"{self.clock}, on {names}"
         )
 
 
@@ -108,6 +110,7 @@ def train(
                 "serves for one epoch, a list or Batches for all"
             )
         record.seconds.append(timer.seconds)
+        record.clock = timer.clock
         record.accuracies.append(
             evaluate_accuracy(net, test_batches, devices, device_params)
         )

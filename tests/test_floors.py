@@ -1,6 +1,9 @@
 """A module imports only from floors below its own."""
 
 import ast
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,11 +12,13 @@ import dpkit
 
 PACKAGE = Path(dpkit.__file__).parent
 FLOORS = [
+    {"theory"},
     {"sim"},
     {"machine", "placement", "collectives"},
-    {"data_parallel", "evaluate"},
+    {"data_parallel", "evaluate", "calibration"},
     {"training"},
     {"lab"},
+    {"__main__"},
 ]
 MODULES = sorted(
     p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py"
@@ -77,6 +82,46 @@ def test_no_module_has_the_name_of_a_function():
     assert not modules & set(dpkit.__all__)
 
 
+@pytest.mark.parametrize(
+    "path", sorted((PACKAGE / "theory").glob("*.py")), ids=lambda p: p.stem
+)
+def test_theory_needs_the_standard_library_alone(path):
+    """A browser runs it under an empty dpkit/__init__.py."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module]
+        for name in names:
+            first = name.partition(".")[0]
+            known = name.startswith("dpkit.theory")
+            assert known or first in sys.stdlib_module_names, name
+
+
+def test_theory_runs_under_an_empty_package(tmp_path):
+    """Without torch: a timeline is made and drawn."""
+    (tmp_path / "dpkit").mkdir()
+    (tmp_path / "dpkit/__init__.py").write_text("")
+    shutil.copytree(PACKAGE / "theory", tmp_path / "dpkit/theory")
+    program = (
+        "import sys\n"
+        "from dpkit.theory.clock import Clock\n"
+        "from dpkit.theory.clusters import cluster\n"
+        "from dpkit.theory.timeline import Timeline\n"
+        "clock = Clock(cluster())\n"
+        "timeline = Timeline(clock.record())\n"
+        "clock.compute(0, 'mm', 1e-3)\n"
+        "assert '<svg' in timeline._repr_svg_()\n"
+        "assert not {'torch', 'matplotlib', 'numpy'} & set(sys.modules)\n"
+    )
+    subprocess.run(
+        [sys.executable, "-I", "-c",
+         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{program}"],
+        check=True,
+    )  # fmt: skip
+
+
 def test_one_file_alone_claims_the_backend():
     """All use of PrivateUse1 stands in dpkit/sim."""
     for path in MODULES:
@@ -86,5 +131,5 @@ def test_one_file_alone_claims_the_backend():
 
 def test_one_file_alone_asks_for_the_kind():
     for path in MODULES:
-        if part(path) not in ("sim", "machine"):
+        if part(path) not in ("theory", "sim", "machine"):
             assert "cuda" not in path.read_text().replace("cuda:0", ""), path

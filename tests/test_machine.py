@@ -29,9 +29,18 @@ def test_gpus_come_first(monkeypatch):
     assert names(dpkit.devices()) == ["cuda:0", "cuda:1"]
 
 
-def test_sim_where_gpus_are_too_few(monkeypatch):
+def test_sim_held_on_a_gpu_where_gpus_are_too_few(monkeypatch):
+    held = []
+    monkeypatch.setattr(dpkit.sim, "hold_on_gpu", lambda: held.append(1))
+    assert names(dpkit.devices(2)) == ["sim:0", "sim:1"]
+    assert held == []
     pretend_gpus(monkeypatch, 1)
     assert names(dpkit.devices(2)) == ["sim:0", "sim:1"]
+    assert held == [1]
+    dpkit.devices(2, kind="sim")
+    monkeypatch.setenv("DPKIT_DEVICES", "sim")
+    dpkit.devices(2)
+    assert held == [1]
 
 
 def test_all_of_a_kind():
@@ -103,10 +112,39 @@ def test_timer_waits_before_and_after(monkeypatch):
     assert 0.1 <= timer.seconds < 0.19  # the second wait alone is counted
 
 
-def test_timer_measures(get_devices):
-    with dpkit.Timer(get_devices(1)) as timer:
+def test_timer_measures(kind, get_devices):
+    devices = get_devices(1)
+    with dpkit.Timer(devices) as timer:
         time.sleep(0.05)
-    assert 0.05 <= timer.seconds < 1
+    assert timer.simulated == (kind == "sim")
+    if timer.simulated:  # Python's own work takes no simulated time
+        assert timer.seconds < 1e-4
+        assert "simulated (v100, nvlink2)" in repr(timer)
+    else:
+        assert 0.05 <= timer.seconds < 1
+        assert repr(timer).endswith("ms, measured)")
+
+
+def test_timer_of_simulated_devices_waits_for_all_of_them():
+    devices = dpkit.devices(2, kind="sim")
+    x = torch.ones(2000, 2000, device=devices[1])
+    with dpkit.Timer(devices) as both:
+        x @ x
+    with dpkit.Timer(devices[:1]) as one:
+        x @ x
+    assert both.seconds > 20 * one.seconds
+    with (
+        dpkit.sim.machine(hosts="per_device"),
+        dpkit.Timer(devices) as apart,
+    ):
+        x @ x
+    assert apart.seconds > 20 * one.seconds
+
+
+def test_two_clocks_do_not_mix():
+    devices = [*dpkit.devices(1, kind="sim"), torch.device("cpu")]
+    with pytest.raises(ValueError, match="devices: sim:0, cpu"):
+        dpkit.Timer(devices)
 
 
 def test_import_is_light():

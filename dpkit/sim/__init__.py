@@ -2,9 +2,20 @@
 
 import torch
 
+from dpkit.sim.configuration import configure, hold_on_gpu, machine
+from dpkit.sim.recording import label, meet, now, trace
 from dpkit.sim.supported import check_torch_version
 
-__all__ = ["register"]
+__all__ = [
+    "configure",
+    "hold_on_gpu",
+    "label",
+    "machine",
+    "meet",
+    "now",
+    "register",
+    "trace",
+]
 
 
 def register() -> None:

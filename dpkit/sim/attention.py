@@ -45,15 +45,17 @@ def attention(
         nothing = torch.zeros_like(mask, dtype=query.dtype)
         mask = nothing.masked_fill_(mask.logical_not(), -torch.inf)
     choice = aten._fused_sdp_choice(
-        plain(query),
-        plain(key),
-        plain(value),
-        None if mask is None else plain(mask),
+        _stand_in(query),
+        _stand_in(key),
+        _stand_in(value),
+        None if mask is None else _stand_in(mask),
         dropout_p,
         is_causal,
         scale=scale,
         enable_gqa=enable_gqa,
     )
+    if plain(query).device.type == "cuda":
+        choice = SDPBackend.MATH.value
     learnt_mask = mask is not None and mask.requires_grad
     if choice != SDPBackend.FLASH_ATTENTION.value or learnt_mask:
         composed: Tensor = aten._scaled_dot_product_attention_math(
@@ -67,3 +69,11 @@ def attention(
         *operands, dropout_p, is_causal, attn_mask=mask, scale=scale
     )[0]
     return fused.flatten(0, missing) if missing else fused
+
+
+def _stand_in(tensor: Tensor) -> Tensor:
+    """Return a tensor on the CPU to choose a kernel by."""
+    backing = plain(tensor)
+    if backing.device.type == "cpu":
+        return backing
+    return torch.empty(1, dtype=tensor.dtype).expand(tensor.shape)

@@ -22,6 +22,8 @@ from typing import Any
 
 import torch
 
+from dpkit.sim import categories
+from dpkit.sim.configuration import simulation
 from dpkit.sim.placement_rules import mixture
 
 _engine: Callable[..., Any] = torch.autograd.graph._engine_run_backward
@@ -61,6 +63,12 @@ def run_backward(
                 raise RuntimeError(mixture(output.device, gradient.device))
     outer, _backward.error = _backward.error, None
     interrupts: list[int] = []
+    clock = simulation.clock
+    leaves = []
+    if categories.tracing():
+        leaves = categories.leaves(outputs)
+        categories.mark(gradients, "gradients")
+    clock.begin_backward()
     try:
         with (
             torch.autograd.set_multithreading_enabled(False),
@@ -71,8 +79,13 @@ def run_backward(
         put_aside(error)
     finally:
         first, _backward.error = _backward.error, outer
+        clock.end_backward()
     if first is not None:
-        raise first
+        try:
+            raise first
+        finally:
+            del first  # or it would keep this frame, and the frame it
+    categories.mark_leaves(leaves)
     if interrupts:
         raise KeyboardInterrupt
     return result

@@ -13,6 +13,10 @@ from typing import Any, Self, cast
 import torch
 from torch._tensor_str import _add_suffixes, _tensor_str
 
+from dpkit.sim.charge import charge_read
+from dpkit.sim.without_numbers import no_numbers
+
+PRINTED = 1000  # torch shortens what has more numbers
 _base: Any = torch.Tensor  # its own data and grad
 
 
@@ -22,8 +26,11 @@ class Behaviour(torch.Tensor):
     backing: torch.Tensor
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
-        start = "tensor("
-        numbers = _tensor_str(self.backing, len(start))
+        start, numbers = "tensor(", "..."
+        if not self.backing.is_meta:
+            shown = min(self.numel(), PRINTED) * self.itemsize
+            charge_read(self.device.index, shown)
+            numbers = _tensor_str(self.backing, len(start))
         text = str(
             _add_suffixes(
                 start + numbers,
@@ -39,9 +46,9 @@ class Behaviour(torch.Tensor):
         suffixes = [f"device='{self.device}'"]
         default = torch.get_default_dtype()
         obvious = [default, default.to_complex(), torch.int64, torch.bool]
-        if self.numel() == 0:
+        if self.numel() == 0 or self.backing.is_meta:
             obvious = [default]
-            if self.dim() != 1:
+            if self.dim() != 1 or self.backing.is_meta:
                 suffixes.append(f"size={tuple(self.shape)}")
         if self.dtype not in obvious:
             suffixes.append(f"dtype={self.dtype}")
@@ -88,6 +95,7 @@ class Behaviour(torch.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle as numbers and the name of the device, without storage."""
+        self._check_numbers()
         rebuild = torch._utils._rebuild_device_tensor_from_cpu_tensor
         data = (self.detach().cpu(), self.dtype, str(self.device))
         if not self._is_param:
@@ -95,6 +103,10 @@ class Behaviour(torch.Tensor):
         hooks: OrderedDict[int, Any] = OrderedDict()
         parts = (self.detach(), self.requires_grad, hooks)
         return torch._utils._rebuild_parameter, parts
+
+    def _check_numbers(self) -> None:
+        if self.backing.is_meta:
+            raise no_numbers(self.device)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy the backing, so that shared storage stays shared."""
@@ -117,6 +129,7 @@ class Behaviour(torch.Tensor):
     def numpy(self, *, force: bool = False) -> Any:
         """Refuse, as CUDA tensors do, unless ``force`` asks for a copy."""
         if force:
+            self._check_numbers()
             return self.detach().cpu().numpy()
         raise TypeError(
             f"can't convert {self.device} device type tensor to numpy. Use "
@@ -136,7 +149,11 @@ class Behaviour(torch.Tensor):
 
     def tolist(self) -> Any:
         """Return the numbers as nested lists."""
+        self._check_numbers()
         return self.detach().cpu().tolist()
+
+    def record_stream(self, stream: Any) -> None:
+        """Do nothing: memory is given back in the order of issue."""
 
     def data_ptr(self) -> int:
         """Return the address of the first number."""

@@ -18,10 +18,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpkit.sim import pinned
 from dpkit.sim.attention import attention
+from dpkit.sim.charge import charge_factory, copied
+from dpkit.sim.configuration import simulation
+from dpkit.sim.generator_arguments import with_plain_generator
+from dpkit.sim.numbering import full_device
 from dpkit.sim.recurrent import gru_cell, lstm_cell
-from dpkit.sim.tensor import CPU, SimTensor, plain
-from dpkit.sim.torch_sim import full_device
+from dpkit.sim.tensor import SimTensor, plain, read_number
 
 aten = torch.ops.aten
 Kernel = Callable[..., Any]
@@ -36,10 +40,11 @@ def kernels() -> Iterator[tuple[str, Kernel, str]]:
         elif composed and _has_kernel(name, "CPU"):
             yield name, _as_on_cpu(name), "PrivateUse1"
     yield "_copy_from", _copy_from, "PrivateUse1"
-    yield "_local_scalar_dense", _number, "PrivateUse1"
+    yield "_local_scalar_dense", read_number, "PrivateUse1"
     yield "scaled_dot_product_attention", attention, "AutogradPrivateUse1"
     yield "_thnn_fused_lstm_cell", lstm_cell, "AutogradPrivateUse1"
     yield "_thnn_fused_gru_cell", gru_cell, "AutogradPrivateUse1"
+    yield from pinned.kernels()
 
 
 def _operations() -> list[str]:
@@ -72,12 +77,18 @@ def _overload(name: str) -> Any:
 
 
 def _factory(name: str) -> Kernel:
-    """Return a kernel that makes the tensor on the CPU, then wraps it."""
+    """Return a kernel that makes the tensor plainly, then wraps it."""
     func = _overload(name)
+    fills = not name.startswith("empty")
 
     def kernel(*args: Any, **kwargs: Any) -> Tensor:
         device = full_device(kwargs.pop("device"))
-        return SimTensor(func(*args, device=CPU, **kwargs), device)
+        if kwargs.pop("pin_memory", None):
+            raise RuntimeError("Only dense CPU tensors can be pinned")
+        args, kwargs = with_plain_generator(func, args, kwargs, device)
+        backing = func(*args, device=simulation.backing, **kwargs)
+        charge_factory(name, backing.nbytes, device.index, fills)
+        return SimTensor(backing, device)
 
     return kernel
 
@@ -96,14 +107,10 @@ def _as_on_cpu(name: str) -> Kernel:
     return kernel
 
 
-def _number(tensor: Tensor) -> bool | int | float | complex:
-    """Return the number that a tensor without dimensions holds."""
-    return plain(tensor).item()
-
-
 def _copy_from(
     source: Tensor, target: Tensor, non_blocking: bool = False
 ) -> Tensor:
     """Copy between two devices."""
     plain(target).copy_(plain(source), non_blocking)
+    copied(source, target, non_blocking)
     return target

@@ -17,6 +17,8 @@ from torch.utils._foreach_utils import (
 from dpkit.sim import (
     autocast,
     backward,
+    categories,
+    generators,
     modules,
     serialization,
     torch_sim,
@@ -24,6 +26,7 @@ from dpkit.sim import (
 from dpkit.sim.kernels import kernels
 from dpkit.sim.tensor import SimTensor
 
+KEYS = ("CPU", "PrivateUse1", "AutogradPrivateUse1", "AutocastPrivateUse1")
 _libraries: dict[str, torch.library.Library] = {}  # keep kernels registered
 
 
@@ -45,9 +48,11 @@ def claim() -> None:
         "sim", backend_module=torch_sim, device_guard=backward.Guard()
     )
     backward.install()
+    categories.install()
+    generators.install()
     modules.install()
     serialization.install()
-    for key in ("PrivateUse1", "AutogradPrivateUse1", "AutocastPrivateUse1"):
+    for key in KEYS:
         _libraries[key] = torch.library.Library("aten", "IMPL", key)
     for name, kernel, key in kernels():
         _libraries[key].impl(name, kernel)

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from dpkit.sim.torch_sim import full_device
+from dpkit.sim.configuration import simulation
+from dpkit.sim.numbering import full_device
 
 
 class SimStorage(torch.UntypedStorage):
@@ -30,6 +31,11 @@ def move_storage(storage: Any, location: str) -> SimStorage | None:
     """Return ``storage`` on ``location``; None if that is not simulated."""
     if not location.startswith("sim"):
         return None
+    if simulation.backing.type == "meta":
+        raise RuntimeError(
+            "there is no place for numbers (map_location: "
+            f"{location!r}, backing: 'meta'); load to the CPU"
+        )
     moved = SimStorage(storage.nbytes())  # type: ignore[no-untyped-call]
     moved.copy_(storage)
     moved.claimed = full_device(location)

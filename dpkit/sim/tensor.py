@@ -20,18 +20,28 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_map_only
 
+from dpkit.sim import categories
 from dpkit.sim.backward import in_backward, put_aside
 from dpkit.sim.behaviour import Behaviour
+from dpkit.sim.charge import charge, charge_copies, charge_read
+from dpkit.sim.configuration import simulation
+from dpkit.sim.generator_arguments import (
+    takes_generator,
+    with_plain_generator,
+)
+from dpkit.sim.numbering import full_device
+from dpkit.sim.pinned import made_pinned
 from dpkit.sim.placement_rules import (
+    COPIES,
     CPU_RESULTS,
     common_device,
     is_cpu_number,
     tensors_in,
 )
 from dpkit.sim.schemas import alias_kind, arguments
-from dpkit.sim.torch_sim import full_device
+from dpkit.sim.without_numbers import check_readable, no_numbers
 
-CPU = torch.device("cpu")
+aten = torch.ops.aten
 
 
 class SimTensor(Behaviour):
@@ -44,6 +54,9 @@ class SimTensor(Behaviour):
     Source:
         PyTorch's wrapper subclasses (``Tensor._make_wrapper_subclass``).
     """
+
+    # In backward: the clock, and when another thread issued the copy of it.
+    arrival: tuple[Any, int] | None = None
 
     # Operations reach __torch_dispatch__ alone, which is less work.
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
@@ -61,6 +74,7 @@ class SimTensor(Behaviour):
             device=device,
         )
         tensor.backing = backing
+        simulation.memory.hold(backing, device.index)
         # Marks of values still to be conjugated or negated: torch heeds them
         # before an operation comes to __torch_dispatch__, and not inside.
         torch._C._set_conj(tensor, backing.is_conj())
@@ -107,44 +121,105 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.backing if isinstance(tensor, SimTensor) else tensor
 
 
+def read_number(tensor: torch.Tensor) -> bool | int | float | complex:
+    """Return the number that ``tensor`` holds; the host waits for it."""
+    backing = plain(tensor)
+    if backing.is_meta:
+        raise no_numbers(tensor.device)
+    charge_read(tensor.device.index, backing.nbytes)
+    return backing.item()
+
+
 def _run(
     func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Run ``func`` on the backings; wrap what comes out."""
-    found: set[torch.device] = set()
-    plain_args = _unwrap(args, found)
-    plain_kwargs = _unwrap(kwargs, found)
-    if len(found) == 1:
-        (device,) = found
-    elif func.name().startswith("aten::_foreach") and len(args[0]) > 1:
-        return _run_by_position(func, args, kwargs)
-    else:
+    """Run ``func`` on the backings; wrap what comes out; charge for it."""
+    if func is aten._local_scalar_dense.default:
+        return read_number(args[0])
+    inputs: list[torch.Tensor] = []
+    plain_args = _unwrap(args, inputs)
+    plain_kwargs = _unwrap(kwargs, inputs)
+    device = inputs[0].device
+    if any(x.device != device for x in inputs[1:]):
+        if func.name().startswith("aten::_foreach") and len(args[0]) > 1:
+            return _run_by_position(func, args, kwargs)
         device = common_device(func, args, kwargs)
+    if device.type == "sim" and device.index >= len(simulation.memory.live):
+        full_device(device)  # refuses it
+    if simulation.backing.type == "meta":
+        check_readable(func, args)
     if kwargs.get("device") is not None:
         device = full_device(kwargs["device"])
-        plain_kwargs["device"] = CPU if device.type == "sim" else device
+        plain_kwargs["device"] = _backing_of(device)
+    if takes_generator(func) is not None:
+        plain_args, plain_kwargs = with_plain_generator(
+            func, plain_args, plain_kwargs, device
+        )
     out = func(*plain_args, **plain_kwargs)
     if func in CPU_RESULTS:
         stay = CPU_RESULTS[func]
-        return tuple(
+        wrapped: Any = tuple(
             part if i in stay else _wrap(part, device)
             for i, part in enumerate(out)
         )
-    return _correct_aliasing(func, args, kwargs, _wrap(out, device))
+    else:
+        wrapped = _correct_aliasing(func, args, kwargs, _wrap(out, device))
+    if func in COPIES:
+        if _makes_pinned(func, kwargs, device):
+            wrapped = made_pinned(wrapped)
+        charge_copies(func, args, kwargs, wrapped)
+    elif device.type == "sim":
+        _charge(func, plain_args, plain_kwargs, inputs, out, device.index)
+        if categories.tracing() and alias_kind(func)[0] == "new":
+            categories.mark_results(wrapped)
+    return wrapped
 
 
-def _unwrap(value: Any, found: set[torch.device]) -> Any:
-    """Return ``value`` with backings; note the devices of its tensors."""
+def _makes_pinned(
+    func: OpOverload, kwargs: dict[str, Any], device: torch.device
+) -> bool:
+    """Tell whether PyTorch pins what ``func`` makes, so as not to wait."""
+    copies = func is aten._to_copy.default and kwargs.get("non_blocking")
+    return bool(copies) and device.type == "cpu"
+
+
+def _backing_of(device: torch.device) -> torch.device:
+    """Return where the numbers of a tensor on ``device`` lie."""
+    if device.type == "sim" or simulation.backing.type == "meta":
+        return simulation.backing
+    return device
+
+
+def _charge(
+    func: OpOverload,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    inputs: list[torch.Tensor],
+    out: Any,
+    device: int,
+) -> None:
+    """Let time pass for an operation that is not a copy."""
+    clock = simulation.clock
+    if clock.in_backward:
+        for tensor in inputs:
+            arrival = getattr(tensor, "arrival", None)
+            if arrival is not None and arrival[0] is clock:
+                clock.await_thread(device, arrival[1])
+    charge(func, args, kwargs, inputs, out, device)
+
+
+def _unwrap(value: Any, seen: list[torch.Tensor]) -> Any:
+    """Return ``value`` with backings; note its tensors."""
     kind = type(value)
     if kind is SimTensor:
-        found.add(value.device)
+        seen.append(value)
         return value.backing
     if kind is list or kind is tuple:
-        return kind([_unwrap(item, found) for item in value])
+        return kind([_unwrap(item, seen) for item in value])
     if kind is dict:
-        return {key: _unwrap(item, found) for key, item in value.items()}
+        return {key: _unwrap(item, seen) for key, item in value.items()}
     if isinstance(value, torch.Tensor):
-        found.add(value.device)
+        seen.append(value)
     return value
 
 
@@ -200,6 +275,7 @@ def _follow_backing(tensor: torch.Tensor) -> None:
     backing = tensor.backing
     if tensor.shape == backing.shape and tensor.stride() == backing.stride():
         return
+    simulation.memory.resize(backing, tensor.device.index)
     reshaped = SimTensor(backing, tensor.device)
     torch._functionalize_unsafe_set(reshaped, tensor)
     tensor.data = reshaped
@@ -217,11 +293,12 @@ def _placeholder(
         return _what_was_written(func, args, kwargs)
     tensors = tensors_in([args, kwargs])
     first = next((t for t in tensors if not is_cpu_number(t)), tensors[0])
-    given = _unwrap(args, set()), _unwrap(kwargs, set())
+    given = _unwrap(args, []), _unwrap(kwargs, [])
     try:
         copies = tree_map_only(torch.Tensor, torch.clone, given)
         out = func(*copies[0], **copies[1])
     except Exception:
         out = plain(tensors[0])
     blank = tree_map_only(torch.Tensor, torch.zeros_like, out)
-    return _wrap(blank, first.device)
+    with simulation.memory.paused():
+        return _wrap(blank, first.device)

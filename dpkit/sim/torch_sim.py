@@ -2,9 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
 import torch
 
-NUM_DEVICES = 8
+from dpkit.sim.configuration import simulation
+from dpkit.sim.numbering import (
+    Device,
+    current_device,
+    device_count,
+    full_device,
+    set_device,
+)
+from dpkit.sim.streams import (
+    Event,
+    Stream,
+    current_stream,
+    default_stream,
+    set_stream,
+    stream,
+)
+
+__all__ = [
+    "DeviceProperties",
+    "Event",
+    "OutOfMemoryError",
+    "Stream",
+    "current_device",
+    "current_stream",
+    "default_stream",
+    "device",
+    "device_count",
+    "empty_cache",
+    "get_amp_supported_dtype",
+    "get_device_name",
+    "get_device_properties",
+    "get_rng_state",
+    "is_available",
+    "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "mem_get_info",
+    "memory_allocated",
+    "reset_peak_memory_stats",
+    "set_device",
+    "set_rng_state",
+    "set_stream",
+    "stream",
+    "synchronize",
+]
+
+OutOfMemoryError = torch.OutOfMemoryError
 
 
 def is_available() -> bool:
@@ -17,32 +68,87 @@ def is_initialized() -> bool:
     return True
 
 
-def device_count() -> int:
-    """Return the number of simulated devices."""
-    return NUM_DEVICES
+@contextmanager
+def device(chosen: Device) -> Iterator[None]:
+    """Let plain ``"sim"`` mean ``chosen`` in a block."""
+    before = simulation.current_device
+    set_device(chosen)
+    try:
+        yield
+    finally:
+        simulation.current_device = before
 
 
-def current_device() -> int:
-    """Return the index of the device that plain ``"sim"`` means."""
-    return 0
+def synchronize(device: Device = None) -> None:
+    """Let the host wait for all work on ``device``; None: the current one."""
+    simulation.clock.wait(full_device(device).index)
 
 
-def synchronize(device: torch.device | int | None = None) -> None:
-    """Wait for the work on ``device``; it is done when its call returns."""
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What a simulated device is.
+
+    Attributes:
+        name: The name of its preset.
+        total_memory: Its memory in bytes.
+    """
+
+    name: str
+    total_memory: int
+
+
+def get_device_properties(device: Device = None) -> DeviceProperties:
+    """Return the name and the memory of ``device``."""
+    full_device(device)
+    name = simulation.clock.cluster.accelerator.name
+    return DeviceProperties(name, simulation.memory.capacity)
+
+
+def get_device_name(device: Device = None) -> str:
+    """Return the name of the preset of ``device``."""
+    return get_device_properties(device).name
+
+
+def memory_allocated(device: Device = None) -> int:
+    """Return the bytes that tensors on ``device`` occupy."""
+    return simulation.memory.live[full_device(device).index]
+
+
+def max_memory_allocated(device: Device = None) -> int:
+    """Return the most bytes that they have occupied at once."""
+    return simulation.memory.peak[full_device(device).index]
+
+
+def reset_peak_memory_stats(device: Device = None) -> None:
+    """Let max_memory_allocated begin again with what is occupied now."""
+    memory, index = simulation.memory, full_device(device).index
+    memory.peak[index] = memory.live[index]
+
+
+def mem_get_info(device: Device = None) -> tuple[int, int]:
+    """Return the free and the total bytes of ``device``."""
+    capacity = simulation.memory.capacity
+    return capacity - memory_allocated(device), capacity
+
+
+def empty_cache() -> None:
+    """Do nothing: what is freed is free at once."""
+
+
+def manual_seed(seed: int) -> None:
+    """Do nothing: random numbers come from the CPU's generator."""
 
 
 def manual_seed_all(seed: int) -> None:
     """Do nothing: random numbers come from the CPU's generator."""
 
 
-def get_rng_state(device: torch.device | int | str = "sim") -> torch.Tensor:
+def get_rng_state(device: Device = None) -> torch.Tensor:
     """Return the state of the generator, which is the CPU's."""
     return torch.get_rng_state()
 
 
-def set_rng_state(
-    state: torch.Tensor, device: torch.device | int | str = "sim"
-) -> None:
+def set_rng_state(state: torch.Tensor, device: Device = None) -> None:
     """Set the state of the generator, which is the CPU's."""
     torch.set_rng_state(state)
 
@@ -54,21 +160,3 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 def _is_in_bad_fork() -> bool:
     return False
-
-
-def full_device(device: torch.device | str | None) -> torch.device:
-    """Return ``device`` with its index; refuse ``sim:i`` that is not there.
-
-    Raises:
-        RuntimeError: there are fewer simulated devices.
-    """
-    device = torch.device(device or "sim")
-    if device.type != "sim":
-        return device
-    index = current_device() if device.index is None else device.index
-    if index >= device_count():
-        raise RuntimeError(
-            f"invalid device ordinal (device: {device}, simulated devices: "
-            f"{device_count()})"
-        )
-    return torch.device("sim", index)

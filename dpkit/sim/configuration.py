@@ -1,0 +1,218 @@
+"""Which hardware is simulated, and what has come of it: clock and memory."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from dpkit.sim.memory import Memory, size
+from dpkit.theory.clock import Clock
+from dpkit.theory.clusters import Cluster, cluster
+from dpkit.theory.hardware import Accelerator, Host, Link
+
+BACKINGS = ("cpu", "meta", "cuda:0")
+LASTING = ("num_devices", "backing")  # a tensor is of no use under others
+
+
+class Simulation:
+    """The simulated machine: there is one in a process.
+
+    Attributes:
+        settings: The arguments of :func:`configure`.
+        clock: The time of its hosts and streams.
+        memory: The bytes that live on its devices.
+        backing: The device that holds the numbers.
+        current_device: The number of the device that plain "sim" means.
+    """
+
+    current_device = 0
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.clock = Clock(_cluster(settings))
+        self.memory = Memory(settings["num_devices"], _capacity(settings))
+        self.backing = _backing(settings)
+
+    def change(self, settings: dict[str, Any]) -> None:
+        """Go over to other settings, with a new clock.
+
+        Raises:
+            RuntimeError: tensors are alive that would not outlast it, or a
+                trace is running.
+        """
+        if self.memory.blocks is not None:
+            raise RuntimeError(
+                "the hardware cannot change while a trace is running"
+            )
+        clock = Clock(_cluster(settings))
+        capacity, backing = _capacity(settings), _backing(settings)
+        if any(self.memory.live):
+            gc.collect()  # what only cycles keep does not count
+        if any(self.memory.live):
+            self._check_alive(settings, capacity)
+        if any(settings[k] != self.settings[k] for k in LASTING):
+            self.memory = Memory(settings["num_devices"], capacity)
+        self.memory.capacity = capacity
+        self.settings, self.clock, self.backing = settings, clock, backing
+
+    def _check_alive(self, settings: dict[str, Any], capacity: int) -> None:
+        """Refuse settings that the tensors alive would not outlast."""
+        most = max(self.memory.live)
+        for name in (*LASTING, "memory_bytes"):
+            old, new = self.settings[name], settings[name]
+            if old != new or (name == "memory_bytes" and most > capacity):
+                raise RuntimeError(
+                    f"{name} cannot change while tensors live on simulated "
+                    f"devices ({name}: {old} to {new or capacity}, alive: "
+                    f"{size(sum(self.memory.live))}); delete them, or restart"
+                )
+
+
+def _cluster(settings: dict[str, Any]) -> Cluster:
+    others = ("backing", "memory_bytes")
+    return cluster(**{k: v for k, v in settings.items() if k not in others})
+
+
+def _capacity(settings: dict[str, Any]) -> int:
+    """Return the bytes of memory that each device has."""
+    capacity = settings["memory_bytes"]
+    if capacity is None:
+        return _cluster(settings).accelerator.memory_bytes
+    if capacity < 1:
+        raise ValueError(
+            f"the memory must be positive (memory_bytes: {capacity})"
+        )
+    return int(capacity)
+
+
+def _backing(settings: dict[str, Any]) -> torch.device:
+    """Return the device that holds the numbers."""
+    name = settings["backing"]
+    if name not in BACKINGS:
+        raise ValueError(
+            f"unknown backing (backing: {name!r}, known: "
+            f"{', '.join(BACKINGS)})"
+        )
+    if name == "cuda:0" and not torch.cuda.is_available():
+        raise RuntimeError(
+            f"there is no GPU to hold the numbers (backing: {name!r})"
+        )
+    return torch.device(name)
+
+
+DEFAULTS: dict[str, Any] = {
+    "num_devices": 8,
+    "accelerator": "v100",
+    "link": "nvlink2",
+    "backing": "cpu",
+    "hosts": "one",
+    "slow": None,
+    "memory_bytes": None,
+    "host": "eager",
+}
+simulation = Simulation(dict(DEFAULTS))
+
+
+def configure(
+    num_devices: int = 8,
+    accelerator: str | Accelerator = "v100",
+    link: str | Link = "nvlink2",
+    backing: str = "cpu",
+    hosts: str = "one",
+    slow: Mapping[int, float] | None = None,
+    memory_bytes: int | None = None,
+    host: str | Host = "eager",
+) -> None:
+    """Choose the hardware that is simulated; its clock starts at zero.
+
+    What is not given takes its default. Rates and links may change while
+    tensors live on simulated devices; their number, what holds the numbers,
+    and the memory may not.
+
+    Args:
+        num_devices: How many devices there are.
+        accelerator: What they are: the name of a preset in
+            ``dpkit.theory.hardware.ACCELERATORS``, the path of a file that
+            ``python -m dpkit calibrate`` wrote, or an ``Accelerator``.
+        link: What joins them: a name in ``LINKS``, or a ``Link``.
+        backing: What holds the numbers: "cpu"; "meta", which has shapes and
+            times but no numbers; or "cuda:0", one GPU for all devices.
+        hosts: "one" Python drives all devices, as ``DataParallel`` does; or
+            one "per_device" drives its own, as ``DistributedDataParallel``'s
+            processes do.
+        slow: Rank -> how many times as long its operations take.
+        memory_bytes: The memory of each device; None: the accelerator's.
+        host: What issuing work costs: a name in ``HOSTS``, or a ``Host``.
+
+    Raises:
+        ValueError: a name is unknown, or a number cannot be.
+        RuntimeError: tensors live on simulated devices, and a change would
+            need them gone; or a trace is running.
+
+    Example:
+        >>> import dpkit
+        >>> dpkit.sim.configure(num_devices=4, accelerator="a100",
+        ...                     link="nvlink3")
+        >>> len(dpkit.devices(kind="sim"))
+        4
+        >>> dpkit.sim.configure()
+    """
+    settings = dict(locals())
+    simulation.change(settings)
+
+
+def hold_on_gpu() -> None:
+    """Let the GPU hold the numbers, unless the user has chosen otherwise."""
+    alive = any(simulation.memory.live)
+    if simulation.settings == DEFAULTS and not alive:
+        simulation.change({**DEFAULTS, "backing": "cuda:0"})
+
+
+@contextmanager
+def machine(**changes: Any) -> Iterator[None]:
+    """Change some of the hardware for a block; its clock starts at zero.
+
+    After the block all is as before, and so is the time on the clock. What a
+    block leaves on devices that are gone after it cannot be used any more.
+
+    Args:
+        changes: Arguments of :func:`configure`; the others stay as they are.
+
+    Raises:
+        TypeError: an argument is not one of configure's.
+        ValueError: a name is unknown, or a number cannot be.
+        RuntimeError: tensors live on simulated devices, and a change would
+            need them gone.
+
+    Example:
+        >>> import dpkit, torch
+        >>> x = torch.ones(1000, 1000, device=dpkit.devices(1, "sim")[0])
+        >>> for accelerator in ("v100", "h100"):
+        ...     with (
+        ...         dpkit.sim.machine(accelerator=accelerator),
+        ...         dpkit.Timer([x.device]) as timer,
+        ...     ):
+        ...         y = x @ x
+        ...     print(f"{1e6 * timer.seconds:.0f} µs, simulated")
+        157 µs, simulated
+        58 µs, simulated
+    """
+    before = simulation.settings
+    unknown = set(changes) - set(before)
+    if unknown:
+        raise TypeError(
+            f"unknown setting ({', '.join(sorted(unknown))}; known: "
+            f"{', '.join(before)})"
+        )
+    kept = dict(vars(simulation))
+    capacity = simulation.memory.capacity
+    simulation.change({**before, **changes})
+    try:
+        yield
+    finally:
+        vars(simulation).update(kept)
+        simulation.memory.capacity = capacity

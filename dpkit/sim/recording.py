@@ -1,0 +1,120 @@
+"""What happens in a block of code, as a timeline: ``dpkit.sim.trace``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+
+from dpkit.sim.configuration import Simulation, simulation
+from dpkit.theory.record import Block
+from dpkit.theory.timeline import Timeline
+
+ASSUMPTIONS = (
+    "Work on the CPU, in Python and in loading data, takes no time; issuing "
+    "work to a device does.",
+    "An operation takes the longer of its arithmetic and its traffic to "
+    "memory, at the rates of the preset, and reads nothing from a cache.",
+    "The streams of a device take turns: none runs beside another.",
+    "A copy has its ports and paths to itself, and costs the devices no "
+    "compute.",
+    "Nothing is done for the first time: libraries are loaded, memory has "
+    "been allocated before, clocks are steady.",
+)
+
+
+def now() -> float:
+    """Return the seconds on the host's simulated clock; the latest host's.
+
+    Example:
+        >>> import dpkit, torch
+        >>> zero = dpkit.devices(1, "sim")[0]
+        >>> before = dpkit.sim.now()
+        >>> x = torch.ones(3, device=zero)  # issued, which takes 8 µs
+        >>> round(1e6 * (dpkit.sim.now() - before))
+        8
+    """
+    return simulation.clock.now()
+
+
+def label() -> str:
+    """Return what stands beside simulated times: the presets' names."""
+    return f"simulated ({simulation.clock.cluster.name})"
+
+
+def meet(devices: Sequence[torch.device]) -> None:
+    """Let the hosts of ``devices`` go on together, when the last is there."""
+    simulation.clock.meet([device.index for device in devices])
+
+
+@contextmanager
+def trace() -> Iterator[Timeline]:
+    """Collect what the simulated devices do in a block.
+
+    The timeline is complete when the block has ended. It draws itself in a
+    notebook; ``summary()`` adds it up, ``to_chrome(path)`` writes it for
+    Perfetto.
+
+    Yields:
+        The timeline; its seconds begin at the start of the block.
+
+    Raises:
+        RuntimeError: another trace is running.
+
+    Example:
+        >>> import dpkit, torch
+        >>> zero, one = dpkit.devices(2, "sim")
+        >>> with dpkit.sim.trace() as timeline:
+        ...     x = torch.ones(500, 300, device=zero).to(one)
+        >>> [span.name for span in timeline.spans if span.kind == "copy"]
+        ['copy to sim:1', 'copy from sim:0']
+    """
+    clock, memory = simulation.clock, simulation.memory
+    if memory.blocks is not None:
+        raise RuntimeError("a trace is running already")
+    order, memory.blocks = memory.order, memory.alive()
+    timeline = Timeline(spans=clock.record(), label=label())
+    try:
+        yield timeline
+    finally:
+        clock.stop_recording()
+        timeline.blocks += [
+            _renumbered(block, order, memory.order) for block in memory.blocks
+        ]
+        timeline.assumptions += _assumptions(simulation)
+        memory.blocks = None
+
+
+def _renumbered(block: Block, first: int, last: int) -> Block:
+    """Return a copy whose order of issue begins with the trace."""
+    freed = block.freed
+    if freed is not None:
+        freed = None if freed >= last else freed - first
+    return replace(
+        block, allocated=max(block.allocated - first, -1), freed=freed
+    )
+
+
+def _assumptions(simulation: Simulation) -> list[str]:
+    """Return what the times rest on, a sentence each."""
+    cluster = simulation.clock.cluster
+    host = cluster.host
+    path = (
+        "Devices reach each other directly, limited by their own links alone; "
+        "all copies to and from the host share one path."
+        if cluster.link.peer_to_peer
+        else "All copies between devices, and to the host, share one path."
+    )
+    hosts = (
+        "One Python issues all work."
+        if cluster.hosts == "one"
+        else "Each device has a Python of its own."
+    )
+    issue = (
+        f"Issuing takes {1e6 * host.launch_seconds:g} µs an operation, "
+        f"{1e6 * host.backward_launch_seconds:g} µs in backward, "
+        f"{1e6 * host.view_seconds:g} µs a view."
+    )
+    return [hosts, issue, path, *ASSUMPTIONS]

@@ -1,0 +1,183 @@
+"""Streams and events: ``torch.sim.Stream``, ``torch.sim.Event``.
+
+A stream executes what it is given in order; two streams of a device wait for
+each other only where they are told to, but share the device's compute.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from dpkit.sim.configuration import simulation
+from dpkit.sim.numbering import full_device
+from dpkit.theory.clock import DEFAULT, SECOND
+
+_numbers = itertools.count(DEFAULT + 1)
+
+
+class Stream:
+    """A queue of work on a simulated device, as ``torch.cuda.Stream``.
+
+    Args:
+        device: The device; None: the current one.
+        priority: Not heeded.
+
+    Example:
+        >>> import dpkit, torch
+        >>> zero = dpkit.devices(1, "sim")[0]
+        >>> side = torch.sim.Stream(zero)
+        >>> with torch.sim.stream(side):
+        ...     x = torch.ones(500, device=zero).cumsum(0)
+        >>> torch.sim.current_stream(zero).wait_stream(side)
+    """
+
+    def __init__(
+        self,
+        device: torch.device | int | str | None = None,
+        priority: int = 0,
+    ) -> None:
+        self.device = full_device(device)
+        self.number = next(_numbers)
+        self.priority = priority
+
+    @property
+    def stream_id(self) -> int:
+        """The number of the stream; 0 is the default stream's."""
+        return self.number
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Let later work here wait for all that ``stream`` has so far."""
+        self.wait_event(stream.record_event())
+
+    def wait_event(self, event: Event) -> None:
+        """Let later work here wait for ``event``."""
+        if event.mark is not None:
+            simulation.clock.hold(self.device.index, self.number, event.mark)
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Mark the end of what the stream has so far."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def synchronize(self) -> None:
+        """Let the host wait for what the stream has so far."""
+        simulation.clock.wait(self.device.index, self.number)
+
+    def query(self) -> bool:
+        """Tell whether all that the stream has is done."""
+        clock = simulation.clock
+        index = self.device.index
+        return clock.ready(index, self.number) <= clock.mark(index)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and (self.device, self.number) == (
+            other.device,
+            other.number,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.device, self.number))
+
+    def __repr__(self) -> str:
+        return f"<torch.sim.Stream device={self.device} number={self.number}>"
+
+
+class Event:
+    """A mark in a stream, as ``torch.cuda.Event``.
+
+    Args:
+        enable_timing: Whether :meth:`elapsed_time` may be asked.
+        blocking: Not heeded.
+        interprocess: Not heeded.
+
+    Attributes:
+        mark: When the stream passes it, in picoseconds; None: not recorded.
+    """
+
+    def __init__(
+        self,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+    ) -> None:
+        self.enable_timing = enable_timing
+        self.mark: int | None = None
+        self._device = 0
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Mark the end of what ``stream``, or the current one, has so far."""
+        stream = current_stream() if stream is None else stream
+        clock, index = simulation.clock, stream.device.index
+        ready = clock.ready(index, stream.number)
+        self.mark = max(ready, clock.mark(index))
+        self._device = index
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Let later work on ``stream``, or the current one, wait for this."""
+        (current_stream() if stream is None else stream).wait_event(self)
+
+    def synchronize(self) -> None:
+        """Let the host wait until the stream has passed the mark."""
+        if self.mark is not None:
+            simulation.clock.wait_until(self._device, self.mark)
+
+    def query(self) -> bool:
+        """Tell whether the stream has passed the mark."""
+        now = simulation.clock.mark(self._device)
+        return self.mark is None or self.mark <= now
+
+    def elapsed_time(self, end: Event) -> float:
+        """Return the milliseconds from here to ``end``, simulated.
+
+        Raises:
+            ValueError: one of them was made without ``enable_timing``.
+            RuntimeError: one of them was not recorded.
+        """
+        if not (self.enable_timing and end.enable_timing):
+            raise ValueError(
+                "both events must be made with enable_timing=True"
+            )
+        if self.mark is None or end.mark is None:
+            raise RuntimeError("both events must be recorded")
+        return 1e3 * (end.mark - self.mark) / SECOND
+
+
+def default_stream(device: torch.device | int | str | None = None) -> Stream:
+    """Return the stream that a device uses unless told otherwise."""
+    return _stream(full_device(device), DEFAULT)
+
+
+def current_stream(device: torch.device | int | str | None = None) -> Stream:
+    """Return the stream that a device uses now."""
+    found = full_device(device)
+    return _stream(found, simulation.clock.current[found.index])
+
+
+@contextmanager
+def stream(chosen: Stream | None) -> Iterator[None]:
+    """Issue the work of a block to ``chosen``; None: to the current one."""
+    if chosen is None:
+        yield
+        return
+    current, index = simulation.clock.current, chosen.device.index
+    before, current[index] = current[index], chosen.number
+    try:
+        yield
+    finally:
+        current[index] = before
+
+
+def set_stream(chosen: Stream) -> None:
+    """Issue the work from now on to ``chosen``."""
+    simulation.clock.current[chosen.device.index] = chosen.number
+
+
+def _stream(device: torch.device, number: int) -> Stream:
+    found = Stream.__new__(Stream)
+    found.device, found.number, found.priority = device, number, 0
+    return found

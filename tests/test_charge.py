@@ -1,0 +1,213 @@
+"""What operations cost on simulated devices: launches, bytes, waits."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import dpkit
+from dpkit.sim.work import launches_kernel
+
+ZERO, ONE = dpkit.devices(2, "sim")
+
+
+def spans(run, device="sim:0"):
+    with dpkit.sim.trace() as timeline:
+        run()
+    return [s for s in timeline.spans if s.device == device]
+
+
+def names(run, device="sim:0"):
+    return [s.name for s in spans(run, device)]
+
+
+def waits(run):
+    return any(s.kind == "wait" for s in spans(run, "host"))
+
+
+@pytest.fixture
+def x():
+    return torch.arange(1.0, 13.0, device=ZERO).view(3, 4)
+
+
+def test_a_product_counts_its_arithmetic_and_its_traffic(x):
+    (span,) = spans(lambda: x @ torch.empty(4, 5, device=ZERO))
+    assert (span.name, span.flops) == ("mm", 2 * 3 * 4 * 5)
+    assert span.num_bytes == 4 * (3 * 4 + 4 * 5 + 3 * 5)
+
+
+@pytest.mark.parametrize(
+    ("run", "num_floats"),
+    [
+        (lambda x: x + x, 3 * 12),
+        (lambda x: x.relu(), 2 * 12),
+        (lambda x: x.add_(1), 2 * 12),
+        (lambda x: x.sum(), 12 + 1),
+        (lambda x: x.zero_(), 12),
+        (lambda x: torch.zeros(3, 4, device=ZERO), 12),
+        (lambda x: torch.cat([x, x]), 24 + 24),
+        (lambda x: x[:, :2].contiguous(), 6 + 6),
+        (lambda x: torch._foreach_add_([x, x], 1.0), 2 * 24),
+        (lambda x: torch._foreach_add([x, x], 1.0), 24 + 24),
+        (lambda x: x.index_select(0, torch.tensor([1], device=ZERO)), 8),
+    ],
+)
+def test_traffic_is_what_is_read_and_written(x, run, num_floats):
+    span = spans(lambda: run(x))[-1]
+    assert span.num_bytes == 4 * num_floats
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: x.view(-1),
+        lambda x: x.t(),
+        lambda x: x[1],
+        lambda x: x.detach(),
+        lambda x: x.expand(2, 3, 4),
+        lambda x: torch.empty(5, device=ZERO),
+        lambda x: torch.empty_like(x),
+    ],
+)
+def test_views_and_empty_tensors_launch_nothing(x, run):
+    assert names(lambda: run(x)) == []
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: x.sum().item(),
+        lambda x: bool(x[0, 0] > 0),
+        lambda x: x.cpu(),
+        lambda x: x.nonzero(),
+        lambda x: x[x > 2],
+        lambda x: x.masked_select(x > 2),
+        lambda x: x.unique(),
+        lambda x: torch.equal(x, x),
+        lambda x: torch.ones(3).to(ZERO),
+        lambda x: x.tolist(),
+        lambda x: repr(x),
+    ],
+)
+def test_the_host_waits_where_cuda_s_would(x, run):
+    assert waits(lambda: run(x))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: x + 1,
+        lambda x: x.to(ONE),
+        lambda x: x[torch.zeros(2, dtype=torch.int64, device=ZERO)],
+        lambda x: x.masked_fill_(x > 2, 5.0),
+        lambda x: x.__setitem__(x > 2, 5.0),
+        lambda x: x.to("cpu", non_blocking=True),
+        lambda x: x + torch.tensor(2.0),
+    ],
+)
+def test_the_host_goes_on_where_cuda_s_would(x, run):
+    assert not waits(lambda: run(x))
+
+
+def test_copies_name_their_ends(x):
+    assert names(lambda: x.to(ONE)) == ["copy to sim:1"]
+    assert names(lambda: x.to(ONE), "sim:1") == ["copy from sim:0"]
+    assert names(lambda: x.cpu()) == ["copy to host"]
+    assert names(lambda: torch.ones(3).to(ZERO)) == ["copy from host"]
+    assert names(lambda: x.clone()) == ["clone"]
+    y = torch.zeros(3, 4, device=ONE)
+    assert names(lambda: y.copy_(x)) == ["copy to sim:1"]
+    assert names(lambda: x.copy_(x + 1)) == ["add", "copy_"]
+
+
+def test_pinned_memory_is_faster(x):
+    big = torch.ones(1000, 1000)
+    (pageable,) = spans(lambda: big.to(ZERO))
+    pinned = big.pin_memory()
+    (direct,) = spans(lambda: pinned.to(ZERO))
+    (queued,) = spans(lambda: pinned.to(ZERO, non_blocking=True))
+    ratio = (pageable.end - pageable.start) / (direct.end - direct.start)
+    assert ratio > 2
+    assert waits(lambda: pinned.to(ZERO))
+    assert not waits(lambda: pinned.to(ZERO, non_blocking=True))
+    assert waits(lambda: big.to(ZERO, non_blocking=True))
+    assert queued.num_bytes == direct.num_bytes == 4_000_000
+
+
+def test_a_backward_convolution_launches_a_kernel_for_each_gradient():
+    w = torch.ones(2, 1, 3, 3, device=ZERO, requires_grad=True)
+    x = torch.ones(5, 1, 8, 8, device=ZERO)
+
+    def launches(x):
+        loss = nn.functional.conv2d(x, w).sum()
+        with dpkit.sim.trace() as timeline:
+            loss.backward()
+        (span,) = [
+            s for s in timeline.spans
+            if s.name == "convolution_backward" and s.kind == "launch"
+        ]  # fmt: skip
+        return span.end - span.start
+
+    only_weight, also_input = launches(x), launches(x.requires_grad_())
+    assert also_input == pytest.approx(2 * only_weight)
+
+
+OPTIMIZERS = [
+    torch.optim.SGD,
+    lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    lambda p: torch.optim.Adam(p, amsgrad=True),
+    torch.optim.Adamax,
+    torch.optim.Adadelta,
+    torch.optim.Adagrad,
+    torch.optim.ASGD,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.RMSprop,
+    torch.optim.Rprop,
+]
+
+
+class Launched(TorchDispatchMode):
+    """Note the operations that would launch a kernel."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if launches_kernel(func):
+            self.names.append(func._schema.name.partition("::")[2])
+        return func(*args, **(kwargs or {}))
+
+
+def launched(optimizer, device, foreach):
+    """Return what a second step launches for twelve tensors."""
+    torch.manual_seed(0)
+    params = [torch.randn(5, 3).to(device).requires_grad_() for _ in range(12)]
+    chosen = optimizer(params)
+    for group in chosen.param_groups:
+        group["foreach"] = foreach
+    for p in params:
+        p.grad = torch.ones_like(p)
+    chosen.step()
+    with Launched() as mode:
+        chosen.step()
+    return mode.names
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_optimizers_launch_for_all_tensors_at_once(optimizer):
+    """By default, what the CPU does when told to: ``foreach=True``."""
+    # On some versions x[mask] = 5 makes a tensor of the 5, but on the CPU.
+    by_default, at_once = (
+        [name for name in names if name != "scalar_tensor"]
+        for names in (
+            launched(optimizer, ZERO, foreach=None),
+            launched(optimizer, "cpu", foreach=True),
+        )
+    )
+    assert by_default == at_once
+    one_by_one = launched(optimizer, "cpu", foreach=False)
+    assert len(by_default) < len(one_by_one)

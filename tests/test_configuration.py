@@ -1,0 +1,181 @@
+"""The choice of hardware: what it changes, and what it refuses."""
+
+import gc
+
+import pytest
+import torch
+
+import dpkit
+from dpkit.sim.configuration import DEFAULTS, simulation
+from dpkit.theory.hardware import ACCELERATORS, LINKS
+
+ZERO = dpkit.devices(1, "sim")[0]
+
+
+@pytest.fixture(autouse=True)
+def _default_machine():
+    dpkit.sim.configure()
+    yield
+    gc.collect()
+    dpkit.sim.configure()
+
+
+def seconds(size=1000):
+    """Return the simulated seconds of a product."""
+    x = torch.ones(size, size, device=ZERO)
+    with dpkit.Timer([ZERO]) as timer:
+        x @ x
+    return timer.seconds
+
+
+def test_there_are_eight_devices_unless_told_otherwise():
+    assert torch.sim.device_count() == 8
+    dpkit.sim.configure(num_devices=3)
+    assert len(dpkit.devices(kind="sim")) == 3
+    with pytest.raises(RuntimeError, match=r"asked for: 4, there are: 3"):
+        dpkit.devices(4, kind="sim")
+    with pytest.raises(RuntimeError, match=r"device: sim:3, simulated .* 3"):
+        torch.ones(2, device="sim:3")
+
+
+def test_configure_puts_what_is_not_given_back():
+    dpkit.sim.configure(num_devices=3, hosts="per_device")
+    dpkit.sim.configure(num_devices=2)
+    assert simulation.settings == {**DEFAULTS, "num_devices": 2}
+
+
+def test_a_machine_in_a_block_keeps_what_is_not_given():
+    dpkit.sim.configure(num_devices=3)
+    with dpkit.sim.machine(hosts="per_device"):
+        assert simulation.settings["num_devices"] == 3
+        assert simulation.settings["hosts"] == "per_device"
+    assert simulation.settings["hosts"] == "one"
+
+
+def test_rates_may_change_while_tensors_live():
+    x = torch.ones(1000, 1000, device=ZERO)
+    slow = seconds()
+    with dpkit.sim.machine(accelerator="h100"):
+        fast = seconds()
+    assert fast < slow
+    assert seconds() == pytest.approx(slow)
+    del x
+
+
+def test_a_block_has_a_clock_of_its_own():
+    torch.ones(3, device=ZERO)
+    before = dpkit.sim.now()
+    with dpkit.sim.machine(link="pcie3"):
+        assert dpkit.sim.now() == 0
+        torch.ones(3, device=ZERO)
+    assert dpkit.sim.now() == before > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"num_devices": 4}, "num_devices: 8 to 4, alive: 4.00 KiB"),
+        ({"backing": "meta"}, "backing: cpu to meta, alive: 4.00 KiB"),
+        ({"memory_bytes": 5000}, "memory_bytes: None to 5000, alive"),
+    ],
+)
+def test_some_changes_need_the_tensors_gone(change, words):
+    x = torch.ones(1024, device=ZERO)
+    with pytest.raises(RuntimeError, match=words):
+        dpkit.sim.configure(**change)
+    assert simulation.settings == DEFAULTS
+    with (
+        pytest.raises(RuntimeError, match=words),
+        dpkit.sim.machine(**change),
+    ):
+        pass
+    del x
+    with dpkit.sim.machine(**change):
+        assert simulation.settings != DEFAULTS
+
+
+def test_a_preset_with_less_memory_must_hold_what_lives():
+    dpkit.sim.configure(accelerator="h100", backing="meta")
+    x = torch.empty(5 * 2**30, device=ZERO)  # 20 GiB
+    with pytest.raises(RuntimeError, match=r"alive: 20\.00 GiB"):
+        dpkit.sim.configure(accelerator="v100", backing="meta")
+    del x
+
+
+def test_what_outlives_its_device_is_refused():
+    with dpkit.sim.machine(num_devices=16):
+        x = torch.ones(3, device="sim:15")
+    assert torch.sim.memory_allocated(0) == 0
+    with pytest.raises(RuntimeError, match="sim:15, simulated devices: 8"):
+        x + 1
+    with pytest.raises(RuntimeError, match="sim:15, simulated devices: 8"):
+        x.cpu()
+
+
+def test_what_outlives_other_rates_is_at_home():
+    with dpkit.sim.machine(accelerator="h100"):
+        x = torch.ones(3, device=ZERO)
+    assert (x + 1).sum() == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"accelerator": "v1000"}, "'v1000', known: .*v100, v100-pcie"),
+        ({"link": "nvlink9"}, "'nvlink9', known: .*nvlink2"),
+        ({"host": "fast"}, "'fast', known: .*eager"),
+        ({"backing": "disk"}, "'disk', known: cpu, meta, cuda:0"),
+        ({"hosts": "none"}, "'none', known: one, per_device"),
+        ({"num_devices": 0}, "num_devices: 0"),
+        ({"num_devices": -2}, "num_devices: -2"),
+        ({"memory_bytes": 0}, "memory_bytes: 0"),
+        ({"memory_bytes": -1}, "memory_bytes: -1"),
+        ({"slow": {0: 0}}, "slow: {0: 0}"),
+        ({"slow": {9: 2}}, "rank: 9, devices: 8"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        dpkit.sim.configure(**arguments)
+    assert simulation.settings == DEFAULTS
+
+
+def test_an_unknown_setting_is_refused():
+    with (
+        pytest.raises(TypeError, match="colour; known: num_devices"),
+        dpkit.sim.machine(colour="red"),
+    ):
+        pass
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_must_be_there_to_hold_the_numbers():
+    with pytest.raises(RuntimeError, match="backing: 'cuda:0'"):
+        dpkit.sim.configure(backing="cuda:0")
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_one_gpu_holds_the_numbers_of_several_devices():
+    dpkit.sim.configure(num_devices=2, backing="cuda:0")
+    x = torch.ones(3, device="sim:1")
+    assert x.backing.device == torch.device("cuda:0")
+    assert str(x.device) == "sim:1"
+    assert torch.equal((x + 1).cpu(), torch.full((3,), 2.0))
+    with pytest.raises(RuntimeError, match="found at least two devices"):
+        x + torch.ones(3, device="sim:0")
+    del x
+
+
+def test_a_slow_device_takes_longer():
+    fast = seconds(2000)
+    with dpkit.sim.machine(slow={0: 2.0}):
+        assert seconds(2000) == pytest.approx(2 * fast, rel=0.02)
+
+
+def test_presets_and_objects_are_the_same():
+    by_name = seconds()
+    with dpkit.sim.machine(
+        accelerator=ACCELERATORS["v100"], link=LINKS["nvlink2"]
+    ):
+        assert seconds() == pytest.approx(by_name)

@@ -1,0 +1,149 @@
+"""torch.sim mirrors what programs use of torch.cuda: streams, events, …"""
+
+import pytest
+import torch
+
+import dpkit
+
+ZERO, ONE = dpkit.devices(2, "sim")
+SIZE = 1500
+
+
+@pytest.fixture
+def x():
+    return torch.ones(SIZE, SIZE, device=ZERO)
+
+
+def product_seconds(x):
+    with dpkit.Timer([ZERO]) as timer:
+        x @ x
+    return timer.seconds
+
+
+def test_two_streams_of_a_device_take_turns(x):
+    """Two products on two streams take as long as one after the other."""
+    with dpkit.Timer([ZERO]) as one_stream:
+        x @ x
+        x @ x
+    side = torch.sim.Stream(ZERO)
+    with dpkit.Timer([ZERO]) as two_streams:
+        x @ x
+        with torch.sim.stream(side):
+            x @ x
+    assert two_streams.seconds == pytest.approx(one_stream.seconds)
+    assert two_streams.seconds > 1.5 * product_seconds(x)
+
+
+def test_a_copy_on_a_stream_of_its_own_overlaps(x):
+    """It leaves by the port while the device computes."""
+
+    def run(stream):
+        with dpkit.sim.trace() as timeline:
+            torch.sim.synchronize(ZERO)
+            y = x @ x
+            with torch.sim.stream(stream):
+                x.to("cpu", non_blocking=True)
+            del y
+        spans = {s.name: s for s in timeline.spans if s.device == "sim:0"}
+        return spans["mm"], spans["copy to host"]
+
+    product, copy = run(torch.sim.current_stream(ZERO))
+    assert copy.start >= product.end
+    product, copy = run(torch.sim.Stream(ZERO))
+    assert copy.start < product.end
+
+
+def test_a_stream_waits_for_another(x):
+    side = torch.sim.Stream(ZERO)
+    with dpkit.sim.trace() as timeline:
+        y = x @ x
+        side.wait_stream(torch.sim.current_stream(ZERO))
+        with torch.sim.stream(side):
+            z = y.to("cpu", non_blocking=True)
+    y.record_stream(side)
+    spans = {s.name: s for s in timeline.spans if s.device == "sim:0"}
+    assert spans["copy to host"].start >= spans["mm"].end
+    assert spans["copy to host"].stream.startswith("stream ")
+    del z
+
+
+def test_events_time_what_lies_between_them(x):
+    begin, end = (torch.sim.Event(enable_timing=True) for _ in range(2))
+    torch.sim.synchronize(ZERO)
+    begin.record()
+    y = x @ x
+    assert not torch.sim.current_stream(ZERO).query()
+    end.record()
+    assert not end.query()
+    end.synchronize()
+    assert end.query()
+    assert torch.sim.current_stream(ZERO).query()
+    expected = 1e3 * product_seconds(x)
+    assert begin.elapsed_time(end) == pytest.approx(expected, rel=0.05)
+    del y
+
+
+def test_events_that_cannot_tell():
+    silent = torch.sim.Event()
+    silent.record()
+    timed = torch.sim.Event(enable_timing=True)
+    with pytest.raises(ValueError, match="enable_timing"):
+        silent.elapsed_time(timed)
+    with pytest.raises(RuntimeError, match="recorded"):
+        timed.elapsed_time(timed)
+
+
+def test_streams_are_known_by_number():
+    default = torch.sim.default_stream(ONE)
+    assert default == torch.sim.current_stream("sim:1")
+    side = torch.sim.Stream("sim:1")
+    with torch.sim.stream(side):
+        assert torch.sim.current_stream(1) == side != default
+    assert torch.sim.current_stream(1) == default
+    with torch.sim.stream(None):
+        assert torch.sim.current_stream(1) == default
+    torch.sim.set_stream(side)
+    assert torch.sim.current_stream(1) == side
+    torch.sim.set_stream(default)
+    assert len({side, default, torch.sim.default_stream(1)}) == 2
+    assert "sim:1" in repr(side)
+
+
+def test_the_current_device_is_what_plain_sim_means():
+    assert torch.sim.current_device() == 0
+    with torch.sim.device(ONE):
+        assert torch.ones(2, device="sim").device == ONE
+        assert torch.sim.current_device() == 1
+    torch.sim.set_device("sim:1")
+    assert torch.ones(2, device="sim").device == ONE
+    torch.sim.set_device(0)
+    assert torch.ones(2, device="sim").device == ZERO
+
+
+def test_waiting_for_the_current_device_leaves_the_others_at_work():
+    """The trap: a synchronize without a device waits for one of them."""
+    x = torch.ones(4000, 4000, device=ONE)
+    dpkit.synchronize([ZERO, ONE])
+    start = dpkit.sim.now()
+    y = x @ x
+    torch.sim.synchronize()
+    too_early = dpkit.sim.now() - start
+    torch.sim.synchronize(ONE)
+    assert dpkit.sim.now() - start > 20 * too_early
+    del y
+
+
+def test_properties_name_the_preset():
+    properties = torch.sim.get_device_properties(ONE)
+    assert properties.name == torch.sim.get_device_name(1) == "v100"
+    assert properties.total_memory == torch.sim.mem_get_info(ONE)[1] == 2**34
+    with pytest.raises(RuntimeError, match="sim:8"):
+        torch.sim.get_device_properties(8)
+
+
+def test_memory_is_asked_of_a_device():
+    free, total = torch.sim.mem_get_info(ONE)
+    x = torch.ones(1000, device=ONE)
+    assert torch.sim.mem_get_info("sim:1") == (free - 4000, total)
+    torch.sim.empty_cache()
+    del x
