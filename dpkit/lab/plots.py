@@ -176,6 +176,36 @@ def plot_bars(values: Mapping[str, float], unit: str) -> Picture:
     return Picture(draw, f"{unit}: {words}", size)
 
 
+def plot_lines(
+    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    xlabel: str,
+    ylabel: str,
+) -> Picture:
+    """Draw lines over two logarithmic axes; the last one as dots.
+
+    Args:
+        lines: The x and the y values of each line by its name; those that
+            were predicted first, what was found last.
+        xlabel: What x is, with its unit.
+        ylabel: What y is, with its unit.
+
+    Example:
+        >>> from dpkit.lab.plots import plot_lines
+        >>> plot_lines({"n": ([1, 10], [2, 20])}, "n", "seconds")
+        <picture: seconds by n: n>
+    """
+
+    def draw(ax: Axes) -> None:
+        *predicted, found = lines.items()
+        for (name, (x, y)), style in zip(predicted, ("-", "--", ":")):
+            ax.plot(x, y, style, label=name)
+        ax.plot(*found[1], "o", color=INK, markersize=5, label=found[0])
+        ax.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel)
+        ax.legend(loc="best")
+
+    return Picture(draw, f"{ylabel} by {xlabel}: {', '.join(lines)}")
+
+
 def draw_step(num_devices: int = 2) -> Picture:
     """Draw one data-parallel step: split, gradients, allreduce, update.
 

@@ -1,23 +1,15 @@
-"""The checks of the exercises.
-
-An exercise in a chapter is a stub, the line ``check(stub)``, and a solution
-that the page hides. A check is found by the name of the function that it is
-given. It runs the answer on inputs that catch the usual mistakes, on simulated
-devices, and prints the verdict::
-
-    allreduce_by_parts: not yet (8 elements on 2 devices: rank 0 is wrong …)
-    allreduce_by_parts: solved
-"""
+"""The checks of the exercises on data parallelism."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from dpkit.lab.batches import Batches
+from dpkit.lab.checks.verdict import Answer, require
 from dpkit.lab.datasets import Labelled
 from dpkit.lab.models import lenet, lenet_params
 from dpkit.lab.traffic import Traffic
@@ -25,59 +17,7 @@ from dpkit.machine import devices
 from dpkit.placement import replicate
 from dpkit.training import TrainingRecord, train
 
-Answer = Callable[..., Any]
-
-
-class NotYet(Exception):  # noqa: N818
-    """Says why an answer does not solve its exercise."""
-
-
 LOSS = nn.CrossEntropyLoss(reduction="none")
-
-
-def check(answer: Answer) -> None:
-    """Print whether an answer solves its exercise, and if not, why.
-
-    Args:
-        answer: A function with the name that the exercise gives it.
-
-    Raises:
-        ValueError: no exercise asks for a function of this name.
-
-    Example:
-        >>> from dpkit.lab.checks import check
-        >>> def accuracy_on_all(net, X, y, device_params, devices):
-        ...     return 0.5
-        >>> check(accuracy_on_all)  # doctest: +NORMALIZE_WHITESPACE
-        accuracy_on_all: not yet (5 of 7 answers are right; on 1 devices it
-        returned 0.5)
-    """
-    why = failure(answer)
-    verdict = "solved" if why is None else f"not yet ({why})"
-    print(f"{answer.__name__}: {verdict}")
-
-
-def failure(answer: Answer) -> str | None:
-    """Return why ``answer`` does not solve its exercise; None if it does."""
-    name = answer.__name__
-    if name not in CHECKS:
-        raise ValueError(
-            f"no exercise has this name (name: {name!r}, known: "
-            f"{', '.join(CHECKS)})"
-        )
-    try:
-        CHECKS[name](answer)
-    except NotYet as error:
-        return str(error)
-    except Exception as error:
-        return f"it raised {type(error).__name__}: {error}"
-    return None
-
-
-def _require(condition: bool, why: str) -> None:
-    """Raise NotYet with ``why`` unless the condition holds."""
-    if not condition:
-        raise NotYet(why)
 
 
 def _small_set(num_examples: int, seed: int) -> Labelled:
@@ -107,12 +47,12 @@ def _expect_same_training(
     record: Any, reference: TrainingRecord, num_devices: int
 ) -> None:
     """Raise NotYet unless a run ended with the reference's values."""
-    _require(
+    require(
         isinstance(record, TrainingRecord),
         f"it returned {record!r}, not what train() returns",
     )
     used = len(record.device_params)
-    _require(
+    require(
         used == num_devices, f"it trained on {used} devices, not {num_devices}"
     )
     distance = max(
@@ -120,13 +60,13 @@ def _expect_same_training(
         for params in record.device_params
         for p, q in zip(params, reference.device_params[0], strict=True)
     )
-    _require(
+    require(
         distance < 1e-4,
         f"its parameters are {distance:.0e} away from those of one device "
         "that takes the whole batch",
     )
     found, expected = record.accuracies[-1], reference.accuracies[-1]
-    _require(
+    require(
         abs(found - expected) < 0.05,
         f"its accuracy on the test set is {found}, expected {expected}",
     )
@@ -155,13 +95,13 @@ def check_accuracies_by_rate(answer: Answer) -> None:
         ranks = devices(k, "sim")
         with Traffic() as traffic:
             found = answer(rates, *batches, ranks, 2)
-        _require(
+        require(
             isinstance(found, dict) and list(found) == rates,
             f"it returned {found}, not an accuracy for each of {rates}",
         )
         idle = [str(d) for d in ranks if not traffic.received[d]]
-        _require(not idle, f"nothing was sent to {', '.join(idle)}")
-        _require(
+        require(not idle, f"nothing was sent to {', '.join(idle)}")
+        require(
             # Rounding may move an example or two of the fifty.
             all(abs(found[lr] - expected[lr]) < 0.05 for lr in rates),
             f"on {k} devices it returned {found}, expected {expected}",
@@ -181,7 +121,7 @@ def check_allreduce_by_parts(answer: Answer) -> None:
             answer(tensors)
         for rank, tensor in enumerate(given):
             wrong = (tensor.cpu() != total).nonzero().flatten().tolist()
-            _require(
+            require(
                 not wrong,
                 f"{length} elements on {k} devices: rank {rank} is wrong at "
                 f"{wrong}",
@@ -199,13 +139,13 @@ def _check_ports(
     # parts of the others from them.
     limit = 2 * (k - 1) * largest_part
     cpu = torch.device("cpu")
-    _require(
+    require(
         not traffic.sent[cpu] + traffic.received[cpu],
         "it goes through the CPU, where the devices can send to each other",
     )
     for rank, device in enumerate(ranks):
         busiest = max(traffic.sent[device], traffic.received[device])
-        _require(
+        require(
             busiest <= limit,
             f"rank {rank} of {k} carries {busiest} bytes one way, where "
             f"{limit} do",
@@ -223,23 +163,15 @@ def check_accuracy_on_all(answer: Answer) -> None:
         def net(
             X: Tensor, params: Sequence[Tensor], seen: set[Any] = seen
         ) -> Tensor:
-            _require(len(X) > 0, "it runs the network on an empty shard")
+            require(len(X) > 0, "it runs the network on an empty shard")
             seen.add(X.device)
             return X @ params[0]
 
         params = replicate([torch.eye(7)], ranks)
         found = answer(net, scores, y, params, ranks)
-        _require(
+        require(
             found is not None and abs(float(found) - 5 / 7) < 1e-6,
             f"5 of 7 answers are right; on {k} devices it returned {found}",
         )
         idle = len(set(ranks[: len(y)]) - seen)
-        _require(not idle, f"{idle} of {k} devices had nothing to do")
-
-
-CHECKS: dict[str, Callable[[Answer], None]] = {
-    "train_scaled": check_train_scaled,
-    "accuracies_by_rate": check_accuracies_by_rate,
-    "allreduce_by_parts": check_allreduce_by_parts,
-    "accuracy_on_all": check_accuracy_on_all,
-}
+        require(not idle, f"{idle} of {k} devices had nothing to do")

@@ -1,0 +1,78 @@
+"""The checks of the exercises.
+
+An exercise in a chapter is a stub, the line ``check(stub)``, and a solution
+that the page hides. A check is found by the name of the function that it is
+given. It runs the answer on inputs that catch the usual mistakes, on simulated
+devices, and prints the verdict::
+
+    allreduce_by_parts: not yet (8 elements on 2 devices: rank 0 is wrong …)
+    allreduce_by_parts: solved
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dpkit.lab.checks.data_parallelism import (
+    check_accuracies_by_rate,
+    check_accuracy_on_all,
+    check_allreduce_by_parts,
+    check_train_scaled,
+)
+from dpkit.lab.checks.devices import (
+    check_crossover,
+    check_largest_batch,
+    check_overlapped,
+    check_seconds_of,
+)
+from dpkit.lab.checks.verdict import Answer, NotYet
+
+CHECKS: dict[str, Callable[[Answer], None]] = {
+    "seconds_of": check_seconds_of,
+    "overlapped": check_overlapped,
+    "crossover": check_crossover,
+    "largest_batch": check_largest_batch,
+    "train_scaled": check_train_scaled,
+    "accuracies_by_rate": check_accuracies_by_rate,
+    "allreduce_by_parts": check_allreduce_by_parts,
+    "accuracy_on_all": check_accuracy_on_all,
+}
+
+
+def check(answer: Answer) -> None:
+    """Print whether an answer solves its exercise, and if not, why.
+
+    Args:
+        answer: A function with the name that the exercise gives it.
+
+    Raises:
+        ValueError: no exercise asks for a function of this name.
+
+    Example:
+        >>> from dpkit.lab.checks import check
+        >>> def accuracy_on_all(net, X, y, device_params, devices):
+        ...     return 0.5
+        >>> check(accuracy_on_all)  # doctest: +NORMALIZE_WHITESPACE
+        accuracy_on_all: not yet (5 of 7 answers are right; on 1 devices it
+        returned 0.5)
+    """
+    why = failure(answer)
+    verdict = "solved" if why is None else f"not yet ({why})"
+    print(f"{answer.__name__}: {verdict}")
+
+
+def failure(answer: Answer) -> str | None:
+    """Return why ``answer`` does not solve its exercise; None if it does."""
+    name = answer.__name__
+    if name not in CHECKS:
+        raise ValueError(
+            f"no exercise has this name (name: {name!r}, known: "
+            f"{', '.join(CHECKS)})"
+        )
+    try:
+        CHECKS[name](answer)
+    except NotYet as error:
+        return str(error)
+    except Exception as error:
+        return f"it raised {type(error).__name__}: {error}"
+    return None

@@ -1,0 +1,80 @@
+"""The simulated clock against times that were measured and published."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import dpkit
+from dpkit.lab.models import lenet, lenet_params
+from dpkit.lab.resnet import resnet18, train_step
+
+# A published notebook on four V100s; which V100, it does not say.
+NOTEBOOK = {"accelerator": "v100-pcie", "link": "pcie3", "backing": "meta"}
+
+
+def products(x):
+    return [x.mm(x) for _ in range(50)]
+
+
+def test_products_and_copies_of_the_notebook():
+    """Each within 15 % of what it printed."""
+    with dpkit.sim.machine(num_devices=4, **NOTEBOOK):
+        devices = dpkit.devices(4, "sim")
+        inputs = [torch.rand(4000, 4000, device=d) for d in devices]
+        with dpkit.Timer(devices) as one:
+            results = products(inputs[0])
+        with dpkit.Timer(devices) as in_turn:
+            for device, x in zip(devices, inputs):
+                products(x)
+                torch.sim.synchronize(device)
+        with dpkit.Timer(devices) as at_once:
+            for x in inputs:
+                products(x)
+        with dpkit.Timer(devices) as pageable:
+            [y.to("cpu") for y in results]
+        with dpkit.Timer(devices) as pinned:
+            [y.to("cpu", non_blocking=True) for y in products(inputs[0])]
+        assert one.seconds == pytest.approx(0.493, rel=0.15)
+        assert in_turn.seconds == pytest.approx(2.000, rel=0.15)
+        assert at_once.seconds == pytest.approx(0.497, rel=0.15)
+        assert pageable.seconds == pytest.approx(2.445, rel=0.15)
+        assert pinned.seconds == pytest.approx(0.737, rel=0.15)
+
+
+def lenet_seconds(num_devices):
+    """Return the simulated seconds of a step of 256 images."""
+    devices = dpkit.devices(num_devices, "sim")
+    params = dpkit.replicate(lenet_params(), devices)
+    X, y = torch.ones(256, 1, 28, 28), torch.arange(256) % 10
+    loss = nn.CrossEntropyLoss(reduction="none")
+    for _ in range(2):
+        with dpkit.Timer(devices) as timer:
+            dpkit.train_batch(lenet, loss, X, y, params, devices, lr=0.1)
+    return timer.seconds
+
+
+def test_lenet_is_slower_on_two_devices():
+    with dpkit.sim.machine(**NOTEBOOK):
+        assert lenet_seconds(2) > lenet_seconds(1)
+
+
+def resnet_seconds(num_devices, rows=256):
+    """Return the simulated seconds of a step, ``rows`` on each device."""
+    devices = dpkit.devices(num_devices, "sim")
+    net = resnet18()
+    nets = [copy.deepcopy(net).to(device) for device in devices]
+    X = torch.empty(rows * num_devices, 1, 28, 28)
+    y = torch.zeros(rows * num_devices, dtype=torch.int64)
+    for _ in range(2):
+        with dpkit.Timer(devices) as timer:
+            train_step(nets, X, y, devices)
+    return timer.seconds
+
+
+def test_resnet_is_faster_on_two_devices():
+    """256 images on each: images per second grow by 1.6 times or more."""
+    with dpkit.sim.machine(**NOTEBOOK):
+        speedup = 2 * resnet_seconds(1) / resnet_seconds(2)
+    assert 1.6 <= speedup < 2
