@@ -1,12 +1,16 @@
 """Tests of dpkit.lab.checks: wrong answers are told apart from right ones."""
 
+import re
+
 import pytest
+import torch
 from torch import nn
 
 import dpkit
 from dpkit.lab.batches import Batches
 from dpkit.lab.checks import check, failure
 from dpkit.lab.models import lenet, lenet_params
+from dpkit.theory.costs import operation_seconds
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 
@@ -225,3 +229,133 @@ def test_the_inputs_are_on_simulated_devices():
 
     check(allreduce_by_parts)
     assert set(seen) == {"sim"}
+
+
+# ------------------------------------------------------------ devices
+
+
+def seconds_of(work, devices, before=True, after=True):
+    if before:
+        dpkit.synchronize(devices)
+    start = dpkit.sim.now()
+    work()
+    if after:
+        dpkit.synchronize(devices)
+    return dpkit.sim.now() - start
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda work, devices: None, "returned None"),
+        (lambda w, d: seconds_of(w, d, after=False), "where the work takes"),
+        (lambda w, d: seconds_of(w, d[:1]), "where the work takes"),
+        (lambda w, d: seconds_of(w, d, before=False), "sim:2 was busy before"),
+        (lambda w, d: 0.001 * seconds_of(w, d), "where the work takes"),
+        (seconds_of, None),
+    ],
+)
+def test_seconds_of(answer, why):
+    found = failure(named("seconds_of", answer))
+    assert found is None if why is None else why in found
+
+
+def overlapped(x, count, wait=True, side=True, non_blocking=True):
+    products = torch.sim.current_stream(x.device)
+    copies = torch.sim.Stream(x.device) if side else products
+    results = []
+    for _ in range(count):
+        y = x @ x
+        if wait:
+            copies.wait_stream(products)
+        with torch.sim.stream(copies):
+            results.append(y.to("cpu", non_blocking=non_blocking))
+    return results
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda x, count: None, "not a list of 6 copies"),
+        (lambda x, count: [(x @ x).cpu()] * count, "1 products, not 6"),
+        (lambda x, n: overlapped(x, n, wait=False), "before its product"),
+        (lambda x, n: overlapped(x, n, side=False), "after the end of"),
+        (lambda x, n: overlapped(x, n, non_blocking=False), "after the end"),
+        (overlapped, None),
+    ],
+)
+def test_overlapped(answer, why):
+    found = failure(named("overlapped", answer))
+    assert found is None if why is None else why in found
+
+
+def crossover(accelerator, host, step=1):
+    n = 1
+    while (
+        operation_seconds(accelerator, 2 * n**3, 12 * n**2)
+        <= host.launch_seconds
+    ):
+        n += step
+    return n
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda accelerator, host: None, "returned None"),
+        (lambda accelerator, host: 243, "k80|h100|launches of 80"),
+        (lambda a, h: crossover(a, h) - 1, "v100-pcie"),
+        (lambda a, h: crossover(a, h, step=2), "expected"),
+        (crossover, None),
+    ],
+)
+def test_crossover(answer, why):
+    found = failure(named("crossover", answer))
+    assert found is None if why is None else re.search(why, found)
+
+
+def largest_batch(step, first=1):
+    def fits(rows):
+        try:
+            step(rows)
+        except torch.OutOfMemoryError:
+            return False
+        return True
+
+    too_many = first
+    while fits(too_many):
+        too_many *= 2
+    enough = too_many // 2
+    while too_many - enough > 1:
+        middle = (enough + too_many) // 2
+        if fits(middle):
+            enough = middle
+        else:
+            too_many = middle
+    return enough
+
+
+def one_by_one(step):
+    rows = 1
+    while True:
+        try:
+            step(rows)
+        except torch.OutOfMemoryError:
+            return rows - 1
+        rows += 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda step: None, "returned None"),
+        (lambda step: largest_batch(step) + 1, "it returned 2"),
+        (lambda step: step(0), "tried a batch of 0"),
+        (lambda step: step(10), "OutOfMemoryError"),
+        (one_by_one, "attempts"),
+        (largest_batch, None),
+    ],
+)
+def test_largest_batch(answer, why):
+    found = failure(named("largest_batch", answer))
+    assert found is None if why is None else why in found

@@ -35,3 +35,4 @@ def test_headline_runs():
     for seed in range(3):
         assert abs(final[1, seed] - final[2, seed]) < 0.03
     assert all(len(run["accuracies"]) == 10 for run in runs)
+    assert all(run["clock"].startswith(("simul", "meas")) for run in runs)
