@@ -41,6 +41,10 @@ TINY = (
     f"fitted to {KERNELS}: with half_bytes 2.9 µs for the smallest, where "
     "V100 takes 2.3 to 3.5, A100 2.7 to 5.0, a Hopper device 2.4 to 3.2"
 )
+CALIBRATED = (
+    "python -m dpkit calibrate on two cores of an AMD EPYC, PyTorch 2.15, "
+    "2026-11-20"
+)
 AS_V100 = "assumed: as many microseconds as a V100's, nothing was found"
 
 
@@ -474,5 +478,18 @@ HOSTS: Mapping[str, Fields] = {
         ),
         "wait_seconds": (4 * MICRO, "assumed: a little less than eager's"),
         "pageable_bytes_per_second": (1.31 * GB, "assumed as eager's"),
+    },
+    "cpu": {
+        "launch_seconds": (1.4 * MICRO, f"{CALIBRATED}: 1.41 µs, all in all"),
+        "backward_launch_seconds": (2.0 * MICRO, f"{CALIBRATED}: 2.03 µs"),
+        "view_seconds": (1.0 * MICRO, f"{CALIBRATED}: 0.99 µs"),
+        "wait_seconds": (
+            0.0,
+            "the host of a CPU does the work itself, and waits for none",
+        ),
+        "pageable_bytes_per_second": (
+            64 * GB,
+            f"{CALIBRATED}: copies to new memory of up to 16 MB",
+        ),
     },
 }
