@@ -135,10 +135,11 @@ def configure(
 
     Args:
         num_devices: How many devices there are.
-        accelerator: What they are: the name of a preset in
-            ``dpkit.theory.hardware.ACCELERATORS``, the path of a file that
+        accelerator: What they are: the name of a preset in ``ACCELERATORS``
+            of ``dpkit.theory.hardware``, the path of a file that
             ``python -m dpkit calibrate`` wrote, or an ``Accelerator``.
-        link: What joins them: a name in ``LINKS``, or a ``Link``.
+        link: What joins them: a name in ``LINKS``, such a path, or a
+            ``Link``.
         backing: What holds the numbers: "cpu"; "meta", which has shapes and
             times but no numbers; or "cuda:0", one GPU for all devices.
         hosts: "one" Python drives all devices, as ``DataParallel`` does; or
@@ -146,7 +147,8 @@ def configure(
             processes do.
         slow: Rank -> how many times as long its operations take.
         memory_bytes: The memory of each device; None: the accelerator's.
-        host: What issuing work costs: a name in ``HOSTS``, or a ``Host``.
+        host: What issuing work costs: a name in ``HOSTS``, such a path, or a
+            ``Host``.
 
     Raises:
         ValueError: a name is unknown, or a number cannot be.
