@@ -174,6 +174,23 @@ def test_what_cannot_be_written_leaves_what_was_there(path, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["mine.json"]
 
 
+def test_a_disk_that_is_full_leaves_what_was_there(
+    path, tmp_path, monkeypatch
+):
+    before = (tmp_path / "mine.json").read_text()
+
+    def write_half(self, text, encoding=None):
+        with self.open("w") as file:
+            file.write(text[: len(text) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_text", write_half)
+    with pytest.raises(OSError, match="No space left"):
+        save(path, **PRESETS, provenance={})
+    assert (tmp_path / "mine.json").read_text() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.json"]
+
+
 def test_a_place_that_is_not_there_is_not_written(tmp_path):
     with pytest.raises(FileNotFoundError):
         save(tmp_path / "no" / "x.json", **PRESETS, provenance={})

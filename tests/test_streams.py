@@ -141,6 +141,12 @@ def test_properties_name_the_preset():
         torch.sim.get_device_properties(8)
 
 
+def test_devices_reach_each_other_where_the_link_lets_them():
+    assert torch.sim.can_device_access_peer(0, 1)
+    with dpkit.sim.machine(link="pcie3"):
+        assert not torch.sim.can_device_access_peer(0, 1)
+
+
 def test_memory_is_asked_of_a_device():
     free, total = torch.sim.mem_get_info(ONE)
     x = torch.ones(1000, device=ONE)

@@ -76,4 +76,6 @@ def _stand_in(tensor: Tensor) -> Tensor:
     backing = plain(tensor)
     if backing.device.type == "cpu":
         return backing
-    return torch.empty(1, dtype=tensor.dtype).expand(tensor.shape)
+    # A row of numbers, as if it were all of them: only its layout is asked.
+    row = torch.empty(tensor.shape[-1:], dtype=tensor.dtype)
+    return row.expand(tensor.shape)

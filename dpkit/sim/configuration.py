@@ -157,10 +157,11 @@ def configure(
 
     Example:
         >>> import dpkit
-        >>> dpkit.sim.configure(num_devices=4, accelerator="a100",
-        ...                     link="nvlink3")
-        >>> len(dpkit.devices(kind="sim"))
-        4
+        >>> dpkit.sim.configure(accelerator="a100", link="nvlink3")
+        >>> with dpkit.Timer(dpkit.devices(2, kind="sim")) as timer:
+        ...     pass
+        >>> timer.clock
+        'simulated (a100, nvlink3)'
         >>> dpkit.sim.configure()
     """
     settings = dict(locals())

@@ -30,6 +30,7 @@ __all__ = [
     "Event",
     "OutOfMemoryError",
     "Stream",
+    "can_device_access_peer",
     "current_device",
     "current_stream",
     "default_stream",
@@ -107,6 +108,12 @@ def get_device_properties(device: Device = None) -> DeviceProperties:
 def get_device_name(device: Device = None) -> str:
     """Return the name of the preset of ``device``."""
     return get_device_properties(device).name
+
+
+def can_device_access_peer(device: Device, peer_device: Device) -> bool:
+    """Tell whether copies between two devices go past the host."""
+    full_device(device), full_device(peer_device)
+    return simulation.clock.cluster.link.peer_to_peer
 
 
 def memory_allocated(device: Device = None) -> int:

@@ -1,0 +1,65 @@
+"""Measure a device and make presets of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import date
+
+import torch
+
+from dpkit.calibration.presets import Calibration, Device, fit
+from dpkit.calibration.probes import Sizes, peer_of, probes
+from dpkit.calibration.provenance import device_name, memory_bytes
+from dpkit.calibration.timing import ROUNDS, measure
+
+
+def calibrate(
+    device: torch.device,
+    sizes: Sizes | None = None,
+    rounds: int = ROUNDS,
+    now: Callable[[], float] = time.perf_counter,
+) -> Calibration:
+    """Measure a device by microbenchmarks.
+
+    It takes about half a minute; a bar shows how far it is. Other work on the
+    machine makes it look slower than it is.
+
+    Args:
+        device: The CPU or a GPU.
+        sizes: How large the things are that are timed; None: as suits the
+            device.
+        rounds: How often each is timed.
+        now: The clock, in seconds.
+
+    Returns:
+        The presets, each number with its source.
+
+    Raises:
+        ValueError: times do not grow with sizes, so nothing can be fitted.
+
+    Example:
+        >>> few = Sizes(rows=[1, 300], lengths=[1, 1_000_000])
+        >>> found = calibrate(torch.device("cpu"), few, rounds=3)
+        >>> found.accelerator.synchronous, found.link.name
+        (True, 'memory')
+    """
+    times = measure(probes(device, sizes), rounds, now)
+    name = device_name(device)
+    about = Device(
+        name,
+        memory_bytes(device),
+        synchronous=device.type == "cpu",
+        peer_to_peer=_reaches_peer(device),
+    )
+    source = f"python -m dpkit calibrate on {name}, {date.today()}"
+    return fit(times, about, source)
+
+
+def _reaches_peer(device: torch.device) -> bool:
+    """Tell whether another device is reached without the host."""
+    peer = peer_of(device)
+    if peer is None:
+        return False
+    module = torch.get_device_module(device)
+    return bool(module.can_device_access_peer(device, peer))

@@ -1,0 +1,90 @@
+"""Fit times that grow with a size: seconds = fixed + size / rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PASSES = 10  # the weights have settled by then
+
+
+@dataclass(frozen=True)
+class Line:
+    """Seconds that grow with a size: ``fixed + size / rate``."""
+
+    fixed: float
+    rate: float
+
+    def seconds(self, size: float) -> float:
+        """Return what it says of a size."""
+        return self.fixed + size / self.rate
+
+
+def fit_line(samples: Sequence[tuple[float, float]]) -> Line:
+    """Fit seconds = fixed + size / rate, so that the logarithms agree best.
+
+    The squares of log(fitted / measured) have the least sum: short times
+    count as much as long ones, and half of a time is as wrong as twice of
+    it. Squares of relative errors would think half of it less wrong, and
+    what is fitted would come out too fast.
+
+    Weighted least squares in closed form, a few times over: the weights come
+    from the fit before.
+
+    Args:
+        samples: (size, seconds), of two sizes at least.
+
+    Returns:
+        The line; what is fixed is not negative.
+
+    Raises:
+        ValueError: the times do not grow with the sizes.
+
+    Example:
+        >>> line = fit_line([(10, 3.0), (20, 4.0), (40, 6.0)])
+        >>> round(line.fixed, 6), round(line.rate, 6)
+        (2.0, 10.0)
+    """
+    fitted = [seconds for _, seconds in samples]
+    for _ in range(PASSES):
+        weights = [_weight(p, t) for p, (_, t) in zip(fitted, samples)]
+        line = _least_squares(samples, weights)
+        fitted = [line.seconds(size) for size, _ in samples]
+    return line
+
+
+def _weight(fitted: float, measured: float) -> float:
+    """Return what makes a square error grow as that of logarithms does.
+
+    With w · (fitted − measured) = log(fitted / measured) / fitted, which is
+    the slope of half of log(fitted / measured)², both are least at once.
+    """
+    error = fitted - measured
+    if abs(error) < 1e-9 * measured:
+        return 1 / measured**2
+    return math.log(fitted / measured) / (fitted * error)
+
+
+def _least_squares(
+    samples: Sequence[tuple[float, float]], weights: Sequence[float]
+) -> Line:
+    """Fit seconds = fixed + slope · size by the normal equations."""
+    unit = max(size for size, _ in samples)
+    n = sx = sy = sxx = sxy = 0.0
+    for (size, seconds), weight in zip(samples, weights):
+        x = size / unit
+        n += weight
+        sx += weight * x
+        sy += weight * seconds
+        sxx += weight * x * x
+        sxy += weight * x * seconds
+    spread = n * sxx - sx * sx
+    fixed = (sy * sxx - sxy * sx) / spread if spread else 0.0
+    fixed = max(0.0, fixed)
+    slope = (sxy - fixed * sx) / sxx
+    if not slope > 0:
+        raise ValueError(
+            f"times do not grow with sizes (samples: {list(samples)})"
+        )
+    return Line(fixed, unit / slope)

@@ -1,0 +1,208 @@
+"""What is timed: products, elementwise operations, copies, and tiny ones.
+
+Operations run as in the forward pass of training: an operand wants a
+gradient, so autograd notes each of them, and results are new tensors.
+Operands come from memory, since the clock knows of no caches: calls take turns
+with parts of a pool that is larger than caches are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from dpkit.calibration.timing import Probe
+
+Call = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the things are that are timed.
+
+    Attributes:
+        rows: Of square matrices, for products.
+        lengths: Of float32 vectors, for elementwise operations and copies.
+        chains: Of operations that one backward pass goes through.
+        pool: How many numbers the operands are parts of.
+    """
+
+    rows: Sequence[int]
+    lengths: Sequence[int]
+    chains: Sequence[int] = (10, 100)
+    pool: int = 2**25
+
+
+# The largest vectors have 16 MB on a CPU. For more than 32 MB the C library
+# asks the system for new memory each time, which takes far longer.
+ON_CPU = Sizes([2**k for k in range(12)], [4**k for k in range(12)])
+ON_GPU = Sizes([2**k for k in range(3, 13)], [4**k for k in range(13)])
+MOST_PARTS = 2000
+
+CPU_DTYPES = ("float32", "float64")
+GPU_DTYPES = ("float32", "tf32", "float16", "bfloat16", "float64")
+
+
+def probes(device: torch.device, sizes: Sizes | None = None) -> list[Probe]:
+    """Return what is timed on a device.
+
+    Args:
+        device: The CPU or a GPU.
+        sizes: How large the things are; None: as suits the device.
+
+    Example:
+        >>> found = probes(torch.device("cpu"), Sizes([2], lengths=[3, 5]))
+        >>> [probe.size for probe in found if probe.kind == "copy"]
+        [12, 20]
+    """
+    on_cpu = device.type == "cpu"
+    sizes = sizes or (ON_CPU if on_cpu else ON_GPU)
+    pool, other = (_pool(device, sizes) for _ in range(2))
+    found = [
+        *_products(device, sizes, CPU_DTYPES if on_cpu else GPU_DTYPES),
+        *_elementwise(pool, sizes.lengths),
+        *_backward(device, sizes.chains),
+        *_pageable(pool, sizes.lengths),
+    ]
+    if on_cpu:
+        found += _copies("copy", pool, other, sizes.lengths)
+        return [*found, _view(device)]
+    pinned = pool.cpu().pin_memory()
+    found += _copies("copy", pool, pinned, sizes.lengths)
+    found += _copies("copy", pinned, pool, sizes.lengths)
+    if (peer := peer_of(device)) is not None:
+        found += _copies("peer copy", pool, pool.to(peer), sizes.lengths)
+    waiting = [_waited_for(probe, device) for probe in found]
+    return [*waiting, _view(device), *_issue(device)]
+
+
+def peer_of(device: torch.device) -> torch.device | None:
+    """Return another device of this kind, if there is one."""
+    if device.type == "cpu":
+        return None
+    count = torch.get_device_module(device).device_count()
+    other = 0 if device.index else 1
+    return torch.device(device.type, other) if count > 1 else None
+
+
+def _pool(
+    device: torch.device, sizes: Sizes, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Return random numbers, enough for two operands of any size."""
+    largest = max(*sizes.lengths, *(n * n for n in sizes.rows))
+    count = max(sizes.pool, 2 * largest)
+    return torch.rand(count, dtype=dtype, device=device)
+
+
+def _parts(pool: Tensor, *shape: int) -> list[Tensor]:
+    """Return parts of a pool that have no number in common."""
+    length = math.prod(shape)
+    count = min(MOST_PARTS, len(pool) // length)
+    return list(pool[: count * length].view(count, *shape))
+
+
+def _pairs(pool: Tensor, *shape: int) -> list[tuple[Tensor, Tensor]]:
+    """Return pairs of parts, of which the second wants a gradient."""
+    parts = _parts(pool, *shape)
+    return [
+        (a, b.detach().requires_grad_())
+        for a, b in zip(parts[::2], parts[1::2])
+    ]
+
+
+def _products(
+    device: torch.device, sizes: Sizes, dtypes: Sequence[str]
+) -> Iterator[Probe]:
+    """Products of square matrices; size: additions and multiplications."""
+    for dtype in dtypes:
+        form = getattr(torch, "float32" if dtype == "tf32" else dtype)
+        pool = _pool(device, sizes, form)
+        for n in sizes.rows:
+            pairs = _pairs(pool, n, n)
+            calls: list[Call] = [partial(torch.matmul, *p) for p in pairs]
+            if dtype == "tf32":
+                calls = [_rounded(call) for call in calls]
+            yield Probe(f"product {dtype}", 2 * n**3, calls)
+
+
+def _rounded(call: Call) -> Call:
+    """Let float32 be rounded to TF32 in a call."""
+
+    def rounded() -> None:
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        call()
+        torch.set_float32_matmul_precision(before)
+
+    return rounded
+
+
+def _elementwise(pool: Tensor, lengths: Sequence[int]) -> Iterator[Probe]:
+    """Sums of two vectors, and copies of one; size: bytes, both ways."""
+    for n in lengths:
+        pairs = _pairs(pool, n)
+        sums = [partial(torch.add, *pair) for pair in pairs]
+        yield Probe("elementwise", 12 * n, sums)
+        yield Probe("elementwise", 8 * n, [w.clone for _, w in pairs])
+
+
+def _backward(device: torch.device, chains: Sequence[int]) -> Iterator[Probe]:
+    """Backward passes through tiny products; size: how many."""
+    leaf = torch.ones(1, device=device, requires_grad=True)
+    factor = torch.ones(1, device=device)
+    for length in chains:
+        y = leaf
+        for _ in range(length):
+            y = y * factor
+        call = partial(torch.autograd.grad, y, leaf, factor, retain_graph=True)
+        yield Probe("backward", length, [call])
+
+
+def _view(device: torch.device) -> Probe:
+    """Another shape of the same tensor, which no device works for."""
+    leaf = torch.ones(1, device=device, requires_grad=True)
+    return Probe("view", 1, [partial(leaf.view, 1, 1)])
+
+
+def _copies(
+    kind: str, source: Tensor, target: Tensor, lengths: Sequence[int]
+) -> Iterator[Probe]:
+    """Copies from one pool to another; size: bytes, one way."""
+    for n in lengths:
+        pairs = zip(_parts(source, n), _parts(target, n))
+        calls = [partial(y.copy_, x, non_blocking=True) for x, y in pairs]
+        yield Probe(kind, 4 * n, calls)
+
+
+def _pageable(pool: Tensor, lengths: Sequence[int]) -> Iterator[Probe]:
+    """Copies to new memory of the host, which is not pinned."""
+    for n in lengths:
+        calls = [partial(x.to, "cpu", copy=True) for x in _parts(pool, n)]
+        yield Probe("pageable copy", 4 * n, calls)
+
+
+def _waited_for(probe: Probe, device: torch.device) -> Probe:
+    """Let each call of a probe end when the device is done with it."""
+    wait = partial(torch.get_device_module(device).synchronize, device)
+
+    def waited(call: Call) -> None:
+        call()
+        wait()
+
+    return replace(
+        probe, calls=[partial(waited, call) for call in probe.calls]
+    )
+
+
+def _issue(device: torch.device) -> Iterator[Probe]:
+    """On a GPU: to issue an operation, and to wait for nothing."""
+    wait = partial(torch.get_device_module(device).synchronize, device)
+    x = torch.ones(1, device=device)
+    w = x.clone().requires_grad_()
+    yield Probe("launch", 1, [partial(torch.add, x, w)], settle=wait)
+    yield Probe("wait", 1, [wait])

@@ -1,0 +1,307 @@
+"""The command line: what it prints, what it writes, what it refuses."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import dpkit
+from dpkit import __main__ as command_line
+from dpkit import calibration
+from dpkit.__main__ import main
+from dpkit.lab.predictions import Prediction
+from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS, find
+
+FOUND = calibration.Calibration(
+    ACCELERATORS["laptop-cpu"],
+    HOSTS["eager"],
+    LINKS["pcie3"],
+    times={"view": [(1, 1e-6)]},
+)
+ROWS = [Prediction("MLP", 16, 2e-3, 1.9e-3, 1e-3)]
+
+
+def refused(arguments, capsys):
+    """Return the one line that a command is refused with."""
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
+    assert line.startswith("python -m dpkit: ")
+    return line
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Let measuring take no time; return what was asked for."""
+    asked = []
+
+    def calibrate(device):
+        asked.append(device)
+        return FOUND
+
+    def predictions(*presets_and_device):
+        asked.append(presets_and_device)
+        return ROWS
+
+    monkeypatch.setattr(calibration, "calibrate", calibrate)
+    monkeypatch.setattr(command_line, "predictions", predictions)
+    return asked
+
+
+def rows_of(text):
+    return {line[:17].strip(): line[17:] for line in text.splitlines()}
+
+
+# -- devices
+
+
+def test_devices_tells_what_there_is_and_what_is_used(capsys, monkeypatch):
+    monkeypatch.delenv("DPKIT_DEVICES", raising=False)
+    monkeypatch.setattr(command_line, "_gpus", lambda: [])
+    monkeypatch.setattr("dpkit.machine._available", lambda kind: (
+        torch.sim.device_count() if kind == "sim" else 0))  # fmt: skip
+    assert main(["devices"]) == 0
+    rows = rows_of(capsys.readouterr().out)
+    assert rows["torch"] == torch.__version__
+    assert rows["GPUs"] == "none"
+    assert (
+        rows["simulated"] == "8 × v100, nvlink2, 16 GiB each, numbers on cpu"
+    )
+    assert rows["DPKIT_DEVICES"] == "not set"
+    assert rows["dpkit.devices(1)"] == "sim:0"
+    assert rows["dpkit.devices(2)"] == "sim:0, sim:1"
+    assert rows["dpkit.devices(8)"].endswith("sim:6, sim:7")
+
+
+def test_devices_obeys_the_environment(capsys, monkeypatch):
+    monkeypatch.setenv("DPKIT_DEVICES", "cpu")
+    main(["devices"])
+    rows = rows_of(capsys.readouterr().out)
+    assert rows["DPKIT_DEVICES"] == "cpu"
+    assert rows["dpkit.devices(2)"] == "cpu, cpu"
+    monkeypatch.setenv("DPKIT_DEVICES", "abacus")
+    assert main(["devices"]) == 0
+    rows = rows_of(capsys.readouterr().out)
+    assert rows["dpkit.devices(2)"].startswith("none: unknown kind of device")
+
+
+def test_devices_tells_of_a_torch_that_was_not_tried(capsys, monkeypatch):
+    monkeypatch.setenv("DPKIT_DEVICES", "sim")
+    monkeypatch.setattr(torch, "__version__", "2.9.1")
+    assert main(["devices"]) == 0
+    rows = rows_of(capsys.readouterr().out)
+    assert rows["torch"] == "2.9.1"
+    for name in ("simulated", "dpkit.devices(1)", "dpkit.devices(8)"):
+        assert rows[name].startswith("none: this version of torch is outside")
+        assert "torch: 2.9.1" in rows[name]
+
+
+class Driver:
+    """A machine with GPUs, as torch tells of it."""
+
+    @staticmethod
+    def device_count():
+        return 2
+
+    @staticmethod
+    def get_device_name(device):
+        return f"GPU number {device.index}"
+
+    @staticmethod
+    def get_device_properties(device):
+        class Properties:
+            total_memory = 3 * 2**30
+
+        return Properties
+
+
+def test_devices_tells_of_gpus(capsys, monkeypatch):
+    monkeypatch.setenv("DPKIT_DEVICES", "cpu")
+    monkeypatch.setattr(torch, "get_device_module", lambda device: Driver)
+    main(["devices"])
+    gpus = rows_of(capsys.readouterr().out)["GPUs"]
+    assert gpus == ("cuda:0 GPU number 0, 3 GiB; cuda:1 GPU number 1, 3 GiB")
+
+
+def test_the_module_runs():
+    run = subprocess.run(
+        [sys.executable, "-m", "dpkit", "devices"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.startswith("torch ")
+    assert run.stderr == ""
+
+
+# -- calibrate
+
+
+def test_calibrate_writes_presets_and_how_far_off_they_are(
+    quick, tmp_path, capsys
+):
+    path = str(tmp_path / "mine.json")
+    assert main(["calibrate", "--output", path]) == 0
+    for table, preset in (
+        (ACCELERATORS, FOUND.accelerator),
+        (HOSTS, FOUND.host),
+        (LINKS, FOUND.link),
+    ):
+        assert find(table, path) == preset
+    facts = json.loads((tmp_path / "mine.json").read_text())["provenance"]
+    assert facts["command"] == f"python -m dpkit calibrate --output {path}"
+    assert facts["device"] == "cpu"
+    assert facts["times"] == {"view": [[1, 1e-6]]}
+    (row,) = facts["check"]
+    assert (row["model"], row["predicted_seconds"]) == ("MLP", 1e-3)
+    printed = capsys.readouterr()
+    assert "-50 %" in printed.out
+    assert f'accelerator="{path}"' in printed.out
+    assert printed.err == ""
+    cpu = torch.device("cpu")
+    assert quick == [cpu, (FOUND.accelerator, FOUND.host, FOUND.link, cpu)]
+
+
+def test_what_it_says_to_type_works(quick, tmp_path, capsys):
+    path = tmp_path / "mine.json"
+    main(["calibrate", "--output", str(path), "--no-check"])
+    *_, line = capsys.readouterr().out.splitlines()
+    assert line.startswith("dpkit.sim.configure(")
+    arguments = line.removeprefix("dpkit.sim.configure(").removesuffix(")")
+    changes = dict(part.split("=") for part in arguments.split(", "))
+    changes = {name: value.strip('"') for name, value in changes.items()}
+    with dpkit.sim.machine(**changes):
+        assert dpkit.sim.label() == "simulated (laptop-cpu, pcie3)"
+
+
+def test_without_the_check_no_step_is_measured(quick, tmp_path, capsys):
+    path = tmp_path / "mine.json"
+    main(["calibrate", "--output", str(path), "--no-check"])
+    assert len(quick) == 1
+    assert "check" not in json.loads(path.read_text())["provenance"]
+    assert "predicted" not in capsys.readouterr().out
+
+
+def test_what_was_measured_outlives_a_failing_check(
+    quick, tmp_path, monkeypatch
+):
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line, "predictions", fail)
+    path = tmp_path / "mine.json"
+    with pytest.raises(KeyboardInterrupt):
+        main(["calibrate", "--output", str(path)])
+    assert find(HOSTS, str(path)) == FOUND.host
+
+
+def test_what_was_measured_outlives_a_place_that_is_gone(
+    quick, tmp_path, monkeypatch, capsys
+):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+
+    def calibrate(device):
+        folder.rmdir()
+        return FOUND
+
+    monkeypatch.setattr(calibration, "calibrate", calibrate)
+    path = str(folder / "mine.json")
+    main(["calibrate", "--no-check", "--output", path])
+    printed = capsys.readouterr()
+    assert f"cannot write '{path}'" in printed.err
+    (written,) = [
+        line for line in printed.out.splitlines() if "written: " in line
+    ]
+    spare = written.removeprefix("written: ").partition(";")[0]
+    assert spare != path
+    assert find(HOSTS, spare) == FOUND.host
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "required: command"),
+        (["abacus"], "invalid choice: 'abacus'"),
+        (["devices", "7"], "unrecognized arguments: 7"),
+        (["calibrate", "--device"], "expected one argument"),
+        (["calibrate", "--device", "sim"], "not a CPU or GPU .*'sim'"),
+        (["calibrate", "--device", "meta"], "not a CPU or GPU .*'meta'"),
+        (["calibrate", "--device", "a\nb"], "not a CPU or GPU"),
+        (["calibrate", "--device", "cuda:99"], "there is no such GPU"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments, words, quick, capsys):
+    line = refused(arguments, capsys)
+    assert re.search(words, line), line
+    assert quick == []
+
+
+def test_a_file_that_cannot_be_written_is_found_before_measuring(
+    quick, tmp_path, capsys
+):
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "file").touch()
+    for name, words in (
+        ("no/such/mine.json", "No such file or directory"),
+        ("folder.json", "Is a directory"),
+        ("file/mine.json", "Not a directory"),
+        ("mine.txt", "must end in .json"),
+    ):
+        path = str(tmp_path / name)
+        line = refused(["calibrate", "--output", path], capsys)
+        assert words in line
+        assert f"'{path}'" in line
+    assert quick == []
+
+
+def test_looking_for_a_place_changes_nothing(quick, tmp_path, monkeypatch):
+    def fail(device):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(calibration, "calibrate", fail)
+    old = tmp_path / "old.json"
+    old.write_text("what was there")
+    for path in (old, tmp_path / "new.json"):
+        with pytest.raises(KeyboardInterrupt):
+            main(["calibrate", "--output", str(path)])
+    assert [p.name for p in tmp_path.iterdir()] == ["old.json"]
+    assert old.read_text() == "what was there"
+
+
+def test_a_torch_that_was_not_tried_is_found_before_measuring(
+    quick, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(torch, "__version__", "2.9.1")
+    path = str(tmp_path / "mine.json")
+    line = refused(["calibrate", "--output", path], capsys)
+    assert "this version of torch is outside the range" in line
+    assert "--no-check" in line
+    assert quick == []
+    assert main(["calibrate", "--output", path, "--no-check"]) == 0
+
+
+def test_times_that_make_no_sense_are_told(
+    quick, tmp_path, monkeypatch, capsys
+):
+    def calibrate(device):
+        raise ValueError("times do not\ngrow with sizes")
+
+    monkeypatch.setattr(calibration, "calibrate", calibrate)
+    path = str(tmp_path / "mine.json")
+    line = refused(["calibrate", "--output", path], capsys)
+    assert "times do not grow" in line
+
+
+@pytest.mark.parametrize("words", [[], ["devices"], ["calibrate"]])
+def test_help_is_given(words, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([*words, "--help"])
+    assert end.value.code == 0
+    assert "python -m dpkit" in capsys.readouterr().out
