@@ -6,7 +6,10 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dpkit
+from dpkit.sim.configuration import simulation
 from dpkit.sim.work import launches_kernel
+from dpkit.theory.clock import Clock
+from dpkit.theory.hardware import HOSTS, LINKS
 
 ZERO, ONE = dpkit.devices(2, "sim")
 
@@ -211,3 +214,154 @@ def test_optimizers_launch_for_all_tensors_at_once(optimizer):
     assert by_default == at_once
     one_by_one = launched(optimizer, "cpu", foreach=False)
     assert len(by_default) < len(one_by_one)
+
+
+def test_a_view_costs_the_host_and_a_launch_costs_more(x):
+    def seconds(run):
+        start = dpkit.sim.now()
+        run()
+        return dpkit.sim.now() - start
+
+    host = HOSTS["eager"]
+    assert seconds(lambda: x.t()) == pytest.approx(host.view_seconds)
+    assert seconds(lambda: x + 1) == pytest.approx(host.launch_seconds)
+
+
+def length(span):
+    return span.end - span.start
+
+
+def test_copies_go_at_the_rate_of_their_link():
+    big = torch.ones(1000, 1000, device=ZERO)
+    (fast,) = spans(lambda: big.to(ONE))
+    (to_host,) = spans(lambda: big.to("cpu", non_blocking=True))
+    with dpkit.sim.machine(link="pcie3"):
+        (slow,) = spans(lambda: big.to(ONE))
+    link = LINKS["nvlink2"]
+    rate = link.bytes_per_second * link.achieved
+    assert length(fast) == pytest.approx(link.latency_seconds + 4e6 / rate)
+    assert length(slow) == pytest.approx(length(to_host))
+    assert length(slow) > 5 * length(fast)
+
+
+def test_half_precision_is_faster():
+    x = torch.ones(2000, 2000, device=ZERO)
+    (single,) = spans(lambda: x @ x)
+    x = x.half()
+    (half,) = spans(lambda: x @ x)
+    assert length(half) < length(single) / 3
+
+
+def test_tf32_where_pytorch_would_use_it():
+    """In convolutions by default, in products if asked; on A100, not V100."""
+
+    def seconds(run, accelerator="a100"):
+        with dpkit.sim.machine(accelerator=accelerator):
+            return length(spans(run)[-1])
+
+    images = torch.ones(8, 64, 56, 56, device=ZERO)
+    weights = torch.ones(64, 64, 3, 3, device=ZERO)
+    x = torch.ones(2000, 2000, device=ZERO)
+
+    def convolve():
+        nn.functional.conv2d(images, weights)
+
+    rounded = seconds(convolve)
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        assert seconds(convolve) > 2 * rounded
+        on_v100 = seconds(convolve, "v100")
+    assert seconds(convolve, "v100") == on_v100
+    exact = seconds(lambda: x @ x)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert seconds(lambda: x @ x) < exact / 2
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_lists_are_copied_without_waiting_if_asked():
+    pinned = [torch.ones(9).pin_memory() for _ in range(2)]
+    targets = [torch.ones(9, device=ZERO) for _ in range(2)]
+    assert waits(lambda: torch._foreach_copy_(targets, pinned))
+    assert not waits(lambda: torch._foreach_copy_(targets, pinned, True))
+
+
+def test_one_value_behind_a_mask_is_filled_in_without_waiting(x):
+    value = torch.tensor(5.0, device=ZERO)
+    many = torch.ones(12, device=ZERO)
+    mask = x > 0
+    assert not waits(lambda: x.index_put_((mask,), value))
+    assert waits(lambda: x.index_put_((mask,), many))
+
+
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+def test_masks_of_bytes_are_masks(x):
+    mask = (x > 2).to(torch.uint8)
+    assert waits(lambda: x[mask])
+
+
+@pytest.mark.parametrize("name", ["embedding", "gather", "index", "take"])
+def test_a_few_rows_of_a_large_table(name):
+    table = torch.ones(1000, 4, device=ZERO)
+    rows = torch.tensor([3, 5], device=ZERO)
+    run = {
+        "embedding": lambda: nn.functional.embedding(rows, table),
+        "gather": lambda: table.gather(0, rows.expand(4, 2).t()),
+        "index": lambda: table[rows],
+        "take": lambda: table.take(rows.repeat(4)),
+    }[name]
+    (span,) = [s for s in spans(run) if s.name == name]
+    assert span.num_bytes == 2 * 4 * 8
+
+
+def test_reading_a_number_takes_a_copy(x):
+    total = x.sum()
+    (span,) = spans(lambda: total.item())
+    assert span.name == "copy to host"
+    assert length(span) > LINKS["pcie3"].latency_seconds
+
+
+# ------------------------------------------------------ autograd's threads
+
+
+def test_a_thread_waits_for_what_another_has_to_send():
+    """Backward through two devices: the first starts when the second sends."""
+    x = torch.ones(5, device=ZERO, requires_grad=True)
+    y = x.sin().to(ONE)
+    for _ in range(20):
+        y = y.sin()
+    loss = y.sum()
+    with dpkit.sim.trace() as timeline:
+        loss.backward()
+    threads = {
+        d: [s for s in timeline.spans if s.stream == f"backward sim:{d}"]
+        for d in (0, 1)
+    }
+    sent = next(s for s in threads[1] if s.name.startswith("copy"))
+    assert sent.start > 20 * HOSTS["eager"].backward_launch_seconds
+    uses_it = next(s for s in threads[0] if s.name == "mul")
+    assert uses_it.start >= sent.end
+
+
+def test_an_arrival_counts_on_its_own_clock_alone():
+    x = torch.ones(5, device=ZERO, requires_grad=True)
+    x.arrival = Clock(simulation.clock.cluster), 10**15
+    with dpkit.sim.machine():
+        (x * x).sum().backward()
+        assert dpkit.sim.now() < 1
+
+
+def test_a_trace_inside_backward():
+    seen = []
+
+    def hook(gradient):
+        with dpkit.sim.trace() as timeline:
+            gradient * 2
+        seen.extend(s.name for s in timeline.spans if s.device == "sim:0")
+
+    x = torch.ones(5, device=ZERO, requires_grad=True)
+    y = x * x
+    y.register_hook(hook)
+    y.sum().backward()
+    assert seen[-1] == "mul"

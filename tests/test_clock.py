@@ -226,3 +226,65 @@ def test_the_host_row_has_no_gap():
     made.copy(0, None, 5.0, 100, blocking=True)
     host = [s for s in made.spans if s.device == "host"]
     assert sum(s.end - s.start for s in host) == made.now()
+
+
+def test_the_host_goes_on_when_the_last_thread_is_done():
+    made = clock(count=3)
+    made.begin_backward()
+    for device, count in enumerate((1, 4, 2)):
+        for _ in range(count):
+            made.compute(device, "mm", 10.0)
+    made.end_backward()
+    assert made.now() == 4 * 0.5
+
+
+def test_both_hosts_pay_for_a_copy_between_their_devices():
+    made = clock(count=2, hosts="per_device")
+    made.busy(1, "python", 5.0)
+    made.copy(0, 1, 10.0, 100)
+    assert (made.now(0), made.now(1)) == (1.0, 6.0)
+    assert times(made, "sim:0") == [("copy to sim:1", 6.0, 16.0)]
+
+
+def test_a_blocking_copy_waits_for_its_own_stream():
+    made = clock()
+    made.compute(0, "mm", 50.0)
+    made.current[0] = 1
+    made.copy(None, 0, 5.0, 100, blocking=True)
+    assert made.now() == 2.0 + 5.0
+
+
+def test_waiting_for_a_stream_leaves_the_others_at_work():
+    made = clock()
+    made.copy(None, 0, 5.0, 100)
+    made.current[0] = 1
+    made.compute(0, "mm", 50.0)
+    made.wait(0, stream=0)
+    assert made.now() == 6.0
+    made.wait(0)
+    assert made.now() == 52.0
+
+
+def test_a_slow_device_copies_at_the_usual_pace():
+    made = clock(count=2, slow={1: 2.0})
+    made.copy(0, 1, 10.0, 100)
+    assert times(made, "sim:1") == [("copy from sim:0", 1.0, 11.0)]
+
+
+def test_waiting_costs_the_host_something():
+    toy = clock().cluster
+    host = replace(toy.host, wait_seconds=0.25)
+    made = Clock(replace(toy, host=host))
+    made.wait(0)
+    assert made.now() == 0.25
+
+
+@pytest.mark.parametrize("to_the_host", [True, False])
+def test_copies_of_two_devices_share_the_path_to_the_host(to_the_host):
+    made = clock()
+    for device in (0, 1):
+        ends = (device, None) if to_the_host else (None, device)
+        made.copy(*ends, 10.0, 100)
+    for device in (0, 1):
+        made.wait(device)
+    assert made.now() == 1.0 + 2 * 10.0

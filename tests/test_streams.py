@@ -83,6 +83,13 @@ def test_events_time_what_lies_between_them(x):
     del y
 
 
+def test_an_event_of_an_idle_stream_is_passed_at_once():
+    torch.sim.synchronize(ZERO)
+    event = torch.sim.Event()
+    event.record()
+    assert event.query()
+
+
 def test_events_that_cannot_tell():
     silent = torch.sim.Event()
     silent.record()
