@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from dpkit.theory.clock import SECOND, Clock
+from dpkit.theory.clock import Clock
 from dpkit.theory.clusters import cluster
 from dpkit.theory.hardware import Host, Link
+from dpkit.theory.recorder import SECOND
 
 TOY_HOST = Host(
     name="toy",
@@ -24,7 +25,7 @@ def clock(count=4, link=NVLINK, **options):
     """Return a clock of hosts that launch in a second."""
     toy = cluster(count, "v100-pcie", link, host=TOY_HOST, **options)
     made = Clock(toy)
-    made.record()
+    made.spans = made.record()
     return made
 
 

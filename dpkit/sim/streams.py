@@ -14,7 +14,8 @@ import torch
 
 from dpkit.sim.configuration import simulation
 from dpkit.sim.numbering import full_device
-from dpkit.theory.clock import DEFAULT, SECOND
+from dpkit.theory.clock import DEFAULT
+from dpkit.theory.recorder import SECOND
 
 _numbers = itertools.count(DEFAULT + 1)
 

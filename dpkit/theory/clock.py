@@ -16,40 +16,13 @@ same work takes the same time whenever it starts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dpkit.theory.clusters import Cluster
 from dpkit.theory.record import Span
+from dpkit.theory.recorder import SECOND, Recorder, Work, place_name
 from dpkit.theory.resource import Resource, reserve
 
 DEFAULT = 0  # the number of a device's default stream
-SECOND = 10**12  # picoseconds
-
-
-@dataclass
-class Work:
-    """Something that devices do.
-
-    Attributes:
-        kind: "compute" or "copy".
-        names: What each of the streams calls it.
-        duration: How long it takes, once it starts, in picoseconds.
-        num_bytes: What it moves.
-        flops: The arithmetic in it.
-        resources: What it needs to itself while it runs.
-        streams: (device, stream) of each end; one, but two for a copy
-            between devices.
-        issued: When the host had issued it, in picoseconds.
-    """
-
-    kind: str
-    names: Sequence[str]
-    duration: int
-    num_bytes: int
-    flops: int
-    resources: Sequence[Resource]
-    streams: Sequence[tuple[int, int]]
-    issued: int = 0
 
 
 class Clock:
@@ -86,8 +59,7 @@ class Clock:
         self._threads: list[int] | None = None
         self._backwards = 0
         self._waiting: list[Work] = []
-        self.spans: list[Span] | None = None
-        self._zero = 0
+        self._recorder: Recorder | None = None
 
     # -- what the host does
 
@@ -157,8 +129,9 @@ class Clock:
         host = self._host(device)
         start = times[host]
         times[host] = start + round(SECOND * seconds)
-        if self.spans is not None:
-            self._note_host(host, name, "launch", start, times[host])
+        if self._recorder:
+            row = self._row(host)
+            self._recorder.note_host(row, name, "launch", start, times[host])
         return times[host]
 
     def copy(
@@ -192,9 +165,9 @@ class Clock:
             each = host.backward_launch_seconds
         names = []
         if source is not None:
-            names.append(f"copy to {_place_name(target)}")
+            names.append(f"copy to {place_name(target)}")
         if target is not None:
-            names.append(f"copy from {_place_name(source)}")
+            names.append(f"copy from {place_name(source)}")
         separate = self._threads is None and len(self._hosts) > 1
         hosts = ends if separate else ends[:1]
         issued = max(self.busy(d, name, each) for d, name in zip(hosts, names))
@@ -239,9 +212,9 @@ class Clock:
         start = times[host]
         wait = round(SECOND * self.cluster.host.wait_seconds)
         times[host] = max(start, mark) + wait
-        if self.spans is not None:
-            name = f"wait for {_place_name(device)}"
-            self._note_host(host, name, "wait", start, times[host])
+        if self._recorder:
+            row, name = self._row(host), f"wait for {place_name(device)}"
+            self._recorder.note_host(row, name, "wait", start, times[host])
 
     def meet(self, devices: Sequence[int]) -> None:
         """Let the hosts of ``devices`` go on together, with the latest."""
@@ -259,14 +232,13 @@ class Clock:
 
     def record(self) -> list[Span]:
         """From now on note what takes time; its seconds begin here."""
-        self._zero = self.mark()
-        self.spans = []
-        return self.spans
+        self._recorder = Recorder(self.mark())
+        return self._recorder.spans
 
     def stop_recording(self) -> None:
         """Note what autograd has issued too, and nothing more."""
         self.settle()
-        self.spans = None
+        self._recorder = None
 
     # -- streams and events
 
@@ -327,8 +299,8 @@ class Clock:
         start = reserve(work.resources, ready, work.duration)
         for key in work.streams:
             self._ready[key] = start + work.duration
-        if self.spans is not None:
-            self._note(work, start)
+        if self._recorder:
+            self._recorder.note_work(work, start)
 
     def _path(self, source: int | None, target: int | None) -> list[Resource]:
         """Return the ports and shared paths that a copy takes up."""
@@ -347,49 +319,10 @@ class Clock:
                 path.append((link.name, "out of the host", 0))
         return [self._ports.setdefault(key, Resource()) for key in path]
 
-    def _note(self, work: Work, start: int) -> None:
-        """Add a span to the timeline for each stream of ``work``."""
-        assert self.spans is not None
-        for (device, stream), name in zip(work.streams, work.names):
-            self.spans.append(
-                Span(
-                    f"sim:{device}",
-                    f"stream {stream}" if stream else "compute",
-                    name,
-                    work.kind,
-                    self._seconds(start),
-                    self._seconds(start + work.duration),
-                    work.num_bytes,
-                    work.flops,
-                )
-            )
-
-    def _note_host(
-        self, host: int, name: str, kind: str, start: int, end: int
-    ) -> None:
-        """Add a span to the timeline for what a host or thread does."""
-        assert self.spans is not None
-        device = "host" if len(self._hosts) == 1 else f"host:{host}"
-        stream = "python"
-        if self._threads is not None:
-            stream = "backward"
-            if len(self._hosts) == 1:
-                stream = f"backward sim:{host}"
-        if end > start:
-            self.spans.append(
-                Span(
-                    device,
-                    stream,
-                    name,
-                    kind,
-                    self._seconds(start),
-                    self._seconds(end),
-                )
-            )
-
-    def _seconds(self, mark: int) -> float:
-        return (mark - self._zero) / SECOND
-
-
-def _place_name(device: int | None) -> str:
-    return "host" if device is None else f"sim:{device}"
+    def _row(self, host: int) -> tuple[str, str]:
+        """Return the row of the timeline that a host or thread has."""
+        alone = len(self._hosts) == 1
+        device = "host" if alone else f"host:{host}"
+        if self._threads is None:
+            return device, "python"
+        return device, f"backward sim:{host}" if alone else "backward"
