@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import dpkit
 from dpkit.sim.configuration import simulation
-from dpkit.sim.work import launches_kernel
+from dpkit.sim.work import compute_dtype, launches_kernel
 from dpkit.theory.clock import Clock
 from dpkit.theory.hardware import HOSTS, LINKS
 
@@ -365,3 +365,45 @@ def test_a_trace_inside_backward():
     y.register_hook(hook)
     y.sum().backward()
     assert seen[-1] == "mul"
+
+
+def test_what_is_sent_on_waits_for_its_arrival():
+    """A cast before the copy, and a copy of a copy."""
+    two = dpkit.devices(3, "sim")[2]
+    for paths in ((ZERO, ONE), (ZERO, ONE, two)):
+        x = torch.ones(1500, 1500, device=ZERO, requires_grad=True)
+        y = x.sin().half()
+        for device in paths[1:]:
+            y = y.to(device)
+        loss = (y.float() @ y.float()).sum()
+        dpkit.synchronize([ZERO, ONE, two])
+        with dpkit.sim.trace() as timeline:
+            loss.backward()
+        by_device = {
+            str(d): [s for s in timeline.spans if s.device == str(d)]
+            for d in paths
+        }
+        for sender, receiver in zip(paths[:0:-1], paths[-2::-1]):
+            sent = [
+                s for s in by_device[str(sender)]
+                if s.name == f"copy to {receiver}"
+            ]  # fmt: skip
+            work = [
+                s for s in by_device[str(receiver)]
+                if s.name in ("_to_copy", "mul", f"copy to {ZERO}")
+            ]  # fmt: skip
+            assert work
+            assert all(s.start >= sent[-1].end for s in work)
+
+
+def test_either_way_to_ask_for_tf32():
+    x = torch.ones(9, 9, device=ZERO)
+    precision = torch.backends.cuda.matmul
+    before = precision.fp32_precision
+    precision.fp32_precision = "tf32"
+    try:
+        assert compute_dtype(torch.ops.aten.mm.default, x) == "tf32"
+        assert (x @ x).sum() == 9**3
+    finally:
+        precision.fp32_precision = before
+    assert compute_dtype(torch.ops.aten.mm.default, x) == "float32"

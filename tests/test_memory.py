@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import dpkit
+from dpkit.sim.configuration import simulation
 from dpkit.sim.memory import size
 
 ZERO, ONE = dpkit.devices(2, "sim")
@@ -214,3 +215,29 @@ def test_a_model_larger_than_a_device_fits_on_many():
 )
 def test_sizes_read_as_in_torch_s_messages(num_bytes, words):
     assert size(num_bytes) == words
+
+
+def test_growing_past_the_capacity_leaves_the_tensor_as_it_was():
+    with dpkit.sim.machine(memory_bytes=10 * KB + live()):
+        x = kilobytes(3)
+        start = live()
+        with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
+            x.resize_(100 * KB)
+        assert live() == start
+        assert x.numel() == x.sum() == 750
+
+
+def test_what_does_not_fit_is_refused_before_memory_is_taken():
+    """Ten terabytes, which no machine that runs this has."""
+    with pytest.raises(torch.OutOfMemoryError, match=r"9313\.23 GiB"):
+        torch.ones(10**13 // 4, device=ZERO)
+
+
+def test_an_interrupted_release_is_made_up_for(before):
+    """Storages that go are noted without Python, and counted when asked."""
+    x = kilobytes(3)
+    memory = simulation.memory
+    del x
+    assert len(memory._gone) == 1
+    assert live() == before
+    assert len(memory._gone) == 0

@@ -362,6 +362,8 @@ def test_ctrl_c_waits_for_the_end_of_backward(a):
     x = a.requires_grad_()
     y = x * 2
     y.register_hook(lambda g: signal.raise_signal(signal.SIGINT))
+    # A program that a shell starts in the background ignores Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.raises(KeyboardInterrupt):
         y.sum().backward()
     assert torch.equal(x.grad.cpu(), torch.full((3, 4), 2.0))
@@ -757,3 +759,11 @@ def test_attention_equals_the_cpu_to_the_bit(shape, mask):
         results.append([t.cpu() for t in (out, q.grad, k.grad, v.grad)])
     for a, b in zip(*results, strict=True):
         assert torch.equal(a, b)
+
+
+def test_compiling_is_refused():
+    """It would run past the clock and the memory."""
+    double = torch.compile(lambda x: x * 2)
+    with pytest.raises(Exception, match=r"torch\.compile does not know"):
+        double(torch.ones(3, device="sim:0"))
+    torch._dynamo.reset()

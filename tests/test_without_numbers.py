@@ -120,3 +120,11 @@ def test_a_model_that_fits_on_no_laptop_can_be_timed():
         del x, params, optimizer, stages
     peak_kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert peak_kilobytes < 2.5e6
+
+
+def test_what_a_machine_without_numbers_leaves_is_of_no_use():
+    with dpkit.sim.machine(backing="meta"):
+        x = torch.ones(3, device=ZERO)
+    y = torch.zeros(3, device=ZERO)
+    with pytest.raises(RuntimeError, match="another simulated machine"):
+        y.add_(x)

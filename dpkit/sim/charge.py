@@ -17,6 +17,15 @@ from dpkit.theory.costs import copy_seconds, operation_seconds
 aten = torch.ops.aten
 
 
+def await_arrivals(inputs: Sequence[Tensor], device: int) -> None:
+    """Let autograd's thread of ``device`` wait for what others send it."""
+    clock = simulation.clock
+    for tensor in inputs:
+        arrival = getattr(tensor, "arrival", None)
+        if arrival is not None and arrival[0] is clock:
+            clock.await_thread(device, arrival[1])
+
+
 def charge(
     func: OpOverload,
     args: Sequence[Any],
@@ -38,6 +47,8 @@ def charge(
     clock = simulation.clock
     cluster = clock.cluster
     name = work.base_name(func)
+    if clock.in_backward:
+        await_arrivals(inputs, device)
     if not work.launches_kernel(func):
         clock.busy(device, name, cluster.host.view_seconds)
         return
@@ -101,6 +112,8 @@ def copied(source: Tensor, target: Tensor, non_blocking: bool) -> None:
         )
     else:
         seconds = copy_seconds(cluster.link, target.nbytes)
+    if clock.in_backward and ends[0] is not None:
+        await_arrivals([source], ends[0])
     blocking = None in ends and (pageable or not non_blocking)
     issued = clock.copy(ends[0], ends[1], seconds, target.nbytes, blocking)
     if clock.in_backward and ends[1] is not None:

@@ -12,6 +12,7 @@ be registered with PyTorch by name:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -78,7 +79,8 @@ def _overload(name: str) -> Any:
 
 def _factory(name: str) -> Kernel:
     """Return a kernel that makes the tensor plainly, then wraps it."""
-    func = _overload(name)
+    # PyTorch's zeros without memory cannot be held by another tensor.
+    func = _overload("zeros" if name == "_efficientzerotensor" else name)
     fills = not name.startswith("empty")
 
     def kernel(*args: Any, **kwargs: Any) -> Tensor:
@@ -86,11 +88,22 @@ def _factory(name: str) -> Kernel:
         if kwargs.pop("pin_memory", None):
             raise RuntimeError("Only dense CPU tensors can be pinned")
         args, kwargs = with_plain_generator(func, args, kwargs, device)
+        _check_room(args, kwargs, device)
         backing = func(*args, device=simulation.backing, **kwargs)
         charge_factory(name, backing.nbytes, device.index, fills)
         return SimTensor(backing, device)
 
     return kernel
+
+
+def _check_room(
+    args: tuple[Any, ...], kwargs: dict[str, Any], device: torch.device
+) -> None:
+    """Refuse a size that does not fit before memory is taken for it."""
+    if args and isinstance(args[0], (list, tuple)):
+        dtype = kwargs.get("dtype") or torch.get_default_dtype()
+        num_bytes = math.prod(args[0]) * dtype.itemsize
+        simulation.memory.check_room(num_bytes, device.index)
 
 
 def _as_on_cpu(name: str) -> Kernel:

@@ -7,6 +7,7 @@ simulated tensor first uses it until the last of them is gone.
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,14 +16,13 @@ import torch
 from dpkit.theory.record import Block
 
 
-class _Live:
-    """A storage that is alive: its block, and who tells of its end."""
+class _Held(weakref.ref[torch.UntypedStorage]):
+    """A storage that is counted: where, and the block that it occupies."""
 
-    __slots__ = ("block", "reference")
-
-    def __init__(self, block: Block, reference: object) -> None:
-        self.block = block
-        self.reference = reference
+    __slots__ = ("block", "device", "key")
+    block: Block
+    device: int
+    key: int
 
 
 class Memory:
@@ -30,22 +30,37 @@ class Memory:
 
     Attributes:
         capacity: The bytes that a device has.
-        live: The bytes that live on each device.
-        peak: The most that have lived on each since the last reset.
-        phase: The category of what is allocated now.
         blocks: While it is not None, every new block is added to it.
-        order: How many allocations and releases there were.
     """
 
     def __init__(self, num_devices: int, capacity: int) -> None:
         self.capacity = capacity
-        self.live = [0] * num_devices
-        self.peak = [0] * num_devices
-        self.phase = "other"
         self.blocks: list[Block] | None = None
-        self.order = 0
-        self._storages: dict[int, _Live] = {}
+        self._live = [0] * num_devices
+        self._peak = [0] * num_devices
+        self._order = 0
+        self._storages: dict[int, _Held] = {}
+        # Storages that are gone. Python may be interrupted in a callback of
+        # its own, and would forget it; not in this one.
+        self._gone: deque[_Held] = deque()
         self._paused = False
+
+    @property
+    def live(self) -> list[int]:
+        """The bytes that live on each device."""
+        self._release_gone()
+        return self._live
+
+    @property
+    def peak(self) -> list[int]:
+        """The most that have lived on each device since the last reset."""
+        return self._peak
+
+    @property
+    def order(self) -> int:
+        """How many allocations and releases there were."""
+        self._release_gone()
+        return self._order
 
     def hold(self, backing: torch.Tensor, device: int) -> None:
         """Count the storage of ``backing``, unless it is counted already.
@@ -53,34 +68,50 @@ class Memory:
         Raises:
             torch.OutOfMemoryError: it does not fit on the device.
         """
+        if self._gone:
+            self._release_gone()
         storage = backing.untyped_storage()
         key = storage._cdata
         if key in self._storages or self._paused:
             return
         num_bytes = storage.nbytes()
-        live = self.live[device] + num_bytes
-        if live > self.capacity:
-            raise torch.OutOfMemoryError(self._refusal(device, num_bytes))
-        self.live[device] = live
-        if live > self.peak[device]:
-            self.peak[device] = live
-        block = Block(f"sim:{device}", num_bytes, self.phase, self.order)
-        self.order += 1
-
-        def release(_: object, self: Memory = self, key: int = key) -> None:
-            self._release(key, device)
-
-        self._storages[key] = _Live(block, weakref.ref(storage, release))
+        self.check_room(num_bytes, device)
+        held = _Held(storage, self._gone.append)
+        held.key, held.device = key, device
+        held.block = Block(f"sim:{device}", num_bytes, "other", self._order)
+        self._storages[key] = held
+        self._order += 1
+        self._live[device] += num_bytes
+        self._peak[device] = max(self._peak[device], self._live[device])
         if self.blocks is not None:
-            self.blocks.append(block)
+            self.blocks.append(held.block)
+
+    def check_room(self, num_bytes: int, device: int) -> None:
+        """Refuse what does not fit on the device.
+
+        Raises:
+            torch.OutOfMemoryError: it does not.
+        """
+        if self.live[device] + num_bytes > self.capacity:
+            raise torch.OutOfMemoryError(self._refusal(device, num_bytes))
 
     def resize(self, backing: torch.Tensor, device: int) -> None:
-        """Count the storage of ``backing`` anew, which may have grown."""
+        """Count the storage of ``backing`` anew, which may have grown.
+
+        Raises:
+            torch.OutOfMemoryError: it has, and does not fit any more; it is
+                made as small as it was.
+        """
         storage = backing.untyped_storage()
         held = self._storages.get(storage._cdata)
         if held is None or held.block.num_bytes == storage.nbytes():
             return
-        self._release(storage._cdata, device)
+        try:
+            self.check_room(storage.nbytes() - held.block.num_bytes, device)
+        except torch.OutOfMemoryError:
+            storage.resize_(held.block.num_bytes)
+            raise
+        self._release(held)
         self.hold(backing, device)
 
     def block_of(self, backing: torch.Tensor) -> Block | None:
@@ -90,6 +121,7 @@ class Memory:
 
     def alive(self) -> list[Block]:
         """Return the blocks that are alive, in the order of issue."""
+        self._release_gone()
         return [held.block for held in self._storages.values()]
 
     @contextmanager
@@ -101,11 +133,17 @@ class Memory:
         finally:
             self._paused = before
 
-    def _release(self, key: int, device: int) -> None:
-        block = self._storages.pop(key).block
-        block.freed = self.order
-        self.order += 1
-        self.live[device] -= block.num_bytes
+    def _release_gone(self) -> None:
+        while self._gone:
+            held = self._gone.popleft()
+            if self._storages.get(held.key) is held:
+                self._release(held)
+
+    def _release(self, held: _Held) -> None:
+        del self._storages[held.key]
+        held.block.freed = self._order
+        self._order += 1
+        self._live[held.device] -= held.block.num_bytes
 
     def _refusal(self, device: int, num_bytes: int) -> str:
         """Return the words in which torch says that memory has run out."""

@@ -25,8 +25,11 @@ ASSUMPTIONS = (
 )
 
 
-def now() -> float:
-    """Return the seconds on the host's simulated clock; the latest host's.
+def now(device: torch.device | None = None) -> float:
+    """Return the seconds on the host's simulated clock.
+
+    Args:
+        device: The device whose host is meant; None: the latest of all.
 
     Example:
         >>> import dpkit, torch
@@ -36,7 +39,7 @@ def now() -> float:
         >>> round(1e6 * (dpkit.sim.now() - before))
         8
     """
-    return simulation.clock.now()
+    return simulation.clock.now(None if device is None else device.index)
 
 
 def label() -> str:
@@ -58,7 +61,8 @@ def trace() -> Iterator[Timeline]:
     Perfetto.
 
     Yields:
-        The timeline; its seconds begin at the start of the block.
+        The timeline of what is issued in the block; its seconds begin at the
+        start of the block.
 
     Raises:
         RuntimeError: another trace is running.

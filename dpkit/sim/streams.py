@@ -6,7 +6,6 @@ each other only where they are told to, but share the device's compute.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,8 +15,6 @@ from dpkit.sim.configuration import simulation
 from dpkit.sim.numbering import full_device
 from dpkit.theory.clock import DEFAULT
 from dpkit.theory.recorder import SECOND
-
-_numbers = itertools.count(DEFAULT + 1)
 
 
 class Stream:
@@ -42,7 +39,7 @@ class Stream:
         priority: int = 0,
     ) -> None:
         self.device = full_device(device)
-        self.number = next(_numbers)
+        self.number = simulation.clock.new_stream(self.device.index)
         self.priority = priority
 
     @property

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_map_only
 
@@ -65,6 +66,11 @@ class SimTensor(Behaviour):
     def __new__(  # noqa: D102
         cls: type[SimTensor], backing: torch.Tensor, device: torch.device
     ) -> SimTensor:
+        if isinstance(backing, FakeTensor):
+            raise NotImplementedError(
+                "torch.compile does not know simulated devices (device: "
+                f"{device}); run without it"
+            )
         tensor = torch.Tensor._make_wrapper_subclass(
             cls,
             backing.shape,
@@ -146,7 +152,15 @@ def _run(
         device = common_device(func, args, kwargs)
     if device.type == "sim" and device.index >= len(simulation.memory.live):
         full_device(device)  # refuses it
-    if simulation.backing.type == "meta":
+    meta = simulation.backing.type == "meta"
+    if any(
+        plain(x).is_meta is not meta for x in inputs if type(x) is SimTensor
+    ):
+        raise RuntimeError(
+            "a tensor of another simulated machine is of no use on this one "
+            f"(device: {device}, backing: {simulation.backing})"
+        )
+    if meta:
         check_readable(func, args)
     if kwargs.get("device") is not None:
         device = full_device(kwargs["device"])
@@ -169,7 +183,7 @@ def _run(
             wrapped = made_pinned(wrapped)
         charge_copies(func, args, kwargs, wrapped)
     elif device.type == "sim":
-        _charge(func, plain_args, plain_kwargs, inputs, out, device.index)
+        charge(func, plain_args, plain_kwargs, inputs, out, device.index)
         if categories.tracing() and alias_kind(func)[0] == "new":
             categories.mark_results(wrapped)
     return wrapped
@@ -188,24 +202,6 @@ def _backing_of(device: torch.device) -> torch.device:
     if device.type == "sim" or simulation.backing.type == "meta":
         return simulation.backing
     return device
-
-
-def _charge(
-    func: OpOverload,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    inputs: list[torch.Tensor],
-    out: Any,
-    device: int,
-) -> None:
-    """Let time pass for an operation that is not a copy."""
-    clock = simulation.clock
-    if clock.in_backward:
-        for tensor in inputs:
-            arrival = getattr(tensor, "arrival", None)
-            if arrival is not None and arrival[0] is clock:
-                clock.await_thread(device, arrival[1])
-    charge(func, args, kwargs, inputs, out, device)
 
 
 def _unwrap(value: Any, seen: list[torch.Tensor]) -> Any:
@@ -275,7 +271,13 @@ def _follow_backing(tensor: torch.Tensor) -> None:
     backing = tensor.backing
     if tensor.shape == backing.shape and tensor.stride() == backing.stride():
         return
-    simulation.memory.resize(backing, tensor.device.index)
+    try:
+        simulation.memory.resize(backing, tensor.device.index)
+    except torch.OutOfMemoryError:
+        shape, stride = tensor.shape, tensor.stride()
+        storage, offset = backing.untyped_storage(), tensor.storage_offset()
+        backing.set_(storage, offset, shape, stride)
+        raise
     reshaped = SimTensor(backing, tensor.device)
     torch._functionalize_unsafe_set(reshaped, tensor)
     tensor.data = reshaped

@@ -131,8 +131,8 @@ def compute_dtype(func: OpOverload, tensor: Tensor) -> str:
     """
     if tensor.dtype != torch.float32:
         return str(tensor.dtype).removeprefix("torch.")
+    kind: Any = torch.backends.cuda.matmul
     if base_name(func) in _CONVOLUTIONS:
-        rounds = torch.backends.cudnn.allow_tf32
-    else:
-        rounds = torch.get_float32_matmul_precision() != "highest"
-    return "tf32" if rounds else "float32"
+        cudnn: Any = torch.backends.cudnn
+        kind = cudnn.conv
+    return "tf32" if kind.fp32_precision == "tf32" else "float32"

@@ -23,6 +23,7 @@ from dpkit.theory.recorder import SECOND, Recorder, Work, place_name
 from dpkit.theory.resource import Resource, reserve
 
 DEFAULT = 0  # the number of a device's default stream
+MOST_STREAMS = 32  # on a device besides that one, as PyTorch has on CUDA
 
 
 class Clock:
@@ -33,6 +34,7 @@ class Clock:
 
     Attributes:
         current: The current stream of each device.
+        num_streams: How many streams were made on each device.
 
     Example:
         A host issues three operations of 1 ms, and waits for them:
@@ -52,6 +54,7 @@ class Clock:
         count = cluster.num_devices
         self.cluster = cluster
         self.current = [DEFAULT] * count
+        self.num_streams = [0] * count
         self._hosts = [0] * (1 if cluster.hosts == "one" else count)
         self._ready: dict[tuple[int, int], int] = {}
         self._compute = [[Resource()] for _ in range(count)]
@@ -112,7 +115,7 @@ class Clock:
         else:
             self._waiting.append(work)
         if self.cluster.accelerator.synchronous:
-            self.wait(device)
+            self.wait(device, cost=0.0)
 
     def busy(self, device: int, name: str, seconds: float) -> int:
         """Let the host of ``device`` work; return when it is done.
@@ -189,10 +192,21 @@ class Clock:
             self.wait(ends[0], self.current[ends[0]])
         return issued
 
-    def wait(self, device: int, stream: int | None = None) -> None:
+    def wait(
+        self,
+        device: int,
+        stream: int | None = None,
+        cost: float | None = None,
+    ) -> None:
         """Let the host wait for a stream of ``device``; None: for all.
 
         What autograd has issued so far is placed first.
+
+        Args:
+            device: The number of the device.
+            stream: The number of the stream.
+            cost: What waiting costs the host besides, in seconds; None: what
+                its preset says.
         """
         self.settle()
         done = max(
@@ -203,15 +217,18 @@ class Clock:
             ),
             default=0,
         )
-        self.wait_until(device, done)
+        self.wait_until(device, done, cost)
 
-    def wait_until(self, device: int, mark: int) -> None:
+    def wait_until(
+        self, device: int, mark: int, cost: float | None = None
+    ) -> None:
         """Let the host that drives ``device`` wait until a time."""
+        if cost is None:
+            cost = self.cluster.host.wait_seconds
         times = self._threads or self._hosts
         host = self._host(device)
         start = times[host]
-        wait = round(SECOND * self.cluster.host.wait_seconds)
-        times[host] = max(start, mark) + wait
+        times[host] = max(start, mark) + round(SECOND * cost)
         if self._recorder:
             row, name = self._row(host), f"wait for {place_name(device)}"
             self._recorder.note_host(row, name, "wait", start, times[host])
@@ -231,7 +248,11 @@ class Clock:
     # -- what is recorded
 
     def record(self) -> list[Span]:
-        """From now on note what takes time; its seconds begin here."""
+        """From now on note what takes time.
+
+        Its seconds begin at the time of the latest host; what another issues
+        before is at negative ones.
+        """
         self._recorder = Recorder(self.mark())
         return self._recorder.spans
 
@@ -241,6 +262,11 @@ class Clock:
         self._recorder = None
 
     # -- streams and events
+
+    def new_stream(self, device: int) -> int:
+        """Return the number of a stream; beyond a few they are used again."""
+        self.num_streams[device] += 1
+        return (self.num_streams[device] - 1) % MOST_STREAMS + DEFAULT + 1
 
     def ready(self, device: int, stream: int) -> int:
         """Return when a stream will be done with what it has."""

@@ -224,6 +224,8 @@ def faster(preset: Preset, factor: float) -> Preset:
         name: source + mark if name in changes else source
         for name, source in preset.sources.items()
     }
+    if isinstance(preset, Accelerator):
+        changes["host_link"] = faster(find(LINKS, preset.host_link), factor)
     return replace(preset, name=preset.name + mark, sources=sources, **changes)
 
 
