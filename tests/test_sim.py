@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from dpkit import sim
 from dpkit.sim import registration, supported
+from dpkit.sim.configuration import simulation
 from dpkit.sim.tensor import SimTensor
 
 sim.register()
@@ -767,3 +768,27 @@ def test_compiling_is_refused():
     with pytest.raises(Exception, match=r"torch\.compile does not know"):
         double(torch.ones(3, device="sim:0"))
     torch._dynamo.reset()
+
+
+def test_backward_from_many_threads():
+    """The clock comes out of it as it went in."""
+    x = torch.ones(50, 50, device="sim:1", requires_grad=True)
+
+    def work():
+        for _ in range(20):
+            (x * x).sum().backward()
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not simulation.clock.in_backward
+    assert simulation.clock._backwards == 0
+
+
+def test_a_hessian():
+    """Forward over reverse, which makes zeros that have no memory."""
+    x = torch.arange(1.0, 4.0, device="sim:0")
+    hessian = torch.func.hessian(lambda t: (t**3).sum())(x)
+    assert torch.equal(hessian.cpu(), torch.diag(6 * x.cpu()))

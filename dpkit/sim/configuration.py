@@ -27,9 +27,11 @@ class Simulation:
         memory: The bytes that live on its devices.
         backing: The device that holds the numbers.
         current_device: The number of the device that plain "sim" means.
+        chosen: Whether the user has called :func:`configure`.
     """
 
     current_device = 0
+    chosen = False
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
@@ -166,12 +168,13 @@ def configure(
     """
     settings = dict(locals())
     simulation.change(settings)
+    simulation.chosen = True
 
 
 def hold_on_gpu() -> None:
     """Let the GPU hold the numbers, unless the user has chosen otherwise."""
     alive = any(simulation.memory.live)
-    if simulation.settings == DEFAULTS and not alive:
+    if not simulation.chosen and not alive:
         simulation.change({**DEFAULTS, "backing": "cuda:0"})
 
 

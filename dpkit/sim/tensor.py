@@ -169,7 +169,12 @@ def _run(
         plain_args, plain_kwargs = with_plain_generator(
             func, plain_args, plain_kwargs, device
         )
-    out = func(*plain_args, **plain_kwargs)
+    try:
+        out = func(*plain_args, **plain_kwargs)
+    except RuntimeError as error:
+        if "DefaultCPUAllocator" in str(error):
+            raise torch.OutOfMemoryError(str(error)) from None
+        raise
     if func in CPU_RESULTS:
         stay = CPU_RESULTS[func]
         wrapped: Any = tuple(
@@ -181,9 +186,11 @@ def _run(
     if func in COPIES:
         if _makes_pinned(func, kwargs, device):
             wrapped = made_pinned(wrapped)
-        charge_copies(func, args, kwargs, wrapped)
+        with simulation.clock.lock:
+            charge_copies(func, args, kwargs, wrapped)
     elif device.type == "sim":
-        charge(func, plain_args, plain_kwargs, inputs, out, device.index)
+        with simulation.clock.lock:
+            charge(func, plain_args, plain_kwargs, inputs, out, device.index)
         if categories.tracing() and alias_kind(func)[0] == "new":
             categories.mark_results(wrapped)
     return wrapped

@@ -16,6 +16,7 @@ same work takes the same time whenever it starts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from threading import RLock
 
 from dpkit.theory.clusters import Cluster
 from dpkit.theory.record import Span
@@ -34,6 +35,7 @@ class Clock:
 
     Attributes:
         current: The current stream of each device.
+        lock: What a thread holds while it issues.
         num_streams: How many streams were made on each device.
 
     Example:
@@ -63,6 +65,7 @@ class Clock:
         self._backwards = 0
         self._waiting: list[Work] = []
         self._recorder: Recorder | None = None
+        self.lock = RLock()  # several threads may issue
 
     # -- what the host does
 
@@ -281,23 +284,25 @@ class Clock:
 
     def begin_backward(self) -> None:
         """From now on a thread for each device issues, as autograd's do."""
-        self._backwards += 1
-        if self._backwards == 1:
-            self._threads = [
-                self._hosts[self._host(d)]
-                for d in range(self.cluster.num_devices)
-            ]
+        with self.lock:
+            self._backwards += 1
+            if self._backwards == 1:
+                self._threads = [
+                    self._hosts[self._host(d)]
+                    for d in range(self.cluster.num_devices)
+                ]
 
     def end_backward(self) -> None:
         """Go on when the last of the threads is done."""
-        self._backwards -= 1
-        if self._backwards or self._threads is None:
-            return
-        self.settle()
-        threads, self._threads = self._threads, None
-        for device, time in enumerate(threads):
-            host = self._host(device)
-            self._hosts[host] = max(self._hosts[host], time)
+        with self.lock:
+            self._backwards -= 1
+            if self._backwards or self._threads is None:
+                return
+            self.settle()
+            threads, self._threads = self._threads, None
+            for device, time in enumerate(threads):
+                host = self._host(device)
+                self._hosts[host] = max(self._hosts[host], time)
 
     def await_thread(self, device: int, issued: int) -> None:
         """Let the thread of ``device`` go on when another has issued."""
