@@ -1,0 +1,235 @@
+"""Pipeline schedules: who does what, and in which order.
+
+A network is cut into stages, a batch into micro-batches. Each device has a
+list of actions, written before anything runs. ``1F0`` is the forward pass of
+micro-batch 0 through stage 1, ``1B0`` its backward pass; a backward may be
+split into ``1I0``, which makes the gradient of the stage's input, and
+``1W0``, which makes those of its weights.
+
+Two stages, three micro-batches, first GPipe and then 1F1B, a column a tick::
+
+    device 0 | 0F0 0F1 0F2     0B0 0B1 0B2
+    device 1 |     1F0 1F1 1F2 1B0 1B1 1B2
+
+    device 0 | 0F0 0F1     0B0 0F2 0B1     0B2
+    device 1 |     1F0 1B0 1F1 1B1 1F2 1B2
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+KINDS = {
+    "F": "forward",
+    "B": "backward",
+    "I": "backward, input",
+    "W": "backward, weights",
+}
+
+
+@dataclass(frozen=True, order=True)
+class Action:
+    """One thing that a device does.
+
+    Attributes:
+        stage: The number of the stage.
+        kind: "F", "B", "I" or "W".
+        micro_batch: The number of the micro-batch.
+
+    Example:
+        >>> str(Action(1, "F", 0)), Action.parse("12B3")
+        ('1F0', Action(stage=12, kind='B', micro_batch=3))
+    """
+
+    stage: int
+    kind: str
+    micro_batch: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind}{self.micro_batch}"
+
+    @classmethod
+    def parse(cls, text: str) -> Action:
+        """Read an action such as ``1F0``.
+
+        Raises:
+            ValueError: it is not one.
+        """
+        match = re.fullmatch(r"(\d+)([FBIW])(\d+)", text)
+        if match is None:
+            raise ValueError(
+                f"not an action (text: {text!r}); a stage, one of "
+                f"{', '.join(KINDS)}, and a micro-batch, such as 1F0"
+            )
+        return cls(int(match[1]), match[2], int(match[3]))
+
+
+Schedule = list[list[Action]]
+
+
+def parse(text: str) -> Schedule:
+    """Read a schedule: a line for each device, actions between spaces.
+
+    Example:
+        >>> schedule = parse('''
+        ...     0F0     0B0
+        ...         1F0 1B0
+        ... ''')
+        >>> [len(actions) for actions in schedule]
+        [2, 2]
+    """
+    lines = [line.split() for line in text.strip().splitlines()]
+    return [[Action.parse(word) for word in line] for line in lines]
+
+
+def naive(num_stages: int, num_micro_batches: int = 1) -> Schedule:
+    """Return the schedule in which one device works at a time.
+
+    Each micro-batch goes forward through all stages and back, before the next
+    one starts.
+
+    Example:
+        >>> show(naive(2))
+        0F0 0B0
+        1F0 1B0
+    """
+    _check_counts(num_stages, num_micro_batches)
+    return [
+        [
+            Action(stage, kind, m)
+            for m in range(num_micro_batches)
+            for kind in "FB"
+        ]
+        for stage in range(num_stages)
+    ]
+
+
+def gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
+    """Return the schedule of all forward passes, then all backward passes.
+
+    Example:
+        >>> show(gpipe(2, 3))
+        0F0 0F1 0F2 0B0 0B1 0B2
+        1F0 1F1 1F2 1B0 1B1 1B2
+    """
+    _check_counts(num_stages, num_micro_batches)
+    return [
+        [
+            Action(stage, kind, m)
+            for kind in "FB"
+            for m in range(num_micro_batches)
+        ]
+        for stage in range(num_stages)
+    ]
+
+
+def one_f_one_b(num_stages: int, num_micro_batches: int) -> Schedule:
+    """Return 1F1B: a few forward passes, then one of each in turn.
+
+    Stage r warms up with p - r - 1 forward passes, as many as there are
+    stages behind it, so that it keeps at most p - r micro-batches.
+
+    Example:
+        >>> show(one_f_one_b(2, 3))
+        0F0 0F1 0B0 0F2 0B1 0B2
+        1F0 1B0 1F1 1B1 1F2 1B2
+    """
+    _check_counts(num_stages, num_micro_batches)
+    schedule = []
+    for stage in range(num_stages):
+        warm_up = min(num_stages - stage - 1, num_micro_batches)
+        order = _alternate(warm_up, num_micro_batches)
+        schedule.append([Action(stage, kind, m) for kind, m in order])
+    return schedule
+
+
+def interleaved(
+    num_devices: int, num_micro_batches: int, chunks_per_device: int
+) -> Schedule:
+    """Return 1F1B with several stages a device: r, r + p, r + 2p and so on.
+
+    Micro-batches go through in groups of p: a group through the first stage
+    of each device, then through the second of each, and so on.
+
+    Example:
+        >>> show(interleaved(2, 2, chunks_per_device=2))
+        0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1
+        1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1
+
+    Raises:
+        ValueError: the devices do not divide the micro-batches.
+    """
+    p, m, v = num_devices, num_micro_batches, chunks_per_device
+    _check_counts(p, m)
+    if v < 1:
+        raise ValueError(f"a device needs a chunk (chunks_per_device: {v})")
+    if m % p:
+        raise ValueError(
+            "interleaving needs as many micro-batches as devices, or a "
+            f"multiple (micro-batches: {m}, devices: {p})"
+        )
+    schedule = []
+    for rank in range(p):
+        warm_up = min(2 * (p - rank - 1) + (v - 1) * p, m * v)
+        actions = []
+        for kind, step in _alternate(warm_up, m * v):
+            group, place = divmod(step, p * v)
+            chunk = place // p if kind == "F" else v - 1 - place // p
+            actions.append(
+                Action(chunk * p + rank, kind, group * p + place % p)
+            )
+        schedule.append(actions)
+    return schedule
+
+
+def zero_bubble_h1(num_stages: int, num_micro_batches: int) -> Schedule:
+    """Return 1F1B whose backward is split, the weights' half put off.
+
+    Only the gradients of inputs hold up the stage before. Stage r puts those
+    of the weights off by r micro-batches, and makes up for it at the end,
+    where 1F1B would wait.
+
+    Example:
+        >>> show(zero_bubble_h1(2, 3))
+        0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2
+        1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2
+    """
+    schedule = []
+    for stage, actions in enumerate(
+        one_f_one_b(num_stages, num_micro_batches)
+    ):
+        split = []
+        for action in actions:
+            m = action.micro_batch
+            if action.kind == "F":
+                split.append(action)
+                continue
+            split.append(Action(stage, "I", m))
+            if m >= stage:
+                split.append(Action(stage, "W", m - stage))
+        late = range(max(num_micro_batches - stage, 0), num_micro_batches)
+        schedule.append(split + [Action(stage, "W", m) for m in late])
+    return schedule
+
+
+def _alternate(warm_up: int, total: int) -> list[tuple[str, int]]:
+    """Return F × warm_up, then F and B in turn, then the rest of B."""
+    order = [("F", m) for m in range(warm_up)]
+    for m in range(total - warm_up):
+        order += [("F", warm_up + m), ("B", m)]
+    return order + [("B", m) for m in range(total - warm_up, total)]
+
+
+def show(schedule: Schedule) -> None:
+    """Print a schedule, a line for each device."""
+    for actions in schedule:
+        print(*actions)
+
+
+def _check_counts(num_stages: int, num_micro_batches: int) -> None:
+    if num_stages < 1 or num_micro_batches < 1:
+        raise ValueError(
+            "a schedule needs a stage and a micro-batch (stages: "
+            f"{num_stages}, micro-batches: {num_micro_batches})"
+        )
