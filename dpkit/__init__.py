@@ -9,16 +9,22 @@ Floor 2, simulated devices
 Floor 3, one concept each
     ``machine`` -- the devices at hand, and the time their work takes;
     ``placement`` -- tensors to devices: scatter, gather, replicate;
-    ``collectives`` -- broadcast, reduce, allreduce.
-Floor 4, composed
+    ``collectives`` -- broadcast, reduce, allreduce;
+    ``norms`` -- the norm of gradients on several devices;
+    ``processes`` -- functions in real processes.
+Floor 4, on streams
+    ``channels`` -- send from device to device beside the work.
+Floor 5, composed
     ``data_parallel`` -- one training step on all devices together;
+    ``network_partition/`` -- stages on devices, driven by a schedule;
+    ``layer_partition/`` -- layers whose weights are split over devices;
     ``evaluate`` -- accuracy over all devices;
     ``calibration/`` -- the hardware at hand measured, as presets.
-Floor 5, whole runs
+Floor 6, whole runs
     ``training`` -- epochs of steps, timed and scored.
-Floor 6, for the chapters
+Floor 7, for the chapters
     ``lab/`` -- data, models, pictures, listings and checks of exercises.
-Floor 7, the command line
+Floor 8, the command line
     ``__main__`` -- ``python -m dpkit devices`` and ``… calibrate``.
 
 Importing dpkit registers no backend: simulated devices appear when
@@ -30,14 +36,18 @@ from dpkit.collectives import allreduce, broadcast, reduce
 from dpkit.data_parallel import train_batch
 from dpkit.evaluate import evaluate_accuracy
 from dpkit.machine import Timer, devices, synchronize
+from dpkit.network_partition import Pipeline, split_layers
+from dpkit.norms import clip_grad_norm
 from dpkit.placement import gather, replicate, scatter, split_batch
 from dpkit.training import TrainingRecord, train
 
 __all__ = [
+    "Pipeline",
     "Timer",
     "TrainingRecord",
     "allreduce",
     "broadcast",
+    "clip_grad_norm",
     "devices",
     "evaluate_accuracy",
     "gather",
@@ -46,6 +56,7 @@ __all__ = [
     "scatter",
     "sim",
     "split_batch",
+    "split_layers",
     "synchronize",
     "train",
     "train_batch",

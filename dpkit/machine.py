@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -106,6 +107,42 @@ def synchronize(devices: Iterable[torch.device]) -> None:
         if device.type != "cpu":
             torch.get_device_module(device).synchronize(device)
     sim.meet([device for device in found if device.type == "sim"])
+
+
+def has_streams(device: torch.device) -> bool:
+    """Say whether a device works in streams, while Python goes ahead.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.machine import has_streams
+        >>> has_streams(torch.device("cpu"))
+        False
+        >>> has_streams(dpkit.devices(1, kind="sim")[0])
+        True
+    """
+    return torch.device(device).type != "cpu"
+
+
+@contextmanager
+def random_states_kept(devices: Iterable[torch.device]) -> Iterator[None]:
+    """Let a block draw random numbers and seed; go on after it as before.
+
+    The generators of the CPU and of ``devices`` are those that are kept.
+
+    Example:
+        >>> import torch
+        >>> from dpkit.machine import random_states_kept
+        >>> state = torch.get_rng_state()
+        >>> with random_states_kept([]):
+        ...     x = torch.rand(3)
+        >>> torch.equal(state, torch.get_rng_state())
+        True
+    """
+    found = {torch.device(d) for d in devices if has_streams(d)}
+    indices = sorted(d.index for d in found)
+    kind = next(iter(found)).type if found else None
+    with torch.random.fork_rng(indices, device_type=kind):
+        yield
 
 
 class Timer:

@@ -14,8 +14,15 @@ PACKAGE = Path(dpkit.__file__).parent
 FLOORS = [
     {"theory"},
     {"sim"},
-    {"machine", "placement", "collectives"},
-    {"data_parallel", "evaluate", "calibration"},
+    {"machine", "placement", "collectives", "norms", "processes"},
+    {"channels"},
+    {
+        "data_parallel",
+        "network_partition",
+        "layer_partition",
+        "evaluate",
+        "calibration",
+    },
     {"training"},
     {"lab"},
     {"__main__"},

@@ -6,12 +6,25 @@ from dataclasses import dataclass
 
 from dpkit.theory import drawing
 from dpkit.theory.bars import Bar, fewest, short_name, tooltip
-from dpkit.theory.drawing import AMBER, BLUE, GRID, INK, QUIET, VIOLET, WIDTH
+from dpkit.theory.drawing import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GRID,
+    INK,
+    QUIET,
+    VIOLET,
+    WIDTH,
+)
 from dpkit.theory.record import Record, Span, streams
 from dpkit.theory.units import show_seconds, time_unit
 
 FILLS = {
     "compute": BLUE,
+    "forward": BLUE,
+    "backward": GREEN,
+    "input gradients": GREEN,
+    "weight gradients": VIOLET,
     "copy": "url(#copy)",
     "launch": QUIET,
     "wait": "#ffffff",

@@ -14,7 +14,9 @@ class Span:
         stream: The stream of that device: "compute" (the default stream),
             "stream 1", …; "python" or "backward" on a host.
         name: What: "mm", "copy from sim:1", …
-        kind: "compute", "copy", "launch" (host) or "wait" (host).
+        kind: "compute", "copy", "launch" (host) or "wait" (host); of a
+            replayed schedule "forward", "backward", "input gradients" or
+            "weight gradients".
         start: Seconds since the timeline began.
         end: Seconds since the timeline began.
         num_bytes: What it moved: to and from memory, or over a link.

@@ -1,19 +1,23 @@
 """The check that refuses a wrong schedule, and says why.
 
-A schedule is right if every action that has to be done is done once, on the
-device of its stage, and if the devices, each going through its list in order,
+A schedule is right if every action that has to be done is done once, each
+stage on one device, and if the devices, each going through its list in order,
 come to the end: no action waits for one that never comes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
+from itertools import islice, product
 
 from dpkit.theory.schedules import Action, Schedule
 
+# An action as a plain tuple, which equals it and is made much faster.
+Plain = tuple[int, str, int]
 
-def needs(action: Action, num_stages: int, split: bool) -> list[Action]:
+
+def needs(action: Plain, num_stages: int, split: bool) -> list[Plain]:
     """Return the actions that must be done before ``action``.
 
     Args:
@@ -22,68 +26,121 @@ def needs(action: Action, num_stages: int, split: bool) -> list[Action]:
         split: Whether the schedule splits backward into I and W.
 
     Example:
-        >>> [str(a) for a in needs(Action(1, "B", 0), 3, split=False)]
-        ['1F0', '2B0']
+        >>> needs(Action(1, "B", 0), 3, split=False)
+        [(1, 'F', 0), (2, 'B', 0)]
     """
-    stage, kind, m = action.stage, action.kind, action.micro_batch
+    stage, kind, m = action
     if kind == "F":
-        return [Action(stage - 1, "F", m)] if stage else []
+        return [(stage - 1, "F", m)] if stage else []
     if kind == "W":
-        return [Action(stage, "I", m)]
-    before = [Action(stage, "F", m)]
-    if stage < num_stages - 1:
-        before.append(Action(stage + 1, "I" if split else "B", m))
-    return before
+        return [(stage, "I", m)]
+    if stage == num_stages - 1:
+        return [(stage, "F", m)]
+    return [(stage, "F", m), (stage + 1, "I" if split else "B", m)]
 
 
 def check(
-    schedule: Schedule, num_stages: int, num_micro_batches: int
+    schedule: Schedule,
+    num_stages: int | None = None,
+    num_micro_batches: int | None = None,
 ) -> list[Action]:
     r"""Refuse a wrong schedule; return its actions in an order that works.
 
     Args:
         schedule: The actions of each device.
-        num_stages: How many stages there are.
-        num_micro_batches: How many micro-batches there are.
+        num_stages: How many stages there are; None: as many as it names.
+        num_micro_batches: How many micro-batches there are; None: as many as
+            it names.
 
     Raises:
         ValueError: an action is missing, is there twice, belongs to no stage
-            or micro-batch, or waits for one that never comes.
+            or micro-batch, or waits for one that never comes; a stage is on
+            two devices.
 
     Example:
         >>> from dpkit.theory.schedules import gpipe, parse
-        >>> order = check(gpipe(2, 1), num_stages=2, num_micro_batches=1)
-        >>> print(*order)
+        >>> print(*check(gpipe(2, 1)))
         0F0 1F0 1B0 0B0
-        >>> check(parse("0F0 0B0\n1B0 1F0"), 2, 1)
+        >>> check(parse("0F0 0B0\n1B0 1F0"))
         Traceback (most recent call last):
         ...
         ValueError: 1B0 waits for 1F0, which comes after it on device 1
     """
-    _check_once(schedule, num_stages, num_micro_batches)
-    split = any(a.kind == "I" for actions in schedule for a in actions)
-    done: dict[Action, None] = {}
+    found = steps(schedule, num_stages, num_micro_batches)
+    return [action for _, action, _ in found]
+
+
+def steps(
+    schedule: Schedule,
+    num_stages: int | None = None,
+    num_micro_batches: int | None = None,
+) -> Iterator[tuple[int, Action, list[Plain]]]:
+    """Go through the same, each with its device and what was done before.
+
+    Raises:
+        ValueError: as :func:`check`; of waiting in vain at the end.
+
+    Example:
+        >>> from dpkit.theory.schedules import gpipe
+        >>> for device, action, needed in steps(gpipe(2, 1)):
+        ...     print(device, action, needed)
+        0 0F0 []
+        1 1F0 [(0, 'F', 0)]
+        1 1B0 [(1, 'F', 0)]
+        0 0B0 [(0, 'F', 0), (1, 'B', 0)]
+    """
+    every = [action for row in schedule for action in row]
+    if num_stages is None:
+        num_stages = 1 + max((a[0] for a in every), default=-1)
+    if num_micro_batches is None:
+        num_micro_batches = 1 + max((a[2] for a in every), default=-1)
+    split = any(a[1] in "IW" for a in every)
+    _check_once(every, num_stages, num_micro_batches, split)
+    _check_devices(schedule)
+    return _run(schedule, num_stages, split)
+
+
+def _run(
+    schedule: Schedule, num_stages: int, split: bool
+) -> Iterator[tuple[int, Action, list[Plain]]]:
+    """Let each device go on as far as it can, until all are done."""
+    done: set[Plain] = set()
     places = [0] * len(schedule)
-    progress = True
-    while progress:
-        progress = False
-        for device, actions in enumerate(schedule):
-            while places[device] < len(actions):
-                action = actions[places[device]]
-                if any(
-                    a not in done for a in needs(action, num_stages, split)
-                ):
-                    break
-                done[action] = None
-                places[device] += 1
-                progress = True
-    _check_end(schedule, places, done, num_stages, split)
-    return list(done)
+    sleeping: dict[Plain, list[int]] = {}  # what devices wait for
+    awake = list(reversed(range(len(schedule))))
+    while awake:
+        device = awake.pop()
+        for action in islice(schedule[device], places[device], None):
+            needed = needs(action, num_stages, split)
+            missing = _first_missing(needed, done)
+            if missing:
+                sleeping.setdefault(missing, []).append(device)
+                break
+            yield device, action, needed
+            done.add(action)
+            places[device] += 1
+            if action in sleeping:
+                awake += sleeping.pop(action)
+    if sleeping:
+        _refuse(schedule, sleeping, places)
 
 
-def _check_once(schedule: Schedule, num_stages: int, count: int) -> None:
+def _first_missing(needed: list[Plain], done: set[Plain]) -> Plain | None:
+    for action in needed:
+        if action not in done:
+            return action
+    return None
+
+
+def _check_once(
+    every: list[Action], num_stages: int, count: int, split: bool
+) -> None:
     """Refuse actions that are missing, surplus, or there twice."""
-    found = Counter(a for actions in schedule for a in actions)
+    found = Counter(every)
+    kinds = "FIW" if split else "FB"
+    wanted = dict.fromkeys(product(range(num_stages), kinds, range(count)), 1)
+    if found == wanted:
+        return
     for action, times in found.items():
         if action.stage >= num_stages or action.micro_batch >= count:
             raise ValueError(
@@ -92,51 +149,44 @@ def _check_once(schedule: Schedule, num_stages: int, count: int) -> None:
             )
         if times > 1:
             raise ValueError(f"{action} is there {times} times")
-    for action in _wanted(found, num_stages, count):
-        if action not in found:
-            raise ValueError(f"{action} is missing")
-    for action in found:
-        split = Action(action.stage, "I", action.micro_batch) in found
-        if action.kind == "B" and split:
-            raise ValueError(
-                f"{action} is done whole and in halves (with "
-                f"{action.stage}I{action.micro_batch})"
-            )
+    for plain in wanted:
+        if plain not in found:
+            raise ValueError(f"{Action(*plain)} is missing")
+    whole = next(action for action in found if action not in wanted)
+    raise ValueError(
+        f"{whole} is done whole and in halves (with {whole.stage}I"
+        f"{whole.micro_batch})"
+    )
 
 
-def _wanted(
-    found: Counter[Action], num_stages: int, count: int
-) -> Iterable[Action]:
-    """Yield what has to be done: F and B, or F, I and W, of each."""
-    split = any(action.kind in "IW" for action in found)
-    for stage in range(num_stages):
-        for m in range(count):
-            for kind in "FIW" if split else "FB":
-                yield Action(stage, kind, m)
+def _check_devices(schedule: Schedule) -> None:
+    """Refuse a stage on two devices: its weights lie on one."""
+    owners: dict[int, int] = {}
+    for device, actions in enumerate(schedule):
+        for stage in sorted({action.stage for action in actions}):
+            owner = owners.setdefault(stage, device)
+            if owner != device:
+                raise ValueError(
+                    f"a stage is on two devices (stage: {stage}, devices: "
+                    f"{owner} and {device})"
+                )
 
 
-def _check_end(
+def _refuse(
     schedule: Schedule,
+    sleeping: dict[Plain, list[int]],
     places: list[int],
-    done: dict[Action, None],
-    num_stages: int,
-    split: bool,
 ) -> None:
-    """Refuse a schedule whose devices do not come to the end.
+    """Say why the devices do not come to the end.
 
-    Each device that is stuck waits for an action of another that is stuck, or
-    for one of its own further on. Along these waits the cause is found: the
-    last device before the chain comes back.
+    Each of them waits for an action of another that waits, or for one of its
+    own further on. Along these waits the cause is found: the last device
+    before the chain comes back.
     """
-    stuck = [d for d, row in enumerate(schedule) if places[d] < len(row)]
-    if not stuck:
-        return
-    device, seen = stuck[0], []
+    awaited = {r: Action(*a) for a in sleeping for r in sleeping[a]}
+    device, seen = min(awaited), []
     while True:
-        action = schedule[device][places[device]]
-        needed = next(
-            a for a in needs(action, num_stages, split) if a not in done
-        )
+        action, needed = schedule[device][places[device]], awaited[device]
         owner = next(d for d, row in enumerate(schedule) if needed in row)
         if owner == device:
             raise ValueError(

@@ -18,18 +18,18 @@ Two stages, three micro-batches, first GPipe and then 1F1B, a column a tick::
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 KINDS = {
     "F": "forward",
     "B": "backward",
-    "I": "backward, input",
-    "W": "backward, weights",
+    "I": "input gradients",
+    "W": "weight gradients",
 }
 
 
-@dataclass(frozen=True, order=True)
-class Action:
+class Action(NamedTuple):
     """One thing that a device does.
 
     Attributes:
@@ -211,6 +211,75 @@ def zero_bubble_h1(num_stages: int, num_micro_batches: int) -> Schedule:
         late = range(max(num_micro_batches - stage, 0), num_micro_batches)
         schedule.append(split + [Action(stage, "W", m) for m in late])
     return schedule
+
+
+def by_name(
+    name: str, num_devices: int, num_stages: int, num_micro_batches: int
+) -> Schedule:
+    """Return the schedule with this name.
+
+    Args:
+        name: "naive", "gpipe", "1f1b", "interleaved" or "zb-h1".
+        num_devices: How many devices there are.
+        num_stages: How many stages; as many as devices, but a multiple of
+            that for "interleaved".
+        num_micro_batches: How many micro-batches there are.
+
+    Raises:
+        ValueError: there is no such schedule, or not for these numbers.
+
+    Example:
+        >>> show(by_name("interleaved", 2, 4, num_micro_batches=2))
+        0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1
+        1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1
+    """
+    if name not in NAMED and name != "interleaved":
+        raise ValueError(
+            f"unknown schedule (schedule: {name!r}, known: "
+            f"{', '.join(sorted([*NAMED, 'interleaved']))})"
+        )
+    if name == "interleaved":
+        if num_stages % num_devices:
+            raise ValueError(
+                "interleaving needs as many stages on each device (stages: "
+                f"{num_stages}, devices: {num_devices})"
+            )
+        chunks = num_stages // num_devices
+        return interleaved(num_devices, num_micro_batches, chunks)
+    if num_stages != num_devices:
+        raise ValueError(
+            f"{name} has one stage on each device (stages: {num_stages}, "
+            f'devices: {num_devices}); only "interleaved" has several'
+        )
+    return NAMED[name](num_stages, num_micro_batches)
+
+
+NAMED = {
+    "naive": naive,
+    "gpipe": gpipe,
+    "1f1b": one_f_one_b,
+    "zb-h1": zero_bubble_h1,
+}
+
+
+def most_in_flight(actions: Sequence[Action]) -> int:
+    """Return the most micro-batches that a device keeps at once.
+
+    It keeps one from its forward pass until the gradients of its inputs are
+    made. Of a device with several stages, each counts.
+
+    Args:
+        actions: What the device does, in order.
+
+    Example:
+        >>> [most_in_flight(row) for row in one_f_one_b(3, 5)]
+        [3, 2, 1]
+    """
+    kept = most = 0
+    for action in actions:
+        kept += (action.kind == "F") - (action.kind in "BI")
+        most = max(most, kept)
+    return most
 
 
 def _alternate(warm_up: int, total: int) -> list[tuple[str, int]]:

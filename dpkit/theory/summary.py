@@ -175,7 +175,7 @@ def summarize(record: Record) -> Summary:
 
 def _device(spans: list[Span], makespan: float) -> DeviceTimes:
     copies = [s for s in spans if s.kind == "copy"]
-    computing = [s for s in spans if s.kind == "compute"]
+    computing = [s for s in spans if s.kind not in ("copy", "wait")]
     busy, either = covered(computing), covered(computing + copies)
     return DeviceTimes(
         busy=busy,

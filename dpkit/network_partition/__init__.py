@@ -1,0 +1,14 @@
+"""Network partitioning: each device has some of the layers.
+
+A network is a composition of layers, f = f2 ∘ f1, so its parts can lie on
+different devices. A batch goes through as micro-batches, one after another,
+so that all parts have something to do::
+
+    device 0 | 0F0 0F1 0F2     0B0 0B1 0B2
+    device 1 |     1F0 1F1 1F2 1B0 1B1 1B2
+"""
+
+from dpkit.network_partition.cutting import layer_seconds, split_layers
+from dpkit.network_partition.pipeline import Pipeline
+
+__all__ = ["Pipeline", "layer_seconds", "split_layers"]

@@ -1,0 +1,267 @@
+"""A network in stages on several devices, and a schedule that drives them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+
+import torch
+from torch import Tensor, nn
+
+from dpkit.channels import Channel
+from dpkit.collectives import allreduce
+from dpkit.machine import random_states_kept
+from dpkit.network_partition.interpreter import Interpreter
+from dpkit.network_partition.stage import Layer, Stage, layers_of
+from dpkit.theory.replay import times
+from dpkit.theory.schedule_check import check
+from dpkit.theory.schedules import Schedule, by_name
+
+TICKS = {"F": 1, "B": 2, "I": 1, "W": 1}
+
+
+class Pipeline(nn.Module):
+    """A network whose stages lie on several devices.
+
+    The stages are moved to their devices, as by ``Module.to``; one that lies
+    on several devices already stays. A stage that shares a parameter with one
+    before it is copied, and the gradients of such copies are summed, so that
+    equal optimizers keep them equal. With batch norm, the statistics are
+    those of each micro-batch. A layer that works in place cannot be the first
+    of a stage.
+
+    Args:
+        stages: The stages, in order, such as :func:`split_layers` gives.
+        devices: The devices; stage s lies on device s, with interleaving on
+            device s modulo their number.
+        schedule: "naive", "gpipe", "1f1b", "interleaved", "zb-h1", or a list
+            of actions for each device.
+        num_micro_batches: How many micro-batches a batch is cut into; None
+            means as many as there are devices.
+        recompute: Whether a stage keeps its input alone and runs forward
+            again before backward.
+
+    Attributes:
+        stages: The stages, on their devices.
+        schedule: The actions of each device.
+        copies: Groups of parameters that are copies of one.
+
+    Raises:
+        ValueError: the stages do not fit the devices or the schedule, or the
+            schedule is wrong.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from torch import nn
+        >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
+        >>> pipeline = dpkit.Pipeline(
+        ...     dpkit.split_layers(model, 2), dpkit.devices(2, kind="sim"),
+        ...     schedule="gpipe", num_micro_batches=4,
+        ... )
+        >>> X, y = torch.ones(7, 3), torch.zeros(7, 2)
+        >>> loss = pipeline.forward_backward(X, y, nn.MSELoss())
+        >>> [tuple(p.grad.shape) for p in pipeline.parameters()]
+        [(5, 3), (5,), (2, 5), (2,)]
+        >>> pipeline(X).device, loss.device
+        (device(type='sim', index=1), device(type='sim', index=1))
+
+    Source:
+        Huang et al., "GPipe", 2019.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[nn.Module],
+        devices: Sequence[torch.device],
+        schedule: str | Schedule = "1f1b",
+        num_micro_batches: int | None = None,
+        recompute: bool = False,
+    ) -> None:
+        super().__init__()
+        self.schedule = _schedule(
+            schedule, len(stages), len(devices), num_micro_batches
+        )
+        every = [action for row in self.schedule for action in row]
+        self.num_micro_batches = 1 + max(a.micro_batch for a in every)
+        stages, self.copies = untie(stages)
+        owner = {
+            a.stage: r for r, row in enumerate(self.schedule) for a in row
+        }
+        self.devices = [devices[owner[s]] for s in range(len(stages))]
+        self.stages = nn.ModuleList(map(_place, stages, self.devices))
+        split = any(action.kind == "I" for action in every)
+        sizes = [len(layers_of(stage)) for stage in stages]
+        self._stages = [
+            Stage(stage, first, split, recompute)
+            for stage, first in zip(stages, accumulate([0, *sizes]))
+        ]
+        self._channels = _channels(self.devices)
+        # Issued in the order of time, so that no device waits for Python.
+        start = times(self.schedule, TICKS)
+        self._order = sorted(every, key=lambda action: start[action])
+
+    @property
+    def most_in_flight(self) -> list[int]:
+        """Of how many micro-batches each stage kept something at once."""
+        return [stage.most_kept for stage in self._stages]
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Run the whole batch through all stages, one after another.
+
+        Args:
+            X: The examples, shape (b, …), on any device.
+
+        Returns:
+            The outputs, shape (b, …), on the device of the last stage.
+        """
+        for stage, device in zip(self.stages, self.devices):
+            X = stage(X.to(device))
+        return X
+
+    def forward_backward(
+        self, X: Tensor, y: Tensor, loss_fn: Callable[[Tensor, Tensor], Tensor]
+    ) -> Tensor:
+        """Run a batch through the schedule; leave gradients in the stages.
+
+        The batch is cut as by ``tensor_split``: the first micro-batches have
+        an example more. Each loss counts as its micro-batch has examples, so
+        loss and gradients are those of the whole batch. Gradients are added
+        to those that are there. What layers draw at random depends on the
+        layer, the micro-batch and PyTorch's seed alone.
+
+        Args:
+            X: The examples, shape (b, …), on any device.
+            y: The labels, shape (b, …), on any device.
+            loss_fn: ``loss_fn(outputs, labels)``, a mean over examples.
+
+        Returns:
+            The loss, of no dimensions, on the device of the last stage.
+
+        Raises:
+            ValueError: ``X`` and ``y`` differ in length, have fewer examples
+                than there are micro-batches, or the loss is not one number.
+        """
+        self._check_batch(X, y)
+        m, before = self.num_micro_batches, self._put_aside()
+        X, y = X.to(self.devices[0]), y.to(self.devices[-1])
+        ends = [_end(part, len(y), loss_fn) for part in y.tensor_split(m)]
+        run = Interpreter(
+            self._stages, self._channels, X.tensor_split(m), ends
+        )
+        seed = int(torch.randint(2**62, ()))
+        try:
+            with random_states_kept(self.devices):
+                for stage in self._stages:
+                    stage.seed, stage.most_kept = seed, 0
+                for action in self._order:
+                    run.do(action)
+        finally:
+            for stage in self._stages:
+                stage.forget()
+            self._sum_copies(before)
+        return torch.stack(run.losses).sum()
+
+    def _check_batch(self, X: Tensor, y: Tensor) -> None:
+        if len(X) != len(y):
+            raise ValueError(
+                "the batch has not as many labels as examples (examples: "
+                f"{len(X)}, labels: {len(y)})"
+            )
+        if len(X) < self.num_micro_batches:
+            raise ValueError(
+                f"fewer examples than micro-batches (examples: {len(X)}, "
+                f"micro-batches: {self.num_micro_batches})"
+            )
+
+    def _put_aside(self) -> list[list[Tensor | None]]:
+        """Take the gradients of copies away: they are summed already."""
+        before = [[p.grad for p in group] for group in self.copies]
+        for group in self.copies:
+            for p in group:
+                p.grad = None
+        return before
+
+    @torch.no_grad()
+    def _sum_copies(self, before: list[list[Tensor | None]]) -> None:
+        """Give all copies of a parameter the sum of their gradients."""
+        for group, old in zip(self.copies, before):
+            for p in group:
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+            allreduce([p.grad for p in group if p.grad is not None])
+            for p, grad in zip(group, old):
+                if grad is not None and p.grad is not None:
+                    p.grad += grad
+
+
+def untie(
+    stages: Sequence[nn.Module],
+) -> tuple[list[nn.Module], list[list[nn.Parameter]]]:
+    """Copy the stages that share parameters with one before them.
+
+    Returns:
+        The stages, and the groups of parameters that were one.
+    """
+    groups: dict[int, list[nn.Parameter]] = {}
+    separate = []
+    for stage in stages:
+        shared = any(id(p) in groups for p in stage.parameters())
+        own = copy.deepcopy(stage) if shared else stage
+        for p, twin in zip(stage.parameters(), own.parameters()):
+            groups.setdefault(id(p), []).append(twin)
+        separate.append(own)
+    return separate, [group for group in groups.values() if len(group) > 1]
+
+
+def _schedule(
+    schedule: str | Schedule, num_stages: int, num_devices: int, m: int | None
+) -> Schedule:
+    if num_stages < 1 or num_devices < 1:
+        raise ValueError(
+            "a pipeline needs stages and devices (stages: "
+            f"{num_stages}, devices: {num_devices})"
+        )
+    if isinstance(schedule, str):
+        m = num_devices if m is None else m
+        return by_name(schedule, num_devices, num_stages, m)
+    if len(schedule) != num_devices:
+        raise ValueError(
+            "the schedule is not for so many devices (lists of actions: "
+            f"{len(schedule)}, devices: {num_devices})"
+        )
+    check(schedule, num_stages, m)
+    return schedule
+
+
+def _place(stage: nn.Module, device: torch.device) -> nn.Module:
+    """Move a stage to its device, unless it lies on several."""
+    found = {t.device for t in (*stage.parameters(), *stage.buffers())}
+    return stage if len(found) > 1 else stage.to(device)
+
+
+def _channels(
+    devices: Sequence[torch.device],
+) -> dict[tuple[int, int], Channel]:
+    """Return the ways from each stage to the next, and back."""
+    found = {}
+    for s, (here, there) in enumerate(pairwise(devices)):
+        found[s, s + 1] = Channel(here, there)
+        found[s + 1, s] = Channel(there, here)
+    return found
+
+
+def _end(
+    y: Tensor, total: int, loss_fn: Callable[[Tensor, Tensor], Tensor]
+) -> Layer:
+    """Return what follows the last stage: a micro-batch's part of the loss."""
+
+    def end(outputs: Tensor) -> Tensor:
+        loss = loss_fn(outputs, y)
+        if loss.dim():
+            raise ValueError(
+                f"the loss is not one number (shape: {tuple(loss.shape)}); "
+                "it has to average over examples"
+            )
+        return loss * (len(y) / total)
+
+    return end

@@ -1,0 +1,164 @@
+"""One stage of a network: its actions, and what it keeps between them.
+
+The graph of autograd ends at the borders of a stage. What comes in is a leaf;
+its gradient goes back to the stage before::
+
+    before ── x ──▶ [ layer ─▶ layer ─▶ layer ] ── y ──▶ next
+    before ◀─ dx ── [         backward        ] ◀─ dy ── next
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+Layer = Callable[[Tensor], Tensor]
+
+
+@dataclass
+class Piece:
+    """Layers of a stage, and what is kept of a micro-batch in them.
+
+    Attributes:
+        params: The parameters of the layers that are trained.
+        x: What came in, a leaf.
+        y: What came out.
+        dy: The gradient of that, once it is known.
+    """
+
+    params: list[nn.Parameter]
+    x: Tensor
+    y: Tensor
+    dy: Tensor | None = None
+
+
+class Stage:
+    """The layers of one stage, and the micro-batches that are in flight.
+
+    Args:
+        module: The layers, as ``nn.Sequential``; any other module counts as
+            one layer.
+        first_layer: The number of the first of them in the network.
+        split: Whether gradients of inputs and of weights are made apart. Then
+            the graph ends before every layer that has weights, too.
+        recompute: Whether only the input is kept, and forward is run again
+            where backward needs it.
+
+    Attributes:
+        seed: Where the random numbers of the layers come from.
+        most_kept: Of how many micro-batches something was kept at once.
+    """
+
+    def __init__(
+        self, module: nn.Module, first_layer: int, split: bool, recompute: bool
+    ) -> None:
+        self.layers = layers_of(module)
+        self.first_layer = first_layer
+        self.split, self.recompute = split, recompute
+        self.seed = self.most_kept = 0
+        self._kept: dict[int, Callable[[], list[Piece]]] = {}
+        self._put_off: dict[int, list[Piece]] = {}
+
+    def forward(self, m: int, x: Tensor, end: Layer | None = None) -> Tensor:
+        """Run a micro-batch forward.
+
+        Args:
+            m: Its number.
+            x: What comes in.
+            end: What follows the last layer, such as the loss.
+
+        Returns:
+            What comes out, without a graph.
+        """
+        with torch.set_grad_enabled(not self.recompute):
+            pieces = self._run(m, x, end)
+        again = partial(self._run, m, x, end)
+        self._kept[m] = again if self.recompute else lambda: pieces
+        self.most_kept = max(self.most_kept, len(self._kept))
+        return pieces[-1].y.detach()
+
+    def backward(self, m: int, dy: Tensor | None) -> Tensor | None:
+        """Make all gradients of a micro-batch; return that of its input.
+
+        Args:
+            m: Its number.
+            dy: The gradient of what came out; None if that was the loss.
+        """
+        (piece,) = self._kept.pop(m)()
+        if piece.y.requires_grad:
+            torch.autograd.backward(piece.y, dy)
+        return piece.x.grad
+
+    def backward_inputs(self, m: int, dy: Tensor | None) -> Tensor | None:
+        """Make the gradient of the input alone; return it.
+
+        Args:
+            m: The number of the micro-batch.
+            dy: The gradient of what came out; None if that was the loss.
+        """
+        self._put_off[m] = []
+        for piece in reversed(self._kept.pop(m)()):
+            piece.dy = dy
+            if piece.params:
+                self._put_off[m].append(piece)
+            if piece.x.requires_grad:
+                (dy,) = torch.autograd.grad(
+                    piece.y, piece.x, dy, retain_graph=bool(piece.params)
+                )
+        return dy
+
+    def backward_weights(self, m: int) -> None:
+        """Make the gradients of the weights, which were put off."""
+        for piece in self._put_off.pop(m):
+            torch.autograd.backward(piece.y, piece.dy, inputs=piece.params)
+
+    def forget(self) -> None:
+        """Keep nothing, as after a step that was broken off."""
+        self._kept.clear()
+        self._put_off.clear()
+
+    def _run(self, m: int, x: Tensor, end: Layer | None) -> list[Piece]:
+        """Run all layers, in one piece or, if backward is split, in many."""
+        layers = [*self.layers, end] if end else self.layers
+        groups = _apart(layers) if self.split else [layers]
+        pieces: list[Piece] = []
+        number = self.first_layer
+        for group in groups:
+            x = y = _leaf(x, number > 0)
+            for layer in group:
+                # Random numbers do not depend on the cut or the schedule.
+                torch.manual_seed(hash((self.seed, number, m)))
+                y = layer(y)
+                number += 1
+            pieces.append(Piece(_trained(group), x, y))
+            x = y
+        return pieces
+
+
+def layers_of(module: nn.Module) -> list[Layer]:
+    """Return the layers of an ``nn.Sequential``; of others, themselves."""
+    return list(module) if isinstance(module, nn.Sequential) else [module]
+
+
+def _apart(layers: Sequence[Layer]) -> list[list[Layer]]:
+    """Begin a group with every layer that has weights."""
+    groups: list[list[Layer]] = [[]]
+    for layer in layers:
+        if groups[-1] and _trained([layer]):
+            groups.append([])
+        groups[-1].append(layer)
+    return groups
+
+
+def _leaf(x: Tensor, has_gradient: bool) -> Tensor:
+    """Return the same values without a graph, ready for a gradient."""
+    return x.detach().requires_grad_(has_gradient and x.is_floating_point())
+
+
+def _trained(group: Sequence[Layer]) -> list[nn.Parameter]:
+    modules = [layer for layer in group if isinstance(layer, nn.Module)]
+    return [p for m in modules for p in m.parameters() if p.requires_grad]

@@ -1,0 +1,73 @@
+"""Cut a row of costs into parts that are as equal as can be.
+
+The parts keep the order, as the stages of a network must::
+
+    costs      2 3 4 | 5 6 | 9        three parts, the largest 11
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+NONE = (float("inf"), float("inf"), 0)
+
+
+def balance(costs: Sequence[float], num_parts: int) -> list[int]:
+    """Return how many costs go to each part, the largest sum being least.
+
+    Args:
+        costs: The costs in order, none negative.
+        num_parts: How many parts, none of them empty.
+
+    Returns:
+        The lengths of the parts.
+
+    Raises:
+        ValueError: there are fewer costs than parts, or no parts; a cost is
+            negative.
+
+    Example:
+        >>> balance([2, 3, 4, 5, 6, 9], num_parts=3)
+        [3, 2, 1]
+
+    Layers that cost nothing stay with the one before:
+
+        >>> balance([5, 0, 5, 0], num_parts=2)
+        [2, 2]
+    """
+    if not 1 <= num_parts <= len(costs):
+        raise ValueError(
+            f"cannot cut so many costs into so many parts (costs: "
+            f"{len(costs)}, parts: {num_parts})"
+        )
+    if min(costs) < 0:
+        raise ValueError(f"a cost is negative (costs: {list(costs)})")
+    sums = [0.0, *accumulate(costs)]
+    # For the first n costs: the largest part, the squares of all parts, which
+    # decide between equals, and where the last part begins, the later the
+    # better (written as its negative).
+    best = [(total, total**2, 0) for total in sums]
+    cuts = []
+    for part in range(1, num_parts):
+        before, best = best, [NONE] * len(sums)
+        for n in range(part + 1, len(sums)):
+            best[n] = min(
+                (
+                    max(before[c][0], sums[n] - sums[c]),
+                    before[c][1] + (sums[n] - sums[c]) ** 2,
+                    -c,
+                )
+                for c in range(part, n)
+            )
+        cuts.append([-cut for _, _, cut in best])
+    return _lengths(cuts, len(costs))
+
+
+def _lengths(cuts: list[list[int]], end: int) -> list[int]:
+    """Follow the cuts back from the end."""
+    lengths: list[int] = []
+    for row in reversed(cuts):
+        lengths.append(end - row[end])
+        end = row[end]
+    return [end, *reversed(lengths)]
