@@ -35,14 +35,23 @@ from dpkit import sim
 from dpkit.collectives import allreduce, broadcast, reduce
 from dpkit.data_parallel import train_batch
 from dpkit.evaluate import evaluate_accuracy
+from dpkit.layer_partition import (
+    ChannelParallelConv2d,
+    ColumnParallelLinear,
+    RowParallelLinear,
+)
 from dpkit.machine import Timer, devices, synchronize
 from dpkit.network_partition import Pipeline, split_layers
 from dpkit.norms import clip_grad_norm
 from dpkit.placement import gather, replicate, scatter, split_batch
+from dpkit.processes import launch
 from dpkit.training import TrainingRecord, train
 
 __all__ = [
+    "ChannelParallelConv2d",
+    "ColumnParallelLinear",
     "Pipeline",
+    "RowParallelLinear",
     "Timer",
     "TrainingRecord",
     "allreduce",
@@ -51,6 +60,7 @@ __all__ = [
     "devices",
     "evaluate_accuracy",
     "gather",
+    "launch",
     "reduce",
     "replicate",
     "scatter",

@@ -17,7 +17,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-OPS = ("sum", "mean")
+OPS = ("sum", "mean", "max")
 
 
 @torch.no_grad()
@@ -51,7 +51,7 @@ def broadcast(tensors: Sequence[Tensor], root: int = 0) -> None:
 
 @torch.no_grad()
 def reduce(tensors: Sequence[Tensor], op: str = "sum", root: int = 0) -> None:
-    """Leave the sum or mean of all tensors in the root's, in place.
+    """Leave the sum, mean or maximum of all in the root's tensor, in place.
 
     The tensors of the other ranks stay as they are. The terms are added in
     order of rank, starting from the root's.
@@ -59,12 +59,13 @@ def reduce(tensors: Sequence[Tensor], op: str = "sum", root: int = 0) -> None:
     Args:
         tensors: k tensors of one shape and dtype; ``tensors[r]`` lies on
             ``devices[r]``.
-        op: "sum" or "mean".
+        op: "sum", "mean" or "max", each element by itself.
         root: The rank that receives the result.
 
     Raises:
         ValueError: no tensors; shapes or dtypes differ; two tensors share
-            storage; no such root; an unknown op, or the mean of integers.
+            storage; no such root; an unknown op, the mean of integers, or
+            the maximum of complex numbers.
 
     Example:
         >>> import dpkit, torch
@@ -81,7 +82,11 @@ def reduce(tensors: Sequence[Tensor], op: str = "sum", root: int = 0) -> None:
     total = tensors[root]
     for rank, tensor in enumerate(tensors):
         if rank != root:
-            total += tensor.to(total.device)
+            arrived = tensor.to(total.device)
+            if op == "max":
+                torch.maximum(total, arrived, out=total)
+            else:
+                total += arrived
     if op == "mean":
         total /= len(tensors)
 
@@ -89,18 +94,19 @@ def reduce(tensors: Sequence[Tensor], op: str = "sum", root: int = 0) -> None:
 def allreduce(
     tensors: Sequence[Tensor], op: str = "sum", algorithm: str = "star"
 ) -> None:
-    """Leave the sum or mean of all tensors in every one of them, in place.
+    """Leave the sum, mean or maximum of all tensors in each, in place.
 
     Args:
         tensors: k tensors of one shape and dtype; ``tensors[r]`` lies on
             ``devices[r]``.
-        op: "sum" or "mean".
+        op: "sum", "mean" or "max", each element by itself.
         algorithm: Who sends what to whom. "star": all send to rank 0, which
             adds and sends the result back.
 
     Raises:
         ValueError: no tensors; shapes or dtypes differ; two tensors share
-            storage; an unknown op or algorithm; the mean of integers.
+            storage; an unknown op or algorithm; the mean of integers, or the
+            maximum of complex numbers.
 
     Example:
         >>> import dpkit, torch
@@ -169,3 +175,5 @@ def _check_op(op: str, dtype: torch.dtype) -> None:
         raise ValueError(f"unknown op (op: {op!r}, known: {', '.join(OPS)})")
     if op == "mean" and not (dtype.is_floating_point or dtype.is_complex):
         raise ValueError(f"integers have no exact mean (dtype: {dtype})")
+    if op == "max" and dtype.is_complex:
+        raise ValueError(f"complex numbers have no order (dtype: {dtype})")

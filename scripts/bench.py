@@ -19,6 +19,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import dpkit
 from dpkit.lab.batches import Batches
 from dpkit.lab.models import lenet, lenet_params
+from dpkit.theory.replay import replay, times
+from dpkit.theory.schedule_check import check
+from dpkit.theory.schedules import one_f_one_b
 
 REPETITIONS = 7
 
@@ -43,11 +46,11 @@ def report(title: str, seconds: dict[str, list[float]]) -> None:
     """Print a line for each contestant, with its ratio to the first."""
     print(f"\n{title}")
     first = median(next(iter(seconds.values())))
-    for name, times in seconds.items():
+    for name, taken in seconds.items():
         low, middle, high = (
-            1e6 * t for t in (min(times), median(times), max(times))
+            1e6 * t for t in (min(taken), median(taken), max(taken))
         )
-        ratio = median(times) / first
+        ratio = median(taken) / first
         print(
             f"  {name:<24} {low:10.1f} {middle:10.1f} {high:10.1f} µs"
             f"   {ratio:6.2f} ×"
@@ -112,11 +115,64 @@ def bench_reading() -> None:
     report("read 10,000 images once", seconds)
 
 
+def bench_pipeline() -> None:
+    """A step of small stages on the CPU: what does the interpreter add?"""
+    p, m, rows = 4, 8, 64
+    stages = [nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(p)]
+    X, loss = torch.rand(m * rows, 256), nn.MSELoss()
+    pipeline = dpkit.Pipeline(stages, dpkit.devices(p, "cpu"), "1f1b", m)
+
+    def directly() -> None:
+        for part in X.tensor_split(m):
+            y = part
+            for stage in stages:
+                y = stage(y)
+            (loss(y, part) / m).backward()
+
+    seconds = time_in_turns(
+        {
+            "stages called directly": directly,
+            "Pipeline, 1F1B": lambda: pipeline.forward_backward(X, X, loss),
+        },
+        count=10,
+    )
+    report("4 stages of 256 × 256, 8 micro-batches of 64", seconds)
+    direct, piped = map(median, seconds.values())
+    each = 1e6 * (piped - direct) / (2 * p * m)
+    print(f"  the interpreter adds {each:.1f} µs to each action")
+
+
+def bench_replay() -> None:
+    """A 1F1B step of 64 stages and 512 micro-batches, replayed."""
+    p, m, durations = 64, 512, {"F": 1.0, "B": 2.0}
+    schedule = one_f_one_b(p, m)
+    seconds = time_in_turns(
+        {
+            "checked": lambda: check(schedule, p, m),
+            "replayed, as numbers": lambda: times(schedule, durations),
+            "replayed, as a timeline": lambda: replay(schedule, durations),
+        },
+        count=1,
+    )
+    report(f"1F1B, {p} stages, {m} micro-batches", seconds)
+    rate = 2 * p * m / median(seconds["replayed, as numbers"])
+    print(f"  {rate:,.0f} actions a second")
+
+
+BENCHES = (
+    bench_operation,
+    bench_step,
+    bench_reading,
+    bench_pipeline,
+    bench_replay,
+)
+
+
 def main() -> int:
     """Run all benchmarks."""
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     print("  least, middle, largest of 7, and the ratio to the first line")
-    for bench in (bench_operation, bench_step, bench_reading):
+    for bench in BENCHES:
         bench()
     return 0
 

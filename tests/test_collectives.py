@@ -36,6 +36,17 @@ def test_allreduce_means_on_every_rank(get_devices, k):
         assert torch.equal(tensor.cpu(), torch.stack(wholes).mean(0))
 
 
+@pytest.mark.parametrize("k", range(1, 6))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_allreduce_finds_the_maximum_on_every_rank(get_devices, k, dtype):
+    wholes, tensors = whole_numbers(get_devices(k), (17,), dtype)
+    objects = list(tensors)
+    dpkit.allreduce(tensors, op="max")
+    assert all(a is b for a, b in zip(objects, tensors, strict=True))
+    for tensor in tensors:
+        assert torch.equal(tensor.cpu(), torch.stack(wholes).amax(0))
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.float64, torch.bfloat16, torch.int64, torch.complex64]
 )
@@ -75,10 +86,10 @@ def test_broadcast(get_devices, root):
 
 
 @pytest.mark.parametrize("root", range(3))
-@pytest.mark.parametrize("op", ["sum", "mean"])
+@pytest.mark.parametrize("op", ["sum", "mean", "amax"])
 def test_reduce_changes_the_root_alone(get_devices, op, root):
     wholes, tensors = whole_numbers(get_devices(3))
-    dpkit.reduce(tensors, op, root)
+    dpkit.reduce(tensors, op.removeprefix("a"), root)
     for rank, tensor in enumerate(tensors):
         whole = wholes[rank]
         if rank == root:
@@ -130,6 +141,12 @@ def test_mean_of_integers(get_devices):
     _, tensors = whole_numbers(get_devices(2), dtype=torch.int64)
     with pytest.raises(ValueError, match=r"no exact mean \(dtype: torch.int"):
         dpkit.allreduce(tensors, op="mean")
+
+
+def test_maximum_of_complex_numbers(get_devices):
+    _, tensors = whole_numbers(get_devices(2), dtype=torch.complex64)
+    with pytest.raises(ValueError, match=r"no order \(dtype: torch.complex"):
+        dpkit.allreduce(tensors, op="max")
 
 
 def test_no_tensors():

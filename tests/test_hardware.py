@@ -53,7 +53,7 @@ def copy_seconds(link, num_bytes):
 
 def test_the_presets_are_those_that_the_book_names():
     assert list(ACCELERATORS) == (
-        "k80 p100 v100 v100-pcie a100 h100 h200 rtx4090 laptop-cpu".split()
+        "k80 p100 p40 v100 v100-pcie a100 h100 h200 rtx4090 laptop-cpu".split()
     )
     assert list(LINKS) == (
         "pcie3 pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 "

@@ -28,6 +28,7 @@ ABSTRACT = """
     Callable Collection Generator Hashable Iterable Iterator Mapping
     MutableMapping MutableSequence Sequence Set Sized
 """
+LAYERS = ("Conv2d", "Embedding", "Linear", "MultiheadAttention")
 DISPLAYED = ("Code", "HTML", "Markdown", "SVG")
 
 # Sphinx leaves the annotations of a class as they are written, so the short
@@ -43,6 +44,9 @@ SHORT = {
     "torch": {
         "Tensor": "torch.Tensor",
         "nn.Module": "torch.nn.Module",
+        **{f"nn.{name}": f"torch.nn.{name}" for name in LAYERS},
+        "torch.nn.modules.container.ModuleList": "torch.nn.ModuleList",
+        "torch.nn.modules.container.Sequential": "torch.nn.Sequential",
         "torch._C.Generator": "torch.Generator",
         "torch.nn.modules.module.Module": "torch.nn.Module",
     },
@@ -94,7 +98,9 @@ def torch_objects() -> dict[str, tuple[str, str]]:
         "torch.nn.CrossEntropyLoss": "class",
         "torch.nn.DataParallel": "class",
         "torch.nn.Module": "class",
+        "torch.nn.ModuleList": "class",
         "torch.nn.Sequential": "class",
+        **{f"torch.nn.{name}": "class" for name in LAYERS},
         "torch.nn.parallel.DistributedDataParallel": "class",
         "torch.tensor_split": "function",
     }
@@ -106,6 +112,12 @@ def torch_objects() -> dict[str, tuple[str, str]]:
         objects[name] = ("class", "tensor_attributes.html")
     objects["torch.Size"] = ("class", "size.html")
     objects["torch.Tensor"] = ("class", "tensors.html")
+    for name in ("PipelineScheduleMulti", "PipelineScheduleSingle"):
+        module = "torch.distributed.pipelining.schedules"
+        objects[f"{module}.{name}"] = (
+            "class",
+            f"distributed.pipelining.html#{module}.{name}",
+        )
     for name in ("DataLoader", "Dataset"):
         objects[f"torch.utils.data.{name}"] = ("class", "data.html")
     out_of_memory = (

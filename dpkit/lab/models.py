@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 # Weight shapes of the four layers; a bias follows each.
@@ -75,3 +75,35 @@ def lenet(X: Tensor, params: Sequence[Tensor]) -> Tensor:
     h = F.avg_pool2d(F.relu(F.conv2d(h, W2, b2)), 2)  # (b, 50, 4, 4)
     h = F.relu(h.flatten(start_dim=1) @ W3 + b3)  # (b, 128)
     return h @ W4 + b4
+
+
+def convolutions_then_dense() -> nn.Sequential:
+    """Return a network whose time lies early and whose parameters lie late.
+
+    Four convolutions, which slide few weights over large images, and two
+    dense layers, which use each of many weights once an image. It takes
+    images of shape (b, 1, 28, 28) and gives scores of shape (b, 10).
+
+    Example:
+        >>> from dpkit.lab.models import convolutions_then_dense
+        >>> counts = [sum(p.numel() for p in layer.parameters())
+        ...           for layer in convolutions_then_dense()]
+        >>> sum(counts[:10]), sum(counts[10:])  # early and late
+        (259008, 6433802)
+    """
+    return nn.Sequential(
+        nn.Conv2d(1, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(64, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(64, 128, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(128, 128, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(128 * 7 * 7, 1024),
+        nn.ReLU(),
+        nn.Linear(1024, 10),
+    )

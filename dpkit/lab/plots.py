@@ -220,15 +220,15 @@ def draw_step(num_devices: int = 2) -> Picture:
     middle = (num_devices - 1) / 2
 
     def draw(ax: Axes) -> None:
-        _box(ax, 0, middle, "batch", QUIET)
-        _box(ax, 4.6, middle, "allreduce:\nsum", QUIET)
+        box(ax, 0, middle, "batch", QUIET)
+        box(ax, 4.6, middle, "allreduce:\nsum", QUIET)
         for rank in range(num_devices):
             colour, y = COLOURS[rank % len(COLOURS)], num_devices - 1 - rank
-            _box(ax, 2.3, y, f"shard {rank},\ngradient {rank}", colour)
-            _box(ax, 6.9, y, f"update {rank}", colour)
-            _arrow(ax, (0, middle), (2.3, y))
-            _arrow(ax, (2.3, y), (4.6, middle))
-            _arrow(ax, (4.6, middle), (6.9, y))
+            box(ax, 2.3, y, f"shard {rank},\ngradient {rank}", colour)
+            box(ax, 6.9, y, f"update {rank}", colour)
+            arrow(ax, (0, middle), (2.3, y))
+            arrow(ax, (2.3, y), (4.6, middle))
+            arrow(ax, (4.6, middle), (6.9, y))
         ax.set(xlim=(-0.9, 7.8), ylim=(-0.5, num_devices - 0.5))
         ax.axis("off")
 
@@ -237,7 +237,7 @@ def draw_step(num_devices: int = 2) -> Picture:
     return Picture(draw, title, size)
 
 
-def _box(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
+def box(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
     """Draw a rounded box with text, its middle at (x, y)."""
     ax.add_patch(
         FancyBboxPatch(
@@ -252,11 +252,14 @@ def _box(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
     ax.text(x, y, text, ha="center", va="center", fontsize=12)
 
 
-def _arrow(ax: Axes, start: Sequence[float], end: Sequence[float]) -> None:
-    """Draw an arrow from the right of one box to the left of another."""
+def arrow(
+    ax: Axes, start: Sequence[float], end: Sequence[float], back: bool = False
+) -> None:
+    """Draw an arrow between the sides of two boxes; ``back``: to the left."""
+    out = -0.84 if back else 0.84
     ax.annotate(
         "",
-        (end[0] - 0.84, end[1]),
-        (start[0] + 0.84, start[1]),
+        (end[0] - out, end[1]),
+        (start[0] + out, start[1]),
         arrowprops={"arrowstyle": "->", "color": QUIET},
     )

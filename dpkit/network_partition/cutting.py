@@ -26,9 +26,10 @@ def split_layers(
     Args:
         model: The layers.
         num_stages: How many stages.
-        costs: A number for each layer, such as the seconds that it takes
-            (:func:`layer_seconds`). The stages are cut so that the most
-            costly one costs as little as can be. None: the parameters.
+        costs: A number for each layer, such as the seconds that
+            :func:`dpkit.network_partition.layer_seconds` finds. The stages
+            are cut so that the most costly one costs as little as can be.
+            None: the parameters.
         sizes: How many layers each stage has, by hand, in place of costs.
 
     Returns:

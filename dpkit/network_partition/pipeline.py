@@ -32,7 +32,7 @@ class Pipeline(nn.Module):
     of a stage.
 
     Args:
-        stages: The stages, in order, such as :func:`split_layers` gives.
+        stages: The stages, in order, such as :func:`dpkit.split_layers` gives.
         devices: The devices; stage s lies on device s, with interleaving on
             device s modulo their number.
         schedule: "naive", "gpipe", "1f1b", "interleaved", "zb-h1", or a list
@@ -65,9 +65,6 @@ class Pipeline(nn.Module):
         [(5, 3), (5,), (2, 5), (2,)]
         >>> pipeline(X).device, loss.device
         (device(type='sim', index=1), device(type='sim', index=1))
-
-    Source:
-        Huang et al., "GPipe", 2019.
     """
 
     def __init__(
@@ -93,8 +90,10 @@ class Pipeline(nn.Module):
         split = any(action.kind == "I" for action in every)
         sizes = [len(layers_of(stage)) for stage in stages]
         self._stages = [
-            Stage(stage, first, split, recompute)
-            for stage, first in zip(stages, accumulate([0, *sizes]))
+            Stage(stage, device, first, split, recompute)
+            for stage, device, first in zip(
+                stages, self.devices, accumulate([0, *sizes])
+            )
         ]
         self._channels = _channels(self.devices)
         # Issued in the order of time, so that no device waits for Python.

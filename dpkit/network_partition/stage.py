@@ -16,6 +16,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from dpkit.machine import seed
+
 Layer = Callable[[Tensor], Tensor]
 
 
@@ -42,6 +44,7 @@ class Stage:
     Args:
         module: The layers, as ``nn.Sequential``; any other module counts as
             one layer.
+        device: Where they lie.
         first_layer: The number of the first of them in the network.
         split: Whether gradients of inputs and of weights are made apart. Then
             the graph ends before every layer that has weights, too.
@@ -54,9 +57,15 @@ class Stage:
     """
 
     def __init__(
-        self, module: nn.Module, first_layer: int, split: bool, recompute: bool
+        self,
+        module: nn.Module,
+        device: torch.device,
+        first_layer: int,
+        split: bool,
+        recompute: bool,
     ) -> None:
         self.layers = layers_of(module)
+        self.device = device
         self.first_layer = first_layer
         self.split, self.recompute = split, recompute
         self.seed = self.most_kept = 0
@@ -131,7 +140,7 @@ class Stage:
             x = y = _leaf(x, number > 0)
             for layer in group:
                 # Random numbers do not depend on the cut or the schedule.
-                torch.manual_seed(hash((self.seed, number, m)))
+                seed(self.device, hash((self.seed, number, m)))
                 y = layer(y)
                 number += 1
             pieces.append(Piece(_trained(group), x, y))

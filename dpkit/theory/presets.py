@@ -156,6 +156,27 @@ ACCELERATORS: Mapping[str, Fields] = {
         **small(peak=10.6, bandwidth=732, assumed=AS_V100),
         "host_link": ("pcie3", "NVIDIA Tesla P100 datasheet"),
     },
+    "p40": {
+        "flops_per_second": (
+            peaks(0.367, 11.76, 11.76, 11.76),
+            "NVIDIA Tesla P40 datasheet: 12 TFLOP/s, which 3840 cores at the "
+            "boost clock of 1.531 GHz make 11.76; a 32nd of it in float64; "
+            "half precision is computed in float32",
+        ),
+        "bytes_per_second": (346 * GB, "NVIDIA Tesla P40 datasheet"),
+        "memory_bytes": (24 * GIB, SOLD),
+        "achieved_flops": (
+            fractions(0.86, 0.86, 0.85, 0.45),
+            f"{TIMINGS}, database.md: 10.07, 10.02 and 5.26 TFLOP/s in "
+            "float32, float16 and bfloat16; float64 assumed as float32",
+        ),
+        "achieved_bytes": (
+            0.87,
+            "clpeak, pull request 119, Tesla_P40.log: 301 GB/s, reading",
+        ),
+        **small(peak=11.76, bandwidth=346, assumed=AS_V100),
+        "host_link": ("pcie3", "NVIDIA Tesla P40 datasheet"),
+    },
     "v100": {
         "flops_per_second": (
             peaks(7.8, 15.7, 125, 15.7),

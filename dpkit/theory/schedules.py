@@ -112,6 +112,9 @@ def gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
         >>> show(gpipe(2, 3))
         0F0 0F1 0F2 0B0 0B1 0B2
         1F0 1F1 1F2 1B0 1B1 1B2
+
+    Source:
+        Huang et al., "GPipe", 2019.
     """
     _check_counts(num_stages, num_micro_batches)
     return [
@@ -159,6 +162,10 @@ def interleaved(
 
     Raises:
         ValueError: the devices do not divide the micro-batches.
+
+    Source:
+        Narayanan et al., "Efficient large-scale language model training on
+        GPU clusters using Megatron-LM", 2021.
     """
     p, m, v = num_devices, num_micro_batches, chunks_per_device
     _check_counts(p, m)
@@ -194,6 +201,9 @@ def zero_bubble_h1(num_stages: int, num_micro_batches: int) -> Schedule:
         >>> show(zero_bubble_h1(2, 3))
         0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2
         1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2
+
+    Source:
+        Qi, Wan, Huang and Lin, "Zero bubble pipeline parallelism", 2024.
     """
     schedule = []
     for stage, actions in enumerate(

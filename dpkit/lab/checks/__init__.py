@@ -25,6 +25,18 @@ from dpkit.lab.checks.devices import (
     check_overlapped,
     check_seconds_of,
 )
+from dpkit.lab.checks.layer_partitioning import (
+    check_gradient_norm,
+    check_least_width,
+    check_likeliest_words,
+    check_sequence_parallel_norm,
+)
+from dpkit.lab.checks.network_partitioning import (
+    check_accumulate,
+    check_best_count,
+    check_micro_batches_needed,
+    check_one_forward_one_backward,
+)
 from dpkit.lab.checks.verdict import Answer, NotYet
 
 CHECKS: dict[str, Callable[[Answer], None]] = {
@@ -36,6 +48,14 @@ CHECKS: dict[str, Callable[[Answer], None]] = {
     "accuracies_by_rate": check_accuracies_by_rate,
     "allreduce_by_parts": check_allreduce_by_parts,
     "accuracy_on_all": check_accuracy_on_all,
+    "micro_batches_needed": check_micro_batches_needed,
+    "one_forward_one_backward": check_one_forward_one_backward,
+    "accumulate": check_accumulate,
+    "best_count": check_best_count,
+    "sequence_parallel_norm": check_sequence_parallel_norm,
+    "least_width": check_least_width,
+    "gradient_norm": check_gradient_norm,
+    "likeliest_words": check_likeliest_words,
 }
 
 

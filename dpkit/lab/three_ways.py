@@ -1,0 +1,253 @@
+"""One network and one batch, split in three ways, and what each costs.
+
+The network is the deep one of dense layers. A way makes a step, which leaves
+the gradients of a batch: nothing is updated, so that the ways differ only in
+what they split.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from dpkit import sim
+from dpkit.data_parallel import allreduce_gradients
+from dpkit.lab.pipelines import deep_network
+from dpkit.layer_partition import ParallelMLP, Replicated
+from dpkit.machine import devices, synchronize
+from dpkit.network_partition import Pipeline, split_layers
+from dpkit.theory.memory_chart import history
+from dpkit.theory.record import Span
+from dpkit.theory.timeline import Timeline
+
+Step = Callable[[], object]
+Way = Callable[[nn.Sequential, int, Sequence[torch.device]], Step]
+
+
+def data_parallelism(
+    net: nn.Sequential, rows: int, ranks: Sequence[torch.device]
+) -> Step:
+    """Give every device all layers and a part of the rows."""
+    nets = [copy.deepcopy(net).to(rank) for rank in ranks]
+    width = _width(net)
+    parts = [
+        torch.zeros(len(part), width, device=rank)
+        for part, rank in zip(
+            torch.empty(rows).tensor_split(len(ranks)), ranks
+        )
+    ]
+
+    def step() -> None:
+        losses = [
+            F.mse_loss(net(X), X, reduction="sum") / (rows * width)
+            for net, X in zip(nets, parts)
+        ]
+        torch.autograd.backward(losses)
+        allreduce_gradients([list(net.parameters()) for net in nets])
+
+    return step
+
+
+def layer_partitioning(
+    net: nn.Sequential, rows: int, ranks: Sequence[torch.device]
+) -> Step:
+    """Give every device a part of each layer, and all rows."""
+    split, width = split_pairs(net, ranks), _width(net)
+    replicas = [torch.zeros(rows, width, device=rank) for rank in ranks]
+
+    def step() -> None:
+        outputs = zip(split(replicas), replicas)
+        torch.autograd.backward([F.mse_loss(out, X) for out, X in outputs])
+
+    return step
+
+
+def split_pairs(
+    net: nn.Sequential, ranks: Sequence[torch.device]
+) -> nn.Sequential:
+    """Split layers in pairs: the first by outputs, the second by inputs."""
+    parts: list[nn.Module] = []
+    for first, inner, second, outer in zip(*[iter(net)] * 4):
+        assert isinstance(first, nn.Linear)
+        assert isinstance(second, nn.Linear)
+        parts.append(ParallelMLP(first, inner, second, ranks))
+        parts.append(Replicated(outer, ranks))
+    return nn.Sequential(*parts)
+
+
+def network_partitioning(
+    net: nn.Sequential, rows: int, ranks: Sequence[torch.device]
+) -> Step:
+    """Give every device some layers; 1F1B with 4 micro-batches a device."""
+    k, width = len(ranks), _width(net)
+    pipeline = Pipeline(split_layers(net, k), ranks, "1f1b", 4 * k)
+    X = torch.zeros(rows, width, device=ranks[0])
+    y = torch.zeros(rows, width, device=ranks[-1])
+    return lambda: pipeline.forward_backward(X, y, F.mse_loss)
+
+
+def _width(net: nn.Sequential) -> int:
+    first = net[0]
+    assert isinstance(first, nn.Linear)
+    return first.in_features
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a step costs; of several devices, the one that has most.
+
+    Attributes:
+        seconds: How long it takes.
+        computing: For how many seconds each device computes at the least.
+        copying: For how many seconds a device sends or receives.
+        bytes_sent: What a device sends.
+        messages: What all devices send, in copies.
+        waits: How often a device goes on with what it has just received.
+        parameter_bytes: The parameters that lie on a device.
+        activation_bytes: The activations that lie on a device at once.
+    """
+
+    seconds: float
+    computing: float
+    copying: float
+    bytes_sent: int
+    messages: int
+    waits: int
+    parameter_bytes: int
+    activation_bytes: int
+
+
+def traced(
+    way: Way,
+    num_devices: int,
+    rows: int,
+    width: int,
+    depth: int = 8,
+    **hardware: Any,
+) -> Timeline:
+    """Trace a step on simulated devices that compute no numbers.
+
+    Args:
+        way: How it is split.
+        num_devices: How many devices.
+        rows: The examples of the batch.
+        width: The numbers of an example, in and out of each layer.
+        depth: How many layers.
+        hardware: As :func:`dpkit.sim.machine` takes it.
+    """
+    with sim.machine(backing="meta", **hardware):
+        ranks = devices(num_devices, "sim")
+        with ranks[0]:  # made there
+            net = deep_network(width, depth)
+        step = way(net, rows, ranks)
+        del net
+        step()  # makes the gradients
+        synchronize(ranks)
+        with sim.trace() as timeline:
+            step()
+            synchronize(ranks)
+        del step
+    return timeline
+
+
+def cost(timeline: Timeline) -> Cost:
+    """Add up what a step cost.
+
+    Example:
+        >>> from dpkit.lab.three_ways import cost, data_parallelism, traced
+        >>> found = cost(traced(data_parallelism, 2, rows=64, width=256))
+        >>> found.messages  # 16 gradients, to the root and back
+        32
+        >>> found.parameter_bytes == 4 * 8 * (256 * 256 + 256)
+        True
+    """
+    times = timeline.summary().devices.values()
+    copies = [s for s in timeline.spans if s.kind == "copy"]
+    return Cost(
+        timeline.makespan,
+        min(device.busy for device in times),
+        max(device.copying for device in times),
+        max(device.bytes_sent for device in times),
+        sum(span.name.startswith("copy to") for span in copies),
+        max(map(_waits, _by_device(timeline.spans))),
+        _most(timeline, "parameters"),
+        _most(timeline, "activations"),
+    )
+
+
+def _by_device(spans: Sequence[Span]) -> list[list[Span]]:
+    names = {s.device for s in spans if s.kind in ("compute", "copy")}
+    return [[s for s in spans if s.device == name] for name in sorted(names)]
+
+
+def _waits(spans: Sequence[Span]) -> int:
+    """Count the times that something is computed after something came."""
+    moments = [(s.start, 1) for s in spans if s.kind == "compute"]
+    moments += [(s.end, 0) for s in spans if s.name.startswith("copy from")]
+    kinds = [kind for _, kind in sorted(moments)]
+    return sum(a < b for a, b in pairwise(kinds))
+
+
+def _most(timeline: Timeline, category: str) -> int:
+    """Return the most bytes of a category that lay on a device at once."""
+    names = {block.device for block in timeline.blocks}
+    # Backward's leaves pass for parameters. Those that the step itself made
+    # are what came in from the stage before.
+    blocks = [
+        replace(b, category="activations")
+        if b.category == "parameters" and b.allocated >= 0
+        else b
+        for b in timeline.blocks
+    ]
+    return max(
+        moment.get(category, 0)
+        for name in names
+        for moment in history([b for b in blocks if b.device == name])
+    )
+
+
+def crossing(
+    way: Way, num_devices: int, depth: int = 8, **hardware: Any
+) -> int:
+    """Search for the size at which computing takes as long as sending.
+
+    Args:
+        way: One of the three. For data parallelism the size is the rows of a
+            device, for the others the width of the layers.
+        num_devices: How many devices.
+        depth: How many layers.
+        hardware: As :func:`dpkit.sim.machine` takes it.
+
+    Returns:
+        The size, to a few percent; 64 if it is smaller.
+    """
+    low, high = 64, 2**16
+    while high > 1.02 * low and high - low > 4:
+        # Widths that the devices divide.
+        size = round((low * high) ** 0.5) // num_devices * num_devices
+        rows, width = 2**16, size
+        if way is data_parallelism:
+            rows, width = num_devices * size, 4096
+        found = cost(
+            traced(
+                way,
+                num_devices,
+                rows,
+                width,
+                depth,
+                memory_bytes=10**15,
+                **hardware,
+            )
+        )
+        if found.copying > found.computing:
+            low = size
+        else:
+            high = size
+    return high

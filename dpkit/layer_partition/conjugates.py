@@ -1,0 +1,248 @@
+"""Communication that backward undoes: pairs of conjugate operations.
+
+The gradient of an operation that sends is an operation that sends the other
+way. With xs[rank] on devices[rank]::
+
+    operation                 forward         backward
+    allreduce_backward        nothing         allreduce
+    allreduce_forward         allreduce       nothing
+    allgather_forward         allgather       each keeps its own part
+    reduce_scatter_backward   allgather       reduce-scatter
+    spread                    copy to all     take the first
+    take_one                  take the first  copy to all
+
+Every row is exact under one condition, which every row preserves: where the
+tensors of all ranks are replicas, so are the gradients that arrive. (In
+``reduce_scatter_backward`` and ``allreduce_backward`` each rank's gradient is
+only the part that this rank's work contributes; their sum is the gradient.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from dpkit.collectives import allreduce
+
+
+def allreduce_backward(xs: Sequence[Tensor]) -> list[Tensor]:
+    """Pass replicas on; in backward, add up the gradients of all ranks.
+
+    It stands before a layer of which each rank has a part: each part uses the
+    whole input, so the input's gradient is the sum of what they send back.
+
+    Args:
+        xs: k replicas of one tensor, each on its device.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.layer_partition import allreduce_backward
+        >>> xs = [torch.ones(3, device=d, requires_grad=True)
+        ...       for d in dpkit.devices(2, kind="sim")]
+        >>> ys = allreduce_backward(xs)
+        >>> torch.autograd.backward([ys[0].sum(), 4 * ys[1].sum()])
+        >>> [x.grad.tolist() for x in xs]  # 1 + 4
+        [[5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
+
+    Source:
+        M. Shoeybi et al., Megatron-LM, 2019, section 3, where it is f.
+    """
+    return list(_AllreduceBackward.apply(*xs))
+
+
+def allreduce_forward(xs: Sequence[Tensor]) -> list[Tensor]:
+    """Add up the tensors of all ranks; in backward, pass gradients on.
+
+    It stands behind a layer of which each rank has computed a term.
+
+    Args:
+        xs: k terms of one shape, each on its device.
+
+    Returns:
+        k replicas of their sum.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.layer_partition import allreduce_forward
+        >>> xs = [torch.full((2,), r + 1.0, device=d)
+        ...       for r, d in enumerate(dpkit.devices(3, kind="sim"))]
+        >>> allreduce_forward(xs)[2]  # 1 + 2 + 3
+        tensor([6., 6.], device='sim:2')
+
+    Source:
+        M. Shoeybi et al., Megatron-LM, 2019, section 3, where it is g.
+    """
+    return list(_AllreduceForward.apply(*xs))
+
+
+def allgather_forward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
+    """Join the shards of all ranks on each; in backward, keep one's own part.
+
+    For what every rank then uses in the same way, such as scores from which
+    each computes the loss.
+
+    Args:
+        xs: k shards, each on its device; they may differ in size along
+            ``dim``.
+        dim: The dimension to join along.
+
+    Returns:
+        k replicas of the whole.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.layer_partition import allgather_forward
+        >>> xs = [torch.full((1, 2 - r), r, device=d)
+        ...       for r, d in enumerate(dpkit.devices(2, kind="sim"))]
+        >>> allgather_forward(xs, dim=1)[0]
+        tensor([[0, 0, 1]], device='sim:0')
+    """
+    return list(_AllgatherForward.apply(dim, *xs))
+
+
+def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
+    """Join the shards of all ranks on each; in backward, sum and part again.
+
+    For what every rank uses in another way, such as the input of a layer of
+    which each has a part. It is what :func:`allgather_forward` and
+    :func:`allreduce_backward` are together, and sends half as much back.
+
+    Args:
+        xs: k shards, each on its device; they may differ in size along
+            ``dim``.
+        dim: The dimension to join along.
+
+    Returns:
+        k replicas of the whole.
+    """
+    return list(_ReduceScatterBackward.apply(dim, *xs))
+
+
+def spread(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
+    """Copy a tensor to all devices; in backward, take the first's gradient.
+
+    The gradients of replicas are equal, so one of them is the gradient.
+
+    Args:
+        x: A tensor, on any device.
+        devices: k devices.
+
+    Returns:
+        k replicas; ``xs[r]`` lies on ``devices[r]``.
+    """
+    return list(_Spread.apply(x, devices))
+
+
+def take_one(xs: Sequence[Tensor]) -> Tensor:
+    """Return the first of equal tensors; in backward, give all its gradient.
+
+    Args:
+        xs: k replicas, each on its device.
+
+    Returns:
+        The one of rank 0.
+    """
+    return _TakeOne.apply(*xs)  # type: ignore[no-any-return]
+
+
+def _sums(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return the sum of the tensors on each of their devices."""
+    if len(tensors) == 1:
+        return tuple(tensors)  # one device has it already
+    sums = [t.clone(memory_format=torch.contiguous_format) for t in tensors]
+    allreduce(sums)
+    return tuple(sums)
+
+
+def _join(shards: Sequence[Tensor], dim: int) -> tuple[Tensor, ...]:
+    """Return the whole, on each of the shards' devices."""
+    return tuple(
+        torch.cat([shard.to(own.device) for shard in shards], dim)
+        for own in shards
+    )
+
+
+class _AllreduceBackward(Function):
+    @staticmethod
+    def forward(ctx: Any, *xs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(x.view_as(x) for x in xs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        return _sums(gradients)
+
+
+class _AllreduceForward(Function):
+    @staticmethod
+    def forward(ctx: Any, *xs: Tensor) -> tuple[Tensor, ...]:
+        return _sums(xs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        return gradients
+
+
+class _AllgatherForward(Function):
+    @staticmethod
+    def forward(ctx: Any, dim: int, *xs: Tensor) -> tuple[Tensor, ...]:
+        ctx.dim, ctx.sizes = dim, [x.shape[dim] for x in xs]
+        return _join(xs, dim)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        parts = [g.split(ctx.sizes, ctx.dim) for g in gradients]
+        return None, *(parts[rank][rank] for rank in range(len(parts)))
+
+
+class _ReduceScatterBackward(Function):
+    @staticmethod
+    def forward(ctx: Any, dim: int, *xs: Tensor) -> tuple[Tensor, ...]:
+        ctx.dim, ctx.sizes = dim, [x.shape[dim] for x in xs]
+        return _join(xs, dim)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        parts = [g.split(ctx.sizes, ctx.dim) for g in gradients]
+        totals = []
+        for rank, gradient in enumerate(gradients):
+            total = parts[rank][rank].clone()
+            for other in range(len(parts)):
+                if other != rank:
+                    total += parts[other][rank].to(gradient.device)
+            totals.append(total)
+        return None, *totals
+
+
+class _Spread(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, devices: Sequence[torch.device]
+    ) -> tuple[Tensor, ...]:
+        ctx.device = x.device
+        return tuple(x.to(device, copy=True) for device in devices)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0].to(ctx.device), None
+
+
+class _TakeOne(Function):
+    @staticmethod
+    def forward(ctx: Any, *xs: Tensor) -> Tensor:
+        ctx.devices = [x.device for x in xs]
+        return xs[0].view_as(xs[0])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+        return tuple(gradient.to(device) for device in ctx.devices)

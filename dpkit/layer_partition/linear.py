@@ -1,0 +1,207 @@
+"""Linear layers of which every device has a part: by columns, by rows.
+
+The names are those of x A, where the weight is A = W transposed: W of
+``nn.Linear`` has the shape (outputs, inputs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from dpkit.layer_partition.conjugates import (
+    allreduce_backward,
+    allreduce_forward,
+)
+from dpkit.layer_partition.replicated import Replicated
+from dpkit.layer_partition.shards import (
+    checked_sizes,
+    join,
+    replicas_of,
+    shards_of,
+)
+from dpkit.layer_partition.split_module import Pick, SplitModule
+
+
+class ColumnParallelLinear(SplitModule):
+    """A linear layer of which each device computes some of the outputs.
+
+    It takes replicas and gives shards of the features. Forward sends nothing;
+    backward adds up the gradients of the input, in one allreduce.
+
+    Args:
+        linear: The layer to split; its parameters are copied.
+        devices: k devices, no more than the layer has outputs.
+        sizes: How many outputs each device computes; None: as equal as can
+            be, the first devices one more.
+
+    Attributes:
+        parts: The layer of each device.
+
+    Raises:
+        ValueError: there are more devices than outputs, or the sizes are not
+            k positive numbers that add up to the outputs.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.layer_partition import ColumnParallelLinear
+        >>> devices = dpkit.devices(3, kind="sim")
+        >>> layer = ColumnParallelLinear(torch.nn.Linear(2, 7), devices)
+        >>> xs = [torch.ones(5, 2, device=d) for d in devices]
+        >>> [tuple(y.shape) for y in layer(xs)]  # 3 + 2 + 2 = 7
+        [(5, 3), (5, 2), (5, 2)]
+
+    Source:
+        M. Shoeybi et al., Megatron-LM, 2019, section 3.
+    """
+
+    def __init__(
+        self,
+        linear: nn.Linear,
+        devices: Sequence[torch.device],
+        sizes: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__()
+        total = linear.out_features
+        sizes = checked_sizes(sizes, total, "outputs", len(devices))
+        weights = shards_of(linear.weight, sizes, devices)
+        biases: list[nn.Parameter] | list[None] = [None] * len(sizes)
+        if linear.bias is not None:
+            biases = shards_of(linear.bias, sizes, devices)
+        self.parts = nn.ModuleList(map(_linear, weights, biases))
+
+    def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
+        """Return shards (…, outputs of r) of replicas (…, inputs)."""
+        xs = allreduce_backward(xs)
+        return [part(x) for part, x in zip(self.parts, xs, strict=True)]
+
+
+class RowParallelLinear(SplitModule):
+    """A linear layer of which each device takes some of the inputs.
+
+    It takes shards of the features and gives replicas. Forward adds up what
+    the devices have computed, in one allreduce; backward sends nothing. Each
+    device has a copy of the bias, and adds it after the sum.
+
+    Args:
+        linear: The layer to split; its parameters are copied.
+        devices: k devices, no more than the layer has inputs.
+        sizes: How many inputs each device takes; None: as equal as can be,
+            the first devices one more.
+
+    Attributes:
+        parts: The layer of each device, without bias.
+        biases: The copies of the bias; none if the layer has none.
+
+    Raises:
+        ValueError: there are more devices than inputs, or the sizes are not k
+            positive numbers that add up to the inputs.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.layer_partition import RowParallelLinear
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> layer = RowParallelLinear(torch.nn.Linear(5, 4), devices)
+        >>> xs = [torch.ones(3, n, device=d) for n, d in zip((3, 2), devices)]
+        >>> [tuple(y.shape) for y in layer(xs)]
+        [(3, 4), (3, 4)]
+
+    Source:
+        M. Shoeybi et al., Megatron-LM, 2019, section 3.
+    """
+
+    def __init__(
+        self,
+        linear: nn.Linear,
+        devices: Sequence[torch.device],
+        sizes: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__()
+        total = linear.in_features
+        sizes = checked_sizes(sizes, total, "inputs", len(devices))
+        weights = shards_of(linear.weight, sizes, devices, dim=1)
+        self.parts = nn.ModuleList(_linear(w, None) for w in weights)
+        bias = linear.bias
+        self.biases = nn.ParameterList(
+            replicas_of(bias, devices) if bias is not None else []
+        )
+
+    def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
+        """Return replicas (…, outputs) of shards (…, inputs of r)."""
+        ys = allreduce_forward(
+            [part(x) for part, x in zip(self.parts, xs, strict=True)]
+        )
+        if not self.biases:
+            return ys
+        return [y + bias for y, bias in zip(ys, self.biases, strict=True)]
+
+    def copies(self) -> list[list[nn.Parameter]]:
+        """Return the groups of parameters that are copies of one."""
+        return [list(self.biases)] if self.biases else []
+
+    def full_tensors(self, pick: Pick) -> dict[str, Tensor]:
+        """Return what is picked of the parameters, joined, by name."""
+        weights = [pick(part.get_parameter("weight")) for part in self.parts]
+        full = {"weight": join(weights, dim=1)}
+        if self.biases:
+            full["bias"] = join([pick(self.biases[0])])
+        return full
+
+
+class ParallelMLP(nn.Sequential):
+    """Two linear layers with an activation between, split together.
+
+    The first is split by its outputs and the second by the same features, its
+    inputs: what one gives is what the other takes. It takes and gives
+    replicas, with one allreduce forward and one backward.
+
+    Args:
+        first: The first layer.
+        activation: Works on each feature by itself.
+        second: The second layer, with as many inputs as the first has
+            outputs.
+        devices: k devices.
+
+    Raises:
+        ValueError: the layers do not fit together, or there are more devices
+            than features between them.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.layer_partition import ParallelMLP
+        >>> first, second = torch.nn.Linear(3, 7), torch.nn.Linear(7, 4)
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> mlp = ParallelMLP(first, torch.nn.GELU(), second, devices)
+        >>> mlp([torch.ones(5, 3, device=d) for d in devices])[1].shape
+        torch.Size([5, 4])
+    """
+
+    def __init__(
+        self,
+        first: nn.Linear,
+        activation: nn.Module,
+        second: nn.Linear,
+        devices: Sequence[torch.device],
+    ) -> None:
+        if first.out_features != second.in_features:
+            raise ValueError(
+                "the second layer does not take what the first gives "
+                f"(outputs: {first.out_features}, inputs: "
+                f"{second.in_features})"
+            )
+        super().__init__(
+            ColumnParallelLinear(first, devices),
+            Replicated(activation, devices),
+            RowParallelLinear(second, devices),
+        )
+
+
+def _linear(weight: nn.Parameter, bias: nn.Parameter | None) -> nn.Linear:
+    """Return a layer with these parameters; no random number is drawn."""
+    outputs, inputs = weight.shape
+    layer = nn.Linear(inputs, outputs, bias=False, device="meta")
+    layer.weight = weight
+    layer.register_parameter("bias", bias)
+    return layer

@@ -1,0 +1,118 @@
+"""What every device has whole: copies of a module, joined shards, sums."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from dpkit.layer_partition.conjugates import allgather_forward
+from dpkit.layer_partition.split_module import Pick, SplitModule
+
+RANDOM = (
+    nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d,
+    nn.AlphaDropout, nn.FeatureAlphaDropout,
+)  # fmt: skip
+
+
+class Replicated(SplitModule):
+    """A copy of a module on each device.
+
+    Given replicas it gives replicas, and its parameters stay equal, since
+    their gradients are. Given shards, each copy works on its own.
+
+    Args:
+        module: A layer norm, an activation, pooling, …
+        devices: k devices.
+
+    Attributes:
+        parts: The copy on each device.
+
+    Raises:
+        ValueError: the module has dropout, whose masks would differ from
+            device to device.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.layer_partition import Replicated
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> norm = Replicated(torch.nn.LayerNorm(3), devices)
+        >>> [tuple(y.shape) for y in norm(
+        ...     [torch.ones(5, 3, device=d) for d in devices])]
+        [(5, 3), (5, 3)]
+    """
+
+    def __init__(
+        self, module: nn.Module, devices: Sequence[torch.device]
+    ) -> None:
+        super().__init__()
+        for part in module.modules():
+            if isinstance(part, RANDOM) and part.p > 0:
+                raise ValueError(
+                    "dropout would draw another mask on each device "
+                    f"({type(part).__name__}, p: {part.p})"
+                )
+        self.parts = nn.ModuleList(
+            copy.deepcopy(module).to(device) for device in devices
+        )
+
+    def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
+        """Return what each copy makes of its device's tensor."""
+        return [part(x) for part, x in zip(self.parts, xs, strict=True)]
+
+    def copies(self) -> list[list[nn.Parameter]]:
+        """Return the groups of parameters that are copies of one."""
+        of_each = [part.parameters() for part in self.parts]
+        return [list(group) for group in zip(*of_each, strict=True)]
+
+    def full_tensors(self, pick: Pick) -> dict[str, Tensor]:
+        """Return what is picked of the first copy's parameters, by name."""
+        return {
+            name: pick(parameter).detach().cpu()
+            for name, parameter in self.parts[0].named_parameters()
+        }
+
+
+class Joined(nn.Module):
+    """Shards joined to the whole on every device.
+
+    What follows must be the same on every device: replicas, down to the loss.
+
+    Args:
+        dim: The dimension that they are shards of.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.layer_partition import Joined
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> xs = [torch.ones(5, n, device=d) for n, d in zip((2, 1), devices)]
+        >>> [tuple(y.shape) for y in Joined(dim=1)(xs)]
+        [(5, 3), (5, 3)]
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
+        """Return the whole on each device."""
+        return allgather_forward(xs, self.dim)
+
+
+class Residual(nn.Module):
+    """A branch, and past it what goes in: ``x + branch(x)`` on each device.
+
+    Args:
+        branch: Takes replicas, and gives replicas of the same shape.
+    """
+
+    def __init__(self, branch: nn.Module) -> None:
+        super().__init__()
+        self.branch = branch
+
+    def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
+        """Return the sums."""
+        ys = self.branch(xs)
+        return [x + y for x, y in zip(xs, ys, strict=True)]

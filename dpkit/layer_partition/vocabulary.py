@@ -1,0 +1,187 @@
+"""Embedding and loss of which every device has a part of the vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpkit.collectives import allreduce
+from dpkit.layer_partition.conjugates import allreduce_forward
+from dpkit.layer_partition.shards import checked_sizes, join, shards_of
+from dpkit.layer_partition.split_module import Pick, SplitModule
+
+
+class VocabParallelEmbedding(SplitModule):
+    """An embedding of which each device has the rows of some words.
+
+    It takes replicas of the words' numbers and gives replicas of their rows:
+    a device that does not have a word gives zeros, and an allreduce adds up.
+    :class:`dpkit.ColumnParallelLinear` splits its outputs as the rows are
+    split, so the two can share their weights. The row of a word that there is
+    not is NaN; to raise an error would be to wait for the device.
+
+    Args:
+        embedding: The table to split; it is copied.
+        devices: k devices, no more than there are words.
+
+    Attributes:
+        weights: The rows of each device.
+
+    Raises:
+        ValueError: there are more devices than words, or the embedding has
+            options: a padding word, a limit of the norm, scaled or sparse
+            gradients.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.layer_partition import VocabParallelEmbedding
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> table = VocabParallelEmbedding(torch.nn.Embedding(7, 3), devices)
+        >>> [tuple(rows.shape) for rows in table.weights]
+        [(4, 3), (3, 3)]
+        >>> words = [torch.tensor([[6, 0]], device=d) for d in devices]
+        >>> table(words)[1].shape
+        torch.Size([1, 2, 3])
+
+    Source:
+        M. Shoeybi et al., Megatron-LM, 2019, section 3.
+    """
+
+    def __init__(
+        self, embedding: nn.Embedding, devices: Sequence[torch.device]
+    ) -> None:
+        super().__init__()
+        _check_plain(embedding)
+        num_words = embedding.num_embeddings
+        sizes = checked_sizes(None, num_words, "words", len(devices))
+        self.weights = nn.ParameterList(
+            shards_of(embedding.weight, sizes, devices)
+        )
+
+    def forward(self, words: Sequence[Tensor]) -> list[Tensor]:
+        """Return replicas (…, features) of replicas (…) of whole numbers."""
+        rows, start = [], 0
+        num_words = sum(len(weight) for weight in self.weights)
+        for weight, word in zip(self.weights, words, strict=True):
+            own, local = _own_words(word, start, len(weight))
+            found = F.embedding(local, weight)
+            row = torch.where(own.unsqueeze(-1), found, 0.0)
+            known = _known(word, num_words).unsqueeze(-1)
+            rows.append(torch.where(known, row, torch.nan))
+            start += len(weight)
+        return allreduce_forward(rows)
+
+    def full_tensors(self, pick: Pick) -> dict[str, Tensor]:
+        """Return what is picked of the rows, joined, by name."""
+        return {"weight": join([pick(weight) for weight in self.weights])}
+
+
+def vocab_parallel_cross_entropy(
+    logit_shards: Sequence[Tensor], targets: Sequence[Tensor]
+) -> list[Tensor]:
+    """Return the mean cross-entropy on every device, from shards of scores.
+
+    The scores themselves are never gathered. For each example three numbers
+    go round, in an allreduce each: the largest score, the sum of
+    exponentials, and the score of the target. Backward sends nothing.
+
+    A target outside of the vocabulary makes the loss NaN; to raise an error
+    would be to wait for the device.
+
+    Args:
+        logit_shards: k tensors (b, words of r), each on its device.
+        targets: k replicas (b,) of the numbers of the right words.
+
+    Returns:
+        k replicas of the loss, without dimensions.
+
+    Raises:
+        ValueError: scores or targets have other shapes.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.layer_partition import vocab_parallel_cross_entropy
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> scores = [torch.zeros(3, n, device=d)
+        ...           for n, d in zip((6, 4), devices)]
+        >>> targets = [torch.tensor([9, 0, 5], device=d) for d in devices]
+        >>> loss, _ = vocab_parallel_cross_entropy(scores, targets)
+        >>> round(loss.item(), 4)  # guessing one of 10: ln 10
+        2.3026
+
+    Source:
+        M. Shoeybi et al., Megatron-LM, 2019, section 3, for the idea.
+    """
+    _check_scores(logit_shards, targets)
+    # The largest is subtracted for the sake of range; it has no gradient.
+    largest = [x.detach().amax(dim=1) for x in logit_shards]
+    allreduce(largest, op="max")
+    shifted = [
+        x - m.unsqueeze(1) for x, m in zip(logit_shards, largest, strict=True)
+    ]
+    sums = allreduce_forward([x.exp().sum(dim=1) for x in shifted])
+    scores = allreduce_forward(_scores_of_targets(shifted, targets))
+    return [
+        (total.log() - score).mean()
+        for total, score in zip(sums, scores, strict=True)
+    ]
+
+
+def _scores_of_targets(
+    shards: Sequence[Tensor], targets: Sequence[Tensor]
+) -> list[Tensor]:
+    """Return the targets' scores, zero where another device has them."""
+    num_words = sum(x.shape[1] for x in shards)
+    scores, start = [], 0
+    for x, target in zip(shards, targets, strict=True):
+        own, local = _own_words(target, start, x.shape[1])
+        score = x.gather(1, local.unsqueeze(1)).squeeze(1)
+        score = torch.where(own, score, 0.0)
+        known = _known(target, num_words)
+        scores.append(torch.where(known, score, torch.nan))
+        start += x.shape[1]
+    return scores
+
+
+def _own_words(words: Tensor, start: int, count: int) -> tuple[Tensor, Tensor]:
+    """Return which words are among ``count``, and the number of each there."""
+    local = words - start
+    own = (local >= 0) & (local < count)
+    return own, local.clamp(0, count - 1)
+
+
+def _known(words: Tensor, num_words: int) -> Tensor:
+    return (words >= 0) & (words < num_words)
+
+
+def _check_plain(embedding: nn.Embedding) -> None:
+    plain = {
+        "padding_idx": None,
+        "max_norm": None,
+        "scale_grad_by_freq": False,
+        "sparse": False,
+    }
+    for name, value in plain.items():
+        found = getattr(embedding, name)
+        if found is not value and found != value:
+            raise ValueError(
+                f"an embedding of this kind is not split ({name}: {found}, "
+                f"possible: {value})"
+            )
+
+
+def _check_scores(
+    logit_shards: Sequence[Tensor], targets: Sequence[Tensor]
+) -> None:
+    for rank, (x, target) in enumerate(
+        zip(logit_shards, targets, strict=True)
+    ):
+        if x.dim() != 2 or target.shape != x.shape[:1]:
+            raise ValueError(
+                "scores and targets need the shapes (b, words) and (b,) "
+                f"(rank: {rank}, scores: {tuple(x.shape)}, targets: "
+                f"{tuple(target.shape)})"
+            )

@@ -1,0 +1,115 @@
+"""The split network as a whole: one module, its copies, its full tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from dpkit.layer_partition.conjugates import spread, take_one
+from dpkit.layer_partition.split_module import SplitModule
+
+
+class LayerParallel(nn.Module):
+    """An ordinary module, whose layers are split over devices inside.
+
+    A tensor goes in on the first device and one comes out there; in between
+    all devices work. So it can be trained like any module, or be a stage of a
+    pipeline.
+
+    Args:
+        module: Takes and gives replicas, as the modules of this package do.
+        devices: The k devices that they were made for.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.layer_partition import LayerParallel, ParallelMLP
+        >>> first, second = torch.nn.Linear(3, 8), torch.nn.Linear(8, 4)
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> mlp = ParallelMLP(first, torch.nn.ReLU(), second, devices)
+        >>> net = LayerParallel(mlp, devices)
+        >>> y = net(torch.ones(5, 3, device=devices[0]))
+        >>> tuple(y.shape), y.device
+        ((5, 4), device(type='sim', index=0))
+    """
+
+    def __init__(
+        self, module: nn.Module, devices: Sequence[torch.device]
+    ) -> None:
+        super().__init__()
+        self.module = module
+        self.devices = list(devices)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the module's output, on the first device."""
+        return take_one(self.module(spread(x, self.devices)))
+
+
+def copies(module: nn.Module) -> list[list[nn.Parameter]]:
+    """Return the groups of parameters that are copies of one.
+
+    A norm over all parameters must count each group once.
+
+    Args:
+        module: One of the modules of this package, or one that has some.
+
+    Returns:
+        A list for each parameter that every device has whole: its k copies,
+        in order of rank.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.layer_partition import RowParallelLinear, copies
+        >>> devices = dpkit.devices(3, kind="sim")
+        >>> layer = RowParallelLinear(torch.nn.Linear(5, 4), devices)
+        >>> [[tuple(p.shape) for p in group] for group in copies(layer)]
+        [[(4,), (4,), (4,)]]
+    """
+    return [
+        group
+        for part in module.modules()
+        if isinstance(part, SplitModule)
+        for group in part.copies()
+    ]
+
+
+def full_tensors(
+    module: nn.Module,
+    pick: Callable[[nn.Parameter], Tensor] | None = None,
+) -> dict[str, Tensor]:
+    """Return the tensors of the network before it was split, on the CPU.
+
+    Shards are joined; of replicas the first is taken. If the modules stand in
+    an ``nn.Sequential`` where the layers stood that they were made from, the
+    names are those of its ``state_dict``.
+
+    Args:
+        module: One of the modules of this package, or one that has some.
+        pick: What to take of each parameter, such as ``lambda p: p.grad``.
+            None: the parameter itself.
+
+    Returns:
+        Copies of the tensors by name.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.layer_partition import ParallelMLP, full_tensors
+        >>> first, second = torch.nn.Linear(3, 8), torch.nn.Linear(8, 4)
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> mlp = ParallelMLP(first, torch.nn.ReLU(), second, devices)
+        >>> full = full_tensors(mlp)
+        >>> list(full), torch.equal(full["2.weight"], second.weight)
+        (['0.weight', '0.bias', '2.weight', '2.bias'], True)
+    """
+    if isinstance(module, SplitModule):
+        return module.full_tensors(pick or _itself)
+    full: dict[str, Tensor] = {}
+    for name, child in module.named_children():
+        found = full_tensors(child, pick)
+        full |= {f"{name}.{key}": tensor for key, tensor in found.items()}
+    return full
+
+
+def _itself(parameter: nn.Parameter) -> Tensor:
+    return parameter

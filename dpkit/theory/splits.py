@@ -1,0 +1,123 @@
+"""What each way to split costs, as formulas, for a network of dense layers.
+
+Only products of matrices and messages are counted: what a device computes
+besides, and what its memory does, is left out. An allreduce is a star, whose
+root sends and receives everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpkit.theory.clusters import Cluster
+from dpkit.theory.costs import achieved_flops_per_second
+
+WAYS = ("data", "network", "layer")
+SIZE = 4  # bytes of a number
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a step costs a device; of several, the one that sends most.
+
+    Attributes:
+        computing: Seconds of its products, forward and backward.
+        sending: Seconds in which its port is busy, one way or the other.
+        parameter_bytes: The parameters on it.
+        activation_bytes: The activations on it, about.
+    """
+
+    computing: float
+    sending: float
+    parameter_bytes: float
+    activation_bytes: float
+
+
+def estimate(
+    way: str,
+    rows: int,
+    width: int,
+    depth: int,
+    cluster: Cluster,
+    chunks: int = 4,
+) -> Estimate:
+    """Estimate a step of square dense layers, split over a cluster.
+
+    Args:
+        way: "data", "network" or "layer".
+        rows: The examples of the batch, over all devices.
+        width: The numbers of an example, in and out of each layer.
+        depth: How many layers.
+        cluster: The k devices, and the link between them.
+        chunks: Micro-batches for each device, where the network is split.
+
+    Raises:
+        ValueError: there is no such way.
+
+    Example:
+        >>> from dpkit.theory.clusters import cluster
+        >>> four = cluster(4, "v100", "pcie3")
+        >>> found = estimate("data", 4096, 4096, 8, four)
+        >>> round(found.computing, 3), round(found.sending, 3)
+        (0.057, 0.248)
+    """
+    k, activation = cluster.num_devices, SIZE * rows * width
+    rate = achieved_flops_per_second(cluster.accelerator, "float32")
+    computing = 6 * rows * width**2 * depth / k / rate
+    parameters = SIZE * depth * (width**2 + width)
+    if way == "data":
+        sending = 2 * (k - 1) * _seconds(cluster, parameters, 2 * depth)
+        kept = (depth + 1) * activation / k
+        return Estimate(computing, sending, parameters, kept)
+    if way == "network":
+        messages = 4 * chunks * k  # in and out, forward and backward
+        sending = _seconds(cluster, 4 * activation, messages)
+        kept = k * (depth / k + 1) * activation / (chunks * k)
+    elif way == "layer":
+        allreduces = depth - 1  # the first layer's input needs no gradient
+        sending = allreduces * 2 * (k - 1) * _seconds(cluster, activation, 1)
+        kept = (depth / 2 * (1 + 1 / k) + 1) * activation
+    else:
+        raise ValueError(
+            f"unknown way to split (way: {way!r}, known: {', '.join(WAYS)})"
+        )
+    return Estimate(computing, sending, parameters / k, kept)
+
+
+def _seconds(cluster: Cluster, num_bytes: float, messages: int) -> float:
+    """Return what one port takes for so many bytes in so many messages."""
+    link = cluster.link
+    rate = link.bytes_per_second * link.achieved
+    return messages * link.latency_seconds + num_bytes / rate
+
+
+def boundary(way: str, num_devices: int, depth: int, ratio: float) -> float:
+    """Return the size beyond which computing takes longer than sending.
+
+    Latencies are left out. The size is, for "data", the rows of a device; for
+    the others the width of the layers.
+
+    Args:
+        way: "data", "network" or "layer".
+        num_devices: How many devices, k.
+        depth: How many layers.
+        ratio: What a device computes while a byte passes: its flops a second
+            by the link's bytes a second.
+
+    Raises:
+        ValueError: there is no such way.
+
+    Example:
+        >>> [round(boundary(way, 4, depth=8, ratio=100)) for way in WAYS]
+        [400, 133, 1400]
+    """
+    k = num_devices
+    if way == "data":  # 6 w² b L / k against 2 (k - 1) 4 w² L, b / k rows
+        return 4 / 3 * (k - 1) * ratio
+    if way == "network":  # 6 w² b L / k against 4 · 4 w b
+        return 8 / 3 * k / depth * ratio
+    if way == "layer":  # 6 w² b L / k against (L - 1) 2 (k - 1) 4 w b
+        return 4 / 3 * k * (k - 1) * (depth - 1) / depth * ratio
+    raise ValueError(
+        f"unknown way to split (way: {way!r}, known: {', '.join(WAYS)})"
+    )

@@ -1,0 +1,153 @@
+"""PyTorch's engines on real processes give the step of one device.
+
+They are the oracle for dpkit's own ways to split; here plain PyTorch in one
+process is theirs.
+"""
+
+import copy
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.pipelining import (
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleInterleavedZeroBubble,
+)
+
+from dpkit.lab.engines import (
+    pipeline_step,
+    sequence_parallel_step,
+    tensor_parallel_step,
+)
+from dpkit.processes import launch
+
+# (schedule, stages a rank, micro-batches)
+PIPELINES = [
+    (ScheduleGPipe, 1, 1),
+    (ScheduleGPipe, 1, 6),
+    (Schedule1F1B, 1, 6),
+    (ScheduleInterleaved1F1B, 2, 4),
+    (ScheduleInterleaved1F1B, 3, 8),
+    (ScheduleInterleavedZeroBubble, 1, 8),
+    (ScheduleInterleavedZeroBubble, 2, 4),
+]
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+def mlp(widths):
+    """Return linear layers of these widths with an activation between."""
+    layers = [nn.Linear(n, m) for n, m in pairwise(widths)]
+    between = [module for layer in layers for module in (layer, nn.Tanh())]
+    return nn.Sequential(*between[:-1]).double()
+
+
+def pipeline_of(num_stages):
+    """Return a model of as many stages, whose widths differ."""
+    widths = [5 + i % 3 for i in range(num_stages)] + [3]
+    stages = [mlp(pair) for pair in pairwise(widths)]
+    return nn.Sequential(*stages)
+
+
+def on_one_device(model, X, y, loss_fn):
+    model = copy.deepcopy(model)
+    loss = loss_fn(model(X), y)
+    loss.backward()
+    return loss.detach(), {n: p.grad for n, p in model.named_parameters()}
+
+
+def largest_difference(step, reference):
+    """Compare the loss and every gradient, none missing and none too many."""
+    loss, gradients = step
+    reference_loss, reference_gradients = reference
+    assert gradients.keys() == reference_gradients.keys()
+    differences = [(loss - reference_loss).abs()]
+    for name, gradient in gradients.items():
+        assert gradient.shape == reference_gradients[name].shape
+        assert gradient.abs().max() > 1e-4  # no comparison of zeros
+        differences.append((gradient - reference_gradients[name]).abs().max())
+    return max(map(float, differences))
+
+
+def joined(steps):
+    """Return the one loss, and the gradients of all ranks' stages."""
+    (loss,) = [loss for loss, _ in steps if loss is not None]
+    names = [name for _, gradients in steps for name in gradients]
+    assert len(names) == len(set(names))
+    return loss, {n: g for _, gradients in steps for n, g in gradients.items()}
+
+
+def run_pipelines(cases, X, y, loss_fn):
+    """On one rank: a step of each pipeline, one after the other."""
+    return [
+        pipeline_step(list(model), X, y, loss_fn, schedule, num_micro_batches)
+        for model, schedule, num_micro_batches in cases
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_pipelines(world_size):
+    X, y = torch.randn(24, 5).double(), torch.randint(3, (24,))
+    loss_fn = nn.CrossEntropyLoss()
+    cases = [
+        (pipeline_of(per_rank * world_size), schedule, num_micro_batches)
+        for schedule, per_rank, num_micro_batches in PIPELINES
+    ]
+    results = launch(
+        run_pipelines, world_size, cases, X, y, loss_fn, backend="gloo"
+    )
+    for (model, *_), steps in zip(cases, zip(*results), strict=True):
+        assert all(len(gradients) for _, gradients in steps)
+        reference = on_one_device(model, X, y, loss_fn)
+        assert largest_difference(joined(steps), reference) <= 1e-10
+
+
+def run_split_layers(layers, block, X, y, loss_fn):
+    """On one rank: split layers, then split sequences as well."""
+    return (
+        tensor_parallel_step(layers, X[:, 0], y[:, 0], loss_fn),
+        sequence_parallel_step(block, X, y, loss_fn),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_split_layers(world_size):
+    X, y = torch.randn(3, 8, 5).double(), torch.randn(3, 8, 7).double()
+    layers = mlp([5, 12, 7])
+    block = nn.Sequential(nn.LayerNorm(5), *mlp([5, 12, 7])).double()
+    loss_fn = nn.MSELoss()
+    results = launch(
+        run_split_layers,
+        world_size,
+        layers, block, X, y, loss_fn,
+        backend="gloo",
+    )  # fmt: skip
+    references = (
+        on_one_device(layers, X[:, 0], y[:, 0], loss_fn),
+        on_one_device(block, X, y, loss_fn),
+    )
+    assert len(results) == world_size
+    for steps in results:
+        for step, reference in zip(steps, references, strict=True):
+            assert largest_difference(step, reference) <= 1e-10
+
+
+@pytest.mark.slow
+def test_the_engine_needs_micro_batches_of_one_size():
+    """What the docstring says: their number must divide the batch."""
+    X, y = torch.randn(7, 5), torch.randn(7, 3)
+    with pytest.raises(RuntimeError, match="a rank raised an exception"):
+        launch(
+            pipeline_step,
+            2,
+            list(pipeline_of(2).float()), X, y, nn.MSELoss(), ScheduleGPipe, 2,
+            backend="gloo",
+        )  # fmt: skip

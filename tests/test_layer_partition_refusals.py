@@ -1,0 +1,122 @@
+"""What cannot be split is refused, with the numbers."""
+
+import pytest
+from torch import nn
+
+from dpkit import layer_partition as lp
+
+
+def on_replicas(conv, devices):
+    return lp.ChannelParallelConv2d(conv, devices, gather_input=False)
+
+
+REFUSED = [
+    (
+        lambda d: lp.ColumnParallelLinear(nn.Linear(9, 2), d),
+        r"too few outputs .* \(outputs: 2, devices: 3\)",
+    ),
+    (
+        lambda d: lp.RowParallelLinear(nn.Linear(2, 9), d),
+        r"too few inputs .* \(inputs: 2, devices: 3\)",
+    ),
+    (
+        lambda d: lp.ColumnParallelLinear(nn.Linear(9, 8), d, [4, 4, 1]),
+        r"sizes: \[4, 4, 1\], outputs: 8, devices: 3",
+    ),
+    (
+        lambda d: lp.ColumnParallelLinear(nn.Linear(9, 8), d, [4, 4]),
+        r"sizes: \[4, 4\], outputs: 8, devices: 3",
+    ),
+    (
+        lambda d: lp.RowParallelLinear(nn.Linear(8, 9), d, [9, 0, -1]),
+        r"sizes: \[9, 0, -1\], inputs: 8, devices: 3",
+    ),
+    (
+        lambda d: lp.ColumnParallelLinear(nn.Linear(9, 8), []),
+        r"no devices .* \(devices: 0\)",
+    ),
+    (
+        lambda d: lp.ParallelMLP(
+            nn.Linear(2, 7), nn.ReLU(), nn.Linear(6, 2), d
+        ),
+        r"outputs: 7, inputs: 6",
+    ),
+    (
+        lambda d: lp.ChannelParallelConv2d(nn.Conv2d(9, 2, 3), d),
+        r"too few output channels .* \(output channels: 2, devices: 3\)",
+    ),
+    (
+        lambda d: on_replicas(nn.Conv2d(4, 8, 3, groups=4), d),
+        r"groups: 4, devices: 3, gather_input: False",
+    ),
+    (
+        lambda d: lp.ChannelParallelConv2d(nn.Conv2d(3, 6, 3, groups=3), d),
+        r"groups: 3, devices: 3, gather_input: True",
+    ),
+    (
+        lambda d: lp.HeadParallelAttention(
+            nn.MultiheadAttention(8, 2, batch_first=True), d
+        ),
+        r"too few heads .* \(heads: 2, devices: 3\)",
+    ),
+    (
+        lambda d: lp.HeadParallelAttention(nn.MultiheadAttention(8, 4), d),
+        r"batch_first: False, possible: True",
+    ),
+    (
+        lambda d: lp.HeadParallelAttention(
+            nn.MultiheadAttention(8, 4, kdim=5, batch_first=True), d
+        ),
+        r"kdim: 5, possible: 8",
+    ),
+    (
+        lambda d: lp.HeadParallelAttention(
+            nn.MultiheadAttention(8, 4, dropout=0.1, batch_first=True), d
+        ),
+        r"dropout: 0.1, possible: 0.0",
+    ),
+    (
+        lambda d: lp.HeadParallelAttention(
+            nn.MultiheadAttention(8, 4, add_bias_kv=True, batch_first=True), d
+        ),
+        r"bias_k: given, possible: None",
+    ),
+    (
+        lambda d: lp.HeadParallelAttention(
+            nn.MultiheadAttention(8, 4, add_zero_attn=True, batch_first=True),
+            d,
+        ),
+        r"add_zero_attn: True, possible: False",
+    ),
+    (
+        lambda d: lp.Replicated(nn.Sequential(nn.ReLU(), nn.Dropout(0.2)), d),
+        r"another mask on each device \(Dropout, p: 0.2\)",
+    ),
+    (
+        lambda d: lp.VocabParallelEmbedding(nn.Embedding(2, 9), d),
+        r"too few words .* \(words: 2, devices: 3\)",
+    ),
+    (
+        lambda d: lp.VocabParallelEmbedding(
+            nn.Embedding(7, 9, padding_idx=0), d
+        ),
+        r"padding_idx: 0, possible: None",
+    ),
+    (
+        lambda d: lp.VocabParallelEmbedding(
+            nn.Embedding(7, 9, sparse=True), d
+        ),
+        r"sparse: True, possible: False",
+    ),
+]
+
+
+@pytest.mark.parametrize(("act", "words"), REFUSED)
+def test_refused_with_the_numbers(get_devices, act, words):
+    devices = get_devices(3)
+    with pytest.raises(ValueError, match=words):
+        act(devices)
+
+
+def test_dropout_that_drops_nothing_is_welcome(get_devices):
+    lp.Replicated(nn.Dropout(0.0), get_devices(2))

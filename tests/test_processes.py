@@ -1,0 +1,348 @@
+"""Tests of dpkit.processes: what arrives, what fails, what is left."""
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from dpkit import processes
+from dpkit.processes import launch, rank_device
+
+# Functions that the ranks run.
+
+
+def values(x, scale):
+    """Return a tensor, a view, a gradient, and what this rank is."""
+    rank = dist.get_rank()
+    weight = nn.Parameter(x.clone())
+    (weight * scale * (rank + 1)).sum().backward()
+    total = torch.full((3,), rank + 1.0)
+    dist.all_reduce(total)
+    return {
+        "x": x,
+        "column": x[:, 1],
+        "grad": weight.grad,
+        "parameter": weight,
+        "total": total,
+        "rank": (rank, os.environ["RANK"], os.environ["LOCAL_RANK"]),
+        "world": (dist.get_world_size(), os.environ["WORLD_SIZE"]),
+        "backend": dist.get_backend(),
+        "device": rank_device(),
+        "num_threads": torch.get_num_threads(),
+        "pid": os.getpid(),
+    }
+
+
+def note_pid(folder):
+    (Path(folder) / f"pid-{dist.get_rank()}").write_text(str(os.getpid()))
+    dist.barrier()
+
+
+def hang():
+    """Do nothing for long, nor let another thread of this process run."""
+    ctypes.PyDLL(None).sleep(100)
+
+
+def raise_on(bad, folder):
+    """Raise on one rank, while the others are busy and do not notice."""
+    note_pid(folder)
+    if dist.get_rank() == bad:
+        raise KeyError(f"number {bad}")
+    hang()
+
+
+def end_on(bad, how):
+    """End one rank without a word, while the others wait for it."""
+    if dist.get_rank() == bad:
+        how()
+    dist.barrier()
+    time.sleep(100)
+
+
+def sleep_beyond(first, folder):
+    note_pid(folder)
+    if dist.get_rank() >= first:
+        hang()
+
+
+def kill_itself():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def return_a_lambda():
+    return lambda: 3
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(tmp_path, monkeypatch):
+    """After each test: no file, no open descriptor, no process."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    before = set(os.listdir("/proc/self/fd"))
+    yield
+    assert list(folder.iterdir()) == []
+    assert set(os.listdir("/proc/self/fd")) == before
+    with pytest.raises(ChildProcessError):  # no child, not even an ended one
+        os.waitpid(-1, os.WNOHANG)
+
+
+def pids(folder, world_size):
+    return [int((folder / f"pid-{r}").read_text()) for r in range(world_size)]
+
+
+def is_running(pid):
+    """Tell whether a process is there, and not ended and yet unburied."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def wait_until_ended(pids):
+    deadline = time.monotonic() + 10
+    while any(map(is_running, pids)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not any(map(is_running, pids))
+
+
+def test_values_of_each_rank(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    x = torch.randn(5, 2, dtype=torch.double)
+    results = launch(values, 3, x, 2.0, backend="gloo")
+    assert len(results) == 3
+    for rank, result in enumerate(results):
+        assert torch.equal(result["x"], x)
+        assert torch.equal(result["column"], x[:, 1])
+        assert torch.equal(result["grad"], torch.full_like(x, 2.0 * rank + 2))
+        assert isinstance(result["parameter"], nn.Parameter)
+        assert torch.equal(result["total"], torch.full((3,), 6.0))
+        assert result["rank"] == (rank, str(rank), str(rank))
+        assert result["world"] == (3, "3")
+        assert result["backend"] == "gloo"
+        assert result["device"] == torch.device("cpu")
+        assert result["num_threads"] == 1
+    assert len({result["pid"] for result in results} | {os.getpid()}) == 4
+
+
+def test_threads_as_told(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert launch(torch.get_num_threads, 1) == [2]
+
+
+@pytest.fixture
+def three_gpus(monkeypatch):
+    """Pretend; return what the accelerator and the group are asked for."""
+    asked = []
+    accelerator = torch.accelerator
+    monkeypatch.delenv("DPKIT_DEVICES", raising=False)
+    monkeypatch.setattr(accelerator, "device_count", lambda: 3)
+    gpu = torch.device("cuda")
+    monkeypatch.setattr(accelerator, "current_accelerator", lambda: gpu)
+    monkeypatch.setattr(accelerator, "current_device_index", lambda: asked[0])
+    monkeypatch.setattr(accelerator, "set_device_index", asked.append)
+
+    def init(backend, *, init_method, **told):
+        asked.append((backend, told))
+
+    monkeypatch.setattr(dist, "init_process_group", init)
+    monkeypatch.setattr(dist, "get_backend", lambda: asked[1][0])
+    return asked
+
+
+@pytest.mark.parametrize("backend", [None, "nccl"])
+def test_a_gpu_for_each_rank(monkeypatch, three_gpus, tmp_path, backend):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    processes._join(tmp_path, 2, backend)
+    gpu = torch.device("cuda:2")
+    told = {"rank": 2, "world_size": 3, "device_id": gpu}
+    assert three_gpus == [2, ("nccl", told)]  # the GPU is chosen first
+    assert rank_device() == gpu
+
+
+@pytest.mark.parametrize(
+    ("world_size", "kind", "backend"),
+    [(4, "", None), (2, "sim", None), (2, "cpu", None), (2, "cuda", "gloo")],
+)
+def test_gloo(monkeypatch, three_gpus, tmp_path, world_size, kind, backend):
+    """Where the GPUs are too few, or something else is asked for."""
+    monkeypatch.setenv("WORLD_SIZE", str(world_size))
+    monkeypatch.setenv("DPKIT_DEVICES", kind)
+    processes._join(tmp_path, 1, backend)
+    told = {"rank": 1, "world_size": world_size, "device_id": None}
+    assert three_gpus == [("gloo", told)]
+
+
+@pytest.mark.parametrize("world_size", [0, -2])
+def test_too_few_processes(world_size):
+    with pytest.raises(ValueError, match=rf"\(world_size: {world_size}\)"):
+        launch(dist.get_rank, world_size)
+
+
+def from_a_notebook():
+    pass
+
+
+from_a_notebook.__module__ = "__main__"
+
+
+@pytest.mark.parametrize(
+    ("fn", "name"),
+    [
+        (lambda: 3, "<lambda>"),
+        (partial(lambda: 3), "<lambda>"),
+        (from_a_notebook, "from_a_notebook, module: __main__"),
+        (partial(max, type("Net", (), {"__module__": "__main__"})()), "Net"),
+    ],
+)
+def test_what_the_ranks_cannot_import(monkeypatch, fn, name):
+    monkeypatch.setattr(subprocess, "Popen", None)  # nothing may start
+    with pytest.raises(ValueError, match=f"{name}.*; put it into a module"):
+        launch(fn, 2)
+    with pytest.raises(ValueError, match=f"{name}.*; put it into a module"):
+        launch(max, 2, 3, fn)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bad", [0, 2])
+def test_an_exception_of_a_rank(tmp_path, bad):
+    start = time.monotonic()
+    with pytest.raises(RuntimeError) as caught:
+        launch(raise_on, 3, bad, str(tmp_path))
+    text = str(caught.value)
+    head, _, traceback = text.partition("\n\n")
+    assert head == f"a rank raised an exception (rank: {bad} of 3)"
+    assert traceback.startswith("Traceback (most recent call last):\n")
+    assert "in raise_on\n    raise KeyError" in traceback
+    assert text.endswith(f"\nKeyError: 'number {bad}'")
+    assert time.monotonic() - start < 40
+    assert not any(map(is_running, pids(tmp_path, 3)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        (partial(os._exit, 7), r"\(rank: 1 of 3, exit code: 7\)$"),
+        (partial(os._exit, 0), r"\(rank: 1 of 3, exit code: 0\)$"),
+        (kill_itself, r"\(rank: 1 of 3, signal: 9, Killed\)$"),
+        (sys.exit, r"\(rank: 1 of 3\)\n\n(.*\n)*SystemExit$"),
+    ],
+)
+def test_a_rank_that_ends(how, told):
+    with pytest.raises(RuntimeError, match=told):
+        launch(end_on, 3, 1, how)
+
+
+@pytest.mark.slow
+def test_a_rank_that_ends_as_if_all_were_well():
+    with pytest.raises(RuntimeError, match=r"\(rank: 0 of 1, exit code: 0\)"):
+        launch(os._exit, 1, 0)
+
+
+@pytest.mark.slow
+def test_a_value_that_cannot_come_back():
+    with pytest.raises(RuntimeError, match=r"\(rank: 0 of 1\)(.*\n)*.*lambda"):
+        launch(return_a_lambda, 1)
+
+
+@pytest.mark.slow
+def test_the_deadline_names_who_is_late(tmp_path):
+    start = time.monotonic()
+    told = r"in time \(ranks: 1, 2 of 3, timeout_seconds: 15.5\)"
+    with pytest.raises(TimeoutError, match=told):
+        launch(sleep_beyond, 3, 1, str(tmp_path), timeout_seconds=15.5)
+    assert 15.5 <= time.monotonic() - start < 40
+    assert not any(map(is_running, pids(tmp_path, 3)))
+
+
+# Programs that launch on their first line: no rank may run them again.
+PROGRAM = """
+import sys, torch.distributed as dist
+from dpkit.processes import launch
+print(launch(dist.get_rank, 2))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["script", "command", "input"])
+def test_wherever_it_is_called(tmp_path, how):
+    script = tmp_path / "script.py"
+    script.write_text(PROGRAM)
+    arguments = {"script": [script], "command": ["-c", PROGRAM], "input": []}
+    out = subprocess.run(
+        [sys.executable, *arguments[how]],
+        input=PROGRAM if how == "input" else "",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert out.stdout == "[0, 1]\n"
+    assert out.stderr == ""
+
+
+@pytest.mark.slow
+def test_from_a_notebook(tmp_path):
+    own = "def mine(): return 3\nlaunch(mine, 2)"
+    cells = [nbformat.v4.new_code_cell(source) for source in (PROGRAM, own)]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    path = tmp_path / "cells.ipynb"
+    nbformat.write(notebook, path)
+    options = ["execute", "--allow-errors", "--inplace", str(path)]
+    subprocess.run([sys.executable, "-m", "jupyter", *options], check=True)
+    notebook = nbformat.read(path, as_version=4)
+    (printed,), (error,) = (cell.outputs for cell in notebook.cells)
+    assert printed.text == "[0, 1]\n"
+    assert error.ename == "ValueError"
+    assert "mine, module: __main__); put it into a module" in error.evalue
+
+
+WORKER = """
+import os, sys, time, torch.distributed as dist
+def wait():
+    dist.barrier()
+    os.write(1, f"{os.getpid()}\\n".encode())  # at once, or lines mix
+    time.sleep(100)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_the_ranks_end_with_their_parent(tmp_path, end):
+    """By Ctrl-C, which it can see to, and by a kill, which it cannot."""
+    (tmp_path / "worker.py").write_text(WORKER)
+    program = (
+        "import worker\nfrom dpkit.processes import launch\n"
+        "launch(worker.wait, 2)"
+    )
+    folder = tempfile.gettempdir() if end == signal.SIGINT else str(tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": folder},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as parent:
+        ranks = [int(parent.stdout.readline()) for _ in range(2)]
+        assert all(map(is_running, ranks))
+        os.killpg(parent.pid, end)  # as a terminal does
+        # It is over when no rank holds the pipe.
+        _, errors = parent.communicate(timeout=30)
+    told = re.findall("^KeyboardInterrupt$", errors, re.MULTILINE)
+    assert len(told) == (end == signal.SIGINT)
+    wait_until_ended(ranks)

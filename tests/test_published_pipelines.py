@@ -1,0 +1,401 @@
+"""Tests of dpkit.lab.published_pipelines and of what it is made from."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+import dpkit
+from dpkit import sim
+from dpkit.lab.amoebanet import amoebanet_d
+from dpkit.lab.layer_costs import (
+    LayerCost,
+    from_record,
+    layer_seconds,
+    to_record,
+)
+from dpkit.lab.published_pipelines import (
+    amoebanet_table,
+    show_ladder,
+    show_table,
+)
+from dpkit.lab.resnet_pipeline import (
+    forward,
+    halves,
+    resnet50_seconds,
+    show_resnet50,
+)
+from dpkit.lab.torchgpipe import (
+    Assumptions,
+    Run,
+    replayed_seconds,
+    reversed_gpipe,
+    step_seconds,
+)
+from dpkit.theory import bubble, replay
+from dpkit.theory.hardware import Link
+from dpkit.theory.schedule_check import check
+from dpkit.theory.schedules import gpipe, one_f_one_b
+
+DATA = Path(__file__).parent.parent / "book" / "_data"
+GRID = [(n, m) for n in (1, 2, 3, 5) for m in (1, 2, 4, 7)]
+PLAIN = Assumptions("never", link=None)
+
+
+def load(name):
+    return json.loads((DATA / f"{name}.json").read_text())
+
+
+AMOEBANET = load("torchgpipe_amoebanet"), load("amoebanet_p40")
+RESNET = load("pytorch_model_parallel"), load("resnet50_pipeline")
+
+
+def equal_run(n, m, layers_each=2):
+    run = Run(n, m, 3 * m, [layers_each] * n, samples_per_second=1.0)
+    return run, [LayerCost(0.5, 1.25, 1000)] * (n * layers_each)
+
+
+# -- the replay
+
+
+@pytest.mark.parametrize(("n", "m"), GRID)
+def test_the_schedule_is_right(n, m):
+    schedule = reversed_gpipe(n, m)
+    assert len(check(schedule, n, m)) == 2 * n * m
+    for row in schedule:
+        backward = [a.micro_batch for a in row if a.kind == "B"]
+        assert backward == list(reversed(range(m)))
+
+
+@pytest.mark.parametrize(("n", "m"), GRID)
+def test_equal_stages_take_what_the_formula_says(n, m):
+    run, costs = equal_run(n, m)
+    wanted = bubble.makespan("gpipe", n, m, forward=1.0, backward=2.5)
+    assert step_seconds(run, costs, PLAIN) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(("n", "m"), GRID)
+@pytest.mark.parametrize("how", ["ahead", "in turn"])
+def test_equal_stages_recompute_in_closed_form(n, m, how):
+    """Ahead, the first stages recompute the last micro-batch for nothing."""
+    run, costs = equal_run(n, m)
+    F, B = 1.0, 2.5
+    if m == 1:
+        wanted = n * F + (F + B) + (n - 1) * B
+        late = n - 1
+    else:
+        wanted = (m + n - 1) * F + B + (m - 1) * (F + B) + (n - 1) * B
+        late = n - 1
+    wanted += late * F * (how == "in turn")
+    found = step_seconds(run, costs, Assumptions(how, link=None))
+    assert found == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("make", [gpipe, one_f_one_b, reversed_gpipe])
+@pytest.mark.parametrize(("n", "m"), GRID)
+def test_without_work_ahead_it_is_the_replay_of_dpkit(make, n, m):
+    random = Random(f"{n} {m}")
+    schedule = make(n, m)
+    durations = {a: random.randint(1, 9) for row in schedule for a in row}
+    hop = random.randint(0, 5)
+    found = replayed_seconds(
+        schedule, durations.__getitem__, lambda _: hop, lambda _: 0.0
+    )
+    ends = replay.times(schedule, durations.__getitem__, hop)
+    assert found == max(end for _, end in ends.values())
+
+
+def test_each_hop_counts_both_ways():
+    """With one micro-batch, all hops lie on the path; the last is none."""
+    link = Link("x", 1e3, achieved=1, latency_seconds=2, peer_to_peer=True)
+    run = Run(3, 1, 4, [1, 2, 1], samples_per_second=1.0)
+    costs = [LayerCost(1, 2, size) for size in (5000, 10**9, 7000, 10**9)]
+    apart = step_seconds(run, costs, Assumptions("never", link))
+    together = step_seconds(run, costs, PLAIN)
+    assert apart - together == pytest.approx(2 * ((2 + 5) + (2 + 7)))
+
+
+def test_stages_take_what_their_layers_take():
+    """Two stages, one micro-batch: every layer once each way."""
+    run = Run(2, 1, 4, [1, 2], samples_per_second=1.0)
+    costs = [LayerCost(1, 10, 0), LayerCost(100, 1000, 0), LayerCost(3, 7, 0)]
+    assert step_seconds(run, costs, PLAIN) == 104 + 1017
+    assert (
+        step_seconds(run, costs, Assumptions("in turn", None))
+        == 2 * 104 + 1017
+    )
+    assert step_seconds(run, costs, Assumptions(link=None)) == 104 + 103 + 1017
+    equal = replace(PLAIN, equal_stages=True)
+    three = replace(run, num_micro_batches=3)
+    assert step_seconds(three, costs, equal) == pytest.approx(
+        4 * (104 + 1017) / 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "m", "forwards", "backwards", "wanted"),
+    [
+        # 1B2 25-34, 1B1 47, 1B0 60; 0B2 34-40, 0B1 60, 0B0 73
+        ("in turn", 3, (7, 4), (6, 9), 73),
+        # 1B1 19-21, 1B0 31; 0B1 21-30, its R 33, 0B0 42
+        ("ahead", 2, (3, 8), (9, 2), 42),
+    ],
+)
+def test_only_the_last_micro_batch_is_kept(
+    how, m, forwards, backwards, wanted
+):
+    """Two cases worked by hand; to keep the first would take 70 and 47."""
+    run = Run(2, m, m, [1, 1], samples_per_second=1.0)
+    costs = [LayerCost(f, b, 0) for f, b in zip(forwards, backwards)]
+    assert step_seconds(run, costs, Assumptions(how, link=None)) == wanted
+
+
+def test_slow_computation_takes_longer():
+    run, costs = equal_run(3, 4)
+    slow = replace(PLAIN, slowdown=1.5)
+    assert step_seconds(run, costs, slow) == pytest.approx(
+        1.5 * step_seconds(run, costs, PLAIN)
+    )
+
+
+def test_a_balance_that_does_not_fit_is_refused():
+    run, costs = equal_run(3, 4)
+    with pytest.raises(ValueError, match=r"stages: 3, layers: 5"):
+        step_seconds(run, costs[:-1])
+    with pytest.raises(ValueError, match=r"stages: 2, layers: 6"):
+        step_seconds(replace(run, num_stages=2), costs)
+    with pytest.raises(ValueError, match=r"recompute: 'later'"):
+        step_seconds(run, costs, Assumptions("later"))
+
+
+# -- the costs of layers
+
+
+def test_layers_take_together_what_the_network_takes():
+    with sim.machine(accelerator="p40", link="pcie3", backing="meta"):
+        (device,) = dpkit.devices(1, kind="sim")
+        sizes = [2000, 3000, 4000, 1000]
+        layers = nn.Sequential(
+            *(nn.Linear(a, b) for a, b in pairwise(sizes))
+        ).to(device)
+        X = torch.zeros(5000, sizes[0], device=device)
+        costs = layer_seconds(layers, X, device)
+        with dpkit.Timer([device]) as both:
+            made = layers(X)
+            made.backward(torch.empty_like(made))
+        del layers, X, made
+    assert [c.num_bytes for c in costs] == [5000 * n * 4 for n in sizes[1:]]
+    total = sum(c.forward_seconds + c.backward_seconds for c in costs)
+    assert total == pytest.approx(both.seconds, rel=0.01)
+    # The first gives no gradient to its input: half of the backward work.
+    first, second = costs[:2]
+    assert first.backward_seconds < 1.1 * first.forward_seconds
+    assert second.backward_seconds > 1.9 * second.forward_seconds
+
+
+def test_costs_come_back_from_a_record():
+    costs = [LayerCost(0.25, 0.5, 7), LayerCost(0.125, 1.5, 11)]
+    assert from_record(json.loads(json.dumps(to_record(costs)))) == costs
+
+
+@pytest.mark.slow
+def test_the_record_of_amoebanet_is_what_is_simulated():
+    """If not: python scripts/simulate_published.py amoebanet_p40."""
+    size, count = "36", 4
+    with sim.machine(
+        num_devices=1, accelerator="p40", link="pcie3", backing="meta"
+    ):
+        (device,) = dpkit.devices(1, kind="sim")
+        with device:
+            layers = amoebanet_d()[:count]
+        X = torch.empty(int(size), 3, 224, 224, device=device)
+        found = layer_seconds(layers, X, device)
+        del layers, X
+    recorded = from_record(AMOEBANET[1]["micro_batches"][size])
+    assert len(recorded) == 24
+    for one, other in zip(found, recorded):
+        assert one == pytest.approx(other, rel=1e-3)
+
+
+def test_every_published_micro_batch_is_recorded():
+    sizes = {
+        r["batch"] // r["num_micro_batches"] for r in AMOEBANET[0]["runs"]
+    }
+    assert {int(size) for size in AMOEBANET[1]["micro_batches"]} == sizes
+
+
+# -- the table
+
+
+def test_the_table_holds_what_was_published():
+    rows = amoebanet_table(*AMOEBANET)
+    published, _ = AMOEBANET
+    assert [row.run for row in rows] == [Run(**r) for r in published["runs"]]
+    assert [(r.run.num_stages, r.run.num_micro_batches) for r in rows] == [
+        (n, m) for n in (2, 4, 8) for m in (1, 4, 32)
+    ]
+    for row, printed in zip(rows, published["printed_speedups"], strict=True):
+        # The speed-ups as printed are not quite the ratios of the speeds.
+        assert row.measured == pytest.approx(printed, rel=0.01)
+        n, m = row.run.num_stages, row.run.num_micro_batches
+        assert row.formula == pytest.approx(m * n / (m + n - 1))
+        assert row.run.batch % m == 0
+    first = rows[0]
+    assert (first.formula, first.replayed, first.measured) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_formula_and_replay_agree_where_they_must(order):
+    """Each layer alike, and as long for an image of any micro-batch."""
+    published = {"runs": AMOEBANET[0]["runs"][::order]}
+    sizes = {r["batch"] // r["num_micro_batches"] for r in published["runs"]}
+    alike = {
+        str(b): to_record([LayerCost(b * 1e-3, b * 2e-3, 100)] * 24)
+        for b in sizes
+    }
+    plain = Assumptions("never", None, equal_stages=True)
+    for row in amoebanet_table(published, {"micro_batches": alike}, plain):
+        assert row.replayed == pytest.approx(row.formula)
+
+
+def test_the_replay_is_near_but_in_one_run():
+    rows = amoebanet_table(*AMOEBANET)
+    far = {
+        (r.run.num_stages, r.run.num_micro_batches)
+        for r in rows
+        if abs(r.miss) > 0.055
+    }
+    assert far == {(4, 4)}
+
+
+def test_the_speed_itself_is_missed_in_all_runs_alike():
+    """1.6 to 1.75 times too fast, but in the run that is far off."""
+    rows = amoebanet_table(*AMOEBANET)
+    ratios = [r.samples_per_second / r.run.samples_per_second for r in rows]
+    far = ratios.pop(4)
+    assert 1.6 < min(ratios) <= max(ratios) < 1.75 < far
+
+
+def mean_miss(assumptions):
+    rows = amoebanet_table(*AMOEBANET, assumptions)[1:]
+    return sum(abs(row.miss) for row in rows) / len(rows)
+
+
+def test_each_published_circumstance_brings_the_replay_nearer():
+    """One assumption changed at a time; each change makes it worse."""
+    best = mean_miss(Assumptions())
+    for worse in (
+        Assumptions("in turn"),
+        Assumptions("never"),
+        Assumptions(link=None),
+        Assumptions(equal_stages=True),
+    ):
+        assert mean_miss(worse) > 1.8 * best
+
+
+def test_tables_show_all_runs():
+    assert len(show_table(amoebanet_table(*AMOEBANET)).splitlines()) == 10
+    lines = show_ladder(*AMOEBANET).splitlines()
+    assert [line[:8] for line in lines[1:]] == [
+        "formula ",
+        "layers' ",
+        "publishe",
+        "recomput",
+        "hops    ",
+    ]
+
+
+# -- ResNet-50
+
+
+def test_halves_are_the_whole():
+    net = torchvision.models.resnet18(num_classes=5).eval()
+    first, second = halves(net)
+    X = torch.randn(3, 3, 64, 64)
+    torch.testing.assert_close(second(first(X)), net(X))
+    assert first(X).shape == (3, 128, 8, 8)  # after the second of four groups
+
+
+@pytest.mark.parametrize("split_size", [None, 1, 2, 3, 7, 9])
+def test_pieces_are_the_whole(split_size):
+    here, there = dpkit.devices(2, kind="sim")
+    first = nn.Sequential(nn.Linear(5, 4), nn.Tanh()).double().to(here)
+    second = nn.Linear(4, 3).double().to(there)
+    X = torch.randn(7, 5, dtype=torch.float64).to(here)
+    found = forward(first, second, X, there, split_size)
+    found.square().sum().backward()
+    assert found.device == there
+    whole = second(first(X).to(there))
+    torch.testing.assert_close(found, whole)
+    gradients = [
+        p.grad.clone() for p in (*first.parameters(), *second.parameters())
+    ]
+    first.zero_grad()
+    second.zero_grad()
+    whole.square().sum().backward()
+    for kept, p in zip(gradients, (*first.parameters(), *second.parameters())):
+        torch.testing.assert_close(kept, p.grad)
+
+
+def test_pieces_run_at_once_on_two_devices():
+    with sim.machine(num_devices=2, accelerator="k80", backing="meta"):
+        here, there = dpkit.devices(2, kind="sim")
+        first = nn.Linear(4000, 4000).to(here)
+        second = nn.Linear(4000, 4000).to(there)
+        X = torch.empty(8000, 4000, device=here)
+        seconds = {}
+        for size in (None, 1000):
+            with dpkit.Timer([here, there]) as timer, torch.no_grad():
+                forward(first, second, X, there, size)
+            seconds[size] = timer.seconds
+        del first, second, X
+    assert seconds[1000] == pytest.approx(9 / 16 * seconds[None], rel=0.05)
+
+
+@pytest.mark.slow
+def test_the_record_of_resnet50_is_what_is_simulated():
+    """If not: python scripts/simulate_published.py resnet50_pipeline."""
+    found = resnet50_seconds(60, 2, "k80")
+    recorded = RESNET[1]["seconds"]["k80"]["60"]
+    assert found == pytest.approx(recorded, rel=5e-3)
+
+
+def test_the_published_clock_does_not_wait():
+    """It leaves the last backward pass out: of one step, most of it."""
+    early, late = (
+        resnet50_seconds(None, 1, num_batches=1, waits=waits)
+        for waits in (False, True)
+    )
+    assert 0.2 * late < early < 0.6 * late
+
+
+def test_more_devices_than_halves_are_refused():
+    with pytest.raises(ValueError, match=r"num_devices: 3"):
+        resnet50_seconds(20, 3)
+
+
+def test_every_preset_says_that_only_pieces_help():
+    for seconds in RESNET[1]["seconds"].values():
+        one = seconds["one device"]
+        assert seconds["no"] > one
+        assert seconds["20"] < one > seconds["12"]
+
+
+def test_k80s_come_near_what_was_measured():
+    """Over the time of one device; unsplit it says 0.06 too little."""
+    measured, found = RESNET[0]["seconds"], RESNET[1]["seconds"]["k80"]
+    for split, most in (("no", 0.07), ("20", 0.02), ("12", 0.02)):
+        ratios = [t[split] / t["one device"] for t in (measured, found)]
+        assert abs(ratios[0] - ratios[1]) < most
+
+
+def test_resnet50_is_shown_with_all_presets():
+    lines = show_resnet50(*RESNET).splitlines()
+    assert lines[0].split() == ["split", "measured", *RESNET[1]["seconds"]]
+    assert [line.split()[0] for line in lines[1:]] == ["one", "no", "20", "12"]
