@@ -68,6 +68,7 @@ bench: $(READY)  ## measure speed, as ratios taken side by side in one run
 
 reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
 	$(BIN)/python scripts/reproduce.py
+	$(BIN)/python scripts/simulate_published.py
 
 lint: $(READY)  ## ruff (format and rules, notebooks too) and mypy --strict
 	$(BIN)/ruff format --check .

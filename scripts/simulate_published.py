@@ -19,8 +19,9 @@ import torch
 import dpkit
 from dpkit import sim
 from dpkit.lab.amoebanet import amoebanet_d
-from dpkit.lab.layer_costs import layer_seconds, to_record
+from dpkit.lab.layer_costs import to_record
 from dpkit.lab.resnet_pipeline import resnet50_seconds
+from dpkit.network_partition import layer_seconds
 
 DATA = Path(__file__).parent.parent / "book" / "_data"
 PRESETS = ("k80", "p100", "v100-pcie")

@@ -17,13 +17,21 @@ from torch.distributed.pipelining import (
     ScheduleInterleavedZeroBubble,
 )
 
+import dpkit
 from dpkit.lab.engines import (
     pipeline_step,
     sequence_parallel_step,
     tensor_parallel_step,
 )
+from dpkit.layer_partition import ParallelMLP, full_tensors
 from dpkit.processes import launch
 
+OURS = {
+    ScheduleGPipe: "gpipe",
+    Schedule1F1B: "1f1b",
+    ScheduleInterleaved1F1B: "interleaved",
+    ScheduleInterleavedZeroBubble: "zb-h1",
+}
 # (schedule, stages a rank, micro-batches)
 PIPELINES = [
     (ScheduleGPipe, 1, 1),
@@ -103,10 +111,27 @@ def test_pipelines(world_size):
     results = launch(
         run_pipelines, world_size, cases, X, y, loss_fn, backend="gloo"
     )
-    for (model, *_), steps in zip(cases, zip(*results), strict=True):
+    for (model, schedule, m), steps in zip(cases, zip(*results), strict=True):
         assert all(len(gradients) for _, gradients in steps)
         reference = on_one_device(model, X, y, loss_fn)
         assert largest_difference(joined(steps), reference) <= 1e-10
+        ours = by_our_pipeline(model, X, y, loss_fn, schedule, m, world_size)
+        assert largest_difference(joined(steps), ours) <= 1e-10
+
+
+def by_our_pipeline(model, X, y, loss_fn, schedule, m, world_size):
+    """The same step by dpkit.Pipeline, on simulated devices.
+
+    Our ZB-H1 has one stage a device: with more there are more devices.
+    """
+    stages = [nn.Sequential(stage) for stage in copy.deepcopy(model)]
+    name = OURS[schedule]
+    k = world_size if name == "interleaved" else len(stages)
+    pipeline = dpkit.Pipeline(stages, dpkit.devices(k, "sim"), name, m)
+    loss = pipeline.forward_backward(X, y, loss_fn)
+    names = [name for name, _ in model.named_parameters()]
+    gradients = [p.grad.cpu() for p in pipeline.parameters()]
+    return loss.cpu(), dict(zip(names, gradients, strict=True))
 
 
 def run_split_layers(layers, block, X, y, loss_fn):
@@ -138,6 +163,21 @@ def test_split_layers(world_size):
     for steps in results:
         for step, reference in zip(steps, references, strict=True):
             assert largest_difference(step, reference) <= 1e-10
+        ours = by_our_split_layers(
+            layers, X[:, 0], y[:, 0], loss_fn, world_size
+        )
+        assert largest_difference(steps[0], ours) <= 1e-10
+
+
+def by_our_split_layers(layers, X, y, loss_fn, k):
+    """The same step by dpkit's ParallelMLP, on simulated devices."""
+    devices = dpkit.devices(k, "sim")
+    split = ParallelMLP(*layers, devices)
+    outputs = split([X.to(device) for device in devices])
+    losses = [loss_fn(out, y.to(out.device)) for out in outputs]
+    torch.autograd.backward(losses)
+    gradients = full_tensors(split, lambda p: p.grad)
+    return losses[-1].detach().cpu(), gradients
 
 
 @pytest.mark.slow

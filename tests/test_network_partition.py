@@ -1,6 +1,7 @@
 """A pipeline is the network on one device, whatever its schedule."""
 
 import copy
+from itertools import pairwise
 
 import pytest
 import torch
@@ -393,8 +394,9 @@ def test_simulated_time_is_the_replayed(schedule, p):
     with dpkit.sim.machine(num_devices=4, backing="meta"):
         devices = dpkit.devices(p, "sim")
         X = torch.zeros(m * rows, width)
-        seconds = layer_seconds(model, X[:rows], devices[0])
-        forward, backward = (sum(times) / p / v for times in zip(*seconds))
+        x = X[:rows].clone().requires_grad_()
+        costs = layer_seconds(model, x, devices[0])
+        forward, backward, _ = (sum(of) / p / v for of in zip(*costs))
         stages = dpkit.split_layers(model, p * v)
         pipeline = dpkit.Pipeline(stages, devices, schedule, m)
         X, y = X.to(devices[0]), X.to(devices[-1])
@@ -473,3 +475,43 @@ def test_cuts_that_do_not_fit(num_stages, options, words):
 def test_only_a_sequence_can_be_cut():
     with pytest.raises(TypeError, match="type: Linear"):
         dpkit.split_layers(nn.Linear(2, 2), 1)
+
+
+def test_layers_take_together_what_the_network_takes():
+    with dpkit.sim.machine(accelerator="p40", link="pcie3", backing="meta"):
+        (device,) = dpkit.devices(1, kind="sim")
+        sizes = [2000, 3000, 4000, 1000]
+        layers = nn.Sequential(
+            *(nn.Linear(a, b) for a, b in pairwise(sizes))
+        ).to(device)
+        X = torch.zeros(5000, sizes[0], device=device)
+        costs = layer_seconds(layers, X, device)
+        for _ in range(2):  # the second adds to gradients that are there
+            with dpkit.Timer([device]) as both:
+                made = layers(X)
+                made.backward(torch.empty_like(made))
+        del layers, X, made
+    assert [c.num_bytes for c in costs] == [5000 * n * 4 for n in sizes[1:]]
+    total = sum(c.seconds for c in costs)
+    assert total == pytest.approx(both.seconds, rel=0.01)
+    # The first gives no gradient to its input: half of the backward work.
+    first, second = costs[:2]
+    assert first.backward_seconds < 1.1 * first.forward_seconds
+    assert second.backward_seconds > 1.9 * second.forward_seconds
+
+
+def test_layers_that_pass_tuples_are_timed():
+    class Pair(nn.Module):
+        def forward(self, x):
+            return x, x.argmax(dim=1)
+
+    class First(nn.Module):
+        def forward(self, pair):
+            return pair[0] * 2
+
+    model = nn.Sequential(nn.Linear(3, 5), Pair(), First())
+    (device,) = dpkit.devices(1, "sim")
+    costs = layer_seconds(model, torch.zeros(7, 3), device)
+    assert [c.num_bytes for c in costs] == [7 * 5 * 4, 7 * (5 * 4 + 8), 140]
+    assert next(model.parameters()).grad is None
+    assert next(model.parameters()).device.type == "cpu"

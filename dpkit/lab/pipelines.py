@@ -13,7 +13,12 @@ from torch.nn import functional as F
 
 from dpkit import sim
 from dpkit.machine import devices, synchronize
-from dpkit.network_partition import Pipeline, layer_seconds, split_layers
+from dpkit.network_partition import (
+    LayerCost,
+    Pipeline,
+    layer_seconds,
+    split_layers,
+)
 from dpkit.theory.schedules import Action, Schedule
 from dpkit.theory.timeline import Timeline
 
@@ -123,6 +128,19 @@ def idle_share(timeline: Timeline) -> float:
     return 1 - busy / (len(found) * timeline.makespan)
 
 
+def idle_of_busiest(timeline: Timeline) -> float:
+    """Return the share of the time that the busiest device does not compute.
+
+    Example:
+        >>> from dpkit.theory.replay import replay
+        >>> from dpkit.theory.schedules import gpipe
+        >>> idle_of_busiest(replay(gpipe(2, 3), {"F": 1.0, "B": 2.0}))
+        0.25
+    """
+    found = timeline.summary().devices.values()
+    return 1 - max(device.busy for device in found) / timeline.makespan
+
+
 def activation_peaks(
     num_devices: int,
     schedule: str | Schedule,
@@ -185,8 +203,8 @@ def stage_seconds(
         with device:
             model = deep_network(width, num_layers)
             x = torch.zeros(rows, width)
-        seconds = layer_seconds(model, x, device)
-    forward, backward = (sum(times) for times in zip(*seconds))
+        costs = layer_seconds(model, x.requires_grad_(), device)
+    forward, backward, _ = map(sum, zip(*costs))
     halves = {"I": backward / 2, "W": backward / 2}
     return {"F": forward, "B": backward, **halves}
 
@@ -206,24 +224,25 @@ def hops(schedule: Schedule) -> int:
 
 
 def by_stage(
-    seconds: Sequence[tuple[float, float]], stages: Sequence[nn.Sequential]
+    costs: Sequence[LayerCost], stages: Sequence[nn.Sequential]
 ) -> Callable[[Action], float]:
     """Return the seconds of each action, from those of the layers.
 
     Args:
-        seconds: Forward and backward of each layer, as
-            :func:`dpkit.network_partition.layer_seconds` measures them.
+        costs: Of each layer, as
+            :func:`dpkit.network_partition.layer_seconds` finds them.
         stages: The layers of each stage.
 
     Example:
         >>> stages = split_layers(deep_network(5, depth=2), 2, sizes=[1, 3])
-        >>> of = by_stage([(1, 2), (3, 4), (5, 6), (7, 8)], stages)
+        >>> costs = [LayerCost(1 + 2 * i, 2 + 2 * i, 0) for i in range(4)]
+        >>> of = by_stage(costs, stages)
         >>> of(Action(1, "F", 0)), of(Action(1, "B", 0))
         (15, 18)
     """
     ends = list(accumulate(map(len, stages)))
     of_stage = [
-        [sum(times) for times in zip(*seconds[end - len(stage) : end])]
+        [sum(times) for times in zip(*costs[end - len(stage) : end])]
         for stage, end in zip(stages, ends)
     ]
     return lambda action: of_stage[action.stage]["FB".index(action.kind)]

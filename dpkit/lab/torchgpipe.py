@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from dpkit.lab.layer_costs import LayerCost
+from dpkit.network_partition import LayerCost
 from dpkit.theory.costs import copy_seconds
 from dpkit.theory.hardware import LINKS, Link
 from dpkit.theory.schedule_check import steps

@@ -8,7 +8,8 @@ so that all parts have something to do::
     device 1 |     1F0 1F1 1F2 1B0 1B1 1B2
 """
 
-from dpkit.network_partition.cutting import layer_seconds, split_layers
+from dpkit.network_partition.cutting import split_layers
 from dpkit.network_partition.pipeline import Pipeline
+from dpkit.network_partition.timing import LayerCost, layer_seconds
 
-__all__ = ["Pipeline", "layer_seconds", "split_layers"]
+__all__ = ["LayerCost", "Pipeline", "layer_seconds", "split_layers"]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from itertools import accumulate
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from dpkit.machine import Timer
 from dpkit.theory.balance import balance
 
 
@@ -82,44 +79,3 @@ def _balanced(
             f"{len(model)}, stages: {num_stages})"
         )
     return balance(costs, num_stages)
-
-
-def layer_seconds(
-    model: nn.Sequential, x: Tensor, device: torch.device
-) -> list[tuple[float, float]]:
-    """Time each layer, forward and backward, on one device.
-
-    On a simulated device the seconds are simulated, on another measured, the
-    second time that the layer runs. The model stays where and as it is.
-
-    Args:
-        model: The layers.
-        x: A micro-batch, shape (b, …).
-        device: Where to run them.
-
-    Returns:
-        Seconds forward and seconds backward of each layer.
-
-    Example:
-        >>> import dpkit, torch
-        >>> from torch import nn
-        >>> model = nn.Sequential(nn.Linear(600, 4000), nn.Linear(4000, 10))
-        >>> (device,) = dpkit.devices(1, kind="sim")
-        >>> seconds = layer_seconds(model, torch.zeros(500, 600), device)
-        >>> [f"{forward + backward:.1e}" for forward, backward in seconds]
-        ['6.0e-04', '7.5e-05']
-    """
-    found = []
-    x = x.to(device)
-    for layer in copy.deepcopy(model):
-        layer.to(device)
-        for _ in range(2):  # the first to warm up
-            x = x.detach().requires_grad_(x.is_floating_point())
-            with Timer([device]) as forward:
-                y = layer(x)
-            gradient = torch.ones_like(y)
-            with Timer([device]) as backward:
-                torch.autograd.backward(y, gradient)
-        found.append((forward.seconds, backward.seconds))
-        x = y
-    return found
