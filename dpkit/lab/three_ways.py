@@ -8,9 +8,8 @@ what they split.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -24,7 +23,6 @@ from dpkit.layer_partition import ParallelMLP, Replicated
 from dpkit.machine import devices, synchronize
 from dpkit.network_partition import Pipeline, split_layers
 from dpkit.theory.memory_chart import history
-from dpkit.theory.record import Span
 from dpkit.theory.timeline import Timeline
 
 Step = Callable[[], object]
@@ -109,7 +107,6 @@ class Cost:
         copying: For how many seconds a device sends or receives.
         bytes_sent: What a device sends.
         messages: What all devices send, in copies.
-        waits: How often a device goes on with what it has just received.
         parameter_bytes: The parameters that lie on a device.
         activation_bytes: The activations that lie on a device at once.
     """
@@ -119,7 +116,6 @@ class Cost:
     copying: float
     bytes_sent: int
     messages: int
-    waits: int
     parameter_bytes: int
     activation_bytes: int
 
@@ -176,23 +172,9 @@ def cost(timeline: Timeline) -> Cost:
         max(device.copying for device in times),
         max(device.bytes_sent for device in times),
         sum(span.name.startswith("copy to") for span in copies),
-        max(map(_waits, _by_device(timeline.spans))),
         _most(timeline, "parameters"),
         _most(timeline, "activations"),
     )
-
-
-def _by_device(spans: Sequence[Span]) -> list[list[Span]]:
-    names = {s.device for s in spans if s.kind in ("compute", "copy")}
-    return [[s for s in spans if s.device == name] for name in sorted(names)]
-
-
-def _waits(spans: Sequence[Span]) -> int:
-    """Count the times that something is computed after something came."""
-    moments = [(s.start, 1) for s in spans if s.kind == "compute"]
-    moments += [(s.end, 0) for s in spans if s.name.startswith("copy from")]
-    kinds = [kind for _, kind in sorted(moments)]
-    return sum(a < b for a, b in pairwise(kinds))
 
 
 def _most(timeline: Timeline, category: str) -> int:
@@ -226,28 +208,45 @@ def crossing(
         hardware: As :func:`dpkit.sim.machine` takes it.
 
     Returns:
-        The size, to a few percent; 64 if it is smaller.
+        The least size, to a few percent, at which computing takes longer; 0
+        if it does so at a size of 16 already.
     """
-    low, high = 64, 2**16
-    while high > 1.02 * low and high - low > 4:
-        # Widths that the devices divide.
-        size = round((low * high) ** 0.5) // num_devices * num_devices
+
+    def hides(size: int) -> bool:
         rows, width = 2**16, size
         if way is data_parallelism:
             rows, width = num_devices * size, 4096
-        found = cost(
-            traced(
-                way,
-                num_devices,
-                rows,
-                width,
-                depth,
-                memory_bytes=10**15,
-                **hardware,
-            )
-        )
-        if found.copying > found.computing:
-            low = size
-        else:
-            high = size
+        room = {"memory_bytes": 10**15, **hardware}
+        found = cost(traced(way, num_devices, rows, width, depth, **room))
+        return found.computing >= found.copying
+
+    low, high = 16, 2**16
+    if hides(low):
+        return 0
+    while high - low > max(num_devices, low // 50):
+        # Widths that the devices divide.
+        size = round((low * high) ** 0.5) // num_devices * num_devices
+        size = max(size, low + num_devices)
+        low, high = (low, size) if hides(size) else (size, high)
     return high
+
+
+def show_table(
+    rows: Iterable[tuple[str, Iterable[object]]], columns: Iterable[str]
+) -> str:
+    """Return a table as text, its numbers with commas.
+
+    Example:
+        >>> print(show_table([("messages", [1234, 5])], ["a", "b"]))
+                                         a         b
+        messages                     1,234         5
+    """
+    lines = [("", list(columns)), *rows]
+    return "\n".join(
+        f"{title:<24}" + "".join(f"{_write(value):>10}" for value in values)
+        for title, values in lines
+    )
+
+
+def _write(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -25,12 +25,15 @@ class Estimate:
         sending: Seconds in which its port is busy, one way or the other.
         parameter_bytes: The parameters on it.
         activation_bytes: The activations on it, about.
+        seconds: How long the step takes. A pipeline sends while it computes,
+            and has a bubble; the allreduces of the others are waited for.
     """
 
     computing: float
     sending: float
     parameter_bytes: float
     activation_bytes: float
+    seconds: float
 
 
 def estimate(
@@ -60,6 +63,8 @@ def estimate(
         >>> found = estimate("data", 4096, 4096, 8, four)
         >>> round(found.computing, 3), round(found.sending, 3)
         (0.057, 0.248)
+        >>> round(found.seconds, 3)
+        0.305
     """
     k, activation = cluster.num_devices, SIZE * rows * width
     rate = achieved_flops_per_second(cluster.accelerator, "float32")
@@ -68,20 +73,23 @@ def estimate(
     if way == "data":
         sending = 2 * (k - 1) * _seconds(cluster, parameters, 2 * depth)
         kept = (depth + 1) * activation / k
-        return Estimate(computing, sending, parameters, kept)
+        seconds = computing + sending
+        return Estimate(computing, sending, parameters, kept, seconds)
     if way == "network":
         messages = 4 * chunks * k  # in and out, forward and backward
         sending = _seconds(cluster, 4 * activation, messages)
         kept = k * (depth / k + 1) * activation / (chunks * k)
+        seconds = max(computing, sending) * (1 + (k - 1) / (chunks * k))
     elif way == "layer":
         allreduces = depth - 1  # the first layer's input needs no gradient
         sending = allreduces * 2 * (k - 1) * _seconds(cluster, activation, 1)
         kept = (depth / 2 * (1 + 1 / k) + 1) * activation
+        seconds = computing + sending
     else:
         raise ValueError(
             f"unknown way to split (way: {way!r}, known: {', '.join(WAYS)})"
         )
-    return Estimate(computing, sending, parameters / k, kept)
+    return Estimate(computing, sending, parameters / k, kept, seconds)
 
 
 def _seconds(cluster: Cluster, num_bytes: float, messages: int) -> float:

@@ -37,6 +37,10 @@ from dpkit.lab.checks.network_partitioning import (
     check_micro_batches_needed,
     check_one_forward_one_backward,
 )
+from dpkit.lab.checks.splitting import (
+    check_least_devices,
+    check_rows_to_hide,
+)
 from dpkit.lab.checks.verdict import Answer, NotYet
 
 CHECKS: dict[str, Callable[[Answer], None]] = {
@@ -56,6 +60,8 @@ CHECKS: dict[str, Callable[[Answer], None]] = {
     "least_width": check_least_width,
     "gradient_norm": check_gradient_norm,
     "likeliest_words": check_likeliest_words,
+    "rows_to_hide": check_rows_to_hide,
+    "least_devices": check_least_devices,
 }
 
 
