@@ -15,7 +15,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 @torch.no_grad()
 def clip_grad_norm(
-    params: Iterable[Tensor],
+    params: Tensor | Iterable[Tensor],
     max_norm: float,
     copies: Iterable[Sequence[Tensor]] = (),
 ) -> Tensor:
@@ -27,7 +27,7 @@ def clip_grad_norm(
         params: The parameters, on any devices; copies included.
         max_norm: The largest 2-norm of all gradients together.
         copies: Groups of parameters that are copies of one. Their gradients
-            are equal; that of the first counts.
+            are equal; that of the first among ``params`` counts.
 
     Returns:
         The norm before, a tensor of no dimensions.
@@ -43,8 +43,12 @@ def clip_grad_norm(
         >>> other.grad
         tensor([0.6000, 0.8000])
     """
-    params = list(params)
-    again = {id(p) for first, *others in copies for p in others}
+    params = [params] if isinstance(params, Tensor) else list(params)
+    given = {id(p) for p in params}
+    again: set[int] = set()
+    for group in copies:
+        _, *others = [id(p) for p in group if id(p) in given] or [0]
+        again.update(others)
     grads = [
         p.grad for p in params if p.grad is not None and id(p) not in again
     ]

@@ -1,6 +1,7 @@
 """A pipeline is the network on one device, whatever its schedule."""
 
 import copy
+import gc
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ from torch.nn import functional as F
 
 import dpkit
 from dpkit.network_partition import layer_seconds
-from dpkit.network_partition.pipeline import untie
+from dpkit.network_partition.untie import untie
 from dpkit.theory.bubble import in_flight
 from dpkit.theory.replay import replay
 from dpkit.theory.schedules import NAMED, by_name, one_f_one_b, parse
@@ -463,6 +464,8 @@ def test_stages_by_hand_and_by_cost():
         (2, {"costs": [1, 2]}, r"\(layers: 6, costs: 2\)"),
         (2, {"sizes": [3, 2]}, r"layers: 6, stages: 2, sizes: \[3, 2\]"),
         (2, {"sizes": [6, 0]}, r"sizes: \[6, 0\]"),
+        (3, {"sizes": [7, -2, 1]}, r"sizes: \[7, -2, 1\]"),
+        (2, {"sizes": [3, 3], "costs": [1] * 6}, "not both"),
         (3, {"sizes": [3, 3]}, r"stages: 3, sizes: \[3, 3\]"),
         (0, {"sizes": []}, r"stages: 0, sizes: \[\]"),
     ],
@@ -515,3 +518,228 @@ def test_layers_that_pass_tuples_are_timed():
     assert [c.num_bytes for c in costs] == [7 * 5 * 4, 7 * (5 * 4 + 8), 140]
     assert next(model.parameters()).grad is None
     assert next(model.parameters()).device.type == "cpu"
+
+
+def gradients_of(layers, X, y, loss_fn, schedule, sizes, **options):
+    """Of a pipeline and of one device, which are compared."""
+    model = nn.Sequential(*layers).double()
+    reference = copy.deepcopy(model)
+    stages = dpkit.split_layers(model, len(sizes), sizes=sizes)
+    pipeline = dpkit.Pipeline(
+        stages, dpkit.devices(len(sizes), "sim"), schedule, 2, **options
+    )
+    loss = pipeline.forward_backward(X, y, loss_fn)
+    expected = loss_fn(reference(X), y)
+    expected.backward()
+    assert abs(loss.item() - expected.item()) < 1e-10
+    pairs = zip(pipeline.parameters(), reference.parameters(), strict=True)
+    for p, r in pairs:
+        assert (p.grad is None) == (r.grad is None)
+        if r.grad is not None:
+            assert (p.grad.cpu() - r.grad).abs().max() < 1e-10
+    return pipeline
+
+
+class Residual(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+class Forgetful(nn.Module):
+    """Its output does not depend on its input."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return self.weight.expand(len(x), 4) * 2
+
+
+class Index(nn.Module):
+    def forward(self, x):
+        return x.argmax(dim=1)
+
+
+class Spectrum(nn.Module):
+    def forward(self, x):
+        return torch.fft.fft(x)
+
+
+class Power(nn.Module):
+    def forward(self, x):
+        return x.abs()
+
+
+UNUSUAL = {
+    "residual": [nn.Linear(4, 4), Residual(nn.Linear(4, 4)), nn.Tanh()],
+    "forgetful": [nn.Linear(4, 4), Forgetful(), nn.Linear(4, 4)],
+    "integers": [nn.Linear(4, 4), Index(), nn.Embedding(4, 4)],
+    "complex": [nn.Linear(4, 4), Spectrum(), Power()],
+}
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "zb-h1"])
+@pytest.mark.parametrize("sizes", [[1, 2], [2, 1], [3]])
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("layers", UNUSUAL.values(), ids=list(UNUSUAL))
+def test_unusual_layers(layers, sizes, schedule, recompute):
+    """What is one module to autograd, and what no gradient passes."""
+    torch.manual_seed(0)
+    X, y = torch.randn(2, 5, 4, dtype=torch.double)
+    gradients_of(
+        copy.deepcopy(layers),
+        X, y, F.mse_loss, schedule, sizes, recompute=recompute,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "zb-h1"])
+def test_a_stage_that_is_a_module_of_its_own(schedule):
+    """A subclass of Sequential, with its own forward, is one layer."""
+    torch.manual_seed(0)
+    stages = [
+        Residual(nn.Linear(4, 4), nn.Tanh()).double(),
+        nn.Linear(4, 4).double(),
+    ]
+    reference = copy.deepcopy(nn.Sequential(*stages))
+    pipeline = dpkit.Pipeline(stages, dpkit.devices(2, "sim"), schedule, 2)
+    X, y = torch.randn(2, 5, 4, dtype=torch.double)
+    pipeline.forward_backward(X, y, F.mse_loss)
+    F.mse_loss(reference(X), y).backward()
+    pairs = zip(pipeline.parameters(), reference.parameters(), strict=True)
+    for p, r in pairs:
+        assert (p.grad.cpu() - r.grad).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_one_parameter_in_three_stages(schedule):
+    torch.manual_seed(0)
+    layers = [nn.Linear(4, 4) for _ in range(3)]
+    layers[1].weight = layers[2].weight = layers[0].weight
+    X, y = torch.randn(2, 5, 4, dtype=torch.double)
+    model = nn.Sequential(*layers).double()
+    reference = copy.deepcopy(model)
+    pipeline = dpkit.Pipeline(
+        dpkit.split_layers(model, 3, sizes=[1, 1, 1]),
+        dpkit.devices(3, "sim"), schedule, 2,
+    )  # fmt: skip
+    pipeline.forward_backward(X, y, F.mse_loss)
+    F.mse_loss(reference(X), y).backward()
+    (copies,) = pipeline.copies
+    assert len(copies) == 3
+    for p in copies:
+        assert (p.grad.cpu() - reference[0].weight.grad).abs().max() < 1e-10
+
+
+def test_a_frozen_shared_parameter_has_no_gradient():
+    model = language_model()
+    model[0].weight.requires_grad_(False)
+    pipeline = dpkit.Pipeline(
+        dpkit.split_layers(model, 2), dpkit.devices(2, "sim")
+    )
+    pipeline.forward_backward(*next(batches(5)), F.cross_entropy)
+    assert [p.grad for p in pipeline.copies[0]] == [None, None]
+
+
+def test_only_the_layer_that_shares_is_copied():
+    model = language_model()
+    model[0].weight.grad = torch.ones_like(model[0].weight)
+    stages, ((_, twin),) = untie(dpkit.split_layers(model, 2))
+    layers = [layer for stage in stages for layer in stage]
+    assert [a is b for a, b in zip(layers, model)] == [True] * 7 + [False]
+    assert torch.equal(twin.grad, model[0].weight.grad)
+    names = [name for stage in stages for name, _ in stage.named_children()]
+    assert names == [name for name, _ in model.named_children()]
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_frozen_layers_within_a_stage(schedule):
+    torch.manual_seed(0)
+    layers = [nn.Linear(4, 4) for _ in range(4)]
+    for i in (0, 2):
+        layers[i].requires_grad_(False)
+    X, y = torch.randn(2, 5, 4, dtype=torch.double)
+    gradients_of(layers, X, y, F.mse_loss, schedule, [2, 2])
+
+
+def test_the_same_model_cut_again():
+    """In two, then in three: its layers have come to lie apart."""
+    model = deep(depth=3).double()
+    reference = copy.deepcopy(model)
+    devices = dpkit.devices(3, "sim")
+    dpkit.Pipeline(dpkit.split_layers(model, 2), devices[:2])
+    pipeline = dpkit.Pipeline(dpkit.split_layers(model, 3), devices)
+    X = torch.randn(6, 64, dtype=torch.double)
+    pipeline.forward_backward(X, X, F.mse_loss)
+    F.mse_loss(reference(X), X).backward()
+    assert largest_difference(pipeline, reference) < 1e-10
+
+
+def test_stages_that_share_a_buffer():
+    norm = nn.BatchNorm1d(3, affine=False)
+    stages = [nn.Sequential(nn.Linear(3, 3), norm), nn.Sequential(norm)]
+    with pytest.raises(ValueError, match="two stages share a buffer"):
+        dpkit.Pipeline(stages, dpkit.devices(2, "sim"))
+
+
+def test_a_stage_that_lies_elsewhere():
+    one, other, third = dpkit.devices(3, "sim")
+    split = nn.ModuleList([nn.Linear(2, 2).to(one), nn.Linear(2, 2).to(other)])
+    with pytest.raises(ValueError, match="device: sim:2, its layers': sim:0,"):
+        dpkit.Pipeline([split], [third])
+
+
+class FailsAtThird(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        if self.calls == 3:
+            raise RuntimeError("planted")
+        return x
+
+
+def test_after_an_error_nothing_is_kept():
+    """The error comes while micro-batches are in flight."""
+    devices = dpkit.devices(2, "sim")
+    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64), FailsAtThird())
+    pipeline = dpkit.Pipeline(
+        dpkit.split_layers(model, 2, sizes=[1, 2]), devices, "gpipe", 4
+    )
+    before = [torch.sim.memory_allocated(d) for d in devices]
+    X = torch.randn(400, 64)
+    with pytest.raises(RuntimeError, match="planted"):
+        pipeline.forward_backward(X, X, F.mse_loss)
+    gc.collect()
+    assert [torch.sim.memory_allocated(d) for d in devices] == before
+    assert all(p.grad is None for p in pipeline.parameters())
+
+
+def test_without_gradients_around_it():
+    """A step makes gradients, wherever it is called."""
+    stages = dpkit.split_layers(language_model(), 2)
+    pipeline = dpkit.Pipeline(stages, dpkit.devices(2, "sim"), recompute=True)
+    model = language_model()
+    X, y = next(batches(5))
+    with torch.no_grad():
+        pipeline.forward_backward(X, y, F.cross_entropy)
+    F.cross_entropy(model(X), y).backward()
+    assert largest_difference(pipeline, model) < 1e-10
+
+
+@pytest.mark.parametrize("p", [4, 8])
+def test_memory_of_split_backwards(p):
+    """What waits for its W is kept: the same on all devices in between."""
+    found = peaks("zb-h1", p, 2 * p)[1 : p - 1]
+    assert found == peaks("zb-h1", p, 3 * p)[1 : p - 1]
+    one = 32 * 64 * 4
+    assert max(found) - min(found) <= p * one
+    assert min(found) > max(peaks("1f1b", p, 2 * p)[1 : p - 1])
+
+
+def test_layers_that_work_in_place_are_timed():
+    model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(inplace=True))
+    (device,) = dpkit.devices(1, "sim")
+    assert len(layer_seconds(model, torch.zeros(7, 3), device)) == 2

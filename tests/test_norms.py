@@ -32,5 +32,21 @@ def test_as_on_one_device(k, max_norm):
         assert (p.grad - q.grad.cpu()).abs().max() < 1e-12
 
 
+def test_a_group_of_which_some_are_given():
+    """Of a copy elsewhere, the one that is given counts."""
+    one, other = (with_gradient((3,), "cpu", 0) for _ in range(2))
+    norm = one.grad.norm().item()
+    found = clip_grad_norm([other], 1e9, copies=[(one, other)])
+    assert found.item() == pytest.approx(norm)
+    assert clip_grad_norm([], 1e9, copies=[(one, other)]).item() == 0.0
+
+
+def test_one_parameter():
+    p = with_gradient((3, 4), "cpu", 0)
+    norm = p.grad.norm().item()
+    assert clip_grad_norm(p, 0.5).item() == pytest.approx(norm)
+    assert p.grad.norm().item() == pytest.approx(0.5, rel=1e-4)
+
+
 def test_parameters_without_gradients():
     assert clip_grad_norm([torch.zeros(3)], 1.0).item() == 0.0

@@ -124,6 +124,14 @@ def test_nothing_beats_the_lower_bound(schedule, data):
 
 @pytest.mark.parametrize("p", range(1, 6))
 @pytest.mark.parametrize("m", range(1, 8))
+def test_gpipe_reaches_the_lower_bound_with_hops(p, m):
+    bound = lower_bound(gpipe(p, m), lambda action: 1, hop_seconds=3)
+    assert bound == 2 * (m + p - 1) + 2 * (p - 1) * 3
+    assert bound == length(gpipe(p, m), lambda action: 1, hop=3)
+
+
+@pytest.mark.parametrize("p", range(1, 6))
+@pytest.mark.parametrize("m", range(1, 8))
 @pytest.mark.parametrize("make", [gpipe, one_f_one_b])
 def test_equal_stages_reach_the_lower_bound(make, p, m):
     """With F = B = 1 that is 2 (m + p - 1) ticks."""
@@ -188,14 +196,34 @@ def test_the_timeline():
 def test_times_that_are_none(seconds, hop, words):
     with pytest.raises(ValueError, match=words):
         replay(gpipe(2, 2), seconds, hop)
+    with pytest.raises(ValueError, match=words):
+        times(gpipe(2, 2), seconds, hop)
+
+
+def test_an_action_that_takes_less_than_no_time():
+    with pytest.raises(ValueError, match=r"action: 0F0, seconds: -1"):
+        replay(gpipe(2, 2), lambda action: -1.0)
 
 
 @pytest.mark.parametrize(
     ("name", "p", "m", "weights"),
     [("interleaved", 3, 4, 0.0), ("zb-h1", 4, 3, 1.0), ("zb-h1", 3, 4, 1.6),
-     ("GPipe", 3, 4, 0.0)],
+     ("zb-h1", 4, 8, 1.51), ("GPipe", 3, 4, 0.0)],
 )  # fmt: skip
 def test_what_has_no_formula(name, p, m, weights):
     words = rf"schedule: '{name}', devices: {p}, micro-batches: {m}"
     with pytest.raises(ValueError, match=words):
         makespan(name, p, m, 1.5, 3.0, weights=weights)
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs", "weights"), [(3.0, 1.0, 2.0), (1.0, 2.5, 1.5)]
+)
+def test_weights_that_take_longer_than_the_rest(forward, inputs, weights):
+    """Longer than F, or than I: the formula would be wrong."""
+    kinds = {"F": forward, "I": inputs, "W": weights}
+    found = length(zero_bubble_h1(4, 8), kinds)
+    wrong = 8 * sum(kinds.values()) + 3 * (forward + inputs - weights)
+    assert found > wrong
+    with pytest.raises(ValueError, match="no formula"):
+        makespan("zb-h1", 4, 8, forward, inputs + weights, weights=weights)

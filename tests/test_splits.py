@@ -33,13 +33,12 @@ def test_the_estimate_is_what_is_simulated(way, k):
         found.parameter_bytes, rel=1e-3
     )
     assert 0.8 < told.computing / found.computing < 1.1
-    ends = 2 if way == "network" and k == 2 else 1  # no device in the middle
-    assert 0.8 < told.sending / found.copying / ends < 1.25
+    assert 0.8 < told.sending / found.copying < 1.25
     assert 0.75 < told.activation_bytes / found.activation_bytes < 1.25
     assert 0.85 < told.seconds / found.seconds < 1.1
 
 
-@pytest.mark.parametrize("k", [2, 4, 8])
+@pytest.mark.parametrize("k", [3, 4, 8])
 @pytest.mark.parametrize("way", WAYS)
 def test_at_the_boundary_both_take_as_long(way, k):
     machine = cluster(k, "v100", "pcie3")

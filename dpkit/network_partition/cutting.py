@@ -35,7 +35,7 @@ def split_layers(
     Raises:
         TypeError: the model is not an ``nn.Sequential``.
         ValueError: there are fewer layers than stages, not one cost a layer,
-            or the sizes do not add up.
+            the sizes do not add up, or both are given.
 
     Example:
         >>> from torch import nn
@@ -52,9 +52,18 @@ def split_layers(
             f"not a sequence of layers (type: {type(model).__name__}); "
             "nn.Sequential(…) makes one"
         )
+    if sizes is not None and costs is not None:
+        raise ValueError(
+            "stages are cut by costs or by hand, not both (costs: "
+            f"{list(costs)}, sizes: {list(sizes)})"
+        )
     if sizes is None:
         sizes = _balanced(model, num_stages, costs)
-    if len(sizes) != num_stages or sum(sizes) != len(model) or 0 in sizes:
+    if (
+        len(sizes) != num_stages
+        or sum(sizes) != len(model)
+        or min(sizes, default=0) < 1
+    ):
         raise ValueError(
             "the sizes do not cut the layers into stages (layers: "
             f"{len(model)}, stages: {num_stages}, sizes: {list(sizes)})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 from dpkit.channels import Channel, Parcel
@@ -34,7 +35,7 @@ class Interpreter:
     ) -> None:
         self.stages, self.channels = stages, channels
         self.inputs, self.ends = inputs, ends
-        self.losses: list[Tensor] = []
+        self.losses: dict[int, Tensor] = {}
         # What comes in, by the action that waits for it.
         self._parcels: dict[Action, Parcel] = {}
 
@@ -54,12 +55,14 @@ class Interpreter:
             y = self.stages[s].forward(m, x)
             self._send(y, action, s + 1)
         else:
-            self.losses.append(self.stages[s].forward(m, x, self.ends[m]))
+            self.losses[m] = self.stages[s].forward(m, x, self.ends[m])
 
     def _backward(self, action: Action) -> None:
         s, kind, m = action
         stage, dy = self.stages[s], None
-        if s < len(self.stages) - 1:
+        if s == len(self.stages) - 1:
+            dy = torch.ones_like(self.losses[m])
+        elif action in self._parcels:  # not if nothing depends on the output
             dy = self._parcels.pop(action).open()
         run = stage.backward if kind == "B" else stage.backward_inputs
         dx = run(m, dy)

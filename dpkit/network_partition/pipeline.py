@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
@@ -14,6 +13,7 @@ from dpkit.collectives import allreduce
 from dpkit.machine import random_states_kept
 from dpkit.network_partition.interpreter import Interpreter
 from dpkit.network_partition.stage import Layer, Stage, layers_of
+from dpkit.network_partition.untie import untie
 from dpkit.theory.replay import times
 from dpkit.theory.schedule_check import check
 from dpkit.theory.schedules import Schedule, by_name
@@ -24,12 +24,13 @@ TICKS = {"F": 1, "B": 2, "I": 1, "W": 1}
 class Pipeline(nn.Module):
     """A network whose stages lie on several devices.
 
-    The stages are moved to their devices, as by ``Module.to``; one that lies
-    on several devices already stays. A stage that shares a parameter with one
-    before it is copied, and the gradients of such copies are summed, so that
-    equal optimizers keep them equal. With batch norm, the statistics are
-    those of each micro-batch. A layer that works in place cannot be the first
-    of a stage.
+    The layers are moved to their devices, as by ``Module.to``; one that lies
+    on several devices already stays. A layer that shares a parameter with an
+    earlier stage is copied, and the gradients of such copies are summed: make
+    the optimizer from ``pipeline.parameters()``, and it keeps them equal.
+    With batch norm, the statistics are those of each micro-batch, and if
+    forward is run again they count it twice. A layer that works in place
+    cannot be the first of a stage. Between stages passes one tensor.
 
     Args:
         stages: The stages, in order, such as :func:`dpkit.split_layers` gives.
@@ -38,18 +39,19 @@ class Pipeline(nn.Module):
         schedule: "naive", "gpipe", "1f1b", "interleaved", "zb-h1", or a list
             of actions for each device.
         num_micro_batches: How many micro-batches a batch is cut into; None
-            means as many as there are devices.
+            means as many as there are devices, or as a list of actions names.
         recompute: Whether a stage keeps its input alone and runs forward
             again before backward.
 
     Attributes:
         stages: The stages, on their devices.
+        devices: The device of each stage.
         schedule: The actions of each device.
         copies: Groups of parameters that are copies of one.
 
     Raises:
-        ValueError: the stages do not fit the devices or the schedule, or the
-            schedule is wrong.
+        ValueError: the stages do not fit the devices or the schedule, the
+            schedule is wrong, or two stages share a buffer.
 
     Example:
         >>> import dpkit, torch
@@ -102,7 +104,10 @@ class Pipeline(nn.Module):
 
     @property
     def most_in_flight(self) -> list[int]:
-        """Of how many micro-batches each stage kept something at once."""
+        """Of how many micro-batches each stage kept something at once.
+
+        In the last step, from forward until the last of its gradients.
+        """
         return [stage.most_kept for stage in self._stages]
 
     def forward(self, X: Tensor) -> Tensor:
@@ -148,18 +153,23 @@ class Pipeline(nn.Module):
         run = Interpreter(
             self._stages, self._channels, X.tensor_split(m), ends
         )
-        seed = int(torch.randint(2**62, ()))
         try:
-            with random_states_kept(self.devices):
-                for stage in self._stages:
-                    stage.seed, stage.most_kept = seed, 0
-                for action in self._order:
-                    run.do(action)
+            self._run(run)
+            self._sum_copies()
         finally:
             for stage in self._stages:
                 stage.forget()
-            self._sum_copies(before)
-        return torch.stack(run.losses).sum()
+            self._put_back(before)
+        return torch.stack(list(run.losses.values())).sum()
+
+    def _run(self, run: Interpreter) -> None:
+        """Do all actions of a step."""
+        seed = int(torch.randint(2**62, (), device="cpu"))
+        with random_states_kept(self.devices), torch.enable_grad():
+            for stage in self._stages:
+                stage.seed, stage.most_kept = seed, 0
+            for action in self._order:
+                run.do(action)
 
     def _check_batch(self, X: Tensor, y: Tensor) -> None:
         if len(X) != len(y):
@@ -182,34 +192,24 @@ class Pipeline(nn.Module):
         return before
 
     @torch.no_grad()
-    def _sum_copies(self, before: list[list[Tensor | None]]) -> None:
+    def _sum_copies(self) -> None:
         """Give all copies of a parameter the sum of their gradients."""
+        for group in self.copies:
+            found = [p.grad for p in group]
+            if any(grad is not None for grad in found):
+                for p in group:
+                    p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+                allreduce([p.grad for p in group if p.grad is not None])
+
+    @torch.no_grad()
+    def _put_back(self, before: list[list[Tensor | None]]) -> None:
+        """Add the gradients that were there before."""
         for group, old in zip(self.copies, before):
-            for p in group:
-                p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-            allreduce([p.grad for p in group if p.grad is not None])
             for p, grad in zip(group, old):
-                if grad is not None and p.grad is not None:
+                if p.grad is None:
+                    p.grad = grad
+                elif grad is not None:
                     p.grad += grad
-
-
-def untie(
-    stages: Sequence[nn.Module],
-) -> tuple[list[nn.Module], list[list[nn.Parameter]]]:
-    """Copy the stages that share parameters with one before them.
-
-    Returns:
-        The stages, and the groups of parameters that were one.
-    """
-    groups: dict[int, list[nn.Parameter]] = {}
-    separate = []
-    for stage in stages:
-        shared = any(id(p) in groups for p in stage.parameters())
-        own = copy.deepcopy(stage) if shared else stage
-        for p, twin in zip(stage.parameters(), own.parameters()):
-            groups.setdefault(id(p), []).append(twin)
-        separate.append(own)
-    return separate, [group for group in groups.values() if len(group) > 1]
 
 
 def _schedule(
@@ -233,9 +233,21 @@ def _schedule(
 
 
 def _place(stage: nn.Module, device: torch.device) -> nn.Module:
-    """Move a stage to its device, unless it lies on several."""
-    found = {t.device for t in (*stage.parameters(), *stage.buffers())}
-    return stage if len(found) > 1 else stage.to(device)
+    """Move layers to their device, but those that lie on several."""
+    for layer in layers_of(stage):
+        if isinstance(layer, nn.Module) and len(_devices(layer)) < 2:
+            layer.to(device)
+    found = _devices(stage)
+    if found and device not in found:
+        raise ValueError(
+            "nothing of a stage lies on its device (device: "
+            f"{device}, its layers': {', '.join(sorted(map(str, found)))})"
+        )
+    return stage
+
+
+def _devices(module: nn.Module) -> set[torch.device]:
+    return {t.device for t in (*module.parameters(), *module.buffers())}
 
 
 def _channels(

@@ -64,7 +64,7 @@ class Stage:
         split: bool,
         recompute: bool,
     ) -> None:
-        self.layers = layers_of(module)
+        self.module = module
         self.device = device
         self.first_layer = first_layer
         self.split, self.recompute = split, recompute
@@ -87,36 +87,41 @@ class Stage:
             pieces = self._run(m, x, end)
         again = partial(self._run, m, x, end)
         self._kept[m] = again if self.recompute else lambda: pieces
-        self.most_kept = max(self.most_kept, len(self._kept))
+        kept = len(self._kept) + len(self._put_off)
+        self.most_kept = max(self.most_kept, kept)
         return pieces[-1].y.detach()
 
     def backward(self, m: int, dy: Tensor | None) -> Tensor | None:
-        """Make all gradients of a micro-batch; return that of its input.
+        """Make all gradients of a micro-batch.
 
         Args:
             m: Its number.
-            dy: The gradient of what came out; None if that was the loss.
+            dy: The gradient of what came out; None if there is none.
+
+        Returns:
+            The gradient of what came in, if there is one.
         """
         (piece,) = self._kept.pop(m)()
-        if piece.y.requires_grad:
+        if dy is not None and piece.y.requires_grad:
             torch.autograd.backward(piece.y, dy)
         return piece.x.grad
 
     def backward_inputs(self, m: int, dy: Tensor | None) -> Tensor | None:
-        """Make the gradient of the input alone; return it.
-
-        Args:
-            m: The number of the micro-batch.
-            dy: The gradient of what came out; None if that was the loss.
-        """
+        """Make the gradient of what came in alone; see :meth:`backward`."""
         self._put_off[m] = []
         for piece in reversed(self._kept.pop(m)()):
-            piece.dy = dy
+            if dy is None or not piece.y.requires_grad:
+                return None
+            piece.dy, dy = dy, None
             if piece.params:
                 self._put_off[m].append(piece)
             if piece.x.requires_grad:
                 (dy,) = torch.autograd.grad(
-                    piece.y, piece.x, dy, retain_graph=bool(piece.params)
+                    piece.y,
+                    piece.x,
+                    piece.dy,
+                    retain_graph=bool(piece.params),
+                    allow_unused=True,
                 )
         return dy
 
@@ -132,14 +137,15 @@ class Stage:
 
     def _run(self, m: int, x: Tensor, end: Layer | None) -> list[Piece]:
         """Run all layers, in one piece or, if backward is split, in many."""
-        layers = [*self.layers, end] if end else self.layers
+        layers = layers_of(self.module) + ([end] if end else [])
         groups = _apart(layers) if self.split else [layers]
         pieces: list[Piece] = []
         number = self.first_layer
         for group in groups:
             x = y = _leaf(x, number > 0)
             for layer in group:
-                # Random numbers do not depend on the cut or the schedule.
+                # Random numbers of a layer depend neither on the stage that
+                # it is in nor on the schedule.
                 seed(self.device, hash((self.seed, number, m)))
                 y = layer(y)
                 number += 1
@@ -149,8 +155,15 @@ class Stage:
 
 
 def layers_of(module: nn.Module) -> list[Layer]:
-    """Return the layers of an ``nn.Sequential``; of others, themselves."""
-    return list(module) if isinstance(module, nn.Sequential) else [module]
+    """Return the layers that a module runs one after another.
+
+    Those of an ``nn.Sequential``; of anything that does more, itself.
+    """
+    plain = type(module).forward is nn.Sequential.forward
+    hooked = module._forward_hooks or module._forward_pre_hooks
+    if plain and isinstance(module, nn.Sequential) and not hooked:
+        return list(module)
+    return [module]
 
 
 def _apart(layers: Sequence[Layer]) -> list[list[Layer]]:
@@ -165,7 +178,8 @@ def _apart(layers: Sequence[Layer]) -> list[list[Layer]]:
 
 def _leaf(x: Tensor, has_gradient: bool) -> Tensor:
     """Return the same values without a graph, ready for a gradient."""
-    return x.detach().requires_grad_(has_gradient and x.is_floating_point())
+    differentiable = x.is_floating_point() or x.is_complex()
+    return x.detach().requires_grad_(has_gradient and differentiable)
 
 
 def _trained(group: Sequence[Layer]) -> list[nn.Parameter]:

@@ -62,8 +62,9 @@ def layer_seconds(
         layer = copy.deepcopy(layer).to(device)
         for _ in range(2):  # the first to warm up
             given = _leaves(given, needs_gradient)
+            received = _clones(given)  # for layers that work in place
             with Timer([device]) as forward:
-                made = layer(given)
+                made = layer(received)
             roots = [y for y in _tensors(made) if y.requires_grad]
             gradients = [torch.ones_like(y) for y in roots]
             with Timer([device]) as backward:
@@ -77,6 +78,12 @@ def layer_seconds(
 
 def _tensors(given: Any) -> tuple[Tensor, ...]:
     return given if isinstance(given, tuple) else (given,)
+
+
+def _clones(given: Any) -> Any:
+    if isinstance(given, tuple):
+        return tuple(x.clone() for x in given)
+    return given.clone()
 
 
 def _leaves(given: Any, needs_gradient: bool) -> Any:

@@ -122,8 +122,10 @@ def in_flight(
         return 1
     if name == "gpipe":
         return m
-    if name in ("1f1b", "zb-h1"):
+    if name == "1f1b":
         return min(m, p - rank)
+    if name == "zb-h1":  # as 1F1B, and as many as wait for W: the rank
+        return min(m, p)
     if name == "interleaved":
         return min(m * v, 2 * (p - rank - 1) + (v - 1) * p + 1)
     raise ValueError(f"unknown schedule (schedule: {name!r})")

@@ -53,8 +53,6 @@ def replay(
         >>> replay(gpipe(2, 3), {"F": 1.0, "B": 2.0}).makespan
         12.0
     """
-    if hop_seconds < 0:
-        raise ValueError(f"a hop takes time (hop_seconds: {hop_seconds})")
     ends = times(schedule, seconds, hop_seconds)
     spans = [
         Span(f"device {device}", "compute", str(a), KINDS[a.kind], *ends[a])
@@ -78,6 +76,8 @@ def times(
         >>> times(one_f_one_b(2, 1), {"F": 1, "B": 2})[Action(0, "B", 0)]
         (4, 6)
     """
+    if hop_seconds < 0:
+        raise ValueError(f"a hop takes time (hop_seconds: {hop_seconds})")
     duration = seconds if callable(seconds) else _by_kind(seconds)
     free: list[float] = [0] * len(schedule)  # when each device is
     found: dict[Plain, tuple[float, float]] = {}
@@ -92,6 +92,11 @@ def times(
             if arrival > start:
                 start = arrival
         free[device] = end = start + duration(action)
+        if end < start:
+            raise ValueError(
+                f"an action takes time (action: {action}, seconds: "
+                f"{end - start})"
+            )
         found[action] = start, end
     return found
 

@@ -275,7 +275,7 @@ NAMED = {
 def most_in_flight(actions: Sequence[Action]) -> int:
     """Return the most micro-batches that a device keeps at once.
 
-    It keeps one from its forward pass until the gradients of its inputs are
+    It keeps one from its forward pass until the last of its gradients is
     made. Of a device with several stages, each counts.
 
     Args:
@@ -287,7 +287,7 @@ def most_in_flight(actions: Sequence[Action]) -> int:
     """
     kept = most = 0
     for action in actions:
-        kept += (action.kind == "F") - (action.kind in "BI")
+        kept += (action.kind == "F") - (action.kind in "BW")
         most = max(most, kept)
     return most
 

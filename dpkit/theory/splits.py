@@ -76,8 +76,9 @@ def estimate(
         seconds = computing + sending
         return Estimate(computing, sending, parameters, kept, seconds)
     if way == "network":
-        messages = 4 * chunks * k  # in and out, forward and backward
-        sending = _seconds(cluster, 4 * activation, messages)
+        # In and out, forward and backward; at the ends of a pipeline half.
+        passes = 4 if k > 2 else 2 * (k - 1)
+        sending = _seconds(cluster, passes * activation, passes * chunks * k)
         kept = k * (depth / k + 1) * activation / (chunks * k)
         seconds = max(computing, sending) * (1 + (k - 1) / (chunks * k))
     elif way == "layer":
@@ -107,7 +108,8 @@ def boundary(way: str, num_devices: int, depth: int, ratio: float) -> float:
 
     Args:
         way: "data", "network" or "layer".
-        num_devices: How many devices, k.
+        num_devices: How many devices, k; for "network" more than 2, so that
+            one has a neighbour on either side.
         depth: How many layers.
         ratio: What a device computes while a byte passes: its flops a second
             by the link's bytes a second.
