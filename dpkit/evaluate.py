@@ -29,9 +29,11 @@ def evaluate_accuracy(
 
     Args:
         net: A module, which is copied to the devices and evaluated in
-            evaluation mode, itself left as it is; or, with
-            ``device_params``, a function ``net(X, params)``. Either gives
-            one row of scores per example, shape (rows, classes).
+            evaluation mode, itself left as it is. A module that lies on
+            several devices already, such as a pipeline, takes whole batches
+            where it is. Or, with ``device_params``, a function
+            ``net(X, params)``. Each gives one row of scores per example,
+            shape (rows, classes).
         batches: Pairs of examples, shape (b, …), and labels, shape (b,).
         devices: k devices.
         device_params: ``device_params[r]`` are the parameters on
@@ -55,6 +57,7 @@ def evaluate_accuracy(
         0.8
     """
     nets = _net_on_each(net, devices, device_params)
+    devices = devices[: len(nets)]
     correct = [torch.zeros((), dtype=torch.int64, device=d) for d in devices]
     num_examples = 0
     for X, y in batches:
@@ -83,6 +86,8 @@ def _net_on_each(
             f"{len(device_params)})"
         )
     if isinstance(net, nn.Module):
+        if len({p.device for p in net.parameters()}) > 1:
+            return [_where_it_is(net, devices[0])]
         return [copy.deepcopy(net).to(d).eval() for d in devices]
     if device_params is None:
         return [net] * len(devices)
@@ -96,6 +101,24 @@ def _net_on_each(
         return lambda X: net(X, params)
 
     return [net_with(params) for params in device_params]
+
+
+def _where_it_is(
+    net: nn.Module, device: torch.device
+) -> Callable[[Tensor], Tensor]:
+    """Return a function that runs ``net`` in evaluation mode."""
+
+    def scores(X: Tensor) -> Tensor:
+        modes = [(module, module.training) for module in net.modules()]
+        net.eval()
+        try:
+            found: Tensor = net(X)
+        finally:
+            for module, training in modes:
+                module.training = training
+        return found.to(device)
+
+    return scores
 
 
 def _check_scores(scores: Tensor, y: Tensor) -> None:

@@ -1,6 +1,7 @@
 """Channels: what arrives, when, and whom it holds up."""
 
-import pytest
+from contextlib import nullcontext
+
 import torch
 
 import dpkit
@@ -12,9 +13,8 @@ def product(device, size=2000):
     return lambda: a @ a
 
 
-@pytest.mark.parametrize("kind", ["sim", "cpu"])
-def test_what_is_sent_arrives(kind):
-    source, target = dpkit.devices(2, kind)
+def test_what_is_sent_arrives(get_devices):
+    source, target = get_devices(2)
     x = torch.randn(3, 4, device=source)
     y = Channel(source, target).send(x).open()
     assert y.device == target
@@ -79,3 +79,44 @@ def test_what_is_sent_is_ready():
     (copy,) = [s for s in spans if s.kind == "copy"]
     (mm,) = [s for s in spans if s.kind == "compute"]
     assert copy.start >= mm.end
+
+
+class Recorded:
+    """Streams, events and a tensor that write down what is asked of them."""
+
+    def __init__(self, name, calls):
+        self.name, self.calls = name, calls
+
+    def __getattr__(self, method):
+        def call(*args, **kwargs):
+            names = [getattr(arg, "name", arg) for arg in args]
+            self.calls.append((self.name, method, *names))
+            return self
+
+        return call
+
+
+def test_memory_is_kept_until_the_copy_is_done(monkeypatch):
+    """On CUDA a tensor that is let go could be written over meanwhile."""
+    calls = []
+    source, target = dpkit.devices(2, "sim")
+    channel = Channel(source, target)
+    channel._streams = [
+        Recorded("sending", calls),
+        Recorded("receiving", calls),
+    ]
+    module = Recorded("module", calls)
+    module.current_stream = lambda device: Recorded(f"work {device}", calls)
+    module.stream = lambda stream: nullcontext()
+    monkeypatch.setattr("dpkit.channels._module", lambda device: module)
+    x = Recorded("x", calls)
+    x.device = target
+    channel.send(x).open()
+    assert calls == [
+        ("sending", "wait_stream", "work sim:0"),
+        ("x", "to", target),
+        ("x", "record_stream", "sending"),
+        ("receiving", "record_event"),
+        ("work sim:1", "wait_event", "receiving"),
+        ("x", "record_stream", "work sim:1"),
+    ]

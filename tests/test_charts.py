@@ -2,8 +2,9 @@
 
 import pytest
 
+from dpkit.theory.actions import parse
 from dpkit.theory.charts import chart, check_chart
-from dpkit.theory.schedules import NAMED, interleaved, parse
+from dpkit.theory.schedules import NAMED, interleaved
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -108,3 +108,22 @@ def test_parameters_of_a_module(get_devices):
 def test_lists_of_parameters(get_devices):
     with pytest.raises(ValueError, match="lists: 1, devices: 2"):
         dpkit.evaluate_accuracy(lenet, [], get_devices(2), [lenet_params()])
+
+
+def test_a_pipeline_is_evaluated_where_it_is():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(4, 6), torch.nn.Dropout(0.9), torch.nn.Linear(6, 3)
+    )
+    net[2].eval()
+    X, y = torch.randn(11, 4), torch.arange(11) % 3
+    batches = [(X[:6], y[:6]), (X[6:], y[6:])]
+    devices = dpkit.devices(2, "sim")
+    expected = dpkit.evaluate_accuracy(net, batches, devices)
+    stages = dpkit.split_layers(net, 2)
+    pipeline = dpkit.Pipeline(stages, devices)
+    assert dpkit.evaluate_accuracy(pipeline, batches, devices) == expected
+    modes = [m.training for stage in pipeline.stages for m in stage]
+    assert modes == [True, True, False]
+    found = {p.device for p in pipeline.parameters()}
+    assert found == set(devices)

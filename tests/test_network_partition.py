@@ -12,9 +12,10 @@ from torch.nn import functional as F
 import dpkit
 from dpkit.network_partition import layer_seconds
 from dpkit.network_partition.untie import untie
+from dpkit.theory.actions import parse
 from dpkit.theory.bubble import in_flight
 from dpkit.theory.replay import replay
-from dpkit.theory.schedules import NAMED, by_name, one_f_one_b, parse
+from dpkit.theory.schedules import NAMED, by_name, one_f_one_b
 
 TOKENS, WIDTH = 7, 5
 SCHEDULES = [*NAMED, "interleaved"]
@@ -343,6 +344,16 @@ def test_frozen_layers():
         assert (p.grad is None) == (r.grad is None)
         if r.grad is not None:
             assert (p.grad.cpu() - r.grad).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_on_each_kind_of_device(get_devices, schedule):
+    num_stages = 4 if schedule == "interleaved" else 2
+    stages = dpkit.split_layers(language_model(), num_stages)
+    pipeline = dpkit.Pipeline(stages, get_devices(2), schedule, 4)
+    train_pipeline(pipeline, 9)
+    model, _ = train_on_one(9)
+    assert largest_difference(pipeline, model) < 1e-10
 
 
 def test_forward_is_the_network():

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpkit.theory.actions import Action, parse
 from dpkit.theory.bubble import (
     idle_of_ideal,
     idle_of_total,
@@ -15,12 +16,10 @@ from dpkit.theory.bubble import (
 from dpkit.theory.replay import replay, times
 from dpkit.theory.schedules import (
     NAMED,
-    Action,
     gpipe,
     interleaved,
     naive,
     one_f_one_b,
-    parse,
     zero_bubble_h1,
 )
 

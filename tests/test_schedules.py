@@ -2,18 +2,16 @@
 
 import pytest
 
+from dpkit.theory.actions import Action, most_in_flight, parse
 from dpkit.theory.bubble import in_flight
 from dpkit.theory.schedule_check import check
 from dpkit.theory.schedules import (
     NAMED,
-    Action,
     by_name,
     gpipe,
     interleaved,
-    most_in_flight,
     naive,
     one_f_one_b,
-    parse,
     zero_bubble_h1,
 )
 

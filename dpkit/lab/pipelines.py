@@ -19,7 +19,7 @@ from dpkit.network_partition import (
     layer_seconds,
     split_layers,
 )
-from dpkit.theory.schedules import Action, Schedule
+from dpkit.theory.actions import Action, Schedule, owners
 from dpkit.theory.timeline import Timeline
 
 
@@ -217,7 +217,7 @@ def hops(schedule: Schedule) -> int:
         >>> hops(gpipe(3, 5))
         20
     """
-    owner = {a.stage: r for r, row in enumerate(schedule) for a in row}
+    owner = owners(schedule)
     borders = sum(owner[s] != owner[s + 1] for s in range(len(owner) - 1))
     count = 1 + max(a.micro_batch for row in schedule for a in row)
     return 2 * borders * count

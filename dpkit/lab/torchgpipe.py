@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from dpkit.network_partition import LayerCost
+from dpkit.theory.actions import Action, Schedule
 from dpkit.theory.costs import copy_seconds
 from dpkit.theory.hardware import LINKS, Link
 from dpkit.theory.schedule_check import steps
-from dpkit.theory.schedules import Action, Schedule, gpipe
+from dpkit.theory.schedules import gpipe
 
 RECOMPUTE = ("ahead", "in turn", "never")
 

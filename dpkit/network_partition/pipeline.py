@@ -14,9 +14,10 @@ from dpkit.machine import random_states_kept
 from dpkit.network_partition.interpreter import Interpreter
 from dpkit.network_partition.stage import Layer, Stage, layers_of
 from dpkit.network_partition.untie import untie
+from dpkit.theory.actions import Schedule, owners
 from dpkit.theory.replay import times
 from dpkit.theory.schedule_check import check
-from dpkit.theory.schedules import Schedule, by_name
+from dpkit.theory.schedules import by_name
 
 TICKS = {"F": 1, "B": 2, "I": 1, "W": 1}
 
@@ -84,18 +85,14 @@ class Pipeline(nn.Module):
         every = [action for row in self.schedule for action in row]
         self.num_micro_batches = 1 + max(a.micro_batch for a in every)
         stages, self.copies = untie(stages)
-        owner = {
-            a.stage: r for r, row in enumerate(self.schedule) for a in row
-        }
+        owner = owners(self.schedule)
         self.devices = [devices[owner[s]] for s in range(len(stages))]
         self.stages = nn.ModuleList(map(_place, stages, self.devices))
         split = any(action.kind == "I" for action in every)
-        sizes = [len(layers_of(stage)) for stage in stages]
+        firsts = accumulate([0, *(len(layers_of(s)) for s in stages)])
         self._stages = [
             Stage(stage, device, first, split, recompute)
-            for stage, device, first in zip(
-                stages, self.devices, accumulate([0, *sizes])
-            )
+            for stage, device, first in zip(stages, self.devices, firsts)
         ]
         self._channels = _channels(self.devices)
         # Issued in the order of time, so that no device waits for Python.

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpkit.theory.schedules import Action, Schedule
+from dpkit.theory.actions import Action, Schedule, owners
 
 
 def makespan(
@@ -153,11 +153,10 @@ def lower_bound(
         12.0
     """
     least: dict[tuple[int, str], float] = {}  # of any micro-batch
-    owner: dict[int, int] = {}
-    for device, actions in enumerate(schedule):
-        for action in actions:
-            key, owner[action.stage] = action[:2], device
-            least[key] = min(least.get(key, float("inf")), seconds(action))
+    for action in (action for actions in schedule for action in actions):
+        key = action[:2]
+        least[key] = min(least.get(key, float("inf")), seconds(action))
+    owner = owners(schedule)
     split = any(kind == "W" for _, kind in least)
     bound = 0.0
     for actions in filter(None, schedule):

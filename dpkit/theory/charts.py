@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dpkit.theory.actions import Action, Schedule
 from dpkit.theory.replay import times
 from dpkit.theory.schedule_check import check, needs
-from dpkit.theory.schedules import Action, Schedule
 
 IDLE = "."
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from dpkit.theory.actions import KINDS, Action, Schedule
 from dpkit.theory.record import Span
 from dpkit.theory.schedule_check import Plain, steps
-from dpkit.theory.schedules import KINDS, Action, Schedule
 from dpkit.theory.timeline import Timeline
 
 Seconds = Mapping[str, float] | Callable[[Action], float]

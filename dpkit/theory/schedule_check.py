@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice, product
 
-from dpkit.theory.schedules import Action, Schedule
+from dpkit.theory.actions import Action, Schedule
 
 # An action as a plain tuple, which equals it and is made much faster.
 Plain = tuple[int, str, int]
@@ -58,7 +58,8 @@ def check(
             two devices.
 
     Example:
-        >>> from dpkit.theory.schedules import gpipe, parse
+        >>> from dpkit.theory.actions import parse
+        >>> from dpkit.theory.schedules import gpipe
         >>> print(*check(gpipe(2, 1)))
         0F0 1F0 1B0 0B0
         >>> check(parse("0F0 0B0\n1B0 1F0"))

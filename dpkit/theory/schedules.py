@@ -1,10 +1,7 @@
 """Pipeline schedules: who does what, and in which order.
 
 A network is cut into stages, a batch into micro-batches. Each device has a
-list of actions, written before anything runs. ``1F0`` is the forward pass of
-micro-batch 0 through stage 1, ``1B0`` its backward pass; a backward may be
-split into ``1I0``, which makes the gradient of the stage's input, and
-``1W0``, which makes those of its weights.
+list of actions (``dpkit.theory.actions``), written before anything runs.
 
 Two stages, three micro-batches, first GPipe and then 1F1B, a column a tick::
 
@@ -17,70 +14,7 @@ Two stages, three micro-batches, first GPipe and then 1F1B, a column a tick::
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import NamedTuple
-
-KINDS = {
-    "F": "forward",
-    "B": "backward",
-    "I": "input gradients",
-    "W": "weight gradients",
-}
-
-
-class Action(NamedTuple):
-    """One thing that a device does.
-
-    Attributes:
-        stage: The number of the stage.
-        kind: "F", "B", "I" or "W".
-        micro_batch: The number of the micro-batch.
-
-    Example:
-        >>> str(Action(1, "F", 0)), Action.parse("12B3")
-        ('1F0', Action(stage=12, kind='B', micro_batch=3))
-    """
-
-    stage: int
-    kind: str
-    micro_batch: int
-
-    def __str__(self) -> str:
-        return f"{self.stage}{self.kind}{self.micro_batch}"
-
-    @classmethod
-    def parse(cls, text: str) -> Action:
-        """Read an action such as ``1F0``.
-
-        Raises:
-            ValueError: it is not one.
-        """
-        match = re.fullmatch(r"(\d+)([FBIW])(\d+)", text)
-        if match is None:
-            raise ValueError(
-                f"not an action (text: {text!r}); a stage, one of "
-                f"{', '.join(KINDS)}, and a micro-batch, such as 1F0"
-            )
-        return cls(int(match[1]), match[2], int(match[3]))
-
-
-Schedule = list[list[Action]]
-
-
-def parse(text: str) -> Schedule:
-    """Read a schedule: a line for each device, actions between spaces.
-
-    Example:
-        >>> schedule = parse('''
-        ...     0F0     0B0
-        ...         1F0 1B0
-        ... ''')
-        >>> [len(actions) for actions in schedule]
-        [2, 2]
-    """
-    lines = [line.split() for line in text.strip().splitlines()]
-    return [[Action.parse(word) for word in line] for line in lines]
+from dpkit.theory.actions import Action, Schedule
 
 
 def naive(num_stages: int, num_micro_batches: int = 1) -> Schedule:
@@ -90,6 +24,7 @@ def naive(num_stages: int, num_micro_batches: int = 1) -> Schedule:
     one starts.
 
     Example:
+        >>> from dpkit.theory.actions import show
         >>> show(naive(2))
         0F0 0B0
         1F0 1B0
@@ -109,6 +44,7 @@ def gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
     """Return the schedule of all forward passes, then all backward passes.
 
     Example:
+        >>> from dpkit.theory.actions import show
         >>> show(gpipe(2, 3))
         0F0 0F1 0F2 0B0 0B1 0B2
         1F0 1F1 1F2 1B0 1B1 1B2
@@ -134,6 +70,7 @@ def one_f_one_b(num_stages: int, num_micro_batches: int) -> Schedule:
     stages behind it, so that it keeps at most p - r micro-batches.
 
     Example:
+        >>> from dpkit.theory.actions import show
         >>> show(one_f_one_b(2, 3))
         0F0 0F1 0B0 0F2 0B1 0B2
         1F0 1B0 1F1 1B1 1F2 1B2
@@ -156,6 +93,7 @@ def interleaved(
     of each device, then through the second of each, and so on.
 
     Example:
+        >>> from dpkit.theory.actions import show
         >>> show(interleaved(2, 2, chunks_per_device=2))
         0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1
         1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1
@@ -198,6 +136,7 @@ def zero_bubble_h1(num_stages: int, num_micro_batches: int) -> Schedule:
     where 1F1B would wait.
 
     Example:
+        >>> from dpkit.theory.actions import show
         >>> show(zero_bubble_h1(2, 3))
         0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2
         1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2
@@ -239,6 +178,7 @@ def by_name(
         ValueError: there is no such schedule, or not for these numbers.
 
     Example:
+        >>> from dpkit.theory.actions import show
         >>> show(by_name("interleaved", 2, 4, num_micro_batches=2))
         0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1
         1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1
@@ -272,38 +212,12 @@ NAMED = {
 }
 
 
-def most_in_flight(actions: Sequence[Action]) -> int:
-    """Return the most micro-batches that a device keeps at once.
-
-    It keeps one from its forward pass until the last of its gradients is
-    made. Of a device with several stages, each counts.
-
-    Args:
-        actions: What the device does, in order.
-
-    Example:
-        >>> [most_in_flight(row) for row in one_f_one_b(3, 5)]
-        [3, 2, 1]
-    """
-    kept = most = 0
-    for action in actions:
-        kept += (action.kind == "F") - (action.kind in "BW")
-        most = max(most, kept)
-    return most
-
-
 def _alternate(warm_up: int, total: int) -> list[tuple[str, int]]:
     """Return F × warm_up, then F and B in turn, then the rest of B."""
     order = [("F", m) for m in range(warm_up)]
     for m in range(total - warm_up):
         order += [("F", warm_up + m), ("B", m)]
     return order + [("B", m) for m in range(total - warm_up, total)]
-
-
-def show(schedule: Schedule) -> None:
-    """Print a schedule, a line for each device."""
-    for actions in schedule:
-        print(*actions)
 
 
 def _check_counts(num_stages: int, num_micro_batches: int) -> None:

@@ -9,10 +9,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from dpkit.lab.checks.verdict import Answer, require
+from dpkit.theory.actions import Action, most_in_flight
 from dpkit.theory.bubble import idle_of_total, in_flight
 from dpkit.theory.replay import times
 from dpkit.theory.schedule_check import check
-from dpkit.theory.schedules import Action, most_in_flight
 
 
 def check_micro_batches_needed(answer: Answer) -> None:
