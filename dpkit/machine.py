@@ -140,7 +140,7 @@ def random_states_kept(devices: Iterable[torch.device]) -> Iterator[None]:
     """
     found = {torch.device(d) for d in devices if has_streams(d)}
     indices = sorted(d.index for d in found)
-    kind = next(iter(found)).type if found else None
+    kind = next(iter(found)).type if found else "cpu"
     with torch.random.fork_rng(indices, device_type=kind):
         yield
 
