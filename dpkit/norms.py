@@ -32,6 +32,9 @@ def clip_grad_norm(
     Returns:
         The norm before, a tensor of no dimensions.
 
+    Raises:
+        TypeError: ``copies`` holds a parameter where a group belongs.
+
     Example:
         Two copies of one parameter, whose gradient is (3, 4), count once:
 
@@ -47,6 +50,12 @@ def clip_grad_norm(
     given = {id(p) for p in params}
     again: set[int] = set()
     for group in copies:
+        if isinstance(group, Tensor):
+            raise TypeError(
+                "copies are groups of parameters, and one of them is a "
+                f"parameter (shape: {tuple(group.shape)}); put the group "
+                "into a list"
+            )
         _, *others = [id(p) for p in group if id(p) in given] or [0]
         again.update(others)
     grads = [

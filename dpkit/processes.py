@@ -71,8 +71,9 @@ def launch(
         What each rank returned, in order of rank; tensors on the CPU.
 
     Raises:
-        ValueError: ``world_size`` is below one, or the ranks cannot import
-            the function or something among its arguments.
+        ValueError: ``world_size`` is below one, the ranks cannot import the
+            function or something among its arguments, a tensor does not lie
+            on the CPU, or there is no such backend.
         RuntimeError: a rank raised an exception, whose traceback the message
             holds, or ended without a result.
         TimeoutError: some ranks had not returned in time.
@@ -86,6 +87,11 @@ def launch(
     if world_size < 1:
         raise ValueError(
             f"the number of processes is below one (world_size: {world_size})"
+        )
+    if backend not in (None, *dist.Backend.backend_list):
+        raise ValueError(
+            f"unknown backend (backend: {backend!r}, known: "
+            f"{', '.join(dist.Backend.backend_list)})"
         )
     with TemporaryDirectory(prefix="dpkit-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -115,6 +121,11 @@ class _Pickler(pickle.Pickler):
     """A pickler that refuses what another process could not import."""
 
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, torch.Tensor) and obj.device.type != "cpu":
+            raise ValueError(
+                "a tensor for other processes has to lie on the CPU (shape: "
+                f"{tuple(obj.shape)}, device: {obj.device}); .cpu() copies it"
+            )
         if isinstance(obj, (FunctionType, type)):
             # "<lambda>" and "f.<locals>.g" are no names to import by.
             if obj.__module__ == "__main__" or "<" in obj.__qualname__:

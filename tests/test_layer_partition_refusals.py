@@ -1,8 +1,10 @@
 """What cannot be split is refused, with the numbers."""
 
 import pytest
+import torch
 from torch import nn
 
+import dpkit
 from dpkit import layer_partition as lp
 
 
@@ -120,3 +122,34 @@ def test_refused_with_the_numbers(get_devices, act, words):
 
 def test_dropout_that_drops_nothing_is_welcome(get_devices):
     lp.Replicated(nn.Dropout(0.0), get_devices(2))
+
+
+@pytest.mark.parametrize(
+    ("activation", "why"),
+    [
+        (nn.PReLU(), r"with parameters .*\(PReLU\)"),
+        (nn.Softmax(dim=-1), r"by itself \(Softmax\)"),
+        (nn.LogSoftmax(dim=-1), r"by itself \(LogSoftmax\)"),
+        (nn.RReLU(), r"by itself \(RReLU\)"),
+        (nn.LayerNorm(7), r"with parameters"),
+        (nn.BatchNorm1d(7, affine=False), r"by itself \(BatchNorm1d\)"),
+    ],
+)
+def test_activations_that_cannot_be_split(activation, why):
+    layers = nn.Linear(5, 7), activation, nn.Linear(7, 4)
+    with pytest.raises(ValueError, match=why):
+        lp.ParallelMLP(*layers, dpkit.devices(2, "sim"))
+
+
+@pytest.mark.parametrize(
+    "activation", [nn.ReLU(), nn.GELU(), nn.Tanh(), nn.SiLU(), nn.Identity()]
+)
+def test_activations_that_can(activation):
+    layers = nn.Linear(5, 7), activation, nn.Linear(7, 4)
+    assert len(lp.ParallelMLP(*layers, dpkit.devices(2, "sim"))) == 3
+
+
+def test_a_tensor_where_a_list_belongs():
+    layer = lp.ColumnParallelLinear(nn.Linear(5, 7), dpkit.devices(3, "cpu"))
+    with pytest.raises(TypeError, match=r"a tensor of shape \(3, 5\)"):
+        layer(torch.ones(3, 5))

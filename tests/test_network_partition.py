@@ -428,7 +428,7 @@ def test_simulated_time_is_the_replayed(schedule, p):
         (3, 2, "1f1b", 4, r"one stage on each device \(stages: 3, devices: 2"),
         (4, 2, "interleaved", 3, r"\(micro-batches: 3, devices: 2\)"),
         (3, 2, "interleaved", 2, r"\(stages: 3, devices: 2\)"),
-        (2, 2, "GPipe", 2, r"unknown schedule \(schedule: 'GPipe'"),
+        (2, 2, "GPipes", 2, r"unknown schedule \(schedule: 'gpipes'"),
         (2, 2, "gpipe", 0, r"micro-batches: 0"),
         (2, 2, one_f_one_b(3, 2), None, r"lists of actions: 3, devices: 2"),
         (3, 2, one_f_one_b(2, 2), None, r"2F0 is missing"),
@@ -754,3 +754,54 @@ def test_layers_that_work_in_place_are_timed():
     model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(inplace=True))
     (device,) = dpkit.devices(1, "sim")
     assert len(layer_seconds(model, torch.zeros(7, 3), device)) == 2
+
+
+def test_a_schedule_as_text():
+    text = """
+        0F0 0F1 .   .   0B0 0B1
+
+        .   1F0 1F1 1B0 1B1 .
+    """
+    stages = dpkit.split_layers(language_model(), 2)
+    pipeline = dpkit.Pipeline(stages, dpkit.devices(2, "sim"), text)
+    assert pipeline.schedule == NAMED["gpipe"](2, 2)
+    train_pipeline(pipeline, 5)
+    model, _ = train_on_one(5)
+    assert largest_difference(pipeline, model) < 1e-10
+
+
+def test_devices_by_name():
+    stages = dpkit.split_layers(language_model(), 2)
+    pipeline = dpkit.Pipeline(stages, ["sim:0", "sim:1"], "GPipe", 2)
+    assert pipeline.devices == dpkit.devices(2, "sim")
+    with pytest.raises(AttributeError):
+        pipeline.num_micro_batches = 4
+
+
+def test_a_loss_that_is_a_sum():
+    stages = dpkit.split_layers(language_model(), 2)
+    pipeline = dpkit.Pipeline(stages, dpkit.devices(2, "sim"))
+    loss_fn = nn.CrossEntropyLoss(reduction="sum")
+    with pytest.raises(ValueError, match="reduction: 'sum'"):
+        pipeline.forward_backward(*next(batches(5)), loss_fn)
+
+
+def test_a_stage_that_gives_a_tuple():
+    class Pair(nn.Module):
+        def forward(self, x):
+            return x, x
+
+    stages = [nn.Sequential(nn.Linear(3, 3), Pair()), nn.Linear(3, 3)]
+    pipeline = dpkit.Pipeline(stages, dpkit.devices(2, "sim"))
+    X = torch.randn(4, 3)
+    with pytest.raises(TypeError, match=r"last layer: 1, type: tuple"):
+        pipeline.forward_backward(X, X, F.mse_loss)
+
+
+def test_costs_as_they_are_measured():
+    model = deep(depth=3)
+    (device,) = dpkit.devices(1, "sim")
+    costs = layer_seconds(model, torch.zeros(7, 64), device)
+    cut = [len(s) for s in dpkit.split_layers(model, 2, costs=costs)]
+    seconds = [cost.seconds for cost in costs]
+    assert cut == [len(s) for s in dpkit.split_layers(model, 2, costs=seconds)]

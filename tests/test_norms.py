@@ -50,3 +50,9 @@ def test_one_parameter():
 
 def test_parameters_without_gradients():
     assert clip_grad_norm([torch.zeros(3)], 1.0).item() == 0.0
+
+
+def test_a_parameter_where_a_group_belongs():
+    p = with_gradient((3,), "cpu", 0)
+    with pytest.raises(TypeError, match=r"one of them is a parameter.*\(3,\)"):
+        clip_grad_norm([p], 1.0, copies=[p])

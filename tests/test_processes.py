@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+import dpkit
 from dpkit import processes
 from dpkit.processes import launch, rank_device
 
@@ -346,3 +347,15 @@ def test_the_ranks_end_with_their_parent(tmp_path, end):
     told = re.findall("^KeyboardInterrupt$", errors, re.MULTILINE)
     assert len(told) == (end == signal.SIGINT)
     wait_until_ended(ranks)
+
+
+def test_a_tensor_that_lies_elsewhere():
+    (device,) = dpkit.devices(1, "sim")
+    x = torch.ones(2, 3, device=device)
+    with pytest.raises(ValueError, match=r"\(2, 3\), device: sim:0"):
+        launch(dist.get_rank, 2, x)
+
+
+def test_a_backend_that_is_none():
+    with pytest.raises(ValueError, match="backend: 'glo', known: "):
+        launch(dist.get_rank, 2, backend="glo")

@@ -106,8 +106,8 @@ def test_who_waits_for_an_action_that_its_device_has_too_late():
 def test_by_name():
     assert by_name("1f1b", 3, 3, 4) == one_f_one_b(3, 4)
     assert by_name("interleaved", 2, 6, 4) == interleaved(2, 4, 3)
-    with pytest.raises(ValueError, match="schedule: '1F1B', known: 1f1b, "):
-        by_name("1F1B", 2, 2, 2)
+    with pytest.raises(ValueError, match="schedule: '2f2b', known: 1f1b, "):
+        by_name("2F2B", 2, 2, 2)
     with pytest.raises(ValueError, match="stages: 5, devices: 2"):
         by_name("interleaved", 2, 5, 2)
     with pytest.raises(ValueError, match=r"gpipe .*stages: 4, devices: 2"):

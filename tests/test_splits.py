@@ -59,3 +59,16 @@ def test_ways_that_are_none(way):
         estimate(way, 1, 1, 1, cluster(2))
     with pytest.raises(ValueError, match=f"way: '{way}'"):
         boundary(way, 2, 1, 1.0)
+
+
+@pytest.mark.parametrize("k", [2, 4, 8])
+def test_a_pipeline_over_a_path_that_all_share(k):
+    hardware = {"accelerator": "v100", "link": "pcie3"}
+    found = cost(traced(network_partitioning, k, 32768, 4096, 8, **hardware))
+    told = estimate("network", 32768, 4096, 8, cluster(k, **hardware))
+    assert 0.8 < told.seconds / found.seconds < 1.1
+
+
+def test_an_odd_number_of_layers_has_no_pairs():
+    with pytest.raises(ValueError, match="dense layers: 3"):
+        traced(layer_partitioning, 2, 64, 64, depth=3)

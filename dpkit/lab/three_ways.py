@@ -71,6 +71,10 @@ def split_pairs(
     net: nn.Sequential, ranks: Sequence[torch.device]
 ) -> nn.Sequential:
     """Split layers in pairs: the first by outputs, the second by inputs."""
+    if len(net) % 4:
+        raise ValueError(
+            f"layers are split in pairs (dense layers: {len(net) // 2})"
+        )
     parts: list[nn.Module] = []
     for first, inner, second, outer in zip(*[iter(net)] * 4):
         assert isinstance(first, nn.Linear)
@@ -209,7 +213,7 @@ def crossing(
 
     Returns:
         The least size, to a few percent, at which computing takes longer; 0
-        if it does so at a size of 16 already.
+        if it does so at a size of 16 already, and 65,536 if not before.
     """
 
     def hides(size: int) -> bool:

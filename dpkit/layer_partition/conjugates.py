@@ -52,7 +52,7 @@ def allreduce_backward(xs: Sequence[Tensor]) -> list[Tensor]:
     Source:
         M. Shoeybi et al., Megatron-LM, 2019, section 3, where it is f.
     """
-    return list(_AllreduceBackward.apply(*xs))
+    return list(_AllreduceBackward.apply(*_each(xs)))
 
 
 def allreduce_forward(xs: Sequence[Tensor]) -> list[Tensor]:
@@ -77,7 +77,7 @@ def allreduce_forward(xs: Sequence[Tensor]) -> list[Tensor]:
     Source:
         M. Shoeybi et al., Megatron-LM, 2019, section 3, where it is g.
     """
-    return list(_AllreduceForward.apply(*xs))
+    return list(_AllreduceForward.apply(*_each(xs)))
 
 
 def allgather_forward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
@@ -148,6 +148,16 @@ def take_one(xs: Sequence[Tensor]) -> Tensor:
         The one of rank 0.
     """
     return _TakeOne.apply(*xs)  # type: ignore[no-any-return]
+
+
+def _each(xs: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Refuse one tensor, whose rows would pass for those of the ranks."""
+    if isinstance(xs, Tensor):
+        raise TypeError(
+            "not a list with a tensor for each rank (a tensor of shape "
+            f"{tuple(xs.shape)})"
+        )
+    return xs
 
 
 def _sums(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -6,6 +6,7 @@ The names are those of x A, where the weight is A = W transposed: W of
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import torch
@@ -165,8 +166,9 @@ class ParallelMLP(nn.Sequential):
         devices: k devices.
 
     Raises:
-        ValueError: the layers do not fit together, or there are more devices
-            than features between them.
+        ValueError: the layers do not fit together, there are more devices
+            than features between them, or the activation has parameters or
+            does not work on each feature by itself.
 
     Example:
         >>> import dpkit, torch
@@ -191,10 +193,32 @@ class ParallelMLP(nn.Sequential):
                 f"(outputs: {first.out_features}, inputs: "
                 f"{second.in_features})"
             )
+        _check_activation(activation)
         super().__init__(
             ColumnParallelLinear(first, devices),
             Replicated(activation, devices),
             RowParallelLinear(second, devices),
+        )
+
+
+def _check_activation(activation: nn.Module) -> None:
+    """Refuse what gives something else for a shard than for the whole."""
+    name = type(activation).__name__
+    if any(True for _ in activation.parameters()):
+        raise ValueError(
+            f"an activation with parameters cannot be split ({name}); each "
+            "copy would learn from its own features"
+        )
+    x = torch.linspace(-3, 3, 6)[None]
+    probe = copy.deepcopy(activation).cpu()
+    try:
+        whole, parts = probe(x), [probe(part) for part in x.split(2, dim=1)]
+        alone = torch.equal(whole, torch.cat(parts, dim=1))
+    except (RuntimeError, ValueError, TypeError):
+        alone = False
+    if not alone:
+        raise ValueError(
+            f"the activation does not work on each feature by itself ({name})"
         )
 
 

@@ -7,13 +7,14 @@ from itertools import accumulate
 
 from torch import nn
 
+from dpkit.network_partition.timing import LayerCost
 from dpkit.theory.balance import balance
 
 
 def split_layers(
     model: nn.Sequential,
     num_stages: int,
-    costs: Sequence[float] | None = None,
+    costs: Sequence[float | LayerCost] | None = None,
     sizes: Sequence[int] | None = None,
 ) -> list[nn.Sequential]:
     """Cut a network into stages, each with a few layers that follow on.
@@ -23,7 +24,7 @@ def split_layers(
     Args:
         model: The layers.
         num_stages: How many stages.
-        costs: A number for each layer, such as the seconds that
+        costs: A number for each layer, or what
             :func:`dpkit.network_partition.layer_seconds` finds. The stages
             are cut so that the most costly one costs as little as can be.
             None: the parameters.
@@ -73,7 +74,9 @@ def split_layers(
 
 
 def _balanced(
-    model: nn.Sequential, num_stages: int, costs: Sequence[float] | None
+    model: nn.Sequential,
+    num_stages: int,
+    costs: Sequence[float | LayerCost] | None,
 ) -> list[int]:
     if costs is None:
         costs = [sum(p.numel() for p in la.parameters()) for la in model]
@@ -87,4 +90,5 @@ def _balanced(
             "cannot cut so many layers into so many stages (layers: "
             f"{len(model)}, stages: {num_stages})"
         )
-    return balance(costs, num_stages)
+    numbers = [c.seconds if isinstance(c, LayerCost) else c for c in costs]
+    return balance(numbers, num_stages)

@@ -14,7 +14,7 @@ from dpkit.machine import random_states_kept
 from dpkit.network_partition.interpreter import Interpreter
 from dpkit.network_partition.stage import Layer, Stage, layers_of
 from dpkit.network_partition.untie import untie
-from dpkit.theory.actions import Schedule, owners
+from dpkit.theory.actions import Schedule, owners, parse
 from dpkit.theory.replay import times
 from dpkit.theory.schedule_check import check
 from dpkit.theory.schedules import by_name
@@ -38,7 +38,7 @@ class Pipeline(nn.Module):
         devices: The devices; stage s lies on device s, with interleaving on
             device s modulo their number.
         schedule: "naive", "gpipe", "1f1b", "interleaved", "zb-h1", or a list
-            of actions for each device.
+            of actions for each device, or its text: a line for each.
         num_micro_batches: How many micro-batches a batch is cut into; None
             means as many as there are devices, or as a list of actions names.
         recompute: Whether a stage keeps its input alone and runs forward
@@ -79,11 +79,12 @@ class Pipeline(nn.Module):
         recompute: bool = False,
     ) -> None:
         super().__init__()
+        devices = [torch.device(device) for device in devices]
         self.schedule = _schedule(
             schedule, len(stages), len(devices), num_micro_batches
         )
         every = [action for row in self.schedule for action in row]
-        self.num_micro_batches = 1 + max(a.micro_batch for a in every)
+        self._num_micro_batches = 1 + max(a.micro_batch for a in every)
         stages, self.copies = untie(stages)
         owner = owners(self.schedule)
         self.devices = [devices[owner[s]] for s in range(len(stages))]
@@ -98,6 +99,11 @@ class Pipeline(nn.Module):
         # Issued in the order of time, so that no device waits for Python.
         start = times(self.schedule, TICKS)
         self._order = sorted(every, key=lambda action: start[action])
+
+    @property
+    def num_micro_batches(self) -> int:
+        """How many micro-batches the schedule is for."""
+        return self._num_micro_batches
 
     @property
     def most_in_flight(self) -> list[int]:
@@ -134,16 +140,24 @@ class Pipeline(nn.Module):
         Args:
             X: The examples, shape (b, …), on any device.
             y: The labels, shape (b, …), on any device.
-            loss_fn: ``loss_fn(outputs, labels)``, a mean over examples.
+            loss_fn: ``loss_fn(outputs, labels)``, a mean over examples, in
+                which all count alike: no class weights, none left out.
 
         Returns:
             The loss, of no dimensions, on the device of the last stage.
 
         Raises:
             ValueError: ``X`` and ``y`` differ in length, have fewer examples
-                than there are micro-batches, or the loss is not one number.
+                than there are micro-batches, or the loss is not one number
+                or a sum.
+            TypeError: a stage gives something else than a tensor.
         """
         self._check_batch(X, y)
+        if getattr(loss_fn, "reduction", "mean") == "sum":
+            raise ValueError(
+                "the loss is a sum over examples (reduction: 'sum'); it has "
+                "to be a mean"
+            )
         m, before = self.num_micro_batches, self._put_aside()
         X, y = X.to(self.devices[0]), y.to(self.devices[-1])
         ends = [_end(part, len(y), loss_fn) for part in y.tensor_split(m)]
@@ -217,6 +231,8 @@ def _schedule(
             "a pipeline needs stages and devices (stages: "
             f"{num_stages}, devices: {num_devices})"
         )
+    if isinstance(schedule, str) and any(c.isspace() for c in schedule):
+        schedule = parse(schedule)
     if isinstance(schedule, str):
         m = num_devices if m is None else m
         return by_name(schedule, num_devices, num_stages, m)

@@ -149,6 +149,11 @@ class Stage:
                 seed(self.device, hash((self.seed, number, m)))
                 y = layer(y)
                 number += 1
+            if not isinstance(y, Tensor):
+                raise TypeError(
+                    "a stage or layer gives something else than a tensor "
+                    f"(last layer: {number - 1}, type: {type(y).__name__})"
+                )
             pieces.append(Piece(_trained(group), x, y))
             x = y
         return pieces

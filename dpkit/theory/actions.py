@@ -62,6 +62,8 @@ Schedule = list[list[Action]]
 def parse(text: str) -> Schedule:
     """Read a schedule: a line for each device, actions between spaces.
 
+    Dots, for ticks in which a device is idle, and empty lines mean nothing.
+
     Example:
         >>> schedule = parse('''
         ...     0F0     0B0
@@ -70,8 +72,8 @@ def parse(text: str) -> Schedule:
         >>> [len(actions) for actions in schedule]
         [2, 2]
     """
-    lines = [line.split() for line in text.strip().splitlines()]
-    return [[Action.parse(word) for word in line] for line in lines]
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    return [[Action.parse(w) for w in line if w != "."] for line in lines]
 
 
 def show(schedule: Schedule) -> None:

@@ -183,6 +183,7 @@ def by_name(
         0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1
         1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1
     """
+    name = name.lower()
     if name not in NAMED and name != "interleaved":
         raise ValueError(
             f"unknown schedule (schedule: {name!r}, known: "

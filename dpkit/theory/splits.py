@@ -26,7 +26,8 @@ class Estimate:
         parameter_bytes: The parameters on it.
         activation_bytes: The activations on it, about.
         seconds: How long the step takes. A pipeline sends while it computes,
-            and has a bubble; the allreduces of the others are waited for.
+            and has a bubble; over a link by way of the host its messages
+            share one path. The allreduces of the others are waited for.
     """
 
     computing: float
@@ -79,8 +80,13 @@ def estimate(
         # In and out, forward and backward; at the ends of a pipeline half.
         passes = 4 if k > 2 else 2 * (k - 1)
         sending = _seconds(cluster, passes * activation, passes * chunks * k)
+        path = sending
+        if not cluster.link.peer_to_peer:  # all borders share the host's path
+            path = _seconds(
+                cluster, 2 * (k - 1) * activation, 2 * (k - 1) * chunks * k
+            )
         kept = k * (depth / k + 1) * activation / (chunks * k)
-        seconds = max(computing, sending) * (1 + (k - 1) / (chunks * k))
+        seconds = max(computing * (1 + (k - 1) / (chunks * k)), path)
     elif way == "layer":
         allreduces = depth - 1  # the first layer's input needs no gradient
         sending = allreduces * 2 * (k - 1) * _seconds(cluster, activation, 1)
