@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice, product
 
-from dpkit.theory.actions import Action, Schedule
+from dpkit.theory.actions import Action, Schedule, most_in_flight
 
 # An action as a plain tuple, which equals it and is made much faster.
 Plain = tuple[int, str, int]
@@ -43,6 +43,7 @@ def check(
     schedule: Schedule,
     num_stages: int | None = None,
     num_micro_batches: int | None = None,
+    most_kept: int | None = None,
 ) -> list[Action]:
     r"""Refuse a wrong schedule; return its actions in an order that works.
 
@@ -51,11 +52,13 @@ def check(
         num_stages: How many stages there are; None: as many as it names.
         num_micro_batches: How many micro-batches there are; None: as many as
             it names.
+        most_kept: How many micro-batches there is memory for on a device;
+            None: any number.
 
     Raises:
         ValueError: an action is missing, is there twice, belongs to no stage
             or micro-batch, or waits for one that never comes; a stage is on
-            two devices.
+            two devices; a device keeps more micro-batches than it may.
 
     Example:
         >>> from dpkit.theory.actions import parse
@@ -68,7 +71,10 @@ def check(
         ValueError: 1B0 waits for 1F0, which comes after it on device 1
     """
     found = steps(schedule, num_stages, num_micro_batches)
-    return [action for _, action, _ in found]
+    order = [action for _, action, _ in found]
+    if most_kept is not None:
+        _check_memory(schedule, most_kept)
+    return order
 
 
 def steps(
@@ -99,6 +105,20 @@ def steps(
     _check_once(every, num_stages, num_micro_batches, split)
     _check_devices(schedule)
     return _run(schedule, num_stages, split)
+
+
+def _check_memory(schedule: Schedule, most_kept: int) -> None:
+    """Refuse a forward pass for which a device has no memory left."""
+    for device, actions in enumerate(schedule):
+        if most_in_flight(actions) <= most_kept:
+            continue
+        for i, action in enumerate(actions, start=1):
+            kept = most_in_flight(actions[:i])
+            if kept > most_kept:
+                raise ValueError(
+                    f"{action} finds no memory on device {device} "
+                    f"(micro-batches kept: {most_kept}, with it: {kept})"
+                )
 
 
 def _run(
