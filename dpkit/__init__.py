@@ -9,31 +9,47 @@ Floor 2, simulated devices
 Floor 3, one concept each
     ``machine`` -- the devices at hand, and the time their work takes;
     ``placement`` -- tensors to devices: scatter, gather, replicate;
-    ``collectives`` -- broadcast, reduce, allreduce;
     ``norms`` -- the norm of gradients on several devices;
-    ``processes`` -- functions in real processes.
+    ``buckets/`` -- gradients in flat buckets, and back;
+    ``processes/`` -- functions in real processes;
+    ``checkpoints/`` -- the state of a run on a disk.
 Floor 4, on streams
-    ``channels`` -- send from device to device beside the work.
-Floor 5, composed
-    ``data_parallel`` -- one training step on all devices together;
+    ``channels`` -- send from device to device beside the work;
+    ``ports`` -- send and receive at the same time.
+Floor 5, messages
+    ``plan_runner`` -- move tensors by a list of messages.
+Floor 6, everyone takes part
+    ``collectives`` -- broadcast, reduce, allreduce, allgather, …;
+    ``point_to_point`` -- the same between processes.
+Floor 7, composed
+    ``data_parallel/`` -- one training step on all devices together;
     ``network_partition/`` -- stages on devices, driven by a schedule;
     ``layer_partition/`` -- layers whose weights are split over devices;
     ``evaluate`` -- accuracy over all devices;
     ``calibration/`` -- the hardware at hand measured, as presets.
-Floor 6, whole runs
+Floor 8, whole runs
     ``training`` -- epochs of steps, timed and scored.
-Floor 7, for the chapters
+Floor 9, for the chapters
     ``lab/`` -- data, models, pictures, listings and checks of exercises.
-Floor 8, the command line
-    ``__main__`` -- ``python -m dpkit devices`` and ``… calibrate``.
+Floor 10, the command line
+    ``commands/`` -- ``python -m dpkit devices``, ``… train``, ….
+Floor 11, the way in
+    ``__main__`` -- chooses the command.
 
 Importing dpkit registers no backend: simulated devices appear when
 :func:`devices` is first asked for some.
 """
 
 from dpkit import sim
-from dpkit.collectives import allreduce, broadcast, reduce
-from dpkit.data_parallel import train_batch
+from dpkit.collectives import (
+    allgather,
+    allreduce,
+    alltoall,
+    broadcast,
+    reduce,
+    reduce_scatter,
+)
+from dpkit.data_parallel import DistributedDataParallel, train_batch
 from dpkit.evaluate import evaluate_accuracy
 from dpkit.layer_partition import (
     ChannelParallelConv2d,
@@ -50,11 +66,14 @@ from dpkit.training import TrainingRecord, train
 __all__ = [
     "ChannelParallelConv2d",
     "ColumnParallelLinear",
+    "DistributedDataParallel",
     "Pipeline",
     "RowParallelLinear",
     "Timer",
     "TrainingRecord",
+    "allgather",
     "allreduce",
+    "alltoall",
     "broadcast",
     "clip_grad_norm",
     "devices",
@@ -62,6 +81,7 @@ __all__ = [
     "gather",
     "launch",
     "reduce",
+    "reduce_scatter",
     "replicate",
     "scatter",
     "sim",

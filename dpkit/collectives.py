@@ -1,4 +1,4 @@
-"""Operations in which every device takes part: broadcast, reduce, allreduce.
+"""Operations in which every device takes part, such as an allreduce.
 
 The tensors of all ranks are given as one list: ``tensors[rank]`` lies on
 ``devices[rank]``. Each operation works in place::
@@ -7,31 +7,61 @@ The tensors of all ranks are given as one list: ``tensors[rank]`` lies on
     rank 0  [1 1]     [1 1]            [6 6]            [6 6]
     rank 1  [2 2]     [1 1]            [2 2]            [6 6]
     rank 2  [3 3]     [1 1]            [3 3]            [6 6]
+
+Three more work on parts of the tensors. Part r belongs to rank r; a dot is
+what is left there, of no use to anyone::
+
+    before            reduce_scatter   allgather        alltoall
+    rank 0  [a b c]   [A · ·]          [a e i]          [a d g]
+    rank 1  [d e f]   [· B ·]          [a e i]          [b e h]
+    rank 2  [g h i]   [· · C]          [a e i]          [c f i]
+
+where A = a + d + g and so on. An allgather after a reduce_scatter makes an
+allreduce. Each is a list of messages first (``dpkit.theory.algorithms``),
+and the list is what is run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import combinations
 
 import torch
 from torch import Tensor
 
-OPS = ("sum", "mean", "max")
+from dpkit.plan_runner import check_op, pieces, run
+from dpkit.theory import algorithms
+from dpkit.theory.algorithms import Chunks
+from dpkit.theory.plans import Plan, Step
+
+ALGORITHMS = tuple(algorithms.ALLREDUCE)
+SCATTERS: dict[str, Callable[[int], list[Step]]] = {
+    "ring": lambda p: algorithms.ring_reduce_scatter(*_members(p)),
+    "direct": algorithms.direct_reduce_scatter,
+}
+GATHERS: dict[str, Callable[[int], list[Step]]] = {
+    "ring": lambda p: algorithms.ring_allgather(*_members(p)),
+    "direct": algorithms.direct_allgather,
+}
 
 
-@torch.no_grad()
-def broadcast(tensors: Sequence[Tensor], root: int = 0) -> None:
+def broadcast(
+    tensors: Sequence[Tensor], root: int = 0, algorithm: str = "star"
+) -> None:
     """Copy the root's tensor over everyone else's, in place.
 
     Args:
         tensors: k tensors of one shape and dtype; ``tensors[r]`` lies on
             ``devices[r]``.
         root: The rank whose values are sent.
+        algorithm: "star" (the root sends to all) or "tree" (those that have
+            it send it on).
 
     Raises:
-        ValueError: no tensors; shapes or dtypes differ; two tensors share
-            storage; no such root.
+        TypeError: ``tensors`` is no list of tensors.
+        ValueError: no tensors; shapes or dtypes differ; two tensors, or two
+            elements of one, share memory; no such root; an unknown algorithm.
 
     Example:
         >>> import dpkit, torch
@@ -44,28 +74,37 @@ def broadcast(tensors: Sequence[Tensor], root: int = 0) -> None:
     """
     _check_tensors(tensors)
     _check_root(root, len(tensors))
-    for rank, tensor in enumerate(tensors):
-        if rank != root:
-            tensor.copy_(tensors[root])
+    _check_algorithm(algorithm, algorithms.BROADCAST)
+    steps = algorithms.BROADCAST[algorithm](len(tensors), root)
+    with _flat(tensors) as flats:
+        _run_in_pieces(Plan("broadcast", len(tensors), 1, steps), flats)
 
 
-@torch.no_grad()
-def reduce(tensors: Sequence[Tensor], op: str = "sum", root: int = 0) -> None:
-    """Leave the sum, mean or maximum of all in the root's tensor, in place.
+def reduce(
+    tensors: Sequence[Tensor],
+    op: str = "sum",
+    root: int = 0,
+    algorithm: str = "star",
+) -> None:
+    """Leave the sum, mean, maximum or minimum of all in the root's tensor.
 
-    The tensors of the other ranks stay as they are. The terms are added in
-    order of rank, starting from the root's.
+    The tensors of the other ranks stay as they are.
 
     Args:
         tensors: k tensors of one shape and dtype; ``tensors[r]`` lies on
             ``devices[r]``.
-        op: "sum", "mean" or "max", each element by itself.
+        op: "sum", "mean", "max" or "min", each element by itself.
         root: The rank that receives the result.
+        algorithm: "star" (all send to the root, which adds in order of rank,
+            starting from its own) or "tree" (of those that are left, half
+            send to the other half).
 
     Raises:
-        ValueError: no tensors; shapes or dtypes differ; two tensors share
-            storage; no such root; an unknown op, the mean of integers, or
-            the maximum of complex numbers.
+        TypeError: ``tensors`` is no list of tensors.
+        ValueError: no tensors; shapes or dtypes differ; two tensors, or two
+            elements of one, share memory; no such root; an unknown op or
+            algorithm, the mean of integers, or the maximum or minimum of
+            complex numbers.
 
     Example:
         >>> import dpkit, torch
@@ -78,66 +117,222 @@ def reduce(tensors: Sequence[Tensor], op: str = "sum", root: int = 0) -> None:
     """
     _check_tensors(tensors)
     _check_root(root, len(tensors))
-    _check_op(op, tensors[0].dtype)
-    total = tensors[root]
-    for rank, tensor in enumerate(tensors):
-        if rank != root:
-            arrived = tensor.to(total.device)
-            if op == "max":
-                torch.maximum(total, arrived, out=total)
-            else:
-                total += arrived
-    if op == "mean":
-        total /= len(tensors)
+    check_op(op, tensors[0].dtype)
+    _check_algorithm(algorithm, algorithms.REDUCE)
+    steps = algorithms.REDUCE[algorithm](len(tensors), root)
+    plan = Plan("reduce", len(tensors), 1, steps)
+    adding = {m.target for m in plan.messages} - {root}
+    with _flat([tensors[root]]) as (total,), torch.no_grad():
+        flats = [t.detach().reshape(-1) for t in tensors]
+        flats = [
+            flat.clone() if rank in adding else flat
+            for rank, flat in enumerate(flats)
+        ]
+        flats[root] = total
+        _run_in_pieces(plan, flats, op)
+        _divide([total], op, len(tensors))
 
 
 def allreduce(
-    tensors: Sequence[Tensor], op: str = "sum", algorithm: str = "star"
+    tensors: Sequence[Tensor],
+    op: str = "sum",
+    algorithm: str = "star",
+    ranks_per_node: int | None = None,
 ) -> None:
-    """Leave the sum, mean or maximum of all tensors in each, in place.
+    """Leave the sum, mean, maximum or minimum of all in each, in place.
+
+    All ranks end up with the same bits. In which order the terms were added
+    depends on the algorithm. A mean is divided last: in half precision the
+    sum may overflow before.
 
     Args:
         tensors: k tensors of one shape and dtype; ``tensors[r]`` lies on
             ``devices[r]``.
-        op: "sum", "mean" or "max", each element by itself.
-        algorithm: Who sends what to whom. "star": all send to rank 0, which
-            adds and sends the result back.
+        op: "sum", "mean", "max" or "min", each element by itself.
+        algorithm: Who sends what to whom: "star", "tree", "direct", "ring",
+            "recursive_doubling", "halving_doubling" or "hierarchical", as
+            ``dpkit.theory.algorithms`` says.
+        ranks_per_node: For "hierarchical": the first so many ranks are on one
+            node, the next on another, and so on.
 
     Raises:
-        ValueError: no tensors; shapes or dtypes differ; two tensors share
-            storage; an unknown op or algorithm; the mean of integers, or the
-            maximum of complex numbers.
+        TypeError: ``tensors`` is no list of tensors.
+        ValueError: no tensors; shapes or dtypes differ; two tensors, or two
+            elements of one, share memory; an unknown op or algorithm; the
+            mean of integers, or the maximum or minimum of complex numbers;
+            ``ranks_per_node`` is missing, not wanted, or does not divide the
+            ranks.
 
     Example:
         >>> import dpkit, torch
         >>> devices = dpkit.devices(2, kind="sim")
         >>> tensors = [torch.full((1, 3), r + 1.0, device=d)
         ...            for r, d in enumerate(devices)]
-        >>> dpkit.allreduce(tensors)
+        >>> dpkit.allreduce(tensors, algorithm="ring")
         >>> tensors[1]
         tensor([[3., 3., 3.]], device='sim:1')
     """
-    if algorithm not in ALGORITHMS:
+    _check_tensors(tensors)
+    check_op(op, tensors[0].dtype)
+    p = len(tensors)
+    plan = algorithms.allreduce_plan(algorithm, p, ranks_per_node)
+    with _flat(tensors) as flats:
+        _run_in_pieces(plan, flats, op)
+        _divide(flats, op, p)
+
+
+def reduce_scatter(
+    tensors: Sequence[Tensor], op: str = "sum", algorithm: str = "ring"
+) -> list[Tensor]:
+    """Leave with each rank the sum of its part of all tensors.
+
+    The tensors are cut into k parts along their flattened elements; the first
+    parts have one element more where k does not divide them. What is left in
+    the rest of each tensor is of no use.
+
+    Args:
+        tensors: k tensors of one shape and dtype; ``tensors[r]`` lies on
+            ``devices[r]``.
+        op: "sum", "mean", "max" or "min", each element by itself.
+        algorithm: "ring" or "direct" (each part goes straight to its rank).
+
+    Returns:
+        k tensors of shape (elements of the part,): the results, views of
+        ``tensors`` where these are contiguous.
+
+    Raises:
+        TypeError: as for :func:`allreduce`.
+        ValueError: as for :func:`allreduce`.
+
+    Example:
+        >>> import dpkit, torch
+        >>> tensors = [torch.arange(5, device=d) * 10**r
+        ...            for r, d in enumerate(dpkit.devices(3, kind="sim"))]
+        >>> for part in dpkit.reduce_scatter(tensors):
+        ...     print(part)
+        tensor([  0, 111], device='sim:0')
+        tensor([222, 333], device='sim:1')
+        tensor([444], device='sim:2')
+    """
+    _check_tensors(tensors)
+    check_op(op, tensors[0].dtype)
+    _check_algorithm(algorithm, SCATTERS)
+    p = len(tensors)
+    with _flat(tensors) as flats:
+        run(Plan("reduce-scatter", p, p, SCATTERS[algorithm](p)), flats, op)
+        parts = [flat.tensor_split(p)[r] for r, flat in enumerate(flats)]
+        _divide(parts, op, p)
+    return parts
+
+
+def allgather(tensors: Sequence[Tensor], algorithm: str = "ring") -> None:
+    """Give every rank the part of each other rank, in place.
+
+    The parts are those of :func:`reduce_scatter`: part r of ``tensors[r]``
+    goes to all.
+
+    Args:
+        tensors: k tensors of one shape and dtype; ``tensors[r]`` lies on
+            ``devices[r]``.
+        algorithm: "ring" or "direct" (each part goes straight to each rank).
+
+    Raises:
+        TypeError: ``tensors`` is no list of tensors.
+        ValueError: no tensors; shapes or dtypes differ; two tensors, or two
+            elements of one, share memory; an unknown algorithm.
+
+    Example:
+        >>> import dpkit, torch
+        >>> tensors = [torch.full((5,), r, device=d)
+        ...            for r, d in enumerate(dpkit.devices(3, kind="sim"))]
+        >>> dpkit.allgather(tensors)
+        >>> tensors[0]
+        tensor([0, 0, 1, 1, 2], device='sim:0')
+    """
+    _check_tensors(tensors)
+    _check_algorithm(algorithm, GATHERS)
+    p = len(tensors)
+    with _flat(tensors) as flats:
+        run(Plan("allgather", p, p, GATHERS[algorithm](p)), flats)
+
+
+def alltoall(tensors: Sequence[Tensor]) -> None:
+    """Exchange part s of rank r with part r of rank s, in place.
+
+    Args:
+        tensors: k tensors of one shape and dtype, whose number of elements k
+            divides; ``tensors[r]`` lies on ``devices[r]``.
+
+    Raises:
+        TypeError: ``tensors`` is no list of tensors.
+        ValueError: no tensors; shapes or dtypes differ; two tensors, or two
+            elements of one, share memory; k does not divide the number of
+            elements.
+
+    Example:
+        >>> import dpkit, torch
+        >>> tensors = [10 * r + torch.arange(3, device=d)
+        ...            for r, d in enumerate(dpkit.devices(3, kind="sim"))]
+        >>> dpkit.alltoall(tensors)
+        >>> tensors[1]
+        tensor([ 1, 11, 21], device='sim:1')
+    """
+    _check_tensors(tensors)
+    p = len(tensors)
+    if tensors[0].numel() % p:
         raise ValueError(
-            f"unknown algorithm (algorithm: {algorithm!r}, known: "
-            f"{', '.join(ALGORITHMS)})"
+            "parts that are exchanged need one size (elements: "
+            f"{tensors[0].numel()}, ranks: {p})"
         )
-    ALGORITHMS[algorithm](tensors, op)
+    with _flat(tensors) as flats:
+        run(algorithms.pairwise(p), flats)
 
 
-def star(tensors: Sequence[Tensor], op: str) -> None:
-    """Allreduce through rank 0: everyone to it, then it to everyone."""
-    reduce(tensors, op, root=0)
-    broadcast(tensors, root=0)
+def _members(p: int) -> tuple[range, list[Chunks]]:
+    """Return the members of a ring, and the chunk of each."""
+    return range(p), [(rank, rank + 1) for rank in range(p)]
 
 
-ALGORITHMS: dict[str, Callable[[Sequence[Tensor], str], None]] = {
-    "star": star,
-}
+@contextmanager
+def _flat(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Give the tensors as contiguous ones of shape (n,), to change."""
+    with torch.no_grad():
+        flats = [
+            (t.detach() if t.requires_grad else t).contiguous().view(-1)
+            for t in tensors
+        ]
+        yield flats
+        for tensor, flat in zip(tensors, flats):
+            if not tensor.is_contiguous():
+                tensor.copy_(flat.view_as(tensor))
+
+
+def _run_in_pieces(
+    plan: Plan, flats: Sequence[Tensor], op: str = "sum"
+) -> None:
+    for piece in pieces(flats):
+        run(plan, piece, op)
+
+
+def _divide(parts: Sequence[Tensor], op: str, count: int) -> None:
+    """Make means of sums, if the op is the mean."""
+    if op == "mean":
+        for part in parts:
+            part /= count
 
 
 def _check_tensors(tensors: Sequence[Tensor]) -> None:
-    """Raise ValueError unless the tensors can take part together."""
+    """Raise an error unless the tensors can take part together."""
+    if isinstance(tensors, Tensor):
+        raise TypeError(
+            "a tensor where a list of tensors belongs, one for each rank "
+            f"(shape: {tuple(tensors.shape)})"
+        )
+    for rank, tensor in enumerate(tensors):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"not a tensor (rank: {rank}, type: {type(tensor).__name__})"
+            )
     if len(tensors) == 0:
         raise ValueError("no tensors to communicate (tensors: 0)")
     first = tensors[0]
@@ -147,6 +342,16 @@ def _check_tensors(tensors: Sequence[Tensor]) -> None:
                 "the tensors of all ranks need one shape and dtype (rank 0: "
                 f"{tuple(first.shape)} {first.dtype}, rank {rank}: "
                 f"{tuple(tensor.shape)} {tensor.dtype})"
+            )
+        if tensor.numel() > 1 and 0 in [
+            stride
+            for stride, size in zip(tensor.stride(), tensor.shape)
+            if size > 1
+        ]:
+            raise ValueError(
+                "elements of a tensor share their memory (rank: "
+                f"{rank}, shape: {tuple(tensor.shape)}, strides: "
+                f"{tensor.stride()}); clone() it first"
             )
     # A tensor without elements has no memory that another could share.
     ranks = range(len(tensors)) if first.numel() else ()
@@ -170,10 +375,9 @@ def _check_root(root: int, world_size: int) -> None:
         )
 
 
-def _check_op(op: str, dtype: torch.dtype) -> None:
-    if op not in OPS:
-        raise ValueError(f"unknown op (op: {op!r}, known: {', '.join(OPS)})")
-    if op == "mean" and not (dtype.is_floating_point or dtype.is_complex):
-        raise ValueError(f"integers have no exact mean (dtype: {dtype})")
-    if op == "max" and dtype.is_complex:
-        raise ValueError(f"complex numbers have no order (dtype: {dtype})")
+def _check_algorithm(algorithm: str, known: Mapping[str, object]) -> None:
+    if algorithm not in known:
+        raise ValueError(
+            f"unknown algorithm (algorithm: {algorithm!r}, known: "
+            f"{', '.join(known)})"
+        )

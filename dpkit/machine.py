@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -121,6 +123,71 @@ def has_streams(device: torch.device) -> bool:
         True
     """
     return torch.device(device).type != "cpu"
+
+
+@dataclass(frozen=True)
+class CopyStreams:
+    """The streams of a device for its copies to and from others.
+
+    Attributes:
+        sending: For what it sends.
+        receiving: For what it receives.
+        beside: For what is computed beside the device's own work.
+    """
+
+    sending: Any
+    receiving: Any
+    beside: Any
+
+
+def copy_streams(device: torch.device) -> CopyStreams | None:
+    """Return the streams for a device's copies; None if it has no streams.
+
+    They are the same ones each time, but for simulated devices on another
+    simulated machine.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.machine import copy_streams
+        >>> one = dpkit.devices(2, kind="sim")[1]
+        >>> copy_streams(one).sending
+        <torch.sim.Stream device=sim:1 number=1>
+        >>> copy_streams(one) is copy_streams(one)
+        True
+        >>> copy_streams(torch.device("cpu")) is None
+        True
+    """
+    if not has_streams(device):
+        return None
+    module = torch.get_device_module(device)
+    owner = sim.current_machine() if device.type == "sim" else module
+    streams = _copy_streams.setdefault(owner, {})
+    if device not in streams:
+        made = [module.Stream(device) for _ in range(3)]
+        streams[device] = CopyStreams(*made)
+    return streams[device]
+
+
+def threads_beside(events: Mapping[torch.device, Any]) -> Any:
+    """Return a context in which other threads than Python's issue work.
+
+    On simulated devices it is then charged to a thread beside each host;
+    elsewhere nothing changes, for time is what it is.
+
+    Args:
+        events: What was recorded on each device before: its thread issues no
+            earlier.
+    """
+    simulated = {d: e for d, e in events.items() if d.type == "sim"}
+    if simulated:
+        return sim.beside(simulated)
+    return nullcontext()
+
+
+# Of each machine: the GPUs, or the simulated devices of a configuration.
+_copy_streams: WeakKeyDictionary[Any, dict[torch.device, CopyStreams]] = (
+    WeakKeyDictionary()
+)
 
 
 @contextmanager

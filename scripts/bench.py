@@ -13,6 +13,8 @@ from collections.abc import Callable
 from statistics import median
 
 import torch
+from bench_ddp import bench_ddp
+from bench_shared_memory import bench_shared_memory
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -159,12 +161,37 @@ def bench_replay() -> None:
     print(f"  {rate:,.0f} actions a second")
 
 
+def bench_allreduce() -> None:
+    """64 MB on each of 4 CPU devices, against what copying would take."""
+    tensors = [torch.ones(16 * 2**20).zero_() for _ in range(4)]
+    one, other = tensors[:2]
+
+    def by(algorithm: str) -> Callable[[], None]:
+        return lambda: dpkit.allreduce(tensors, "sum", algorithm)
+
+    contestants: dict[str, Callable[[], object]] = {
+        "a copy of 64 MB": lambda: one.copy_(other)
+    }
+    names = ("star", "tree", "ring", "halving_doubling")
+    contestants |= {name: by(name) for name in names}
+    seconds = time_in_turns(contestants, count=2)
+    report("allreduce of 64 MB on 4 CPU devices in one process", seconds)
+    # Each buffer has to be read once and written once, as a copy does.
+    bound = len(tensors) * median(seconds["a copy of 64 MB"])
+    for name in names:
+        share = bound / median(seconds[name])
+        print(f"  {name} reaches {share:.2f} of the speed of 4 copies")
+
+
 BENCHES = (
     bench_operation,
     bench_step,
     bench_reading,
     bench_pipeline,
     bench_replay,
+    bench_allreduce,
+    bench_shared_memory,
+    bench_ddp,
 )
 
 

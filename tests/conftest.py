@@ -1,6 +1,9 @@
 """Fixtures that all tests share."""
 
-from collections.abc import Callable
+import builtins
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,12 +13,65 @@ import dpkit
 GetDevices = Callable[[int], list[torch.device]]
 
 
+@pytest.fixture
+def is_running() -> Callable[[int], bool]:
+    """Tell whether a process is there, and not ended and yet unburied."""
+
+    def tell(pid: int) -> bool:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+    return tell
+
+
+@pytest.fixture
+def wait_until_ended(
+    is_running: Callable[[int], bool],
+) -> Callable[[Iterable[int]], None]:
+    """Wait until processes have ended, which they must do soon."""
+
+    def wait(pids: Iterable[int]) -> None:
+        pids, deadline = list(pids), time.monotonic() + 10
+        while any(map(is_running, pids)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not any(map(is_running, pids))
+
+    return wait
+
+
+@pytest.fixture(autouse=True)
+def _nothing_shown_lives_on() -> None:
+    """Forget what an example showed last: Python keeps it, as ``_``."""
+    vars(builtins).pop("_", None)
+
+
 @pytest.fixture(
     params=["sim", "cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 )
 def kind(request: pytest.FixtureRequest) -> str:
     """Each kind of device in turn."""
     return str(request.param)
+
+
+@pytest.fixture
+def get_ranks(kind: str) -> GetDevices:
+    """Give k devices of the kind; where there are two GPUs or more, again.
+
+    Two GPUs then do for a ring of three: it crosses from one to the other.
+    """
+
+    def get(count: int) -> list[torch.device]:
+        available = torch.cuda.device_count()
+        if kind != "cuda":
+            return dpkit.devices(count, kind)
+        if available < min(count, 2):
+            pytest.skip(f"2 CUDA devices needed, {available} here")
+        return [torch.device("cuda", r % available) for r in range(count)]
+
+    return get
 
 
 @pytest.fixture

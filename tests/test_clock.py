@@ -289,3 +289,65 @@ def test_copies_of_two_devices_share_the_path_to_the_host(to_the_host):
     for device in (0, 1):
         made.wait(device)
     assert made.now() == 1.0 + 2 * 10.0
+
+
+def ends(made):
+    """Return when each copy that was recorded ended, by its ends."""
+    return {
+        (s.device, s.name.removeprefix("copy to ")): s.end
+        for s in made.spans
+        if s.name.startswith("copy to")
+    }
+
+
+def test_each_device_has_a_port_to_other_nodes():
+    """Copies across neither wait for each other nor for those inside."""
+    free = replace(TOY_HOST, launch_seconds=0.0)
+    made = Clock(cluster(4, host=free, ranks_per_node=2))
+    made.spans = made.record()
+    made.copy(0, 2, 1.0, 1)
+    made.copy(1, 3, 1.0, 1)
+    made.current[:] = [made.new_stream(d) for d in range(4)]
+    made.copy(0, 1, 1.0, 1)
+    made.copy(0, 3, 1.0, 1)  # the ports of 0 and 3 across are taken
+    assert ends(made) == {
+        ("sim:0", "sim:2"): 1.0,
+        ("sim:1", "sim:3"): 1.0,
+        ("sim:0", "sim:1"): 1.0,
+        ("sim:0", "sim:3"): 2.0,
+    }
+
+
+def test_each_node_has_a_path_through_its_host():
+    free = replace(TOY_HOST, launch_seconds=0.0)
+    for nodes, last in ((None, 2.0), (2, 1.0)):
+        made = Clock(cluster(4, link=PCIE, host=free, ranks_per_node=nodes))
+        made.spans = made.record()
+        made.copy(0, 1, 1.0, 1)
+        made.copy(2, 3, 1.0, 1)
+        assert ends(made)["sim:2", "sim:3"] == last
+
+
+def test_a_link_and_a_network_that_are_alike_are_two():
+    free = replace(TOY_HOST, launch_seconds=0.0)
+    made = Clock(
+        cluster(4, link=NVLINK, network=NVLINK, host=free, ranks_per_node=2)
+    )
+    made.spans = made.record()
+    made.copy(0, 1, 1.0, 1)
+    made.current[:] = [made.new_stream(d) for d in range(4)]
+    made.copy(0, 2, 1.0, 1)
+    assert ends(made) == {("sim:0", "sim:1"): 1.0, ("sim:0", "sim:2"): 1.0}
+
+
+def test_threads_beside_issue_no_earlier_than_told():
+    made = Clock(cluster(2, host=TOY_HOST, hosts="per_device"))
+    made.spans = made.record()
+    with made.beside({1: 5 * SECOND}):
+        made.compute(1, "add", 1.0)
+        made.compute(1, "add", 1.0)
+    assert times(made, "sim:1") == [("add", 5.5, 6.5), ("add", 6.5, 7.5)]
+    assert made.mark(1) == 0  # the host itself has gone on
+    with made.beside({1: 0}):
+        made.compute(1, "add", 1.0)
+    assert [s.end for s in made.spans if s.device == "host:1"][-1] == 6.5

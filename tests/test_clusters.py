@@ -27,3 +27,20 @@ def test_copies_to_the_host_pass_over_pcie():
     """Over the link itself, where it is the path through the host."""
     assert cluster(2, "v100-pcie", "nvlink2").host_link.name == "pcie3"
     assert cluster(2, "v100-pcie", "pcie3").host_link.name == "pcie3"
+
+
+def test_nodes():
+    two = cluster(8, "v100", "nvlink2", ranks_per_node=4, network="ethernet25")
+    assert [two.node_of(d) for d in range(8)] == [0] * 4 + [1] * 4
+    assert two.link_between(1, 3).name == "nvlink2"
+    assert two.link_between(3, 4).name == "ethernet25"
+    assert two.link_between(None, 4) == two.host_link
+    assert two.name == "v100, nvlink2, nodes of 4 on ethernet25"
+    assert cluster(8).link_between(0, 7).name == "nvlink2"
+    with pytest.raises(ValueError, match=r"\(ranks_per_node: 0\)"):
+        cluster(8, ranks_per_node=0)
+
+
+def test_a_network_passes_no_host():
+    with pytest.raises(ValueError, match=r"network: 'pcie3', peer_to_peer"):
+        cluster(4, ranks_per_node=2, network="pcie3")

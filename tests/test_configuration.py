@@ -7,6 +7,7 @@ import torch
 
 import dpkit
 from dpkit.sim.configuration import DEFAULTS, simulation
+from dpkit.theory.costs import copy_seconds
 from dpkit.theory.hardware import ACCELERATORS, LINKS
 
 ZERO = dpkit.devices(1, "sim")[0]
@@ -179,3 +180,23 @@ def test_presets_and_objects_are_the_same():
         accelerator=ACCELERATORS["v100"], link=LINKS["nvlink2"]
     ):
         assert seconds() == pytest.approx(by_name)
+
+
+def test_nodes_joined_by_a_network():
+    """A copy to another node takes the network's time, one inside not."""
+    seconds = {}
+    two = dpkit.sim.machine(ranks_per_node=2, network="ethernet25")
+    with two, dpkit.sim.trace() as timeline:
+        x = torch.ones(1_000_000, device="sim:0")
+        for other in (1, 2):
+            with dpkit.Timer([x.device]) as timer:
+                x.to(f"sim:{other}")
+            seconds[other] = timer.seconds
+        assert torch.sim.can_device_access_peer(0, 1)
+        assert not torch.sim.can_device_access_peer(0, 2)
+        assert timer.clock.endswith("nodes of 2 on ethernet25)")
+    link = LINKS["ethernet25"]
+    expected = copy_seconds(link, 4e6)
+    assert seconds[2] == pytest.approx(expected, rel=0.02)
+    assert seconds[1] < expected / 10
+    assert any("ethernet25" in text for text in timeline.assumptions)

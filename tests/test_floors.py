@@ -14,8 +14,17 @@ PACKAGE = Path(dpkit.__file__).parent
 FLOORS = [
     {"theory"},
     {"sim"},
-    {"machine", "placement", "collectives", "norms", "processes"},
-    {"channels"},
+    {
+        "machine",
+        "placement",
+        "norms",
+        "buckets",
+        "processes",
+        "checkpoints",
+    },
+    {"channels", "ports"},
+    {"plan_runner"},
+    {"collectives", "point_to_point"},
     {
         "data_parallel",
         "network_partition",
@@ -25,6 +34,7 @@ FLOORS = [
     },
     {"training"},
     {"lab"},
+    {"commands"},
     {"__main__"},
 ]
 MODULES = sorted(

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import dpkit
-from dpkit import __main__ as command_line
 from dpkit import calibration
 from dpkit.__main__ import main
+from dpkit.commands import calibrate as calibrate_command
+from dpkit.commands import devices as devices_command
 from dpkit.lab.predictions import Prediction
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS, find
 
@@ -50,7 +51,7 @@ def quick(monkeypatch):
         return ROWS
 
     monkeypatch.setattr(calibration, "calibrate", calibrate)
-    monkeypatch.setattr(command_line, "predictions", predictions)
+    monkeypatch.setattr(calibrate_command, "predictions", predictions)
     return asked
 
 
@@ -63,7 +64,7 @@ def rows_of(text):
 
 def test_devices_tells_what_there_is_and_what_is_used(capsys, monkeypatch):
     monkeypatch.delenv("DPKIT_DEVICES", raising=False)
-    monkeypatch.setattr(command_line, "_gpus", lambda: [])
+    monkeypatch.setattr(devices_command, "_gpus", lambda: [])
     monkeypatch.setattr("dpkit.machine._available", lambda kind: (
         torch.sim.device_count() if kind == "sim" else 0))  # fmt: skip
     assert main(["devices"]) == 0
@@ -194,7 +195,7 @@ def test_what_was_measured_outlives_a_failing_check(
     def fail(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command_line, "predictions", fail)
+    monkeypatch.setattr(calibrate_command, "predictions", fail)
     path = tmp_path / "mine.json"
     with pytest.raises(KeyboardInterrupt):
         main(["calibrate", "--output", str(path)])
@@ -235,6 +236,12 @@ def test_what_was_measured_outlives_a_place_that_is_gone(
         (["calibrate", "--device", "meta"], "not a CPU or GPU .*'meta'"),
         (["calibrate", "--device", "a\nb"], "not a CPU or GPU"),
         (["calibrate", "--device", "cuda:99"], "there is no such GPU"),
+        (["train", "--model", "abacus"], "invalid choice: 'abacus'"),
+        (["train", "--epochs", "0"], r"not a count from 1 up \('0'\)"),
+        (["train", "--keep", "x"], r"not a count from 1 up \('x'\)"),
+        (["train", "--lr", "nan"], r"--lr: not a number from 0 up \('nan'\)"),
+        (["train", "--lr", "x"], r"--lr: not a number from 0 up \('x'\)"),
+        (["train", "--timeout", "-1"], r"not a number from 0 up \('-1'\)"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments, words, quick, capsys):
@@ -299,7 +306,7 @@ def test_times_that_make_no_sense_are_told(
     assert "times do not grow" in line
 
 
-@pytest.mark.parametrize("words", [[], ["devices"], ["calibrate"]])
+@pytest.mark.parametrize("words", [[], ["devices"], ["calibrate"], ["train"]])
 def test_help_is_given(words, capsys):
     with pytest.raises(SystemExit) as end:
         main([*words, "--help"])

@@ -297,10 +297,13 @@ def test_several_stages_on_a_device_by_hand():
         for span in timeline.spans
         if span.device == "sim:0" and span.stream.startswith("stream")
     ]
-    # In each of two steps one activation goes there and one gradient back.
+    # In each of two steps one activation goes there and one gradient back;
+    # then the gradients of the shared weight are added up, on device 0.
     assert [span.name for span in sent] == 2 * [
         "copy to sim:1",
         "copy from sim:1",
+        "copy from sim:1",
+        "copy to sim:1",
     ]
 
 

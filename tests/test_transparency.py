@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import dpkit
-from dpkit import data_parallel
+from dpkit.data_parallel import step as data_parallel
 from dpkit.lab.models import lenet, lenet_params
 
 LR = 0.1

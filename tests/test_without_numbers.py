@@ -95,8 +95,13 @@ class Layer(nn.Module):
         return x + self.narrow(wide)
 
 
+def peak_kilobytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def test_a_model_that_fits_on_no_laptop_can_be_timed():
     """Thirteen billion parameters on eight devices, in about a second."""
+    before = peak_kilobytes()
     with dpkit.sim.machine(accelerator="h100", backing="meta"):
         devices = dpkit.devices(8, "sim")
         stages = []
@@ -118,8 +123,9 @@ def test_a_model_that_fits_on_no_laptop_can_be_timed():
         assert wall < 30  # about one, unless the machine is busy
         assert torch.sim.max_memory_allocated(0) > 20e9
         del x, params, optimizer, stages
-    peak_kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert peak_kilobytes < 2.5e6
+    # The peak is that of all tests of this process: what counts is what this
+    # one adds, of the 50 GB that its parameters would take.
+    assert peak_kilobytes() - before < 0.5e6
 
 
 def test_what_a_machine_without_numbers_leaves_is_of_no_use():

@@ -44,6 +44,7 @@ SHORT = {
     "torch": {
         "Tensor": "torch.Tensor",
         "nn.Module": "torch.nn.Module",
+        "dist.ProcessGroup": "torch.distributed.ProcessGroup",
         **{f"nn.{name}": f"torch.nn.{name}" for name in LAYERS},
         "torch.nn.modules.container.ModuleList": "torch.nn.ModuleList",
         "torch.nn.modules.container.Sequential": "torch.nn.Sequential",
@@ -110,6 +111,7 @@ def torch_objects() -> dict[str, tuple[str, str]]:
     }
     for name in ("torch.device", "torch.dtype"):
         objects[name] = ("class", "tensor_attributes.html")
+    objects["torch.distributed.ProcessGroup"] = ("class", "distributed.html")
     objects["torch.Size"] = ("class", "size.html")
     objects["torch.Tensor"] = ("class", "tensors.html")
     for name in ("PipelineScheduleMulti", "PipelineScheduleSingle"):

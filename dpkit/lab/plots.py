@@ -180,14 +180,16 @@ def plot_lines(
     lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
     xlabel: str,
     ylabel: str,
+    yscale: str = "log",
 ) -> Picture:
-    """Draw lines over two logarithmic axes; the last one as dots.
+    """Draw lines over a logarithmic axis; the last one as dots.
 
     Args:
         lines: The x and the y values of each line by its name; those that
             were predicted first, what was found last.
         xlabel: What x is, with its unit.
         ylabel: What y is, with its unit.
+        yscale: "log" or "linear".
 
     Example:
         >>> from dpkit.lab.plots import plot_lines
@@ -200,7 +202,7 @@ def plot_lines(
         for (name, (x, y)), style in zip(predicted, ("-", "--", ":")):
             ax.plot(x, y, style, label=name)
         ax.plot(*found[1], "o", color=INK, markersize=5, label=found[0])
-        ax.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel)
+        ax.set(xscale="log", yscale=yscale, xlabel=xlabel, ylabel=ylabel)
         ax.legend(loc="best")
 
     return Picture(draw, f"{ylabel} by {xlabel}: {', '.join(lines)}")

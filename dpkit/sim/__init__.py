@@ -3,16 +3,19 @@
 import torch
 
 from dpkit.sim.configuration import configure, hold_on_gpu, machine
-from dpkit.sim.recording import label, meet, now, trace
+from dpkit.sim.recording import current_machine, label, meet, now, trace
+from dpkit.sim.streams import beside
 from dpkit.sim.supported import check_torch_version
 
 __all__ = [
+    "beside",
     "configure",
     "hold_on_gpu",
     "label",
     "machine",
     "meet",
     "now",
+    "current_machine",
     "register",
     "trace",
 ]

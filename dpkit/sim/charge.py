@@ -98,26 +98,25 @@ def copied(source: Tensor, target: Tensor, non_blocking: bool) -> None:
     """Charge for a copy from one tensor to another, on another device."""
     clock = simulation.clock
     cluster = clock.cluster
-    ends = [x.device.index if x.device.type == "sim" else None
-            for x in (source, target)]  # fmt: skip
-    seconds, pageable = 0.0, False
+    ends = (_number(source), _number(target))
+    pageable, limit = False, float("inf")
     if None in ends:
-        cpu = source if ends[0] is None else target
-        pageable = not is_pinned(cpu)
-        limit = cluster.host.pageable_bytes_per_second
-        seconds = copy_seconds(
-            cluster.host_link,
-            target.nbytes,
-            at_most=limit if pageable else float("inf"),
-        )
-    else:
-        seconds = copy_seconds(cluster.link, target.nbytes)
+        pageable = not is_pinned(source if ends[0] is None else target)
+        if pageable:
+            limit = cluster.host.pageable_bytes_per_second
+    link = cluster.link_between(*ends)
+    seconds = copy_seconds(link, target.nbytes, at_most=limit)
     if clock.in_backward and ends[0] is not None:
         await_arrivals([source], ends[0])
     blocking = None in ends and (pageable or not non_blocking)
     issued = clock.copy(ends[0], ends[1], seconds, target.nbytes, blocking)
     if clock.in_backward and ends[1] is not None:
         target.arrival = clock, issued  # type: ignore[attr-defined]
+
+
+def _number(tensor: Tensor) -> int | None:
+    """Return the number of the device that a tensor lies on; None: the CPU."""
+    return tensor.device.index if tensor.device.type == "sim" else None
 
 
 def charge_read(device: int, num_bytes: int) -> None:

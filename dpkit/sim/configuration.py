@@ -115,6 +115,8 @@ DEFAULTS: dict[str, Any] = {
     "slow": None,
     "memory_bytes": None,
     "host": "eager",
+    "ranks_per_node": None,
+    "network": "ethernet100",
 }
 simulation = Simulation(dict(DEFAULTS))
 
@@ -128,6 +130,8 @@ def configure(
     slow: Mapping[int, float] | None = None,
     memory_bytes: int | None = None,
     host: str | Host = "eager",
+    ranks_per_node: int | None = None,
+    network: str | Link = "ethernet100",
 ) -> None:
     """Choose the hardware that is simulated; its clock starts at zero.
 
@@ -151,6 +155,10 @@ def configure(
         memory_bytes: The memory of each device; None: the accelerator's.
         host: What issuing work costs: a name in ``HOSTS``, such a path, or a
             ``Host``.
+        ranks_per_node: How many devices there are on a node; None: all are on
+            one.
+        network: What joins the nodes: a name in ``LINKS``, such a path, or a
+            ``Link``. Each device has a port of its own on it.
 
     Raises:
         ValueError: a name is unknown, or a number cannot be.

@@ -17,7 +17,8 @@ ASSUMPTIONS = (
     "work to a device does.",
     "An operation takes the longer of its arithmetic and its traffic to "
     "memory, at the rates of the preset, and reads nothing from a cache.",
-    "The streams of a device take turns: none runs beside another.",
+    "The streams of a device take turns: none runs beside another, but what "
+    "is added up beside backward does, with a unit of its own.",
     "A copy has its ports and paths to itself, and costs the devices no "
     "compute.",
     "Nothing is done for the first time: libraries are loaded, memory has "
@@ -45,6 +46,15 @@ def now(device: torch.device | None = None) -> float:
 def label() -> str:
     """Return what stands beside simulated times: the presets' names."""
     return f"simulated ({simulation.clock.cluster.name})"
+
+
+def current_machine() -> object:
+    """Return what stands for the machine that is simulated now.
+
+    Another one is there inside ``machine(…)`` and after ``configure(…)``; a
+    stream belongs to the one that it was made on.
+    """
+    return simulation.clock
 
 
 def meet(devices: Sequence[torch.device]) -> None:
@@ -111,6 +121,12 @@ def _assumptions(simulation: Simulation) -> list[str]:
         if cluster.link.peer_to_peer
         else "All copies between devices, and to the host, share one path."
     )
+    if cluster.ranks_per_node is not None:
+        path += (
+            f" That holds inside a node of {cluster.ranks_per_node}; to other "
+            f"nodes each device has a port of its own ({cluster.network.name})"
+            ", limited by that alone."
+        )
     hosts = (
         "One Python issues all work."
         if cluster.hosts == "one"

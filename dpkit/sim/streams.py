@@ -6,7 +6,7 @@ each other only where they are told to, but share the device's compute.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -95,6 +95,7 @@ class Event:
 
     Attributes:
         mark: When the stream passes it, in picoseconds; None: not recorded.
+        issued: When the host recorded it, in picoseconds.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class Event:
     ) -> None:
         self.enable_timing = enable_timing
         self.mark: int | None = None
+        self.issued = 0
         self._device = 0
 
     def record(self, stream: Stream | None = None) -> None:
@@ -112,7 +114,8 @@ class Event:
         stream = current_stream() if stream is None else stream
         clock, index = simulation.clock, stream.device.index
         ready = clock.ready(index, stream.number)
-        self.mark = max(ready, clock.mark(index))
+        self.issued = clock.mark(index)
+        self.mark = max(ready, self.issued)
         self._device = index
 
     def wait(self, stream: Stream | None = None) -> None:
@@ -143,6 +146,22 @@ class Event:
         if self.mark is None or end.mark is None:
             raise RuntimeError("both events must be recorded")
         return 1e3 * (end.mark - self.mark) / SECOND
+
+
+@contextmanager
+def beside(events: Mapping[torch.device, Event]) -> Iterator[None]:
+    """Let threads beside the hosts issue a block: one for each host.
+
+    As a process does that sends gradients while its backward goes on. What
+    is added up in the block takes no compute from the devices.
+
+    Args:
+        events: What has been recorded on each device; the thread of its host
+            issues no earlier than that was recorded.
+    """
+    since = {device.index: event.issued for device, event in events.items()}
+    with simulation.clock.beside(since):
+        yield
 
 
 def default_stream(device: torch.device | int | str | None = None) -> Stream:

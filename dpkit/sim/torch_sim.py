@@ -112,8 +112,10 @@ def get_device_name(device: Device = None) -> str:
 
 def can_device_access_peer(device: Device, peer_device: Device) -> bool:
     """Tell whether copies between two devices go past the host."""
-    full_device(device), full_device(peer_device)
-    return simulation.clock.cluster.link.peer_to_peer
+    cluster = simulation.clock.cluster
+    ends = full_device(device).index, full_device(peer_device).index
+    one_node = cluster.node_of(ends[0]) == cluster.node_of(ends[1])
+    return one_node and cluster.link.peer_to_peer
 
 
 def memory_allocated(device: Device = None) -> int:

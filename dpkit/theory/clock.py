@@ -15,10 +15,13 @@ same work takes the same time whenever it starts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import RLock
 
 from dpkit.theory.clusters import Cluster
+from dpkit.theory.issuers import Issuers
+from dpkit.theory.paths import Paths
 from dpkit.theory.record import Span
 from dpkit.theory.recorder import SECOND, Recorder, Work, place_name
 from dpkit.theory.resource import Resource, reserve
@@ -57,11 +60,14 @@ class Clock:
         self.cluster = cluster
         self.current = [DEFAULT] * count
         self.num_streams = [0] * count
-        self._hosts = [0] * (1 if cluster.hosts == "one" else count)
+        num_hosts = 1 if cluster.hosts == "one" else count
+        self._python = Issuers("python", [0] * num_hosts)
+        self._communication = Issuers("communication", [0] * num_hosts)
+        self._issuers = self._python
         self._ready: dict[tuple[int, int], int] = {}
         self._compute = [[Resource()] for _ in range(count)]
-        self._ports: dict[tuple[str, str, int], Resource] = {}
-        self._threads: list[int] | None = None
+        self._adders = [[Resource()] for _ in range(count)]
+        self._paths = Paths(cluster)
         self._backwards = 0
         self._waiting: list[Work] = []
         self._recorder: Recorder | None = None
@@ -75,8 +81,7 @@ class Clock:
 
     def mark(self, device: int | None = None) -> int:
         """Return the same in picoseconds."""
-        times = self._threads or self._hosts
-        return max(times) if device is None else times[self._host(device)]
+        return self._issuers.mark(device)
 
     def compute(
         self,
@@ -97,28 +102,21 @@ class Clock:
             flops: The arithmetic in it.
             launches: How many kernels the host launches for it.
         """
-        host, threads = self.cluster.host, self._threads
-        each = (
-            host.launch_seconds
-            if threads is None
-            else host.backward_launch_seconds
-        )
+        each = self._issuers.launch_seconds(self.cluster.host)
+        beside = self._issuers is self._communication
         work = Work(
             "compute",
             (name,),
             round(SECOND * seconds * self.cluster.slow.get(device, 1.0)),
             num_bytes,
             flops,
-            self._compute[device],
+            (self._adders if beside else self._compute)[device],
             ((device, self.current[device]),),
             self.busy(device, name, launches * each),
         )
-        if threads is None:
-            self._place(work)
-        else:
-            self._waiting.append(work)
+        self._issue(work)
         if self.cluster.accelerator.synchronous:
-            self.wait(device, cost=0.0)
+            self.wait(device, self.current[device], cost=0.0)
 
     def busy(self, device: int, name: str, seconds: float) -> int:
         """Let the host of ``device`` work; return when it is done.
@@ -131,14 +129,10 @@ class Clock:
         Returns:
             Picoseconds.
         """
-        times = self._threads or self._hosts
-        host = self._host(device)
-        start = times[host]
-        times[host] = start + round(SECOND * seconds)
-        if self._recorder:
-            row = self._row(host)
-            self._recorder.note_host(row, name, "launch", start, times[host])
-        return times[host]
+        start = self._issuers.mark(device)
+        end = start + round(SECOND * seconds)
+        self._go_on(device, end, name, "launch")
+        return end
 
     def copy(
         self,
@@ -165,16 +159,15 @@ class Clock:
             When the host had issued it, in picoseconds.
         """
         ends = [d for d in (source, target) if d is not None]
-        host = self.cluster.host
-        each = host.launch_seconds
-        if self._threads is not None:
-            each = host.backward_launch_seconds
+        each = self._issuers.launch_seconds(self.cluster.host)
         names = []
         if source is not None:
             names.append(f"copy to {place_name(target)}")
         if target is not None:
             names.append(f"copy from {place_name(source)}")
-        separate = self._threads is None and len(self._hosts) > 1
+        # Of autograd's threads only the sender's issues; a process each does.
+        threads = self._issuers
+        separate = threads.kind != "backward" and len(threads.times) > 1
         hosts = ends if separate else ends[:1]
         issued = max(self.busy(d, name, each) for d, name in zip(hosts, names))
         work = Work(
@@ -183,14 +176,11 @@ class Clock:
             round(SECOND * seconds),
             num_bytes,
             0,
-            self._path(source, target),
+            self._paths.between(source, target),
             [(d, self.current[d]) for d in ends],
             issued,
         )
-        if self._threads is None:
-            self._place(work)
-        else:
-            self._waiting.append(work)
+        self._issue(work)
         if blocking or self.cluster.accelerator.synchronous:
             self.wait(ends[0], self.current[ends[0]])
         return issued
@@ -228,25 +218,21 @@ class Clock:
         """Let the host that drives ``device`` wait until a time."""
         if cost is None:
             cost = self.cluster.host.wait_seconds
-        times = self._threads or self._hosts
-        host = self._host(device)
-        start = times[host]
-        times[host] = max(start, mark) + round(SECOND * cost)
-        if self._recorder:
-            row, name = self._row(host), f"wait for {place_name(device)}"
-            self._recorder.note_host(row, name, "wait", start, times[host])
+        end = max(self._issuers.mark(device), mark) + round(SECOND * cost)
+        self._go_on(device, end, f"wait for {place_name(device)}", "wait")
 
     def meet(self, devices: Sequence[int]) -> None:
         """Let the hosts of ``devices`` go on together, with the latest."""
-        if self._threads is None and len(self._hosts) > 1 and devices:
-            latest = max(self._hosts[d] for d in devices)
+        hosts = self._issuers
+        if hosts is self._python and len(hosts.times) > 1 and devices:
+            latest = max(hosts.mark(d) for d in devices)
             for d in devices:
-                self._hosts[d] = latest
+                hosts.times[d] = latest
 
     @property
     def in_backward(self) -> bool:
         """Whether autograd's threads issue."""
-        return self._threads is not None
+        return self._issuers.kind == "backward"
 
     # -- what is recorded
 
@@ -280,34 +266,56 @@ class Clock:
         """Let a stream wait until a time: for an event, say."""
         self._ready[device, stream] = max(self.ready(device, stream), mark)
 
-    # -- backward: a thread for each device
+    # -- other threads
 
     def begin_backward(self) -> None:
         """From now on a thread for each device issues, as autograd's do."""
         with self.lock:
             self._backwards += 1
             if self._backwards == 1:
-                self._threads = [
-                    self._hosts[self._host(d)]
-                    for d in range(self.cluster.num_devices)
-                ]
+                devices = range(self.cluster.num_devices)
+                times = [self._python.mark(d) for d in devices]
+                self._issuers = Issuers("backward", times)
 
     def end_backward(self) -> None:
         """Go on when the last of the threads is done."""
         with self.lock:
             self._backwards -= 1
-            if self._backwards or self._threads is None:
+            if self._backwards or not self.in_backward:
                 return
             self.settle()
-            threads, self._threads = self._threads, None
-            for device, time in enumerate(threads):
-                host = self._host(device)
-                self._hosts[host] = max(self._hosts[host], time)
+            threads, self._issuers = self._issuers, self._python
+            hosts = self._python
+            for device, time in enumerate(threads.times):
+                host = hosts.of(device)
+                hosts.times[host] = max(hosts.times[host], time)
 
     def await_thread(self, device: int, issued: int) -> None:
-        """Let the thread of ``device`` go on when another has issued."""
-        if self._threads is not None:
-            self._threads[device] = max(self._threads[device], issued)
+        """Let autograd's thread of a device go on when another has issued."""
+        if self.in_backward:
+            times = self._issuers.times
+            times[device] = max(times[device], issued)
+
+    @contextmanager
+    def beside(self, since: Mapping[int, int]) -> Iterator[None]:
+        """Let other threads issue a block: one beside each host.
+
+        What they compute takes nothing from the device's compute.
+
+        Args:
+            since: Device -> the earliest time, in picoseconds, at which the
+                thread of its host issues.
+        """
+        self.settle()
+        threads, before = self._communication, self._issuers
+        for device, mark in since.items():
+            host = threads.of(device)
+            threads.times[host] = max(threads.times[host], mark)
+        self._issuers = threads
+        try:
+            yield
+        finally:
+            self._issuers = before
 
     def settle(self) -> None:
         """Place what the threads have issued, in the order of time."""
@@ -317,10 +325,21 @@ class Clock:
 
     # -- inside
 
-    def _host(self, device: int) -> int:
-        """Return the number of the host, or thread, that issues."""
-        alone = self._threads is None and len(self._hosts) == 1
-        return 0 if alone else device
+    def _go_on(self, device: int, end: int, name: str, kind: str) -> None:
+        """Let who drives ``device`` do something until a time."""
+        issuers = self._issuers
+        number, start = issuers.of(device), issuers.mark(device)
+        issuers.times[number] = end
+        if self._recorder:
+            row = issuers.row(number, len(self._python.times))
+            self._recorder.note_host(row, name, kind, start, end)
+
+    def _issue(self, work: Work) -> None:
+        """Place work; what several threads issue, when all have."""
+        if self.in_backward:
+            self._waiting.append(work)
+        else:
+            self._place(work)
 
     def _place(self, work: Work) -> None:
         """Find the time of ``work`` on its streams and resources."""
@@ -332,28 +351,3 @@ class Clock:
             self._ready[key] = start + work.duration
         if self._recorder:
             self._recorder.note_work(work, start)
-
-    def _path(self, source: int | None, target: int | None) -> list[Resource]:
-        """Return the ports and shared paths that a copy takes up."""
-        link = self.cluster.link
-        if source is None or target is None:
-            link = self.cluster.host_link
-        path = []
-        if source is not None:
-            path.append((link.name, "out", source))
-        if target is not None:
-            path.append((link.name, "in", target))
-        if not link.peer_to_peer:
-            if source is not None:
-                path.append((link.name, "into the host", 0))
-            if target is not None:
-                path.append((link.name, "out of the host", 0))
-        return [self._ports.setdefault(key, Resource()) for key in path]
-
-    def _row(self, host: int) -> tuple[str, str]:
-        """Return the row of the timeline that a host or thread has."""
-        alone = len(self._hosts) == 1
-        device = "host" if alone else f"host:{host}"
-        if self._threads is None:
-            return device, "python"
-        return device, f"backward sim:{host}" if alone else "backward"

@@ -1,4 +1,12 @@
-"""A cluster: devices of one kind, what joins them, and what drives them."""
+"""A cluster: devices of one kind, what joins them, and what drives them.
+
+Devices may be on several nodes, machines that a network joins. Inside a node
+they are joined by the link; to another node each has a port of its own::
+
+    node 0    0 ─ 1 ─ 2 ─ 3      the link inside
+              │   │   │   │      the network across
+    node 1    4 ─ 5 ─ 6 ─ 7
+"""
 
 from __future__ import annotations
 
@@ -27,6 +35,11 @@ class Cluster:
         host: What issuing work costs.
         hosts: "one" host drives all, or one "per_device" each its own.
         slow: Rank -> how many times as long its operations take.
+        ranks_per_node: How many devices a node has; None: there is one node.
+        network: What joins the nodes.
+
+    Raises:
+        ValueError: a number cannot be.
     """
 
     num_devices: int
@@ -35,6 +48,8 @@ class Cluster:
     host: Host
     hosts: str = "one"
     slow: Mapping[int, float] = field(default_factory=dict)
+    ranks_per_node: int | None = None
+    network: Link = LINKS["ethernet100"]
 
     def __post_init__(self) -> None:
         if self.num_devices < 1:
@@ -46,6 +61,17 @@ class Cluster:
             raise ValueError(
                 "unknown number of hosts "
                 f"(hosts: {self.hosts!r}, known: one, per_device)"
+            )
+        if self.ranks_per_node is not None and self.ranks_per_node < 1:
+            raise ValueError(
+                "the number of devices of a node is below one "
+                f"(ranks_per_node: {self.ranks_per_node})"
+            )
+        if not self.network.peer_to_peer:
+            raise ValueError(
+                "a network has a port for each device, and does not pass "
+                f"through one host (network: {self.network.name!r}, "
+                "peer_to_peer: False)"
             )
         for rank, factor in self.slow.items():
             if rank not in range(self.num_devices):
@@ -66,10 +92,37 @@ class Cluster:
             return self.link
         return find(LINKS, self.accelerator.host_link)
 
+    def node_of(self, device: int) -> int:
+        """Return the number of the node that a device is on.
+
+        Example:
+            >>> two_nodes = cluster(8, ranks_per_node=4)
+            >>> two_nodes.node_of(3), two_nodes.node_of(4)
+            (0, 1)
+        """
+        return device // (self.ranks_per_node or self.num_devices)
+
+    def link_between(self, source: int | None, target: int | None) -> Link:
+        """Return what a copy passes over; None is the host's memory.
+
+        Example:
+            >>> two_nodes = cluster(8, ranks_per_node=4)
+            >>> [two_nodes.link_between(0, d).name for d in (3, 4, None)]
+            ['nvlink2', 'ethernet100', 'pcie3']
+        """
+        if source is None or target is None:
+            return self.host_link
+        if self.node_of(source) == self.node_of(target):
+            return self.link
+        return self.network
+
     @property
     def name(self) -> str:
         """The names of the presets, for labels."""
-        return f"{self.accelerator.name}, {self.link.name}"
+        name = f"{self.accelerator.name}, {self.link.name}"
+        if self.ranks_per_node is None:
+            return name
+        return f"{name}, nodes of {self.ranks_per_node} on {self.network.name}"
 
 
 def cluster(
@@ -79,6 +132,8 @@ def cluster(
     host: str | Host = "eager",
     hosts: str = "one",
     slow: Mapping[int, float] | None = None,
+    ranks_per_node: int | None = None,
+    network: str | Link = "ethernet100",
 ) -> Cluster:
     """Return a cluster by the names of presets.
 
@@ -89,6 +144,8 @@ def cluster(
         host: A name in ``HOSTS``, or a host.
         hosts: "one" or "per_device".
         slow: Rank -> how many times as long its operations take.
+        ranks_per_node: How many devices a node has; None: there is one node.
+        network: What joins the nodes: a name in ``LINKS``, or a link.
 
     Raises:
         ValueError: a name is unknown, or a number cannot be.
@@ -105,4 +162,6 @@ def cluster(
         host=find(HOSTS, host),
         hosts=hosts,
         slow=dict(slow or {}),
+        ranks_per_node=ranks_per_node,
+        network=find(LINKS, network),
     )

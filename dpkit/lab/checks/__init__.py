@@ -13,6 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dpkit.lab.checks.collectives import (
+    check_clip_shards,
+    check_large_broadcast,
+    check_sends_first,
+    check_size_that_splits,
+)
 from dpkit.lab.checks.data_parallelism import (
     check_accuracies_by_rate,
     check_accuracy_on_all,
@@ -36,6 +42,12 @@ from dpkit.lab.checks.network_partitioning import (
     check_best_count,
     check_micro_batches_needed,
     check_one_forward_one_backward,
+)
+from dpkit.lab.checks.overlap import (
+    check_accumulated_step,
+    check_ends_of_buckets,
+    check_fill_buckets,
+    check_server_seconds,
 )
 from dpkit.lab.checks.splitting import (
     check_least_devices,
@@ -62,6 +74,14 @@ CHECKS: dict[str, Callable[[Answer], None]] = {
     "likeliest_words": check_likeliest_words,
     "rows_to_hide": check_rows_to_hide,
     "least_devices": check_least_devices,
+    "size_that_splits": check_size_that_splits,
+    "large_broadcast": check_large_broadcast,
+    "sends_first": check_sends_first,
+    "clip_shards": check_clip_shards,
+    "ends_of_buckets": check_ends_of_buckets,
+    "fill_buckets": check_fill_buckets,
+    "accumulated_step": check_accumulated_step,
+    "server_seconds": check_server_seconds,
 }
 
 

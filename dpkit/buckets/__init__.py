@@ -1,0 +1,22 @@
+"""Gradients in flat buckets, and back.
+
+A message for each gradient pays for many small ones; one message for all
+waits for the last gradient. A bucket holds some, and can leave when the last
+of its own is there::
+
+    backward makes   g5   g4   g3   g2   g1   g0
+    bucket 0        [g5   g4 ··]                        leaves beside g3
+    bucket 1                  [g3   g2   g1 ···]        leaves beside g0
+    bucket 2                                [g0 ·]
+
+A point is a flag, one for each parameter: 1 where backward made a gradient,
+0 where it did not. It travels with the gradients, so that a rank that has no
+gradient learns whether another rank has one.
+
+How buckets travel is for others to say: they are told when one is full.
+"""
+
+from dpkit.buckets.bucket import Bucket, assign
+from dpkit.buckets.rounds import Buckets
+
+__all__ = ["Bucket", "Buckets", "assign"]

@@ -1,0 +1,150 @@
+"""Which gradients share a bucket, and the bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+
+def assign(
+    tensors: Sequence[Tensor],
+    bucket_bytes: float,
+    first_bytes: float | None = None,
+) -> list[list[int]]:
+    """Say which tensors share a bucket.
+
+    Neighbours do, as long as they fit. A tensor larger than a bucket gets
+    its own. Tensors of two dtypes or on two devices never share one.
+
+    Args:
+        tensors: Tensors in the order in which they will be ready.
+        bucket_bytes: The size of a bucket.
+        first_bytes: The size of the first one of a dtype and device; a small
+            one leaves early. None means ``bucket_bytes``.
+
+    Returns:
+        The places of the tensors, bucket by bucket, in the order in which
+        the buckets will be full.
+
+    Example:
+        >>> import torch
+        >>> from dpkit.buckets import assign
+        >>> tensors = [torch.zeros(n) for n in (3, 2, 4, 7, 1)]
+        >>> [t.nbytes for t in tensors]
+        [12, 8, 16, 28, 4]
+        >>> assign(tensors, bucket_bytes=24, first_bytes=16)
+        [[0], [1, 2], [3], [4]]
+    """
+    first_bytes = bucket_bytes if first_bytes is None else first_bytes
+    groups: list[list[int]] = []
+    current: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+    room: dict[tuple[torch.device, torch.dtype], float] = {}
+    for i, tensor in enumerate(tensors):
+        kind = (tensor.device, tensor.dtype)
+        if kind not in room or tensor.nbytes > room[kind]:
+            room[kind] = bucket_bytes if kind in room else first_bytes
+            current[kind] = []
+            groups.append(current[kind])
+        current[kind].append(i)
+        room[kind] -= tensor.nbytes
+    return sorted(groups, key=max)  # full when its last tensor is there
+
+
+class Bucket:
+    """Gradients that travel together, as one flat tensor.
+
+    Attributes:
+        index: Which bucket of its rank it is.
+        params: The parameters, all of one dtype and on one device.
+        flat: Their gradients one after another, then a flag for each, shape
+            (elements of all parameters + parameters,).
+        gradients: ``gradients[i]`` is a view of ``flat`` with the shape and
+            the strides of ``params[i]``; it is what ``params[i].grad``
+            becomes.
+        is_sent: Whether it was handed on since backward began.
+    """
+
+    def __init__(self, index: int, params: Iterable[Tensor]) -> None:
+        self.index = index
+        self.params = tuple(params)
+        sizes = [p.numel() for p in self.params]
+        self.flat = torch.zeros(
+            sum(sizes) + len(sizes),
+            dtype=self.params[0].dtype,
+            device=self.params[0].device,
+        )
+        *pieces, self._flags = self.flat.split([*sizes, len(sizes)])
+        self.gradients = [
+            _shaped_like(p, piece) for p, piece in zip(self.params, pieces)
+        ]
+        self.is_sent = False
+        self._ready: set[int] = set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether backward has made all gradients."""
+        return len(self._ready) == len(self.params)
+
+    def clear(self) -> None:
+        """Expect all gradients anew."""
+        self.is_sent = False
+        self._ready.clear()
+
+    def note_ready(self, place: int) -> None:
+        """Take in the gradient of ``params[place]``, which is complete."""
+        self.take_in(place)
+        self._ready.add(place)
+
+    @torch.no_grad()
+    def take_in(self, place: int) -> None:
+        """Make the gradient of ``params[place]``, if any, a view of ours."""
+        p, view = self.params[place], self.gradients[place]
+        if p.grad is None or p.grad is view:
+            return
+        if p.grad.layout != torch.strided:
+            raise TypeError(
+                "a bucket holds dense gradients alone (shape of the "
+                f"parameter: {tuple(p.shape)}, layout of its gradient: "
+                f"{p.grad.layout})"
+            )
+        view.copy_(p.grad)
+        p.grad = view
+
+    def close(self) -> None:
+        """Fill in for the gradients that backward did not make.
+
+        A gradient that is there from before counts as it is; a parameter
+        that has none contributes zeros.
+        """
+        self._flags.fill_(1)
+        for place, p in enumerate(self.params):
+            if place not in self._ready:
+                self.take_in(place)
+                if p.grad is None:
+                    self.gradients[place].zero_()
+                    self._flags[place] = 0
+        self.is_sent = True
+
+    def settle(self) -> None:
+        """Give a gradient to the parameters that lack one, if a rank had it.
+
+        Call it when the bucket holds the sum, or the mean, over all ranks. A
+        parameter that no rank has a gradient of still has none.
+        """
+        lacking = [i for i, p in enumerate(self.params) if p.grad is None]
+        if lacking:
+            flags = self._flags.tolist()  # waits for the device
+            for place in lacking:
+                if flags[place]:
+                    self.params[place].grad = self.gradients[place]
+
+
+def _shaped_like(p: Tensor, piece: Tensor) -> Tensor:
+    """Return a view of a flat piece with the shape and strides of ``p``.
+
+    Strides that leave gaps, or that overlap, become those of a new tensor.
+    """
+    strides = torch.empty_like(p, device="meta").stride()
+    return piece.as_strided(p.shape, strides, piece.storage_offset())

@@ -1,0 +1,235 @@
+"""All buckets of a rank, filled by backward and handed on in turn."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+
+from torch import Tensor
+from torch.autograd import Variable
+from torch.utils.hooks import RemovableHandle
+
+from dpkit.buckets.bucket import Bucket, assign
+
+BYTES_PER_MEGABYTE = 2**20  # as PyTorch counts the megabytes of buckets
+
+# Two buckets for one gradient would each write it while the other sends.
+_WATCHING: weakref.WeakSet[Buckets] = weakref.WeakSet()
+
+
+def _ignore(buckets: Buckets) -> None:
+    """Do nothing."""
+
+
+class Buckets:
+    """The gradients of one rank, in buckets that are handed on when full.
+
+    A backward is a round: ``on_start`` when it makes its first gradient;
+    ``on_full`` for each bucket, always in the order of the list, so that all
+    ranks send alike; ``on_end`` at the end of backward, when the buckets that
+    did not become full have been handed on too. Gradients are views of the
+    buckets from then on, and stay those over all rounds.
+
+    At first the buckets are filled from the last parameter to the first.
+    :attr:`order` is the order that backward was seen to take; :meth:`rebuild`
+    makes buckets for it.
+
+    The parameters do not keep the buckets alive: without them, backward is
+    as it was. Buckets that are made later for the same parameters, or for
+    these and more, take their gradients over.
+
+    Attributes:
+        params: The parameters.
+        buckets: The buckets, in the order in which they are handed on.
+        enabled: If False, backward leaves the gradients where it makes them.
+
+    Args:
+        params: Parameters, each once.
+        bucket_megabytes: The size of a bucket, in units of 2^20 bytes.
+        first_megabytes: The size of the first, if that is less: it leaves
+            early.
+        on_full: Is given each bucket. It may send it off and return.
+        on_end: Is given the ``Buckets``. When all have travelled, it calls
+            :meth:`settle`.
+        on_start: Is given the ``Buckets``. The round before may have been
+            broken off by an exception.
+
+    Raises:
+        ValueError: a size is not above zero, or other buckets hold some of
+            the parameters and further ones.
+
+    Example:
+        >>> import torch
+        >>> from dpkit.buckets import Buckets
+        >>> net = torch.nn.Linear(3, 2)
+        >>> buckets = Buckets(
+        ...     net.parameters(), 1e-5, on_full=lambda b: print(b.flat)
+        ... )
+        >>> net(torch.tensor([[1.0, 2.0, 3.0]])).sum().backward()
+        tensor([1., 1., 1.])
+        tensor([1., 2., 3., 1., 2., 3., 1.])
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        bucket_megabytes: float = 25.0,
+        first_megabytes: float = 1.0,
+        *,
+        on_full: Callable[[Bucket], object],
+        on_end: Callable[[Buckets], object] = _ignore,
+        on_start: Callable[[Buckets], object] = _ignore,
+    ) -> None:
+        if not (bucket_megabytes > 0 and first_megabytes > 0):
+            raise ValueError(
+                "a bucket has room for nothing (bucket_megabytes: "
+                f"{bucket_megabytes}, first_megabytes: {first_megabytes})"
+            )
+        self.params = list(params)
+        self.enabled = True
+        first_megabytes = min(first_megabytes, bucket_megabytes)
+        self._bucket_bytes = bucket_megabytes * BYTES_PER_MEGABYTE
+        self._first_bytes = first_megabytes * BYTES_PER_MEGABYTE
+        self._on_start, self._on_full, self._on_end = on_start, on_full, on_end
+        self._end: weakref.ref[Callable[[], None]] | None = None
+        self._made: list[int] = []
+        self._build(list(range(len(self.params)))[::-1])
+        _take_over(self)
+        self._handles = _watch(self)
+        _WATCHING.add(self)
+
+    @property
+    def order(self) -> list[int]:
+        """The places of the parameters as the last backward made gradients.
+
+        Those that it made no gradient of come last.
+        """
+        return list(dict.fromkeys([*self._made, *self._planned]))
+
+    def rebuild(self, order: Sequence[int]) -> None:
+        """Make the buckets anew; gradients that are there move over.
+
+        Args:
+            order: The places of all parameters, in the order in which
+                backward is expected to make their gradients.
+        """
+        if list(order) != self._planned:
+            self._build(list(order))
+            for bucket in self.buckets:
+                for place in range(len(bucket.params)):
+                    bucket.take_in(place)
+
+    def settle(self) -> None:
+        """Give a gradient to the parameters that lack one, if a rank had it.
+
+        See :meth:`Bucket.settle`.
+        """
+        for bucket in self.buckets:
+            bucket.settle()
+
+    def release(self) -> None:
+        """Take no gradients any more; backward is as it was."""
+        _remove(self._handles)
+        _WATCHING.discard(self)
+
+    def _build(self, order: list[int]) -> None:
+        self._planned = order
+        params = [self.params[i] for i in order]
+        groups = assign(params, self._bucket_bytes, self._first_bytes)
+        self.buckets = [
+            Bucket(index, [params[i] for i in group])
+            for index, group in enumerate(groups)
+        ]
+        self._number = {p: i for i, p in enumerate(self.params)}
+        self._where = {
+            p: (bucket, place)
+            for bucket in self.buckets
+            for place, p in enumerate(bucket.params)
+        }
+        self._num_sent = 0
+
+    def note(self, p: Tensor) -> None:
+        """Take note that backward has made the gradient of a parameter."""
+        if not self.enabled:
+            return
+        if self._end is None or self._end() is None:
+            self._start()
+        bucket, place = self._where[p]
+        if bucket.is_sent:
+            raise RuntimeError(
+                "a second gradient came when the first was on its way (shape "
+                f"of the parameter: {tuple(p.shape)}); checkpoint layers that "
+                "share it with use_reentrant=False"
+            )
+        bucket.note_ready(place)
+        self._made.append(self._number[p])
+        while self._num_sent < len(self.buckets) and self._next.is_full:
+            self._send()
+
+    @property
+    def _next(self) -> Bucket:
+        return self.buckets[self._num_sent]
+
+    def _start(self) -> None:
+        """Begin a round, and see to it that the end of backward ends it."""
+
+        def end() -> None:
+            self._finish()
+
+        self._end = None
+        self._on_start(self)
+        for bucket in self.buckets:
+            bucket.clear()
+        self._made, self._num_sent = [], 0
+        # The engine keeps `end` until it has called it, or drops it where an
+        # exception breaks backward off: then the next gradient starts anew.
+        Variable._execution_engine.queue_callback(end)
+        self._end = weakref.ref(end)
+
+    def _finish(self) -> None:
+        """Hand on the buckets that did not become full, and end the round."""
+        while self._num_sent < len(self.buckets):
+            self._send()
+        self._end = None
+        self._on_end(self)
+
+    def _send(self) -> None:
+        bucket = self._next
+        self._num_sent += 1
+        bucket.close()
+        self._on_full(bucket)
+
+
+def _take_over(buckets: Buckets) -> None:
+    """Release other buckets of the same parameters."""
+    for other in list(_WATCHING):
+        shared = set(buckets.params).intersection(other.params)
+        if len(shared) == len(other.params):
+            other.release()
+        elif shared:
+            raise ValueError(
+                "other buckets hold some of the parameters, and further ones "
+                f"(shared: {len(shared)}, in the others: {len(other.params)}"
+                "); release() those first"
+            )
+
+
+def _watch(buckets: Buckets) -> list[RemovableHandle]:
+    """Have backward report each gradient, for as long as there are buckets."""
+    note = weakref.WeakMethod(buckets.note)
+
+    def hook(p: Tensor) -> None:
+        found = note()
+        if found is not None:
+            found(p)
+
+    handles = [
+        p.register_post_accumulate_grad_hook(hook) for p in buckets.params
+    ]
+    weakref.finalize(buckets, _remove, handles).atexit = False
+    return handles
+
+
+def _remove(handles: Sequence[RemovableHandle]) -> None:
+    for handle in handles:
+        handle.remove()

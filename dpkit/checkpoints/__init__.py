@@ -1,0 +1,6 @@
+"""Checkpoints: a run that was killed goes on from where it was."""
+
+from dpkit.checkpoints.contents import pack, unpack
+from dpkit.checkpoints.folder import Checkpoints, Found
+
+__all__ = ["Checkpoints", "Found", "pack", "unpack"]

@@ -1,0 +1,1 @@
+"""The commands of ``python -m dpkit``, one in a file."""

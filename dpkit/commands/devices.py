@@ -1,0 +1,71 @@
+"""``python -m dpkit devices``: what this machine has."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+import torch
+
+from dpkit import calibration, sim
+from dpkit.commands.parser import Commands
+from dpkit.machine import devices
+from dpkit.sim.configuration import simulation
+from dpkit.theory.units import show_memory
+
+GPU = torch.device("cuda:0")
+
+
+def add_devices(commands: Commands) -> None:
+    """Add the command to the parser of all."""
+    shown = "tell what this machine has, and what would be used"
+    show = commands.add_parser("devices", help=shown, description=shown)
+    show.set_defaults(command=show_devices)
+
+
+def show_devices(options: argparse.Namespace, command: str) -> None:
+    """Print what this machine has, and what would be used."""
+    used = {f"dpkit.devices({k})": _used(k) for k in (1, 2, 8)}
+    rows = {
+        "torch": torch.__version__,
+        "CPU": f"{calibration.cpu_name()}, {torch.get_num_threads()} threads",
+        "GPUs": "; ".join(_gpus()) or "none",
+        "simulated": _simulated(),
+        "DPKIT_DEVICES": os.environ.get("DPKIT_DEVICES") or "not set",
+        **used,
+    }
+    for name, value in rows.items():
+        print(f"{name:<16} {value}")
+
+
+def _gpus() -> list[str]:
+    """Return a line for each GPU."""
+    module = torch.get_device_module(GPU)
+    found = [torch.device(GPU.type, i) for i in range(module.device_count())]
+    return [
+        f"{device} {calibration.device_name(device)}, "
+        f"{show_memory(calibration.memory_bytes(device))}"
+        for device in found
+    ]
+
+
+def _simulated() -> str:
+    """Return what is simulated, or why nothing can be."""
+    try:
+        sim.register()
+    except RuntimeError as error:
+        return f"none: {error}"
+    return (
+        f"{simulation.settings['num_devices']} × "
+        f"{simulation.clock.cluster.name}, "
+        f"{show_memory(simulation.memory.capacity)} each, numbers on "
+        f"{simulation.backing}"
+    )
+
+
+def _used(count: int) -> str:
+    """Return what ``dpkit.devices(count)`` gives, or why it gives nothing."""
+    try:
+        return ", ".join(map(str, devices(count)))
+    except (RuntimeError, ValueError) as error:
+        return f"none: {error}"

@@ -1,0 +1,187 @@
+"""``python -m dpkit train``: one process, or as many as torchrun starts."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import NoReturn
+
+import torch.distributed as dist
+
+from dpkit.checkpoints import Checkpoints
+from dpkit.commands.parser import PROGRAM, Commands, refuse
+from dpkit.lab.cluster import Ranks, brief, is_of_others, join
+from dpkit.lab.datasets import load_fashion_mnist
+from dpkit.lab.job import resume, train_to
+from dpkit.lab.run import MODELS, Run, Settings
+
+SECONDS_PER_DAY = 24 * 60 * 60
+TOLD = "train on Fashion-MNIST, in one process or under torchrun"
+DESCRIPTION = f"""\
+{TOLD}
+
+The parameters are the same on any number of processes, to rounding, which
+grows with the steps; and to the bit, on the same number, when the run was
+killed and started again in between.
+"""
+EXAMPLES = """\
+one process:     python -m dpkit train
+four processes:  torchrun --nproc-per-node 4 -m dpkit train
+two hosts:       torchrun --nnodes 2 --node-rank 0 --nproc-per-node 4
+                   --master-addr FIRST-HOST --master-port 29400
+                   -m dpkit train     (and with --node-rank 1 on the other)
+killed:          with --checkpoint FOLDER, type the same line again
+"""
+
+
+def count(text: str) -> int:
+    """Return a number from one up."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"not a count from 1 up ({text!r})")
+    return int(text)
+
+
+def amount(text: str) -> float:
+    """Return a finite number from zero up."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise argparse.ArgumentTypeError(f"not a number from 0 up ({text!r})")
+    return number
+
+
+def seconds(text: str) -> float:
+    """Return a time in seconds, above zero and at most a day."""
+    number = amount(text)
+    if not 0 < number <= SECONDS_PER_DAY:
+        raise argparse.ArgumentTypeError(
+            f"not above 0 and at most {SECONDS_PER_DAY}, a day ({text!r})"
+        )
+    return number
+
+
+def add_train(commands: Commands) -> None:
+    """Add the command to the parser of all."""
+    train = commands.add_parser(
+        "train",
+        help=TOLD,
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    start = Settings()
+    add = train.add_argument
+    add("--model", choices=list(MODELS), default=start.model)
+    add("--data", choices=["sample", "full"], default=start.data)
+    for name, kind, default, told in (
+        ("--batch-size", count, start.batch_size, "of all processes together"),
+        ("--lr", amount, start.lr, "the learning rate"),
+        ("--momentum", amount, start.momentum, "of SGD"),
+        ("--seed", int, start.seed, "of parameters and shuffling"),
+        ("--epochs", count, 10, "how often to go through the data"),
+        ("--checkpoint-every", count, 100, "steps from one to the next"),
+        ("--keep", count, 3, "how many checkpoints to keep"),
+        ("--timeout", seconds, 60.0, "seconds to wait for a silent process"),
+    ):
+        text = f"{told} (default: %(default)s)"
+        add(name, type=kind, metavar="N", default=default, help=text)
+    add("--max-steps", type=count, metavar="N", help="stop after so many")
+    add(
+        "--checkpoint",
+        type=Path,
+        metavar="FOLDER",
+        help="save there, and go on from what is there; on the disk of the "
+        "first process alone",
+    )
+    train.set_defaults(command=train_job)
+
+
+def train_job(options: argparse.Namespace, command: str) -> None:
+    """Train as the options say, on all ranks; rank 0 tells how it went."""
+    given = vars(options)
+    settings = Settings(**{name: given[name] for name in asdict(Settings())})
+    try:
+        ranks = join(options.timeout)
+    except ValueError as error:
+        refuse(error)
+    except ConnectionError as error:
+        _end(str(error))
+    try:
+        _train(settings, options, ranks)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _end(
+            f"{ranks.names([ranks.rank])} stops: a file cannot be read or "
+            f"written (why: {error.strerror}, file: {error.filename})"
+        )
+    except RuntimeError as error:
+        lost = ranks.lost(brief(error)) if is_of_others(error) else []
+        if not lost:
+            raise
+        _end(
+            f"{ranks.names([ranks.rank])} stops: no answer from "
+            f"{ranks.names(lost)} (why: {brief(error)})"
+        )
+    finally:
+        dist.destroy_process_group()
+
+
+def _train(
+    settings: Settings, options: argparse.Namespace, ranks: Ranks
+) -> None:
+    """Go on from what is there, train to the end, and test."""
+    train_set, test_set = load_fashion_mnist(full=settings.data == "full")
+    run = Run(settings, train_set, ranks)
+    num_steps = options.epochs * run.steps_per_epoch
+    num_steps = min(num_steps, options.max_steps or num_steps)
+    tell = print if ranks.rank == 0 else _say_nothing
+    tell(
+        f"{settings.model} on {ranks.world_size} x {ranks.device.type} "
+        f"({dist.get_backend()}): {num_steps} steps of {settings.batch_size}",
+        flush=True,
+    )
+    checkpoints = None
+    if options.checkpoint:
+        checkpoints = Checkpoints(
+            options.checkpoint, asdict(settings), options.keep
+        )
+        try:
+            for line in resume(run, checkpoints):
+                tell(line, flush=True)
+        except ValueError as error:
+            refuse(error)
+    if run.step > num_steps:
+        refuse(
+            "the run has come further than is asked for (steps taken: "
+            f"{run.step}, asked for: {num_steps})"
+        )
+    start, first = time.monotonic(), run.step
+    train_to(run, num_steps, checkpoints, options.checkpoint_every)
+    seconds = time.monotonic() - start
+    tell(f"{num_steps - first} steps in {seconds:.1f} s")
+    correct, num_tested = run.count_correct(test_set), len(test_set.labels)
+    tell(f"test accuracy {correct / num_tested:.4f} ({correct}/{num_tested})")
+    run.check_alike()
+    tell(f"sha256 of the parameters {run.digest()}", flush=True)
+
+
+def _say_nothing(*values: object, flush: bool = False) -> None:
+    """Print as the ranks above 0 do."""
+
+
+def _end(message: str) -> NoReturn:
+    """Tell why this rank ends, and end it at once.
+
+    Leaving in good order would wait for the ranks that are lost.
+    """
+    sys.stdout.flush()
+    print(f"{PROGRAM}: {message}", file=sys.stderr, flush=True)
+    os._exit(1)

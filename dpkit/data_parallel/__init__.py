@@ -1,0 +1,27 @@
+"""Data parallelism: every device has all parameters and a shard of the batch.
+
+A gradient is a sum over examples, so devices that each have some of the
+examples have only gradients to exchange. ``step`` does it in one process, by
+hand; ``distributed`` between processes, while backward still runs;
+``bucketed`` like that in one process, on devices that it drives all.
+"""
+
+from dpkit.data_parallel.bucketed import BucketedDataParallel
+from dpkit.data_parallel.distributed import DistributedDataParallel
+from dpkit.data_parallel.step import (
+    allreduce_gradients,
+    clear_gradients,
+    gradient,
+    sgd,
+    train_batch,
+)
+
+__all__ = [
+    "BucketedDataParallel",
+    "DistributedDataParallel",
+    "allreduce_gradients",
+    "clear_gradients",
+    "gradient",
+    "sgd",
+    "train_batch",
+]

@@ -1,0 +1,88 @@
+"""What ranks have to agree on before they train one module together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain, zip_longest
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from dpkit.buckets import assign
+
+BROADCAST_BYTES = 25 * 2**20  # broadcast together, in one flat tensor
+
+
+@torch.no_grad()
+def broadcast(tensors: Sequence[Tensor]) -> None:
+    """Make the tensors those of rank 0, many in one message."""
+    for group in assign(tensors, BROADCAST_BYTES):
+        some = [tensors[i] for i in group]
+        flat = torch.cat([tensor.reshape(-1) for tensor in some])
+        # As bytes: gloo does not know all dtypes.
+        dist.broadcast(flat.view(torch.uint8), src=0)
+        if dist.get_rank() > 0:
+            pieces = flat.split([tensor.numel() for tensor in some])
+            for tensor, piece in zip(some, pieces):
+                tensor.copy_(piece.view(tensor.shape))
+
+
+def check_module(module: nn.Module) -> None:
+    """Raise unless there is a group, and a module that it can train."""
+    if not (dist.is_available() and dist.is_initialized()):
+        raise RuntimeError(
+            "there is no process group (torch.distributed is not "
+            "initialised); launch() and torchrun start processes for one"
+        )
+    params, buffers = list(module.parameters()), list(module.buffers())
+    if any(map(is_lazy, params + buffers)):
+        raise ValueError(
+            "a parameter has no shape yet (module: "
+            f"{type(module).__name__}); run the module once before"
+        )
+    if not any(p.requires_grad for p in params):
+        raise ValueError(
+            f"no parameter requires a gradient (parameters: {len(params)})"
+        )
+    devices = {tensor.device for tensor in params + buffers}
+    if len(devices) > 1:
+        raise ValueError(
+            "the module lies on several devices (devices: "
+            f"{', '.join(sorted(map(str, devices)))}); a process has one"
+        )
+    (device,) = devices
+    if device.type == "sim":
+        raise ValueError(
+            f"the module lies on a simulated device (device: {device}); "
+            "simulated devices all belong to one process"
+        )
+
+
+def check_alike(module: nn.Module, options: Mapping[str, object]) -> None:
+    """Raise ValueError on all ranks unless all have the same module.
+
+    Args:
+        module: The module.
+        options: What else the ranks have to agree on, by name.
+    """
+    tensors = [
+        (name, str(t.dtype), tuple(t.shape), t.stride(), t.requires_grad)
+        for name, t in chain(module.named_parameters(), module.named_buffers())
+    ]
+    _check_same("modules", tensors)
+    _check_same("wrappers", list(options.items()))
+
+
+def _check_same(what: str, mine: Sequence[object]) -> None:
+    ranks: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(ranks, mine)
+    for rank, theirs in enumerate(ranks):
+        for first, other in zip_longest(ranks[0], theirs):
+            if first != other:
+                raise ValueError(
+                    f"the {what} of the ranks differ (rank 0: {first}, rank "
+                    f"{rank}: {other})"
+                )

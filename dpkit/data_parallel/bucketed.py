@@ -1,0 +1,202 @@
+"""The same buckets in one process, on devices that it drives all.
+
+Each device has a replica and runs its own backward. A bucket that is full on
+all of them is reduced, on streams beside their work::
+
+    device 0, backward    g5  g4 | g3  g2 | g1  g0
+    device 1, backward      g5  g4 | g3  g2 | g1  g0
+    both, beside                   |=bucket 0=|=bucket 1=| …
+
+On simulated devices with ``hosts="per_device"`` it takes the time that
+processes would take, and can be traced.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from math import inf
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dpkit.buckets import Bucket, Buckets
+from dpkit.collectives import allreduce
+from dpkit.placement import split_batch
+from dpkit.ports import beside, join, record
+from dpkit.theory.algorithms import allreduce_plan
+
+Loss = Callable[[Any, Tensor], Tensor]
+
+
+class BucketedDataParallel:
+    """Train replicas of a module, reducing gradients in buckets.
+
+    After a step every replica has the gradient of the whole batch, as views
+    of its buckets; buffers, such as the statistics of batch norm, stay each
+    replica's own. An optimizer for each replica, or one for all of their
+    parameters, then takes the same step everywhere.
+
+    Args:
+        module: Is copied to every device, and stays as it is.
+        devices: k devices.
+        bucket_megabytes: The size of a bucket, in units of 2^20 bytes; the
+            first has one at most. A gradient larger than that has its own.
+            ``float("inf")`` gives one bucket for all.
+        overlap: Whether a bucket is reduced while backward goes on; if not,
+            when it has ended.
+        algorithm: Who sends what to whom, as for :func:`dpkit.allreduce`.
+        ranks_per_node: For the algorithm "hierarchical".
+
+    Attributes:
+        replicas: ``replicas[r]`` lies on ``devices[r]``.
+        buckets: The :class:`dpkit.buckets.Buckets` of each replica.
+
+    Raises:
+        ValueError: there are no devices, no parameter requires a gradient,
+            the size of buckets is not above zero, or there is no such
+            algorithm for so many devices.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.data_parallel import BucketedDataParallel
+        >>> net = torch.nn.Linear(3, 1)
+        >>> parallel = BucketedDataParallel(net, dpkit.devices(2, "sim"))
+        >>> X, y = torch.ones(5, 3), torch.zeros(5, 1)
+        >>> loss = parallel.forward_backward(X, y, torch.nn.MSELoss())
+        >>> parallel.replicas[1].weight.grad.shape
+        torch.Size([1, 3])
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        devices: Sequence[torch.device],
+        bucket_megabytes: float = 25.0,
+        overlap: bool = True,
+        algorithm: str = "ring",
+        ranks_per_node: int | None = None,
+    ) -> None:
+        if len(devices) == 0:
+            raise ValueError("no devices to train on (devices: 0)")
+        if not any(p.requires_grad for p in module.parameters()):
+            raise ValueError(
+                "no parameter requires a gradient (parameters: "
+                f"{len(list(module.parameters()))})"
+            )
+        allreduce_plan(algorithm, len(devices), ranks_per_node)  # or refuse
+        self.overlap = overlap
+        self.replicas = [copy.deepcopy(module).to(d) for d in devices]
+        self.devices = [
+            next(replica.parameters()).device for replica in self.replicas
+        ]
+        self._allreduce = partial(
+            allreduce,
+            op="mean",
+            algorithm=algorithm,
+            ranks_per_node=ranks_per_node,
+        )
+        first = inf if bucket_megabytes == inf else 1.0
+        self._full: dict[int, dict[int, tuple[Bucket, Any]]] = {}
+        self._lock = Lock()  # on GPUs, each device's backward has a thread
+        self.buckets = [
+            Buckets(
+                [p for p in replica.parameters() if p.requires_grad],
+                bucket_megabytes,
+                first_megabytes=first,
+                on_full=partial(self._note_full, rank),
+            )
+            for rank, replica in enumerate(self.replicas)
+        ]
+
+    def forward_backward(self, X: Tensor, y: Tensor, loss: Loss) -> Tensor:
+        """Compute the loss of a batch, and its gradients on every replica.
+
+        They are added to those that are there, as backward does.
+
+        Args:
+            X: The examples of the batch, shape (b, …), on any device.
+            y: Their labels, shape (b, …).
+            loss: ``loss(outputs, y)`` is the mean over examples.
+
+        Returns:
+            The mean loss over the batch, a tensor of no dimensions on the
+            first device, detached.
+
+        Raises:
+            ValueError: there are fewer examples than devices, or not as many
+                labels as examples.
+        """
+        k = len(self.devices)
+        if len(X) < k:
+            raise ValueError(
+                "a device would have nothing to do (examples: "
+                f"{len(X)}, devices: {k})"
+            )
+        self._full.clear()
+        losses = [
+            # The mean over ranks of these is the mean over the batch.
+            loss(replica(X_shard), y_shard) * (k * len(X_shard) / len(X))
+            for replica, X_shard, y_shard in zip(
+                self.replicas, *split_batch(X, y, self.devices)
+            )
+        ]
+        self._backward(losses)
+        return torch.stack(
+            [x.detach().to(self.devices[0]) for x in losses]
+        ).mean()
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Let backward, in this block, leave gradients to each replica alone.
+
+        They add up; the next step outside of it takes the mean over replicas
+        of all that was added.
+        """
+        for buckets in self.buckets:
+            buckets.enabled = False
+        try:
+            yield
+        finally:
+            for buckets in self.buckets:
+                buckets.enabled = True
+
+    def _backward(self, losses: Sequence[Tensor]) -> None:
+        """Run all replicas' backward, and have their buckets reduced."""
+        try:
+            # One call: on GPUs, each device's backward has its own thread.
+            torch.autograd.backward(losses)
+            if not self.overlap:
+                for index in sorted(self._full):
+                    self._reduce(index)
+        finally:
+            # Also if it broke off: what is on its way uses the buckets.
+            for device in self.devices:
+                join(device)
+        for buckets in self.buckets:
+            if buckets.enabled:
+                buckets.settle()
+
+    def _note_full(self, rank: int, bucket: Bucket) -> None:
+        """Take note that a replica's bucket is full; perhaps reduce it."""
+        with self._lock:
+            full = self._full.setdefault(bucket.index, {})
+            full[rank] = bucket, record(self.devices[rank])
+            if self.overlap and len(full) == len(self.devices):
+                self._reduce(bucket.index)
+
+    def _reduce(self, index: int) -> None:
+        """Let all replicas' buckets of this number become their mean."""
+        full = self._full[index]  # in the order of time
+        flats = [full[rank][0].flat for rank in sorted(full)]
+        if self.overlap:
+            # Where ranks share a device, the latest of them counts.
+            events = {self.devices[rank]: full[rank][1] for rank in full}
+            with beside(events):
+                self._allreduce(flats)
+        else:
+            self._allreduce(flats)

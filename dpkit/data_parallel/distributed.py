@@ -1,0 +1,216 @@
+"""DistributedDataParallel by hand: a process for each replica.
+
+Each rank runs its own forward and backward. What they exchange, and when::
+
+    forward    buffers of rank 0 ─▶ all
+    backward   … ──g5──g4──g3──g2──g1──g0── end
+                         └ mean of bucket 0 ┘ └ wait
+                                    └ mean of bucket 1 ┘
+    update     every rank alike, with nothing to exchange
+
+The parameters start as rank 0's, and take equal steps from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from dpkit.buckets import Bucket, Buckets
+from dpkit.data_parallel.agreement import (
+    broadcast,
+    check_alike,
+    check_module,
+)
+
+
+class DistributedDataParallel(nn.Module):
+    """Train a module on all ranks of the process group, each on its batches.
+
+    It is called as the module is. After backward each gradient is the mean
+    over ranks, of shards of any size: for the gradient of the mean over all
+    examples, give each rank as many. A parameter that a rank's backward does
+    not reach counts as zeros there; one that no rank's reaches has no
+    gradient. All ranks have to run backward equally often, each time from
+    something that depends on a parameter.
+
+    Gradients travel in buckets, while backward goes on. They are views of
+    the buckets, and overwritten by the next step's. A module that is wrapped
+    again is trained by its last wrapper. Wrap again as well when parameters
+    are replaced, or begin to require a gradient: a forward in training mode
+    raises RuntimeError where the buckets lack one.
+
+    Args:
+        module: Lies on this rank's device. Its parameters and buffers become
+            those of rank 0.
+        bucket_megabytes: The size of a bucket, in units of 2^20 bytes; the
+            first has one at most. A gradient larger than that has its own.
+        broadcast_buffers: Whether buffers, such as the running statistics of
+            batch norm, become those of rank 0 before a forward in training
+            mode. It is done once for several forwards before one backward,
+            which may still need the buffers as they are.
+
+    Attributes:
+        module: The module within.
+        buckets: The :class:`dpkit.buckets.Buckets` of this rank.
+
+    Raises:
+        RuntimeError: there is no process group.
+        ValueError: no parameter requires a gradient; parameters and buffers
+            lie on several devices, on a simulated one, or have no shape yet;
+            ranks have different modules or options; the size of buckets is
+            not above zero.
+
+    Example:
+        In each of the processes that :func:`dpkit.launch` or ``torchrun``
+        starts; here there is one:
+
+        >>> import torch, torch.distributed as dist
+        >>> from dpkit.data_parallel import DistributedDataParallel
+        >>> dist.init_process_group(
+        ...     "gloo", store=dist.HashStore(), rank=0, world_size=1
+        ... )
+        >>> net = DistributedDataParallel(torch.nn.Linear(3, 2))
+        >>> net(torch.ones(5, 3)).sum().backward()
+        >>> net.module.bias.grad
+        tensor([5., 5.])
+        >>> [tuple(bucket.flat.shape) for bucket in net.buckets.buckets]
+        [(10,)]
+        >>> dist.destroy_process_group()
+    """
+
+    buckets: Buckets
+
+    def __init__(
+        self,
+        module: nn.Module,
+        bucket_megabytes: float = 25.0,
+        broadcast_buffers: bool = True,
+    ) -> None:
+        super().__init__()
+        check_module(module)
+        self.module = module
+        self.bucket_megabytes = bucket_megabytes
+        self.broadcast_buffers = broadcast_buffers
+        self._connect()
+        options = {
+            "bucket_megabytes": bucket_megabytes,
+            "broadcast_buffers": broadcast_buffers,
+        }
+        check_alike(module, options)
+        broadcast([*module.parameters(), *module.buffers()])
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the module returns."""
+        trains = self.training and torch.is_grad_enabled()
+        if trains and self.buckets.enabled:
+            self._check_params()
+            if self.broadcast_buffers and not self._means.are_awaited:
+                broadcast(list(self.module.buffers()))
+            self._means.are_awaited = True
+        return self.module(*args, **kwargs)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Let backward, in this block, leave gradients to this rank alone.
+
+        They add up; the next backward outside of it takes the mean over
+        ranks of all that was added. Every rank has to do likewise.
+
+        Example:
+            >>> def accumulate(net, loss, batches):
+            ...     *others, (X, y) = batches
+            ...     with net.no_sync():
+            ...         for X_other, y_other in others:
+            ...             loss(net(X_other), y_other).backward()
+            ...     loss(net(X), y).backward()
+        """
+        before, self.buckets.enabled = self.buckets.enabled, False
+        try:
+            yield
+        finally:
+            self.buckets.enabled = before
+
+    def _check_params(self) -> None:
+        """Raise unless the buckets have all parameters that are trained."""
+        for name, p in self.module.named_parameters():
+            if p.requires_grad and id(p) not in self._known:
+                raise RuntimeError(
+                    "a parameter was replaced, or began to require a "
+                    "gradient, after the module was wrapped (parameter: "
+                    f"{name}, shape: {tuple(p.shape)}); wrap the module again"
+                )
+
+    def _connect(self) -> None:
+        """Fill buckets in backward, and send them."""
+        self._means = Means()
+        self.buckets = Buckets(
+            [p for p in self.module.parameters() if p.requires_grad],
+            self.bucket_megabytes,
+            on_start=self._means.start,
+            on_full=self._means.send,
+            on_end=self._means.finish,
+        )
+        self._known = {id(p) for p in self.buckets.params}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what belongs to these parameters and this process."""
+        return {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in ("buckets", "_means", "_known")
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._connect()
+
+
+class Means:
+    """Makes each bucket the mean over ranks, while backward goes on.
+
+    Attributes:
+        are_awaited: Whether backward is still to come after a forward.
+    """
+
+    def __init__(self) -> None:
+        self.are_awaited = False
+        self._works: list[dist.Work] = []
+        self._have_order = False
+
+    def start(self, buckets: Buckets) -> None:
+        """Wait for what a backward that was broken off has sent."""
+        self._wait()
+
+    def send(self, bucket: Bucket) -> None:
+        """Begin to reduce a bucket; return before it is done."""
+        bucket.flat /= dist.get_world_size()
+        work = dist.all_reduce(bucket.flat, async_op=True)
+        assert work is not None
+        self._works.append(work)
+
+    def finish(self, buckets: Buckets) -> None:
+        """Wait for all buckets; after the first round, put them in order."""
+        self._wait()
+        buckets.settle()
+        if not self._have_order:
+            buckets.rebuild(_order_of_rank_0(buckets))
+            self._have_order = True
+        self.are_awaited = False
+
+    def _wait(self) -> None:
+        works, self._works = self._works, []
+        for work in works:
+            work.wait()
+
+
+def _order_of_rank_0(buckets: Buckets) -> list[int]:
+    """Return the order in which backward made the gradients on rank 0."""
+    order = torch.tensor(buckets.order, device=buckets.params[0].device)
+    dist.broadcast(order, src=0)
+    return [int(place) for place in order.tolist()]

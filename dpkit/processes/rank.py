@@ -1,0 +1,171 @@
+"""The program of a rank: wait for a job, join the group, run, leave a value.
+
+::
+
+    parent                                  rank
+      │ writes run-0/job
+      │ "run-0" ───── standard input ─────▶ reads run-0/job
+      │                                     meets the others at run-0/meeting
+      │ looks for run-0/value-r ◀────────── leaves run-0/value-r, rests
+      │ "run-1" ──────────────────────────▶ …
+      ╳ the end of the input ─────────────▶ removes the folder, ends
+
+Where the parent is killed, the kernel of Linux may kill the rank before it
+comes to that: then the folder stays, and what the rank has started.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from dpkit.processes.jobs import unpickled
+from dpkit.processes.whereabouts import Watch
+
+PR_SET_PDEATHSIG = 1
+
+
+def rank_device() -> torch.device:
+    """Return the device of this rank: a GPU of its own, or the CPU."""
+    if dist.get_backend() == "gloo":
+        return torch.device("cpu")
+    index = torch.accelerator.current_device_index()
+    return torch.device(_accelerator(), index)
+
+
+def run_rank() -> None:
+    """Do the jobs of one rank; the program of the processes of Workers."""
+    folder, parent, backend = Path(sys.argv[1]), *sys.argv[2:4]
+    _end_with_parent(int(parent))
+    names = ("OMP_NUM_THREADS", "RANK", "LOCAL_RANK", "WORLD_SIZE")
+    own = {name: os.environ[name] for name in names}
+    watch = Watch(folder, int(own["RANK"]))
+    jobs = _jobs(folder)
+    while True:
+        _do(folder / jobs.get(), own, backend or None, watch)
+        watch.doing("resting")
+
+
+def _do(
+    folder: Path, own: dict[str, str], backend: str | None, watch: Watch
+) -> None:
+    """Do one job; after a failure, end."""
+    rank = int(own["RANK"])
+    try:
+        watch.doing("importing")
+        fn, args = unpickled(folder / "job", own)
+        watch.doing("joining")
+        join_group(folder, rank, backend)
+        watch.doing("running")
+        value = _call(fn, args)
+        watch.doing("saving")
+        sys.stdout.flush()
+        _leave(folder / f"value-{rank}", value)
+    except BaseException as error:  # sys.exit() in a rank is a failure too
+        error = error.with_traceback(_own_part(error.__traceback__))
+        text = "".join(traceback.format_exception(error)).rstrip()
+        _leave(folder / f"error-{rank}", (time.monotonic(), rank, text))
+        sys.stdout.flush()
+        os._exit(1)  # at once: no thread or handler may hold it back
+
+
+def _own_part(trace: TracebackType | None) -> TracebackType | None:
+    """Leave out the calls that lead from this program to the function."""
+    while trace and trace.tb_next:
+        if trace.tb_frame.f_globals is not globals():
+            break
+        trace = trace.tb_next
+    return trace
+
+
+def _call(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    value = fn(*args)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    return value
+
+
+def join_group(folder: Path, rank: int, backend: str | None) -> None:
+    """Join the process group of all ranks, which meet at a file."""
+    world_size = int(os.environ["WORLD_SIZE"])
+    backend = backend or _default_backend(world_size)
+    device = None
+    if backend != "gloo":
+        torch.accelerator.set_device_index(rank)
+        device = torch.device(_accelerator(), rank)
+    dist.init_process_group(
+        backend,
+        init_method=(folder / "meeting").as_uri(),
+        rank=rank,
+        world_size=world_size,
+        device_id=device,
+    )
+
+
+def _default_backend(world_size: int) -> str:
+    others = os.environ.get("DPKIT_DEVICES") in ("cpu", "sim")
+    if others or torch.accelerator.device_count() < world_size:
+        return "gloo"
+    return dist.get_default_backend_for_device(_accelerator())
+
+
+def _accelerator() -> str:
+    """Return the kind of the devices for which there is NCCL or its like."""
+    device = torch.accelerator.current_accelerator()
+    return device.type if device else "cpu"
+
+
+def _leave(path: Path, item: Any) -> None:
+    """Save for the parent; it sees the file once it is whole."""
+    part = path.with_name(f"part-of-{path.name}")
+    torch.save(item, part)
+    part.replace(path)
+
+
+def _jobs(folder: Path) -> SimpleQueue[str]:
+    """Return the names of jobs as they come; end when their source ends.
+
+    It ends with the parent, which then did not remove the folder.
+    """
+    jobs: SimpleQueue[str] = SimpleQueue()
+    source = os.fdopen(os.dup(0))
+    with open(os.devnull) as nothing:  # a job that reads its input gets none
+        os.dup2(nothing.fileno(), 0)
+
+    def read() -> None:
+        for line in source:
+            jobs.put(line.strip())
+        shutil.rmtree(folder, ignore_errors=True)
+        if os.getpgrp() == os.getpid():  # with all that it has started
+            os.killpg(0, signal.SIGKILL)
+        os._exit(1)
+
+    threading.Thread(target=read, daemon=True).start()
+    return jobs
+
+
+def _end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process with its parent, even if stopped.
+
+    The end of the input says the same, but only to one that can listen. The
+    kernel takes the end of the thread that started us for that of the parent,
+    so it is asked only if that was the main thread, else ``parent`` is 0.
+    """
+    if sys.platform == "linux" and parent:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it ended before we asked
+            os._exit(1)

@@ -1,0 +1,83 @@
+"""Start the program of a rank, and tell it of a job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+Process = subprocess.Popen[bytes]
+PROGRAM = "from dpkit.processes import run_rank; run_rank()"
+
+
+def start(
+    folder: Path, rank: int, world_size: int, backend: str | None
+) -> Process:
+    """Start the process of a rank, without a job.
+
+    Args:
+        folder: Where the rank finds its jobs and leaves its notes.
+        rank: Its rank.
+        world_size: The number of ranks.
+        backend: What the ranks talk by; None to let them choose.
+    """
+    path = (str(entry) or os.getcwd() for entry in sys.path)
+    environment = {
+        "OMP_NUM_THREADS": "1",  # more threads than cores would spin
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+    }
+    is_main = threading.current_thread() is threading.main_thread()
+    parent = str(os.getpid() if is_main else 0)
+    arguments = [str(folder), parent, backend or ""]
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", PROGRAM, *arguments],
+        env=environment,
+        bufsize=0,
+        stdin=subprocess.PIPE,  # its end tells the rank that we are gone
+        start_new_session=True,  # Ctrl-C is for the parent, which ends them
+    )
+
+
+def tell(process: Process, name: str) -> None:
+    """Tell a rank the name of its next job, a folder within its own."""
+    assert process.stdin
+    with suppress(BrokenPipeError):  # it ended, as the next look will find
+        process.stdin.write(f"{name}\n".encode())
+
+
+def kill(process: Process) -> None:
+    """Kill a rank, and what it has started that is still in its session."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()  # without effect on one that ended
+
+
+@contextmanager
+def ctrl_c_deferred() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of the block: no process may be forgotten.
+
+    Only the main thread is interrupted by it; in others nothing changes.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or before is None:  # None: not set by Python
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)

@@ -1,0 +1,242 @@
+"""The parent of the ranks: start them, give them jobs, take their values."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from dpkit.processes.failures import failure, lateness
+from dpkit.processes.jobs import pickled
+from dpkit.processes.starting import (
+    Process,
+    ctrl_c_deferred,
+    kill,
+    start,
+    tell,
+)
+
+# How often the parent looks, and how long it waits after a failure for more
+# to show: the end of one rank makes its partners fail, and it is to blame.
+LOOK_SECONDS, SETTLE_SECONDS = 0.005, 0.1
+
+
+def launch(
+    fn: Callable[..., Any],
+    world_size: int,
+    *args: Any,
+    backend: str | None = None,
+    timeout_seconds: float = 60.0,
+) -> list[Any]:
+    """Run ``fn(*args)`` in ``world_size`` processes; return their values.
+
+    In each process the default process group is there before ``fn`` is
+    called: ``torch.distributed.get_rank()`` tells the ranks apart, and
+    :func:`dpkit.processes.rank_device` where their tensors belong. What they
+    print comes in any order, and from a notebook not onto the page: return
+    values, and print those. A rank computes with one thread, unless
+    ``OMP_NUM_THREADS`` or the function says otherwise. When one rank fails,
+    the others are ended at once. No process and no file is left behind: what
+    a rank has started ends with it, unless it began a session of its own.
+    If the caller itself is killed, its ranks end, but what they have started
+    may live on, and a folder ``dpkit-…`` may stay in the temporary folder.
+
+    Most of the time is the start of the processes, seconds each:
+    :class:`dpkit.processes.Workers` stay for several functions.
+
+    Args:
+        fn: A function at the top level of a module, which each rank imports.
+        world_size: The number of processes.
+        *args: What every rank is given a copy of; tensors on the CPU.
+        backend: "gloo" (on the CPU) or "nccl" (a GPU for each rank). None
+            means NCCL where there are ``world_size`` GPUs and
+            ``DPKIT_DEVICES`` does not ask for other devices, else gloo.
+        timeout_seconds: How long all of it may take, the start of the
+            processes included.
+
+    Returns:
+        What each rank returned, in order of rank; tensors on the CPU.
+
+    Raises:
+        ValueError: ``world_size`` is below one, the ranks cannot import the
+            function or something among its arguments, a tensor does not lie
+            on the CPU, or there is no such backend.
+        RuntimeError: a rank raised an exception, whose traceback the message
+            holds, or ended without a result.
+        TimeoutError: some ranks had not returned in time; the message says
+            what each of them was doing.
+
+    Example:
+        >>> import torch.distributed as dist
+        >>> from dpkit.processes import launch
+        >>> launch(dist.get_rank, 3)
+        [0, 1, 2]
+    """
+    with Workers(world_size, backend) as workers:
+        return workers.run(fn, *args, timeout_seconds=timeout_seconds)
+
+
+class Workers:
+    """Processes that stay, and run one function after another.
+
+    They start at the first run, and again at the run after a failure. Each
+    run has a process group of its own, and the working directory, path and
+    environment variables that the parent has when it calls. What the
+    functions of earlier runs left in their modules stays, unlike under
+    :func:`dpkit.launch`: seeds, the default dtype, caches, and the modules
+    themselves, which are not read again when their files change. Runs that
+    are called from several threads take turns.
+
+    Args:
+        world_size: The number of processes.
+        backend: As for :func:`dpkit.launch`.
+
+    Raises:
+        ValueError: ``world_size`` is below one, or there is no such backend.
+
+    Example:
+        >>> import torch.distributed as dist
+        >>> from dpkit.processes import Workers
+        >>> with Workers(2) as workers:
+        ...     print(workers.run(dist.get_rank))
+        ...     print(workers.run(max, 3, 5))
+        [0, 1]
+        [5, 5]
+    """
+
+    def __init__(self, world_size: int, backend: str | None = None) -> None:
+        if world_size < 1:
+            raise ValueError(
+                "the number of processes is below one (world_size: "
+                f"{world_size})"
+            )
+        if backend not in (None, *dist.Backend.backend_list):
+            raise ValueError(
+                f"unknown backend (backend: {backend!r}, known: "
+                f"{', '.join(dist.Backend.backend_list)})"
+            )
+        self._world_size, self._backend = world_size, backend
+        self._processes: list[Process] = []
+        self._folder: TemporaryDirectory[str] | None = None
+        self._num_runs, self._turn = 0, threading.Lock()
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        *args: Any,
+        timeout_seconds: float = 60.0,
+    ) -> list[Any]:
+        """Run ``fn(*args)`` on every rank; return their values.
+
+        Args:
+            fn: A function at the top level of a module.
+            *args: What every rank is given a copy of; tensors on the CPU.
+            timeout_seconds: How long it may take, the start of the processes
+                included where they have to start.
+
+        Returns:
+            What each rank returned, in order of rank; tensors on the CPU.
+
+        Raises:
+            ValueError: the ranks cannot import the function or something
+                among its arguments, or a tensor does not lie on the CPU.
+            RuntimeError: a rank raised an exception or ended.
+            TimeoutError: some ranks had not returned in time.
+        """
+        job = pickled(fn, args)
+        with self._turn:
+            try:
+                return self._run(job, timeout_seconds)
+            except BaseException:  # Ctrl-C among them
+                self._end()
+                raise
+
+    def close(self) -> None:
+        """End the processes; a later run would start new ones."""
+        with self._turn:
+            self._end()
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self, job: bytes, timeout_seconds: float) -> list[Any]:
+        deadline = time.monotonic() + timeout_seconds
+        folder = self._ready() / f"run-{self._num_runs}"
+        self._num_runs += 1
+        folder.mkdir()
+        (folder / "job").write_bytes(job)
+        for process in self._processes:
+            tell(process, folder.name)
+        late = _wait(self._processes, folder, deadline)
+        if late:
+            raise TimeoutError(
+                lateness(self._processes, folder, late, timeout_seconds)
+            )
+        values = [
+            torch.load(folder / f"value-{r}", "cpu", weights_only=False)
+            for r in range(self._world_size)
+        ]
+        shutil.rmtree(folder)
+        return values
+
+    def _ready(self) -> Path:
+        """Return the folder of the processes, which are there."""
+        if any(process.poll() is not None for process in self._processes):
+            self._end()  # some ended while they had nothing to do
+        if self._folder is None:
+            self._folder = TemporaryDirectory(prefix="dpkit-")
+        folder = Path(self._folder.name)
+        with ctrl_c_deferred():
+            for rank in range(len(self._processes), self._world_size):
+                arguments = (folder, rank, self._world_size, self._backend)
+                self._processes.append(start(*arguments))
+        return folder
+
+    def _end(self) -> None:
+        with ctrl_c_deferred():  # a second one, of the impatient
+            self._kill_all()
+
+    def _kill_all(self) -> None:
+        for process in self._processes:
+            kill(process)
+        for process in self._processes:
+            assert process.stdin
+            process.stdin.close()
+            process.wait()
+        self._processes = []
+        if self._folder:
+            self._folder.cleanup()
+        self._folder = None
+
+
+def _wait(
+    processes: list[Process], folder: Path, deadline: float
+) -> list[int]:
+    """Wait for the values of all ranks; return the ranks that are late."""
+    running = list(range(len(processes)))
+    while running and time.monotonic() <= deadline:
+        time.sleep(LOOK_SECONDS)
+        ended = [r for r in running if processes[r].poll() is not None]
+        left = {path.name for path in folder.iterdir()}
+        running = [r for r in running if f"value-{r}" not in left]
+        raised = any(f"error-{r}" in left for r in running)
+        if raised or set(ended) & set(running):
+            time.sleep(SETTLE_SECONDS)
+            raise RuntimeError(failure(processes, folder))
+    return running

@@ -1,0 +1,213 @@
+"""Who sends what to whom: a collective operation as a list of steps.
+
+Each rank holds a buffer, cut into chunks. A message carries chunks of the
+buffer of one rank to another, which adds them to its own or puts them in
+their place. In one step each rank sends one message at most and receives one
+at most. A ring of three ranks, each column a rank with its three chunks::
+
+            rank 0       rank 1       rank 2
+            a0 b0 c0     a1 b1 c1     a2 b2 c2
+    step 0  ·  ·  c0 ──▶ a1 ·  · ───▶ ·  b2 ·  ──▶ (rank 0)    added
+    step 1  ·  b02·  ──▶ ·  ·  c10 ─▶ a21·  ·  ──▶ (rank 0)    added
+    step 2  a· ·  ·  …                                         put in place
+
+The list comes first. That it is right is checked without a tensor
+(``plan_check``), its bytes are counted (below), its time is replayed
+(``plan_replay``), and it moves tensors (``dpkit.collectives``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Message(NamedTuple):
+    """Chunks of one rank's buffer, on their way to another rank.
+
+    Attributes:
+        source: The rank that sends.
+        target: The rank that receives.
+        first: The first of the chunks.
+        stop: One beyond the last of them.
+        adds: Whether the target adds them to its own; if not, they replace
+            its own.
+        lands: The chunk of the target where the first arrives; None: the
+            same as at the source.
+
+    Example:
+        >>> print(Message(2, 0, 4, 6, adds=True))
+        2 → 0: + 4–5
+    """
+
+    source: int
+    target: int
+    first: int
+    stop: int
+    adds: bool = False
+    lands: int | None = None
+
+    @property
+    def landing(self) -> range:
+        """The chunks of the target that change."""
+        start = self.first if self.lands is None else self.lands
+        return range(start, start + self.stop - self.first)
+
+    def __str__(self) -> str:
+        sign = "+" if self.adds else "="
+        chunks = _range(range(self.first, self.stop))
+        if self.lands is not None:
+            chunks += f" as {_range(self.landing)}"
+        return f"{self.source} → {self.target}: {sign} {chunks}"
+
+
+Step = Sequence[Message]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A collective operation, before it is run.
+
+    Attributes:
+        name: What it is called.
+        world_size: The number of ranks.
+        num_chunks: The number of pieces that each buffer is cut into. The
+            first ones have one element more where it does not divide.
+        steps: The messages of each step. A step may begin on some ranks while
+            others are not done with the one before.
+
+    Example:
+        >>> send, back = Message(1, 0, 0, 1, adds=True), Message(0, 1, 0, 1)
+        >>> print(Plan("star", 2, 1, [[send], [back]]))
+        star: ranks 2, chunks 1, steps 2
+          0 | 1 → 0: + 0
+          1 | 0 → 1: = 0
+    """
+
+    name: str
+    world_size: int
+    num_chunks: int
+    steps: Sequence[Step]
+
+    @property
+    def messages(self) -> list[Message]:
+        """All messages, in order of steps."""
+        return [message for step in self.steps for message in step]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.name}: ranks {self.world_size}, chunks "
+            f"{self.num_chunks}, steps {len(self.steps)}"
+        ]
+        lines += [
+            f"{number:3} | " + " | ".join(map(str, step))
+            for number, step in enumerate(self.steps)
+        ]
+        return "\n".join(lines)
+
+
+def bounds(length: int, num_chunks: int, chunks: range) -> tuple[int, int]:
+    """Return where chunks of a buffer begin and end.
+
+    Chunks are cut as ``torch.tensor_split`` cuts: none is left out, and where
+    there are more chunks than elements, some are empty.
+
+    Args:
+        length: The number of elements in the buffer.
+        num_chunks: How many chunks it is cut into.
+        chunks: Which of them.
+
+    Returns:
+        The first element, and one beyond the last.
+
+    Example:
+        >>> [bounds(8, 3, range(i, i + 1)) for i in range(3)]
+        [(0, 3), (3, 6), (6, 8)]
+    """
+    size, larger = divmod(length, num_chunks)
+    start, end = (i * size + min(i, larger) for i in (chunks[0], chunks[-1]))
+    return start, end + size + (chunks[-1] < larger)
+
+
+def num_elements(plan: Plan, message: Message, length: int) -> int:
+    """Return how many elements a message carries.
+
+    Args:
+        plan: The plan that it is part of.
+        message: The message.
+        length: The number of elements in the buffer of each rank.
+    """
+    chunks = range(message.first, message.stop)
+    start, end = bounds(length, plan.num_chunks, chunks)
+    return end - start
+
+
+@dataclass
+class Count:
+    """What passes the port of a rank.
+
+    Attributes:
+        sent: Elements.
+        received: Elements.
+        sends: Messages.
+        receives: Messages.
+    """
+
+    sent: int = 0
+    received: int = 0
+    sends: int = 0
+    receives: int = 0
+
+
+def count(plan: Plan, length: int) -> list[Count]:
+    """Return what passes the port of each rank.
+
+    A message without elements is not sent: where there are more chunks than
+    elements, some are empty.
+
+    Args:
+        plan: Any plan.
+        length: The number of elements in the buffer of each rank.
+
+    Returns:
+        A count for each rank.
+
+    Example:
+        >>> there, back = Message(1, 0, 0, 1, adds=True), Message(0, 1, 0, 1)
+        >>> count(Plan("star", 2, 1, [[there], [back]]), length=5)[0]
+        Count(sent=5, received=5, sends=1, receives=1)
+    """
+    counts = [Count() for _ in range(plan.world_size)]
+    for message in plan.messages:
+        elements = num_elements(plan, message, length)
+        if elements == 0:
+            continue
+        source, target = counts[message.source], counts[message.target]
+        source.sent += elements
+        source.sends += 1
+        target.received += elements
+        target.receives += 1
+    return counts
+
+
+def together(*parts: Iterable[Step]) -> list[Step]:
+    """Join the steps of parts that run at the same time, on other ranks.
+
+    Example:
+        >>> one, other = Message(0, 1, 0, 1), Message(2, 3, 0, 1)
+        >>> len(together([[one]], [[other]])[0])
+        2
+    """
+    return [
+        [message for step in steps for message in step]
+        for steps in zip(*parts, strict=True)
+    ]
+
+
+def _range(chunks: range) -> str:
+    if not chunks:
+        return "none"
+    if len(chunks) == 1:
+        return str(chunks[0])
+    return f"{chunks[0]}–{chunks[-1]}"

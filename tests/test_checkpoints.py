@@ -1,0 +1,293 @@
+"""Checkpoints: whole or refused, by name; the last good one is used."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from dpkit.checkpoints import Checkpoints, pack, unpack
+from dpkit.checkpoints.whole_files import read_whole, write_whole
+
+SETTINGS = {"model": "lenet", "batch_size": 250, "lr": 0.1}
+
+
+def same(one, other):
+    """Tell whether two states are equal, to the bit and in form."""
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(
+            same(value, other[key]) for key, value in one.items()
+        )
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and one == other
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Three checkpoints, of steps 5, 10 and 15."""
+    checkpoints = Checkpoints(tmp_path / "run", SETTINGS, keep=4)
+    for step in (5, 10, 15):
+        checkpoints.save(step, {"w": torch.full((2, 3), step), "step": step})
+    return checkpoints
+
+
+def found_step(checkpoints):
+    found = checkpoints.newest()
+    step = unpack(found.content)[1]["step"] if found.path else None
+    assert found.path == (checkpoints.path(step) if step else None)
+    return step
+
+
+def test_a_state_comes_back(tmp_path):
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.3)
+    net(torch.randn(7, 3)).sum().backward()
+    optimizer.step()
+    state = {
+        "model": dict(net.state_dict()),
+        "optimizer": optimizer.state_dict(),
+        "half": torch.randn(5).bfloat16(),
+        "step": 7,
+    }
+    checkpoints = Checkpoints(str(tmp_path / "a" / "b"), SETTINGS)
+    path = checkpoints.save(7, state)
+    found = checkpoints.newest()
+    assert (found.path, found.refused) == (path, [])
+    settings, back = unpack(found.content)
+    assert settings == SETTINGS
+    back["model"] = dict(back["model"])
+    assert same(back, state)
+
+
+def test_nothing_yet(tmp_path):
+    found = Checkpoints(tmp_path / "none", SETTINGS).newest()
+    assert (found.path, found.content, found.refused) == (None, b"", [])
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_last_few_are_kept_and_others_let_be(tmp_path):
+    mine = Checkpoints(tmp_path, SETTINGS, keep=2)
+    other = Checkpoints(tmp_path, {**SETTINGS, "lr": 0.2}, keep=1)
+    others = {other.save(step, {}).name for step in (1, 400)}
+    (tmp_path / "notes.txt").touch()
+    for step in (1, 30, 200, 1000):
+        mine.save(step, {"step": step})
+    names = {path.name for path in tmp_path.iterdir()}
+    kept = {mine.path(200).name, mine.path(1000).name}
+    assert names == {*kept, "notes.txt", other.path(400).name}
+    assert others - names == {other.path(1).name}  # its own run's doing
+    assert found_step(mine) == 1000
+
+
+def test_taken_up_at_an_older_one_the_newer_does_not_count(saved):
+    """Else a torn newer one pushes a good one out."""
+    saved.path(15).write_bytes(b"")
+    again = Checkpoints(saved.folder, SETTINGS, keep=1)
+    again.save(11, {"step": 11})
+    assert found_step(again) == 11
+
+
+def test_each_byte_counts(tmp_path):
+    path = tmp_path / "x.ckpt"
+    write_whole(path, pack(SETTINGS, {"w": torch.randn(3)}))
+    whole = path.read_bytes()
+    read_whole(path)
+    for place in range(len(whole)):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        with pytest.raises(ValueError, match=r"torn|not a checkpoint"):
+            read_whole(path)
+        path.write_bytes(whole[:place])
+        with pytest.raises(ValueError, match=r"torn|not a checkpoint"):
+            read_whole(path)
+    path.write_bytes(whole + b"\0")
+    with pytest.raises(ValueError, match="torn"):
+        read_whole(path)
+
+
+def flip(path):
+    whole = bytearray(path.read_bytes())
+    whole[-100] ^= 4
+    path.write_bytes(whole)
+
+
+def write(content):
+    return lambda path: path.write_bytes(content)
+
+
+def become_a_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (write(b""), "torn checkpoint (bytes: 0)"),
+        (flip, "torn checkpoint (sha256: "),
+        (
+            lambda path: os.truncate(path, 300),
+            "torn checkpoint (bytes after the first line: ",
+        ),
+        (lambda path: os.truncate(path, 40), "torn checkpoint (bytes: 40)"),
+        (lambda path: os.truncate(path, 7), "torn checkpoint (bytes: 7)"),
+        (write(b"PK\3\4 and so on"), "not a checkpoint (begins with: b'PK"),
+        (lambda path: write_whole(path, b"?"), "not a checkpoint (torch.load"),
+        (become_a_folder, "cannot be read (why: Is a directory)"),
+    ],
+)
+def test_a_torn_one_is_named_and_the_last_good_one_used(saved, harm, told):
+    for step in (15, 10):
+        harm(saved.path(step))
+    assert found_step(saved) == 5
+    refused = saved.newest().refused
+    assert len(refused) == 2
+    for step, line in zip((15, 10), refused):
+        assert line.startswith(f"{saved.path(step)}: {told}")
+
+
+def test_none_is_good(saved):
+    for path in saved.folder.iterdir():
+        flip(path)
+    assert found_step(saved) is None
+    assert len(saved.newest().refused) == 3
+
+
+def test_of_another_run(saved):
+    changed = {"model": "linear", "batch_size": 250, "lr": 0.1, "seed": 3}
+    other = Checkpoints(saved.folder, changed)
+    told = (
+        f"{saved.path(15)}: checkpoint of another run (model: lenet there, "
+        "linear here, seed: none there, 3 here)"
+    )
+    with pytest.raises(ValueError, match="a folder of its own") as caught:
+        other.newest()
+    assert str(caught.value).startswith(told)
+    other.save(2, {"step": 2})
+    assert found_step(other) == 2
+    assert other.newest().refused[0] == told
+    assert len(other.newest().refused) == 3
+
+
+def test_a_name_alone_does_not_make_it_ours(saved):
+    other = Checkpoints(saved.folder, {**SETTINGS, "lr": 0.2})
+    other.save(20, {"step": 20}).rename(saved.path(20))
+    assert found_step(saved) == 15
+    (line,) = saved.newest().refused
+    assert line.endswith("another run (lr: 0.2 there, 0.1 here)")
+
+
+class Trap:
+    def __reduce__(self):
+        return Path("sprung").touch, ()
+
+
+@pytest.mark.parametrize("what", [Trap(), {"settings": {}}, [1], {1: Trap()}])
+def test_nothing_in_it_is_executed(saved, what, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save(what, tmp_path / "content")
+    write_whole(saved.path(20), (tmp_path / "content").read_bytes())
+    assert found_step(saved) == 15
+    (line,) = saved.newest().refused
+    assert line.startswith(f"{saved.path(20)}: not a checkpoint")
+    assert not Path("sprung").exists()
+
+
+# A kill between any two calls leaves the older ones, and none that is torn.
+
+
+@pytest.mark.parametrize(
+    ("call", "times", "step"),
+    [("fsync", 1, 15), ("replace", 1, 15), ("fsync", 2, 20)],
+)
+def test_ended_while_writing(saved, monkeypatch, call, times, step):
+    counted = []
+    real = getattr(os, call)
+
+    def end(*args):
+        counted.append(args)
+        if len(counted) == times:
+            raise KeyboardInterrupt
+        return real(*args)
+
+    monkeypatch.setattr(os, call, end)
+    with pytest.raises(KeyboardInterrupt):
+        saved.save(20, {"step": 20})
+    monkeypatch.undo()
+    assert found_step(saved) == step
+    assert saved.newest().refused == []
+    saved.save(20, {"step": 20})
+    assert found_step(saved) == 20
+    assert list(saved.folder.glob("*.tmp")) == []
+
+
+def test_a_full_disk(saved, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    before = sorted(saved.folder.iterdir())
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        saved.save(20, {"step": 20})
+    assert caught.value.filename == f"{saved.path(20)}.tmp"
+    assert sorted(saved.folder.iterdir()) == before
+
+
+def test_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    """The content, then the name, then the folder that has the name."""
+    calls = []
+    fsync, replace = os.fsync, os.replace
+
+    def sync(descriptor):
+        name = Path(os.readlink(f"/proc/self/fd/{descriptor}")).name
+        size = os.fstat(descriptor).st_size if "tmp" in name else 0
+        calls.append((name, size))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "replace", lambda old, new: calls.append(
+        (Path(old).name, Path(new).name)) or replace(old, new))  # fmt: skip
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    write_whole(folder / "x.ckpt", b"content")
+    size = (folder / "x.ckpt").stat().st_size
+    assert calls == [
+        ("x.ckpt.tmp", size),
+        ("x.ckpt.tmp", "x.ckpt"),
+        ("folder", 0),
+    ]
+
+
+def test_folders_that_it_makes_are_on_disk(tmp_path, monkeypatch):
+    synced = []
+    fsync = os.fsync
+
+    def sync(descriptor):
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    folder = tmp_path / "a" / "b"
+    Checkpoints(folder, SETTINGS).save(1, {})
+    assert {tmp_path, tmp_path / "a", folder} <= set(synced)
+    assert tmp_path.parent not in synced
+
+
+def test_the_first_line_tells_what_follows(tmp_path):
+    write_whole(tmp_path / "x", b"content")
+    line, _, content = (tmp_path / "x").read_bytes().partition(b"\n")
+    digest = hashlib.sha256(b"content").hexdigest()
+    assert line.decode() == f"dpkit checkpoint 1, 7 bytes, sha256 {digest}"
+    assert content == b"content"
+
+
+@pytest.mark.parametrize("keep", [0, -1])
+def test_none_to_keep(tmp_path, keep):
+    with pytest.raises(ValueError, match=rf"\(keep: {keep}\)"):
+        Checkpoints(tmp_path, SETTINGS, keep=keep)

@@ -1,0 +1,613 @@
+"""The training job: on any number of ranks, killed, resumed, cut off.
+
+A rank is forked from a process that has imported torch, which saves two
+seconds each time; one test starts the ranks by torchrun, as a reader does.
+"""
+
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+
+from dpkit.__main__ import main
+from dpkit.checkpoints import Checkpoints, unpack
+from dpkit.lab import run as run_module
+from dpkit.lab.cluster import Ranks, brief, is_of_others, join
+from dpkit.lab.datasets import Labelled, load_fashion_mnist
+from dpkit.lab.job import resume, train_to
+from dpkit.lab.run import Run, Settings
+
+QUICK = ["--model", "linear", "--batch-size", "500"]
+
+FORKER = """
+import json, os, signal, sys
+import torch
+from dpkit.__main__ import main
+from dpkit.checkpoints import pack, unpack
+from dpkit.lab import run
+from torch import nn
+
+class Scrambled(nn.Module):  # made in another order than it is used
+    def __init__(self, seed):
+        super().__init__()
+        self.last, self.first = nn.Linear(63, 10), nn.Linear(784, 63)
+    def forward(self, X):
+        return self.last(self.first(X.flatten(1)).tanh())
+
+class Buggy(nn.Sequential):  # on rank 1, after some steps
+    def __init__(self, seed):
+        super().__init__(nn.Flatten(), nn.Linear(784, 10))
+        self.count = 0
+    def forward(self, X):
+        self.count += 1
+        if self.count > 9 and os.environ["RANK"] == "1":
+            raise KeyError("a bug")
+        return super().forward(X)
+
+run.MODELS["scrambled"] = Scrambled
+run.MODELS["buggy"] = Buggy
+
+# What torch imports when it is first needed, seconds worth of it.
+p = nn.Parameter(torch.zeros(3))
+p.grad = torch.zeros(3)
+torch.optim.SGD([p], 0.1, 0.9).step()
+unpack(pack({}, {"p": p.detach()}))
+
+def end_at(call, times):
+    count, real = [0], getattr(os, call)
+    def counted(*arguments):
+        count[0] += call == "fsync" or ".ckpt" in str(arguments[0])
+        if count[0] == times:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments)
+    setattr(os, call, counted)
+
+print("ready", flush=True)
+for line in sys.stdin:
+    job = json.loads(line)
+    if "wait" in job:
+        _, status = os.waitpid(job["wait"], 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+        continue
+    pid = os.fork()
+    if pid:
+        print(pid, flush=True)
+        continue
+    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1), os.dup2(log, 2)
+    os.environ.update(job["environment"])
+    if job["end_at"]:
+        end_at(*job["end_at"])
+    status = 1
+    try:
+        status = main(job["arguments"])
+    except SystemExit as end:
+        status = end.code
+    except BaseException:
+        import traceback
+        traceback.print_exc()
+    sys.stdout.flush()
+    os._exit(status)
+"""
+
+
+class Forker:
+    """Starts ranks of ``python -m dpkit train``."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.num_jobs = 0
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", FORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "DPKIT_DEVICES": "cpu"},
+        )
+        assert self.process.stdout.readline() == "ready\n"
+
+    def ask(self, **job):
+        self.process.stdin.write(f"{json.dumps(job)}\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def start(self, world_size, *arguments, end_at=None):
+        """Start all ranks of a job; ``end_at``: where rank 0 is killed."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.num_jobs += 1
+        job = Job(self)
+        for rank in range(world_size):
+            log = self.folder / f"log-{self.num_jobs}-{rank}"
+            environment = {
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(world_size),
+                "LOCAL_WORLD_SIZE": str(world_size),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+            }
+            job.logs.append(log)
+            job.pids.append(
+                self.ask(
+                    log=str(log),
+                    environment=environment if world_size > 1 else {},
+                    arguments=["train", *map(str, arguments)],
+                    end_at=end_at if rank == 0 else None,
+                )
+            )
+        return job
+
+    def run(self, world_size, *arguments):
+        """Return what rank 0 prints, when all ranks have ended well."""
+        job = self.start(world_size, *arguments)
+        assert job.wait() == [0] * world_size, job.told(0)
+        assert [job.told(r) for r in range(1, world_size)] == [""] * (
+            world_size - 1
+        )
+        return job.told(0)
+
+
+class Job:
+    """The ranks of one job."""
+
+    def __init__(self, forker):
+        self.forker, self.pids, self.logs = forker, [], []
+
+    def told(self, rank):
+        return self.logs[rank].read_text()
+
+    def wait(self):
+        return [self.forker.ask(wait=pid) for pid in self.pids]
+
+    def kill(self, ranks, how=signal.SIGKILL):
+        for rank in ranks:
+            os.kill(self.pids[rank], how)
+
+    def until(self, words):
+        """Wait until rank 0 has printed some words."""
+        deadline = time.monotonic() + 60
+        while not self.logs[0].exists() or words not in self.told(0):
+            assert time.monotonic() < deadline, words
+            time.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def forker(tmp_path_factory):
+    forker = Forker(tmp_path_factory.mktemp("logs"))
+    yield forker
+    forker.process.stdin.close()
+    assert forker.process.wait(30) == 0
+
+
+def digest(told):
+    (found,) = re.findall(r"sha256 of the parameters (\w{64})\n", told)
+    return found
+
+
+# One process
+
+
+@pytest.fixture
+def alone():
+    ranks = join(60)
+    yield ranks
+    dist.destroy_process_group()
+
+
+def small(num_examples):
+    images, labels = load_fashion_mnist()[0]
+    return Labelled(images[:num_examples], labels[:num_examples])
+
+
+def test_it_is_plain_sgd(alone):
+    """On each batch, the last one smaller, over two epochs."""
+    settings = Settings("lenet", batch_size=7, lr=0.1, momentum=0.8, seed=5)
+    train_set = small(17)
+    run = Run(settings, train_set, alone)
+    net = run_module.MODELS["lenet"](5)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.8)
+    sizes = []
+    for step in range(6):
+        rows = run.rows(step)
+        X, y = train_set.images[rows], train_set.labels[rows]
+        optimizer.zero_grad()
+        F.cross_entropy(net(X), y).backward()
+        optimizer.step()
+        run.take_step()
+        sizes.append(len(rows))
+        torch.testing.assert_close(
+            list(run.module.parameters()), list(net.parameters())
+        )
+    assert sizes == [7, 7, 3] * 2
+
+
+def test_rows_of_a_step(alone):
+    run = Run(Settings("linear", batch_size=7), small(17), alone)
+    epochs = [
+        torch.cat([run.rows(step) for step in range(3 * e, 3 * e + 3)])
+        for e in range(3)
+    ]
+    for epoch in epochs:
+        assert torch.equal(epoch.sort().values, torch.arange(17))
+    assert not torch.equal(epochs[0], epochs[1])
+    assert not torch.equal(epochs[1], epochs[2])
+    other = Run(Settings("linear", batch_size=7, seed=1), small(17), alone)
+    assert not torch.equal(run.rows(0), other.rows(0))
+    assert torch.equal(run.rows(4), run.rows(4))
+
+
+def forgetful(seed):
+    """Dropout draws random numbers, batch norm has buffers."""
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 9), nn.BatchNorm1d(9), nn.Dropout(),
+        nn.Linear(9, 10),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("taken", [0, 1, 3, 4])
+def test_what_a_state_has_to_hold(alone, taken, monkeypatch):
+    monkeypatch.setitem(run_module.MODELS, "forgetful", forgetful)
+    settings = Settings("forgetful", batch_size=6)
+    whole, first = (Run(settings, small(17), alone) for _ in range(2))
+    train_to(whole, 5, None, every=1)
+    train_to(first, taken, None, every=1)
+    state = first.state()
+    torch.rand(3)
+    second = Run(settings, small(17), alone)
+    second.load(state)
+    train_to(second, 5, None, every=1)
+    assert second.digest() == whole.digest()
+    other = Run(replace(settings, seed=1), small(17), alone)
+    train_to(other, 5, None, every=1)
+    assert other.digest() != whole.digest()
+
+
+def test_all_of_the_test_set_counts(alone):
+    run = Run(Settings("lenet"), small(17), alone)
+    train_to(run, 2, None, every=9)
+    test_set = load_fashion_mnist()[1]
+    with torch.no_grad():
+        scores = run.module(test_set.images)
+    correct = int((scores.argmax(dim=1) == test_set.labels).sum())
+    assert run.count_correct(test_set) == correct
+    assert run.module.training
+
+
+def test_saved_when_due_and_at_the_end(alone, tmp_path, capsys):
+    run = Run(Settings("linear", batch_size=6), small(17), alone)
+    checkpoints = Checkpoints(tmp_path, {}, keep=9)
+    train_to(run, 7, checkpoints, every=3)
+    paths = [checkpoints.path(step) for step in (3, 6, 7)]
+    assert sorted(tmp_path.iterdir()) == paths
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"step 3 of 7: saved {paths[0]}"
+    again = Run(Settings("linear", batch_size=6), small(17), alone)
+    (line,) = resume(again, checkpoints)
+    assert line == f"resumed from {paths[-1]}"
+    assert (again.step, again.digest()) == (7, run.digest())
+
+
+def test_first_words_of_an_error():
+    told = "[/a/b.cc:81] Timed out waiting 5000ms\nand more\n"
+    assert brief(RuntimeError(told)) == "Timed out waiting 5000ms"
+    assert brief(KeyError()) == "KeyError"
+
+
+@pytest.mark.parametrize(
+    ("error", "wanted"),
+    [
+        (RuntimeError("[/a/gloo/pair.cc:538] Broken pipe"), True),
+        (RuntimeError("Application timeout"), True),
+        (RuntimeError("failed\nConnection reset by peer"), True),
+        (dist.DistNetworkError("gone"), True),
+        (RuntimeError("a rank ends with other parameters"), False),
+        (KeyError("connection"), False),
+    ],
+)
+def test_errors_that_come_from_others(error, wanted):
+    assert is_of_others(error) == wanted
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "inf", "86401", "soon"])
+def test_a_timeout_that_is_none(given, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--timeout", given])
+    assert "--timeout: not a" in capsys.readouterr().err
+
+
+def test_a_rank_that_diverged_is_seen(alone):
+    run = Run(Settings("linear"), small(17), alone)
+    run.check_alike()
+    run.ranks.store.set("digest/1", "0" * 64)
+    run.ranks = replace(alone, hosts=["a", "b"])
+    with pytest.raises(RuntimeError, match=r"\(rank: 1, sha256: 00000000…"):
+        run.check_alike()
+
+
+@pytest.mark.parametrize("silent", [[], [2], [1, 2]])
+def test_the_roll_call(silent, monkeypatch):
+    monkeypatch.setattr("dpkit.lab.cluster.ROLL_CALL_SECONDS", 0.3)
+    store = dist.HashStore()
+    for rank in {1, 2} - set(silent):
+        store.set(f"stopped/{rank}", "")
+    ranks = Ranks(0, torch.device("cpu"), ["a", "a", "b"], store)
+    assert ranks.lost("why") == silent
+    assert ranks.names([1, 2]) == "rank 1 on a, rank 2 on b"
+
+
+def test_without_a_store_the_other_hosts_are_lost(monkeypatch):
+    class Gone:
+        def set(self, key, value):
+            raise RuntimeError("Broken pipe")
+
+    monkeypatch.setattr("dpkit.lab.cluster.ROLL_CALL_SECONDS", 0.3)
+    cpu = torch.device("cpu")
+    assert Ranks(2, cpu, ["a", "b", "b", "c"], Gone()).lost("") == [0, 3]
+    assert Ranks(2, cpu, ["a"] * 4, Gone()).lost("") == [0]
+
+
+# Several
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "batch_size", "num_steps"),
+    [
+        ("lenet", 100, 4),
+        ("linear", 9998, 4),  # of two examples, the last of three has none
+    ],
+)
+def test_any_number_of_ranks(forker, tmp_path, model, batch_size, num_steps):
+    states, told = [], []
+    for world_size in (1, 2, 3):
+        folder = tmp_path / str(world_size)
+        told.append(
+            forker.run(
+                world_size, "--model", model, "--batch-size", batch_size,
+                "--max-steps", num_steps, "--checkpoint", folder,
+            )
+        )  # fmt: skip
+        checkpoints = Checkpoints(
+            folder, vars(Settings(model, batch_size=batch_size))
+        )
+        states.append(unpack(checkpoints.newest().content)[1])
+    assert [state["world_size"] for state in states] == [1, 2, 3]
+    for other in states[1:]:
+        for part in ("model", "optimizer"):
+            torch.testing.assert_close(
+                other[part], states[0][part], rtol=1e-4, atol=1e-6
+            )
+    for text in told:
+        assert re.search(r"test accuracy 0\.\d{4} \(\d+/2000\)", text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("world_size", "times"), [(2, 10), (3, 2)])
+def test_killed_at_any_moment(forker, tmp_path, world_size, times):
+    """And started again: the end is the same to the bit."""
+    seed = random.randrange(1000)
+    print(f"seed: {seed}")  # shown where the test fails
+    moments = random.Random(seed)
+    words = ["--model", "scrambled", "--batch-size", 500, "--max-steps", 30]
+    words += ["--checkpoint-every", 1, "--checkpoint"]
+    start = time.monotonic()
+    undisturbed = forker.run(world_size, *words, tmp_path / "whole")
+    seconds = time.monotonic() - start
+    taken = []
+    for kill in range(times):
+        folder = tmp_path / str(kill)
+        job = forker.start(world_size, *words, folder)
+        time.sleep(seconds * moments.uniform(0.2, 1))
+        victim = moments.randrange(world_size)
+        job.kill([victim])
+        job.kill(set(range(world_size)) - {victim})  # as torchrun does
+        job.wait()
+        taken.append(len(re.findall("saved", job.told(0))))
+        any_saved = any(folder.glob("*.ckpt"))
+        told = forker.run(world_size, *words, folder)
+        assert digest(told) == digest(undisturbed)
+        assert "refused" not in told
+        assert ("resumed" in told) == any_saved
+    assert len(set(taken)) > 1 or times < 9  # at several steps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("end_at", "step"), [(("fsync", 7), 3), (("replace", 4), 3),
+                         (("fsync", 8), 4), (("unlink", 2), 5)],
+)  # fmt: skip
+def test_killed_while_saving(forker, tmp_path, end_at, step):
+    words = [*QUICK, "--max-steps", 9, "--checkpoint-every", 1]
+    words += ["--checkpoint", tmp_path]
+    job = forker.start(1, *words, end_at=end_at)
+    assert job.wait() == [-signal.SIGKILL]
+    told = forker.run(1, *words)
+    (found,) = re.findall(r"resumed from .*/step-(\d+)-", told)
+    assert int(found) == step
+    assert digest(told) == digest(forker.run(1, *words[:-2]))
+
+
+LONG = [*QUICK, "--epochs", 10**6, "--checkpoint-every", 5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_rank_that_is_killed_is_named(forker, tmp_path, victim):
+    job = forker.start(3, *LONG, "--timeout", 20, "--checkpoint", tmp_path)
+    job.until("step 20 of")
+    start = time.monotonic()
+    job.kill([victim])
+    codes = job.wait()
+    assert time.monotonic() - start < 15
+    assert codes == [-9 if r == victim else 1 for r in range(3)]
+    host = socket.gethostname()
+    for rank in {0, 1, 2} - {victim}:
+        *_, last = job.told(rank).splitlines()
+        told = f"rank {rank} on {host} stops: no answer from rank {victim} on "
+        assert last.startswith(f"python -m dpkit: {told}{host} (why: ")
+
+
+@pytest.mark.slow
+def test_a_rank_that_stops_is_named(forker, tmp_path):
+    job = forker.start(3, *LONG, "--timeout", 3, "--checkpoint", tmp_path)
+    job.until("step 20 of")
+    job.kill([1], signal.SIGSTOP)
+    start = time.monotonic()
+    assert [forker.ask(wait=job.pids[rank]) for rank in (0, 2)] == [1, 1]
+    assert time.monotonic() - start < 15
+    job.kill([1])
+    forker.ask(wait=job.pids[1])
+    for rank in (0, 2):
+        assert re.search(
+            rf"rank {rank} on \S+ stops: no answer from rank 1 on \S+ \(why: ",
+            job.told(rank),
+        )
+
+
+@pytest.mark.slow
+def test_a_rank_that_never_comes(forker):
+    job = forker.start(2, *LONG, "--timeout", 3)
+    job.kill([1])
+    assert job.wait() == [1, -9]
+    (line,) = [line for line in job.told(0).splitlines() if "dpkit" in line]
+    assert "the ranks could not meet (rank: 0 of 2 on " in line
+    assert "at: 127.0.0.1:" in line
+    assert "timeout: 3 s" in line
+
+
+@pytest.mark.slow
+def test_torn_ones_are_refused_on_all_ranks(forker, tmp_path):
+    words = [*QUICK, "--checkpoint-every", 2, "--checkpoint", tmp_path]
+    forker.run(2, *words, "--max-steps", 6)
+    whole = forker.run(1, *words[:-2], "--max-steps", 8)
+    *_, older, torn = sorted(tmp_path.glob("*.ckpt"))
+    os.truncate(torn, 1000)
+    told = forker.run(2, *words, "--max-steps", 8)
+    assert f"refused: {torn}: torn checkpoint (bytes after" in told
+    assert f"resumed from {older}\n" in told
+    assert digest(told) == digest(forker.run(2, *words, "--max-steps", 8))
+    assert digest(told) != digest(whole)  # on another number of ranks
+    told = forker.run(3, *words, "--max-steps", 9)
+    assert "another number of ranks (then: 2, now: 3): equal to round" in told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (["--lr", 0.3], "another run (lr: 0.05 there, 0.3 here)"),
+        (["--model", "lenet"], "another run (model: linear there, lenet here"),
+        (["--max-steps", 3], "(steps taken: 6, asked for: 3)"),
+    ],
+)
+def test_what_cannot_be_taken_up(forker, tmp_path, changed, told):
+    words = [*QUICK, "--max-steps", 6, "--checkpoint", tmp_path]
+    forker.run(1, *words)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    job = forker.start(2, *words, *changed)
+    job.kill([], 0)
+    assert forker.ask(wait=job.pids[0]) == 2
+    job.kill([1], signal.SIGTERM)  # as torchrun does
+    forker.ask(wait=job.pids[1])
+    assert told in job.told(0)
+    assert "Traceback" not in job.told(0) + job.told(1)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_disk_that_fails(forker, tmp_path, world_size):
+    """It is its rank's own fault, told in a line; the other names the rank."""
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" / "a"
+    job = forker.start(world_size, *QUICK, "--checkpoint", folder)
+    assert job.wait() == [1] * world_size
+    host = socket.gethostname()
+    *_, last = job.told(0).splitlines()
+    assert last == (
+        f"python -m dpkit: rank 0 on {host} stops: a file cannot be read or "
+        f"written (why: Not a directory, file: {folder})"
+    )
+    assert "Traceback" not in "".join(map(job.told, range(world_size)))
+    for rank in range(1, world_size):
+        assert f"no answer from rank 0 on {host} (why" in job.told(rank)
+
+
+@pytest.mark.slow
+def test_a_rank_with_a_bug(forker):
+    """It shows its traceback, and blames no other."""
+    job = forker.start(2, *LONG, "--model", "buggy")
+    assert job.wait() == [1, 1]
+    assert "Traceback" in job.told(1)
+    assert job.told(1).rstrip().endswith("KeyError: 'a bug'")
+    assert "no answer from" not in job.told(1)
+    assert "no answer from rank 1 on" in job.told(0)
+
+
+def torchrun(*arguments):
+    """Start two ranks as a reader does."""
+    words = ["-m", "torch.distributed.run", "--nproc-per-node", 2]
+    words += ["--standalone", "-m", "dpkit", "train", *arguments]
+    return subprocess.Popen(
+        [sys.executable, *map(str, words)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "DPKIT_DEVICES": "cpu"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def children(pid):
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text().split()]
+
+
+BY_TORCHRUN = [*QUICK, "--max-steps", 2000, "--checkpoint-every", 10]
+
+
+@pytest.fixture(scope="module")
+def whole(forker):
+    """What a run that no one kills ends with."""
+    return digest(forker.run(2, *BY_TORCHRUN))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["a rank", "torchrun and all ranks"])
+def test_by_torchrun(whole, tmp_path, victim):
+    words = BY_TORCHRUN
+    first = torchrun(*words, "--checkpoint", tmp_path)
+    for line in first.stdout:
+        if line.startswith("step 50 of"):
+            break
+    if victim == "a rank":
+        os.kill(children(first.pid)[-1], signal.SIGKILL)
+    else:
+        ranks = children(first.pid)
+        for pid in (first.pid, *ranks):
+            os.kill(pid, signal.SIGKILL)
+    rest, _ = first.communicate(timeout=60)
+    assert first.returncode != 0
+    if victim == "a rank":
+        assert "Signal 9 (SIGKILL) received by PID" in rest
+    second = torchrun(*words, "--checkpoint", tmp_path)
+    told, _ = second.communicate(timeout=60)
+    assert second.returncode == 0, told
+    assert "resumed from" in told
+    assert digest(told) == whole

@@ -1,0 +1,126 @@
+"""Runs of the collectives: what they send, and simulated times."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import dpkit
+from dpkit.lab.collective_runs import sent_bytes, timed
+from dpkit.theory.algorithms import ALLREDUCE, allreduce_plan
+from dpkit.theory.alpha_beta import errors, fit, ideal_cluster, rates_of
+from dpkit.theory.collective_bounds import (
+    bus_bandwidth,
+    in_switch_share,
+    seconds_at,
+)
+from dpkit.theory.collective_costs import (
+    CHAINS,
+    Rates,
+    hierarchical_seconds,
+    ring_chain,
+    seconds,
+)
+from dpkit.theory.hardware import ACCELERATORS, LINKS
+from dpkit.theory.plan_replay import replay_plan
+from dpkit.theory.plans import count
+
+DATA = Path(__file__).parent.parent / "book" / "_data" / "nccl_h200.json"
+MB = 10**6
+
+
+@pytest.mark.parametrize("algorithm", ALLREDUCE)
+def test_the_runner_sends_what_the_plan_says(algorithm):
+    nodes = 2 if algorithm == "hierarchical" else None
+    for length in (0, 1, 5, 6, 100):
+        plan = allreduce_plan(algorithm, 6, nodes)
+        expected = [4 * port.sent for port in count(plan, length)]
+        assert sent_bytes(algorithm, 6, length, nodes) == expected
+
+
+@pytest.mark.parametrize("algorithm", ["star", "tree", "ring"])
+def test_160_mb_on_8_devices_and_a_switch(algorithm):
+    """Within 2 % of the closed form, on simulated V100 and NVLink."""
+    rates = rates_of(ACCELERATORS["v100"], LINKS["nvlink2"])
+    found = timed(algorithm, 8, 160 * MB, hosts="per_device").makespan
+    expected = seconds(algorithm, 8, 160 * MB, rates)
+    assert expected < found < 1.02 * expected
+
+
+@pytest.mark.parametrize("algorithm", CHAINS)
+@pytest.mark.parametrize("p", [2, 3, 8])
+def test_ideal_devices_take_what_the_replay_takes(algorithm, p):
+    rates = Rates(2e-6, 1 / 16e9, 1 / 200e9)
+    machine = ideal_cluster(p, rates)
+    parts = {
+        "accelerator": machine.accelerator,
+        "link": machine.link,
+        "host": machine.host,
+    }
+    found = timed(algorithm, p, 24 * MB, **parts).makespan
+    plan = allreduce_plan(algorithm, p)
+    replayed = replay_plan(plan, 6 * MB, machine).makespan
+    assert found == pytest.approx(replayed, rel=1e-6)
+    assert found == pytest.approx(seconds(algorithm, p, 24 * MB, rates))
+
+
+def test_nodes_take_what_the_closed_form_says():
+    inside, across = Rates(2e-6, 1 / 150e9), Rates(2e-5, 1 / 12e9)
+    machine = ideal_cluster(8, inside, ranks_per_node=4, across=across)
+    found = timed(
+        "hierarchical",
+        8,
+        160 * MB,
+        accelerator=machine.accelerator,
+        link=machine.link,
+        host=machine.host,
+        ranks_per_node=4,
+        network=machine.network,
+    ).makespan
+    expected = hierarchical_seconds(8, 160 * MB, 4, inside, across)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_run_needs_the_devices_empty():
+    kept = torch.ones(3, device=dpkit.devices(2, kind="sim")[0])
+    with pytest.raises(RuntimeError, match="backing cannot change"):
+        timed("ring", 2, 8)
+    del kept
+
+
+# -- the recorded table
+
+
+def table(name):
+    record = json.loads(DATA.read_text())["tables"][name]
+    rows = record["bus_gigabytes_per_second"].items()
+    return {
+        int(n): seconds_at("allreduce", 8, int(n), 1e9 * rate)
+        for n, rate in rows
+    }
+
+
+def of_ring(n):
+    return ring_chain(8, n)
+
+
+def test_a_fit_to_h200_predicts_sizes_that_it_has_not_seen():
+    times = table("fitted")
+    fitted = dict(list(times.items())[::2])
+    rates = fit(fitted, of_ring)
+    held_out = {n: t for n, t in times.items() if n not in fitted}
+    assert len(held_out) == 3
+    for error in errors(held_out, of_ring, rates).values():
+        assert abs(error) < 0.12
+    others = {n: t for n, t in table("another").items() if n >= 2**24}
+    for error in errors(others, of_ring, rates).values():
+        assert abs(error) < 0.11
+
+
+def test_h200_beat_their_links_and_do_not():
+    times = table("fitted")
+    largest = max(times)
+    link = json.loads(DATA.read_text())["link_bytes_per_second"]
+    assert bus_bandwidth("allreduce", 8, largest, times[largest]) > link
+    assert in_switch_share(8) * largest / times[largest] < 0.7 * link

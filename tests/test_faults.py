@@ -1,0 +1,411 @@
+"""Faults of real processes: no hang, no orphan, and a message that names."""
+
+import ctypes
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+import torch.distributed as dist
+from jupyter_client.manager import start_new_kernel
+
+from dpkit.processes import Workers, failures, launch, rank_device
+from dpkit.processes.whereabouts import ask
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+
+# Functions that the ranks run.
+
+
+def reduce_until(fault):
+    """Reduce for ever; on rank 1, the fault happens."""
+    x = torch.ones(2**20, device=rank_device())
+    dist.all_reduce(x)
+    if dist.get_rank() == 1:
+        fault()
+    while True:
+        dist.all_reduce(x)
+        x.sum().item()  # on a GPU, wait for it
+
+
+def be_killed():
+    """Be killed soon, from another thread, in the middle of an allreduce."""
+    kill = (os.getpid(), signal.SIGKILL)
+    threading.Timer(0.5, os.kill, kill).start()
+
+
+def be_stopped():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def loop_for_ever():
+    while True:
+        sum(range(1000))
+
+
+def keep_the_lock():
+    """Let no other thread of this process run."""
+    ctypes.PyDLL(None).sleep(100)
+
+
+def broadcast():
+    dist.broadcast(torch.ones(2**20), 0)
+
+
+def return_early():
+    if dist.get_rank() != 1:
+        dist.barrier()
+
+
+def shapes_that_differ():
+    dist.all_reduce(torch.ones(3 if dist.get_rank() else 2**20))
+
+
+def meet_at_port(port):
+    """Meet by TCP, as programs do that torchrun starts."""
+    dist.destroy_process_group()
+    where = f"tcp://localhost:{port}"
+    rank = int(os.environ["RANK"])
+    dist.init_process_group("gloo", where, rank=rank, world_size=2)
+
+
+def sum_and_pid():
+    x = torch.ones(5)
+    dist.all_reduce(x)
+    time.sleep(0.5)
+    return x[0].item(), os.getpid()
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with Workers(2, "gloo") as workers:
+        yield workers
+
+
+@pytest.fixture
+def workers(pool, wait_until_ended):
+    """Two ranks that run; after the fault, none of them does."""
+    pids = [pid for _, pid in pool.run(sum_and_pid)]
+    yield pool
+    wait_until_ended(pids)
+
+
+HERE = r"at test_faults\.py:\d+"
+WAITS = rf"waiting in all_reduce\(\), called from reduce_until\(\) {HERE}"
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (
+            be_stopped,
+            rf"rank 1 is stopped, .*: it was in be_stopped\(\) {HERE}, for .* "
+            r"s\n",
+        ),
+        (
+            loop_for_ever,
+            rf"rank 1 was in loop_for_ever\(\) {HERE}, for .* s\n",
+        ),
+        (
+            keep_the_lock,
+            rf"rank 1 was in keep_the_lock\(\) {HERE}, for .* s, and let no "
+            r"other of its threads run\n",
+        ),
+        (
+            broadcast,
+            rf"rank 1 was waiting in broadcast\(\), called from broadcast\(\) "
+            rf"{HERE}(.*\n)*\nthe ranks wait for each other in different "
+            r"calls \(all_reduce, broadcast\)",
+        ),
+    ],
+)
+def test_a_rank_that_hangs(workers, fault, told):
+    start = time.monotonic()
+    with pytest.raises(TimeoutError) as caught:
+        workers.run(reduce_until, fault, timeout_seconds=2.5)
+    assert 2.5 <= time.monotonic() - start < 10
+    head, _, text = str(caught.value).partition("\n\n")
+    assert head == (
+        "some ranks had not returned in time (ranks: 0, 1 of 2, "
+        "timeout_seconds: 2.5)"
+    )
+    assert re.match(rf"rank 0 was {WAITS}, for .* s\n", text)
+    assert re.search(told, text)
+
+
+STOPS = """
+import faulthandler, os, signal, sys, threading, time
+answer = open(sys.argv[1], "wb", buffering=0)
+faulthandler.register(signal.SIGUSR1, answer)
+for _ in range(8):  # threads that could answer, too
+    threading.Thread(target=time.sleep, args=(100,), daemon=True).start()
+def stop_here():
+    os.kill(os.getpid(), signal.SIGSTOP)
+def move_on():
+    for _ in range(20000):
+        pass
+while True:
+    stop_here()
+    move_on()
+"""
+
+
+def is_stopped(pid):
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def test_the_stopped_answer_before_they_move_on(tmp_path):
+    answer = tmp_path / "answer"
+    program = subprocess.Popen([sys.executable, "-c", STOPS, str(answer)])
+    try:
+        for _ in range(25):
+            while not is_stopped(program.pid):
+                time.sleep(0.002)
+            os.truncate(answer, 0)
+            ask({program: answer}, 0.5)
+            assert "in stop_here" in answer.read_text()
+    finally:
+        program.kill()
+        program.wait()
+
+
+class Pid(NamedTuple):
+    pid: int
+
+
+def test_the_stopped_wait_for_no_one(tmp_path, monkeypatch):
+    """So there is no advice on the calls that ranks wait in."""
+    for rank, call in enumerate(["all_reduce", "broadcast"]):
+        where = f'  File "{dist.__path__[0]}/c10d.py", line 3 in {call}\n'
+        note = f"running 1 2 7fc{rank}\n{where}"
+        (tmp_path / f"note-{rank}").write_text(note)
+        (tmp_path / f"answer-{rank}").touch()
+    ranks = [Pid(rank) for rank in range(2)]
+    monkeypatch.setattr(failures, "ask", lambda answers, seconds: None)
+    for stopped in ([], [1]):
+        monkeypatch.setattr(failures, "_is_stopped", stopped.__contains__)
+        (tmp_path / "run").mkdir(exist_ok=True)
+        told = failures.lateness(ranks, tmp_path / "run", [0, 1], 1.0)
+        assert ("different calls" in told) == (not stopped)
+
+
+def test_a_rank_that_is_killed(workers):
+    start = time.monotonic()
+    with pytest.raises(RuntimeError) as caught:
+        workers.run(reduce_until, be_killed)
+    assert time.monotonic() - start < 20
+    head, _, text = str(caught.value).partition("\n\n")
+    told = "a rank ended without a result (rank: 1 of 2, signal: 9, Killed)"
+    assert head == told
+    assert re.match(rf"rank 1 was last seen {WAITS}\n", text)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [(be_killed, RuntimeError), (be_stopped, TimeoutError)],
+)
+def test_faults_of_a_rank_that_has_a_gpu(fault, error):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("2 CUDA devices needed")
+    start = time.monotonic()
+    with pytest.raises(error, match=r"rank 1 (is stopped|was last seen)"):
+        launch(reduce_until, 2, fault, backend="nccl", timeout_seconds=30)
+    assert time.monotonic() - start < 50
+
+
+def test_shapes_that_differ(workers):
+    """Of which gloo says what it finds, and aborts."""
+    with pytest.raises(RuntimeError, match=r"rank: [01] of 2") as caught:
+        workers.run(shapes_that_differ)
+    assert "all_reduce(" in str(caught.value)
+    assert "tensors of two ranks differ in size" in str(caught.value)
+
+
+def test_a_rank_that_returns_too_early(workers):
+    with pytest.raises(
+        RuntimeError, match=r"rank: 0 of 2\)(.*\n)*.*[Cc]onnection"
+    ):
+        workers.run(return_early)
+
+
+@pytest.fixture
+def port():
+    """A port that another program listens at."""
+    with socket.create_server(("localhost", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_port_that_is_taken(workers, port):
+    told = r"rank: 0 of 2\)(.*\n)*.*(?i:address already in use)"
+    with pytest.raises(RuntimeError, match=told):
+        workers.run(meet_at_port, port)
+
+
+LATE = """
+import os, time
+if os.environ.get("RANK") == "1":
+    time.sleep(100)
+def work(): pass
+"""
+
+
+def test_a_rank_that_never_joins(workers, tmp_path, monkeypatch):
+    (tmp_path / "late.py").write_text(LATE)
+    monkeypatch.syspath_prepend(tmp_path)
+    import late
+
+    told = (
+        r"\(ranks: 0, 1 of 2, timeout_seconds: 1.5\)\n\n"
+        r"rank 0 was waiting for all ranks to join the group, for .*\n"
+        r"rank 1 was importing, in <module> at late.py:4, for 1\.\d s\n"
+    )
+    with pytest.raises(TimeoutError, match=told):
+        workers.run(late.work, timeout_seconds=1.5)
+
+
+def test_two_launches_at_once(port, monkeypatch, wait_until_ended):
+    """And the port that other programs would meet at is taken."""
+    monkeypatch.setenv("MASTER_PORT", str(port))
+    with ThreadPoolExecutor() as threads:
+        ok = threads.submit(launch, sum_and_pid, 2, backend="gloo")
+        bad = threads.submit(launch, sys.exit, 1, 5, backend="gloo")
+        with pytest.raises(RuntimeError, match="SystemExit: 5"):
+            bad.result()
+        (one, first), (other, second) = ok.result()
+    assert one == other == 2
+    wait_until_ended([first, second])
+
+
+WORKER = """
+import ctypes, os, signal, sys, threading, torch.distributed as dist
+from dpkit.processes import launch
+def wait():
+    dist.barrier()
+    os.write(1, f"{os.getpid()}\\n".encode())  # at once, or lines mix
+    if dist.get_rank() == 0:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    ctypes.PyDLL(None).sleep(100)  # lets no thread of this process run
+def listen():
+    dist.barrier()
+    os.write(1, f"{os.getpid()}\\n".encode())
+    threading.Event().wait(100)
+"""
+# From the main thread, from another one, and by two programs at once.
+CALLS = {
+    "main": "worker.launch(worker.wait, 2)",
+    "thread": "threading.Thread(\n"
+    "    target=worker.launch, args=(worker.listen, 2)\n).start()",
+}
+
+
+@pytest.mark.parametrize(
+    ("end", "call"),
+    [
+        (signal.SIGINT, "main"),
+        (signal.SIGKILL, "main"),
+        (signal.SIGKILL, "thread"),
+    ],
+)
+def test_the_ranks_end_with_their_parent(
+    tmp_path, is_running, wait_until_ended, end, call
+):
+    """By Ctrl-C, which it can see to, and by a kill, which it cannot."""
+    (tmp_path / "worker.py").write_text(WORKER)
+    (tmp_path / "left").mkdir()
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-c", f"import threading, worker\n{CALLS[call]}"],
+            cwd=tmp_path,
+            env={**os.environ, "TMPDIR": str(tmp_path / "left")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        for _ in range(2 if end == signal.SIGINT else 1)  # two at once
+    ]
+    for parent in programs:
+        with parent:
+            ranks = [int(parent.stdout.readline()) for _ in range(2)]
+            assert all(map(is_running, ranks))
+            os.killpg(parent.pid, end)  # as a terminal does
+            # It is over when no rank holds the pipe.
+            _, errors = parent.communicate(timeout=30)
+        told = re.findall("^KeyboardInterrupt$", errors, re.MULTILINE)
+        assert len(told) == (end == signal.SIGINT)
+        wait_until_ended(ranks)
+    assert end == signal.SIGKILL or os.listdir(tmp_path / "left") == []
+
+
+NOTED = """
+import os, time, torch.distributed as dist
+from pathlib import Path
+def wait(folder):
+    Path(folder, f"pid-{dist.get_rank()}").write_text(str(os.getpid()))
+    time.sleep(100)
+"""
+
+
+def reply(client, call):
+    while True:
+        message = client.get_shell_msg(timeout=20)
+        if message["parent_header"]["msg_id"] == call:
+            return message["content"]
+
+
+def run_cell(client, source):
+    """Return the reply to a cell, and what it printed."""
+    printed = []
+
+    def keep(message):
+        if message["msg_type"] == "stream":
+            printed.append(message["content"]["text"])
+
+    return client.execute_interactive(source, timeout=40, output_hook=keep)[
+        "content"
+    ], "".join(printed)
+
+
+IN_JUPYTER = """
+import noted, torch.distributed as dist
+from dpkit.processes import launch
+def mine(): return 3
+"""
+
+
+def test_in_jupyter(tmp_path, wait_until_ended):
+    (tmp_path / "noted.py").write_text(NOTED)
+    manager, client = start_new_kernel(cwd=str(tmp_path))
+    try:
+        run_cell(client, IN_JUPYTER)
+        # Or the kernel would abort what comes soon after the interrupt.
+        waits = "launch(noted.wait, 2, '.')"
+        call = client.execute(waits, stop_on_error=False)
+        paths = [tmp_path / f"pid-{rank}" for rank in range(2)]
+        while not all(path.exists() and path.read_text() for path in paths):
+            time.sleep(0.05)
+        ranks = [int(path.read_text()) for path in paths]
+        manager.interrupt_kernel()
+        assert reply(client, call)["ename"] == "KeyboardInterrupt"
+        wait_until_ended(ranks)
+        # The kernel is well; what is defined in a cell cannot be launched.
+        done, printed = run_cell(client, "print(launch(dist.get_rank, 2))")
+        assert (done["status"], printed) == ("ok", "[0, 1]\n")
+        refused, _ = run_cell(client, "launch(mine, 2)")
+        assert refused["ename"] == "ValueError"
+        told = "mine, module: __main__); put it into a module"
+        assert told in refused["evalue"]
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)

@@ -1,0 +1,188 @@
+"""The training job on two hosts, and what it says when the cable is cut.
+
+The hosts are network namespaces of this machine, each with a name of its
+own, joined by a pair of virtual interfaces.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ADDRESSES = {"host-a": "10.177.31.1", "host-b": "10.177.31.2"}
+WORDS = ["--model", "linear", "--batch-size", "500", "--max-steps", "60"]
+EVERY = ["--checkpoint-every", "5"]
+TIMEOUT_SECONDS = 5
+# The wait for the cut link, the roll call, and the leave of torchrun.
+DEADLINE_SECONDS = TIMEOUT_SECONDS + 40
+
+pytestmark = pytest.mark.slow
+
+
+def ip(*words):
+    return subprocess.run(
+        ["ip", *words], check=True, capture_output=True, text=True
+    )
+
+
+class Hosts:
+    """Two hosts and the cable between them."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.names = {
+            name: f"dpkit-{os.getpid()}-{name}" for name in ADDRESSES
+        }
+        self.started = []
+
+    def set_up(self):
+        table = [f"{address} {name}\n" for name, address in ADDRESSES.items()]
+        (self.folder / "hosts").write_text(
+            "127.0.0.1 localhost\n" + "".join(table)
+        )
+        for name in self.names.values():
+            ip("netns", "add", name)
+        a, b = self.names.values()
+        ip("link", "add", "cable", "netns", a, "type", "veth",
+           "peer", "name", "cable", "netns", b)  # fmt: skip
+        for name, address in ADDRESSES.items():
+            inside = ("-n", self.names[name])
+            ip(*inside, "address", "add", f"{address}/24", "dev", "cable")
+            ip(*inside, "link", "set", "lo", "up")
+            ip(*inside, "link", "set", "cable", "up")
+
+    def tear_down(self):
+        for process in self.started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+        for name in self.names.values():
+            subprocess.run(["ip", "netns", "pids", name], check=False)
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+    def cable(self, state):
+        ip("-n", self.names["host-a"], "link", "set", "cable", state)
+
+    def num_processes(self):
+        return sum(
+            len(ip("netns", "pids", name).stdout.split())
+            for name in self.names.values()
+        )
+
+    def start(self, name, *words):
+        """Start what a reader types on a host; return it running."""
+        script = (
+            f"mount --bind {self.folder}/hosts /etc/hosts && "
+            f'hostname {name} && exec "$@"'
+        )
+        command = [
+            "ip", "netns", "exec", self.names[name],
+            "unshare", "--uts", "--mount", "sh", "-c", script, "sh",
+            sys.executable, "-m", "torch.distributed.run",
+            "--nnodes", "2", "--node-rank", str(list(ADDRESSES).index(name)),
+            "--nproc-per-node", "1", "--master-addr", "host-a",
+            "--master-port", "29400", "-m", "dpkit", "train",
+            "--timeout", str(TIMEOUT_SECONDS), *map(str, words),
+        ]  # fmt: skip
+        log = self.folder / f"log-{len(self.started)}"
+        with log.open("w") as file:
+            process = subprocess.Popen(
+                command,
+                env={
+                    **os.environ,
+                    "OMP_NUM_THREADS": "1",
+                    "DPKIT_DEVICES": "cpu",
+                },
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.started.append(process)
+        process.log = log
+        return process
+
+    def run(self, *words):
+        """Run to the end on both; return what each prints."""
+        both = [self.start(name, *words) for name in ADDRESSES]
+        codes = [process.wait(90) for process in both]
+        told = [process.log.read_text() for process in both]
+        assert codes == [0, 0], told
+        return told
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    hosts = Hosts(tmp_path)
+    if not all(map(shutil.which, ("ip", "unshare", "mount"))):
+        pytest.skip("no ip, unshare or mount here, to make two hosts of one")
+    try:
+        try:
+            hosts.set_up()
+        except (OSError, subprocess.CalledProcessError) as error:
+            told = getattr(error, "stderr", None) or error
+            pytest.skip(f"no network namespaces here: {str(told).strip()}")
+        yield hosts
+    finally:
+        hosts.tear_down()
+    assert not set(hosts.names.values()) & set(os.listdir("/run/netns"))
+
+
+def digest(told):
+    (found,) = re.findall(r"sha256 of the parameters (\w{64})\n", told)
+    return found
+
+
+def wait_for(log: Path, words: str) -> None:
+    deadline = time.monotonic() + 60
+    while words not in log.read_text():
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.01)
+
+
+def on_one_host(*words):
+    """Return what two ranks of one host print."""
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone",
+         "--nproc-per-node", "2", "-m", "dpkit", "train", *words],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "DPKIT_DEVICES": "cpu"},
+        capture_output=True, text=True, check=True, timeout=90,
+    )  # fmt: skip
+    return done.stdout
+
+
+@pytest.mark.timeout(280)
+def test_two_hosts_and_a_cut_cable(hosts, tmp_path):
+    whole = on_one_host(*WORDS)
+    first, second = hosts.run(*WORDS)
+    assert digest(first) == digest(whole)
+    assert "sha256" not in second  # rank 0 prints
+
+    folder = tmp_path / "checkpoints"
+    long = [*WORDS[:-1], "1000000", *EVERY, "--checkpoint", folder]
+    both = [hosts.start(name, *long) for name in ADDRESSES]
+    wait_for(both[0].log, "step 20 of")
+    hosts.cable("down")
+    start = time.monotonic()
+    codes = [process.wait(DEADLINE_SECONDS) for process in both]
+    assert time.monotonic() - start < DEADLINE_SECONDS
+    assert codes == [1, 1]
+    for rank, (mine, other) in enumerate(([*ADDRESSES], [*ADDRESSES][::-1])):
+        told = (
+            f"rank {rank} on {mine} stops: no answer from rank {1 - rank} on "
+            f"{other} (why: "
+        )
+        assert told in both[rank].log.read_text()
+    assert hosts.num_processes() == 0
+
+    hosts.cable("up")
+    steps = max(int(path.name[5:13]) for path in folder.glob("*.ckpt"))
+    goal = ["--max-steps", str(steps + 7)]
+    first, second = hosts.run(*WORDS[:-2], *goal, "--checkpoint", folder)
+    assert f"resumed from {folder}/step-{steps:08d}-" in first
+    assert digest(first) == digest(on_one_host(*WORDS[:-2], *goal))
