@@ -449,12 +449,12 @@ LONG = [*QUICK, "--epochs", 10**6, "--checkpoint-every", 5]
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_rank_that_is_killed_is_named(forker, tmp_path, victim):
-    job = forker.start(3, *LONG, "--timeout", 20, "--checkpoint", tmp_path)
+    job = forker.start(3, *LONG, "--timeout", 50, "--checkpoint", tmp_path)
     job.until("step 20 of")
     start = time.monotonic()
     job.kill([victim])
     codes = job.wait()
-    assert time.monotonic() - start < 15
+    assert time.monotonic() - start < 40
     assert codes == [-9 if r == victim else 1 for r in range(3)]
     host = socket.gethostname()
     for rank in {0, 1, 2} - {victim}:
@@ -470,7 +470,7 @@ def test_a_rank_that_stops_is_named(forker, tmp_path):
     job.kill([1], signal.SIGSTOP)
     start = time.monotonic()
     assert [forker.ask(wait=job.pids[rank]) for rank in (0, 2)] == [1, 1]
-    assert time.monotonic() - start < 15
+    assert time.monotonic() - start < 30
     job.kill([1])
     forker.ask(wait=job.pids[1])
     for rank in (0, 2):

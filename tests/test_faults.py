@@ -37,10 +37,16 @@ def reduce_until(fault):
         x.sum().item()  # on a GPU, wait for it
 
 
-def be_killed():
-    """Be killed soon, from another thread, in the middle of an allreduce."""
+def be_killed_in_all_reduce():
+    """Rank 1 is killed, from another thread, while it waits for rank 0."""
+    x = torch.ones(2**20, device=rank_device())
+    dist.all_reduce(x)
+    if dist.get_rank() == 0:
+        time.sleep(100)
     kill = (os.getpid(), signal.SIGKILL)
-    threading.Timer(0.5, os.kill, kill).start()
+    threading.Timer(1.0, os.kill, kill).start()
+    dist.all_reduce(x)
+    x.sum().item()  # on a GPU, wait for it
 
 
 def be_stopped():
@@ -101,6 +107,7 @@ def workers(pool, wait_until_ended):
 
 HERE = r"at test_faults\.py:\d+"
 WAITS = rf"waiting in all_reduce\(\), called from reduce_until\(\) {HERE}"
+KILLED = WAITS.replace("reduce_until", "be_killed_in_all_reduce")
 
 
 @pytest.mark.parametrize(
@@ -202,25 +209,28 @@ def test_the_stopped_wait_for_no_one(tmp_path, monkeypatch):
 def test_a_rank_that_is_killed(workers):
     start = time.monotonic()
     with pytest.raises(RuntimeError) as caught:
-        workers.run(reduce_until, be_killed)
+        workers.run(be_killed_in_all_reduce)
     assert time.monotonic() - start < 20
     head, _, text = str(caught.value).partition("\n\n")
     told = "a rank ended without a result (rank: 1 of 2, signal: 9, Killed)"
     assert head == told
-    assert re.match(rf"rank 1 was last seen {WAITS}\n", text)
+    assert re.match(rf"rank 1 was last seen {KILLED}\n", text)
 
 
 @pytest.mark.cuda
 @pytest.mark.parametrize(
-    ("fault", "error"),
-    [(be_killed, RuntimeError), (be_stopped, TimeoutError)],
+    ("fn", "args", "error"),
+    [
+        (be_killed_in_all_reduce, [], RuntimeError),
+        (reduce_until, [be_stopped], TimeoutError),
+    ],
 )
-def test_faults_of_a_rank_that_has_a_gpu(fault, error):
+def test_faults_of_a_rank_that_has_a_gpu(fn, args, error):
     if torch.cuda.device_count() < 2:
         pytest.skip("2 CUDA devices needed")
     start = time.monotonic()
     with pytest.raises(error, match=r"rank 1 (is stopped|was last seen)"):
-        launch(reduce_until, 2, fault, backend="nccl", timeout_seconds=30)
+        launch(fn, 2, *args, backend="nccl", timeout_seconds=30)
     assert time.monotonic() - start < 50
 
 

@@ -124,6 +124,8 @@ def test_the_surroundings_of_the_call(workers, tmp_path, monkeypatch):
         assert environment["DPKIT_TOLD"] == "a b"
         assert "DPKIT_LEFT" not in environment
         assert environment["RANK"] == str(rank)
+        # Without it a rank that ends soon cuts off one that still joins.
+        assert environment["TORCH_DIST_INIT_BARRIER"] == "1"
         assert read == ""
 
 

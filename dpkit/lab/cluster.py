@@ -30,7 +30,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 # How long the others have to answer a roll call, and how often to look.
-ROLL_CALL_SECONDS, LOOK_SECONDS = 5.0, 0.05
+ROLL_CALL_SECONDS, LOOK_SECONDS = 10.0, 0.05
 # gloo raises a RuntimeError that begins with its place, "[/…/pair.cc:538] ".
 OF_OTHERS = re.compile(r"\[/|.*(timed? ?out|connection)", re.I | re.S)
 

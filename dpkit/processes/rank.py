@@ -37,6 +37,14 @@ from dpkit.processes.jobs import unpickled
 from dpkit.processes.whereabouts import Watch
 
 PR_SET_PDEATHSIG = 1
+# What a job does not bring from where it was called.
+OWN = (
+    "OMP_NUM_THREADS",
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "TORCH_DIST_INIT_BARRIER",
+)
 
 
 def rank_device() -> torch.device:
@@ -51,8 +59,9 @@ def run_rank() -> None:
     """Do the jobs of one rank; the program of the processes of Workers."""
     folder, parent, backend = Path(sys.argv[1]), *sys.argv[2:4]
     _end_with_parent(int(parent))
-    names = ("OMP_NUM_THREADS", "RANK", "LOCAL_RANK", "WORLD_SIZE")
-    own = {name: os.environ[name] for name in names}
+    # No rank may be through, and gone, before all have joined.
+    os.environ["TORCH_DIST_INIT_BARRIER"] = "1"
+    own = {name: os.environ[name] for name in OWN}
     watch = Watch(folder, int(own["RANK"]))
     jobs = _jobs(folder)
     while True:
