@@ -69,6 +69,9 @@ bench: $(READY)  ## measure speed, as ratios taken side by side in one run
 reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
 	$(BIN)/python scripts/reproduce.py
 	$(BIN)/python scripts/simulate_published.py
+	$(BIN)/python scripts/record_recipe.py
+	$(BIN)/python scripts/record_large_batches.py
+	$(BIN)/python scripts/record_resident.py
 
 lint: $(READY)  ## ruff (format and rules, notebooks too) and mypy --strict
 	$(BIN)/ruff format --check .

@@ -10,6 +10,7 @@ Floor 3, one concept each
     ``machine`` -- the devices at hand, and the time their work takes;
     ``placement`` -- tensors to devices: scatter, gather, replicate;
     ``norms`` -- the norm of gradients on several devices;
+    ``batch_norm/`` -- batch norm of a batch that lies in parts;
     ``buckets/`` -- gradients in flat buckets, and back;
     ``processes/`` -- functions in real processes;
     ``checkpoints/`` -- the state of a run on a disk.
@@ -25,15 +26,16 @@ Floor 7, composed
     ``data_parallel/`` -- one training step on all devices together;
     ``network_partition/`` -- stages on devices, driven by a schedule;
     ``layer_partition/`` -- layers whose weights are split over devices;
-    ``evaluate`` -- accuracy over all devices;
     ``calibration/`` -- the hardware at hand measured, as presets.
-Floor 8, whole runs
+Floor 8, scores
+    ``evaluate`` -- accuracy over all devices.
+Floor 9, whole runs
     ``training`` -- epochs of steps, timed and scored.
-Floor 9, for the chapters
+Floor 10, for the chapters
     ``lab/`` -- data, models, pictures, listings and checks of exercises.
-Floor 10, the command line
+Floor 11, the command line
     ``commands/`` -- ``python -m dpkit devices``, ``… train``, ….
-Floor 11, the way in
+Floor 12, the way in
     ``__main__`` -- chooses the command.
 
 Importing dpkit registers no backend: simulated devices appear when
@@ -49,7 +51,11 @@ from dpkit.collectives import (
     reduce,
     reduce_scatter,
 )
-from dpkit.data_parallel import DistributedDataParallel, train_batch
+from dpkit.data_parallel import (
+    DataParallel,
+    DistributedDataParallel,
+    train_batch,
+)
 from dpkit.evaluate import evaluate_accuracy
 from dpkit.layer_partition import (
     ChannelParallelConv2d,
@@ -66,6 +72,7 @@ from dpkit.training import TrainingRecord, train
 __all__ = [
     "ChannelParallelConv2d",
     "ColumnParallelLinear",
+    "DataParallel",
     "DistributedDataParallel",
     "Pipeline",
     "RowParallelLinear",

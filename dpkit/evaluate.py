@@ -9,9 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dpkit.data_parallel import DataParallel, DistributedDataParallel
 from dpkit.placement import split_batch
 
 Batch = tuple[Tensor, Tensor]
+WRAPPERS = (
+    DataParallel,
+    DistributedDataParallel,
+    nn.DataParallel,
+    nn.parallel.DistributedDataParallel,
+)
 
 
 @torch.no_grad()
@@ -29,11 +36,13 @@ def evaluate_accuracy(
 
     Args:
         net: A module, which is copied to the devices and evaluated in
-            evaluation mode, itself left as it is. A module that lies on
-            several devices already, such as a pipeline, takes whole batches
-            where it is. Or, with ``device_params``, a function
-            ``net(X, params)``. Each gives one row of scores per example,
-            shape (rows, classes).
+            evaluation mode, itself left as it is. Of a wrapper, dpkit's or
+            PyTorch's for data parallelism, the module within is evaluated,
+            without the wrapper: of several processes each evaluates by
+            itself. A module that lies on several devices already, such as a
+            pipeline, takes whole batches where it is. Or, with
+            ``device_params``, a function ``net(X, params)``. Each gives one
+            row of scores per example, shape (rows, classes).
         batches: Pairs of examples, shape (b, …), and labels, shape (b,).
         devices: k devices.
         device_params: ``device_params[r]`` are the parameters on
@@ -80,6 +89,8 @@ def _net_on_each(
     device_params: Sequence[Sequence[Tensor]] | None,
 ) -> list[Callable[[Tensor], Any]]:
     """Return one function of the examples alone for each device."""
+    while isinstance(net, WRAPPERS):
+        net = net.module
     if isinstance(net, nn.Module) and device_params is not None:
         raise ValueError(
             "a module brings its own parameters (lists of device_params: "

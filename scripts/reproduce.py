@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 import dpkit
+from dpkit.calibration.provenance import cpu_name
 from dpkit.lab.batches import Batches
 from dpkit.lab.datasets import load_fashion_mnist
 from dpkit.lab.models import lenet, lenet_params
@@ -71,6 +72,7 @@ def provenance() -> dict[str, Any]:
             torch.cuda.get_device_name(i)
             for i in range(torch.cuda.device_count())
         ],
+        "driver": driver(),
     }
 
 
@@ -82,14 +84,15 @@ def git(*words: str) -> str:
     return run.stdout.strip()
 
 
-def cpu_name() -> str:
-    """Return the name of the processor, as far as the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.split(": ")[1] for line in lines if "model name" in line]
-    return names[0] if names else platform.machine()
+def driver() -> str:
+    """Return the version of the driver of the GPUs; nothing without any."""
+    if not torch.cuda.is_available():
+        return ""
+    query = ["--query-gpu=driver_version", "--format=csv,noheader"]
+    run = subprocess.run(
+        ["nvidia-smi", *query], capture_output=True, text=True, check=True
+    )
+    return run.stdout.split()[0]
 
 
 def main() -> int:

@@ -1,7 +1,11 @@
 """Tests of dpkit.evaluate."""
 
+import copy
+from collections.abc import Iterator
+
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 
 import dpkit
@@ -29,6 +33,93 @@ def test_accuracy_is_the_exact_fraction(get_devices, sizes, k):
         lenet, batches(sizes), devices, dpkit.replicate(params, devices)
     )
     assert accuracy == count_on_one(sizes, params) / sum(sizes)
+
+
+class Digits(nn.Module):
+    """Takes images; batch norm and dropout tell one mode from the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Flatten(), nn.Linear(784, 16), nn.BatchNorm1d(16),
+            nn.Dropout(0.5), nn.Linear(16, 10),
+        )  # fmt: skip
+
+    def forward(self, X):
+        return self.layers(X)
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """A process group of this process."""
+    dist.init_process_group(
+        "gloo", store=dist.HashStore(), rank=0, world_size=1
+    )
+    yield
+    dist.destroy_process_group()
+
+
+WRAPPERS = {
+    "none": lambda net, devices: net,
+    "dpkit.DataParallel": lambda net, devices: dpkit.DataParallel(
+        net.to(devices[0]), devices
+    ),
+    "nn.DataParallel": lambda net, devices: nn.DataParallel(net),
+    "DDP": lambda net, devices: nn.parallel.DistributedDataParallel(net),
+    "dpkit.DDP": lambda net, devices: dpkit.DistributedDataParallel(net),
+    "two": lambda net, devices: dpkit.DataParallel(
+        nn.DataParallel(net).to(devices[0]), devices
+    ),
+}
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("sizes", [(64, 64, 7), (1,), (3, 2), (257,)])
+@pytest.mark.parametrize("k", range(1, 6))
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_accuracy_of_modules_and_wrappers(get_devices, wrap, k, sizes):
+    torch.manual_seed(2)
+    devices, net = get_devices(k), Digits()
+    net.layers[4].eval()
+    plain = copy.deepcopy(net).eval()
+    correct = sum(
+        int((plain(X).argmax(1) == y).sum()) for X, y in batches(sizes)
+    )
+    net, runs = wrap(net, devices), []
+    net.register_forward_hook(lambda *_: runs.append("the wrapper"))
+    modes = [m.training for m in net.modules()]
+    before = [t.clone() for t in net.state_dict().values()]
+    accuracy = dpkit.evaluate_accuracy(net, batches(sizes), devices)
+    assert accuracy == correct / sum(sizes)
+    assert [m.training for m in net.modules()] == modes
+    after = net.state_dict().values()
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    if isinstance(getattr(net, "module", None), nn.Module):
+        assert runs == []  # that would let other processes wait
+
+
+def test_every_device_evaluates_a_part_of_what_is_wrapped(get_devices):
+    devices, runs = get_devices(3), []
+    net = dpkit.DataParallel(nn.Identity(), devices[:1])
+    net.module.register_forward_hook(
+        lambda module, args, output: runs.append((output.device, len(output)))
+    )
+    batch = torch.eye(7), torch.arange(7)
+    assert dpkit.evaluate_accuracy(net, [batch], devices) == 1
+    assert runs == list(zip(devices, [3, 2, 2], strict=True))
+
+
+def test_what_has_a_module_is_not_always_a_wrapper(get_devices):
+    class Upside(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.module = nn.Identity()
+
+        def forward(self, X):
+            return -self.module(X)
+
+    batch = -torch.eye(7), torch.arange(7)
+    assert dpkit.evaluate_accuracy(Upside(), [batch], get_devices(3)) == 1
 
 
 def test_counts_and_not_a_mean_of_means(get_devices):

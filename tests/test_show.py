@@ -2,6 +2,7 @@
 
 import pytest
 
+from dpkit.lab import ddp_program
 from dpkit.lab.show import show, source
 
 
@@ -53,6 +54,13 @@ def test_listing_runs():
     names = {}
     exec(source(Example), names)
     assert names["Example"]().method() == 2
+
+
+def test_a_file_is_shown_whole():
+    block = show(ddp_program).data
+    assert block.splitlines()[1].startswith('"""torchrun --standalone')
+    assert block.endswith('\nif __name__ == "__main__":\n    main()\n```')
+    assert '    """Train as one process of several' in block
 
 
 def test_no_source():

@@ -50,6 +50,7 @@ SHORT = {
         "torch.nn.modules.container.Sequential": "torch.nn.Sequential",
         "torch._C.Generator": "torch.Generator",
         "torch.nn.modules.module.Module": "torch.nn.Module",
+        "torch.optim.optimizer.Optimizer": "torch.optim.Optimizer",
     },
     "ipython": {
         f"IPython.core.display.{name}": f"IPython.display.{name}"
@@ -103,6 +104,8 @@ def torch_objects() -> dict[str, tuple[str, str]]:
         "torch.nn.Sequential": "class",
         **{f"torch.nn.{name}": "class" for name in LAYERS},
         "torch.nn.parallel.DistributedDataParallel": "class",
+        "torch.optim.lr_scheduler.LinearLR": "class",
+        "torch.optim.lr_scheduler.SequentialLR": "class",
         "torch.tensor_split": "function",
     }
     objects = {
@@ -112,6 +115,7 @@ def torch_objects() -> dict[str, tuple[str, str]]:
     for name in ("torch.device", "torch.dtype"):
         objects[name] = ("class", "tensor_attributes.html")
     objects["torch.distributed.ProcessGroup"] = ("class", "distributed.html")
+    objects["torch.optim.Optimizer"] = ("class", "optim.html")
     objects["torch.Size"] = ("class", "size.html")
     objects["torch.Tensor"] = ("class", "tensors.html")
     for name in ("PipelineScheduleMulti", "PipelineScheduleSingle"):

@@ -2,8 +2,9 @@
 
 A gradient is a sum over examples, so devices that each have some of the
 examples have only gradients to exchange. ``step`` does it in one process, by
-hand; ``distributed`` between processes, while backward still runs;
-``bucketed`` like that in one process, on devices that it drives all.
+hand; ``wrapper`` in a module that is called like any other; ``distributed``
+between processes, while backward still runs; ``bucketed`` like that in one
+process, on devices that it drives all.
 """
 
 from dpkit.data_parallel.bucketed import BucketedDataParallel
@@ -15,9 +16,11 @@ from dpkit.data_parallel.step import (
     sgd,
     train_batch,
 )
+from dpkit.data_parallel.wrapper import DataParallel
 
 __all__ = [
     "BucketedDataParallel",
+    "DataParallel",
     "DistributedDataParallel",
     "allreduce_gradients",
     "clear_gradients",

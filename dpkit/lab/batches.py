@@ -72,6 +72,7 @@ class Batches:
         order = torch.arange(n)
         if self.shuffle:
             order = torch.randperm(n, generator=self._generator)
+        order = order.to(self.images.device)  # or each batch would send rows
         for start in range(0, n, self.batch_size):
             rows = order[start : start + self.batch_size]
             yield self.images[rows], self.labels[rows]

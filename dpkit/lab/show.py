@@ -6,19 +6,20 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from IPython.display import Markdown
 
 
-def show(*functions: Callable[..., Any]) -> Markdown:
-    """Show the source of functions or classes as it runs.
+def show(*functions: Callable[..., Any] | ModuleType) -> Markdown:
+    """Show the source of functions, classes or files as it runs.
 
     Docstrings are cut to their first line. The result is what a notebook
     displays when this call is the last line of a cell.
 
     Args:
-        functions: Functions or classes, in the order to show them.
+        functions: Functions, classes or modules, in the order to show them.
 
     Returns:
         A code block for the page.
@@ -36,7 +37,7 @@ def show(*functions: Callable[..., Any]) -> Markdown:
     return Markdown("```python\n" + "\n\n\n".join(listings) + "\n```")
 
 
-def source(function: Callable[..., Any]) -> str:
+def source(function: Callable[..., Any] | ModuleType) -> str:
     """Return the source with docstrings cut to their first line."""
     lines = textwrap.dedent(inspect.getsource(function)).splitlines()
     documented = [

@@ -30,8 +30,10 @@ class Pipeline(nn.Module):
     earlier stage is copied, and the gradients of such copies are summed: make
     the optimizer from ``pipeline.parameters()``, and it keeps them equal.
     With batch norm, the statistics are those of each micro-batch, and if
-    forward is run again they count it twice. A layer that works in place
-    cannot be the first of a stage. Between stages passes one tensor.
+    forward is run again they count it twice;
+    :class:`~dpkit.batch_norm.DeferredBatchNorm` tracks those of whole
+    batches. A layer that works in place cannot be the first of a stage.
+    Between stages passes one tensor.
 
     Args:
         stages: The stages, in order, such as :func:`dpkit.split_layers` gives.

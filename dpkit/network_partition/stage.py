@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from dpkit.batch_norm import recomputing
 from dpkit.machine import seed
 
 Layer = Callable[[Tensor], Tensor]
@@ -85,7 +87,7 @@ class Stage:
         """
         with torch.set_grad_enabled(not self.recompute):
             pieces = self._run(m, x, end)
-        again = partial(self._run, m, x, end)
+        again = partial(self._run_again, m, x, end)
         self._kept[m] = again if self.recompute else lambda: pieces
         kept = len(self._kept) + len(self._put_off)
         self.most_kept = max(self.most_kept, kept)
@@ -134,6 +136,11 @@ class Stage:
         """Keep nothing, as after a step that was broken off."""
         self._kept.clear()
         self._put_off.clear()
+
+    def _run_again(self, *given: Any) -> list[Piece]:
+        """Run all layers once more; let none of them count the rows twice."""
+        with recomputing():
+            return self._run(*given)
 
     def _run(self, m: int, x: Tensor, end: Layer | None) -> list[Piece]:
         """Run all layers, in one piece or, if backward is split, in many."""

@@ -25,11 +25,23 @@ from dpkit.lab.checks.data_parallelism import (
     check_allreduce_by_parts,
     check_train_scaled,
 )
+from dpkit.lab.checks.data_parallelism_concise import (
+    check_best_num_devices,
+    check_replicate_seconds,
+    check_shard_losses,
+    check_speedups,
+)
 from dpkit.lab.checks.devices import (
     check_crossover,
     check_largest_batch,
     check_overlapped,
     check_seconds_of,
+)
+from dpkit.lab.checks.large_batches import (
+    check_critical_batch,
+    check_fastest_count,
+    check_steps_behind,
+    check_warm_scheduler,
 )
 from dpkit.lab.checks.layer_partitioning import (
     check_gradient_norm,
@@ -49,6 +61,12 @@ from dpkit.lab.checks.overlap import (
     check_fill_buckets,
     check_server_seconds,
 )
+from dpkit.lab.checks.practice import (
+    check_all_finite,
+    check_exact_accuracy,
+    check_loss_factors,
+    check_merged_statistics,
+)
 from dpkit.lab.checks.splitting import (
     check_least_devices,
     check_rows_to_hide,
@@ -64,6 +82,10 @@ CHECKS: dict[str, Callable[[Answer], None]] = {
     "accuracies_by_rate": check_accuracies_by_rate,
     "allreduce_by_parts": check_allreduce_by_parts,
     "accuracy_on_all": check_accuracy_on_all,
+    "speedups": check_speedups,
+    "best_num_devices": check_best_num_devices,
+    "shard_losses": check_shard_losses,
+    "replicate_seconds": check_replicate_seconds,
     "micro_batches_needed": check_micro_batches_needed,
     "one_forward_one_backward": check_one_forward_one_backward,
     "accumulate": check_accumulate,
@@ -82,6 +104,14 @@ CHECKS: dict[str, Callable[[Answer], None]] = {
     "fill_buckets": check_fill_buckets,
     "accumulated_step": check_accumulated_step,
     "server_seconds": check_server_seconds,
+    "loss_factors": check_loss_factors,
+    "merged_statistics": check_merged_statistics,
+    "exact_accuracy": check_exact_accuracy,
+    "all_finite": check_all_finite,
+    "warm_scheduler": check_warm_scheduler,
+    "steps_behind": check_steps_behind,
+    "critical_batch": check_critical_batch,
+    "fastest_count": check_fastest_count,
 }
 
 

@@ -1,0 +1,30 @@
+"""Batch norm where the batch lies in parts, on ranks or one after another.
+
+Batch norm mixes the examples of a batch: it takes from each channel its mean
+and divides by its standard deviation. Where a device has only some of the
+rows, there are three things to do::
+
+    each for itself    rows 0–3 │ rows 4–6        two means, two variances
+    synchronized       rows 0–3 ┼ rows 4–6        one of each, in outputs too
+    deferred           rows 0–3, then rows 4–6    two, but one in what is kept
+
+``moments`` -- count, mean and squares of some values, and of several together;
+``synchronized`` -- one mean and variance over all ranks;
+``deferred`` -- running statistics of a batch that comes in micro-batches;
+``conversion`` -- put either in the place of a module's batch norms.
+"""
+
+from dpkit.batch_norm.conversion import convert
+from dpkit.batch_norm.deferred import DeferredBatchNorm, recomputing
+from dpkit.batch_norm.moments import Moments, combine, moments
+from dpkit.batch_norm.synchronized import SyncBatchNorm
+
+__all__ = [
+    "DeferredBatchNorm",
+    "Moments",
+    "SyncBatchNorm",
+    "combine",
+    "convert",
+    "moments",
+    "recomputing",
+]

@@ -1,0 +1,74 @@
+"""Put other batch norms in the place of a module's own."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from dpkit.batch_norm.deferred import DeferredBatchNorm
+from dpkit.batch_norm.synchronized import SyncBatchNorm
+
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+def convert(
+    module: nn.Module, num_micro_batches: int | None = None
+) -> nn.Module:
+    """Replace every batch norm within a module, in place.
+
+    The parameters and buffers of the new ones are those of the old, the very
+    tensors, so an optimizer that has them may stay; modes stay too. Hooks on
+    the old ones are lost. Convert before wrapping for data parallelism.
+
+    Args:
+        module: May be a batch norm itself, which is then not changed.
+        num_micro_batches: None makes them
+            :class:`~dpkit.batch_norm.SyncBatchNorm`; a number makes them
+            :class:`~dpkit.batch_norm.DeferredBatchNorm`, for batches of so
+            many micro-batches.
+
+    Returns:
+        The module, or what takes its place.
+
+    Example:
+        >>> from torch import nn
+        >>> from dpkit.batch_norm import convert
+        >>> net = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5))
+        >>> convert(net)[1]  # doctest: +ELLIPSIS
+        SyncBatchNorm(5, eps=1e-05, momentum=0.1, affine=True, ...)
+    """
+    return _converted(module, num_micro_batches, {})
+
+
+def _converted(
+    module: nn.Module,
+    num_micro_batches: int | None,
+    seen: dict[nn.Module, nn.Module],
+) -> nn.Module:
+    """Convert, so that a module in two places is one module again."""
+    if module not in seen:
+        seen[module] = module
+        if isinstance(module, BATCH_NORMS):
+            seen[module] = _in_place_of(module, num_micro_batches)
+        for name, child in module._modules.items():
+            if child is not None:
+                new = _converted(child, num_micro_batches, seen)
+                module._modules[name] = new
+    return seen[module]
+
+
+def _in_place_of(
+    old: _BatchNorm, num_micro_batches: int | None
+) -> SyncBatchNorm | DeferredBatchNorm:
+    """Return another batch norm with the same tensors."""
+    new: SyncBatchNorm | DeferredBatchNorm
+    if num_micro_batches is None:
+        new = SyncBatchNorm(old.num_features)
+    else:
+        new = DeferredBatchNorm(old.num_features, num_micro_batches)
+    for name in ("eps", "momentum", "affine", "track_running_stats"):
+        setattr(new, name, getattr(old, name))
+    new._parameters = dict(old._parameters)
+    new._buffers = dict(old._buffers)
+    new.training = old.training
+    return new

@@ -1,0 +1,142 @@
+"""Running statistics of a batch that comes in micro-batches.
+
+In a pipeline no layer ever sees the whole batch. Four micro-batches of it::
+
+    forward of    0        1        2        3
+    normalized by its own  its own  its own  its own statistics
+    gathered      0        0 1      0 1 2    0 1 2 3 ─▶ running statistics
+
+What is evaluated later is a network with the statistics of whole batches.
+What was trained is another: there each micro-batch had its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from dpkit.batch_norm.moments import (
+    Moments,
+    check_input,
+    combine,
+    moments,
+    update_running,
+)
+
+_AGAIN: ContextVar[bool] = ContextVar("_AGAIN", default=False)
+
+
+@contextmanager
+def recomputing() -> Iterator[None]:
+    """Say that forward, in this block, is run again for backward.
+
+    A :class:`DeferredBatchNorm` has counted these rows before.
+    :class:`dpkit.Pipeline` says it by itself; to
+    ``torch.utils.checkpoint.checkpoint`` one gives it, with
+    ``use_reentrant=False, context_fn=lambda: (nullcontext(), recomputing())``.
+    """
+    token = _AGAIN.set(True)
+    try:
+        yield
+    finally:
+        _AGAIN.reset(token)
+
+
+class DeferredBatchNorm(_BatchNorm):
+    """Normalize micro-batches each by itself; track statistics of batches.
+
+    The outputs are those of ``nn.BatchNorm2d`` on each micro-batch alone. The
+    running statistics move once in ``num_micro_batches`` forward passes in
+    training mode, to where ``nn.BatchNorm2d`` would have moved them for the
+    whole batch. Micro-batches may differ in size.
+
+    Args:
+        num_features: The number of channels.
+        num_micro_batches: How many of them make a batch.
+        eps: Added to the variance.
+        momentum: The weight of a batch in the running statistics; None makes
+            them the average of all batches.
+        affine: Whether there are a weight and a bias for each channel.
+        track_running_stats: Whether there are running statistics.
+
+    Raises:
+        ValueError: there is no micro-batch in a batch. In forward: the input
+            has not the channels in its second dimension.
+        TypeError: in forward: the input holds integers.
+
+    Example:
+        >>> import torch
+        >>> from dpkit.batch_norm import DeferredBatchNorm
+        >>> norm = DeferredBatchNorm(1, num_micro_batches=2)
+        >>> _ = norm(torch.tensor([[1.0], [3.0]]))
+        >>> norm.running_mean  # waits for the rest of the batch
+        tensor([0.])
+        >>> _ = norm(torch.tensor([[5.0], [7.0], [9.0]]))
+        >>> norm.running_mean  # a tenth of the mean of all, which is 5
+        tensor([0.5000])
+
+    Source:
+        After the deferred batch norm of torchgpipe, Kakao Brain, 2019.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        num_micro_batches: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+    ) -> None:
+        if num_micro_batches < 1:
+            raise ValueError(
+                "a batch has no micro-batch (num_micro_batches: "
+                f"{num_micro_batches})"
+            )
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats
+        )
+        self.num_micro_batches = num_micro_batches
+        self._gathered: list[Moments] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalize a micro-batch, shape (rows, channels, …)."""
+        check_input(self, x)
+        alone = self.training or self.running_mean is None
+        y = F.batch_norm(
+            x,
+            None if alone else self.running_mean,
+            None if alone else self.running_var,
+            self.weight,
+            self.bias,
+            training=alone,
+            eps=self.eps,
+        )
+        if self.training and self.track_running_stats and not _AGAIN.get():
+            self._gather(moments(x))
+        return y
+
+    def forget(self) -> None:
+        """Begin a batch anew, as after a step that was broken off."""
+        self._gathered = []
+
+    def _gather(self, part: Moments) -> None:
+        """Note a micro-batch; after the last of a batch, note the batch."""
+        # A new list, for replicas begin with the one of the first device.
+        self._gathered = [
+            Moments(*(numbers.to(part.mean.device) for numbers in known))
+            for known in (*self._gathered, part)
+        ]
+        if len(self._gathered) == self.num_micro_batches:
+            update_running(self, combine(self._gathered))
+            self.forget()
+
+    def extra_repr(self) -> str:
+        """Return what ``repr`` shows."""
+        given = super().extra_repr()  # type: ignore[no-untyped-call]
+        return f"{given}, num_micro_batches={self.num_micro_batches}"

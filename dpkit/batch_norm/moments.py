@@ -1,0 +1,140 @@
+"""Count, mean and sum of squares of some values, and of several together.
+
+Two groups of values are one group whose spread is that within each and that
+between their means::
+
+    group 0    1 3        count 2, mean 2, squares 2     (1−2)² + (3−2)²
+    group 1    5 7 9      count 3, mean 7, squares 8
+    both                  count 5, mean 5, squares 40    2 + 8 + 2·3² + 3·2²
+
+The squares are taken from the mean, never from zero: the difference of two
+large sums of squares would have few digits left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+class Moments(NamedTuple):
+    """What batch norm needs to know of the values of each channel.
+
+    Attributes:
+        num_values: How many values each channel has, of no dimensions.
+        mean: Their mean, shape (channels,).
+        squares: The sum of the squares of their distances from the mean,
+            shape (channels,).
+    """
+
+    num_values: Tensor
+    mean: Tensor
+    squares: Tensor
+
+    @property
+    def variance(self) -> Tensor:
+        """The mean square distance from the mean, shape (channels,)."""
+        return self.squares / self.num_values
+
+
+@torch.no_grad()
+def moments(x: Tensor) -> Moments:
+    """Return the moments of each channel of a batch.
+
+    Args:
+        x: Shape (rows, channels, …). Statistics of half precision are taken
+            in float32.
+
+    Returns:
+        The moments; all zero where there are no rows.
+
+    Example:
+        >>> import torch
+        >>> from dpkit.batch_norm import moments
+        >>> x = torch.tensor([[5.0], [7.0], [9.0]])
+        >>> [part.tolist() for part in moments(x)]
+        [3.0, [7.0], [8.0]]
+    """
+    x = x.to(statistics_dtype(x)).transpose(0, 1).flatten(start_dim=1)
+    count = x.new_tensor(x.shape[1])
+    mean = x.sum(dim=1) / count.clamp(min=1)
+    return Moments(count, mean, (x - mean[:, None]).square().sum(dim=1))
+
+
+@torch.no_grad()
+def combine(parts: Sequence[Moments]) -> Moments:
+    """Return the moments of all values of several groups together.
+
+    Groups may differ in size, and be empty.
+
+    Args:
+        parts: The moments of each group, in the same channels.
+
+    Example:
+        >>> import torch
+        >>> from dpkit.batch_norm import combine, moments
+        >>> x = torch.tensor([[1.0], [3.0], [5.0], [7.0], [9.0]])
+        >>> both = combine([moments(x[:2]), moments(x[2:])])
+        >>> [part.tolist() for part in both]
+        [5.0, [5.0], [40.0]]
+
+    Source:
+        T. F. Chan, G. H. Golub, R. J. LeVeque, Algorithms for computing the
+        sample variance: analysis and recommendations, Yale University,
+        technical report 222, 1981.
+    """
+    counts, means, squares = map(torch.stack, zip(*parts))
+    counts = counts[:, None]
+    count = counts.sum()
+    mean = (counts * means).sum(dim=0) / count.clamp(min=1)
+    between = (counts * (means - mean).square()).sum(dim=0)
+    return Moments(count, mean, squares.sum(dim=0) + between)
+
+
+def check_input(norm: _BatchNorm, x: Tensor) -> None:
+    """Raise unless ``x`` has values of all channels of a batch norm."""
+    if x.dim() < 2 or x.shape[1] != norm.num_features:
+        raise ValueError(
+            "the input has not the channels in its second dimension "
+            f"(shape: {tuple(x.shape)}, channels: {norm.num_features})"
+        )
+    if not x.is_floating_point():
+        raise TypeError(
+            f"integers cannot be normalized (dtype: {x.dtype}); x.float() can"
+        )
+
+
+def statistics_dtype(x: Tensor) -> torch.dtype:
+    """Return the dtype of statistics of ``x``: float32 for half precision."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+@torch.no_grad()
+def update_running(norm: _BatchNorm, batch: Moments) -> None:
+    """Move the running statistics of a batch norm towards those of a batch.
+
+    As ``nn.BatchNorm2d`` does: the variance that it keeps is the unbiased
+    one, and a momentum of None makes it the average of all batches so far.
+
+    Args:
+        norm: Any batch norm; one that does not track them stays as it is.
+        batch: The moments of the whole batch, of two values or more.
+    """
+    if not norm.track_running_stats or norm.running_mean is None:
+        return
+    assert norm.running_var is not None
+    assert norm.num_batches_tracked is not None
+    norm.num_batches_tracked += 1
+    weight = norm.momentum
+    if weight is None:
+        weight = 1 / int(norm.num_batches_tracked)
+    unbiased = batch.squares / (batch.num_values - 1)
+    for kept, found in (
+        (norm.running_mean, batch.mean),
+        (norm.running_var, unbiased),
+    ):
+        kept.lerp_(found.to(kept.dtype), weight)

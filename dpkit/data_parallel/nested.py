@@ -1,0 +1,207 @@
+"""Tensors in tuples, lists, dicts, dataclasses: scattered, and gathered.
+
+What a replica is called with, and what it returns, has the structure that
+the caller's has; tensors in it have fewer rows::
+
+    {"x": 5 rows, "options": ("fast", 2)}
+        replica 0    {"x": rows 0 1 2, "options": ("fast", 2)}
+        replica 1    {"x": rows 3 4,   "options": ("fast", 2)}
+"""
+
+from __future__ import annotations
+
+import copy
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpkit.placement import gather, scatter
+
+
+def scatter_nested(nested: Any, devices: Sequence[torch.device]) -> list[Any]:
+    """Cut all tensors of a structure by rows, each device getting a shard.
+
+    Tuples, named tuples, lists, dicts and dataclasses are gone into, and
+    built again with shards in place of tensors. A tensor without dimensions
+    is copied to each device. All else, also a structure without tensors, is
+    given to each as it is. Gradients flow back through the copies.
+
+    Args:
+        nested: The structure; its tensors have shapes (rows, …), or ().
+        devices: k devices.
+
+    Returns:
+        The structure for each of the first devices, as many as have rows: k,
+        or fewer if there are fewer rows; one if there are no rows at all.
+
+    Raises:
+        ValueError: tensors differ in their number of rows.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.data_parallel.nested import scatter_nested
+        >>> shards = scatter_nested(
+        ...     {"x": torch.arange(5), "options": ("fast", 2)},
+        ...     dpkit.devices(2, kind="sim"),
+        ... )
+        >>> shards[1]
+        {'x': tensor([3, 4], device='sim:1'), 'options': ('fast', 2)}
+    """
+    tensors = list(named_tensors(nested))
+    num_shards = min(len(devices), max(_num_rows(tensors), 1))
+    shards = {
+        id(x): _shards(x, devices[:num_shards])  # once, if it is there twice
+        for _, x in tensors
+    }
+    return [
+        _swapped(nested, {key: x[rank] for key, x in shards.items()})
+        for rank in range(num_shards)
+    ]
+
+
+def gather_nested(
+    parts: Sequence[Any], device: torch.device, name: str = "outputs"
+) -> Any:
+    """Join structures that are alike into one, whose tensors are whole.
+
+    Args:
+        parts: The structure that each replica returned. Tensors of shapes
+            (rows of the replica, …) are joined along their rows; of those
+            without dimensions one is made, of shape (replicas,). All else
+            has to be equal.
+        device: Where the tensors are to lie.
+        name: What an error calls the structure.
+
+    Raises:
+        ValueError: the parts are not alike, or something in them that is not
+            a tensor differs.
+
+    Example:
+        >>> import torch
+        >>> from dpkit.data_parallel.nested import gather_nested
+        >>> parts = [
+        ...     {"y": torch.ones(3, 2), "loss": torch.tensor(0.5)},
+        ...     {"y": torch.ones(2, 2), "loss": torch.tensor(0.7)},
+        ... ]
+        >>> whole = gather_nested(parts, torch.device("cpu"))
+        >>> tuple(whole["y"].shape), whole["loss"]
+        ((5, 2), tensor([0.5000, 0.7000]))
+    """
+    first = parts[0]
+    if not all(_are_alike(first, part) for part in parts):
+        raise ValueError(
+            f"what the replicas return cannot be joined ({name}: "
+            f"{', '.join(map(_describe, parts))}); but for the rows of "
+            "tensors it has to be the same"
+        )
+    if isinstance(first, Tensor):
+        rows = [part if part.dim() else part.reshape(1) for part in parts]
+        return gather(rows, device)
+    if not _has_tensors(list(parts)):
+        return first
+    inside = [_inside(part) for part in parts]
+    joined = [
+        gather_nested([items[key] for items in inside], device, name + key)
+        for key in inside[0]
+    ]
+    return _rebuild(first, joined)
+
+
+def named_tensors(nested: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Yield all tensors of a structure, each with the way to it.
+
+    Example:
+        >>> import torch
+        >>> from dpkit.data_parallel.nested import named_tensors
+        >>> nested = [torch.zeros(5, 3), {"y": (torch.zeros(5), "a word")}]
+        >>> [name for name, _ in named_tensors(nested, "batch")]
+        ['batch[0]', "batch[1]['y'][0]"]
+    """
+    if isinstance(nested, Tensor):
+        yield name, nested
+    for key, item in _inside(nested).items():
+        yield from named_tensors(item, name + key)
+
+
+def _inside(nested: Any) -> dict[str, Any]:
+    """Return what is directly in a structure, by the way to it."""
+    if isinstance(nested, dict):
+        return {f"[{key!r}]": item for key, item in nested.items()}
+    if isinstance(nested, tuple) and hasattr(nested, "_fields"):
+        return {f".{name}": x for name, x in zip(nested._fields, nested)}
+    if isinstance(nested, tuple | list):
+        return {f"[{i}]": item for i, item in enumerate(nested)}
+    if is_dataclass(nested) and not isinstance(nested, type):
+        return {f".{f.name}": getattr(nested, f.name) for f in fields(nested)}
+    return {}
+
+
+def _has_tensors(nested: Any) -> bool:
+    return any(True for _ in named_tensors(nested))
+
+
+def _num_rows(tensors: Iterable[tuple[str, Tensor]]) -> int:
+    """Return the number of rows that all tensors have; 0 if none has any."""
+    rows = {name.lstrip("."): len(x) for name, x in tensors if x.dim()}
+    if len(set(rows.values())) > 1:
+        found = ", ".join(f"{name}: {count}" for name, count in rows.items())
+        raise ValueError(
+            f"the tensors differ in their number of rows ({found}); what is "
+            "not to be split can be a tensor without dimensions, or a buffer"
+        )
+    return max(rows.values(), default=0)
+
+
+def _shards(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
+    if x.dim() == 0:
+        return [x.to(device, copy=True) for device in devices]
+    return scatter(x, devices)
+
+
+def _swapped(nested: Any, shard_of: Mapping[int, Tensor]) -> Any:
+    """Return the structure with shards in place of tensors, by their ids."""
+    if isinstance(nested, Tensor):
+        return shard_of[id(nested)]
+    if not _has_tensors(nested):
+        return nested
+    items = _inside(nested).values()
+    return _rebuild(nested, [_swapped(item, shard_of) for item in items])
+
+
+def _rebuild(nested: Any, items: Sequence[Any]) -> Any:
+    """Return a structure of the same type with other items."""
+    if isinstance(nested, tuple):  # a named tuple has _make
+        return getattr(nested, "_make", type(nested))(items)
+    new = copy.copy(nested)  # a subclass may need more than its items
+    if not isinstance(nested, dict | list):  # a dataclass, frozen or not
+        for field, item in zip(fields(nested), items, strict=True):
+            object.__setattr__(new, field.name, item)
+        return new
+    keys = nested if isinstance(nested, dict) else range(len(nested))
+    for key, item in zip(keys, items, strict=True):
+        new[key] = item
+    return new
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    """Say whether two can be joined, leaving what is inside for later."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return (one.dim(), one.shape[1:]) == (other.dim(), other.shape[1:])
+    if type(one) is not type(other):
+        return False
+    if _has_tensors([one, other]):
+        return _inside(one).keys() == _inside(other).keys()
+    try:
+        return one is other or bool(one == other)
+    except (ValueError, RuntimeError):  # arrays compare item by item
+        return False
+
+
+def _describe(part: Any) -> str:
+    if isinstance(part, Tensor):
+        return f"tensor of shape {tuple(part.shape)}"
+    return reprlib.repr(part)

@@ -1,0 +1,153 @@
+"""DataParallel: a module that uses several devices in each forward.
+
+One forward on two devices, and the backward that autograd makes of it::
+
+    x ────────┬─ rows ─▶ replica 0 ─▶ y0 ─┬─▶ y     on devices[0]
+    module ───┼────────────┘              │
+              ├─ rows ─▶ replica 1 ─▶ y1 ─┘
+              └─ copy ─────┘
+       scatter, replicate       apply   gather
+
+Backward goes the same ways in the other direction, and so gradients end in
+the parameters of the module. A loop of training sees one module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from dpkit.data_parallel.nested import gather_nested, scatter_nested
+from dpkit.data_parallel.replicas import replicate_module
+from dpkit.machine import has_streams
+
+
+class Call(NamedTuple):
+    """What a module is called with."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class DataParallel(nn.Module):
+    """Run a module on several devices, each on a shard of its inputs.
+
+    It is called as the module is, with tensors on any device. Each forward
+    cuts them by rows, copies the module to the other devices, runs the
+    replicas one after another in one Python loop, without threads, and joins
+    their outputs on the first device. Gradients are the module's own, and
+    equal to those of one device if the output for an example depends on that
+    example alone. With batch norm in training mode it does not, for each
+    replica takes the statistics of its shard.
+
+    Tensors may stand in tuples, named tuples, lists, dicts and dataclasses,
+    and have to agree in their number of rows; those without dimensions are
+    copied to each replica, all else is given to each as it is: an iterator
+    is used up by the first. Fewer rows than devices run on as many devices
+    as there are rows; no rows at all, on the first.
+    What the module returns is joined likewise; of tensors without dimensions
+    comes one with an entry for each replica that ran.
+
+    The replica on the first device is the module itself. What it changes in
+    itself stays, such as the running statistics of batch norm; what the
+    others set or do to their buffers is lost. A list or dict that the module
+    keeps, other than of its own parts, is the same in all. Hooks run on each.
+
+    Args:
+        module: Lies on ``devices[0]`` when it runs; ``.to(devices[0])`` of
+            the wrapper takes it there.
+        devices: k devices. A device may be there more than once.
+
+    Attributes:
+        module: The module within; parameters and state dict are its own.
+        devices: The devices.
+
+    Raises:
+        ValueError: there are no devices. In forward: the module lies
+            elsewhere, tensors differ in their number of rows, or outputs
+            differ in something else than tensors.
+
+    Example:
+        >>> import dpkit, torch
+        >>> devices = dpkit.devices(3, kind="sim")
+        >>> net = dpkit.DataParallel(torch.nn.Linear(2, 1), devices)
+        >>> y = net.to(devices[0])(torch.ones(7, 2))
+        >>> y.shape, y.device
+        (torch.Size([7, 1]), device(type='sim', index=0))
+        >>> y.sum().backward()
+        >>> net.module.weight.grad
+        tensor([[7., 7.]], device='sim:0')
+        >>> list(net.state_dict())
+        ['weight', 'bias']
+    """
+
+    def __init__(
+        self, module: nn.Module, devices: Sequence[torch.device]
+    ) -> None:
+        super().__init__()
+        if len(devices) == 0:
+            raise ValueError("no devices to run on (devices: 0)")
+        self.module = module
+        # That of a tensor has its number, where a name may leave it out.
+        self.devices = [torch.empty(0, device=d).device for d in devices]
+        self.register_load_state_dict_pre_hook(  # type: ignore[no-untyped-call]
+            _name_as_held
+        )
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the module returns, for all rows."""
+        self._check_place()
+        shards = scatter_nested(Call(args, kwargs), self.devices)
+        devices = self.devices[: len(shards)]
+        replicas = replicate_module(self.module, devices)
+        outputs = []
+        for device, replica, shard in zip(devices, replicas, shards):
+            with _as_current(device):
+                outputs.append(replica(*shard.args, **shard.kwargs))
+        return gather_nested(outputs, self.devices[0])
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the state dict of the module within."""
+        return self.module.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Load a state dict of the module within."""
+        return self.module.load_state_dict(*args, **kwargs)
+
+    def _check_place(self) -> None:
+        """Raise unless the module lies on the first device."""
+        for name, tensor in chain(
+            self.module.named_parameters(), self.module.named_buffers()
+        ):
+            if tensor.device != self.devices[0]:
+                raise ValueError(
+                    f"the module does not lie on the first device ({name}: "
+                    f"{tensor.device}, devices[0]: {self.devices[0]}); "
+                    "module.to(devices[0]) takes it there"
+                )
+
+
+def _as_current(device: torch.device) -> AbstractContextManager[Any]:
+    """Return a context in which a device without a number is this one."""
+    if not has_streams(device):
+        return nullcontext()
+    current: AbstractContextManager[Any]
+    current = torch.get_device_module(device).device(device)
+    return current
+
+
+def _name_as_held(
+    wrapper: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any
+) -> None:
+    """Let a state dict name what it has for the module as the wrapper does.
+
+    Where the wrapper is part of another module, that one does the loading.
+    """
+    for name in [name for name in state_dict if name.startswith(prefix)]:
+        held = f"{prefix}module.{name.removeprefix(prefix)}"
+        state_dict[held] = state_dict.pop(name)

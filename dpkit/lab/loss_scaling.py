@@ -1,0 +1,97 @@
+"""Scaling the loss, so that gradients in half precision are not zero.
+
+The smallest number of float16 above zero is 6e-8, the largest 65504. The loss
+is multiplied by a scale before backward, and with it every gradient; before
+the update they are divided by it. When one is infinite the scale was too
+large: the step is skipped, and the scale halved.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+STEPS, LR = 6, 0.1
+
+
+class LossScaler:
+    """Scale losses, and skip the steps in which that was too much.
+
+    Args:
+        shared: Whether all ranks skip a step that one of them has to skip.
+        scale: What losses are multiplied by at first.
+        growth_interval: After so many steps without a skip, it is doubled.
+    """
+
+    def __init__(
+        self,
+        shared: bool,
+        scale: float = 2.0**16,
+        growth_interval: int = 2000,
+    ) -> None:
+        self.shared, self.scale = shared, scale
+        self.growth_interval, self._num_good = growth_interval, 0
+
+    def unscale(self, grads: list[Tensor]) -> bool:
+        """Divide float32 gradients by the scale; say if all are finite."""
+        for grad in grads:
+            grad /= self.scale
+        finite = torch.tensor(all(bool(g.isfinite().all()) for g in grads))
+        flag = finite.to(torch.int32)
+        if self.shared:
+            dist.all_reduce(flag, op=dist.ReduceOp.MIN)
+        self._update(good := bool(flag))
+        return good
+
+    def _update(self, good: bool) -> None:
+        self._num_good = self._num_good + 1 if good else 0
+        if not good:
+            self.scale /= 2
+        elif self._num_good == self.growth_interval:
+            self.scale, self._num_good = self.scale * 2, 0
+
+
+class Run(NamedTuple):
+    """What a rank did.
+
+    Attributes:
+        scales: Its scale after each step.
+        num_updates: How often its part of the parameters was updated.
+        parameters: All parameters, at the end.
+    """
+
+    scales: list[float]
+    num_updates: int
+    parameters: list[float]
+
+
+def sharded_steps(shared: bool, targets: Tensor) -> Run:
+    """Train parameters of which each rank updates one; return what it did.
+
+    The loss of an example is half its squared distance from the parameters.
+    Gradients are made in float16, on every rank for its example; each rank
+    then has the sum of one parameter's gradients, in float32, and updates it.
+
+    Args:
+        shared: Whether ranks share the decision to skip.
+        targets: The examples, shape (steps, ranks, ranks).
+    """
+    rank, num_ranks = dist.get_rank(), dist.get_world_size()
+    params, scaler = torch.zeros(num_ranks), LossScaler(shared)
+    scales, num_updates = [], 0
+    for target in targets[:, rank]:
+        grads = (params - target).half() * scaler.scale  # those of the loss
+        total = grads.float()
+        dist.all_reduce(total)
+        mine = total[rank : rank + 1] / num_ranks
+        if scaler.unscale([mine]):
+            params[rank] -= LR * mine.item()
+            num_updates += 1
+        scales.append(scaler.scale)
+        parts = list(params.split(1))
+        dist.all_gather(parts, params[rank : rank + 1].clone())
+        params = torch.cat(parts)
+    return Run(scales, num_updates, params.tolist())

@@ -1,0 +1,39 @@
+"""A file of Python started once for each device, by torchrun."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def torchrun(num_processes: int, file: str | Path, *args: str | Path) -> None:
+    """Run a file in real processes on this machine, and wait for their end.
+
+    ``torchrun`` is the program ``python -m torch.distributed.run``. Each
+    process computes with one thread, unless ``OMP_NUM_THREADS`` says more.
+
+    Args:
+        num_processes: How many; each finds its rank in its environment.
+        file: The program.
+        args: What it is given.
+
+    Raises:
+        RuntimeError: a process failed; its words are in the message.
+    """
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+            *("--nproc-per-node", str(num_processes), str(file)),
+            *map(str, args),
+        ],
+        capture_output=True,
+        text=True,
+        env={"OMP_NUM_THREADS": "1", **os.environ},
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(
+            f"a process failed (exit status: {done.returncode})\n{done.stderr}"
+        )

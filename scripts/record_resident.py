@@ -1,0 +1,50 @@
+"""Time epochs of LeNet whose images lie on the GPU; record them.
+
+Usage: python scripts/record_resident.py
+
+Without a GPU it records nothing and says so. The first epoch, which also
+warms up, is recorded apart.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from reproduce import provenance
+
+import dpkit
+from dpkit.lab.datasets import load_fashion_mnist
+from dpkit.lab.models import lenet_params
+from dpkit.lab.resident import time_resident_epoch
+
+RECORD = Path(__file__).parent.parent / "book/_data/resident_epoch.json"
+NUM_EPOCHS = 6
+
+
+def main() -> int:
+    """Time the epochs; write what they took."""
+    if not torch.cuda.is_available():
+        print("nothing to record: no GPU (torch sees: 0)")
+        return 0
+    train_set, _ = load_fashion_mnist(full=True)
+    devices = dpkit.devices(1, kind="cuda")
+    params = dpkit.replicate(lenet_params(0.01), devices)
+    seconds = [
+        round(time_resident_epoch(train_set, params, devices).seconds, 4)
+        for _ in range(NUM_EPOCHS)
+    ]
+    result: dict[str, Any] = {
+        "provenance": provenance() | {"cuda": torch.version.cuda},
+        "images": len(train_set.labels),
+        "seconds_of_the_first_epoch": seconds[0],
+        "seconds_of_an_epoch": seconds[1:],
+    }
+    RECORD.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"written: {RECORD.name} ({seconds})")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

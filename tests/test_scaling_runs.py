@@ -1,0 +1,106 @@
+"""Simulated steps of the wrapper and of processes, and what they cost."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from dpkit.lab.resnet import resnet18
+from dpkit.lab.scaling_pictures import PARTS, shares
+from dpkit.lab.scaling_runs import (
+    launching_before_backward,
+    processes_step,
+    wrapper_step,
+)
+from dpkit.theory.clusters import cluster
+from dpkit.theory.costs import copy_seconds
+
+DATA = Path(__file__).parent.parent / "book" / "_data"
+MACHINES = {
+    "pcie": {"accelerator": "v100-pcie", "link": "pcie3"},
+    "nvlink": {"accelerator": "v100", "link": "nvlink2"},
+    "h100": {"accelerator": "h100", "link": "nvlink4"},
+}
+
+
+@cache
+def wrapper(machine, k, rows):
+    return wrapper_step(k, rows, **MACHINES[machine])
+
+
+@pytest.mark.parametrize("machine", ["pcie", "nvlink"])
+@pytest.mark.parametrize("version", ["pytorch", "mxnet"])
+def test_a_pair_of_v100_gains_what_was_published(machine, version):
+    """ResNet-18, 256 images on each device: within 20 % of 1.63 and 1.81."""
+    published = json.loads((DATA / "published_resnet18.json").read_text())
+    seconds = published[version]["seconds_per_epoch"]
+    one, two = wrapper(machine, 1, 256), wrapper(machine, 2, 512)
+    gain = 2 * one.seconds / two.seconds
+    assert gain == pytest.approx(seconds["1"] / seconds["2"], rel=0.2)
+
+
+def test_the_wrapper_copies_what_the_formula_says():
+    """All parameters and buffers there, all gradients back; then scores."""
+    resnet = resnet18()
+    there = [*resnet.parameters(), *resnet.buffers()]
+    back = list(resnet.parameters())
+    spans = wrapper("pcie", 2, 512).timeline.spans
+    received = [
+        span.num_bytes
+        for span in spans
+        if span.device == "sim:1" and span.name == "copy from sim:0"
+    ]
+    sent = [
+        span.num_bytes
+        for span in spans
+        if span.device == "sim:1" and span.name == "copy to sim:0"
+    ]
+    scores = 256 * 10 * 4
+    assert sorted(received) == sorted([*(t.nbytes for t in there), scores])
+    assert sorted(sent) == sorted([*(t.nbytes for t in back), scores])
+    link = cluster(2, **MACHINES["pcie"]).link
+    copies = sum(copy_seconds(link, t.nbytes) for t in [*there, *back])
+    predicted = wrapper("pcie", 1, 256).seconds + copies
+    assert wrapper("pcie", 2, 512).seconds == pytest.approx(
+        predicted, rel=0.03
+    )
+
+
+def test_a_fast_device_is_slower_with_a_second_under_the_wrapper():
+    one = wrapper("h100", 1, 256).seconds
+    assert wrapper("h100", 2, 256).seconds > one
+    assert processes_step(2, 256, **MACHINES["h100"]).seconds < 0.75 * one
+
+
+def test_shares_add_up_and_tell_the_ways_of_copies_apart():
+    timeline = wrapper("pcie", 2, 512).timeline
+    found = shares(timeline)
+    assert list(found) == ["sim:0", "sim:1"]
+    table = timeline.summary().devices
+    for device, parts in found.items():
+        assert tuple(parts) == PARTS
+        assert sum(parts.values()) == pytest.approx(1)
+        assert min(parts.values()) > -1e-9
+        busy = table[device].busy / timeline.makespan
+        assert parts["computing"] == pytest.approx(busy)
+        assert parts["replicating"] > parts["gathering"] > 0.04
+        assert parts["idle"] < 0.05
+
+
+def test_launches_before_backward_are_those_of_forward_and_loss():
+    timeline = wrapper("h100", 1, 256).timeline
+    python = [s for s in timeline.spans if s.stream == "python"]
+    launches = [s for s in python if s.kind == "launch"]
+    forward = [s for s in launches if s.name.startswith(("conv", "cudnn"))]
+    launching = launching_before_backward(timeline)
+    assert launching < sum(s.end - s.start for s in launches)  # the update
+    assert launching > sum(s.end - s.start for s in forward)
+    assert launching == pytest.approx(
+        sum(s.end - s.start for s in launches if s.start < _first(timeline))
+    )
+
+
+def _first(timeline):
+    """Return when backward begins."""
+    return min(s.start for s in timeline.spans if "backward" in s.stream)

@@ -1,0 +1,46 @@
+"""Programs in real processes, and the program that the page shows."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from dpkit.lab import ddp_program
+from dpkit.lab.datasets import load_fashion_mnist
+from dpkit.lab.torchrun import torchrun
+
+
+def on_one_device():
+    """Two epochs on the CPU, whole batches in the order of the sampler."""
+    torch.manual_seed(0)
+    layers = nn.Linear(784, 64), nn.Tanh(), nn.Linear(64, 10)
+    net = nn.Sequential(nn.Flatten(), *layers).double()
+    images, labels = load_fashion_mnist()[0]
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    for epoch in range(2):
+        generator = torch.Generator().manual_seed(epoch)
+        order = torch.randperm(len(labels), generator=generator)
+        for rows in order.split(200):
+            optimizer.zero_grad()
+            scores = net(images[rows].double())
+            F.cross_entropy(scores, labels[rows]).backward()
+            optimizer.step()
+    return net.state_dict()
+
+
+@pytest.mark.slow
+def test_two_processes_end_as_one_device_does(tmp_path):
+    expected = on_one_device()
+    torchrun(2, ddp_program.__file__, tmp_path / "found.pt")
+    found = torch.load(tmp_path / "found.pt")
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert (found[name].cpu() - value).abs().max() < 1e-10, name
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_is_reported(tmp_path):
+    file = tmp_path / "fails.py"
+    file.write_text("import os\nassert os.environ['RANK'] != '1', 'rank 1'\n")
+    with pytest.raises(RuntimeError, match="rank 1"):
+        torchrun(2, file)
