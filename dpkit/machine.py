@@ -248,6 +248,8 @@ class Timer:
     Attributes:
         seconds: How long the block took; zero before it has ended.
         simulated: Whether they are simulated.
+        clock: "measured", or "simulated" and on what: the hardware that was
+            simulated when the block began.
 
     Raises:
         ValueError: some devices are simulated and others are not.
@@ -267,6 +269,7 @@ class Timer:
         self.seconds = 0.0
         kinds = {torch.device(device).type for device in self.devices}
         self.simulated = "sim" in kinds
+        self.clock = self._clock()
         if self.simulated and len(kinds) > 1:
             raise ValueError(
                 "simulated devices have a clock of their own (devices: "
@@ -274,6 +277,7 @@ class Timer:
             )
 
     def __enter__(self) -> Self:
+        self.clock = self._clock()
         self._start = self._now()
         return self
 
@@ -292,9 +296,7 @@ class Timer:
             return time.perf_counter()
         return sim.now(torch.device(self.devices[0]))  # their hosts have met
 
-    @property
-    def clock(self) -> str:
-        """Whether they are "measured", or "simulated" and on what."""
+    def _clock(self) -> str:
         return sim.label() if self.simulated else "measured"
 
     def __repr__(self) -> str:

@@ -4,11 +4,14 @@ import builtins
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from matplotlib.axes import Axes
 
 import dpkit
+from dpkit.lab import plots
 
 GetDevices = Callable[[int], list[torch.device]]
 
@@ -40,6 +43,20 @@ def wait_until_ended(
         assert not any(map(is_running, pids))
 
     return wait
+
+
+@pytest.fixture
+def axes(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
+    """Collect the axes that pictures are drawn on."""
+    drawn: list[Axes] = []
+    savefig = plots.Figure.savefig
+
+    def watched(figure: plots.Figure, *args: Any, **kwargs: Any) -> None:
+        drawn.extend(figure.axes)
+        savefig(figure, *args, **kwargs)
+
+    monkeypatch.setattr(plots.Figure, "savefig", watched)
+    return drawn
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,7 @@
 """The checks on the wrapper and on scaling tell wrong answers from right."""
 
+from math import ceil
+
 import pytest
 import torch
 from torch import nn
@@ -45,6 +47,8 @@ def best(unsplit, split, added):
         (lambda a, b, c: int((b / c) ** 0.5), "it returned 0, expected 1"),
         (lambda a, b, c: max(1, int((b / c) ** 0.5)), "expected"),
         (lambda a, b, c: round(((a + b) / c) ** 0.5), "expected"),
+        (lambda a, b, c: max(1, ceil((b / c) ** 0.5)), "expected 316"),
+        (lambda a, b, c: max(1, round((b / c) ** 0.5)), "expected 3"),
         (lambda a, b, c: (b / c) ** 0.5, "expected"),
         (lambda a, b, c: None, "it returned None"),
     ],
@@ -79,6 +83,15 @@ def from_scores(module, devices, X, y):
     return torch.stack([part.sum() for part in parts]) / len(X)
 
 
+def on_the_first(module, devices, X, y):
+    """Right in number, but one device does it all."""
+    shards = zip(*dpkit.split_batch(X, y, devices[:1] * len(devices)))
+    losses = [
+        F.cross_entropy(module(a), b, reduction="sum") for a, b in shards
+    ]
+    return torch.stack(losses) / len(X)
+
+
 def detached(module, devices, X, y):
     return right(module, devices, X, y).detach().requires_grad_()
 
@@ -88,6 +101,7 @@ def detached(module, devices, X, y):
     [
         (mean_of_means, "the losses add up to"),
         (from_scores, "more than losses"),
+        (on_the_first, "sim:1 received nothing"),
         (detached, "the gradient of the sum"),
         (lambda *args: right(*args).sum(), "not 1 losses"),
         (lambda *args: len(args[2]) * right(*args), "the losses add up to"),

@@ -34,6 +34,7 @@ def test_fit_has_the_least_relative_error():
         assert loss(least, critical) < loss(*beside)
 
 
-def test_two_sizes_are_needed():
-    with pytest.raises(ZeroDivisionError):
-        fit([16], [100.0])
+@pytest.mark.parametrize("batches", [[10], [16, 16]])
+def test_two_sizes_are_needed(batches):
+    with pytest.raises(ValueError, match=r"two numbers \(batches: \[1"):
+        fit(batches, [3.3] * len(batches))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpkit.lab import layer_pictures, plots
+from dpkit.lab import layer_pictures
 from dpkit.lab.alexnet import LAYERS, TALK_2012
 
 GAINS = {"bus": ([1, 10, 100], [0.5, 1.5, 1.9]), "net": ([1, 10], [0.1, 0.9])}
@@ -13,20 +13,6 @@ PICTURES = {
         GAINS, {"bus": 5, "net": 20}, "width", "gain"
     ),
 }
-
-
-@pytest.fixture
-def axes(monkeypatch):
-    """Collect the axes that pictures are drawn on."""
-    drawn = []
-    savefig = plots.Figure.savefig
-
-    def watched(figure, *args, **kwargs):
-        drawn.extend(figure.axes)
-        return savefig(figure, *args, **kwargs)
-
-    monkeypatch.setattr(plots.Figure, "savefig", watched)
-    return drawn
 
 
 @pytest.mark.parametrize("name", PICTURES)

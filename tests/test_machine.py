@@ -141,6 +141,15 @@ def test_timer_of_simulated_devices_waits_for_all_of_them():
     assert apart.seconds > 20 * one.seconds
 
 
+def test_timer_tells_what_was_simulated_when_it_ran():
+    with dpkit.sim.machine(accelerator="h200"):
+        with dpkit.Timer(dpkit.devices(1, "sim")) as timer:
+            pass
+    assert timer.clock == "simulated (h200, nvlink2)"
+    assert "h200" in repr(timer)
+    assert "h200" not in dpkit.sim.label()
+
+
 def test_two_clocks_do_not_mix():
     devices = [*dpkit.devices(1, kind="sim"), torch.device("cpu")]
     with pytest.raises(ValueError, match="devices: sim:0, cpu"):

@@ -31,20 +31,6 @@ PICTURES = {
 }
 
 
-@pytest.fixture
-def axes(monkeypatch):
-    """Collect the axes that pictures are drawn on."""
-    drawn = []
-    savefig = plots.Figure.savefig
-
-    def watched(figure, *args, **kwargs):
-        drawn.extend(figure.axes)
-        return savefig(figure, *args, **kwargs)
-
-    monkeypatch.setattr(plots.Figure, "savefig", watched)
-    return drawn
-
-
 @pytest.mark.parametrize("name", PICTURES)
 def test_the_same_bytes_twice(name):
     first, again = PICTURES[name]().svg, PICTURES[name]().svg

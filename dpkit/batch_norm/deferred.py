@@ -53,7 +53,8 @@ class DeferredBatchNorm(_BatchNorm):
     The outputs are those of ``nn.BatchNorm2d`` on each micro-batch alone. The
     running statistics move once in ``num_micro_batches`` forward passes in
     training mode, to where ``nn.BatchNorm2d`` would have moved them for the
-    whole batch. Micro-batches may differ in size.
+    whole batch. Micro-batches may differ in size. A step that is broken off
+    leaves a part of a batch behind, which has to be forgotten before the next.
 
     Args:
         num_features: The number of channels.
@@ -117,7 +118,7 @@ class DeferredBatchNorm(_BatchNorm):
             training=alone,
             eps=self.eps,
         )
-        if self.training and self.track_running_stats and not _AGAIN.get():
+        if self.training and not _AGAIN.get():
             self._gather(moments(x))
         return y
 

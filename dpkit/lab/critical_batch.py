@@ -47,11 +47,18 @@ def fit(batches: Sequence[int], steps: Sequence[float]) -> tuple[float, float]:
         batches: Examples in a step; at least two sizes.
         steps: The steps that each took to the target.
 
+    Raises:
+        ValueError: all batches are of one size.
+
     Example:
         >>> least, critical = fit([16, 64, 256], [300, 150, 112.5])
         >>> round(least, 6), round(critical, 6)
         (100.0, 32.0)
     """
+    if len(set(batches)) < 2:
+        raise ValueError(
+            f"one size of batch cannot tell two numbers (batches: {batches})"
+        )
     us = [1 / s for s in steps]
     vs = [1 / (b * s) for b, s in zip(batches, steps, strict=True)]
     uu, uv, vv = _dot(us, us), _dot(us, vs), _dot(vs, vs)
