@@ -792,3 +792,28 @@ def test_a_hessian():
     x = torch.arange(1.0, 4.0, device="sim:0")
     hessian = torch.func.hessian(lambda t: (t**3).sum())(x)
     assert torch.equal(hessian.cpu(), torch.diag(6 * x.cpu()))
+
+
+def test_inference_mode():
+    """Ordinary tensors and new ones: copies, views, in place, layers."""
+    one, other = torch.device("sim:0"), torch.device("sim:1")
+    x = torch.arange(6.0).view(3, 2)
+    net = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 1))
+    expected = net(x[1:])
+    x, there = x.to(one), copy.deepcopy(net).to(other)
+    with torch.inference_mode():
+        moved = x[1:].to(other)
+        assert moved.device == x.to(other).device == other
+        scores = there(moved)
+        assert scores.device == other
+        assert not scores.requires_grad
+        new = torch.zeros(3, 2, device=other)
+        new.view(6)[2:] += 1
+        new.mul_(2)
+    assert torch.equal(scores.cpu(), expected)
+    assert new.cpu().tolist() == [[0, 0], [2, 2], [2, 2]]
+    with (
+        torch.inference_mode(),
+        pytest.raises(RuntimeError, match="same device"),
+    ):
+        x + new

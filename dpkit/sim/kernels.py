@@ -89,9 +89,10 @@ def _factory(name: str) -> Kernel:
             raise RuntimeError("Only dense CPU tensors can be pinned")
         args, kwargs = with_plain_generator(func, args, kwargs, device)
         _check_room(args, kwargs, device)
-        backing = func(*args, device=simulation.backing, **kwargs)
-        charge_factory(name, backing.nbytes, device.index, fills)
-        return SimTensor(backing, device)
+        with torch.inference_mode(False):  # as in __torch_dispatch__
+            backing = func(*args, device=simulation.backing, **kwargs)
+            charge_factory(name, backing.nbytes, device.index, fills)
+            return SimTensor(backing, device)
 
     return kernel
 

@@ -99,6 +99,10 @@ class SimTensor(Behaviour):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        if torch.is_inference_mode_enabled():
+            # There, operations made of others would come here as a whole.
+            with torch.inference_mode(False), torch.no_grad():
+                return func(*args, **kwargs)
         try:
             return _run(func, args, kwargs)
         except BaseException as error:
