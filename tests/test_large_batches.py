@@ -85,6 +85,26 @@ def test_a_run_is_repeatable_and_learns():
     assert first < 50
 
 
+def test_the_seed_of_a_run_decides_the_network(monkeypatch):
+    """At the rate 0 the network stays what it was."""
+    nets = []
+    monkeypatch.setattr(lab, "error_percent", nets.append)
+    for seed in (0, 3):
+        lab.final_error(64, 0.0, seed, recipe=SHORT)
+        for p, q in zip(nets[-1].parameters(), lab.network(seed).parameters()):
+            assert torch.equal(p, q)
+
+
+def test_the_seed_of_a_run_decides_the_order():
+    nets = []
+    for seed in (0, 0, 1):
+        nets.append(lab.network())
+        next(lab.steps(nets[-1], lambda step: 0.1, k=1, seed=seed))
+    first, again, other = (next(net.parameters()) for net in nets)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
 def test_a_rate_that_is_too_large_ends_in_guessing():
     assert lab.final_error(64, 50.0, 0, recipe=SHORT) == pytest.approx(90)
 

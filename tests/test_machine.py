@@ -142,9 +142,12 @@ def test_timer_of_simulated_devices_waits_for_all_of_them():
 
 
 def test_timer_tells_what_was_simulated_when_it_ran():
-    with dpkit.sim.machine(accelerator="h200"):
-        with dpkit.Timer(dpkit.devices(1, "sim")) as timer:
-            pass
+    devices = dpkit.devices(1, "sim")
+    with (
+        dpkit.sim.machine(accelerator="h200"),
+        dpkit.Timer(devices) as timer,
+    ):
+        pass
     assert timer.clock == "simulated (h200, nvlink2)"
     assert "h200" in repr(timer)
     assert "h200" not in dpkit.sim.label()

@@ -23,6 +23,8 @@ MACHINES = {
     "h100": {"accelerator": "h100", "link": "nvlink4"},
 }
 
+HOST = cluster(2, **MACHINES["pcie"]).host
+
 
 @cache
 def wrapper(machine, k, rows):
@@ -86,6 +88,10 @@ def test_shares_add_up_and_tell_the_ways_of_copies_apart():
         assert parts["computing"] == pytest.approx(busy)
         assert parts["replicating"] > parts["gathering"] > 0.04
         assert parts["idle"] < 0.05
+        images = 256 * 28 * 28 * 4 / HOST.pageable_bytes_per_second
+        assert parts["images"] * timeline.makespan == pytest.approx(
+            images, rel=0.05
+        )
 
 
 def test_launches_before_backward_are_those_of_forward_and_loss():
