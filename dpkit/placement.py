@@ -31,7 +31,7 @@ def scatter(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
         ``devices[r]``.
 
     Raises:
-        TypeError: ``x`` is not a tensor.
+        TypeError: ``x`` is not a tensor, or ``devices`` no list.
         ValueError: ``x`` has no dimensions, or there are no devices.
 
     Example:
@@ -98,7 +98,7 @@ def split_batch(
         :func:`scatter`.
 
     Raises:
-        TypeError: ``X`` or ``y`` is not a tensor.
+        TypeError: ``X`` or ``y`` is not a tensor, or ``devices`` no list.
         ValueError: ``X`` and ``y`` differ in length or have no dimensions, or
             there are no devices.
 
@@ -139,6 +139,7 @@ def replicate(
         k lists of n tensors; ``replicas[r][i]`` lies on ``devices[r]``.
 
     Raises:
+        TypeError: ``devices`` is no list.
         ValueError: there are no devices.
 
     Example:
@@ -159,5 +160,10 @@ def replicate(
 
 
 def _check_devices(devices: Sequence[torch.device]) -> None:
+    if isinstance(devices, str | torch.device):
+        raise TypeError(
+            f"not a list of devices (devices: {devices!r}); one device is a "
+            "list of one"
+        )
     if len(devices) == 0:
         raise ValueError("no devices to place tensors on (devices: 0)")

@@ -106,3 +106,14 @@ def test_no_dimensions(get_devices):
         dpkit.scatter(torch.tensor(3.0), get_devices(2))
     with pytest.raises(ValueError, match="no rows to split"):
         dpkit.split_batch(torch.zeros(2), torch.tensor(1.0), get_devices(2))
+
+
+@pytest.mark.parametrize("device", ["sim:0", torch.device("cpu")])
+def test_one_device_is_no_list(device):
+    told = "not a list of devices"
+    with pytest.raises(TypeError, match=told):
+        dpkit.scatter(torch.ones(3), device)
+    with pytest.raises(TypeError, match=told):
+        dpkit.replicate([torch.ones(3)], device)
+    with pytest.raises(TypeError, match=told):
+        dpkit.DataParallel(torch.nn.Linear(1, 1), device)

@@ -25,6 +25,7 @@ from torch import nn
 from dpkit.data_parallel.nested import gather_nested, scatter_nested
 from dpkit.data_parallel.replicas import replicate_module
 from dpkit.machine import has_streams
+from dpkit.placement import scatter
 
 
 class Call(NamedTuple):
@@ -51,7 +52,9 @@ class DataParallel(nn.Module):
     is used up by the first. Fewer rows than devices run on as many devices
     as there are rows; no rows at all, on the first.
     What the module returns is joined likewise; of tensors without dimensions
-    comes one with an entry for each replica that ran.
+    comes one with an entry for each replica that ran, such as the loss of
+    each shard. Rows are the first dimension of every tensor, also of what a
+    module means as something else, such as the layers of an LSTM's state.
 
     The replica on the first device is the module itself. What it changes in
     itself stays, such as the running statistics of batch norm; what the
@@ -68,6 +71,7 @@ class DataParallel(nn.Module):
         devices: The devices.
 
     Raises:
+        TypeError: ``devices`` is no list.
         ValueError: there are no devices. In forward: the module lies
             elsewhere, tensors differ in their number of rows, or outputs
             differ in something else than tensors.
@@ -90,11 +94,9 @@ class DataParallel(nn.Module):
         self, module: nn.Module, devices: Sequence[torch.device]
     ) -> None:
         super().__init__()
-        if len(devices) == 0:
-            raise ValueError("no devices to run on (devices: 0)")
         self.module = module
         # That of a tensor has its number, where a name may leave it out.
-        self.devices = [torch.empty(0, device=d).device for d in devices]
+        self.devices = [x.device for x in scatter(torch.empty(0), devices)]
         self.register_load_state_dict_pre_hook(  # type: ignore[no-untyped-call]
             _name_as_held
         )
