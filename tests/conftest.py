@@ -46,6 +46,22 @@ def wait_until_ended(
 
 
 @pytest.fixture
+def outcomes(
+    ranks: list[dict[str, Any]], request: pytest.FixtureRequest
+) -> list[Any]:
+    """What each rank returned from the check of the test's name.
+
+    A module that uses it has a fixture ``ranks``: what each rank returned, by
+    check, where an exception is told as its text.
+    """
+    name = request.function.__name__.removeprefix("test_")
+    found = [rank[name] for rank in ranks]
+    errors = [f for f in found if isinstance(f, str)]
+    assert not errors, errors[0]
+    return found
+
+
+@pytest.fixture
 def axes(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
     """Collect the axes that pictures are drawn on."""
     drawn: list[Axes] = []

@@ -1,8 +1,9 @@
 """Batch norm over ranks and over micro-batches, beside PyTorch's.
 
-The oracle is ``nn.BatchNorm`` on one device with the whole batch. PyTorch's
-``SyncBatchNorm`` runs on GPUs alone. Each check below runs on all ranks of a
-pool; the test of its name judges what they returned.
+The oracle is ``nn.BatchNorm`` on one device with the whole batch: between
+processes, PyTorch's ``SyncBatchNorm`` refuses tensors on the CPU. Each check
+below runs on all ranks of a pool; the test of its name judges what they
+returned.
 """
 
 import copy
@@ -75,16 +76,6 @@ def ranks(request):
     with Workers(request.param, "gloo") as workers:
         found = workers.run(run_checks, timeout_seconds=200)
     assert len(found) == request.param > 1
-    return found
-
-
-@pytest.fixture
-def outcomes(ranks, request):
-    """What each rank returned from the check of the test's name."""
-    name = request.function.__name__.removeprefix("test_")
-    found = [rank[name] for rank in ranks]
-    errors = [f for f in found if isinstance(f, str)]
-    assert not errors, errors[0]
     return found
 
 

@@ -65,16 +65,6 @@ def ranks(request):
     return found
 
 
-@pytest.fixture
-def outcomes(ranks, request):
-    """What each rank returned from the check of the test's name."""
-    name = request.function.__name__.removeprefix("test_")
-    found = [rank[name] for rank in ranks]
-    errors = [f for f in found if isinstance(f, str)]
-    assert not errors, errors[0]
-    return found
-
-
 def batches(rows=ROWS, steps=STEPS):
     generator = torch.Generator().manual_seed(rows)
     for _ in range(steps):

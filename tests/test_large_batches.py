@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 import dpkit
 from dpkit.data_parallel import BucketedDataParallel
+from dpkit.lab import large_batch_times
 from dpkit.lab import large_batches as lab
 from dpkit.lab.large_batch_times import predicted_seconds, simulated_seconds
 
@@ -120,3 +121,19 @@ def test_steps_to_a_target():
 def test_the_time_of_a_step(k):
     found = simulated_seconds(k, "ethernet25")
     assert predicted_seconds(k, "ethernet25") == pytest.approx(found, rel=0.02)
+
+
+def test_each_device_has_the_rows_of_one(monkeypatch):
+    rows, make = [], large_batch_times.images_network
+
+    def watched():
+        net = make()
+        net.register_forward_pre_hook(
+            lambda module, args: rows.append(len(args[0]))
+        )
+        return net
+
+    monkeypatch.setattr(large_batch_times, "images_network", watched)
+    simulated_seconds(4, "ethernet25")
+    assert len(rows) % 4 == 0
+    assert set(rows) == {lab.RECIPE.batch_size}
