@@ -10,16 +10,20 @@ READY  := $(VENV)/ready
 ON_SIM := DPKIT_DEVICES=sim
 PYTEST := $(BIN)/python -m pytest
 # Two workers with one thread each: more threads than cores would spin.
-UNITS  := OMP_NUM_THREADS=1 $(PYTEST) -n 2 --dist loadscope --doctest-modules
+ONE    := OMP_NUM_THREADS=1
+# Each takes a file at a time, the longest first (tests/conftest.py).
+SHARED := -n 2 --dist loadscope --no-loadscope-reorder
+UNITS  := $(PYTEST) $(SHARED) --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup book serve notebooks execute test test-fast test-gpu \
-        bench reproduce lint format lock clean
+        address new-chapter gpu-outputs bench coverage reproduce reproducible \
+        lint format lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
-	  | awk -F ':.*## ' '{ printf "make %-11s %s\n", $$1, $$2 }'
+	  | awk -F ':.*## ' '{ printf "make %-12s %s\n", $$1, $$2 }'
 
 $(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; \
@@ -36,6 +40,8 @@ setup: $(READY)  ## install the pinned environment into .venv
 
 book: $(READY)  ## build the site into _build/html
 	$(BIN)/jupyter-book build . -W -n --keep-going
+	$(BIN)/jupyter-book build . -W -n --keep-going --builder singlehtml
+	$(BIN)/python scripts/print_page.py _build
 
 serve: book  ## show the built site on http://localhost:8000
 	$(BIN)/python -m http.server --bind localhost --directory _build/html 8000
@@ -44,15 +50,27 @@ notebooks: $(READY)  ## open the chapters in JupyterLab
 	$(BIN)/jupyter lab book
 
 execute: $(READY)  ## run every notebook and store its normalised outputs
-	$(ON_SIM) $(BIN)/python scripts/execute_notebooks.py book/*.ipynb
+	$(ON_SIM) $(ONE) $(BIN)/python scripts/execute_notebooks.py \
+	  $(if $(LIVE),--live) book/*.ipynb
+
+reproducible: $(READY)  ## run every notebook; fail if a file would change
+	printf '%s\n' book/*.ipynb | $(ON_SIM) $(ONE) xargs -n 1 -P 2 \
+	  $(BIN)/python scripts/execute_notebooks.py --check
 
 test: $(READY)  ## all tests and notebooks; with CUDA devices also test-gpu
 	@if $(BIN)/python -c 'import sys, torch; \
 	  sys.exit(not torch.cuda.is_available())'; then $(MAKE) test-gpu; fi
-	$(ON_SIM) $(UNITS) -m "not cuda" --nbval $(NBVAL) dpkit tests book/*.ipynb
+	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) dpkit tests book/*.ipynb
 
 test-fast: $(READY)  ## the tests without the slow ones and the notebooks
-	$(ON_SIM) $(UNITS) -m "not cuda and not slow" dpkit tests
+	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not slow" dpkit tests
+
+coverage: $(READY)  ## how much of dpkit the tests reach: 95 % or more
+	rm -rf _build/coverage && mkdir -p _build/coverage
+	$(ON_SIM) $(ONE) $(BIN)/python -m coverage run -m \
+	  pytest $(SHARED) --doctest-modules -m "not cuda" dpkit tests
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --fail-under=95
 
 test-gpu: $(READY)  ## what needs CUDA: its tests, and the chapters on it
 	@$(BIN)/python -c 'import sys, torch; sys.exit( \
@@ -62,6 +80,17 @@ test-gpu: $(READY)  ## what needs CUDA: its tests, and the chapters on it
 	  print(f"Chapters on {n} CUDA device(s); a cell that asks for more", \
 	  "gets simulated ones.")'
 	env -u DPKIT_DEVICES $(PYTEST) --nbval-lax $(NBVAL) book/*.ipynb
+
+new-chapter: $(READY)  ## a chapter that passes all checks, to rewrite (NAME=…)
+	@$(ON_SIM) $(ONE) $(BIN)/python scripts/new_chapter.py "$(NAME)"
+
+address:  ## write the public address of the repository (URL=https://…)
+	$(PYTHON) scripts/set_address.py "$(URL)"
+
+gpu-outputs: $(READY)  ## the chapters' outputs on CUDA devices, in _build/gpu
+	rm -rf _build/gpu && mkdir -p _build && cp -R book _build/gpu
+	env -u DPKIT_DEVICES $(BIN)/python scripts/execute_notebooks.py --live \
+	  _build/gpu/*.ipynb
 
 bench: $(READY)  ## measure speed, as ratios taken side by side in one run
 	$(BIN)/python scripts/bench.py
@@ -73,10 +102,12 @@ reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
 	$(BIN)/python scripts/record_large_batches.py
 	$(BIN)/python scripts/record_resident.py
 
-lint: $(READY)  ## ruff (format and rules, notebooks too) and mypy --strict
+lint: $(READY)  ## style (notebooks too), types, and the workflows
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/zizmor --offline --quiet .github
+	scripts/check/lint_workflows
 
 format: $(READY)  ## let ruff format and mend what it can
 	$(BIN)/ruff format .

@@ -20,3 +20,15 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
     notebook: Any = collector
     if hasattr(notebook, "skip_compare"):
         notebook.skip_compare += NOT_COMPARED
+
+
+# They train: a minute or more each. `-m "not slow"` leaves out the whole
+# chapter, as a cell needs those above it.
+SLOW = {"data-parallelism", "data-parallelism-concise", "overlap"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the cells of the chapters that take long."""
+    for item in items:
+        if item.path.suffix == ".ipynb" and item.path.stem in SLOW:
+            item.add_marker("slow")

@@ -1,38 +1,41 @@
 """Run notebooks from the top and store normalised outputs.
 
-Usage: python scripts/execute_notebooks.py book/*.ipynb
+Usage: python scripts/execute_notebooks.py [--live | --check] book/*.ipynb
 
 Each notebook runs in a fresh kernel of this Python, in its own folder. What
 differs between two runs without meaning (times, ids, how a stream was cut) is
 removed, so that running twice leaves no difference. A file is written only if
 its contents changed, and only after its last cell ran.
+
+Cells tagged `nbval-ignore-output` are run like the others, but what they have
+stored stays if the fresh outputs say the same but for their numbers, and the
+cell's source is unchanged: see live_cells.py. After a change of what they
+measure or draw, `--live` (`make execute LIVE=1`) stores all that is fresh.
+
+`--check` (`make reproducible`) writes no file, and fails if one would change:
+it names each cell that differs, and how.
 """
 
 import argparse
+import difflib
 import os
-import re
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 from jupyter_client.manager import AsyncKernelManager
+from live_cells import keep_live, mark_live
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 from nbval.kernel import CURRENT_ENV_KERNEL_NAME, NbvalKernelspecManager
+from normal_form import as_text, normalise
 from traitlets import default
 
-METADATA = {
-    "kernelspec": {
-        "display_name": "Python 3",
-        "language": "python",
-        "name": "python3",
-    },
-    "language_info": {"name": "python"},
-}
-VALID_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 SECONDS_PER_CELL = 600
+LINES_SHOWN = 12
 
 
 def kernel_environment() -> dict[str, str]:
@@ -70,57 +73,50 @@ def execute(notebook: NotebookNode, folder: Path) -> None:
     client.execute(env=kernel_environment())
 
 
-def merge_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Join neighbouring pieces of one stream: where it is cut is chance."""
-    merged: list[NotebookNode] = []
-    for output in outputs:
-        last = merged[-1] if merged else None
-        if (
-            last is not None
-            and output.output_type == last.output_type == "stream"
-            and output.name == last.name
-        ):
-            last.text += output.text
-        else:
-            merged.append(output)
-    return merged
+def run(path: Path, live: bool = False) -> NotebookNode:
+    """Run the notebook at `path`; return what its file should hold.
+
+    Live cells keep the outputs that the file has, unless `live` is true.
+    """
+    stored = nbformat.read(path, as_version=4)
+    fresh = nbformat.read(path, as_version=4)
+    execute(fresh, path.parent)
+    normalise(stored)
+    normalise(fresh)
+    if not live:
+        keep_live(fresh, stored)
+    mark_live(fresh)
+    return fresh
 
 
-def shorten_error(output: NotebookNode) -> None:
-    """Keep the last line of a traceback; the others name installed files."""
-    if output.output_type == "error":
-        output.traceback = [f"{output.ename}: {output.evalue}"]
+def lines_of(cell: NotebookNode) -> list[str]:
+    """Return the lines of a file that holds `cell`."""
+    return as_text(nbformat.v4.new_notebook(cells=[cell])).splitlines()
 
 
-def number_cells(notebook: NotebookNode) -> None:
-    """Give every cell an id that stays, and code cells the counts from 1."""
-    count = 0
-    seen: set[str] = set()
-    for index, cell in enumerate(notebook.cells):
-        if not VALID_ID.fullmatch(cell.get("id", "")) or cell.id in seen:
-            cell.id = f"cell-{index}"
-        seen.add(cell.id)
-        if cell.cell_type != "code":
+def differences(stored: NotebookNode, fresh: NotebookNode) -> Iterator[str]:
+    """Yield, for each cell that differs, its id and the lines that do."""
+    for before, now in zip(stored.cells, fresh.cells, strict=True):
+        if before == now:
             continue
-        count += 1
-        cell.execution_count = count
-        for output in cell.outputs:
-            if output.output_type == "execute_result":
-                output.execution_count = count
+        lines = difflib.unified_diff(
+            lines_of(before),
+            lines_of(now),
+            "stored",
+            "fresh",
+            n=0,
+            lineterm="",
+        )
+        shown = [f"    {line[:90]}" for line in lines][:LINES_SHOWN]
+        yield "\n".join([f"cell {now.id!r} is not as stored", *shown])
 
 
-def normalise(notebook: NotebookNode) -> None:
-    """Remove from `notebook` what differs between two equal runs."""
-    notebook.metadata = nbformat.from_dict(METADATA)
-    notebook.nbformat, notebook.nbformat_minor = 4, 5
-    for cell in notebook.cells:
-        cell.metadata.pop("execution", None)
-        if cell.cell_type == "code":
-            cell.outputs = merge_streams(cell.outputs)
-            for output in cell.outputs:
-                shorten_error(output)
-    number_cells(notebook)
-    nbformat.validate(notebook)
+def check(path: Path, fresh: NotebookNode) -> list[str]:
+    """Say where the file at `path` differs from what it should hold."""
+    if path.read_text(encoding="utf-8") == as_text(fresh):
+        return []
+    found = list(differences(nbformat.read(path, as_version=4), fresh))
+    return found or ["the cells agree, but not how the file is written"]
 
 
 def write_if_changed(path: Path, text: str) -> bool:
@@ -133,32 +129,38 @@ def write_if_changed(path: Path, text: str) -> bool:
     return True
 
 
-def run(path: Path) -> bool:
-    """Run and store the notebook at `path`; say whether it changed."""
-    notebook = nbformat.read(path, as_version=4)
-    execute(notebook, path.parent)
-    normalise(notebook)
-    text = nbformat.writes(notebook, indent=1, ensure_ascii=False)
-    return write_if_changed(path, text.rstrip("\n") + "\n")
-
-
 def main() -> int:
     """Run the notebooks named on the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("notebooks", nargs="+", type=Path)
-    for path in parser.parse_args().notebooks:
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--live", action="store_true", help="store all anew")
+    way.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    failures = 0
+    for path in options.notebooks:
         start = time.perf_counter()
         try:
-            changed = run(path)
+            fresh = run(path, options.live)
         except CellExecutionError as error:
             print(f"{path}: a cell failed\n{error}", file=sys.stderr)
-            return 1
+            failures += 1
+            continue
         seconds = time.perf_counter() - start
-        state = "changed" if changed else "unchanged"
+        if options.check:
+            found = check(path, fresh)
+            failures += bool(found)
+            state = "differs" if found else "the same"
+        else:
+            found = []
+            changed = write_if_changed(path, as_text(fresh))
+            state = "changed" if changed else "unchanged"
         print(f"{path}: {state} ({seconds:.1f} s)", flush=True)
-    return 0
+        for difference in found:
+            print(f"{path}: {difference}", file=sys.stderr, flush=True)
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,10 @@
 """Fixtures that all tests share."""
 
 import builtins
+import os
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -8,12 +12,28 @@ from typing import Any
 
 import pytest
 import torch
+from filelock import FileLock
 from matplotlib.axes import Axes
 
 import dpkit
 from dpkit.lab import plots
 
 GetDevices = Callable[[int], list[torch.device]]
+BuildSite = Callable[..., Path]
+REPOSITORY = Path(__file__).parent.parent
+
+
+@pytest.hookimpl(trylast=True)  # when book/conftest.py has marked chapters
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that both workers end at one time.
+
+    A worker is given a file at a time. Chapters come first, then the files
+    that hold a slow test, then the others.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(
+        key=lambda item: (item.path.suffix != ".ipynb", item.path not in slow)
+    )
 
 
 @pytest.fixture
@@ -73,6 +93,43 @@ def axes(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
 
     monkeypatch.setattr(plots.Figure, "savefig", watched)
     return drawn
+
+
+@pytest.fixture(scope="session")
+def build_site() -> BuildSite:
+    """Build the site of the book in a folder; a warning is a failure."""
+
+    def build(folder: Path, **environment: str) -> Path:
+        if not (folder / "book").exists():
+            shutil.copytree(REPOSITORY / "book", folder / "book")
+            for name in ("_config.yml", "_toc.yml"):
+                shutil.copy(REPOSITORY / name, folder)
+        tool = Path(sys.executable).with_name("jupyter-book")
+        run = subprocess.run(
+            [tool, "build", folder, "-W", "-n", "--keep-going"],
+            capture_output=True,
+            text=True,
+            env=os.environ | environment,
+        )
+        assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+        return folder / "_build" / "html"
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def site(
+    build_site: BuildSite,
+    tmp_path_factory: pytest.TempPathFactory,
+    worker_id: str,
+) -> Path:
+    """Give the folder of the built site, to read; all workers share one."""
+    folder = tmp_path_factory.getbasetemp()
+    if worker_id != "master":
+        folder = folder.parent
+    html = folder / "site" / "_build" / "html"
+    with FileLock(folder / "site.lock"):
+        return html if html.exists() else build_site(folder / "site")
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,5 @@
 """The site builds without a warning, and its pages ask no one for anything."""
 
-import shutil
-import subprocess
-import sys
 from html.parser import HTMLParser
 from importlib import util
 from pathlib import Path
@@ -33,21 +30,6 @@ def requests(text):
     parser = Requests()
     parser.feed(text)
     return parser.addresses
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """Build a copy of the book, twice: the second time nothing has changed."""
-    folder = tmp_path_factory.mktemp("site")
-    shutil.copytree(REPOSITORY / "book", folder / "book")
-    for name in ("_config.yml", "_toc.yml"):
-        shutil.copy(REPOSITORY / name, folder)
-    tool = Path(sys.executable).with_name("jupyter-book")
-    command = [tool, "build", folder, "-W", "-n", "--keep-going"]
-    for _ in range(2):
-        run = subprocess.run(command, capture_output=True, text=True)
-        assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-    return folder / "_build" / "html"
 
 
 @pytest.mark.slow

@@ -66,8 +66,10 @@ def test_rates_mark_the_best_and_the_rule(axes):
         for text in axes[0].texts
     }
     assert words == {
-        (0, 0): ("16.0  ●", "bold"),
+        (0, 0): ("16.0", "bold"),
         (0, 1): ("17.0", "normal"),
         (1, 0): ("20.0", "normal"),
-        (1, 1): ("15.0  ●", "bold"),
+        (1, 1): ("15.0", "bold"),
     }
+    dots = [line.get_xydata()[0] for line in axes[0].get_lines()]
+    assert [(round(x), round(y)) for x, y in dots] == [(0, 0), (1, 1)]

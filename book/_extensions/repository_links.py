@@ -9,7 +9,11 @@ from typing import Any
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-COLAB = "https://colab.research.google.com"
+COLAB = {"colab_url": "https://colab.research.google.com"}
+BINDER = {
+    "binderhub_url": "https://mybinder.org",
+    "notebook_interface": "jupyterlab",
+}
 
 
 def add_buttons(app: Sphinx, config: Config) -> None:
@@ -17,10 +21,15 @@ def add_buttons(app: Sphinx, config: Config) -> None:
     options: dict[str, Any] = config.html_theme_options
     url = options.get("repository_url") or ""
     options["use_repository_button"] = bool(url)
+    options["launch_buttons"] = launchers(url)
+
+
+def launchers(url: str) -> dict[str, str]:
+    """Return what can open a notebook of the repository at `url`."""
+    if "github.com/" in url:
+        return COLAB | BINDER
     # Colab opens notebooks from GitHub alone.
-    options["launch_buttons"] = (
-        {"colab_url": COLAB} if "github.com/" in url else {}
-    )
+    return dict(BINDER) if url else {}
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullLocator
 
-from dpkit.lab.plots import COLOURS, INK, Picture
-from dpkit.theory.units import show_bytes
+from dpkit.lab.plots import COLOURS, Picture
+from dpkit.theory.drawing import INK
+from dpkit.theory.units import show_bytes, show_seconds
 
 STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 2)))
 
@@ -91,13 +93,15 @@ def plot_costs(
                 x, y, marker, color=INK, markersize=4, fillstyle="none",
                 label=name,
             )  # fmt: skip
-        ax.set(xscale="log", yscale="log", xlabel="bytes", ylabel="seconds")
-        ax.legend(loc="upper left", fontsize=9)
+        ax.set(xscale="log", yscale="log", xlabel="size", ylabel="time")
+        _sizes(ax)
+        ax.yaxis.set_major_formatter(lambda value, _: show_seconds(value))
+        ax.legend(loc="upper left")
 
     names = map(_words, [*seconds, *(dots or {})])
     words = f"seconds by size: {', '.join(names)}"
     words += ", with a lower bound" if bound is not None else ""
-    return Picture(draw, words, (6.4, 3.8))
+    return Picture(draw, words, (5.2, 4.6))
 
 
 def plot_winners(
@@ -138,13 +142,13 @@ def plot_winners(
             place: dict[str, Any] = {
                 "ha": "center",
                 "va": "center",
-                "fontsize": 9,
+                "fontsize": 10.5,
             }
             ax.text(x, run.world_size, _words(name), **place)
         _frame(ax, world_sizes, (sizes[0] / step, sizes[-1] * step))
 
     title = f"the fastest by ranks and size: {', '.join(map(_words, names))}"
-    return Picture(draw, title, (6.4, 4.2))
+    return Picture(draw, title, (5.2, 4.2))
 
 
 class Run(NamedTuple):
@@ -183,7 +187,15 @@ def _words(name: str) -> str:
 def _frame(
     ax: Axes, world_sizes: Sequence[int], width: tuple[float, float]
 ) -> None:
-    ax.set(xscale="log", xlabel="bytes", ylabel="ranks", xlim=width)
+    ax.set(xscale="log", xlabel="size", ylabel="ranks", xlim=width)
+    _sizes(ax)
     ax.set_ylim(world_sizes[0] - 0.5, world_sizes[-1] + 0.5)
     ax.set_yticks([p for p in world_sizes if p % 2 == 0 or p < 4])
     ax.grid(visible=False)
+
+
+def _sizes(ax: Axes) -> None:
+    """Label the axis of sizes at kB, MB and GB."""
+    ax.xaxis.set_major_locator(LogLocator(1000))
+    ax.xaxis.set_major_formatter(lambda value, _: show_bytes(int(value)))
+    ax.xaxis.set_minor_locator(NullLocator())

@@ -11,8 +11,9 @@ from matplotlib.ticker import NullFormatter, NullLocator
 
 from dpkit.lab.large_batch_records import WAYS
 from dpkit.lab.large_batches import RECIPE, schedule
-from dpkit.lab.plots import COLOURS, INK, QUIET, Picture
+from dpkit.lab.plots import COLOURS, Picture
 from dpkit.lab.warmup import WARMUPS
+from dpkit.theory.drawing import INK, QUIET
 
 ERRORS = (15, 20, 30, 50, 90)  # percent, the ticks of a logarithmic axis
 GUESSING = 90
@@ -86,10 +87,10 @@ def plot_errors(ways: Mapping[str, Mapping[int, Sequence[float]]]) -> Picture:
             )
         _error_axis(ax, list(next(iter(ways.values()))))
         # Below the line of guessing.
-        ax.legend(loc="upper left", bbox_to_anchor=(0, 0.93), fontsize=10)
+        ax.legend(loc="upper left", bbox_to_anchor=(0, 0.93))
 
     title = f"test error by batch: {', '.join(ways)}"
-    return Picture(draw, title, (6.4, 4.2))
+    return Picture(draw, title, (5.2, 4.2))
 
 
 def _error_axis(ax: Axes, ks: Sequence[int]) -> None:
@@ -128,16 +129,16 @@ def plot_rates(errors: Mapping[int, Mapping[float, float]]) -> Picture:
             for row, lr in enumerate(rates):
                 text = f"{errors[k][lr]:.1f}"
                 weight = "bold" if lr == best else "normal"
-                dot = "  ●" if lr == k * RECIPE.lr else ""
                 ax.text(
-                    column, row, text + dot,
+                    column, row, text,
                     ha="center", va="center", color=INK, weight=weight,
-                    fontsize=10,
                 )  # fmt: skip
+                if lr == k * RECIPE.lr:
+                    ax.plot(column + 0.37, row + 0.3, "o", color=INK, ms=4)
         ax.set_xticks(range(len(ks)), [str(k * RECIPE.batch_size) for k in ks])
         ax.set_yticks(range(len(rates)), [f"{lr:g}" for lr in rates])
         ax.set(xlabel="batch k·b", ylabel="learning rate", aspect="auto")
         ax.grid(visible=False)
 
     title = "mean test error by batch and learning rate"
-    return Picture(draw, title, (6.4, 4.2))
+    return Picture(draw, title, (5.2, 4.2))

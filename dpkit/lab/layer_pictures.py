@@ -6,7 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from matplotlib.axes import Axes
 
-from dpkit.lab.plots import COLOURS, INK, QUIET, Picture, arrow, box
+from dpkit.lab.boxes import arrow, box, down
+from dpkit.lab.plots import COLOURS, Picture
+from dpkit.lab.ticks import doublings
+from dpkit.theory.drawing import INK, QUIET
+
+TOWER = 3.0  # from one tower to the other, in units of the drawing
 
 
 def draw_mlp(num_devices: int = 2) -> Picture:
@@ -26,19 +31,19 @@ def draw_mlp(num_devices: int = 2) -> Picture:
         box(ax, 7.2, middle, "allreduce:\nsum", QUIET)
         for rank in range(num_devices):
             colour, y = COLOURS[rank % len(COLOURS)], num_devices - 1 - rank
-            box(ax, 0, y, "x", colour)
+            box(ax, 0.45, y, "x", colour, width=0.7)
             box(ax, 2.4, y, f"columns {rank}\nof A", colour)
             box(ax, 4.8, y, f"rows {rank}\nof B", colour)
-            box(ax, 9.6, y, "y", colour)
+            box(ax, 9.15, y, "y", colour, width=0.7)
             arrow(ax, (0, y), (2.4, y))
             arrow(ax, (2.4, y), (4.8, y))
             arrow(ax, (4.8, y), (7.2, middle))
             arrow(ax, (7.2, middle), (9.6, y))
         ax.text(3.6, num_devices - 0.6, "activation", ha="center")
-        ax.set(xlim=(-0.9, 10.5), ylim=(-0.5, num_devices - 0.3))
+        ax.set(xlim=(0, 9.6), ylim=(-0.5, num_devices - 0.3))
         ax.axis("off")
 
-    size = (6.6, 0.2 + 0.8 * num_devices)
+    size = (5.5, 0.2 + 0.8 * num_devices)
     title = f"two layers split over {num_devices} devices"
     return Picture(draw, title, size)
 
@@ -59,16 +64,16 @@ def draw_towers(layers: Sequence[str], talk: Collection[str]) -> Picture:
     def draw(ax: Axes) -> None:
         for i, name in enumerate(layers):
             for rank in (0, 1):
-                box(ax, 2.3 * i, 1 - rank, name, COLOURS[rank])
+                box(ax, TOWER * rank, -i, name, COLOURS[rank])
                 for other in (0, 1) if name in talk else (rank,):
                     if i:
-                        start = (2.3 * (i - 1), 1 - other)
-                        arrow(ax, start, (2.3 * i, 1 - rank))
-        ax.set(xlim=(-0.9, 2.3 * len(layers) - 1.4), ylim=(-0.5, 1.5))
+                        start = (TOWER * other, 1 - i)
+                        down(ax, start, (TOWER * rank, -i))
+        ax.set(xlim=(-0.9, TOWER + 0.9), ylim=(0.5 - len(layers), 0.5))
         ax.axis("off")
 
     title = f"two towers that talk in {', '.join(talk)}"
-    return Picture(draw, title, (1.25 * len(layers), 1.6))
+    return Picture(draw, title, (3.4, 0.6 * len(layers)))
 
 
 def plot_gains(
@@ -101,6 +106,7 @@ def plot_gains(
                 predicted[name], color=colour, linestyle=":", linewidth=1.5
             )
         ax.set(xscale="log", xlabel=xlabel, ylabel=ylabel)
+        doublings(ax.xaxis)
         ax.set_ylim(bottom=0)
         ax.legend(loc="lower right")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 
-from dpkit.lab.plots import COLOURS, QUIET, Picture, arrow, box
+from dpkit.lab.boxes import arrow, box
+from dpkit.lab.plots import COLOURS, Picture
+from dpkit.theory.drawing import QUIET
 
 
 def draw_stages(num_stages: int = 2) -> Picture:
@@ -34,5 +36,5 @@ def draw_stages(num_stages: int = 2) -> Picture:
         ax.set(xlim=(-0.9, last + 0.9), ylim=(-0.5, 1.5))
         ax.axis("off")
 
-    size = (1.3 * (num_stages + 2) + 0.4, 1.9)
+    size = (1.25 * (num_stages + 2) + 0.4, 1.9)
     return Picture(draw, f"a network in {num_stages} stages", size)

@@ -1,7 +1,8 @@
 """The figures of the chapters, drawn from what ran.
 
 Each function returns a :class:`Picture`, which a notebook shows as SVG. The
-ground is white, so that a figure reads the same in a light and a dark page.
+ground is white, whatever the theme of the notebook. Pictures are narrow, so
+that their words can be read where a telephone shrinks them.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ import matplotlib as mpl
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
 
+from dpkit.lab.boxes import arrow, box
+from dpkit.lab.ticks import decades, doublings
+from dpkit.theory.drawing import INK, QUIET
 from dpkit.training import TrainingRecord
 
-INK = "#1f2933"
-QUIET = "#5a6472"
 COLOURS = ("#2563eb", "#b45309", "#047857", "#7c3aed", "#be123c")
+SIZE = (5.2, 3.1)  # inches
 STYLE: dict[str, Any] = {
     "svg.hashsalt": "dpkit",  # the same figure gives the same bytes
     "svg.fonttype": "path",
-    "figure.figsize": (6.4, 3.2),
+    "figure.figsize": SIZE,
     "figure.facecolor": "white",
     "figure.constrained_layout.use": True,
     "font.size": 11,
@@ -41,6 +43,9 @@ STYLE: dict[str, Any] = {
     "grid.color": "#e1e5ea",
     "lines.linewidth": 1.8,
     "legend.frameon": False,
+    "legend.fontsize": 10.5,
+    "legend.handlelength": 1.8,
+    "legend.labelspacing": 0.3,
     "text.color": INK,
     "xtick.color": INK,
     "ytick.color": INK,
@@ -60,12 +65,14 @@ class Picture:
         self,
         draw: Callable[[Axes], None],
         title: str,
-        size: tuple[float, float] = (6.4, 3.2),
+        size: tuple[float, float] = SIZE,
     ) -> None:
         self.title = title
         with _style():
             figure = Figure(figsize=size)
-            draw(figure.add_subplot())
+            axes = figure.add_subplot()
+            draw(axes)
+            _level_label(axes)
             text = io.StringIO()
             figure.savefig(
                 text, format="svg", metadata={"Date": None, "Creator": None}
@@ -81,6 +88,12 @@ class Picture:
 
 def _style() -> AbstractContextManager[None]:
     return mpl.rc_context(STYLE)  # type: ignore[arg-type]
+
+
+def _level_label(ax: Axes) -> None:
+    """Write the label of the vertical axis level, above the axis."""
+    ax.set_title(ax.get_ylabel(), loc="left")
+    ax.yaxis.label.set_visible(False)
 
 
 def plot_training(records: Mapping[str, TrainingRecord]) -> Picture:
@@ -172,7 +185,7 @@ def plot_bars(values: Mapping[str, float], unit: str) -> Picture:
         ax.set_xlabel(unit)
 
     words = ", ".join(f"{name} {value:.3g}" for name, value in values.items())
-    size = (6.4, 0.9 + 0.45 * len(values))
+    size = (SIZE[0], 0.9 + 0.45 * len(values))
     return Picture(draw, f"{unit}: {words}", size)
 
 
@@ -203,6 +216,9 @@ def plot_lines(
             ax.plot(x, y, style, label=name)
         ax.plot(*found[1], "o", color=INK, markersize=5, label=found[0])
         ax.set(xscale="log", yscale=yscale, xlabel=xlabel, ylabel=ylabel)
+        doublings(ax.xaxis)
+        if yscale == "log":
+            decades(ax.yaxis)
         ax.legend(loc="best")
 
     return Picture(draw, f"{ylabel} by {xlabel}: {', '.join(lines)}")
@@ -234,34 +250,6 @@ def draw_step(num_devices: int = 2) -> Picture:
         ax.set(xlim=(-0.9, 7.8), ylim=(-0.5, num_devices - 0.5))
         ax.axis("off")
 
-    size = (5.6, 0.2 + 0.8 * num_devices)
+    size = (5.4, 0.2 + 0.8 * num_devices)
     title = f"a data-parallel step on {num_devices} devices"
     return Picture(draw, title, size)
-
-
-def box(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
-    """Draw a rounded box with text, its middle at (x, y)."""
-    ax.add_patch(
-        FancyBboxPatch(
-            (x - 0.8, y - 0.32),
-            1.6,
-            0.64,
-            boxstyle="round,pad=0.02,rounding_size=0.1",
-            facecolor=mpl.colors.to_rgba(colour, 0.12),
-            edgecolor=colour,
-        )
-    )
-    ax.text(x, y, text, ha="center", va="center", fontsize=12)
-
-
-def arrow(
-    ax: Axes, start: Sequence[float], end: Sequence[float], back: bool = False
-) -> None:
-    """Draw an arrow between the sides of two boxes; ``back``: to the left."""
-    out = -0.84 if back else 0.84
-    ax.annotate(
-        "",
-        (end[0] - out, end[1]),
-        (start[0] + out, start[1]),
-        arrowprops={"arrowstyle": "->", "color": QUIET},
-    )

@@ -8,7 +8,8 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from dpkit.lab.plots import COLOURS, INK, Picture
+from dpkit.lab.plots import COLOURS, Picture
+from dpkit.theory.drawing import INK
 
 
 def accuracies_of(
@@ -60,8 +61,8 @@ def plot_recipe(
             label = f"{name}: {level}"
             ax.axhline(level, color=INK, linestyle=style, label=label)
         ax.set(xlabel="epoch", ylabel="test accuracy", xticks=epochs)
-        ax.legend(loc="lower right", fontsize=9.5)
+        ax.legend(loc="lower right")
 
     words = ", ".join(f"{name} {level}" for name, level in levels.items())
     title = f"test accuracy by epoch: {', '.join(ways)}; {words}"
-    return Picture(draw, title, (6.4, 3.8))
+    return Picture(draw, title, (5.2, 4.4))

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from dpkit.lab.plots import COLOURS, QUIET, Picture
+from dpkit.lab.plots import COLOURS, SIZE, Picture
+from dpkit.theory.drawing import QUIET
 from dpkit.theory.record import is_host
 from dpkit.theory.timeline import Timeline
 
@@ -41,10 +42,10 @@ def plot_speedups(
             label = f"{machine}: {engine}"
             ax.plot(*zip(*line.items()), style, color=colour, label=label)
         ax.set(xlabel="devices", ylabel=ylabel, xticks=counts, ylim=(0, None))
-        ax.legend(loc="upper left", fontsize=9.5)
+        ax.legend(loc="upper left")
 
     names = ", ".join(f"{machine} {engine}" for machine, engine, *_ in rows)
-    return Picture(draw, f"{ylabel} by devices: {names}", (6.4, 3.6))
+    return Picture(draw, f"{ylabel} by devices: {names}", (5.2, 3.8))
 
 
 def shares(timeline: Timeline) -> dict[str, dict[str, float]]:
@@ -119,9 +120,9 @@ def plot_shares(steps: Mapping[str, Timeline]) -> Picture:
         ax.set(xlabel="share of the step, simulated", xlim=(0, 1))
         ax.xaxis.set_major_formatter(PercentFormatter(1))
         ax.legend(
-            ncols=5, loc="lower center", bbox_to_anchor=(0.4, 1.0),
-            fontsize=9.5, columnspacing=1, handlelength=1.2,
+            ncols=3, loc="lower left", bbox_to_anchor=(-0.05, 1.0),
+            columnspacing=1, handlelength=1.2,
         )  # fmt: skip
 
-    size = (6.4, 1.2 + 0.42 * len(rows))
+    size = (SIZE[0], 1.4 + 0.4 * len(rows))
     return Picture(draw, f"shares of the time of {'; '.join(rows)}", size)

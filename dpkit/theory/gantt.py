@@ -140,7 +140,7 @@ def _row_names(rows: Rows) -> dict[tuple[str, str], tuple[str, str]]:
 def _gutter(rows: Rows) -> float:
     names = _row_names(rows).values()
     letters = max(len(" ".join(filter(None, name))) for name in names)
-    return max(80, 14 + drawing.LETTER * letters + 14)
+    return max(80, 14 + drawing.LETTER * letters + 22)
 
 
 def _places(rows: Rows) -> Places:

@@ -1,0 +1,170 @@
+"""Bugs of sums and means: of losses, and so of gradients."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpkit.data_parallel.step import (
+    allreduce_gradients,
+    clear_gradients,
+    sgd,
+)
+from dpkit.lab.museum.exhibit import Exhibit, Version, claim
+from dpkit.lab.museum.parity import (
+    LR,
+    Devices,
+    Replicas,
+    compare_steps,
+    flat,
+    line,
+    squares,
+    step_of_all,
+    task,
+)
+from dpkit.machine import devices
+from dpkit.network_partition import Pipeline, split_layers
+from dpkit.placement import replicate, split_batch
+
+ROOM = "Losses"
+
+
+def backward_of_means(
+    X: Tensor, y: Tensor, device_params: Replicas, devices: Devices
+) -> None:
+    """Give each replica the gradient of the mean loss of its shard."""
+    X_shards, y_shards = split_batch(X, y, devices)
+    for X_shard, y_shard, params in zip(X_shards, y_shards, device_params):
+        squares(line(X_shard, params), y_shard).mean().backward()
+
+
+def step_of_sums(
+    X: Tensor, y: Tensor, device_params: Replicas, devices: Devices, lr: float
+) -> None:
+    """Take a step with the sum of the gradients of mean losses."""
+    backward_of_means(X, y, device_params, devices)
+    allreduce_gradients(device_params)
+    for params in device_params:
+        sgd(params, lr, batch_size=1)
+
+
+def step_of_means(
+    X: Tensor, y: Tensor, device_params: Replicas, devices: Devices, lr: float
+) -> None:
+    """Take a step with the mean of the gradients of mean losses."""
+    backward_of_means(X, y, device_params, devices)
+    allreduce_gradients(device_params)
+    for params in device_params:
+        sgd(params, lr, batch_size=len(devices))
+
+
+def six_rows_on_three(version: Version) -> None:
+    """Compare a step on three devices with that of one, 6 rows."""
+    compare_steps(version, 3, rows=6)
+
+
+def seven_rows_on_three(version: Version) -> None:
+    """Compare a step on three devices with that of one, 7 rows."""
+    compare_steps(version, 3, rows=7)
+
+
+def loss_falls(version: Version) -> None:
+    """Take five steps; the loss is smaller afterwards."""
+    X, y, params = task(6)
+    ranks = devices(3)
+    replicas = replicate(params, ranks)
+    before = squares(line(X, params), y).mean()
+    for _ in range(5):
+        clear_gradients(replicas)
+        version(X, y, replicas, ranks, LR / 20)
+    own = [p.detach().cpu() for p in replicas[0]]
+    after = squares(line(X, own), y).mean()
+    claim(bool(after < before), f"the loss grows ({before:.3g}, {after:.3g})")
+
+
+def sum_of_means(model: nn.Sequential, X: Tensor, y: Tensor, m: int) -> None:
+    """Add up the gradients of m micro-batches, each of a mean loss."""
+    for part, labels in zip(X.tensor_split(m), y.tensor_split(m)):
+        F.cross_entropy(model(part), labels).backward()
+
+
+def pipelined(model: nn.Sequential, X: Tensor, y: Tensor, m: int) -> None:
+    """Add them up in a pipeline of two stages."""
+    stages = split_layers(model, 2)
+    pipeline = Pipeline(stages, devices(2), num_micro_batches=m)
+    pipeline.forward_backward(X, y, F.cross_entropy)
+
+
+def gradients_of_the_batch(version: Version) -> None:
+    """Compare the gradients of four micro-batches with those of one batch."""
+    found, wanted = _gradients(version), _gradients(_whole_batch)
+    claim(
+        torch.allclose(found, wanted, rtol=1e-9),
+        "the gradients are not those of the batch (micro-batches: 4, lengths: "
+        f"{found.norm() / wanted.norm():.2f} to 1)",
+    )
+
+
+def step_of_adam(version: Version) -> None:
+    """Compare the parameters after a step of Adam."""
+    found, wanted = _adam(_gradients(version)), _adam(_gradients(_whole_batch))
+    claim(torch.allclose(found, wanted, atol=1e-5), "Adam takes another step")
+
+
+def _whole_batch(model: nn.Sequential, X: Tensor, y: Tensor, m: int) -> None:
+    F.cross_entropy(model(X), y).backward()
+
+
+def _gradients(version: Version) -> Tensor:
+    """Return all gradients of a small network, in one vector."""
+    torch.manual_seed(0)
+    layers = nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)
+    model = nn.Sequential(*layers).double()
+    X, y = torch.randn(8, 5).double(), torch.arange(8) % 3
+    version(model, X, y, 4)
+    return flat([p.grad for p in model.parameters() if p.grad is not None])
+
+
+def _adam(gradient: Tensor) -> Tensor:
+    p = nn.Parameter(torch.zeros_like(gradient))
+    p.grad = gradient
+    torch.optim.Adam([p], lr=0.1).step()
+    return p.detach()
+
+
+EXHIBITS = [
+    Exhibit(
+        name="sum of means",
+        room=ROOM,
+        title="Gradients added up instead of averaged",
+        symptom="k times the learning rate, which may train well",
+        wrong=step_of_sums,
+        right=step_of_all,
+        check=six_rows_on_three,
+        caught="devices: 3, rows: 6, lengths: 3.00 to 1",
+        careless=loss_falls,
+    ),
+    Exhibit(
+        name="mean of means",
+        room=ROOM,
+        title="The mean of means",
+        symptom="a bias where shards differ in size, as in the last batch",
+        wrong=step_of_means,
+        right=step_of_all,
+        check=seven_rows_on_three,
+        caught="rank 0 takes another step than one device",
+        careless=six_rows_on_three,
+    ),
+    Exhibit(
+        name="loss not divided",
+        room=ROOM,
+        title="A loss that is not divided by m",
+        symptom="gradients are m times too large; Adam hides it",
+        wrong=sum_of_means,
+        right=pipelined,
+        check=gradients_of_the_batch,
+        caught="micro-batches: 4, lengths: 4.00 to 1",
+        careless=step_of_adam,
+    ),
+]

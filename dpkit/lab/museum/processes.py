@@ -1,0 +1,110 @@
+"""Bugs of processes that talk to each other."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from dpkit.lab.museum.exhibit import Exhibit, Version, claim
+from dpkit.theory.algorithms import ring
+from dpkit.theory.blocking import Call, calls, check_blocking
+
+ROOM = "Processes"
+Orders = Sequence[Sequence[Call]]
+
+
+def first_sends(p: int) -> Orders:
+    """List what each rank of a ring does: in each step, send and receive."""
+    return [
+        [
+            call
+            for number, step in enumerate(ring(p).steps)
+            for call in (
+                Call(True, step[rank], number),
+                Call(False, step[rank - 1], number),
+            )
+        ]
+        for rank in range(p)
+    ]
+
+
+def in_turns(p: int) -> Orders:
+    """List them so that some receive while others send."""
+    return calls(ring(p))
+
+
+def sends_that_block(version: Version) -> None:
+    """Let a send end when its message is received, with 2 to 9 ranks."""
+    for p in range(2, 10):
+        check_blocking(version(p))
+
+
+def sends_that_do_not(version: Version) -> None:
+    """Let a send leave its message in a buffer and go on."""
+    orders = [deque(order) for order in version(5)]
+    buffers, moved = set(), True
+    while moved:
+        moved = False
+        for order in orders:
+            while order and (order[0].sends or order[0][1:] in buffers):
+                buffers.add(order.popleft()[1:])
+                moved = True
+    claim(not any(orders), "a rank waits for ever")
+
+
+def result_of_all_reduce(count: Tensor) -> Tensor:
+    """Add up the counts of all ranks, and take what the call returns."""
+    return torch.tensor(dist.all_reduce(count))
+
+
+def reduced_in_place(count: Tensor) -> Tensor:
+    """Add up the counts of all ranks, and take the tensor."""
+    dist.all_reduce(count)
+    return count
+
+
+def run_the_listing(version: Version) -> None:
+    """Run it, in a process group of one rank."""
+    total = _in_a_group(lambda: version(torch.tensor(3.0)))
+    claim(total.item() == 3, f"the sum is wrong (sum: {total.item()})")
+
+
+def _in_a_group(work: Callable[[], Tensor]) -> Tensor:
+    """Do some work in a group of this process alone, if it is in none."""
+    if dist.is_initialized():
+        return work()
+    store = dist.HashStore()  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        return work()
+    finally:
+        dist.destroy_process_group()
+
+
+EXHIBITS = [
+    Exhibit(
+        name="ring that hangs",
+        room=ROOM,
+        title="A ring that hangs when sends block",
+        symptom="it ends with small messages, and hangs with large ones",
+        wrong=first_sends,
+        right=in_turns,
+        check=sends_that_block,
+        caught="the ranks wait for each other",
+        careless=sends_that_do_not,
+    ),
+    Exhibit(
+        name="returned nothing",
+        room=ROOM,
+        title="The result of an operation in place",
+        symptom="it stops at its first call",
+        wrong=result_of_all_reduce,
+        right=reduced_in_place,
+        check=run_the_listing,
+        caught="RuntimeError: Could not infer dtype of NoneType",
+    ),
+]

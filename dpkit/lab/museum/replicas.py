@@ -1,0 +1,164 @@
+"""Bugs of replicas and shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from dpkit.data_parallel.step import gradient, sgd
+from dpkit.lab.museum.exhibit import Exhibit, Version, claim
+from dpkit.lab.museum.parity import (
+    Devices,
+    Replicas,
+    compare_steps,
+    line,
+    squares,
+    step_of_all,
+)
+from dpkit.machine import devices
+from dpkit.placement import replicate, scatter, split_batch
+
+ROOM = "Replicas and shards"
+
+
+def moved(params: Sequence[Tensor], devices: Devices) -> Replicas:
+    """Move the parameters to each device, where they may be already."""
+    return [
+        [p.to(device).requires_grad_() for p in params] for device in devices
+    ]
+
+
+def storage_of_each(version: Version) -> None:
+    """Make three replicas on one device: no two may share memory."""
+    (device,) = devices(1)
+    replicas = version([torch.ones(2, device=device)], [device] * 3)
+    step = step_of(replicas)
+    for (r, (one,)), (s, (other,)) in combinations(enumerate(replicas), 2):
+        claim(
+            one.untyped_storage() != other.untyped_storage(),
+            f"replicas {r} and {s} share their memory (a step, where 1 is "
+            f"right: {step:.2f})",
+        )
+
+
+def devices_that_differ(version: Version) -> None:
+    """Make three replicas on three devices, and take a step."""
+    step = step_of(version([torch.ones(2)], devices(3, "sim")))
+    claim(abs(step - 1) < 1e-6, f"a step is too large (step: {step:.2f})")
+
+
+def step_of(replicas: Replicas) -> float:
+    """Return the step against a gradient of ones, 1/k of it on each.
+
+    Gradients are added up by hand: ``allreduce`` refuses shared memory.
+    """
+    params = [param for (param,) in replicas]
+    before = params[0].tolist()[0]
+    torch.autograd.backward([p.sum() / len(params) for p in params])
+    first, *others = [gradient(p) for p in params]
+    for grad in others:
+        first += grad.to(first.device)
+    for grad in others:
+        grad.copy_(first)
+    with torch.no_grad():
+        for p in params:
+            p -= gradient(p)
+            gradient(p).zero_()
+    return float(before - params[0].tolist()[0])
+
+
+def step_without_allreduce(
+    X: Tensor, y: Tensor, device_params: Replicas, devices: Devices, lr: float
+) -> None:
+    """Take a step on each device, with the gradient of its shard."""
+    X_shards, y_shards = split_batch(X, y, devices)
+    for X_shard, y_shard, params in zip(X_shards, y_shards, device_params):
+        squares(line(X_shard, params), y_shard).sum().backward()
+        sgd(params, lr, batch_size=len(X))
+
+
+def parity_on_three(version: Version) -> None:
+    """Compare a step on three devices with that of one."""
+    parity(version, devices(3))
+
+
+def parity(version: Version, devices: Devices) -> None:
+    """Compare a step with that of one device; refuse to do so on one."""
+    k = len(devices)
+    claim(k > 1, f"one device proves nothing (devices: {k})")
+    compare_steps(version, k, rows=7)
+
+
+def parity_on_what_there_is(version: Version) -> None:
+    """Compare a step on all the devices of a machine that has one."""
+    compare_steps(version, len(devices(1)), rows=7)
+
+
+def by_chunk(x: Tensor, devices: Devices) -> list[Tensor]:
+    """Give each device a chunk of the rows."""
+    chunks = x.chunk(len(devices))
+    return [c.to(d, copy=True) for c, d in zip(chunks, devices)]
+
+
+def every_number_of_rows(version: Version) -> None:
+    """Scatter 1 to 9 rows over four devices: four shards, all rows."""
+    for rows in range(1, 10):
+        check_shards(version, rows)
+
+
+def eight_rows(version: Version) -> None:
+    """Scatter 8 rows over four devices."""
+    check_shards(version, 8)
+
+
+def check_shards(version: Version, rows: int) -> None:
+    """Claim that there is a shard for each of four devices, and all rows."""
+    ranks, x = devices(4), torch.arange(2.0 * rows).view(rows, 2)
+    shards = version(x, ranks)
+    claim(
+        len(shards) == len(ranks),
+        f"not a shard for each device (rows: {rows}, devices: {len(ranks)}, "
+        f"shards: {len(shards)})",
+    )
+    together = torch.cat([shard.cpu() for shard in shards])
+    claim(torch.equal(together, x), f"rows are lost (rows: {rows})")
+
+
+EXHIBITS = [
+    Exhibit(
+        name="aliases",
+        room=ROOM,
+        title="Replicas that are one tensor",
+        symptom="on one device, a step is 2^(k−1) times too large",
+        wrong=moved,
+        right=replicate,
+        check=storage_of_each,
+        caught="share their memory (a step, where 1 is right: 4.00)",
+        careless=devices_that_differ,
+    ),
+    Exhibit(
+        name="one device",
+        room=ROOM,
+        title="A parity test on one device",
+        symptom="the test passes, whatever is wrong between devices",
+        wrong=step_without_allreduce,
+        right=step_of_all,
+        check=parity_on_three,
+        caught="rank 0 takes another step than one device (devices: 3",
+        careless=parity_on_what_there_is,
+    ),
+    Exhibit(
+        name="chunk",
+        room=ROOM,
+        title="Rows cut by chunk",
+        symptom="of 5 rows there are three shards for four devices",
+        wrong=by_chunk,
+        right=scatter,
+        check=every_number_of_rows,
+        caught="(rows: 1, devices: 4, shards: 1)",
+        careless=eight_rows,
+    ),
+]

@@ -1,0 +1,70 @@
+// axe-core finds nothing on a page: in both themes, and on a phone, where
+// more scrolls sideways. What is folded is unfolded for it.
+import axe from "axe-core";
+
+import { finding, PRINT } from "./site.mjs";
+
+const DESK = { width: 1280, height: 900 };
+const PHONE = { width: 390, height: 844 };
+// The slowest rule is left out where colours are as in another view.
+const NO_CONTRAST = { "color-contrast": { enabled: false } };
+const VIEWS = [
+  { name: "light", theme: "light", size: DESK, rules: {} },
+  { name: "dark", theme: "dark", size: DESK, rules: {} },
+  { name: "phone", theme: "light", size: PHONE, rules: NO_CONTRAST },
+];
+// The whole book again, on white paper: a hundred thousand elements.
+const PRINTED = [
+  { name: "print", theme: "light", size: DESK, rules: NO_CONTRAST },
+];
+
+/** Opens what is folded. */
+export function unfold(tab) {
+  return tab.evaluate(() => {
+    const all = (selector) => [...document.querySelectorAll(selector)];
+    all("details").forEach((part) => { part.open = true; });
+    all(".toggle-button-hidden").forEach((button) => button.click());
+  });
+}
+
+/** Shows the page as one view has it. */
+async function show(tab, { theme, size }) {
+  await tab.setViewportSize(size);
+  await tab.evaluate(async (name) => {
+    document.documentElement.dataset.theme = name;
+    await document.fonts.ready;
+    // Two frames: what watches the size of boxes has then run.
+    const frame = () => new Promise(requestAnimationFrame);
+    await frame();
+    await frame();
+  }, theme);
+}
+
+/** What axe finds on a page as it stands. */
+async function violations(tab, rules = {}) {
+  await tab.evaluate(axe.source);
+  const options = { resultTypes: ["violations"], preload: false, rules };
+  const found = await tab.evaluate((given) =>
+    globalThis.axe.run(document, given), options);
+  return found.violations.flatMap(({ id, help, nodes }) =>
+    nodes.map(({ target }) => `${target.flat().join(" ")}: ${help} [${id}]`));
+}
+
+/** The same, as findings. */
+export async function examineAsIs(tab, place) {
+  return (await violations(tab)).map((what) => finding("axe", place, what));
+}
+
+/** What axe finds in any of the views, each thing once. */
+export async function examine(tab, page) {
+  const views = new Map(); // in which a violation is seen
+  await unfold(tab);
+  for (const view of page === PRINT ? PRINTED : VIEWS) {
+    await show(tab, view);
+    for (const what of await violations(tab, view.rules)) {
+      views.set(what, [...views.get(what) ?? [], view.name]);
+    }
+  }
+  return [...views].map(([what, where]) =>
+    finding("axe", `${page} (${where.join("; ")})`, what));
+}

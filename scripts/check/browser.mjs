@@ -1,0 +1,51 @@
+// Opens the pages of the site in chromium, several at a time.
+import { accessSync, constants } from "node:fs";
+import { availableParallelism } from "node:os";
+import { delimiter, join } from "node:path";
+
+import { chromium } from "playwright-core";
+
+const NAMES = ["chromium", "chromium-browser", "google-chrome"];
+const FLAGS = [
+  "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+  "--disable-background-networking", "--disable-component-update",
+  "--disable-sync",
+];
+
+/** Where chromium lies, if it is on the PATH. */
+export function findChromium() {
+  const folders = process.env.PATH.split(delimiter);
+  const files = folders.flatMap((f) => NAMES.map((name) => join(f, name)));
+  return files.find((file) => {
+    try {
+      accessSync(file, constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** Hands each page, in a fresh tab, to `look`; returns all findings. */
+export async function visit(pages, look) {
+  const browser = await chromium.launch({
+    executablePath: findChromium(),
+    args: FLAGS,
+  });
+  const waiting = [...pages];
+  const findings = [];
+  async function work() {
+    const context = await browser.newContext({ reducedMotion: "reduce" });
+    for (let page = waiting.shift(); page; page = waiting.shift()) {
+      const tab = await context.newPage();
+      findings.push(...await look(tab, page));
+      await tab.close();
+    }
+  }
+  try {
+    await Promise.all(Array.from({ length: availableParallelism() }, work));
+  } finally {
+    await browser.close();
+  }
+  return findings;
+}

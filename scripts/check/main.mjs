@@ -1,0 +1,71 @@
+// Looks at every page of a built site, and at the prose it was built from.
+// Usage: node main.mjs [ROOT], the folder that holds _build/html and book.
+import { existsSync } from "node:fs";
+import { join, resolve } from "node:path";
+
+import { examine } from "./axe.mjs";
+import { visit } from "./browser.mjs";
+import { validate } from "./html.mjs";
+import { follow } from "./links.mjs";
+import { nameless } from "./pictures.mjs";
+import { named, styled, watch } from "./requests.mjs";
+import { openSearch } from "./search.mjs";
+import { serve } from "./server.mjs";
+import { leadsOn, pagesOf, sourceOf } from "./site.mjs";
+import { spell } from "./spelling.mjs";
+import { heaviest, weigh } from "./weight.mjs";
+
+const root = resolve(process.argv[2] ?? ".");
+const site = join(root, "_build", "html");
+
+/** What one page shows in the browser. */
+const look = (origin) => async (tab, page) => {
+  const asked = await watch(tab, page, origin);
+  await tab.goto(`${origin}/${page}`, { waitUntil: "load" });
+  const findings = [
+    ...await named(tab, page),
+    ...await nameless(tab, page),
+    ...await examine(tab, page),
+    ...await openSearch(tab, page),
+  ];
+  return [...findings, ...asked];
+};
+
+async function timed(name, check) {
+  const start = performance.now();
+  const findings = await check();
+  const seconds = (performance.now() - start) / 1000;
+  for (const { check: kind, where, what } of findings) {
+    const source = sourceOf(root, where);
+    console.log(`${kind}: ${where}${source}: ${what}`);
+  }
+  const count = `${findings.length} finding${findings.length === 1 ? "" : "s"}`;
+  console.log(`${name}: ${count}, ${seconds.toFixed(0)} s`);
+  return findings.length;
+}
+
+async function main() {
+  if (!existsSync(site)) {
+    console.error(`no site is built (folder: ${site})\nRun make book first.`);
+    return 2;
+  }
+  const { origin, server } = await serve(site);
+  const pages = pagesOf(site);
+  const shown = pages.filter((page) => !leadsOn(site, page));
+  const counts = [
+    await timed("weight", () => weigh(site, pages)),
+    await timed("html", () => validate(site, pages)),
+    await timed("links", () => follow(origin, pages)),
+    await timed("style sheets", () => styled(site)),
+    await timed("axe, pictures, requests", () => visit(shown, look(origin))),
+    await timed("spelling", () => spell(root)),
+  ];
+  server.close();
+  server.closeAllConnections();
+  const total = counts.reduce((sum, count) => sum + count, 0);
+  console.log(`${pages.length} pages, the heaviest ${heaviest(site, pages)}`);
+  console.log(total === 0 ? "nothing found" : `found in all: ${total}`);
+  return total === 0 ? 0 : 1;
+}
+
+process.exitCode = await main();

@@ -1,0 +1,53 @@
+// No request leaves the site: neither one that a browser was seen to make,
+// nor one that the markup or a style sheet asks for in some other case.
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+
+import { finding } from "./site.mjs";
+
+const REMOTE = /^(https?:)?\/\//;
+const IN_STYLES = /(?:url\(|@import)\s*["']?((?:https?:)?\/\/[^"')\s]+)/g;
+
+/** Notes what the tab asks for; what lies elsewhere is not sent. */
+export async function watch(tab, page, origin) {
+  const findings = [];
+  const note = (what) => findings.push(finding("requests", page, what));
+  const stays = (url) => url.startsWith(`${origin}/`);
+  await tab.route((url) => !stays(url.href), (route) => {
+    note(`asks another server: ${route.request().url()}`);
+    return route.abort();
+  });
+  tab.on("pageerror", (error) => note(`a script fails: ${error.message}`));
+  tab.on("response", (response) => {
+    if (response.status() >= 400) {
+      note(`asks for what is not there: ${response.url()}`);
+    }
+  });
+  return findings;
+}
+
+/** What the markup of the page names to be fetched from elsewhere. */
+export async function named(tab, page) {
+  const addresses = await tab.evaluate(() => {
+    const fetched = ["src", "srcset", "poster", "data"];
+    const idle = ["canonical", "next", "prev", "author", "license", "search"];
+    const named = [...document.querySelectorAll("*")].flatMap((tag) =>
+      fetched.map((name) => tag.getAttribute(name)));
+    const links = [...document.querySelectorAll("link[href]")]
+      .filter((link) => !idle.includes(link.rel));
+    return [...named, ...links.map((link) => link.getAttribute("href"))];
+  });
+  return addresses.filter((address) => REMOTE.test(address ?? ""))
+    .map((address) =>
+      finding("requests", page, `names another server: ${address}`));
+}
+
+/** What the style sheets of the site fetch from elsewhere. */
+export function styled(root) {
+  const sheets = readdirSync(root, { recursive: true })
+    .filter((path) => path.endsWith(".css"));
+  return sheets.flatMap((path) =>
+    [...readFileSync(join(root, path), "utf-8").matchAll(IN_STYLES)]
+      .map(([, address]) =>
+        finding("requests", path, `names another server: ${address}`)));
+}

@@ -1,0 +1,33 @@
+// The pages of a built site, and what is said about one that is at fault.
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+
+// Parts of the theme that no reader opens.
+const NOT_PAGES = /^_static\/|webpack-macros/;
+const ENDINGS = [".ipynb", ".md"];
+
+/** The whole book on one page, to be printed. */
+export const PRINT = "print.html";
+
+/** The pages, as paths from the root of the site. */
+export function pagesOf(site) {
+  return readdirSync(site, { recursive: true })
+    .filter((path) => path.endsWith(".html") && !NOT_PAGES.test(path))
+    .sort();
+}
+
+/** Whether a page only leads on to another. */
+export function leadsOn(site, page) {
+  return /http-equiv="?refresh/i.test(readFileSync(join(site, page), "utf-8"));
+}
+
+/** The file that a page comes from, in brackets, where it has one. */
+export function sourceOf(root, where) {
+  const [, name] = /^(\S+)\.html\b/.exec(where) ?? [];
+  const file = ENDINGS.map((e) => name + e)
+    .find((path) => name && existsSync(join(root, path)));
+  return file ? ` [${file}]` : "";
+}
+
+/** A finding: which check, where, and what is wrong there. */
+export const finding = (check, where, what) => ({ check, where, what });

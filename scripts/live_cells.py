@@ -1,0 +1,63 @@
+"""Keep what live cells have stored, as long as it still says the same.
+
+A live cell, one tagged `nbval-ignore-output`, shows what differs from machine
+to machine or from run to run, such as wall seconds. No test compares its
+outputs. What it has stored stays if fresh outputs say the same but for their
+numbers, and if the source is the one that the stored ones came from: the
+cell's metadata hold a fingerprint of it. Simulated seconds are exact, so they
+count as text. Pictures are not compared.
+"""
+
+import hashlib
+import re
+
+from nbformat import NotebookNode
+
+TAG = "nbval-ignore-output"
+FINGERPRINT = "ran"
+# With its blanks, as a number may be padded; but not a simulated time.
+NUMBER = re.compile(
+    r"\s*+-?\d++(?:,\d{3})*+(?:\.\d++)?+(?:e[-+]?\d++)?+(?! \S+ simulated)"
+)
+
+
+def is_live(cell: NotebookNode) -> bool:
+    """Tell whether what `cell` shows may differ from run to run."""
+    return cell.cell_type == "code" and TAG in cell.metadata.get("tags", [])
+
+
+def fingerprint(cell: NotebookNode) -> str:
+    """Return a short name of the source of `cell`."""
+    return hashlib.sha256(cell.source.encode()).hexdigest()[:12]
+
+
+def without_numbers(outputs: list[NotebookNode]) -> list[object]:
+    """Return what `outputs` say, apart from numbers and pictures."""
+    said: list[object] = []
+    for output in outputs:
+        texts = dict(output.get("data", {}))
+        texts |= {k: output.get(k) for k in ("name", "text", "evalue")}
+        for kind, text in sorted(texts.items()):
+            picture = kind.startswith("image/")
+            said.append((kind, picture or NUMBER.sub(" #", str(text))))
+    return said
+
+
+def keep_live(fresh: NotebookNode, stored: NotebookNode) -> None:
+    """Put the stored outputs of a live cell back if they say the same."""
+    for cell, before in zip(fresh.cells, stored.cells, strict=True):
+        if (
+            is_live(cell)
+            and before.metadata.get(FINGERPRINT) == fingerprint(cell)
+            and without_numbers(before.outputs)
+            == without_numbers(cell.outputs)
+        ):
+            cell.outputs = before.outputs
+
+
+def mark_live(notebook: NotebookNode) -> None:
+    """Note in each live cell which source its outputs came from."""
+    for cell in notebook.cells:
+        cell.metadata.pop(FINGERPRINT, None)
+        if is_live(cell):
+            cell.metadata[FINGERPRINT] = fingerprint(cell)

@@ -1,0 +1,221 @@
+"""Make a chapter that passes all checks, to be rewritten.
+
+Usage: python scripts/new_chapter.py fancy-name
+
+The templates stand in `scripts/chapter`, whose chapter is called new-chapter.
+From them come the notebook, the check of its exercise and the test of that
+check; the chapter is put into the contents, the map on the front page and the
+index of exercises; its cells are run. If a step fails, all is as it was.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+from set_address import PLACEHOLDER, SETUP
+
+ROOT = Path(__file__).parent.parent
+TEMPLATES = Path(__file__).parent / "chapter"
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+LONGEST = 24  # so that lines that hold it keep to their 79 columns
+
+CARD = """
+:::{{grid-item-card}}
+**{{doc}}`{name}`**
+
+*needs* {{doc}}`devices`
+
+*gives* the time of a product, predicted and measured
+
+*takes* 30 minutes
+:::
+"""
+INDEXED = """
+## {{doc}}`{name}`
+
+- {{ref}}`ex-{name}-rate`\\
+  `{module}_rate`: the rate that a product reaches, all its costs included
+"""
+
+
+def check_name(root: Path, name: str) -> None:
+    """Refuse a name that is no name of a page, or is taken.
+
+    Raises:
+        ValueError: The name cannot be used.
+    """
+    if not NAME.fullmatch(name) or len(name) > LONGEST:
+        raise ValueError(
+            f"not the name of a chapter (name: {name!r})\n"
+            f"Use small letters, digits and hyphens, {LONGEST} at most: "
+            "make new-chapter NAME=fancy-name"
+        )
+    for path in made(root, name):
+        for taken in (path, path.with_suffix(".md")):
+            if taken.exists():
+                raise ValueError(
+                    "there is a chapter of this name (name: "
+                    f"{name!r}, file: {taken.relative_to(root)})\n"
+                    "Choose another, or remove the old one first."
+                )
+
+
+def made(root: Path, name: str) -> list[Path]:
+    """Return the files that a chapter consists of."""
+    module = name.replace("-", "_")
+    return [
+        root / "book" / f"{name}.ipynb",
+        root / "dpkit/lab/checks" / f"{module}.py",
+        root / "tests" / f"test_checks_{module}.py",
+    ]
+
+
+def filled(template: Path, name: str) -> str:
+    """Return the text of a template, with the chapter's name in it."""
+    text = template.read_text(encoding="utf-8")
+    text = text.replace("New chapter", name.replace("-", " ").capitalize())
+    text = text.replace("new_chapter", name.replace("-", "_"))
+    return text.replace("new-chapter", name)
+
+
+def notebook(root: Path, name: str) -> str:
+    """Return the notebook, with the cell that fetches dpkit."""
+    config = yaml.safe_load((root / "_config.yml").read_text("utf-8"))
+    address = config["repository"]["url"] or PLACEHOLDER
+    found = json.loads(filled(TEMPLATES / "new-chapter.ipynb", name))
+    (setup,) = [c for c in found["cells"] if c["id"] == f"{name}-setup"]
+    setup["source"] = SETUP.format(address=address).rstrip()
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+def put(text: str, before: str, new: str) -> str:
+    """Return ``text`` with ``new`` before the first place of a pattern."""
+    found = re.search(before, text, re.S)
+    if not found:
+        raise ValueError(f"the place for {new!r} is not found ({before})")
+    return text[: found.start()] + new + text[found.start() :]
+
+
+def in_contents(text: str, name: str) -> str:
+    """Append the chapter to the chapters of the contents."""
+    first, start, rest = text.partition("  - caption: Chapters\n")
+    line = f"      - file: book/{name}\n"
+    return first + start + put(rest, r"  - caption: |\Z", line)
+
+
+def on_map(text: str, name: str) -> str:
+    """Append a card to the map on the front page."""
+    found = json.loads(text)
+    for cell in found["cells"]:
+        source = "".join(cell["source"])
+        if "(chapter-map)=\n" in source:
+            first, start, rest = source.partition("(chapter-map)=\n")
+            rest = put(rest, r"::::(\n|\Z)", CARD.format(name=name))
+            cell["source"] = (first + start + rest).splitlines(keepends=True)
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+def in_index(text: str, name: str) -> str:
+    """Append the exercise to the index, and count it."""
+    count = re.search(r"The (\d+) exercises", text)
+    if count:
+        more = f"The {int(count[1]) + 1} exercises"
+        text = text.replace(count[0], more, 1)
+    return text + INDEXED.format(name=name, module=name.replace("-", "_"))
+
+
+def among_checks(text: str, name: str) -> str:
+    """Register the check of the exercise; ruff sorts the imports."""
+    module = name.replace("-", "_")
+    check = f"check_{module}_rate"
+    line = f"from dpkit.lab.checks.{module} import {check}\n"
+    text = put(text, r"from dpkit\.lab\.checks\.verdict", line)
+    entry = f'    "{module}_rate": {check},\n'
+    first, start, rest = text.partition("CHECKS: ")
+    return first + start + put(rest, r"}\n", entry)
+
+
+LISTS: dict[str, Callable[[str, str], str]] = {
+    "_toc.yml": in_contents,
+    "book/index.ipynb": on_map,
+    "book/exercises.md": in_index,
+    "dpkit/lab/checks/__init__.py": among_checks,
+}
+
+
+def texts(root: Path, name: str) -> dict[Path, str]:
+    """Return what each file is to hold, new ones and changed ones."""
+    page, check, test = made(root, name)
+    found = {
+        page: notebook(root, name),
+        check: filled(TEMPLATES / "new_chapter.py", name),
+        test: filled(TEMPLATES / "test_checks_new_chapter.py", name),
+    }
+    for listed, change in LISTS.items():
+        path = root / listed
+        found[path] = change(path.read_text(encoding="utf-8"), name)
+    return found
+
+
+def finish(root: Path, name: str) -> None:
+    """Sort imports, wrap lines, run the cells.
+
+    Raises:
+        subprocess.CalledProcessError: A step failed.
+    """
+    sources = [*made(root, name), root / "dpkit/lab/checks/__init__.py"]
+    ruff = [sys.executable, "-m", "ruff"]
+    run = [sys.executable, root / "scripts/execute_notebooks.py"]
+    for command in (
+        [*ruff, "check", "--quiet", "--select", "I", "--fix", *sources],
+        [*ruff, "format", "--quiet", *sources],
+        [*run, sources[0]],
+    ):
+        environment = os.environ | {"PYTHONPATH": str(root)}
+        subprocess.run(command, check=True, cwd=root, env=environment)
+
+
+def make(root: Path, name: str) -> list[Path]:
+    """Make the chapter; return the files written. On error, leave none.
+
+    Raises:
+        ValueError: The name cannot be used.
+        subprocess.CalledProcessError: Its cells do not run.
+    """
+    check_name(root, name)
+    new = texts(root, name)
+    before = {p: p.read_bytes() if p.exists() else None for p in new}
+    try:
+        for path, text in new.items():
+            path.write_text(text, encoding="utf-8")
+        finish(root, name)
+    except BaseException:
+        for path, old in before.items():
+            if old is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.write_bytes(old)
+        raise
+    return list(new)
+
+
+def main() -> int:
+    """Make the chapter named on the command line; say what to edit."""
+    try:
+        written = make(ROOT, sys.argv[1] if len(sys.argv) > 1 else "")
+    except (ValueError, subprocess.CalledProcessError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    for path in written:
+        print(path.relative_to(ROOT))
+    print("Rewrite these; CONTRIBUTING.md tells how a chapter is made.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

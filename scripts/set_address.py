@@ -1,0 +1,77 @@
+"""Write the repository's public address where it belongs.
+
+Usage: python scripts/set_address.py https://github.com/OWNER/NAME
+
+That is `repository.url` in `_config.yml`, from which the buttons of the pages
+derive; the first cell of each notebook, which fetches dpkit where it is not
+installed; and `repository-code` in `CITATION.cff`. It may be run again, also
+with another address.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+ADDRESS = re.compile(r"https://(github|gitlab)\.com/[\w.-]+/[\w.-]+")
+PLACEHOLDER = "https://github.com/OWNER/NAME"
+
+# The first cell of each notebook.
+SETUP = """\
+# Where dpkit is not installed, as on Colab, this fetches it.
+from importlib.util import find_spec
+
+if find_spec("dpkit") is None:
+    %pip install --quiet "dpkit[lab] @ git+{address}"
+"""
+
+# For each file, what stands around the address.
+CONFIG = re.compile(r'(?m)^(  url: )"[^"\n]*"')
+IN_CELL = re.compile(r"(dpkit\[lab\] @ git\+)[^\"\\ ]+")
+CITED = re.compile(r"(?m)^repository-code: .*\n")
+
+
+def check(address: str) -> str:
+    """Return the address without a slash or `.git` at its end.
+
+    Raises:
+        ValueError: It is not that of a repository on GitHub or GitLab.
+    """
+    address = address.rstrip("/").removesuffix(".git")
+    if not ADDRESS.fullmatch(address):
+        raise ValueError(
+            f"not the address of a repository (address: {address!r})\n"
+            f"It has the form {PLACEHOLDER}."
+        )
+    return address
+
+
+def changes(root: Path, address: str) -> dict[Path, str]:
+    """Return the new text of each file that holds the address."""
+    config, cited = root / "_config.yml", root / "CITATION.cff"
+    texts = {p: p.read_text("utf-8") for p in [config, cited]}
+    texts[config] = CONFIG.sub(rf'\1"{address}"', texts[config], count=1)
+    line = f'repository-code: "{address}"\n'
+    texts[cited] = CITED.sub("", texts[cited]).rstrip("\n") + "\n" + line
+    for notebook in sorted(root.glob("book/*.ipynb")):
+        text = notebook.read_text(encoding="utf-8")
+        texts[notebook] = IN_CELL.sub(rf"\g<1>{address}", text)
+    return texts
+
+
+def main() -> int:
+    """Change the files; say which."""
+    try:
+        address = check(sys.argv[1] if len(sys.argv) > 1 else "")
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for path, text in changes(ROOT, address).items():
+        if path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(f"{path.relative_to(ROOT)}: {address}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""Printed tables keep their columns; printed sentences may wrap."""
+
+from importlib import util
+from pathlib import Path
+
+import pytest
+from docutils import nodes
+from docutils.utils import new_document
+
+PATH = Path(__file__).parent.parent / "book" / "_extensions" / "columns.py"
+
+
+@pytest.fixture(scope="module")
+def columns():
+    spec = util.spec_from_file_location("columns", PATH)
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("text", "classes", "named"),
+    [
+        ("sim:0   86%    7%\nsim:1   85%    6%", ["output", "stream"], True),
+        ("256 rows on one: 0.10 0.51", ["output", "stream"], False),
+        ("    an indented line", ["output", "stream"], False),
+        ("x = 1  # code", ["highlight"], False),
+    ],
+)
+def test_printed_columns_are_named(columns, text, classes, named):
+    document = new_document("page")
+    document += nodes.literal_block(text, text, classes=classes)
+    columns.name_columns(None, document)
+    assert ("columns" in document[0]["classes"]) is named

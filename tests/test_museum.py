@@ -1,0 +1,148 @@
+"""Each bug of the museum is caught by its check, and by no careless one."""
+
+import json
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from dpkit.lab.museum import EXHIBITS, ROOMS, tell
+from dpkit.lab.museum.exhibit import claim, verdict
+from dpkit.lab.museum.parity import step_of_all
+from dpkit.lab.museum.replicas import parity
+from dpkit.machine import devices
+
+PAGE = Path(__file__).parent.parent / "book/museum.ipynb"
+# Each bug that has to be there, and the exhibit that shows it.
+BUGS = {
+    "assignment instead of copy in allreduce": "assignment",
+    "replicas that alias on one device": "aliases",
+    "parity check with k = 1 on a one-GPU box": "one device",
+    "sum instead of mean of gradients": "sum of means",
+    "mean of means with ragged shards": "mean of means",
+    'a "ring" that sends the whole tensor': "whole ring",
+    "a ring that hangs when sends block": "ring that hangs",
+    "numel // p chunks": "remainder",
+    "x.chunk(4) of 5 rows": "chunk",
+    "a test of element 0": "element 0",
+    "1F1B whose stage s warms up with s + 1": "short warm-up",
+    "a list in which the first stage runs B5-B7 twice": "listed twice",
+    "a chart in which B0 starts with the last stage's": "chart",
+    "a backward loop over range(0, num_layers, -1)": "loop that is empty",
+    "loss not divided by m in a pipeline": "loss not divided",
+    "steps counted without dependencies": "ticks without waiting",
+    "timer that synchronizes one device": "one synchronized",
+    "non-blocking copies that overlap with nothing": "one stream",
+    "gradient-norm clipping per shard": "clipped shards",
+    "a tied or replicated parameter counted twice": "counted twice",
+    "batch-norm statistics of replica 0 alone": "replica 0",
+    "torch.tensor(dist.all_reduce(...))": "returned nothing",
+}
+NAMES = list(EXHIBITS)
+CARELESS = [name for name in NAMES if EXHIBITS[name].careless]
+
+
+@pytest.fixture(params=["sim", "cpu"], autouse=True)
+def _kind(request, monkeypatch):
+    """Where an exhibit leaves the choice, it holds on either."""
+    monkeypatch.setenv("DPKIT_DEVICES", request.param)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_check_catches_the_wrong_version(name):
+    bug = EXHIBITS[name]
+    assert bug.caught in verdict(bug.check, bug.wrong)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_right_version_passes(name):
+    bug = EXHIBITS[name]
+    assert verdict(bug.check, bug.right) == "passes"
+
+
+@pytest.mark.parametrize("name", CARELESS)
+def test_a_careless_check_passes_both(name):
+    bug = EXHIBITS[name]
+    assert verdict(bug.careless, bug.wrong) == "passes"
+    assert verdict(bug.careless, bug.right) == "passes"
+
+
+@pytest.mark.parametrize("name", CARELESS)
+def test_a_careless_check_can_fail(name):
+    """It sees at least that nothing is left."""
+
+    def leave_nothing(*args):
+        for module in args:
+            if isinstance(module, nn.Module):
+                module.zero_grad()
+
+    assert verdict(EXHIBITS[name].careless, leave_nothing) != "passes"
+
+
+@pytest.mark.parametrize("name", EXHIBITS)
+def test_a_check_refuses_what_does_nothing(name):
+    def do_nothing(*args):
+        return None
+
+    assert verdict(EXHIBITS[name].check, do_nothing) != "passes"
+
+
+def test_every_bug_has_an_exhibit():
+    assert sorted(BUGS.values()) == sorted(EXHIBITS)
+    assert sum(len(room.EXHIBITS) for room in ROOMS) == len(BUGS) == 22
+
+
+def test_parity_on_one_device_is_refused():
+    with pytest.raises(AssertionError, match=r"proves nothing \(devices: 1"):
+        parity(step_of_all, devices(1))
+    parity(step_of_all, devices(2))
+
+
+def test_a_claim_that_does_not_hold_is_an_error():
+    claim(True, "no matter")
+    with pytest.raises(AssertionError, match="two is not one"):
+        claim(False, "two is not one")
+
+
+def test_what_is_told(capsys):
+    tell("chunk")
+    assert capsys.readouterr().out.splitlines() == [
+        "by_chunk, eight_rows: passes",
+        "by_chunk, every_number_of_rows: AssertionError: not a shard for "
+        "each device (rows: 1, devices: 4, shards: 1)",
+        "scatter, every_number_of_rows: passes",
+    ]
+
+
+@pytest.fixture(scope="module")
+def cells():
+    found = json.loads(PAGE.read_text(encoding="utf-8"))["cells"]
+    return [{**cell, "source": "".join(cell["source"])} for cell in found]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_shows_each_exhibit(name, cells):
+    """Its versions in a listing, and what its check said, and no other."""
+    bug = EXHIBITS[name]
+    (listing,), (told,) = (
+        [c for c in cells if c["source"] == f'museum.{verb}("{name}")']
+        for verb in ("listing", "tell")
+    )
+    (shown,) = listing["outputs"]
+    assert f"def {bug.wrong.__name__}(" in "".join(
+        shown["data"]["text/markdown"]
+    )
+    (said,) = told["outputs"]
+    assert bug.caught in "".join(said["text"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_contents_of_the_page_name_each_exhibit(name, cells):
+    """A row of the table, which leads to the entry's heading."""
+    bug, label = EXHIBITS[name], f"museum-{name.replace(' ', '-')}"
+    told = bug.check.__doc__.splitlines()[0].rstrip(".")
+    link = f"{{ref}}`{bug.title} <{label}>`"
+    texts = [c["source"] for c in cells if c["cell_type"] == "markdown"]
+    row = f"| {bug.room} | {link} | {bug.symptom} | {told} |\n"
+    assert sum(row in f"{text}\n" for text in texts) == 1
+    assert any(f"({label})=\n### {bug.title}\n" in text for text in texts)
