@@ -17,7 +17,7 @@ UNITS  := $(PYTEST) $(SHARED) --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book serve notebooks execute test test-fast test-gpu \
+.PHONY: help setup book check serve notebooks execute test test-fast test-gpu \
         address new-chapter gpu-outputs bench coverage reproduce reproducible \
         lint format lock clean
 
@@ -42,6 +42,9 @@ book: $(READY)  ## build the site into _build/html
 	$(BIN)/jupyter-book build . -W -n --keep-going
 	$(BIN)/jupyter-book build . -W -n --keep-going --builder singlehtml
 	$(BIN)/python scripts/print_page.py _build
+
+check: book  ## look at every page in a browser: axe, links, spelling, …
+	$(ON_SIM) $(ONE) scripts/check/run.sh . $(BIN)/python
 
 serve: book  ## show the built site on http://localhost:8000
 	$(BIN)/python -m http.server --bind localhost --directory _build/html 8000

@@ -61,7 +61,7 @@ def test_a_request_is_seen():
     [
         ("", False, False),
         ("https://github.com/some/book", True, True),
-        ("https://gitlab.com/some/book", True, False),
+        ("https://gitlab.com/some/book", True, True),
     ],
 )
 def test_buttons_derive_from_one_address(url, button, launch):

@@ -137,11 +137,12 @@ FAULTS = {
     ),
     "invalid html": (
         ("<p>", "<p><div>a block in a line</div>"),
-        "html: {place}.html:14 (#top > p > div) [{place}.md]: ",
+        "html: {place}.html:12 [{place}.md]: Stray end tag '</p>'",
     ),
     "an id given twice": (
         ("<p>", '<p id="top">'),
-        "html: {place}.html:14 (#top) [{place}.md]: ",
+        "html: {place}.html:12 (html > body > main > p) [{place}.md]: "
+        'Duplicate ID "top"',
     ),
 }
 
@@ -173,8 +174,8 @@ def test_the_fault_of_a_page_is_found(findings, number):
     expected = list(FAULTS.values())[number][1]
     about = [line for line in findings if f"page-{number}.html" in line]
     place = f"book/page-{number}"
-    assert len(about) == 1
-    assert about[0].startswith(expected.format(place=place)), about
+    expected = expected.format(place=place)
+    assert any(line.startswith(expected) for line in about), about
 
 
 def test_a_page_without_a_fault_is_not_named(findings):

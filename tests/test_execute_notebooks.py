@@ -117,6 +117,7 @@ def test_outputs_of_another_source_are_not_kept():
 
 
 def test_outputs_of_a_cell_that_is_not_live_are_never_kept():
-    stored = a_cell("f()", stream("1"), live=False)
+    """Not even where the tag has just been taken away."""
     fresh = a_cell("f()", stream("2"), live=False)
-    assert not kept(stored, fresh)
+    assert not kept(a_cell("f()", stream("1"), live=False), fresh)
+    assert not kept(a_cell("f()", stream("1"), live=True), fresh)

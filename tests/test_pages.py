@@ -16,9 +16,11 @@ import torch.distributed.tensor.parallel as tensor_parallel
 import yaml
 
 import dpkit
+from dpkit.lab import minimal_ddp
 
 ROOT = Path(__file__).parent.parent
 BOOK = ROOT / "book"
+PROGRAM = minimal_ddp.__file__
 
 
 def read(name):
@@ -172,3 +174,17 @@ def test_one_program_for_all_devices_runs_as_the_cheat_sheet_has_it(capsys):
         names["net"].module.bias.grad.cpu(), torch.full((2,), 5.0)
     )
     assert capsys.readouterr().out.strip() == str(names["timer"])
+
+
+@pytest.mark.slow
+def test_the_program_to_copy_learns_the_same_on_any_number_of_ranks():
+    said = []
+    for num_processes in ("1", "2"):
+        words = "torch.distributed.run", "--standalone", "--nproc-per-node"
+        run = subprocess.run(
+            [sys.executable, "-m", *words, num_processes, PROGRAM],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        said.append(run.stdout)
+    assert said[0] == said[1]
+    assert float(said[0].split()[-1]) < 0.01

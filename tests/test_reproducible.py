@@ -59,7 +59,7 @@ def test_a_build_on_top_of_a_build_changes_nothing(site, again, build_site):
 
 
 # Two short chapters; the second has a live cell, which measures.
-@pytest.mark.parametrize("name", ["splitting", "devices"])
+@pytest.mark.parametrize("name", ["limits", "devices"])
 def test_two_runs_of_a_chapter_are_equal(name, tmp_path):
     book = tmp_path / "book"
     shutil.copytree(REPOSITORY / "book", book)

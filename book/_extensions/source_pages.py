@@ -1,7 +1,8 @@
 """Mend what `sphinx.ext.viewcode` makes of the pages that show source.
 
-It puts blocks (`div`) where HTML allows only words (`pre`), and links back
-under names of its own, some of which the reference does not have.
+It puts blocks (`div`) where HTML allows only words (`pre`), lists into lists
+beside the entries that they belong to, and links back under names of its own,
+some of which the reference does not have.
 """
 
 from typing import Any
@@ -25,6 +26,12 @@ def mend(
         link.decompose()
     for block in body.select("pre div"):
         block.name = "span"
+    for nested in body.select("ul > ul"):
+        nested.find_previous_sibling("li").append(nested.extract())
+    for inner in body.select("ul > ul"):
+        entry = inner.find_previous_sibling("li")
+        if entry is not None:
+            entry.append(inner.extract())
     context["body"] = str(body)
 
 

@@ -1,4 +1,6 @@
-// The pages are valid HTML, by the rules in html-validate.json.
+// The pages are valid HTML, by the rules in html-validate.json. Two are wider
+// than the standard: MyST-NB puts a paragraph on the lid of a folded cell
+// (summary), and a picture that a cell returns brings its own style.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
