@@ -17,9 +17,9 @@ UNITS  := $(PYTEST) $(SHARED) --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book check serve notebooks execute test test-fast test-gpu \
-        address new-chapter gpu-outputs bench coverage reproduce reproducible \
-        lint format lock clean
+.PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
+        test-gpu address new-chapter gpu-outputs bench coverage reproduce \
+        reproducible lint format lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -39,9 +39,7 @@ $(READY): requirements.txt pyproject.toml
 setup: $(READY)  ## install the pinned environment into .venv
 
 book: $(READY)  ## build the site into _build/html
-	$(BIN)/jupyter-book build . -W -n --keep-going
-	$(BIN)/jupyter-book build . -W -n --keep-going --builder singlehtml
-	$(BIN)/python scripts/print_page.py _build
+	$(BIN)/python scripts/build_site.py .
 
 check: book  ## look at every page in a browser: axe, links, spelling, …
 	$(ON_SIM) $(ONE) scripts/check/run.sh . $(BIN)/python
@@ -74,6 +72,9 @@ coverage: $(READY)  ## how much of dpkit the tests reach: 95 % or more
 	  pytest $(SHARED) --doctest-modules -m "not cuda" dpkit tests
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --fail-under=95
+
+test-cpu: $(READY)  ## every chapter on plain CPU devices, not compared
+	DPKIT_DEVICES=cpu $(ONE) $(PYTEST) $(SHARED) --nbval-lax $(NBVAL) book/*.ipynb
 
 test-gpu: $(READY)  ## what needs CUDA: its tests, and the chapters on it
 	@$(BIN)/python -c 'import sys, torch; sys.exit( \

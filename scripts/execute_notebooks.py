@@ -129,6 +129,28 @@ def write_if_changed(path: Path, text: str) -> bool:
     return True
 
 
+def renew(path: Path, live: bool, check_only: bool) -> bool:
+    """Run a notebook, and compare or store it; tell whether all is well."""
+    start = time.perf_counter()
+    try:
+        fresh = run(path, live)
+    except CellExecutionError as error:
+        print(f"{path}: a cell failed\n{error}", file=sys.stderr)
+        return False
+    seconds = time.perf_counter() - start
+    if check_only:
+        found = check(path, fresh)
+        state = "differs" if found else "the same"
+    else:
+        found = []
+        changed = write_if_changed(path, as_text(fresh))
+        state = "changed" if changed else "unchanged"
+    print(f"{path}: {state} ({seconds:.1f} s)", flush=True)
+    for difference in found:
+        print(f"{path}: {difference}", file=sys.stderr, flush=True)
+    return not found
+
+
 def main() -> int:
     """Run the notebooks named on the command line; return the exit status."""
     parser = argparse.ArgumentParser(
@@ -139,28 +161,8 @@ def main() -> int:
     way.add_argument("--live", action="store_true", help="store all anew")
     way.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
-    failures = 0
-    for path in options.notebooks:
-        start = time.perf_counter()
-        try:
-            fresh = run(path, options.live)
-        except CellExecutionError as error:
-            print(f"{path}: a cell failed\n{error}", file=sys.stderr)
-            failures += 1
-            continue
-        seconds = time.perf_counter() - start
-        if options.check:
-            found = check(path, fresh)
-            failures += bool(found)
-            state = "differs" if found else "the same"
-        else:
-            found = []
-            changed = write_if_changed(path, as_text(fresh))
-            state = "changed" if changed else "unchanged"
-        print(f"{path}: {state} ({seconds:.1f} s)", flush=True)
-        for difference in found:
-            print(f"{path}: {difference}", file=sys.stderr, flush=True)
-    return 1 if failures else 0
+    done = [renew(p, options.live, options.check) for p in options.notebooks]
+    return 0 if all(done) else 1
 
 
 if __name__ == "__main__":

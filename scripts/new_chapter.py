@@ -105,6 +105,8 @@ def in_contents(text: str, name: str) -> str:
     """Append the chapter to the chapters of the contents."""
     first, start, rest = text.partition("  - caption: Chapters\n")
     line = f"      - file: book/{name}\n"
+    if not start:
+        raise ValueError("_toc.yml has no part with the caption Chapters")
     return first + start + put(rest, r"  - caption: |\Z", line)
 
 

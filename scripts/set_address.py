@@ -50,7 +50,9 @@ def changes(root: Path, address: str) -> dict[Path, str]:
     """Return the new text of each file that holds the address."""
     config, cited = root / "_config.yml", root / "CITATION.cff"
     texts = {p: p.read_text("utf-8") for p in [config, cited]}
-    texts[config] = CONFIG.sub(rf'\1"{address}"', texts[config], count=1)
+    texts[config], count = CONFIG.subn(rf'\1"{address}"', texts[config])
+    if count != 1:
+        raise ValueError(f"no place for the address (file: {config.name})")
     line = f'repository-code: "{address}"\n'
     texts[cited] = CITED.sub("", texts[cited]).rstrip("\n") + "\n" + line
     for notebook in sorted(root.glob("book/*.ipynb")):
@@ -63,10 +65,11 @@ def main() -> int:
     """Change the files; say which."""
     try:
         address = check(sys.argv[1] if len(sys.argv) > 1 else "")
+        texts = changes(ROOT, address)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
-    for path, text in changes(ROOT, address).items():
+    for path, text in texts.items():
         if path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
             print(f"{path.relative_to(ROOT)}: {address}")

@@ -1,6 +1,5 @@
 """Fixtures that all tests share."""
 
-import builtins
 import os
 import shutil
 import subprocess
@@ -104,9 +103,9 @@ def build_site() -> BuildSite:
             shutil.copytree(REPOSITORY / "book", folder / "book")
             for name in ("_config.yml", "_toc.yml"):
                 shutil.copy(REPOSITORY / name, folder)
-        tool = Path(sys.executable).with_name("jupyter-book")
+        script = REPOSITORY / "scripts" / "build_site.py"
         run = subprocess.run(
-            [tool, "build", folder, "-W", "-n", "--keep-going"],
+            [sys.executable, script, folder],
             capture_output=True,
             text=True,
             env=os.environ | environment,
@@ -130,12 +129,6 @@ def site(
     html = folder / "site" / "_build" / "html"
     with FileLock(folder / "site.lock"):
         return html if html.exists() else build_site(folder / "site")
-
-
-@pytest.fixture(autouse=True)
-def _nothing_shown_lives_on() -> None:
-    """Forget what an example showed last: Python keeps it, as ``_``."""
-    vars(builtins).pop("_", None)
 
 
 @pytest.fixture(

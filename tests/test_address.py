@@ -7,26 +7,16 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from importlib import util
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import repository_links as links
+import set_address as address
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted(ROOT.glob("book/*.ipynb"))
 NEW = "https://github.com/some/book"
-
-
-def load(path):
-    spec = util.spec_from_file_location(Path(path).stem, ROOT / path)
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-address = load("scripts/set_address.py")
-links = load("book/_extensions/repository_links.py")
 
 
 def first_code_cell(path):

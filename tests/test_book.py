@@ -1,13 +1,12 @@
 """The site builds without a warning, and its pages ask no one for anything."""
 
+import json
 from html.parser import HTMLParser
-from importlib import util
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-REPOSITORY = Path(__file__).parent.parent
+NOTEBOOKS = sorted(Path(__file__).parent.parent.glob("book/*.ipynb"))
 
 
 class Requests(HTMLParser):
@@ -42,11 +41,24 @@ def test_pages_make_no_request_to_another_server(site):
         assert [a for a in addresses if a.startswith(("http", "//"))] == []
 
 
-@pytest.mark.slow
-def test_every_figure_has_a_text_that_stands_in_for_it(site):
-    page = (site / "book" / "data-parallelism.html").read_text("utf-8")
-    assert page.count("<figure") == page.count("<figcaption") >= 4
-    assert page.count('<img alt="') >= 4
+def figures(path):
+    """Yield what says of each cell with a picture how it is shown."""
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", []):
+            if any(
+                kind.startswith("image/") for kind in output.get("data", {})
+            ):
+                yield cell["id"], cell["metadata"].get("mystnb", {})
+
+
+def test_every_figure_has_a_number_and_a_text_that_stands_in_for_it():
+    found = [(n, *cell) for n in NOTEBOOKS for cell in figures(n)]
+    assert len(found) > 40
+    for path, cell, shown in found:
+        place = f"{path.name}, cell {cell}"
+        assert shown.get("figure", {}).get("name"), place
+        assert len(shown["figure"].get("caption", "")) > 10, place
+        assert len(shown.get("image", {}).get("alt", "")) > 20, place
 
 
 def test_a_request_is_seen():
@@ -54,23 +66,3 @@ def test_a_request_is_seen():
     assert requests(page) == ["https://x.org/a.js", "b.png"]
     style = '<link rel="stylesheet" href="//x.org/c.css">'
     assert requests(style) == ["//x.org/c.css"]
-
-
-@pytest.mark.parametrize(
-    ("url", "button", "launch"),
-    [
-        ("", False, False),
-        ("https://github.com/some/book", True, True),
-        ("https://gitlab.com/some/book", True, True),
-    ],
-)
-def test_buttons_derive_from_one_address(url, button, launch):
-    path = REPOSITORY / "book" / "_extensions" / "repository_links.py"
-    spec = util.spec_from_file_location("repository_links", path)
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    config = SimpleNamespace(html_theme_options={"repository_url": url})
-    module.add_buttons(None, config)
-    options = config.html_theme_options
-    assert options["use_repository_button"] == button
-    assert bool(options["launch_buttons"]) == launch

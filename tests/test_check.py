@@ -191,7 +191,8 @@ def test_a_style_sheet_that_asks_another_server_is_found(findings):
 def test_a_misspelt_word_is_found_where_it_stands(tmp_path):
     build(tmp_path, {"one": PAGE, "two": PAGE})
     (tmp_path / "book" / "one.md").write_text(
-        "# one\n\nThe `wrng` colour, wrod.\n"
+        "# one\n\nThe `wrng` colour, wrod.\n\n"
+        "```\nwrng\n```\n\n```{exercise}\nSum teh\n```\n"
     )
     cell = {
         "cell_type": "markdown",
@@ -219,9 +220,24 @@ def test_a_misspelt_word_is_found_where_it_stands(tmp_path):
     found = [line for line in said if line.startswith("spelling")]
     assert found[:-1] == [
         "spelling: book/one.md:3: unknown: wrod",
+        "spelling: book/one.md:10: unknown: teh",
         "spelling: book/two.ipynb, cell page-001, line 2: unknown: gradeints",
         "spelling: book/two.ipynb, cell page-002 (caption): unknown: picure",
         "spelling: dpkit/sums.py:3: unknown: behavior",
+    ]
+    assert status == 1
+
+
+def test_a_search_that_is_lost_is_found(tmp_path):
+    site = build(tmp_path, {"one": PAGE, "two": PAGE})
+    alone = PAGE.replace("two.html#top", "search.html").replace("../", "")
+    (site / "search.html").write_text(alone)
+    status, said = check(tmp_path)
+    found = [line for line in said if line.startswith("search")]
+    assert found == [
+        "search: book/one.html [book/one.md]: has no field to search in",
+        "search: book/two.html [book/two.md]: has no field to search in",
+        "search: search.html: finds nothing for: device",
     ]
     assert status == 1
 

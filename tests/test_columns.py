@@ -1,21 +1,9 @@
 """Printed tables keep their columns; printed sentences may wrap."""
 
-from importlib import util
-from pathlib import Path
-
+import columns
 import pytest
 from docutils import nodes
 from docutils.utils import new_document
-
-PATH = Path(__file__).parent.parent / "book" / "_extensions" / "columns.py"
-
-
-@pytest.fixture(scope="module")
-def columns():
-    spec = util.spec_from_file_location("columns", PATH)
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(
@@ -27,7 +15,7 @@ def columns():
         ("x = 1  # code", ["highlight"], False),
     ],
 )
-def test_printed_columns_are_named(columns, text, classes, named):
+def test_printed_columns_are_named(text, classes, named):
     document = new_document("page")
     document += nodes.literal_block(text, text, classes=classes)
     columns.name_columns(None, document)

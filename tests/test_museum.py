@@ -39,6 +39,13 @@ BUGS = {
     "torch.tensor(dist.all_reduce(...))": "returned nothing",
 }
 NAMES = list(EXHIBITS)
+# Versions that change what they are given. The others return something, and
+# a check could not even look at what they return if it were nothing.
+IN_PLACE = [
+    name
+    for name, bug in EXHIBITS.items()
+    if bug.right.__annotations__["return"] in ("None", None)
+]
 CARELESS = [name for name in NAMES if EXHIBITS[name].careless]
 
 
@@ -67,24 +74,20 @@ def test_a_careless_check_passes_both(name):
     assert verdict(bug.careless, bug.right) == "passes"
 
 
-@pytest.mark.parametrize("name", CARELESS)
-def test_a_careless_check_can_fail(name):
-    """It sees at least that nothing is left."""
-
-    def leave_nothing(*args):
-        for module in args:
-            if isinstance(module, nn.Module):
-                module.zero_grad()
-
-    assert verdict(EXHIBITS[name].careless, leave_nothing) != "passes"
+def leave_nothing(*args):
+    """Do no work, and let no gradient be left from before."""
+    for module in args:
+        if isinstance(module, nn.Module):
+            module.zero_grad()
 
 
-@pytest.mark.parametrize("name", EXHIBITS)
-def test_a_check_refuses_what_does_nothing(name):
-    def do_nothing(*args):
-        return None
-
-    assert verdict(EXHIBITS[name].check, do_nothing) != "passes"
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_checks_refuse_what_does_nothing(name):
+    """The careless one too: it sees at least that nothing is left."""
+    bug = EXHIBITS[name]
+    for check in filter(None, (bug.check, bug.careless)):
+        found = verdict(check, leave_nothing)
+        assert found.startswith(("AssertionError", "ValueError")), found
 
 
 def test_every_bug_has_an_exhibit():

@@ -1,12 +1,9 @@
 """The page to print holds all pages, and its links lead to places on it."""
 
-from importlib import util
-from pathlib import Path
-
 import pytest
 from bs4 import BeautifulSoup
+from print_page import printable
 
-PATH = Path(__file__).parent.parent / "scripts" / "print_page.py"
 SINGLE = """<html><head><title>Book</title>
 <link rel="stylesheet" href="_static/book.css"/>
 <script src="_static/katex.min.js"></script>
@@ -29,10 +26,7 @@ SINGLE = """<html><head><title>Book</title>
 
 @pytest.fixture(scope="module")
 def page():
-    spec = util.spec_from_file_location("print_page", PATH)
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return BeautifulSoup(module.printable(SINGLE), "html.parser")
+    return BeautifulSoup(printable(SINGLE), "html.parser")
 
 
 def test_ids_are_unique(page):

@@ -21,13 +21,13 @@ def mend(
     """Make the body of a page of source valid."""
     if not page.startswith("_modules/") or "body" not in context:
         return
+    described = app.env.domains["py"].data["objects"]
     body = BeautifulSoup(context["body"], "html.parser")
     for link in body.select("a.viewcode-back"):
-        link.decompose()
+        if link["href"].partition("#")[2] not in described:
+            link.decompose()
     for block in body.select("pre div"):
         block.name = "span"
-    for nested in body.select("ul > ul"):
-        nested.find_previous_sibling("li").append(nested.extract())
     for inner in body.select("ul > ul"):
         entry = inner.find_previous_sibling("li")
         if entry is not None:

@@ -6,6 +6,7 @@ import { delimiter, join } from "node:path";
 import { chromium } from "playwright-core";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome"];
+const PATIENCE = 120_000; // milliseconds, for a slow machine
 const FLAGS = [
   "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
   "--disable-background-networking", "--disable-component-update",
@@ -36,6 +37,7 @@ export async function visit(pages, look) {
   const findings = [];
   async function work() {
     const context = await browser.newContext({ reducedMotion: "reduce" });
+    context.setDefaultTimeout(PATIENCE);
     for (let page = waiting.shift(); page; page = waiting.shift()) {
       const tab = await context.newPage();
       findings.push(...await look(tab, page));

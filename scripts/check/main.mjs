@@ -11,7 +11,7 @@ import { nameless } from "./pictures.mjs";
 import { named, styled, watch } from "./requests.mjs";
 import { openSearch } from "./search.mjs";
 import { serve } from "./server.mjs";
-import { leadsOn, pagesOf, sourceOf } from "./site.mjs";
+import { leadsOn, pagesOf, PRINT, sourceOf } from "./site.mjs";
 import { spell } from "./spelling.mjs";
 import { heaviest, weigh } from "./weight.mjs";
 
@@ -19,14 +19,14 @@ const root = resolve(process.argv[2] ?? ".");
 const site = join(root, "_build", "html");
 
 /** What one page shows in the browser. */
-const look = (origin) => async (tab, page) => {
+const look = (origin, searched) => async (tab, page) => {
   const asked = await watch(tab, page, origin);
   await tab.goto(`${origin}/${page}`, { waitUntil: "load" });
   const findings = [
     ...await named(tab, page),
     ...await nameless(tab, page),
     ...await examine(tab, page),
-    ...await openSearch(tab, page),
+    ...searched && page !== PRINT ? await openSearch(tab, page) : [],
   ];
   return [...findings, ...asked];
 };
@@ -51,13 +51,14 @@ async function main() {
   }
   const { origin, server } = await serve(site);
   const pages = pagesOf(site);
+  const searched = pages.includes("search.html");
   const shown = pages.filter((page) => !leadsOn(site, page));
   const counts = [
     await timed("weight", () => weigh(site, pages)),
     await timed("html", () => validate(site, pages)),
     await timed("links", () => follow(origin, pages)),
     await timed("style sheets", () => styled(site)),
-    await timed("axe, pictures, requests", () => visit(shown, look(origin))),
+    await timed("axe, pictures, requests", () => visit(shown, look(origin, searched))),
     await timed("spelling", () => spell(root)),
   ];
   server.close();

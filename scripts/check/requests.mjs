@@ -31,8 +31,9 @@ export async function named(tab, page) {
   const addresses = await tab.evaluate(() => {
     const fetched = ["src", "srcset", "poster", "data"];
     const idle = ["canonical", "next", "prev", "author", "license", "search"];
+    // "srcset" lists several, with a comma and a size between them.
     const named = [...document.querySelectorAll("*")].flatMap((tag) =>
-      fetched.map((name) => tag.getAttribute(name)));
+      fetched.flatMap((name) => tag.getAttribute(name)?.split(/,?\s+/)));
     const links = [...document.querySelectorAll("link[href]")]
       .filter((link) => !idle.includes(link.rel));
     return [...named, ...links.map((link) => link.getAttribute("href"))];

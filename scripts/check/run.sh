@@ -7,7 +7,6 @@
 # nothing can be looked at: a message, and no failure, unless CI=true.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-packages=$here/node_modules
 
 # Tells whether one of some commands is there.
 has() {
@@ -41,14 +40,10 @@ has node || give_up "no node on the PATH"
 has npm || give_up "no npm on the PATH"
 has chromium chromium-browser google-chrome || give_up "no chromium on the PATH"
 
-if [ ! "$packages/.package-lock.json" -nt "$here/package-lock.json" ]; then
-  (cd "$here" && npm ci --ignore-scripts --silent) \
-    || give_up "npm could not install the packages of $here"
-  touch "$packages/.package-lock.json"
-fi
+"$here/install"
 
 status=0
 node "$here/main.mjs" "$1" || status=$?
 "$2" -m pytest -q -n 0 -p no:cacheprovider "$1/tests/test_check.py" \
-  || status=1
+  "$1/tests/test_workflows.py" || status=1
 exit "$status"

@@ -9,6 +9,10 @@ import { finding } from "./site.mjs";
 
 const WORDS = new URL("words.txt", import.meta.url);
 
+// A fence whose words are prose: the text of an exercise, say.
+const OF_PROSE =
+  /^( *)(`{3,}|~{3,})\{(?!eval-rst|math|solution)[\w-]+\}(.*\n)([\s\S]*?)^\1\2 *$/gm;
+
 // What in Markdown or a docstring is not prose.
 const NOT_PROSE = [
   /^( *)(`{3,}|~{3,}).*\n[\s\S]*?^\1\2/gm, // blocks of code
@@ -38,7 +42,8 @@ export async function spell(root) {
     loadDefaultConfiguration: true,
   };
   const findings = [];
-  for (const { text, place } of prose(root)) {
+  for (const { text: written, place } of prose(root)) {
+    const text = written.replace(OF_PROSE, "$3$4");
     const file = { uri: "prose.txt", text, languageId: "plaintext" };
     const options = { generateSuggestions: false, noConfigSearch: true };
     const { issues } = await spellCheckDocument(file, options, settings);

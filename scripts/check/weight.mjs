@@ -1,5 +1,5 @@
-// No page is heavier than a megabyte, counted as the HTML that is sent; but
-// for the one that is the whole book.
+// No page is heavier than a megabyte, counted as the HTML that is sent. The
+// one that is the whole book, to be printed, is not counted.
 import { statSync } from "node:fs";
 import { join } from "node:path";
 
