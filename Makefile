@@ -16,6 +16,9 @@ SHARED := -n 2 --dist loadscope --no-loadscope-reorder
 UNITS  := $(PYTEST) $(SHARED) --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 
+# The notebooks that a target runs: all, or with ONLY=name that one.
+CHOSEN := book/$(or $(ONLY),*).ipynb
+
 .DEFAULT_GOAL := help
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
         test-gpu address new-chapter gpu-outputs bench coverage reproduce \
@@ -50,12 +53,12 @@ serve: book  ## show the built site on http://localhost:8000
 notebooks: $(READY)  ## open the chapters in JupyterLab
 	$(BIN)/jupyter lab book
 
-execute: $(READY)  ## run every notebook and store its normalised outputs
+execute: $(READY)  ## run every notebook, or ONLY=name; store its outputs
 	$(ON_SIM) $(ONE) $(BIN)/python scripts/execute_notebooks.py \
-	  $(if $(LIVE),--live) book/*.ipynb
+	  $(if $(LIVE),--live) $(CHOSEN)
 
 reproducible: $(READY)  ## run every notebook; fail if a file would change
-	printf '%s\n' book/*.ipynb | $(ON_SIM) $(ONE) xargs -n 1 -P 2 \
+	printf '%s\n' $(CHOSEN) | $(ON_SIM) $(ONE) xargs -n 1 -P 2 \
 	  $(BIN)/python scripts/execute_notebooks.py --check
 
 test: $(READY)  ## all tests and notebooks; with CUDA devices also test-gpu
@@ -74,7 +77,7 @@ coverage: $(READY)  ## how much of dpkit the tests reach: 95 % or more
 	$(BIN)/python -m coverage report --fail-under=95
 
 test-cpu: $(READY)  ## every chapter on plain CPU devices, not compared
-	DPKIT_DEVICES=cpu $(ONE) $(PYTEST) $(SHARED) --nbval-lax $(NBVAL) book/*.ipynb
+	DPKIT_DEVICES=cpu $(ONE) $(PYTEST) $(SHARED) --nbval-lax $(NBVAL) $(CHOSEN)
 
 test-gpu: $(READY)  ## what needs CUDA: its tests, and the chapters on it
 	@$(BIN)/python -c 'import sys, torch; sys.exit( \

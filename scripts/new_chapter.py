@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from keyword import iskeyword
 from pathlib import Path
 
 import yaml
@@ -49,7 +50,8 @@ def check_name(root: Path, name: str) -> None:
     Raises:
         ValueError: The name cannot be used.
     """
-    if not NAME.fullmatch(name) or len(name) > LONGEST:
+    fits = NAME.fullmatch(name) and len(name) <= LONGEST
+    if not fits or iskeyword(name):
         raise ValueError(
             f"not the name of a chapter (name: {name!r})\n"
             f"Use small letters, digits and hyphens, {LONGEST} at most: "

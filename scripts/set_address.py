@@ -18,16 +18,18 @@ PLACEHOLDER = "https://github.com/OWNER/NAME"
 
 # The first cell of each notebook.
 SETUP = """\
-# Where dpkit is not installed, as on Colab, this fetches it.
+# Where dpkit is not installed, as on Colab, this fetches it and the records.
 from importlib.util import find_spec
 
 if find_spec("dpkit") is None:
-    %pip install --quiet "dpkit[lab] @ git+{address}"
+    !git clone --quiet --depth 1 {address} dpkit-book
+    %pip install --quiet "./dpkit-book[lab]"
+    !cp -r dpkit-book/book/_data .
 """
 
 # For each file, what stands around the address.
 CONFIG = re.compile(r'(?m)^(  url: )"[^"\n]*"')
-IN_CELL = re.compile(r"(dpkit\[lab\] @ git\+)[^\"\\ ]+")
+IN_CELL = re.compile(r"(git clone --quiet --depth 1 )\S+( dpkit-book)")
 CITED = re.compile(r"(?m)^repository-code: .*\n")
 
 
@@ -57,7 +59,7 @@ def changes(root: Path, address: str) -> dict[Path, str]:
     texts[cited] = CITED.sub("", texts[cited]).rstrip("\n") + "\n" + line
     for notebook in sorted(root.glob("book/*.ipynb")):
         text = notebook.read_text(encoding="utf-8")
-        texts[notebook] = IN_CELL.sub(rf"\g<1>{address}", text)
+        texts[notebook] = IN_CELL.sub(rf"\g<1>{address}\g<2>", text)
     return texts
 
 

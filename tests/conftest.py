@@ -19,6 +19,8 @@ from dpkit.lab import plots
 
 GetDevices = Callable[[int], list[torch.device]]
 BuildSite = Callable[..., Path]
+CheckPages = Callable[[Path], tuple[int, list[str]]]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 REPOSITORY = Path(__file__).parent.parent
 
 
@@ -129,6 +131,25 @@ def site(
     html = folder / "site" / "_build" / "html"
     with FileLock(folder / "site.lock"):
         return html if html.exists() else build_site(folder / "site")
+
+
+@pytest.fixture(scope="session")
+def check_pages() -> CheckPages:
+    """Look at a built site as `make check` does; skip where nothing can."""
+    checks = REPOSITORY / "scripts" / "check"
+    if not (checks / "node_modules").exists():
+        pytest.skip("what make check needs is not installed (run: make check)")
+    if not any(map(shutil.which, BROWSERS)):
+        pytest.skip("no chromium on the PATH")
+
+    def check(root: Path) -> tuple[int, list[str]]:
+        run = subprocess.run(
+            ["node", checks / "main.mjs", root], capture_output=True, text=True
+        )
+        assert run.stderr == ""
+        return run.returncode, run.stdout.splitlines()
+
+    return check
 
 
 @pytest.fixture(

@@ -172,6 +172,7 @@ def bare(tmp_path_factory):
 def test_the_first_cell_installs_dpkit_where_it_is_not(bare, tmp_path):
     clone = tmp_path / "book"
     shutil.copytree(ROOT / "dpkit", clone / "dpkit")
+    shutil.copytree(ROOT / "book" / "_data", clone / "book" / "_data")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, clone)
     git = ["git", "-C", clone, "-c", "user.name=a", "-c", "user.email=b"]
@@ -188,8 +189,12 @@ def test_the_first_cell_installs_dpkit_where_it_is_not(bare, tmp_path):
         "PIP_NO_INDEX": "1",
     }
     where = "\nimport dpkit; print('found', dpkit.__file__)"
-    output = run_cell(bare, source + where, tmp_path, **offline)
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    output = run_cell(bare, source + where, folder, **offline)
     assert f"found {bare.parent.parent}" in output
+    # What the cells read by a path is there too.
+    assert (folder / "_data" / "headline.json").exists()
 
 
 def test_the_first_cell_does_nothing_where_dpkit_is(tmp_path):

@@ -96,11 +96,12 @@ def test_its_exercise_its_entries_and_its_box(root):
         assert f"{test} PASSED" in said
 
 
-@pytest.mark.slow
-def test_its_page_is_built_without_a_warning(root, tmp_path):
-    """With empty pages in place of those that it links to."""
-    shutil.copy(root / "_config.yml", tmp_path)
-    book = tmp_path / "book"
+@pytest.fixture(scope="module")
+def built(root, tmp_path_factory):
+    """Build its page, with empty ones in place of those that it links to."""
+    folder = tmp_path_factory.mktemp("built")
+    shutil.copy(root / "_config.yml", folder)
+    book = folder / "book"
     shutil.copytree(root / "book", book, ignore=shutil.ignore_patterns(
         "*.ipynb", "*.md"))  # fmt: skip
     page = root / "book" / f"{NAME}.ipynb"
@@ -110,19 +111,30 @@ def test_its_page_is_built_without_a_warning(root, tmp_path):
         (book / f"{name}.md").write_text(f"# The page {name}\n")
         toc += "" if name == "index" else f"- file: book/{name}\n"
     shutil.copy(page, book)
-    (tmp_path / "_toc.yml").write_text(toc + f"- file: book/{NAME}\n")
+    (folder / "_toc.yml").write_text(toc + f"- file: book/{NAME}\n")
     tool = Path(sys.executable).with_name("jupyter-book")
     done = subprocess.run(
-        [tool, "build", tmp_path, "-W", "-n", "--keep-going"],
+        [tool, "build", folder, "-W", "-n", "--keep-going"],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    html = tmp_path / "_build" / "html" / "book" / f"{NAME}.html"
+    return folder
+
+
+@pytest.mark.slow
+def test_its_page_is_built_without_a_warning(built):
+    html = built / "_build" / "html" / "book" / f"{NAME}.html"
     text = html.read_text(encoding="utf-8")
     assert "<h1>Fancy name" in text
     assert 'alt="Timeline of a host and two devices.' in text
     assert "find_spec" not in text  # what fetches dpkit is not shown
+
+
+@pytest.mark.slow
+def test_its_page_passes_make_check(built, check_pages):
+    status, said = check_pages(built)
+    assert status == 0, said
 
 
 @pytest.mark.slow
@@ -150,7 +162,7 @@ def test_an_error_leaves_all_as_it_was(tmp_path):
 @pytest.mark.parametrize(
     "name",
     ["", "Fancy", "fancy name", "../fancy", "1st", "fancy_name", "fancy-",
-     "a--b", "é", "a" * (LONGEST + 1)],
+     "a--b", "class", "é", "a" * (LONGEST + 1)],
 )  # fmt: skip
 def test_a_bad_name_is_refused(name):
     with pytest.raises(ValueError, match=re.escape(f"(name: {name!r})")):

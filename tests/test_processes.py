@@ -48,6 +48,10 @@ def note_pid(folder):
     dist.barrier()
 
 
+def leave(code):
+    os._exit(code)
+
+
 def hang():
     """Do nothing for long, nor let another thread of this process run."""
     ctypes.PyDLL(None).sleep(100)
@@ -213,7 +217,7 @@ def test_an_exception_of_a_rank(tmp_path, is_running):
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        (partial(os._exit, 7), r"\(rank: 1 of 2, exit code: 7\)\n"),
+        (partial(leave, 7), r"\(rank: 1 of 2, exit code: 7\)\n"),
         (sys.exit, r"\(rank: 1 of 2\)\n\n(.*\n)*SystemExit$"),
     ],
 )
@@ -225,7 +229,7 @@ def test_a_rank_that_ends(how, told):
 @pytest.mark.slow
 def test_a_rank_that_ends_as_if_all_were_well():
     with pytest.raises(RuntimeError, match=r"\(rank: 0 of 1, exit code: 0\)"):
-        launch(os._exit, 1, 0)
+        launch(leave, 1, 0)
 
 
 @pytest.mark.slow

@@ -69,8 +69,7 @@ def test_every_job_ends_in_time():
 
 def test_a_request_runs_all_that_ci_runs():
     asked = (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8")
-    done = {"book", *TARGET.findall(read("cpu.yml"))}  # `check` builds it
-    assert {"check", *TARGET.findall(asked)} <= done
+    assert set(TARGET.findall(asked)) <= set(TARGET.findall(read("cpu.yml")))
     assert {"push", "pull_request"} <= set(triggers("cpu.yml"))
 
 

@@ -87,7 +87,7 @@ def _device(name: str) -> torch.device:
     count = torch.get_device_module(GPU).device_count()
     if (device.index or 0) >= count:
         refuse(f"there is no such GPU (--device: {name!r}, GPUs: {count})")
-    return torch.device(device.type, device.index or 0)
+    return torch.device(device.type, device.index or 0)  # only on CUDA
 
 
 def _check_output(path: Path) -> None:

@@ -199,6 +199,6 @@ def _device() -> torch.device:
     gpu = torch.accelerator.current_accelerator()
     if others or gpu is None or torch.accelerator.device_count() < num_local:
         return torch.device("cpu")
-    index = int(os.environ.get("LOCAL_RANK", 0))
-    torch.accelerator.set_device_index(index)
-    return torch.device(gpu.type, index)
+    index = int(os.environ.get("LOCAL_RANK", 0))  # only on CUDA
+    torch.accelerator.set_device_index(index)  # only on CUDA
+    return torch.device(gpu.type, index)  # only on CUDA

@@ -54,7 +54,7 @@ def attention(
         scale=scale,
         enable_gqa=enable_gqa,
     )
-    if plain(query).device.type == "cuda":
+    if plain(query).device.type == "cuda":  # only on CUDA
         choice = SDPBackend.MATH.value
     learnt_mask = mask is not None and mask.requires_grad
     if choice != SDPBackend.FLASH_ATTENTION.value or learnt_mask:

@@ -179,7 +179,7 @@ def configure(
     simulation.chosen = True
 
 
-def hold_on_gpu() -> None:
+def hold_on_gpu() -> None:  # only on CUDA
     """Let the GPU hold the numbers, unless the user has chosen otherwise."""
     alive = any(simulation.memory.live)
     if not simulation.chosen and not alive:

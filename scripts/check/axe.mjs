@@ -18,6 +18,14 @@ const PRINTED = [
   { name: "print", theme: "light", size: DESK, rules: NO_CONTRAST },
 ];
 
+/** The views to look at. A page of source has nothing of its own on a phone,
+ * only a box of code, as any chapter has. */
+function viewsOf(page) {
+  if (page === PRINT) return PRINTED;
+  const isSource = page.startsWith("_modules/");
+  return VIEWS.filter(({ name }) => !isSource || name !== "phone");
+}
+
 /** Opens what is folded. */
 export function unfold(tab) {
   return tab.evaluate(() => {
@@ -59,7 +67,7 @@ export async function examineAsIs(tab, place) {
 export async function examine(tab, page) {
   const views = new Map(); // in which a violation is seen
   await unfold(tab);
-  for (const view of page === PRINT ? PRINTED : VIEWS) {
+  for (const view of viewsOf(page)) {
     await show(tab, view);
     for (const what of await violations(tab, view.rules)) {
       views.set(what, [...views.get(what) ?? [], view.name]);

@@ -2,9 +2,9 @@
 # Checks the built site, then the checks themselves, on planted faults.
 # Usage: run.sh ROOT PYTHON
 #
-# What is missing is installed: node and chromium by apt-get, where that is
-# allowed, and node's packages beside this file. Where there is no chromium
-# nothing can be looked at: a message, and no failure, unless CI=true.
+# What is missing is installed, where that is allowed: see `install`. Where
+# there is no chromium nothing can be looked at: a message, and no failure,
+# unless CI=true.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -14,13 +14,6 @@ has() {
     if command -v "$name" >/dev/null; then return; fi
   done
   return 1
-}
-
-get() {
-  if [ "$(id -u)" != 0 ] || ! has apt-get; then return; fi
-  apt-get install -y -q "$1" >/dev/null 2>&1 \
-    || { apt-get update -q && apt-get install -y -q "$1"; } >/dev/null 2>&1 \
-    || echo "make check: apt-get could not install $1"
 }
 
 give_up() {
@@ -33,14 +26,10 @@ give_up() {
   exit 0
 }
 
-has node || get nodejs
-has npm || get npm
-has chromium chromium-browser google-chrome || get chromium
-has node || give_up "no node on the PATH"
+browsers="chromium chromium-browser google-chrome"
+if has $browsers; then "$here/install"; else "$here/install" chromium; fi
 has npm || give_up "no npm on the PATH"
-has chromium chromium-browser google-chrome || give_up "no chromium on the PATH"
-
-"$here/install"
+has $browsers || give_up "no chromium on the PATH"
 
 status=0
 node "$here/main.mjs" "$1" || status=$?

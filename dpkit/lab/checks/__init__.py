@@ -122,6 +122,7 @@ def check(answer: Answer) -> None:
         answer: A function with the name that the exercise gives it.
 
     Raises:
+        TypeError: the answer is not a function, but perhaps its result.
         ValueError: no exercise asks for a function of this name.
 
     Example:
@@ -129,8 +130,8 @@ def check(answer: Answer) -> None:
         >>> def accuracy_on_all(net, X, y, device_params, devices):
         ...     return 0.5
         >>> check(accuracy_on_all)  # doctest: +NORMALIZE_WHITESPACE
-        accuracy_on_all: not yet (5 of 7 answers are right; on 1 devices it
-        returned 0.5)
+        accuracy_on_all: not yet (the accuracy is 5/7; devices: 1, returned:
+        0.5)
     """
     why = failure(answer)
     verdict = "solved" if why is None else f"not yet ({why})"
@@ -139,6 +140,8 @@ def check(answer: Answer) -> None:
 
 def failure(answer: Answer) -> str | None:
     """Return why ``answer`` does not solve its exercise; None if it does."""
+    if not hasattr(answer, "__name__"):
+        raise TypeError(f"check takes the function itself (given: {answer!r})")
     name = answer.__name__
     if name not in CHECKS:
         raise ValueError(

@@ -171,7 +171,7 @@ def check_accuracy_on_all(answer: Answer) -> None:
         found = answer(net, scores, y, params, ranks)
         require(
             found is not None and abs(float(found) - 5 / 7) < 1e-6,
-            f"5 of 7 answers are right; on {k} devices it returned {found}",
+            f"the accuracy is 5/7; devices: {k}, returned: {found}",
         )
         idle = len(set(ranks[: len(y)]) - seen)
         require(not idle, f"{idle} of {k} devices had nothing to do")
