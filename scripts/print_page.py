@@ -5,7 +5,8 @@ Usage: python scripts/print_page.py _build
 Sphinx's single page has the frame of the site around it, and headings of
 different chapters share an id. Here it becomes a plain page: the contents,
 then the chapters one after another, solutions unfolded, every id unique. It
-uses the styles and images of the site, so it is one more file and no more.
+uses the styles, scripts and images of the site, so it is one more file and no
+more.
 """
 
 import sys
@@ -17,6 +18,9 @@ from bs4 import BeautifulSoup, Tag
 # Sphinx writes the page into the folder of the first document, with addresses
 # as if it lay at the top.
 SINGLE = Path("singlehtml", "book", "index.html")
+# Beside the page to print: what it takes its styles and scripts from, for
+# Sphinx names those of a single page otherwise when it builds it again.
+NEIGHBOUR = "search.html"
 SCRIPTS = ("katex", "auto-render", "a11y")  # formulas, and wide boxes
 FRAME = """<!DOCTYPE html>
 <html lang="en" data-theme="light"><head><meta charset="utf-8"/>
@@ -106,14 +110,18 @@ def contents(article: Tag, page: BeautifulSoup) -> Tag:
     return around
 
 
-def printable(single: str) -> str:
-    """Return the page to print for Sphinx's single page `single`."""
+def printable(single: str, neighbour: str) -> str:
+    """Return the page to print for Sphinx's single page `single`.
+
+    Its styles and scripts are those of `neighbour`, a page of the site.
+    """
     source = BeautifulSoup(single, "html.parser")
+    beside = BeautifulSoup(neighbour, "html.parser")
     page = BeautifulSoup(FRAME, "html.parser")
     page.title.string = str(source.title.string)
-    for sheet in source.find_all("link", rel="stylesheet"):
+    for sheet in beside.find_all("link", rel="stylesheet"):
         page.head.append(sheet)
-    for script in source.find_all("script", src=True):
+    for script in beside.find_all("script", src=True):
         if any(name in str(script["src"]) for name in SCRIPTS):
             page.head.append(script)
     article = source.article
@@ -128,9 +136,12 @@ def printable(single: str) -> str:
 def main() -> int:
     """Write `html/print.html` into the folder that is named."""
     build = Path(sys.argv[1])
-    text = (build / SINGLE).read_text(encoding="utf-8")
     target = build / "html" / "print.html"
-    target.write_text(printable(text), encoding="utf-8")
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in (build / SINGLE, target.with_name(NEIGHBOUR))
+    ]
+    target.write_text(printable(*texts), encoding="utf-8")
     print(f"the whole book on one page: {target}")
     return 0
 

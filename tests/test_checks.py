@@ -109,7 +109,7 @@ def empty_shards_too(net, X, y, device_params, devices):
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (mean_of_means, "5 of 7"),
+        (mean_of_means, "the accuracy is 5/7"),
         (first_device_alone, "nothing to do"),
         (empty_shards_too, "empty shard"),
     ],

@@ -28,13 +28,16 @@ from dpkit.lab import run as run_module
 from dpkit.lab.cluster import Ranks, brief, is_of_others, join
 from dpkit.lab.datasets import Labelled, load_fashion_mnist
 from dpkit.lab.job import resume, train_to
+from dpkit.lab.roll_call import RollCall
 from dpkit.lab.run import Run, Settings
 
+CPU = torch.device("cpu")
 QUICK = ["--model", "linear", "--batch-size", "500"]
 
 FORKER = """
 import json, os, signal, sys
 import torch
+import torch.distributed as dist
 from dpkit.__main__ import main
 from dpkit.checkpoints import pack, unpack
 from dpkit.lab import run
@@ -57,6 +60,16 @@ class Buggy(nn.Sequential):  # on rank 1, after some steps
             raise KeyError("a bug")
         return super().forward(X)
 
+class Chain(nn.Sequential):  # 0 waits for 1, and 1 for 2, which is gone
+    def __init__(self, seed):
+        super().__init__(nn.Flatten(), nn.Linear(784, 10))
+    def forward(self, X):
+        rank = int(os.environ["RANK"])
+        if rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        dist.recv(torch.zeros(1), rank + 1)
+
+run.MODELS["chain"] = Chain
 run.MODELS["scrambled"] = Scrambled
 run.MODELS["buggy"] = Buggy
 
@@ -204,9 +217,8 @@ def digest(told):
 
 @pytest.fixture
 def alone():
-    ranks = join(60)
-    yield ranks
-    dist.destroy_process_group()
+    with join(60) as ranks:
+        yield ranks
 
 
 def small(num_examples):
@@ -340,26 +352,58 @@ def test_a_rank_that_diverged_is_seen(alone):
         run.check_alike()
 
 
+@pytest.fixture
+def listening(monkeypatch):
+    """Make the roll calls of ranks, which answer 0.3 s long."""
+    monkeypatch.setattr("dpkit.lab.roll_call.ROLL_CALL_SECONDS", 0.3)
+    rolls = []
+
+    def listen(rank, world_size, store):
+        rolls.append(RollCall(rank, world_size, store))
+        rolls[-1].start()
+        return rolls[-1]
+
+    yield listen
+    for roll in rolls:
+        roll.end()
+        assert not roll.is_alive()
+
+
 @pytest.mark.parametrize("silent", [[], [2], [1, 2]])
-def test_the_roll_call(silent, monkeypatch):
-    monkeypatch.setattr("dpkit.lab.cluster.ROLL_CALL_SECONDS", 0.3)
+def test_the_roll_call(listening, silent):
+    """Who listens answers; and learns who else does, before it asks."""
     store = dist.HashStore()
-    for rank in {1, 2} - set(silent):
-        store.set(f"stopped/{rank}", "")
-    ranks = Ranks(0, torch.device("cpu"), ["a", "a", "b"], store)
-    assert ranks.lost("why") == silent
-    assert ranks.names([1, 2]) == "rank 1 on a, rank 2 on b"
+    caller, *others = [
+        Ranks(rank, CPU, ["a", "a", "b"], store, listening(rank, 3, store))
+        for rank in {0, 1, 2} - set(silent)
+    ]
+    assert caller.lost() == silent
+    for ranks in others:
+        ranks.roll.join()
+        store.delete_key("roll/0")  # it has gone
+        assert ranks.lost() == silent
+    assert caller.names([1, 2]) == "rank 1 on a, rank 2 on b"
 
 
-def test_without_a_store_the_other_hosts_are_lost(monkeypatch):
+def test_nobody_calls_the_roll(listening):
+    roll = listening(0, 2, dist.HashStore())
+    roll.join(0.5)
+    assert roll.is_alive()
+
+
+def test_without_a_store_the_other_hosts_are_lost(listening):
     class Gone:
-        def set(self, key, value):
+        def clone(self):
+            return self
+
+        def set(self, key, value=None):
             raise RuntimeError("Broken pipe")
 
-    monkeypatch.setattr("dpkit.lab.cluster.ROLL_CALL_SECONDS", 0.3)
-    cpu = torch.device("cpu")
-    assert Ranks(2, cpu, ["a", "b", "b", "c"], Gone()).lost("") == [0, 3]
-    assert Ranks(2, cpu, ["a"] * 4, Gone()).lost("") == [0]
+        check = set
+
+    roll = listening(2, 4, Gone())
+    for hosts, lost in ((["a", "b", "b", "c"], [0, 3]), (["a"] * 4, [0])):
+        assert Ranks(2, CPU, hosts, Gone(), roll).lost() == lost
 
 
 # Several
@@ -461,6 +505,15 @@ def test_a_rank_that_is_killed_is_named(forker, tmp_path, victim):
         *_, last = job.told(rank).splitlines()
         told = f"rank {rank} on {host} stops: no answer from rank {victim} on "
         assert last.startswith(f"python -m dpkit: {told}{host} (why: ")
+
+
+@pytest.mark.slow
+def test_who_waits_for_one_that_waits_is_not_lost(forker):
+    job = forker.start(3, "--model", "chain", "--timeout", 40)
+    assert job.wait() == [1, 1, -9]
+    for rank in (0, 1):
+        *_, last = job.told(rank).splitlines()
+        assert "no answer from rank 2 on " in last
 
 
 @pytest.mark.slow

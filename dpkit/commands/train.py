@@ -113,25 +113,25 @@ def train_job(options: argparse.Namespace, command: str) -> None:
         refuse(error)
     except ConnectionError as error:
         _end(str(error))
-    try:
-        _train(settings, options, ranks)
-    except OSError as error:
-        if error.filename is None:
-            raise
-        _end(
-            f"{ranks.names([ranks.rank])} stops: a file cannot be read or "
-            f"written (why: {error.strerror}, file: {error.filename})"
-        )
-    except RuntimeError as error:
-        lost = ranks.lost(brief(error)) if is_of_others(error) else []
-        if not lost:
-            raise
-        _end(
-            f"{ranks.names([ranks.rank])} stops: no answer from "
-            f"{ranks.names(lost)} (why: {brief(error)})"
-        )
-    finally:
-        dist.destroy_process_group()
+    with ranks:
+        try:
+            _train(settings, options, ranks)
+            ranks.finish()
+        except OSError as error:
+            if error.filename is None:
+                raise
+            _end(
+                f"{ranks.names([ranks.rank])} stops: a file cannot be read or "
+                f"written (why: {error.strerror}, file: {error.filename})"
+            )
+        except RuntimeError as error:
+            lost = ranks.lost() if is_of_others(error) else []
+            if not lost:
+                raise
+            _end(
+                f"{ranks.names([ranks.rank])} stops: no answer from "
+                f"{ranks.names(lost)} (why: {brief(error)})"
+            )
 
 
 def _train(

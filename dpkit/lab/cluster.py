@@ -1,13 +1,6 @@
 """The ranks of a job that ``torchrun`` starts, on one host or on many.
 
-A process alone is a job of one rank. When a rank is lost, the others notice
-it by an operation that fails or does not end in time. Which one it was, the
-operation does not say: so each calls the roll.
-
-::
-
-    rank 0 on a     allreduce … no end     "rank 0 is here"   rank 1 is silent
-    rank 1 on b     (its cable is cut)
+A process alone is a job of one rank.
 """
 
 from __future__ import annotations
@@ -15,8 +8,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-import threading
-import time
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -29,8 +20,8 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 from torch.distributed.rendezvous import rendezvous
 
-# How long the others have to answer a roll call, and how often to look.
-ROLL_CALL_SECONDS, LOOK_SECONDS = 10.0, 0.05
+from dpkit.lab.roll_call import RollCall
+
 # gloo raises a RuntimeError that begins with its place, "[/…/pair.cc:538] ".
 OF_OTHERS = re.compile(r"\[/|.*(timed? ?out|connection)", re.I | re.S)
 
@@ -44,12 +35,30 @@ class Ranks:
         device: Where its tensors belong.
         hosts: The name of each rank's host, in order of rank.
         store: What all ranks can read and write.
+        roll: Knows which of them are alive.
+
+    To be used in a ``with`` statement, at whose end the others are left.
     """
 
     rank: int
     device: torch.device
     hosts: list[str]
     store: Store
+    roll: RollCall
+
+    def __enter__(self) -> Ranks:
+        """Return the ranks themselves."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the others, whatever has happened."""
+        self.roll.end()
+        dist.destroy_process_group()
+
+    def finish(self) -> None:
+        """Wait until all have come so far, and need each other no more."""
+        self.roll.end()
+        dist.barrier()  # nobody looks into the store when rank 0 takes it away
 
     @property
     def world_size(self) -> int:
@@ -71,43 +80,19 @@ class Ranks:
         dist.broadcast(data, 0)
         return bytes(data.cpu().numpy())
 
-    def lost(self, why: str) -> list[int]:
+    def lost(self) -> list[int]:
         """Call the roll; return the ranks that do not answer.
 
-        Every rank that misses an answer is to call it. Where not even the
-        store answers, all ranks on other hosts are lost to this one; if there
-        is no other host, then rank 0, which keeps the store.
-
-        Args:
-            why: Why this rank calls, for a debugger to read in the store.
+        Where not even the store answers, all ranks on other hosts are lost to
+        this one; if there is no other host, then rank 0, which keeps the
+        store.
         """
-        present: set[int] = set()
-        # A store behind a cut cable may hold its reader for ever.
-        thread = threading.Thread(
-            target=self._call_the_roll, args=(why, present), daemon=True
-        )
-        thread.start()
-        thread.join(ROLL_CALL_SECONDS + 1)
+        present = self.roll.present()
         if self.rank not in present:
             here = self.hosts[self.rank]
             away = [r for r, host in enumerate(self.hosts) if host != here]
             return away or [0]
         return [r for r in range(self.world_size) if r not in present]
-
-    def _call_the_roll(self, why: str, present: set[int]) -> None:
-        """Add the ranks that answer to ``present``."""
-        deadline = time.monotonic() + ROLL_CALL_SECONDS
-        try:
-            self.store.set(f"stopped/{self.rank}", why)
-            while time.monotonic() < deadline:
-                for rank in set(range(self.world_size)) - present:
-                    if self.store.check([f"stopped/{rank}"]):
-                        present.add(rank)
-                if len(present) == self.world_size:
-                    return
-                time.sleep(LOOK_SECONDS)
-        except RuntimeError:
-            return  # the store is gone, and who has not answered is lost
 
     def names(self, ranks: list[int]) -> str:
         """Return "rank 2 on b, rank 3 on b"."""
@@ -154,7 +139,9 @@ def join(timeout_seconds: float) -> Ranks:
             "more networks than one, GLOO_SOCKET_IFNAME and "
             "NCCL_SOCKET_IFNAME name the one that joins them"
         ) from error
-    return Ranks(rank, device, hosts, store)
+    roll = RollCall(rank, world_size, store)
+    roll.start()
+    return Ranks(rank, device, hosts, store, roll)
 
 
 def is_of_others(error: BaseException) -> bool:
