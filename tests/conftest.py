@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +23,11 @@ BuildSite = Callable[..., Path]
 CheckPages = Callable[[Path], tuple[int, list[str]]]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 REPOSITORY = Path(__file__).parent.parent
+
+
+# A shell gives what it starts in the background no interrupt; tests send some.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)  # when book/conftest.py has marked chapters

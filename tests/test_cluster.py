@@ -40,7 +40,7 @@ import torch
 import torch.distributed as dist
 from dpkit.__main__ import main
 from dpkit.checkpoints import pack, unpack
-from dpkit.lab import run
+from dpkit.lab import roll_call, run
 from torch import nn
 
 class Scrambled(nn.Module):  # made in another order than it is used
@@ -69,6 +69,7 @@ class Chain(nn.Sequential):  # 0 waits for 1, and 1 for 2, which is gone
             os.kill(os.getpid(), signal.SIGKILL)
         dist.recv(torch.zeros(1), rank + 1)
 
+roll_call.ROLL_CALL_SECONDS = 4
 run.MODELS["chain"] = Chain
 run.MODELS["scrambled"] = Scrambled
 run.MODELS["buggy"] = Buggy

@@ -13,10 +13,8 @@ const VIEWS = [
   { name: "dark", theme: "dark", size: DESK, rules: {} },
   { name: "phone", theme: "light", size: PHONE, rules: NO_CONTRAST },
 ];
-// The whole book again, on white paper: a hundred thousand elements.
-const PRINTED = [
-  { name: "print", theme: "light", size: DESK, rules: NO_CONTRAST },
-];
+// The whole book again, on white paper.
+const PRINTED = [{ name: "print", theme: "light", size: DESK }];
 
 /** The views to look at. A page of source has nothing of its own on a phone,
  * only a box of code, as any chapter has. */
