@@ -14,7 +14,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 ADDRESS = re.compile(r"https://(github|gitlab)\.com/[\w.-]+/[\w.-]+")
-PLACEHOLDER = "https://github.com/OWNER/NAME"
+FORM = "https://github.com/OWNER/NAME"
+# What stands for it until it is set, a name that nobody can take.
+PLACEHOLDER = "https://unset.invalid/OWNER/NAME"
 
 # The first cell of each notebook.
 SETUP = """\
@@ -43,7 +45,7 @@ def check(address: str) -> str:
     if not ADDRESS.fullmatch(address):
         raise ValueError(
             f"not the address of a repository (address: {address!r})\n"
-            f"It has the form {PLACEHOLDER}."
+            f"It has the form {FORM}."
         )
     return address
 

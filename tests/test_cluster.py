@@ -12,7 +12,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,7 +37,7 @@ CPU = torch.device("cpu")
 QUICK = ["--model", "linear", "--batch-size", "500"]
 
 FORKER = """
-import json, os, signal, sys
+import json, os, signal, sys, time
 import torch
 import torch.distributed as dist
 from dpkit.__main__ import main
@@ -69,7 +71,16 @@ class Chain(nn.Sequential):  # 0 waits for 1, and 1 for 2, which is gone
             os.kill(os.getpid(), signal.SIGKILL)
         dist.recv(torch.zeros(1), rank + 1)
 
+class Idle(nn.Sequential):  # rank 1 lives, and takes no part
+    def __init__(self, seed):
+        super().__init__(nn.Flatten(), nn.Linear(784, 10))
+    def forward(self, X):
+        if os.environ["RANK"] == "1":
+            time.sleep(1000)
+        return super().forward(X)
+
 roll_call.ROLL_CALL_SECONDS = 4
+run.MODELS["idle"] = Idle
 run.MODELS["chain"] = Chain
 run.MODELS["scrambled"] = Scrambled
 run.MODELS["buggy"] = Buggy
@@ -355,8 +366,8 @@ def test_a_rank_that_diverged_is_seen(alone):
 
 @pytest.fixture
 def listening(monkeypatch):
-    """Make the roll calls of ranks, which answer 0.3 s long."""
-    monkeypatch.setattr("dpkit.lab.roll_call.ROLL_CALL_SECONDS", 0.3)
+    """Make the roll calls of ranks, with two seconds to answer."""
+    monkeypatch.setattr("dpkit.lab.roll_call.ROLL_CALL_SECONDS", 2)
     rolls = []
 
     def listen(rank, world_size, store):
@@ -370,41 +381,86 @@ def listening(monkeypatch):
         assert not roll.is_alive()
 
 
-@pytest.mark.parametrize("silent", [[], [2], [1, 2]])
-def test_the_roll_call(listening, silent):
-    """Who listens answers; and learns who else does, before it asks."""
+def told_lost(listening, callers, bystanders=()):
+    """Return what each caller says is lost, of three ranks."""
+    store, hosts = dist.HashStore(), ["a", "a", "b"]
+    rolls = {
+        rank: listening(rank, 3, store) for rank in {*callers, *bystanders}
+    }
+    with ThreadPoolExecutor() as pool:
+        ranks = [Ranks(r, CPU, hosts, store, rolls[r]) for r in callers]
+        found = list(pool.map(Ranks.lost, ranks))
+    assert ranks[0].names([1, 2]) == "rank 1 on a, rank 2 on b"
+    return found
+
+
+def test_lost_is_who_is_silent(listening):
+    assert told_lost(listening, [0]) == [[1, 2]]
+    assert told_lost(listening, [0, 2]) == [[1], [1]]
+
+
+def test_who_answers_and_waits_is_not_lost_if_one_is_silent(listening):
+    assert told_lost(listening, [0], bystanders=[1]) == [[2]]
+    assert told_lost(listening, [1, 2], bystanders=[0]) == [[0], [0]]
+
+
+def test_who_answers_and_goes_on_is_lost_if_nobody_is_silent(listening):
+    assert told_lost(listening, [0, 2], bystanders=[1]) == [[1], [1]]
+
+
+def test_nobody_is_lost(listening):
+    assert told_lost(listening, [0, 1, 2]) == [[], [], []]
+
+
+def test_who_calls_late_learns_what_the_others_did(listening):
     store = dist.HashStore()
-    caller, *others = [
-        Ranks(rank, CPU, ["a", "a", "b"], store, listening(rank, 3, store))
-        for rank in {0, 1, 2} - set(silent)
-    ]
-    assert caller.lost() == silent
-    for ranks in others:
-        ranks.roll.join()
-        store.delete_key("roll/0")  # it has gone
-        assert ranks.lost() == silent
-    assert caller.names([1, 2]) == "rank 1 on a, rank 2 on b"
+    rolls = [listening(rank, 3, store) for rank in (0, 1)]
+    assert rolls[0].lost() == {2}
+    rolls[1].join()
+    store.delete_key("roll/0 is here")
+    assert rolls[1].lost() == {2}
 
 
 def test_nobody_calls_the_roll(listening):
-    roll = listening(0, 2, dist.HashStore())
-    roll.join(0.5)
+    store = dist.HashStore()
+    roll = listening(0, 2, store)
+    roll.join(1)
     assert roll.is_alive()
+    assert not store.check(["roll/0 is here"])
 
 
-def test_without_a_store_the_other_hosts_are_lost(listening):
-    class Gone:
-        def clone(self):
-            return self
+class NoStore:
+    """Refuses to write, or to read and write, or holds who does."""
 
-        def set(self, key, value=None):
+    def __init__(self, refused):
+        self.refused, self.released = refused, threading.Event()
+
+    def clone(self):
+        return self
+
+    def check(self, keys):
+        if self.refused == "hold":
+            self.released.wait()
+        if self.refused == "set and check":
             raise RuntimeError("Broken pipe")
+        return False
 
-        check = set
+    def set(self, key, value):
+        raise RuntimeError("Broken pipe")
 
-    roll = listening(2, 4, Gone())
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("refused", ["set", "set and check", "hold"])
+def test_without_a_store_the_other_hosts_are_lost(
+    listening, refused, monkeypatch
+):
+    store = NoStore(refused)
+    roll = listening(2, 4, store)
+    time.sleep(0.3)  # its thread reads
+    monkeypatch.setattr("dpkit.lab.roll_call.ROLL_CALL_SECONDS", 0)
     for hosts, lost in ((["a", "b", "b", "c"], [0, 3]), (["a"] * 4, [0])):
-        assert Ranks(2, CPU, hosts, Gone(), roll).lost() == lost
+        assert Ranks(2, CPU, hosts, store, roll).lost() == lost
+    store.released.set()
 
 
 # Several
@@ -515,6 +571,17 @@ def test_who_waits_for_one_that_waits_is_not_lost(forker):
     for rank in (0, 1):
         *_, last = job.told(rank).splitlines()
         assert "no answer from rank 2 on " in last
+
+
+@pytest.mark.slow
+def test_who_lives_and_takes_no_part_is_named(forker):
+    job = forker.start(3, "--model", "idle", "--timeout", 3)
+    assert [forker.ask(wait=job.pids[rank]) for rank in (0, 2)] == [1, 1]
+    job.kill([1])
+    forker.ask(wait=job.pids[1])
+    for rank in (0, 2):
+        *_, last = job.told(rank).splitlines()
+        assert re.search(r"no answer from rank 1 on \S+ \(why", last)
 
 
 @pytest.mark.slow

@@ -170,23 +170,26 @@ def compare(found: Any, expected: Any, tolerance: float | None = 0.0) -> None:
         )
 
 
-def seed() -> bool:
+def seed() -> None:
     """Seed all, without the millisecond that torch.manual_seed() takes."""
     torch.default_generator.manual_seed(0)
     torch.sim.manual_seed_all(0)
     random.seed(0)
     numpy.random.seed(0)
-    return True
 
 
 def samples_on(op: Any, device: str) -> list[Any]:
     """Do what op.sample_inputs() does, without its search of the stack."""
+    seed()
     gradients = bool(op.supports_autograd)
     samples = iter(op.sample_inputs_func(op, device, torch.float32, gradients))
     found = []
-    while seed() and (sample := next(samples, None)) is not None:
-        found.append(sample)
-    return found
+    while True:
+        seed()
+        try:
+            found.append(next(samples))
+        except StopIteration:
+            return found
 
 
 def move(t: Tensor) -> Tensor:

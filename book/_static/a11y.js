@@ -20,6 +20,10 @@ document.addEventListener("DOMContentLoaded", () => {
   each(".citation-list, .citation-list [role]", (element) =>
     element.removeAttribute("role"));
 
+  // A button that unfolds a box is called what the box is called.
+  each(".admonition-title .toggle-button", (button) =>
+    button.setAttribute("aria-label", button.parentNode.textContent.trim()));
+
   // What scrolls sideways must scroll with the arrow keys too, also after a
   // folded box was opened or a font has arrived.
   const wide = ".bd-content pre, .katex-display, " +

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -35,7 +36,7 @@ class Ranks:
         device: Where its tensors belong.
         hosts: The name of each rank's host, in order of rank.
         store: What all ranks can read and write.
-        roll: Knows which of them are alive.
+        roll: Tells which of them are lost.
 
     To be used in a ``with`` statement, at whose end the others are left.
     """
@@ -57,8 +58,10 @@ class Ranks:
 
     def finish(self) -> None:
         """Wait until all have come so far, and need each other no more."""
+        dist.barrier()
         self.roll.end()
-        dist.barrier()  # nobody looks into the store when rank 0 takes it away
+        with suppress(RuntimeError):
+            dist.barrier()  # rank 0 takes the store away, where no one looks
 
     @property
     def world_size(self) -> int:
@@ -81,18 +84,18 @@ class Ranks:
         return bytes(data.cpu().numpy())
 
     def lost(self) -> list[int]:
-        """Call the roll; return the ranks that do not answer.
+        """Call the roll; return the other ranks that are lost.
 
         Where not even the store answers, all ranks on other hosts are lost to
         this one; if there is no other host, then rank 0, which keeps the
         store.
         """
-        present = self.roll.present()
-        if self.rank not in present:
-            here = self.hosts[self.rank]
-            away = [r for r, host in enumerate(self.hosts) if host != here]
-            return away or [0]
-        return [r for r in range(self.world_size) if r not in present]
+        lost = self.roll.lost()
+        if lost is not None:
+            return sorted(lost)
+        here = self.hosts[self.rank]
+        away = [r for r, host in enumerate(self.hosts) if host != here]
+        return away or [0]
 
     def names(self, ranks: list[int]) -> str:
         """Return "rank 2 on b, rank 3 on b"."""
@@ -132,6 +135,7 @@ def join(timeout_seconds: float) -> Ranks:
         # Names are told now: later, a rank may no longer be there to ask.
         store.set(f"host/{rank}", socket.gethostname())
         hosts = [store.get(f"host/{r}").decode() for r in range(world_size)]
+        roll = RollCall(rank, world_size, store)
     except RuntimeError as error:
         raise ConnectionError(
             f"the ranks could not meet ({_place()}, timeout: "
@@ -139,7 +143,6 @@ def join(timeout_seconds: float) -> Ranks:
             "more networks than one, GLOO_SOCKET_IFNAME and "
             "NCCL_SOCKET_IFNAME name the one that joins them"
         ) from error
-    roll = RollCall(rank, world_size, store)
     roll.start()
     return Ranks(rank, device, hosts, store, roll)
 

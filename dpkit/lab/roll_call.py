@@ -1,4 +1,4 @@
-"""Which ranks of a job are alive, when something they do together fails.
+"""Which ranks of a job are lost, when something they do together fails.
 
 When a rank is lost, another notices it by an operation that fails or does not
 end in time. Which rank it was, the operation does not say; and a rank that
@@ -6,8 +6,11 @@ waits for one that waits for the lost one notices nothing at all. So a thread
 of each rank listens for the roll call, and answers it::
 
     rank 0   recv from 1 …                      "rank 0 is here"
-    rank 1   recv from 2 … failed: the roll!    "rank 1 is here"
+    rank 1   recv from 2 … failed: the roll!    "rank 1 is here, and stops"
     rank 2   (killed)                           silence
+
+Lost is who is silent. If nobody is, it is who does not stop: its disk may
+keep it, or a loop without end, and the others' operations did not end in time.
 """
 
 from __future__ import annotations
@@ -24,39 +27,50 @@ ROLL_CALL_SECONDS, LOOK_SECONDS = 10.0, 0.1
 class RollCall(threading.Thread):
     """Listens for the roll call of a job, and answers for one rank.
 
+    There is one in a job: who calls it goes no further.
+
     Args:
         rank: This one.
         world_size: The number of ranks.
         store: What all ranks can read and write.
+
+    Attributes:
+        here: The ranks that have answered.
+        stopped: The ranks that have called the roll.
     """
 
     def __init__(self, rank: int, world_size: int, store: Store) -> None:
         # A store behind a cut cable may hold its reader for ever: hence a
         # daemon, and a connection of its own.
         super().__init__(daemon=True)
-        self._rank, self._world_size = rank, world_size
+        self._rank, self._ranks = rank, set(range(world_size))
         self._store = store.clone()
-        self._present: set[int] = set()
+        self.here: set[int] = set()
+        self.stopped: set[int] = set()
         self._called, self._ended = threading.Event(), threading.Event()
 
     def run(self) -> None:
         """Wait for the call, answer, and write down who else does."""
         try:
             while not self._ended.is_set():
-                if self._called.wait(LOOK_SECONDS) or self._check("called"):
+                if self._called.wait(LOOK_SECONDS) or self._told("called"):
                     self._answer()
                     return
         except RuntimeError:
             return  # the store is gone, and who has not answered is lost
 
-    def present(self) -> set[int]:
-        """Call the roll, if nobody has; return the ranks that answer.
+    def lost(self) -> set[int] | None:
+        """Call the roll, if nobody has; return the others that are lost.
 
-        This rank is missing where not even the store can be reached.
+        Returns:
+            The ranks; None if not even the store can be reached.
         """
         self._called.set()
         self.join(ROLL_CALL_SECONDS + 1)
-        return set(self._present)
+        if self._rank not in self.here:
+            return None
+        silent = self._ranks - self.here
+        return silent or self._ranks - self.stopped - {self._rank}
 
     def end(self) -> None:
         """Stop listening."""
@@ -66,14 +80,20 @@ class RollCall(threading.Thread):
     def _answer(self) -> None:
         deadline = time.monotonic() + ROLL_CALL_SECONDS
         self._store.set("roll/called", "")
-        self._store.set(f"roll/{self._rank}", "")
+        self._store.set(f"roll/{self._rank} is here", "")
         while time.monotonic() < deadline and not self._ended.is_set():
-            for rank in set(range(self._world_size)) - self._present:
-                if self._check(rank):
-                    self._present.add(rank)
-            if len(self._present) == self._world_size:
-                return
+            if self._called.is_set():
+                self._store.set(f"roll/{self._rank} stops", "")
+            for rank in self._ranks - self.here:
+                if self._told(f"{rank} is here"):
+                    self.here.add(rank)
+            for rank in self._ranks - self.stopped:
+                if self._told(f"{rank} stops"):
+                    self.stopped.add(rank)
             time.sleep(LOOK_SECONDS)
+            if self.stopped == self._ranks:
+                time.sleep(2 * LOOK_SECONDS)  # so that the others see it too
+                return
 
-    def _check(self, name: int | str) -> bool:
-        return bool(self._store.check([f"roll/{name}"]))
+    def _told(self, what: str) -> bool:
+        return bool(self._store.check([f"roll/{what}"]))
