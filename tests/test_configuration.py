@@ -85,14 +85,41 @@ def test_some_changes_need_the_tensors_gone(change, words):
     with pytest.raises(RuntimeError, match=words):
         dpkit.sim.configure(**change)
     assert simulation.settings == DEFAULTS
-    with (
-        pytest.raises(RuntimeError, match=words),
-        dpkit.sim.machine(**change),
-    ):
-        pass
+    if "backing" not in change:
+        with (
+            pytest.raises(RuntimeError, match=words),
+            dpkit.sim.machine(**change),
+        ):
+            pass
     del x
     with dpkit.sim.machine(**change):
         assert simulation.settings != DEFAULTS
+
+
+def test_a_block_with_another_backing_has_a_memory_of_its_own():
+    x, y = torch.ones(1024, device=ZERO), torch.ones(1024, device=ZERO)
+    with dpkit.sim.machine(backing="meta", num_devices=2, memory_bytes=5000):
+        assert torch.sim.memory_allocated(0) == 0
+        z = torch.ones(1024, device=ZERO)
+        assert torch.sim.memory_allocated(0) == 4096
+        with pytest.raises(RuntimeError, match="another simulated machine"):
+            x + z
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.ones(1024, device=ZERO)
+        del y
+    assert torch.sim.memory_allocated(0) == 4096  # x, without y and z
+    assert (x + 1).sum() == 2048
+    with pytest.raises(RuntimeError, match="another simulated machine"):
+        z + 1
+
+
+def test_a_trace_is_of_one_machine():
+    with (
+        dpkit.sim.trace(),
+        pytest.raises(RuntimeError, match="while a trace is running"),
+        dpkit.sim.machine(backing="meta"),
+    ):
+        pass
 
 
 def test_a_preset_with_less_memory_must_hold_what_lives():

@@ -144,9 +144,6 @@ def predictions(
         cases: The networks.
         num_steps: How many steps to measure of each.
 
-    Raises:
-        RuntimeError: tensors live on simulated devices.
-
     Example:
         >>> from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
         >>> [row] = predictions(

@@ -108,7 +108,6 @@ def resnet50_seconds(
 
     Raises:
         ValueError: there are more than two devices, or none.
-        RuntimeError: tensors live on simulated devices.
 
     Source:
         PyTorch tutorials, "Single-Machine Model Parallel Best Practices",

@@ -39,8 +39,12 @@ class Simulation:
         self.memory = Memory(settings["num_devices"], _capacity(settings))
         self.backing = _backing(settings)
 
-    def change(self, settings: dict[str, Any]) -> None:
+    def change(self, settings: dict[str, Any], apart: bool = False) -> None:
         """Go over to other settings, with a new clock.
+
+        Args:
+            settings: The arguments of :func:`configure`.
+            apart: With another backing, leave what is alive where it is.
 
         Raises:
             RuntimeError: tensors are alive that would not outlast it, or a
@@ -52,9 +56,10 @@ class Simulation:
             )
         clock = Clock(_cluster(settings))
         capacity, backing = _capacity(settings), _backing(settings)
-        if any(self.memory.live):
+        apart = apart and settings["backing"] != self.settings["backing"]
+        if any(self.memory.live) and not apart:
             gc.collect()  # what only cycles keep does not count
-        if any(self.memory.live):
+        if any(self.memory.live) and not apart:
             self._check_alive(settings, capacity)
         if any(settings[k] != self.settings[k] for k in LASTING):
             self.memory = Memory(settings["num_devices"], capacity)
@@ -192,6 +197,8 @@ def machine(**changes: Any) -> Iterator[None]:
 
     After the block all is as before, and so is the time on the clock. What a
     block leaves on devices that are gone after it cannot be used any more.
+    With another backing, the devices of the block are others, with a memory
+    of their own: what lives outside is not in the way, and of no use there.
 
     Args:
         changes: Arguments of :func:`configure`; the others stay as they are.
@@ -224,7 +231,7 @@ def machine(**changes: Any) -> Iterator[None]:
         )
     kept = dict(vars(simulation))
     capacity = simulation.memory.capacity
-    simulation.change({**before, **changes})
+    simulation.change({**before, **changes}, apart=True)
     try:
         yield
     finally:

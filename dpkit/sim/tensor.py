@@ -40,6 +40,7 @@ from dpkit.sim.placement_rules import (
     tensors_in,
 )
 from dpkit.sim.schemas import alias_kind, arguments
+from dpkit.sim.shapes import run_without_numbers
 from dpkit.sim.without_numbers import check_readable, no_numbers
 
 aten = torch.ops.aten
@@ -174,7 +175,10 @@ def _run(
             func, plain_args, plain_kwargs, device
         )
     try:
-        out = func(*plain_args, **plain_kwargs)
+        if meta:
+            out = run_without_numbers(func, plain_args, plain_kwargs)
+        else:
+            out = func(*plain_args, **plain_kwargs)
     except RuntimeError as error:
         if "DefaultCPUAllocator" in str(error):
             raise torch.OutOfMemoryError(str(error)) from None
