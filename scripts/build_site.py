@@ -10,22 +10,28 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGES = Path(__file__).with_name("print_page.py")
+from print_page import write_page
+
+# A third of the time would go to looking through documents for garbage.
+JUPYTER_BOOK = """
+import gc
+from jupyter_book.cli.main import main
+gc.disable()
+main()
+"""
 
 
 def main() -> int:
-    """Build by jupyter-book, which lies beside this Python."""
+    """Build by jupyter-book, once for each of its builders."""
     folder = Path(sys.argv[1])
-    tool = Path(sys.executable).with_name("jupyter-book")
-    build = [tool, "build", folder, "-W", "-n", "--keep-going"]
-    for command in (
-        build,
-        [*build, "--builder", "singlehtml"],
-        [sys.executable, PAGES, folder / "_build"],
-    ):
-        status = subprocess.run(command).returncode
+    for builder in ("html", "singlehtml"):
+        words = ["-W", "-n", "--keep-going", "--builder", builder]
+        status = subprocess.run(
+            [sys.executable, "-c", JUPYTER_BOOK, "build", folder, *words]
+        ).returncode
         if status != 0:
             return status
+    write_page(folder / "_build")
     return 0
 
 

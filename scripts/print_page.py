@@ -1,7 +1,5 @@
 """Put the whole book on one page, `print.html`, beside its other pages.
 
-Usage: python scripts/print_page.py _build
-
 Sphinx's single page has the frame of the site around it, and headings of
 different chapters share an id. Here it becomes a plain page: the contents,
 then the chapters one after another, solutions unfolded, every id unique. It
@@ -9,7 +7,7 @@ uses the styles, scripts and images of the site, so it is one more file and no
 more.
 """
 
-import sys
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -85,20 +83,20 @@ def unfold(article: Tag) -> None:
     """Open what is folded, and remove what only a click could use."""
     for details in article.find_all("details"):
         details["open"] = ""
-    for box in article.select(".dropdown"):
+    for box in article.find_all(class_="dropdown"):
         box["class"] = [
             c
             for c in box.get_attribute_list("class")
             if c not in ("dropdown", "toggle")
         ]
-    for link in article.select("a.headerlink"):
+    for link in article.find_all("a", class_="headerlink"):
         link.decompose()
 
 
 def contents(article: Tag, page: BeautifulSoup) -> Tag:
     """Return a list of links to the chapters and pages."""
     names = page.new_tag("ol", attrs={"class": "print-contents"})
-    for anchor in article.select("span[id^=document-]"):
+    for anchor in article.find_all("span", id=re.compile("^document-")):
         heading = anchor.find_next("h2")
         entry = page.new_tag("li")
         link = page.new_tag("a", href=f"#{anchor['id']}")
@@ -133,9 +131,8 @@ def printable(single: str, neighbour: str) -> str:
     return str(page)
 
 
-def main() -> int:
-    """Write `html/print.html` into the folder that is named."""
-    build = Path(sys.argv[1])
+def write_page(build: Path) -> None:
+    """Write `html/print.html` into a folder that jupyter-book has filled."""
     target = build / "html" / "print.html"
     texts = [
         path.read_text(encoding="utf-8")
@@ -143,8 +140,3 @@ def main() -> int:
     ]
     target.write_text(printable(*texts), encoding="utf-8")
     print(f"the whole book on one page: {target}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,7 +2,8 @@
 import { examineAsIs } from "./axe.mjs";
 import { finding } from "./site.mjs";
 
-const PATIENCE = { timeout: 10_000 };
+// In milliseconds.
+const PATIENCE = { timeout: Number(process.env.SEARCH_PATIENCE ?? 10_000) };
 
 /** On the page of results: whether there are some, and axe on these. */
 async function results(tab, page) {
