@@ -1,13 +1,15 @@
 """Fixtures that all tests share."""
 
+import gc
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,6 +43,40 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(
         key=lambda item: (item.path.suffix != ".ipynb", item.path not in slow)
     )
+
+
+def pytest_collection_finish() -> None:
+    """Let later collections of garbage pass over what imports have made."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let Python take down what imports have made."""
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="session")
+def forking() -> Iterator[Any]:
+    """Stand in for the module subprocess, where it starts ``python -c …``.
+
+    The Pythons are forked from one that has imported torch.
+    """
+    if sys.platform != "linux":
+        yield subprocess
+        return
+    from tests.forking import Server
+
+    with Server() as server:
+        yield SimpleNamespace(Popen=server.popen, PIPE=subprocess.PIPE)
+
+
+@pytest.fixture(scope="module")
+def forked_ranks(forking: Any) -> Iterator[None]:
+    """Fork the ranks of Workers: how they are started is tested elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dpkit.processes.starting.subprocess", forking)
+        yield
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ def test_buttons_derive_from_the_address(url, launchers):
 @pytest.mark.slow
 def test_the_buttons_open_the_notebook_itself(copy):
     set_to(copy, NEW)
-    for page in copy.glob("book/*.ipynb"):
+    for page in [*copy.glob("book/*.ipynb"), *copy.glob("book/*.md")]:
         if page.stem not in ("index", "splitting"):
             page.unlink()
     pages = "format: jb-book\nroot: book/index\nchapters:\n"

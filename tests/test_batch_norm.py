@@ -71,7 +71,7 @@ def run_checks():
             pytest.param(4, marks=pytest.mark.slow)],
     ids=lambda p: f"{p} ranks",
 )  # fmt: skip
-def ranks(request):
+def ranks(request, forked_ranks):
     """What each rank returned, by check."""
     with Workers(request.param, "gloo") as workers:
         found = workers.run(run_checks, timeout_seconds=200)

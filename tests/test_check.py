@@ -208,7 +208,8 @@ def test_a_misspelt_word_is_found_where_it_stands(check_pages, tmp_path):
     assert status == 1
 
 
-def test_a_search_that_is_lost_is_found(check_pages, tmp_path):
+def test_a_search_that_is_lost_is_found(check_pages, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEARCH_PATIENCE", "1000")
     site = build(tmp_path, {"one": PAGE, "two": PAGE})
     alone = PAGE.replace("two.html#top", "search.html").replace("../", "")
     (site / "search.html").write_text(alone)

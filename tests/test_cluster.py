@@ -1,7 +1,7 @@
 """The training job: on any number of ranks, killed, resumed, cut off.
 
-A rank is forked from a process that has imported torch, which saves two
-seconds each time; one test starts the ranks by torchrun, as a reader does.
+A rank is forked from a process that has imported torch, which saves seconds
+each time; one test starts the ranks by torchrun, as a reader does.
 """
 
 import json
@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,12 +37,12 @@ from dpkit.lab.run import Run, Settings
 CPU = torch.device("cpu")
 QUICK = ["--model", "linear", "--batch-size", "500"]
 
-FORKER = """
+# What a rank runs, given where it is to be killed, and its arguments.
+RANK = """
 import json, os, signal, sys, time
 import torch
 import torch.distributed as dist
 from dpkit.__main__ import main
-from dpkit.checkpoints import pack, unpack
 from dpkit.lab import roll_call, run
 from torch import nn
 
@@ -85,12 +86,6 @@ run.MODELS["chain"] = Chain
 run.MODELS["scrambled"] = Scrambled
 run.MODELS["buggy"] = Buggy
 
-# What torch imports when it is first needed, seconds worth of it.
-p = nn.Parameter(torch.zeros(3))
-p.grad = torch.zeros(3)
-torch.optim.SGD([p], 0.1, 0.9).step()
-unpack(pack({}, {"p": p.detach()}))
-
 def end_at(call, times):
     count, real = [0], getattr(os, call)
     def counted(*arguments):
@@ -100,54 +95,19 @@ def end_at(call, times):
         return real(*arguments)
     setattr(os, call, counted)
 
-print("ready", flush=True)
-for line in sys.stdin:
-    job = json.loads(line)
-    if "wait" in job:
-        _, status = os.waitpid(job["wait"], 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
-        continue
-    pid = os.fork()
-    if pid:
-        print(pid, flush=True)
-        continue
-    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(log, 1), os.dup2(log, 2)
-    os.environ.update(job["environment"])
-    if job["end_at"]:
-        end_at(*job["end_at"])
-    status = 1
-    try:
-        status = main(job["arguments"])
-    except SystemExit as end:
-        status = end.code
-    except BaseException:
-        import traceback
-        traceback.print_exc()
-    sys.stdout.flush()
-    os._exit(status)
+place = json.loads(sys.argv[1])
+if place:
+    end_at(*place)
+sys.exit(main(["train", *sys.argv[2:]]))
 """
 
 
 class Forker:
     """Starts ranks of ``python -m dpkit train``."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, popen, folder):
+        self.popen, self.folder = popen, folder
         self.num_jobs = 0
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", FORKER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "DPKIT_DEVICES": "cpu"},
-        )
-        assert self.process.stdout.readline() == "ready\n"
-
-    def ask(self, **job):
-        self.process.stdin.write(f"{json.dumps(job)}\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
 
     def start(self, world_size, *arguments, end_at=None):
         """Start all ranks of a job; ``end_at``: where rank 0 is killed."""
@@ -155,7 +115,7 @@ class Forker:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.num_jobs += 1
-        job = Job(self)
+        job = Job()
         for rank in range(world_size):
             log = self.folder / f"log-{self.num_jobs}-{rank}"
             environment = {
@@ -166,15 +126,22 @@ class Forker:
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
             }
-            job.logs.append(log)
-            job.pids.append(
-                self.ask(
-                    log=str(log),
-                    environment=environment if world_size > 1 else {},
-                    arguments=["train", *map(str, arguments)],
-                    end_at=end_at if rank == 0 else None,
+            place = json.dumps(end_at if rank == 0 else None)
+            words = [sys.executable, "-c", RANK, place, *map(str, arguments)]
+            own = {"OMP_NUM_THREADS": "1", "DPKIT_DEVICES": "cpu"}
+            if world_size > 1:
+                own |= environment
+            with log.open("w") as file:
+                job.ranks.append(
+                    self.popen(
+                        words,
+                        env=os.environ | own,
+                        stdout=file,
+                        stderr=file,
+                        start_new_session=True,
+                    )
                 )
-            )
+            job.logs.append(log)
         return job
 
     def run(self, world_size, *arguments):
@@ -190,33 +157,37 @@ class Forker:
 class Job:
     """The ranks of one job."""
 
-    def __init__(self, forker):
-        self.forker, self.pids, self.logs = forker, [], []
+    def __init__(self):
+        self.ranks, self.logs = [], []
 
     def told(self, rank):
         return self.logs[rank].read_text()
 
-    def wait(self):
-        return [self.forker.ask(wait=pid) for pid in self.pids]
+    def wait(self, ranks=None):
+        """Return how these ranks end; None stands for all."""
+        those = range(len(self.ranks)) if ranks is None else ranks
+        return [self.ranks[rank].wait() for rank in those]
 
     def kill(self, ranks, how=signal.SIGKILL):
         for rank in ranks:
-            os.kill(self.pids[rank], how)
+            self.ranks[rank].send_signal(how)
+
+    def strike(self, rank, how=signal.SIGKILL):
+        """Harm a rank, and note when."""
+        self.struck = time.monotonic()
+        self.kill([rank], how)
 
     def until(self, words):
         """Wait until rank 0 has printed some words."""
         deadline = time.monotonic() + 60
-        while not self.logs[0].exists() or words not in self.told(0):
+        while words not in self.told(0):
             assert time.monotonic() < deadline, words
             time.sleep(0.005)
 
 
 @pytest.fixture(scope="module")
-def forker(tmp_path_factory):
-    forker = Forker(tmp_path_factory.mktemp("logs"))
-    yield forker
-    forker.process.stdin.close()
-    assert forker.process.wait(30) == 0
+def forker(forking, tmp_path_factory):
+    return Forker(forking.Popen, tmp_path_factory.mktemp("logs"))
 
 
 def digest(told):
@@ -364,24 +335,32 @@ def test_a_rank_that_diverged_is_seen(alone):
         run.check_alike()
 
 
-@pytest.fixture
-def listening(monkeypatch):
-    """Make the roll calls of ranks, with two seconds to answer."""
-    monkeypatch.setattr("dpkit.lab.roll_call.ROLL_CALL_SECONDS", 2)
+@contextmanager
+def rolls_called():
+    """Give what makes the roll calls of ranks, with two seconds to answer."""
     rolls = []
 
     def listen(rank, world_size, store):
-        rolls.append(RollCall(rank, world_size, store))
-        rolls[-1].start()
-        return rolls[-1]
+        roll = RollCall(rank, world_size, store)
+        rolls.append(roll)
+        roll.start()
+        return roll
 
-    yield listen
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dpkit.lab.roll_call.ROLL_CALL_SECONDS", 2)
+        yield listen
     for roll in rolls:
         roll.end()
         assert not roll.is_alive()
 
 
-def told_lost(listening, callers, bystanders=()):
+@pytest.fixture
+def listening():
+    with rolls_called() as listen:
+        yield listen
+
+
+def told_lost(listening, callers, bystanders):
     """Return what each caller says is lost, of three ranks."""
     store, hosts = dist.HashStore(), ["a", "a", "b"]
     rolls = {
@@ -394,22 +373,32 @@ def told_lost(listening, callers, bystanders=()):
     return found
 
 
-def test_lost_is_who_is_silent(listening):
-    assert told_lost(listening, [0]) == [[1, 2]]
-    assert told_lost(listening, [0, 2]) == [[1], [1]]
+# Who calls, who answers only, and what each caller has to say is lost.
+LOST = {
+    "who is silent": ([0], [], [[1, 2]]),
+    "who is silent, to all that call": ([0, 2], [], [[1], [1]]),
+    "not who answers, if one is silent": ([0], [1], [[2]]),
+    "not who answers, to all that call": ([1, 2], [0], [[0], [0]]),
+    "who goes on, if nobody is silent": ([0, 2], [1], [[1], [1]]),
+    "nobody": ([0, 1, 2], [], [[], [], []]),
+}
 
 
-def test_who_answers_and_waits_is_not_lost_if_one_is_silent(listening):
-    assert told_lost(listening, [0], bystanders=[1]) == [[2]]
-    assert told_lost(listening, [1, 2], bystanders=[0]) == [[0], [0]]
+@pytest.fixture(scope="module")
+def found_lost():
+    """What the callers say; all at once, for most of it is waiting."""
+    with rolls_called() as listen, ThreadPoolExecutor(len(LOST)) as pool:
+        jobs = {
+            name: pool.submit(told_lost, listen, callers, bystanders)
+            for name, (callers, bystanders, _) in LOST.items()
+        }
+        return {name: job.result() for name, job in jobs.items()}
 
 
-def test_who_answers_and_goes_on_is_lost_if_nobody_is_silent(listening):
-    assert told_lost(listening, [0, 2], bystanders=[1]) == [[1], [1]]
-
-
-def test_nobody_is_lost(listening):
-    assert told_lost(listening, [0, 1, 2]) == [[], [], []]
+@pytest.mark.parametrize("name", LOST)
+def test_lost_is(found_lost, name):
+    *_, lost = LOST[name]
+    assert found_lost[name] == lost
 
 
 def test_who_calls_late_learns_what_the_others_did(listening):
@@ -547,15 +536,42 @@ def test_killed_while_saving(forker, tmp_path, end_at, step):
 LONG = [*QUICK, "--epochs", 10**6, "--checkpoint-every", 5]
 
 
+@pytest.fixture(scope="module")
+def struck(forker, tmp_path_factory):
+    """Jobs that come to harm; at once, for most of their time is waiting.
+
+    Those that have seconds to meet start when the others have ended or wait.
+    """
+    jobs = {}
+    for name, rank, how in (
+        ("rank 0 is killed", 0, signal.SIGKILL),
+        ("rank 2 is killed", 2, signal.SIGKILL),
+        ("rank 1 is stopped", 1, signal.SIGSTOP),
+    ):
+        words = ["--timeout", 3 if how == signal.SIGSTOP else 50]
+        words += ["--checkpoint", tmp_path_factory.mktemp("checkpoints")]
+        jobs[name] = forker.start(3, *LONG, *words)
+        jobs[name].until("step 20 of")
+        jobs[name].strike(rank, how)
+    jobs["buggy"] = forker.start(2, *LONG, "--model", "buggy")
+    jobs["buggy"].wait([1])
+    jobs["chain"] = forker.start(3, "--model", "chain", "--timeout", 40)
+    jobs["chain"].wait([2])
+    jobs["idle"] = forker.start(3, "--model", "idle", "--timeout", 3)
+    jobs["absent"] = forker.start(2, *LONG, "--timeout", 3)
+    jobs["absent"].strike(1)
+    yield jobs
+    for job in jobs.values():
+        job.kill(range(len(job.ranks)))
+        job.wait()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 2])
-def test_a_rank_that_is_killed_is_named(forker, tmp_path, victim):
-    job = forker.start(3, *LONG, "--timeout", 50, "--checkpoint", tmp_path)
-    job.until("step 20 of")
-    start = time.monotonic()
-    job.kill([victim])
+def test_a_rank_that_is_killed_is_named(struck, victim):
+    job = struck[f"rank {victim} is killed"]
     codes = job.wait()
-    assert time.monotonic() - start < 40
+    assert time.monotonic() - job.struck < 40
     assert codes == [-9 if r == victim else 1 for r in range(3)]
     host = socket.gethostname()
     for rank in {0, 1, 2} - {victim}:
@@ -565,8 +581,8 @@ def test_a_rank_that_is_killed_is_named(forker, tmp_path, victim):
 
 
 @pytest.mark.slow
-def test_who_waits_for_one_that_waits_is_not_lost(forker):
-    job = forker.start(3, "--model", "chain", "--timeout", 40)
+def test_who_waits_for_one_that_waits_is_not_lost(struck):
+    job = struck["chain"]
     assert job.wait() == [1, 1, -9]
     for rank in (0, 1):
         *_, last = job.told(rank).splitlines()
@@ -574,26 +590,10 @@ def test_who_waits_for_one_that_waits_is_not_lost(forker):
 
 
 @pytest.mark.slow
-def test_who_lives_and_takes_no_part_is_named(forker):
-    job = forker.start(3, "--model", "idle", "--timeout", 3)
-    assert [forker.ask(wait=job.pids[rank]) for rank in (0, 2)] == [1, 1]
-    job.kill([1])
-    forker.ask(wait=job.pids[1])
-    for rank in (0, 2):
-        *_, last = job.told(rank).splitlines()
-        assert re.search(r"no answer from rank 1 on \S+ \(why", last)
-
-
-@pytest.mark.slow
-def test_a_rank_that_stops_is_named(forker, tmp_path):
-    job = forker.start(3, *LONG, "--timeout", 3, "--checkpoint", tmp_path)
-    job.until("step 20 of")
-    job.kill([1], signal.SIGSTOP)
-    start = time.monotonic()
-    assert [forker.ask(wait=job.pids[rank]) for rank in (0, 2)] == [1, 1]
-    assert time.monotonic() - start < 30
-    job.kill([1])
-    forker.ask(wait=job.pids[1])
+def test_a_rank_that_stops_is_named(struck):
+    job = struck["rank 1 is stopped"]
+    assert job.wait([0, 2]) == [1, 1]
+    assert time.monotonic() - job.struck < 30
     for rank in (0, 2):
         assert re.search(
             rf"rank {rank} on \S+ stops: no answer from rank 1 on \S+ \(why: ",
@@ -602,9 +602,17 @@ def test_a_rank_that_stops_is_named(forker, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_rank_that_never_comes(forker):
-    job = forker.start(2, *LONG, "--timeout", 3)
-    job.kill([1])
+def test_who_lives_and_takes_no_part_is_named(struck):
+    job = struck["idle"]
+    assert job.wait([0, 2]) == [1, 1]
+    for rank in (0, 2):
+        *_, last = job.told(rank).splitlines()
+        assert re.search(r"no answer from rank 1 on \S+ \(why", last)
+
+
+@pytest.mark.slow
+def test_a_rank_that_never_comes(struck):
+    job = struck["absent"]
     assert job.wait() == [1, -9]
     (line,) = [line for line in job.told(0).splitlines() if "dpkit" in line]
     assert "the ranks could not meet (rank: 0 of 2 on " in line
@@ -642,10 +650,9 @@ def test_what_cannot_be_taken_up(forker, tmp_path, changed, told):
     forker.run(1, *words)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     job = forker.start(2, *words, *changed)
-    job.kill([], 0)
-    assert forker.ask(wait=job.pids[0]) == 2
+    assert job.wait([0]) == [2]
     job.kill([1], signal.SIGTERM)  # as torchrun does
-    forker.ask(wait=job.pids[1])
+    job.wait([1])
     assert told in job.told(0)
     assert "Traceback" not in job.told(0) + job.told(1)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
@@ -671,9 +678,9 @@ def test_a_disk_that_fails(forker, tmp_path, world_size):
 
 
 @pytest.mark.slow
-def test_a_rank_with_a_bug(forker):
+def test_a_rank_with_a_bug(struck):
     """It shows its traceback, and blames no other."""
-    job = forker.start(2, *LONG, "--model", "buggy")
+    job = struck["buggy"]
     assert job.wait() == [1, 1]
     assert "Traceback" in job.told(1)
     assert job.told(1).rstrip().endswith("KeyError: 'a bug'")
@@ -703,32 +710,31 @@ def children(pid):
 BY_TORCHRUN = [*QUICK, "--max-steps", 2000, "--checkpoint-every", 10]
 
 
-@pytest.fixture(scope="module")
-def whole(forker):
-    """What a run that no one kills ends with."""
-    return digest(forker.run(2, *BY_TORCHRUN))
+def read_until(process, words):
+    """Read what a process prints until a line that begins so."""
+    assert any(line.startswith(words) for line in process.stdout), words
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["a rank", "torchrun and all ranks"])
-def test_by_torchrun(whole, tmp_path, victim):
-    words = BY_TORCHRUN
-    first = torchrun(*words, "--checkpoint", tmp_path)
-    for line in first.stdout:
-        if line.startswith("step 50 of"):
-            break
-    if victim == "a rank":
-        os.kill(children(first.pid)[-1], signal.SIGKILL)
-    else:
-        ranks = children(first.pid)
-        for pid in (first.pid, *ranks):
-            os.kill(pid, signal.SIGKILL)
+def test_by_torchrun(forker, tmp_path):
+    """All ranks are killed, as with torchrun itself, and then one is."""
+    words = [*BY_TORCHRUN, "--checkpoint", tmp_path]
+    begun = forker.start(2, *words)
+    begun.until("step 50 of")
+    begun.kill([0, 1])
+    assert begun.wait() == [-9, -9]
+
+    first = torchrun(*words)
+    read_until(first, "resumed from")
+    read_until(first, "step ")
+    os.kill(children(first.pid)[-1], signal.SIGKILL)
     rest, _ = first.communicate(timeout=60)
     assert first.returncode != 0
-    if victim == "a rank":
-        assert "Signal 9 (SIGKILL) received by PID" in rest
-    second = torchrun(*words, "--checkpoint", tmp_path)
+    assert "Signal 9 (SIGKILL) received by PID" in rest
+    assert "sha256" not in rest
+
+    second = torchrun(*words)
     told, _ = second.communicate(timeout=60)
     assert second.returncode == 0, told
     assert "resumed from" in told
-    assert digest(told) == whole
+    assert digest(told) == digest(forker.run(2, *BY_TORCHRUN))

@@ -53,7 +53,7 @@ def run_checks():
     ],
     ids=lambda p: f"{p[0]} {p[1]}",
 )
-def ranks(request):
+def ranks(request, forked_ranks):
     """What each rank returned, by check."""
     world_size, backend = request.param
     if backend == "nccl" and torch.cuda.device_count() < world_size:

@@ -405,9 +405,10 @@ def test_after_a_step_that_ran_out_of_memory():
 def test_simulated_time_is_the_replayed(schedule, p):
     """Where operations are long, launches and copies hide behind them."""
     m, width, rows, v = 8, 4096, 512, 2 if schedule == "interleaved" else 1
-    model = deep(width)
     with dpkit.sim.machine(num_devices=4, backing="meta"):
         devices = dpkit.devices(p, "sim")
+        with devices[0]:  # made there, without numbers
+            model = deep(width)
         X = torch.zeros(m * rows, width)
         x = X[:rows].clone().requires_grad_()
         costs = layer_seconds(model, x, devices[0])

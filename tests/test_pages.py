@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import pkgutil
 import re
 import subprocess
 import sys
@@ -113,9 +114,7 @@ def test_names_of_pytorch_in_the_table_exist():
         *("nn.SyncBatchNorm", "distributed.pipelining"),
     ):
         assert f"`{path}`" in tables
-        value = torch
-        for part in path.split("."):
-            value = getattr(value, part)
+        assert pkgutil.resolve_name(f"torch.{path}")
     for name in ("ColwiseParallel", "RowwiseParallel"):
         assert f"tensor.parallel.{name}" in tables
         assert hasattr(tensor_parallel, name)

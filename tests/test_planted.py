@@ -49,7 +49,6 @@ def faulty(tmp_path_factory):
     shutil.copy(REPOSITORY / "book" / "conftest.py", path.parent)
     store(path, STEADY | {"stale": "print(5)", "unrun": "print(6)"})
     assert executed(path)[0] == 0
-    assert executed(path, "--check")[0] == 0
     notebook = nbformat.read(path, as_version=4)
     stale, unrun = notebook.cells[2:]
     stale.outputs[0].text = "4\n"

@@ -95,7 +95,7 @@ def test_the_order_of_the_next_test_is_one_that_blocks():
         pytest.param(2, "nccl", marks=pytest.mark.cuda),
     ],
 )
-def test_every_rank_has_the_sum(p, backend):
+def test_every_rank_has_the_sum(forked_ranks, p, backend):
     if backend == "nccl" and torch.cuda.device_count() < p:
         pytest.skip(f"{p} CUDA devices needed")
     shapes = [(0,), (1,), (p - 1,), (2 * p + 1,), (3, 37)]
@@ -138,7 +138,7 @@ def refused():
 
 
 @pytest.mark.slow
-def test_what_is_refused():
+def test_what_is_refused(forked_ranks):
     with Workers(1, "gloo") as workers:
         (errors,) = workers.run(refused)
     assert "(plan: 3, group: 1)" in errors[0]

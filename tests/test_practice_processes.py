@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def workers():
+def workers(forked_ranks):
     with Workers(RANKS, "gloo") as pool:
         yield pool
 

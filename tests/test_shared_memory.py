@@ -229,7 +229,7 @@ def refusals():
 
 
 @pytest.fixture(scope="module")
-def workers():
+def workers(forked_ranks):
     with Workers(4, "gloo") as workers:
         yield workers
 
@@ -340,7 +340,7 @@ def test_two_hosts(workers):
 
 
 @pytest.mark.slow
-def test_a_rank_that_is_killed():
+def test_a_rank_that_is_killed(forked_ranks):
     with Workers(2, "gloo") as workers:
         told = r"rank: 1 of 2, signal: 9, Killed\)\n\nrank 1 was last seen "
         with pytest.raises(RuntimeError, match=told):

@@ -4,6 +4,8 @@ The oracle is plain PyTorch on the CPU: the mean loss, backward, and
 torch.optim.SGD.
 """
 
+from functools import cache
+
 import pytest
 import torch
 from torch import nn
@@ -30,6 +32,7 @@ def batches(batch_size, num_steps=5):
         yield X, torch.randint(10, (batch_size,), generator=generator)
 
 
+@cache
 def oracle(batch_size):
     params = [p.clone().requires_grad_() for p in start()]
     optimizer = torch.optim.SGD(params, LR)

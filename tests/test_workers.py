@@ -83,7 +83,7 @@ def share_of_notes():
 
 
 @pytest.fixture(scope="module")
-def workers():
+def workers(forked_ranks):
     with Workers(2, "gloo") as workers:
         yield workers
         last = pids(workers)
@@ -189,6 +189,7 @@ def leave(word):
 @pytest.mark.slow
 def test_an_interrupt_while_the_ranks_start(monkeypatch):
     """The one that is just starting is ended, too."""
+    monkeypatch.setattr("dpkit.processes.starting.subprocess", subprocess)
     real, started = workers_module.start, []
 
     def interrupted(*arguments):

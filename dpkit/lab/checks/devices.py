@@ -16,7 +16,7 @@ from dpkit.theory.costs import operation_seconds
 from dpkit.theory.hardware import ACCELERATORS, HOSTS
 from dpkit.theory.record import Span
 
-SIZE = 2000  # products of this size are bound by the device
+SIZE = 1000  # products of this size are bound by the device
 
 
 def check_seconds_of(answer: Answer) -> None:
