@@ -27,7 +27,7 @@ def main() -> int:
     for builder in ("html", "singlehtml"):
         words = ["-W", "-n", "--keep-going", "--builder", builder]
         status = subprocess.run(
-            [sys.executable, "-c", JUPYTER_BOOK, "build", folder, *words]
+            [sys.executable, "-P", "-c", JUPYTER_BOOK, "build", folder, *words]
         ).returncode
         if status != 0:
             return status

@@ -2,7 +2,8 @@
 
 A new Python takes two seconds of a processor to import torch, and one more
 for the first step of an optimizer; a forked one a hundredth of that. It runs
-the program that it is given, and becomes a child of this process::
+the program that it is given, but nothing at its exit, and becomes a child of
+this process::
 
     this process ─── a program, and three files ───▶ the server
          ▲                                               │ forks
@@ -76,6 +77,9 @@ try:
     exec(job["program"], {"__name__": "__main__"})
 except SystemExit as end:
     status = end.code or 0
+    if not isinstance(status, int):
+        print(status, file=sys.stderr)
+        status = 1
 except BaseException:
     traceback.print_exc()
     status = 1

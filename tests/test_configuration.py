@@ -227,3 +227,20 @@ def test_nodes_joined_by_a_network():
     assert seconds[2] == pytest.approx(expected, rel=0.02)
     assert seconds[1] < expected / 10
     assert any("ethernet25" in text for text in timeline.assumptions)
+
+
+def test_a_block_without_numbers_reads_none_from_outside():
+    x = torch.ones(1, device="sim:1")
+    with (
+        dpkit.sim.machine(backing="meta", num_devices=1),
+        pytest.raises(RuntimeError, match="another simulated machine"),
+    ):
+        x.item()
+    assert x.item() == 1
+
+
+def test_the_current_device_is_that_of_the_machine():
+    with dpkit.sim.machine(backing="meta"):
+        torch.sim.set_device(3)
+        assert torch.sim.current_device() == 3
+    assert torch.sim.current_device() == 0

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -85,9 +86,11 @@ def return_a_lambda():
 
 def children():
     """Return the numbers of our children, of the unburied ones too."""
-    tasks = Path("/proc/self/task").iterdir()
-    told = [(task / "children").read_text() for task in tasks]
-    return {int(pid) for text in told for pid in text.split()}
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
 
 
 @pytest.fixture(autouse=True)

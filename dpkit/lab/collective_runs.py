@@ -55,6 +55,9 @@ def timed(
         machine: The hardware, as for ``dpkit.sim.machine``. For
             "hierarchical", the nodes are its.
 
+    Raises:
+        RuntimeError: tensors live on devices that have no numbers already.
+
     Example:
         >>> from dpkit.lab.collective_runs import timed
         >>> found = timed("ring", 2, 80_000_000, hosts="per_device")

@@ -144,6 +144,9 @@ def predictions(
         cases: The networks.
         num_steps: How many steps to measure of each.
 
+    Raises:
+        RuntimeError: tensors live on devices that have no numbers already.
+
     Example:
         >>> from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
         >>> [row] = predictions(

@@ -30,10 +30,8 @@ class Simulation:
         chosen: Whether the user has called :func:`configure`.
     """
 
-    current_device = 0
-    chosen = False
-
     def __init__(self, settings: dict[str, Any]) -> None:
+        self.current_device, self.chosen = 0, False
         self.settings = settings
         self.clock = Clock(_cluster(settings))
         self.memory = Memory(settings["num_devices"], _capacity(settings))
@@ -44,7 +42,8 @@ class Simulation:
 
         Args:
             settings: The arguments of :func:`configure`.
-            apart: With another backing, leave what is alive where it is.
+            apart: If there are to be no numbers any more, leave what is
+                alive where it is.
 
         Raises:
             RuntimeError: tensors are alive that would not outlast it, or a
@@ -56,7 +55,7 @@ class Simulation:
             )
         clock = Clock(_cluster(settings))
         capacity, backing = _capacity(settings), _backing(settings)
-        apart = apart and settings["backing"] != self.settings["backing"]
+        apart = apart and settings["backing"] == "meta" != self.backing.type
         if any(self.memory.live) and not apart:
             gc.collect()  # what only cycles keep does not count
         if any(self.memory.live) and not apart:
@@ -187,7 +186,8 @@ def configure(
 def hold_on_gpu() -> None:  # only on CUDA
     """Let the GPU hold the numbers, unless the user has chosen otherwise."""
     alive = any(simulation.memory.live)
-    if not simulation.chosen and not alive:
+    untouched = simulation.settings == DEFAULTS and not simulation.chosen
+    if untouched and not alive:
         simulation.change({**DEFAULTS, "backing": "cuda:0"})
 
 
@@ -197,8 +197,9 @@ def machine(**changes: Any) -> Iterator[None]:
 
     After the block all is as before, and so is the time on the clock. What a
     block leaves on devices that are gone after it cannot be used any more.
-    With another backing, the devices of the block are others, with a memory
-    of their own: what lives outside is not in the way, and of no use there.
+    If there are numbers outside and none in the block, its devices have a
+    memory of their own: what lives outside is not in the way, and of no use
+    there.
 
     Args:
         changes: Arguments of :func:`configure`; the others stay as they are.

@@ -135,6 +135,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 def read_number(tensor: torch.Tensor) -> bool | int | float | complex:
     """Return the number that ``tensor`` holds; the host waits for it."""
     backing = plain(tensor)
+    _check_home([tensor])
     if backing.is_meta:
         raise no_numbers(tensor.device)
     charge_read(tensor.device.index, backing.nbytes)
@@ -157,14 +158,8 @@ def _run(
         device = common_device(func, args, kwargs)
     if device.type == "sim" and device.index >= len(simulation.memory.live):
         full_device(device)  # refuses it
+    _check_home(inputs)
     meta = simulation.backing.type == "meta"
-    if any(
-        plain(x).is_meta is not meta for x in inputs if type(x) is SimTensor
-    ):
-        raise RuntimeError(
-            "a tensor of another simulated machine is of no use on this one "
-            f"(device: {device}, backing: {simulation.backing})"
-        )
     if meta:
         check_readable(func, args)
     if kwargs.get("device") is not None:
@@ -202,6 +197,17 @@ def _run(
         if categories.tracing() and alias_kind(func)[0] == "new":
             categories.mark_results(wrapped)
     return wrapped
+
+
+def _check_home(tensors: list[torch.Tensor]) -> None:
+    """Refuse tensors of a machine with numbers on one without, or back."""
+    meta = simulation.backing.type == "meta"
+    for x in tensors:
+        if type(x) is SimTensor and x.backing.is_meta is not meta:
+            raise RuntimeError(
+                "a tensor of another simulated machine is of no use on this "
+                f"one (device: {x.device}, backing: {simulation.backing})"
+            )
 
 
 def _makes_pinned(
