@@ -96,7 +96,7 @@ def test_some_changes_need_the_tensors_gone(change, words):
         assert simulation.settings != DEFAULTS
 
 
-def test_a_block_with_another_backing_has_a_memory_of_its_own():
+def test_a_block_without_numbers_has_a_memory_of_its_own():
     x, y = torch.ones(1024, device=ZERO), torch.ones(1024, device=ZERO)
     with dpkit.sim.machine(backing="meta", num_devices=2, memory_bytes=5000):
         assert torch.sim.memory_allocated(0) == 0

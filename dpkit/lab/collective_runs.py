@@ -56,7 +56,7 @@ def timed(
             "hierarchical", the nodes are its.
 
     Raises:
-        RuntimeError: tensors live on devices that have no numbers already.
+        RuntimeError: tensors live on simulated devices without numbers.
 
     Example:
         >>> from dpkit.lab.collective_runs import timed

@@ -145,7 +145,7 @@ def predictions(
         num_steps: How many steps to measure of each.
 
     Raises:
-        RuntimeError: tensors live on devices that have no numbers already.
+        RuntimeError: tensors live on simulated devices without numbers.
 
     Example:
         >>> from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS

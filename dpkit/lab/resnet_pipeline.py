@@ -108,7 +108,7 @@ def resnet50_seconds(
 
     Raises:
         ValueError: there are more than two devices, or none.
-        RuntimeError: tensors live on devices that have no numbers already.
+        RuntimeError: tensors live on simulated devices without numbers.
 
     Source:
         PyTorch tutorials, "Single-Machine Model Parallel Best Practices",
