@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -77,6 +78,58 @@ def forked_ranks(forking: Any) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dpkit.processes.starting.subprocess", forking)
         yield
+
+
+@pytest.fixture(scope="session")
+def environments() -> Callable[[int], list[dict[str, str]]]:
+    """Give what torchrun tells the ranks of a job, to each its own."""
+
+    def give(world_size: int) -> list[dict[str, str]]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        return [
+            {
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(world_size),
+                "LOCAL_WORLD_SIZE": str(world_size),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+            }
+            for rank in range(world_size)
+        ]
+
+    return give
+
+
+@pytest.fixture
+def run_ranks(
+    forking: Any, environments: Callable[[int], list[dict[str, str]]]
+) -> Callable[..., str]:
+    """Run a module in ranks, as torchrun does; return what rank 0 prints.
+
+    They are forked, so that none has to import torch.
+    """
+
+    def run(world_size: int, module: str, *arguments: object) -> str:
+        program = f"from {module} import main; main()"
+        words = [sys.executable, "-c", program, *map(str, arguments)]
+        ranks = [
+            forking.Popen(
+                words,
+                env=os.environ | environment,
+                stdout=forking.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            for environment in environments(world_size)
+        ]
+        told = [rank.communicate(timeout=100)[0] for rank in ranks]
+        assert [rank.returncode for rank in ranks] == [0] * world_size, told
+        return str(told[0])
+
+    return run
 
 
 @pytest.fixture

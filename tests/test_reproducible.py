@@ -42,19 +42,23 @@ def assert_equal(one, two):
     assert not found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def again(build_site, tmp_path_factory):
-    """Build once more: elsewhere, with another order of sets and zone."""
+    """Build once more: elsewhere, with another order of sets and zone.
+
+    A test that asks for this first need not wait for a worker that builds
+    the site, which all of them share.
+    """
     folder = tmp_path_factory.mktemp("again") / "in" / "another" / "folder"
     build_site(folder, PYTHONHASHSEED="7", TZ="Asia/Tokyo")
     return folder
 
 
-def test_two_clean_builds_are_equal(site, again):
+def test_two_clean_builds_are_equal(again, site):
     assert_equal(site, again / "_build" / "html")
 
 
-def test_a_build_on_top_of_a_build_changes_nothing(site, again, build_site):
+def test_a_build_on_top_of_a_build_changes_nothing(again, site, build_site):
     assert_equal(site, build_site(again, PYTHONHASHSEED="8"))
 
 

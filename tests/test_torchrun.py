@@ -29,9 +29,9 @@ def on_one_device():
 
 
 @pytest.mark.slow
-def test_two_processes_end_as_one_device_does(tmp_path):
+def test_two_processes_end_as_one_device_does(run_ranks, tmp_path):
     expected = on_one_device()
-    torchrun(2, ddp_program.__file__, tmp_path / "found.pt")
+    run_ranks(2, ddp_program.__name__, tmp_path / "found.pt")
     found = torch.load(tmp_path / "found.pt")
     assert found.keys() == expected.keys()
     for name, value in expected.items():
