@@ -4,6 +4,7 @@ import importlib
 import json
 import pkgutil
 import re
+import statistics
 import subprocess
 import sys
 import tomllib
@@ -20,7 +21,6 @@ from dpkit.lab import minimal_ddp
 
 ROOT = Path(__file__).parent.parent
 BOOK = ROOT / "book"
-PROGRAM = minimal_ddp.__file__
 
 
 def read(name):
@@ -37,6 +37,31 @@ def chapters():
     parts = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))["parts"]
     (part,) = [part for part in parts if part["caption"] == "Chapters"]
     return [Path(entry["file"]).name for entry in part["chapters"]]
+
+
+def lengths_of_cells(path):
+    """Return how many lines of code each cell has, by its name."""
+    return {
+        cell["id"]: sum(map(bool, map(str.strip, cell["source"])))
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == "code"
+    }
+
+
+@pytest.mark.parametrize("name", chapters())
+def test_a_cell_has_four_lines_and_none_has_more_than_fifteen(name):
+    lengths = lengths_of_cells(BOOK / f"{name}.ipynb")
+    assert {c: n for c, n in lengths.items() if n > 15} == {}
+    assert statistics.median(lengths.values()) <= 4
+
+
+def test_the_reference_has_all_names_of_the_package():
+    text = read("api.md")
+    listed = re.findall(
+        r"(?m)^\.\. auto(?:function|class):: dpkit\.(\w+)$", text
+    )
+    assert len(listed) > 20
+    assert set(dpkit.__all__) - set(listed) == {"sim"}  # a package
 
 
 def test_the_index_has_each_exercise_once_under_its_chapter():
@@ -174,14 +199,7 @@ def test_one_program_for_all_devices_runs_as_the_cheat_sheet_has_it(capsys):
 
 
 @pytest.mark.slow
-def test_the_program_to_copy_learns_the_same_on_any_number_of_ranks():
-    said = []
-    for num_processes in ("1", "2"):
-        words = "torch.distributed.run", "--standalone", "--nproc-per-node"
-        run = subprocess.run(
-            [sys.executable, "-m", *words, num_processes, PROGRAM],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        said.append(run.stdout)
+def test_the_program_to_copy_learns_the_same_on_any_number_of_ranks(run_ranks):
+    said = [run_ranks(k, minimal_ddp.__name__) for k in (1, 2)]
     assert said[0] == said[1]
     assert float(said[0].split()[-1]) < 0.01
