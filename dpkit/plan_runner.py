@@ -48,8 +48,9 @@ def run(plan: Plan, flats: Sequence[Tensor], op: str = "sum") -> None:
         >>> flats[2]
         tensor([3, 3, 3, 3, 3], device='sim:2')
     """
+    n = flats[0].numel()
     for step in plan.steps:
-        full = [m for m in step if num_elements(plan, m, len(flats[0]))]
+        full = [m for m in step if num_elements(plan, m, n)]
         _run_step(plan, full, flats, op)
 
 
@@ -116,7 +117,7 @@ def _landing(plan: Plan, message: Message, flats: Sequence[Tensor]) -> Tensor:
 
 def view(plan: Plan, chunks: range, flat: Tensor) -> Tensor:
     """Return the chunks of a plan in the flat buffer of a rank."""
-    start, end = bounds(len(flat), plan.num_chunks, chunks)
+    start, end = bounds(flat.numel(), plan.num_chunks, chunks)
     return flat[start:end]
 
 

@@ -126,8 +126,8 @@ def bounds(length: int, num_chunks: int, chunks: range) -> tuple[int, int]:
         [(0, 3), (3, 6), (6, 8)]
     """
     size, larger = divmod(length, num_chunks)
-    start, end = (i * size + min(i, larger) for i in (chunks[0], chunks[-1]))
-    return start, end + size + (chunks[-1] < larger)
+    first, stop = chunks.start, chunks.stop
+    return first * size + min(first, larger), stop * size + min(stop, larger)
 
 
 def num_elements(plan: Plan, message: Message, length: int) -> int:
