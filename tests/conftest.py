@@ -96,6 +96,7 @@ def environments() -> Callable[[int], list[dict[str, str]]]:
                 "LOCAL_WORLD_SIZE": str(world_size),
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
+                "OMP_NUM_THREADS": "1",
             }
             for rank in range(world_size)
         ]
@@ -109,7 +110,8 @@ def run_ranks(
 ) -> Callable[..., str]:
     """Run a module in ranks, as torchrun does; return what rank 0 prints.
 
-    They are forked, so that none has to import torch.
+    They are forked where that can be, so that none has to import torch. That
+    torchrun itself starts a program is for the chapters to show.
     """
 
     def run(world_size: int, module: str, *arguments: object) -> str:
@@ -125,7 +127,11 @@ def run_ranks(
             )
             for environment in environments(world_size)
         ]
-        told = [rank.communicate(timeout=100)[0] for rank in ranks]
+        try:
+            told = [rank.communicate(timeout=60)[0] for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()  # nothing, where it has ended
         assert [rank.returncode for rank in ranks] == [0] * world_size, told
         return str(told[0])
 

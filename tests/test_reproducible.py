@@ -46,8 +46,8 @@ def assert_equal(one, two):
 def again(build_site, tmp_path_factory):
     """Build once more: elsewhere, with another order of sets and zone.
 
-    A test that asks for this first need not wait for a worker that builds
-    the site, which all of them share.
+    It is the session's, as the site is: so a test that names it first makes
+    it, and waits only then for another worker to have built the site.
     """
     folder = tmp_path_factory.mktemp("again") / "in" / "another" / "folder"
     build_site(folder, PYTHONHASHSEED="7", TZ="Asia/Tokyo")

@@ -1,11 +1,13 @@
 """Programs in real processes, and the program that the page shows."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dpkit.lab import ddp_program
+from dpkit.lab import cluster_runs, ddp_program
 from dpkit.lab.datasets import load_fashion_mnist
 from dpkit.lab.torchrun import torchrun
 
@@ -44,3 +46,11 @@ def test_a_process_that_fails_is_reported(tmp_path):
     file.write_text("import os\nassert os.environ['RANK'] != '1', 'rank 1'\n")
     with pytest.raises(RuntimeError, match="rank 1"):
         torchrun(2, file)
+
+
+def test_a_run_that_ends_badly_is_told_unless_it_was_killed(monkeypatch):
+    false = SimpleNamespace(executable="false")  # the program: it fails
+    monkeypatch.setattr(cluster_runs, "sys", false)
+    with pytest.raises(RuntimeError, match=r"\(exit status: 1\)"):
+        cluster_runs.train_under_torchrun("folder")
+    assert cluster_runs.train_under_torchrun("folder", kill_at=4) == []

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -153,27 +152,17 @@ sys.exit(main(["train", *sys.argv[1:]]))
 """
 
 
-def on_one_host(popen, *words):
+def on_one_host(popen, environments, *words):
     """Return what two ranks of one host print, by a Popen."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     ranks = [
         popen(
             [sys.executable, "-c", RANK, *words],
-            env={
-                **os.environ,
-                "OMP_NUM_THREADS": "1",
-                "DPKIT_DEVICES": "cpu",
-                "RANK": rank,
-                "WORLD_SIZE": "2",
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-            },
+            env={**os.environ, "DPKIT_DEVICES": "cpu", **environment},
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
-        for rank in "01"
+        for environment in environments(2)
     ]
     told = [rank.communicate(timeout=90)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]
@@ -181,7 +170,7 @@ def on_one_host(popen, *words):
 
 
 @pytest.mark.timeout(280)
-def test_two_hosts_and_a_cut_cable(forking, hosts, tmp_path):
+def test_two_hosts_and_a_cut_cable(forking, environments, hosts, tmp_path):
     """Taken up after the cut, the run ends as on one host."""
     folder = tmp_path / "checkpoints"
     long = [*WORDS, "--max-steps", "1000000", *EVERY, "--checkpoint", folder]
@@ -206,5 +195,5 @@ def test_two_hosts_and_a_cut_cable(forking, hosts, tmp_path):
     first, second = hosts.run(*goal, "--checkpoint", folder)
     assert f"resumed from {folder}/step-{steps:08d}-" in first
     assert "sha256" not in second  # rank 0 prints
-    whole = on_one_host(forking.Popen, *goal)
+    whole = on_one_host(forking.Popen, environments, *goal)
     assert digest(first) == digest(whole)

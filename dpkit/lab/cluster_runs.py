@@ -28,6 +28,9 @@ def train_under_torchrun(
 
     Returns:
         The lines that rank 0 printed.
+
+    Raises:
+        RuntimeError: It failed, and was not killed.
     """
     command = [
         *(sys.executable, "-m", "torch.distributed.run"),
@@ -59,6 +62,8 @@ def train_under_torchrun(
         finally:
             if process.poll() is None:
                 _kill(process.pid)
+    if process.returncode and not kill_at:
+        raise RuntimeError(f"it failed (exit status: {process.returncode})")
     return lines
 
 

@@ -116,7 +116,7 @@ def bounds(length: int, num_chunks: int, chunks: range) -> tuple[int, int]:
     Args:
         length: The number of elements in the buffer.
         num_chunks: How many chunks it is cut into.
-        chunks: Which of them.
+        chunks: Which of them, one after another.
 
     Returns:
         The first element, and one beyond the last.
