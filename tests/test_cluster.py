@@ -555,7 +555,7 @@ def strike_all(forker, tmp_path_factory, jobs):
         ("rank 2 is killed", 2, signal.SIGKILL),
         ("rank 1 is stopped", 1, signal.SIGSTOP),
     ):
-        words = ["--timeout", 3 if how == signal.SIGSTOP else 50]
+        words = ["--timeout", 3 if how == signal.SIGSTOP else 20]
         words += ["--checkpoint", tmp_path_factory.mktemp("checkpoints")]
         jobs[name] = forker.start(3, *LONG, *words)
         jobs[name].until("step 20 of")
@@ -574,10 +574,14 @@ def strike_all(forker, tmp_path_factory, jobs):
 def test_a_rank_that_is_killed_is_named(struck, victim):
     job = struck[f"rank {victim} is killed"]
     codes = job.wait()
-    assert job.seconds_until_told({0, 1, 2} - {victim}) < 40
+    others = {0, 1, 2} - {victim}
+    # One of them learns it at once. The connection of another may end while
+    # it asks gloo to send, which then waits for as long as it was told.
+    assert min(job.seconds_until_told([rank]) for rank in others) < 16
+    assert job.seconds_until_told(others) < 40
     assert codes == [-9 if r == victim else 1 for r in range(3)]
     host = socket.gethostname()
-    for rank in {0, 1, 2} - {victim}:
+    for rank in others:
         *_, last = job.told(rank).splitlines()
         told = f"rank {rank} on {host} stops: no answer from rank {victim} on "
         assert last.startswith(f"python -m dpkit: {told}{host} (why: ")
