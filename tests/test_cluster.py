@@ -80,8 +80,18 @@ class Idle(nn.Sequential):  # rank 1 lives, and takes no part
             time.sleep(1000)
         return super().forward(X)
 
-roll_call.ROLL_CALL_SECONDS = 4
+class Deaf(Idle):  # nor does it notice that the one before or after is gone
+    def forward(self, X):
+        place = os.environ["RANK"] + " of " + os.environ["WORLD_SIZE"]
+        if place in ("0 of 2", "2 of 3"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if place == "0 of 3":
+            dist.recv(torch.zeros(1), 2)
+        return super().forward(X)
+
+roll_call.ROLL_CALL_SECONDS, roll_call.NOTICE_SECONDS = 4, 2
 run.MODELS["idle"] = Idle
+run.MODELS["deaf"] = Deaf
 run.MODELS["chain"] = Chain
 run.MODELS["scrambled"] = Scrambled
 run.MODELS["buggy"] = Buggy
@@ -380,21 +390,14 @@ LOST = {
 
 
 @pytest.fixture(scope="module")
-def found_lost():
-    """What the callers say; all at once, for most of it is waiting."""
+def asked():
+    """What the callers will say; all at once, for most of it is waiting."""
     pool = ThreadPoolExecutor(len(LOST))
     with rolls_called(seconds=8) as listen, pool:
-        jobs = {
+        yield {
             name: pool.submit(told_lost, listen, callers, bystanders)
             for name, (callers, bystanders, _) in LOST.items()
         }
-        return {name: job.result() for name, job in jobs.items()}
-
-
-@pytest.mark.parametrize("name", LOST)
-def test_lost_is(found_lost, name):
-    *_, lost = LOST[name]
-    assert found_lost[name] == lost
 
 
 def test_who_calls_late_learns_what_the_others_did(listening):
@@ -406,11 +409,24 @@ def test_who_calls_late_learns_what_the_others_did(listening):
     assert rolls[1].lost() == {2}
 
 
-def test_nobody_calls_the_roll(listening):
+def test_who_has_noticed_the_end(listening, monkeypatch):
+    monkeypatch.setattr("dpkit.lab.roll_call.NOTICE_SECONDS", 0.2)
+    store = dist.HashStore()
+    rolls = [listening(rank, 3, store) for rank in range(3)]
+    rolls[0].end()
+    assert rolls[1].lost() == {0}
+    assert [roll.unnoticed() for roll in rolls] == [False, False, True]
+
+
+def test_nobody_calls_the_roll(listening, monkeypatch):
+    monkeypatch.setattr("dpkit.lab.roll_call.NOTICE_SECONDS", 0)
     store = dist.HashStore()
     roll = listening(0, 2, store)
+    watch = threading.Thread(target=roll.unnoticed, daemon=True)
+    watch.start()
     roll.join(1)
     assert roll.is_alive()
+    assert watch.is_alive()
     assert not store.check(["roll/0 is here"])
 
 
@@ -533,7 +549,7 @@ LONG = [*QUICK, "--epochs", 10**6, "--checkpoint-every", 5]
 
 
 @pytest.fixture(scope="module")
-def struck(forker, tmp_path_factory):
+def struck(forker, tmp_path_factory, asked):
     """Jobs that come to harm; at once, for most of their time is waiting.
 
     Those that have seconds to meet start when the others have ended or wait.
@@ -555,7 +571,7 @@ def strike_all(forker, tmp_path_factory, jobs):
         ("rank 2 is killed", 2, signal.SIGKILL),
         ("rank 1 is stopped", 1, signal.SIGSTOP),
     ):
-        words = ["--timeout", 3 if how == signal.SIGSTOP else 20]
+        words = ["--timeout", 3 if how == signal.SIGSTOP else 50]
         words += ["--checkpoint", tmp_path_factory.mktemp("checkpoints")]
         jobs[name] = forker.start(3, *LONG, *words)
         jobs[name].until("step 20 of")
@@ -565,6 +581,9 @@ def strike_all(forker, tmp_path_factory, jobs):
     jobs["chain"] = forker.start(3, "--model", "chain", "--timeout", 40)
     jobs["chain"].wait([2])
     jobs["idle"] = forker.start(3, "--model", "idle", "--timeout", 3)
+    for world_size in (2, 3):
+        words = ["--model", "deaf", "--timeout", 50]
+        jobs[f"deaf, of {world_size}"] = forker.start(world_size, *words)
     jobs["absent"] = forker.start(2, *LONG, "--timeout", 3)
     jobs["absent"].strike(1)
 
@@ -575,9 +594,6 @@ def test_a_rank_that_is_killed_is_named(struck, victim):
     job = struck[f"rank {victim} is killed"]
     codes = job.wait()
     others = {0, 1, 2} - {victim}
-    # One of them learns it at once. The connection of another may end while
-    # it asks gloo to send, which then waits for as long as it was told.
-    assert min(job.seconds_until_told([rank]) for rank in others) < 16
     assert job.seconds_until_told(others) < 40
     assert codes == [-9 if r == victim else 1 for r in range(3)]
     host = socket.gethostname()
@@ -609,12 +625,36 @@ def test_a_rank_that_stops_is_named(struck):
 
 
 @pytest.mark.slow
-def test_who_lives_and_takes_no_part_is_named(struck):
+def test_who_lives_and_takes_no_part_is_named_and_ends(struck):
     job = struck["idle"]
-    assert job.wait([0, 2]) == [1, 1]
+    assert job.wait() == [1, 1, 1]
     for rank in (0, 2):
         *_, last = job.told(rank).splitlines()
         assert re.search(r"no answer from rank 1 on \S+ \(why", last)
+    *_, last = job.told(1).splitlines()
+    told = "no answer from this rank to the others (why: the others have"
+    assert told in last
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("world_size", "lost", "codes"), [(3, 2, [1, 1, -9]), (2, 0, [-9, 1])]
+)
+def test_who_notices_nothing_ends_with_the_others(
+    struck, world_size, lost, codes
+):
+    """Of three, rank 0 calls the roll; of two, it takes the store along."""
+    job = struck[f"deaf, of {world_size}"]
+    assert job.wait() == codes
+    *_, last = job.told(1).splitlines()
+    assert f"no answer from rank {lost} on " in last
+    assert last.endswith("(why: the others have stopped)")
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_lost_is(asked, name):
+    *_, lost = LOST[name]
+    assert asked[name].result() == lost
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -113,7 +114,9 @@ def train_job(options: argparse.Namespace, command: str) -> None:
         refuse(error)
     except ConnectionError as error:
         _end(str(error))
+
     with ranks:
+        ranks.watch(partial(_stop, ranks, why="the others have stopped"))
         try:
             _train(settings, options, ranks)
             ranks.finish()
@@ -128,10 +131,7 @@ def train_job(options: argparse.Namespace, command: str) -> None:
             lost = ranks.lost() if is_of_others(error) else []
             if not lost:
                 raise
-            _end(
-                f"{ranks.names([ranks.rank])} stops: no answer from "
-                f"{ranks.names(lost)} (why: {brief(error)})"
-            )
+            _stop(ranks, lost, brief(error))
 
 
 def _train(
@@ -175,6 +175,15 @@ def _train(
 
 def _say_nothing(*values: object, flush: bool = False) -> None:
     """Print as the ranks above 0 do."""
+
+
+def _stop(ranks: Ranks, lost: list[int], why: str) -> NoReturn:
+    """Tell which ranks are lost, and end this one."""
+    told = ranks.names(lost) or "this rank to the others"
+    _end(
+        f"{ranks.names([ranks.rank])} stops: no answer from {told} "
+        f"(why: {why})"
+    )
 
 
 def _end(message: str) -> NoReturn:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import re
 import socket
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -96,6 +98,21 @@ class Ranks:
         here = self.hosts[self.rank]
         away = [r for r, host in enumerate(self.hosts) if host != here]
         return away or [0]
+
+    def watch(self, stop: Callable[[list[int]], None]) -> None:
+        """Have this rank end with the others, whatever it waits for.
+
+        Args:
+            stop: Takes the ranks that are lost, and ends this process; it is
+                called, from a thread, only where the others have stopped and
+                this rank has not noticed.
+        """
+
+        def wait() -> None:
+            if self.roll.unnoticed():
+                stop(self.lost())
+
+        threading.Thread(target=wait, daemon=True).start()
 
     def names(self, ranks: list[int]) -> str:
         """Return "rank 2 on b, rank 3 on b"."""

@@ -11,6 +11,9 @@ of each rank listens for the roll call, and answers it::
 
 Lost is who is silent. If nobody is, it is who does not stop: its disk may
 keep it, or a loop without end, and the others' operations did not end in time.
+
+The job is over then, also for a rank that notices nothing: its operation may
+go on waiting for as long as it was told. :meth:`RollCall.unnoticed` tells.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 
 # How long the ranks have to answer, and how often to look.
 ROLL_CALL_SECONDS, LOOK_SECONDS = 10.0, 0.1
+
+# How long a rank has to notice by itself what the others have noticed.
+NOTICE_SECONDS = 5.0
 
 
 class RollCall(threading.Thread):
@@ -48,6 +54,7 @@ class RollCall(threading.Thread):
         self.here: set[int] = set()
         self.stopped: set[int] = set()
         self._called, self._ended = threading.Event(), threading.Event()
+        self._noticed = threading.Event()
 
     def run(self) -> None:
         """Wait for the call, answer, and write down who else does."""
@@ -65,6 +72,7 @@ class RollCall(threading.Thread):
         Returns:
             The ranks; None if not even the store can be reached.
         """
+        self._noticed.set()
         self._called.set()
         self.join(ROLL_CALL_SECONDS + 1)
         if self._rank not in self.here:
@@ -72,8 +80,19 @@ class RollCall(threading.Thread):
         silent = self._ranks - self.here
         return silent or self._ranks - self.stopped - {self._rank}
 
+    def unnoticed(self) -> bool:
+        """Wait for the end; tell whether this rank has not noticed it.
+
+        Returns:
+            Whether others have called the roll, or the store is gone, and
+            this rank has neither called it nor stopped listening since.
+        """
+        self.join()
+        return not self._noticed.wait(NOTICE_SECONDS)
+
     def end(self) -> None:
         """Stop listening."""
+        self._noticed.set()
         self._ended.set()
         self.join(1)
 
