@@ -6,18 +6,25 @@ The folder holds `_config.yml`, `_toc.yml` and `book/`; the site is written to
 `_build/html` there. A warning is a failure.
 """
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
 
 from print_page import write_page
 
-# A third of the time would go to looking through documents for garbage.
+# Half of the time would go to looking through documents for garbage, at last
+# when Python takes itself down.
 JUPYTER_BOOK = """
-import gc
+import gc, os, sys
 from jupyter_book.cli.main import main
 gc.disable()
-main()
+try:
+    main()
+except SystemExit as end:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(end.code or 0)
 """
 
 
@@ -31,6 +38,7 @@ def main() -> int:
         ).returncode
         if status != 0:
             return status
+    gc.disable()
     write_page(folder / "_build")
     return 0
 

@@ -8,20 +8,22 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 from filelock import FileLock
-from matplotlib.axes import Axes
 
-import dpkit
-from dpkit.lab import plots
+# Imported where it is used: the process that only gives out the work would
+# import torch before it starts the others.
+if TYPE_CHECKING:
+    import torch
+    from matplotlib.axes import Axes
 
-GetDevices = Callable[[int], list[torch.device]]
+GetDevices = Callable[[int], list["torch.device"]]
 BuildSite = Callable[..., Path]
 CheckPages = Callable[[Path], tuple[int, list[str]]]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -38,11 +40,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest, so that both workers end at one time.
 
     A worker is given a file at a time. Chapters come first, then the files
-    that hold a slow test, then the others.
+    that hold a slow test, then the others, those of many tests before.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
+    count = Counter(item.path for item in items if item.path not in slow)
     items.sort(
-        key=lambda item: (item.path.suffix != ".ipynb", item.path not in slow)
+        key=lambda item: (
+            item.path.suffix != ".ipynb",
+            item.path not in slow,
+            -count[item.path],
+        )
     )
 
 
@@ -184,8 +191,10 @@ def outcomes(
 
 
 @pytest.fixture
-def axes(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
+def axes(monkeypatch: pytest.MonkeyPatch) -> list["Axes"]:
     """Collect the axes that pictures are drawn on."""
+    from dpkit.lab import plots
+
     drawn: list[Axes] = []
     savefig = plots.Figure.savefig
 
@@ -272,6 +281,10 @@ def get_ranks(kind: str) -> GetDevices:
     Two GPUs then do for a ring of three: it crosses from one to the other.
     """
 
+    import torch
+
+    import dpkit
+
     def get(count: int) -> list[torch.device]:
         available = torch.cuda.device_count()
         if kind != "cuda":
@@ -286,6 +299,10 @@ def get_ranks(kind: str) -> GetDevices:
 @pytest.fixture
 def get_devices(kind: str) -> GetDevices:
     """Give k devices of the kind; skip where there are fewer."""
+
+    import torch
+
+    import dpkit
 
     def get(count: int) -> list[torch.device]:
         available = torch.cuda.device_count()

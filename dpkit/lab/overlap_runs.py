@@ -82,7 +82,8 @@ def simulated_step(
     machine = {"backing": "meta", "hosts": "per_device", **machine}
     with sim.machine(**machine):
         ranks = devices(num_devices, "sim")
-        parallel = _Watched(make(), ranks, bucket_megabytes, overlap)
+        net = make().to(ranks[0])  # its copies there have no numbers
+        parallel = _Watched(net, ranks, bucket_megabytes, overlap)
         shards = [_images(rows, device) for device in ranks]
         parallel.clear()
         synchronize(ranks)
