@@ -116,7 +116,7 @@ def train_job(options: argparse.Namespace, command: str) -> None:
         _end(str(error))
 
     with ranks:
-        ranks.watch(partial(_stop, ranks, why="the others have stopped"))
+        ranks.watch(partial(_stop, ranks, why="others have stopped"))
         try:
             _train(settings, options, ranks)
             ranks.finish()
@@ -179,10 +179,9 @@ def _say_nothing(*values: object, flush: bool = False) -> None:
 
 def _stop(ranks: Ranks, lost: list[int], why: str) -> NoReturn:
     """Tell which ranks are lost, and end this one."""
-    told = ranks.names(lost) or "this rank to the others"
     _end(
-        f"{ranks.names([ranks.rank])} stops: no answer from {told} "
-        f"(why: {why})"
+        f"{ranks.names([ranks.rank])} stops: no answer from "
+        f"{ranks.names(lost)} (why: {why})"
     )
 
 

@@ -100,17 +100,21 @@ class Ranks:
         return away or [0]
 
     def watch(self, stop: Callable[[list[int]], None]) -> None:
-        """Have this rank end with the others, whatever it waits for.
+        """Have this rank end soon after the others, if one is lost.
+
+        Who is silent is lost. A rank that others wait for in vain, and that
+        answers the roll call, may have something to save, and goes on.
 
         Args:
-            stop: Takes the ranks that are lost, and ends this process; it is
-                called, from a thread, only where the others have stopped and
-                this rank has not noticed.
+            stop: Takes the ranks that are lost, and ends this process. It is
+                called from a thread, where the others have stopped and this
+                rank has not noticed.
         """
 
         def wait() -> None:
-            if self.roll.unnoticed():
-                stop(self.lost())
+            silent = self.roll.unnoticed()
+            if silent:
+                stop(sorted(silent))
 
         threading.Thread(target=wait, daemon=True).start()
 

@@ -82,8 +82,10 @@ def simulated_step(
     machine = {"backing": "meta", "hosts": "per_device", **machine}
     with sim.machine(**machine):
         ranks = devices(num_devices, "sim")
-        net = make().to(ranks[0])  # its copies there have no numbers
+        # Of what lies there already, copies have no numbers to be copied.
+        net = make().to(ranks[0])
         parallel = _Watched(net, ranks, bucket_megabytes, overlap)
+        del net
         shards = [_images(rows, device) for device in ranks]
         parallel.clear()
         synchronize(ranks)

@@ -12,8 +12,8 @@ of each rank listens for the roll call, and answers it::
 Lost is who is silent. If nobody is, it is who does not stop: its disk may
 keep it, or a loop without end, and the others' operations did not end in time.
 
-The job is over then, also for a rank that notices nothing: its operation may
-go on waiting for as long as it was told. :meth:`RollCall.unnoticed` tells.
+The job is over then, also for a rank that notices nothing: an operation may
+go on waiting for who is lost. :meth:`RollCall.unnoticed` tells for whom.
 """
 
 from __future__ import annotations
@@ -80,15 +80,18 @@ class RollCall(threading.Thread):
         silent = self._ranks - self.here
         return silent or self._ranks - self.stopped - {self._rank}
 
-    def unnoticed(self) -> bool:
-        """Wait for the end; tell whether this rank has not noticed it.
+    def unnoticed(self) -> set[int]:
+        """Wait until others have called the roll, and for this rank to do so.
 
         Returns:
-            Whether others have called the roll, or the store is gone, and
-            this rank has neither called it nor stopped listening since.
+            Who was silent, if this rank has not called it even then; nobody
+            if it has, or if it listens no more, or the store is gone.
         """
         self.join()
-        return not self._noticed.wait(NOTICE_SECONDS)
+        called = self._rank in self.here
+        if not called or self._noticed.wait(NOTICE_SECONDS):
+            return set()
+        return self._ranks - self.here
 
     def end(self) -> None:
         """Stop listening."""
