@@ -13,8 +13,8 @@ from pathlib import Path
 
 from print_page import write_page
 
-# Half of the time would go to looking through documents for garbage, at last
-# when Python takes itself down.
+# A third of the time would go to looking through documents for garbage, and
+# seconds more to taking Python down.
 JUPYTER_BOOK = """
 import gc, os, sys
 from jupyter_book.cli.main import main

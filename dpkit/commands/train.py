@@ -114,7 +114,6 @@ def train_job(options: argparse.Namespace, command: str) -> None:
         refuse(error)
     except ConnectionError as error:
         _end(str(error))
-
     with ranks:
         ranks.watch(partial(_stop, ranks, why="others have stopped"))
         try:

@@ -82,7 +82,7 @@ def simulated_step(
     machine = {"backing": "meta", "hosts": "per_device", **machine}
     with sim.machine(**machine):
         ranks = devices(num_devices, "sim")
-        # Of what lies there already, copies have no numbers to be copied.
+        # Its copies are made there, where there are no numbers to copy.
         net = make().to(ranks[0])
         parallel = _Watched(net, ranks, bucket_megabytes, overlap)
         del net
