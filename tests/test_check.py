@@ -29,9 +29,12 @@ PAGE = """<!DOCTYPE html>
 </body>
 </html>
 """
-STYLE = 'html[data-theme="dark"] { background: #111; color: #eee; }\n' + (
-    'html[data-theme="dark"] a { color: #9cf; }\n'
-)
+STYLE = """
+html[data-theme="dark"] { background: #111; color: #eee; }
+html[data-theme="dark"] a { color: #9cf; }
+p { animation: arrive 60s; }
+@keyframes arrive { from { opacity: 0.4; } }
+"""
 DOT = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">'
     '<circle cx="4" cy="4" r="4"/></svg>'

@@ -20,7 +20,7 @@ const site = join(root, "_build", "html");
 
 /** What one page shows in the browser. */
 const look = (origin, searched) => async (tab, page) => {
-  const asked = await watch(tab, page, origin);
+  const asked = watch(tab, page, origin);
   await tab.goto(`${origin}/${page}`, { waitUntil: "load" });
   const findings = [
     ...await named(tab, page),

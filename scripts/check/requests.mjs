@@ -8,14 +8,15 @@ import { finding } from "./site.mjs";
 const REMOTE = /^(https?:)?\/\//;
 const IN_STYLES = /(?:url\(|@import)\s*["']?((?:https?:)?\/\/[^"')\s]+)/g;
 
-/** Notes what the tab asks for; what lies elsewhere is not sent. */
-export async function watch(tab, page, origin) {
+/** Notes what the tab asks for. */
+export function watch(tab, page, origin) {
   const findings = [];
   const note = (what) => findings.push(finding("requests", page, what));
-  const stays = (url) => url.startsWith(`${origin}/`);
-  await tab.route((url) => !stays(url.href), (route) => {
-    note(`asks another server: ${route.request().url()}`);
-    return route.abort();
+  tab.on("request", (request) => {
+    const url = request.url();
+    if (/^https?:/.test(url) && !url.startsWith(`${origin}/`)) {
+      note(`asks another server: ${url}`);
+    }
   });
   tab.on("pageerror", (error) => note(`a script fails: ${error.message}`));
   tab.on("response", (response) => {
