@@ -1,5 +1,6 @@
 """Fixtures that all tests share."""
 
+import atexit
 import gc
 import os
 import shutil
@@ -54,14 +55,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let later collections of garbage pass over what imports have made."""
+    """Let later collections of garbage pass over what imports have made.
+
+    Python takes it down at its end; pytest collects ten times before that.
+    """
     gc.collect()
     gc.freeze()
-
-
-def pytest_sessionfinish() -> None:
-    """Let Python take down what imports have made."""
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)
 
 
 @pytest.fixture(scope="session")
