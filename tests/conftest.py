@@ -145,7 +145,7 @@ def run_ranks(
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def is_running() -> Callable[[int], bool]:
     """Tell whether a process is there, and not ended and yet unburied."""
 
@@ -159,7 +159,7 @@ def is_running() -> Callable[[int], bool]:
     return tell
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def wait_until_ended(
     is_running: Callable[[int], bool],
 ) -> Callable[[Iterable[int]], None]:

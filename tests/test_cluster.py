@@ -516,7 +516,7 @@ def test_any_number_of_ranks(forker, tmp_path, model, batch_size, num_steps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("world_size", "times"), [(2, 10), (3, 2)])
+@pytest.mark.parametrize(("world_size", "times"), [(2, 7), (3, 2)])
 def test_killed_at_any_moment(forker, tmp_path, world_size, times):
     """And started again: the end is the same to the bit."""
     seed = random.randrange(1000)
@@ -542,7 +542,7 @@ def test_killed_at_any_moment(forker, tmp_path, world_size, times):
         assert digest(told) == digest(undisturbed)
         assert "refused" not in told
         assert ("resumed" in told) == any_saved
-    assert len(set(taken)) > 1 or times < 9  # at several steps
+    assert len(set(taken)) > 1 or times < 7  # at several steps
 
 
 @pytest.mark.slow
