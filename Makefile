@@ -22,7 +22,13 @@ HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|k
 unexport PYTHONDONTWRITEBYTECODE
 
 # The notebooks that a target runs: all, or with ONLY=name that one.
-CHOSEN := book/$(or $(ONLY),*).ipynb
+CHAPTERS := $(sort $(wildcard book/*.ipynb))
+CHOSEN := $(if $(ONLY),$(filter book/$(ONLY).ipynb,$(CHAPTERS)),$(CHAPTERS))
+ifeq ($(CHOSEN),)
+$(error there is no such chapter (ONLY: $(ONLY), known: \
+  $(patsubst book/%.ipynb,%,$(CHAPTERS))))
+endif
+PORT := 8000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
@@ -52,8 +58,8 @@ book: $(READY)  ## build the site into _build/html
 check: book  ## look at every page in a browser: axe, links, spelling, …
 	$(ON_SIM) $(ONE) scripts/check/run.sh . $(BIN)/python
 
-serve: book  ## show the built site on http://localhost:8000
-	$(BIN)/python -m http.server --bind localhost --directory _build/html 8000
+serve: book  ## show the built site on http://localhost:8000, or on PORT=…
+	$(BIN)/python -m http.server --bind localhost --directory _build/html $(PORT)
 
 notebooks: $(READY)  ## open the chapters in JupyterLab
 	$(BIN)/jupyter lab book
@@ -62,14 +68,15 @@ execute: $(READY)  ## run every notebook, or ONLY=name; store its outputs
 	$(ON_SIM) $(ONE) $(BIN)/python scripts/execute_notebooks.py \
 	  $(if $(LIVE),--live) $(CHOSEN)
 
-reproducible: $(READY)  ## run every notebook; fail if a file would change
+reproducible: $(READY)  ## run every notebook, or ONLY=name; fail if it changes
 	printf '%s\n' $(CHOSEN) | $(ON_SIM) $(ONE) xargs -n 1 -P 2 \
 	  $(BIN)/python scripts/execute_notebooks.py --check
 
-test: $(READY)  ## all tests and notebooks; with CUDA devices also test-gpu
+test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu, if it can be
 	@if $(HAS_DRIVER) && $(BIN)/python -c 'import sys, torch; \
 	  sys.exit(not torch.cuda.is_available())'; then $(MAKE) test-gpu; fi
-	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) dpkit tests book/*.ipynb
+	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
+	  $(if $(ONLY),,dpkit tests) $(CHOSEN)
 
 test-fast: $(READY)  ## the tests without the slow ones and the notebooks
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not slow" dpkit tests
@@ -81,7 +88,7 @@ coverage: $(READY)  ## how much of dpkit the tests reach: 95 % or more
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report --fail-under=95
 
-test-cpu: $(READY)  ## every chapter on plain CPU devices, not compared
+test-cpu: $(READY)  ## every chapter, or ONLY=name, on the CPU; not compared
 	DPKIT_DEVICES=cpu $(ONE) $(PYTEST) $(SHARED) --nbval-lax $(NBVAL) $(CHOSEN)
 
 test-gpu: $(READY)  ## what needs CUDA: its tests, and the chapters on it
