@@ -57,7 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Let later collections of garbage pass over what imports have made.
 
-    Python takes it down at its end; pytest collects ten times before that.
+    It has to be there again when Python takes itself down, but not before
+    that: pytest collects ten times as it ends.
     """
     gc.collect()
     gc.freeze()
@@ -145,7 +146,7 @@ def run_ranks(
     return run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def is_running() -> Callable[[int], bool]:
     """Tell whether a process is there, and not ended and yet unburied."""
 
@@ -159,7 +160,7 @@ def is_running() -> Callable[[int], bool]:
     return tell
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def wait_until_ended(
     is_running: Callable[[int], bool],
 ) -> Callable[[Iterable[int]], None]:

@@ -113,48 +113,43 @@ WAITS = rf"waiting in all_reduce\(\), called from reduce_until\(\) {HERE}"
 KILLED = WAITS.replace("reduce_until", "be_killed_in_all_reduce")
 
 
-# Faults that are hangs, and what has to be told of each.
-HANGS = {
-    be_stopped: r"rank 1 is stopped, .*: it was in be_stopped\(\) "
-    rf"{HERE}, for .* s\n",
-    loop_for_ever: rf"rank 1 was in loop_for_ever\(\) {HERE}, for .* s\n",
-    keep_the_lock: rf"rank 1 was in keep_the_lock\(\) {HERE}, for .* s, and "
-    r"let no other of its threads run\n",
-    broadcast: rf"rank 1 was waiting in broadcast\(\), called from "
-    rf"broadcast\(\) {HERE}(.*\n)*\nthe ranks wait for each other in "
-    r"different calls \(all_reduce, broadcast\)",
-}
-
-
-@pytest.fixture(scope="module")
-def hung(forked_ranks, wait_until_ended):
-    """Return how long each took, and what was told; at once, to wait once."""
-
-    def hang(fault):
-        with Workers(2, "gloo") as workers:
-            pids = workers.run(own_pid)
-            start = time.monotonic()
-            with pytest.raises(TimeoutError) as caught:
-                workers.run(reduce_until, fault, timeout_seconds=2)
-            seconds = time.monotonic() - start
-            wait_until_ended(pids)
-        return seconds, str(caught.value)
-
-    with ThreadPoolExecutor(len(HANGS)) as threads:
-        return dict(zip(HANGS, threads.map(hang, HANGS)))
-
-
-@pytest.mark.parametrize("fault", HANGS)
-def test_a_rank_that_hangs(hung, fault):
-    seconds, told = hung[fault]
-    assert 2 <= seconds < 10
-    head, _, text = told.partition("\n\n")
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (
+            be_stopped,
+            rf"rank 1 is stopped, .*: it was in be_stopped\(\) {HERE}, for .* "
+            r"s\n",
+        ),
+        (
+            loop_for_ever,
+            rf"rank 1 was in loop_for_ever\(\) {HERE}, for .* s\n",
+        ),
+        (
+            keep_the_lock,
+            rf"rank 1 was in keep_the_lock\(\) {HERE}, for .* s, and let no "
+            r"other of its threads run\n",
+        ),
+        (
+            broadcast,
+            rf"rank 1 was waiting in broadcast\(\), called from broadcast\(\) "
+            rf"{HERE}(.*\n)*\nthe ranks wait for each other in different "
+            r"calls \(all_reduce, broadcast\)",
+        ),
+    ],
+)
+def test_a_rank_that_hangs(workers, fault, told):
+    start = time.monotonic()
+    with pytest.raises(TimeoutError) as caught:
+        workers.run(reduce_until, fault, timeout_seconds=2)
+    assert 2 <= time.monotonic() - start < 10
+    head, _, text = str(caught.value).partition("\n\n")
     assert head == (
         "some ranks had not returned in time (ranks: 0, 1 of 2, "
         "timeout_seconds: 2)"
     )
     assert re.match(rf"rank 0 was {WAITS}, for .* s\n", text)
-    assert re.search(HANGS[fault], text)
+    assert re.search(told, text)
 
 
 STOPS = """
