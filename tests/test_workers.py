@@ -73,13 +73,19 @@ def start_others(folder, how):
 
 
 def share_of_notes():
-    """Return what part of a busy time goes to the thread that notes."""
+    """Return what part of a busy time goes to the thread that notes.
+
+    It is the least of five: what else the machine does can only add to it.
+    """
     (watch,) = (t for t in threading.enumerate() if t.name == "watch")
     clock = time.pthread_getcpuclockid(watch.ident)
-    start, begin = time.clock_gettime(clock), time.monotonic()
-    busy(30, begin + 1)
-    passed = time.monotonic() - begin
-    return (time.clock_gettime(clock) - start) / passed
+    shares = []
+    for _ in range(5):
+        start, begin = time.clock_gettime(clock), time.monotonic()
+        busy(30, begin + 0.4)
+        passed = time.monotonic() - begin
+        shares.append((time.clock_gettime(clock) - start) / passed)
+    return min(shares)
 
 
 @pytest.fixture(scope="module")
@@ -245,4 +251,4 @@ def test_a_rank_that_ends_while_it_rests(workers):
 
 def test_the_notes_cost_little(workers):
     for share in workers.run(share_of_notes):
-        assert share < 0.01
+        assert share < 0.006
