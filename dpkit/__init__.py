@@ -4,9 +4,11 @@ The floor plan: a module imports only from floors below its own.
 
 Floor 1, theory: the standard library alone
     ``theory/`` -- hardware, the time that work takes on it, timelines.
-Floor 2, simulated devices
+Floor 2, the machine at hand
+    ``accelerator`` -- which real accelerators it has.
+Floor 3, simulated devices
     ``sim/`` -- the torch devices ``sim:0``, ``sim:1``, …
-Floor 3, one concept each
+Floor 4, one concept each
     ``machine`` -- the devices at hand, and the time their work takes;
     ``placement`` -- tensors to devices: scatter, gather, replicate;
     ``norms`` -- the norm of gradients on several devices;
@@ -14,28 +16,28 @@ Floor 3, one concept each
     ``buckets/`` -- gradients in flat buckets, and back;
     ``processes/`` -- functions in real processes;
     ``checkpoints/`` -- the state of a run on a disk.
-Floor 4, on streams
+Floor 5, on streams
     ``channels`` -- send from device to device beside the work;
     ``ports`` -- send and receive at the same time.
-Floor 5, messages
+Floor 6, messages
     ``plan_runner`` -- move tensors by a list of messages.
-Floor 6, everyone takes part
+Floor 7, everyone takes part
     ``collectives`` -- broadcast, reduce, allreduce, allgather, …;
     ``point_to_point`` -- the same between processes.
-Floor 7, composed
+Floor 8, composed
     ``data_parallel/`` -- one training step on all devices together;
     ``network_partition/`` -- stages on devices, driven by a schedule;
     ``layer_partition/`` -- layers whose weights are split over devices;
     ``calibration/`` -- the hardware at hand measured, as presets.
-Floor 8, scores
+Floor 9, scores
     ``evaluate`` -- accuracy over all devices.
-Floor 9, whole runs
+Floor 10, whole runs
     ``training`` -- epochs of steps, timed and scored.
-Floor 10, for the chapters
+Floor 11, for the chapters
     ``lab/`` -- data, models, pictures, listings and checks of exercises.
-Floor 11, the command line
+Floor 12, the command line
     ``commands/`` -- ``python -m dpkit devices``, ``… train``, ….
-Floor 12, the way in
+Floor 13, the way in
     ``__main__`` -- chooses the command.
 
 Importing dpkit registers no backend: simulated devices appear when

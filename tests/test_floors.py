@@ -13,6 +13,7 @@ import dpkit
 PACKAGE = Path(dpkit.__file__).parent
 FLOORS = [
     {"theory"},
+    {"accelerator"},
     {"sim"},
     {
         "machine",
