@@ -25,11 +25,18 @@ def register() -> None:
     """Make ``sim:0``, ``sim:1``, … devices of torch; again is no harm.
 
     Raises:
-        RuntimeError: this torch is outside the range that sim was tried on,
-            or another backend holds torch's place for one.
+        RuntimeError: this torch is too old, or lacks what simulated devices
+            need, or another backend holds torch's place for one. Nothing of
+            torch is changed then.
     """
     check_torch_version(torch.__version__)
-    # Here, not above: it imports private names, which may change.
-    from dpkit.sim.registration import claim
-
-    claim()
+    try:
+        # Here, not above: it imports private names, which may change.
+        from dpkit.sim.patches import apply_all
+    except ImportError as error:
+        raise RuntimeError(
+            "simulated devices do not fit this torch (torch: "
+            f"{torch.__version__}, missing: {error}); "
+            'devices(kind="cpu") needs none of it'
+        ) from error
+    apply_all()

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 aten = torch.ops.aten
-KEY = torch._C.DispatchKey.AutocastPrivateUse1  # type: ignore[attr-defined]
+KEY = "AutocastPrivateUse1"
 
 LOWER = """
     addbmm addmm addmv addr baddbmm bmm chain_matmul conv1d conv2d conv3d
@@ -41,8 +41,8 @@ WIDEST = """
 """.split()
 
 
-def kernels() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the name of each operation that casts, and its kernel."""
+def kernels() -> Iterator[tuple[str, Callable[..., Any], str]]:
+    """Yield the name of each operation that casts, its kernel and its key."""
     rules = {"lower": LOWER, "float32": FLOAT32, "widest": WIDEST}
     for rule, names in rules.items():
         for name in names:
@@ -50,10 +50,8 @@ def kernels() -> Iterator[tuple[str, Callable[..., Any]]]:
                 func = getattr(getattr(aten, name), overload)
                 known = torch._C._dispatch_has_kernel(func.name())
                 if known and not overload.endswith("out"):
-                    yield (
-                        func.name().removeprefix("aten::"),
-                        _kernel(func, rule),
-                    )
+                    short = func.name().removeprefix("aten::")
+                    yield short, _kernel(func, rule), KEY
 
 
 def _kernel(func: Any, rule: str) -> Callable[..., Any]:
@@ -65,7 +63,7 @@ def _kernel(func: Any, rule: str) -> Callable[..., Any]:
         def cast(tensor: Tensor) -> Tensor:
             return tensor.to(dtype) if _may_change(tensor) else tensor
 
-        keys = torch._C.DispatchKeySet(KEY)
+        keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, KEY))
         with torch._C._ExcludeDispatchKeyGuard(keys):
             args, kwargs = tree_map_only(Tensor, cast, (args, kwargs))
             return func(*args, **kwargs)

@@ -1,7 +1,9 @@
 """Backward on simulated devices: on one thread, and its errors arrive.
 
-PyTorch's autograd engine asks the device guard of a backend for its type,
-also while an exception passes through. The guard of a Python backend is
+A backward in which no simulated tensor takes part is PyTorch's own.
+
+In the others the autograd engine asks the device guard of a backend for its
+type, also while an exception passes through. The guard of a Python backend is
 Python, and Python called with an exception on its way ends the process. So
 
 - the guard puts such an exception aside, and :func:`run_backward`, which
@@ -24,14 +26,21 @@ import torch
 
 from dpkit.sim import categories
 from dpkit.sim.configuration import simulation
+from dpkit.sim.graph import has_simulated
 from dpkit.sim.placement_rules import mixture
 
 _engine: Callable[..., Any] = torch.autograd.graph._engine_run_backward
 
 
 class _Backward(threading.local):
-    """What this thread's backward has put aside: its first exception."""
+    """The simulated backward of this thread.
 
+    Attributes:
+        running: Whether there is one.
+        error: The first exception that it has put aside.
+    """
+
+    running = False
     error: BaseException | None = None
 
 
@@ -39,8 +48,8 @@ _backward = _Backward()
 
 
 def in_backward() -> bool:
-    """Tell whether the autograd engine called the operation at hand."""
-    return bool(torch._C._current_graph_task_id() != -1)
+    """Tell whether a simulated backward of this thread is running."""
+    return _backward.running
 
 
 def put_aside(error: BaseException) -> None:
@@ -49,7 +58,20 @@ def put_aside(error: BaseException) -> None:
         _backward.error = error
 
 
-def run_backward(
+def run_backward(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+    """Stand in for PyTorch's engine, and call it.
+
+    Args:
+        outputs: The tensors, or edges of the graph, that backward begins at.
+        args: What else the engine takes: first the gradients of ``outputs``.
+        kwargs: The same, by name.
+    """
+    if not has_simulated(outputs):
+        return _engine(outputs, *args, **kwargs)
+    return _run_simulated(outputs, *args, **kwargs)
+
+
+def _run_simulated(
     outputs: Sequence[Any], gradients: Sequence[Any], *args: Any, **kwargs: Any
 ) -> Any:
     """Run the engine on this thread; raise what was put aside, if anything.
@@ -57,11 +79,9 @@ def run_backward(
     PyTorch would start a thread per device of a backend, and believes that
     this backend has one device: it would abort at the second.
     """
-    for output, gradient in zip(outputs, gradients):
-        if isinstance(output, torch.Tensor) and gradient is not None:
-            if gradient.device != output.device:
-                raise RuntimeError(mixture(output.device, gradient.device))
-    outer, _backward.error = _backward.error, None
+    _check_gradients(outputs, gradients)
+    before = dict(vars(_backward))
+    _backward.running, _backward.error = True, None
     interrupts: list[int] = []
     clock = simulation.clock
     leaves = []
@@ -78,7 +98,8 @@ def run_backward(
     except BaseException as error:
         put_aside(error)
     finally:
-        first, _backward.error = _backward.error, outer
+        first = _backward.error
+        vars(_backward).update({"running": False, "error": None, **before})
         clock.end_backward()
     if first is not None:
         try:
@@ -89,6 +110,14 @@ def run_backward(
     if interrupts:
         raise KeyboardInterrupt
     return result
+
+
+def _check_gradients(outputs: Sequence[Any], gradients: Sequence[Any]) -> None:
+    """Refuse the gradient of an output that lies on another device."""
+    for output, gradient in zip(outputs, gradients):
+        if isinstance(output, torch.Tensor) and gradient is not None:
+            if gradient.device != output.device:
+                raise RuntimeError(mixture(output.device, gradient.device))
 
 
 class _Uninterrupted:
@@ -149,9 +178,3 @@ def _put_fetched_aside() -> None:
         if slot:
             ctypes.pythonapi.Py_DecRef(ctypes.py_object.from_buffer(slot))
         slot.value = None
-
-
-def install() -> None:
-    """Let torch's ``backward`` and ``grad`` go through run_backward."""
-    for module in (torch.autograd.graph, torch.autograd):
-        vars(module)["_engine_run_backward"] = run_backward

@@ -6,14 +6,15 @@ step, from what they hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+from torch.optim.optimizer import Optimizer
 
 from dpkit.sim.configuration import simulation
+from dpkit.sim.graph import nodes
 from dpkit.sim.placement_rules import tensors_in
 
 
@@ -45,20 +46,8 @@ def mark_results(out: Any) -> None:
 
 def leaves(outputs: Sequence[Any]) -> list[Tensor]:
     """Return the tensors whose gradients backward will leave behind."""
-    return list(_leaves([x for x in outputs if isinstance(x, Tensor)]))
-
-
-def _leaves(outputs: list[Tensor]) -> Iterator[Tensor]:
-    nodes: list[Any] = [x.grad_fn for x in outputs]
-    seen = set()
-    while nodes:
-        node = nodes.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            yield node.variable
-        nodes.extend(following for following, _ in node.next_functions)
+    found = nodes(outputs)
+    return [node.variable for node in found if hasattr(node, "variable")]
 
 
 def mark_leaves(tensors: list[Tensor]) -> None:
@@ -73,8 +62,3 @@ def mark_optimizer(optimizer: Optimizer, *_: Any) -> None:
         for group in optimizer.param_groups:
             mark_leaves(group["params"])
         mark(tensors_in(list(optimizer.state.values())), "optimizer state")
-
-
-def install() -> None:
-    """Let all optimizers call mark_optimizer."""
-    register_optimizer_step_post_hook(mark_optimizer)

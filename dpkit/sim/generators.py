@@ -116,8 +116,3 @@ class Generator(Plain, metaclass=_Maker):
     """
 
     __module__ = "torch"  # pickles of PyTorch's own generators look there
-
-
-def install() -> None:
-    """Let ``torch.Generator`` make those of simulated devices, too."""
-    vars(torch)["Generator"] = Generator

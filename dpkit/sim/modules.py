@@ -22,19 +22,14 @@ _apply: Callable[..., Any] = nn.Module._apply
 
 
 def apply_in_place(
-    module: nn.Module, function: Callable[..., Any], recurse: bool = True
+    self: nn.Module, fn: Callable[..., Any], recurse: bool = True
 ) -> Any:
     """Stand in for ``Module._apply``, which ``to``, ``cpu``, … call."""
-    if not any(isinstance(p, SimTensor) for p in module.parameters()):
-        return _apply(module, function, recurse)
+    if not any(isinstance(p, SimTensor) for p in self.parameters()):
+        return _apply(self, fn, recurse)
     usual = get_swap_module_params_on_conversion()
     set_swap_module_params_on_conversion(True)
     try:
-        return _apply(module, function, recurse)
+        return _apply(self, fn, recurse)
     finally:
         set_swap_module_params_on_conversion(usual)
-
-
-def install() -> None:
-    """Let modules with simulated parameters move by apply_in_place."""
-    nn.Module._apply = apply_in_place  # type: ignore[method-assign]
