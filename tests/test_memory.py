@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+from collections import deque
 
 import pytest
 import torch
@@ -241,3 +242,73 @@ def test_an_interrupted_release_is_made_up_for(before):
     assert len(memory._gone) == 1
     assert live() == before
     assert len(memory._gone) == 0
+
+
+class EmptiedBesideUs(deque):
+    """Another thread takes the last storage between a look and a grasp."""
+
+    def __bool__(self):
+        self.clear()
+        return True
+
+    __len__ = __bool__
+
+
+def test_another_thread_takes_what_is_gone(before, monkeypatch):
+    memory = simulation.memory
+    monkeypatch.setattr(memory, "_gone", EmptiedBesideUs())
+    x = kilobytes(1)
+    assert live() == before + KB
+    storage = x.untyped_storage()
+    held = memory._storages[storage._cdata]
+    del x, storage  # the stub learns of it, and forgets it
+    monkeypatch.undo()
+    memory._gone.append(held)
+    assert live() == before
+
+
+def test_a_storage_of_another_size(before):
+    x = kilobytes(4)
+    view = x[:10]
+    x.untyped_storage().resize_(0)
+    assert live() == before
+    x.untyped_storage().resize_(6 * KB)
+    assert live() == before + 6 * KB
+    assert torch.sim.max_memory_allocated(ZERO) == before + 6 * KB
+    del x
+    assert live() == before + 6 * KB
+    del view
+    assert live() == before
+
+
+def test_a_storage_too_large_keeps_its_size(before):
+    x = kilobytes(4)
+    with pytest.raises(torch.OutOfMemoryError, match="sim:0 has a total"):
+        x.untyped_storage().resize_(2**50)
+    assert x.untyped_storage().nbytes() == 4 * KB
+    assert live() == before + 4 * KB
+
+
+def test_a_storage_of_the_cpu_counts_nowhere(before):
+    torch.ones(3).untyped_storage().resize_(2**20)
+    assert live() == before
+
+
+def test_a_storage_of_another_size_without_numbers():
+    with dpkit.sim.machine(backing="meta"):
+        x = kilobytes(4)
+        x.untyped_storage().resize_(0)
+        assert live() == 0
+        x.untyped_storage().resize_(8 * KB)
+        assert live() == 8 * KB
+
+
+def test_a_block_keeps_its_category_when_its_storage_is_resized():
+    w = torch.ones(5, device=ZERO, requires_grad=True)
+    with dpkit.sim.trace() as timeline:
+        w.sum().backward()
+        w.untyped_storage().resize_(40)
+    sizes = {
+        b.num_bytes for b in timeline.blocks if b.category == "parameters"
+    }
+    assert {20, 40} <= sizes

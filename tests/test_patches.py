@@ -27,6 +27,7 @@ TAKE_OUT = {
     "torch.autograd._engine_run_backward": torch.autograd,
     "Module._apply": nn.Module,
     "torch.Generator": torch,
+    "UntypedStorage.resize_": torch.UntypedStorage,
     "torch.optim.optimizer._foreach_supported_types": optimizer,
     "torch.utils._foreach_utils._foreach_supported_types": _foreach_utils,
     "torch.optim.optimizer.register_optimizer_step_post_hook": optimizer,
@@ -48,6 +49,7 @@ def torch_now():
         "engines": [id(m.__dict__.get("_engine_run_backward"))
                     for m in (torch.autograd, torch.autograd.graph)],
         "apply": id(nn.Module.__dict__.get("_apply")),
+        "resize": id(torch.UntypedStorage.resize_),
         "generator": id(torch.__dict__.get("Generator")),
         "foreach": [str(m.__dict__.get("_foreach_supported_types"))
                     for m in (optimizer, _foreach_utils)],
@@ -75,6 +77,9 @@ def fail(*_):
 
 def without(owner, name, otherwise=None):
     "Take a name away; return what puts it back."
+    if name not in vars(owner):  # inherited from a class of C++
+        setattr(owner, name, None)
+        return lambda: delattr(owner, name)
     taken = getattr(owner, name)
     delattr(owner, name)
     if otherwise:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 from dpkit.theory.record import Block
+
+# PyTorch's own; patches.py puts another one in its place.
+resize_uncounted: Callable[..., Any] = torch.UntypedStorage.resize_
 
 
 class _Held(weakref.ref[torch.UntypedStorage]):
@@ -71,15 +75,19 @@ class Memory:
         if self._gone:
             self._release_gone()
         storage = backing.untyped_storage()
-        key = storage._cdata
-        if key in self._storages or self._paused:
+        if storage._cdata in self._storages or self._paused:
             return
+        self.check_room(storage.nbytes(), device)
+        self._count(storage, device, "other")
+
+    def _count(
+        self, storage: torch.UntypedStorage, device: int, category: str
+    ) -> None:
         num_bytes = storage.nbytes()
-        self.check_room(num_bytes, device)
         held = _Held(storage, self._gone.append)
-        held.key, held.device = key, device
-        held.block = Block(f"sim:{device}", num_bytes, "other", self._order)
-        self._storages[key] = held
+        held.key, held.device = storage._cdata, device
+        held.block = Block(f"sim:{device}", num_bytes, category, self._order)
+        self._storages[held.key] = held
         self._order += 1
         self._live[device] += num_bytes
         self._peak[device] = max(self._peak[device], self._live[device])
@@ -95,7 +103,7 @@ class Memory:
         if self.live[device] + num_bytes > self.capacity:
             raise torch.OutOfMemoryError(self._refusal(device, num_bytes))
 
-    def resize(self, backing: torch.Tensor, device: int) -> None:
+    def resize(self, backing: torch.Tensor) -> None:
         """Count the storage of ``backing`` anew, which may have grown.
 
         Raises:
@@ -107,12 +115,32 @@ class Memory:
         if held is None or held.block.num_bytes == storage.nbytes():
             return
         try:
-            self.check_room(storage.nbytes() - held.block.num_bytes, device)
+            self._check_growth(held, storage.nbytes())
         except torch.OutOfMemoryError:
-            storage.resize_(held.block.num_bytes)
+            resize_uncounted(storage, held.block.num_bytes)
             raise
         self._release(held)
-        self.hold(backing, device)
+        self._count(storage, held.device, held.block.category)
+
+    def resize_storage(
+        self, storage: torch.UntypedStorage, num_bytes: int
+    ) -> Any:
+        """Give a storage another size, and count it anew if it is counted.
+
+        Raises:
+            torch.OutOfMemoryError: it does not fit any more.
+        """
+        held = self._storages.get(storage._cdata)
+        if held is not None:
+            self._check_growth(held, num_bytes)
+        resized = resize_uncounted(storage, num_bytes)
+        if held is not None:
+            self._release(held)
+            self._count(storage, held.device, held.block.category)
+        return resized
+
+    def _check_growth(self, held: _Held, num_bytes: int) -> None:
+        self.check_room(num_bytes - held.block.num_bytes, held.device)
 
     def block_of(self, backing: torch.Tensor) -> Block | None:
         """Return the block that the storage of ``backing`` occupies."""
@@ -134,8 +162,11 @@ class Memory:
             self._paused = before
 
     def _release_gone(self) -> None:
-        while self._gone:
-            held = self._gone.popleft()
+        while True:
+            try:  # another thread may have taken the last one
+                held = self._gone.popleft()
+            except IndexError:
+                return
             if self._storages.get(held.key) is held:
                 self._release(held)
 

@@ -36,6 +36,7 @@ from dpkit.sim import (
     serialization,
     torch_sim,
 )
+from dpkit.sim.configuration import simulation
 from dpkit.sim.kernels import kernels
 from dpkit.sim.tensor import SimTensor
 
@@ -139,6 +140,11 @@ def _let_through() -> Undo:
     return library._destroy
 
 
+def resize_storage(self: torch.UntypedStorage, size: int) -> Any:
+    """Resize a storage, and tell the memory of the simulated devices."""
+    return simulation.memory.resize_storage(self, size)
+
+
 def _hook_optimizers() -> Undo:
     """Let all optimizers tell what they hold, after each step."""
     hook = categories.mark_optimizer
@@ -203,6 +209,7 @@ PATCHES = [
         ["self", "fn", "recurse"],
     ),
     replaced(torch, "Generator", generators.Generator),
+    replaced(torch.UntypedStorage, "resize_", resize_storage),
     listed(optimizer, "_foreach_supported_types", SimTensor),
     listed(_foreach_utils, "_foreach_supported_types", SimTensor),
     Patch(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import torch
 from torch._ops import OpOverload
 
 
@@ -31,6 +32,18 @@ def alias_kind(func: OpOverload) -> tuple[str, tuple[int, ...]]:
     return "written", tuple(
         places[frozenset(info.before_set)] for info in infos if info
     )
+
+
+@cache
+def is_composite(func: OpOverload) -> bool:
+    """Tell whether torch composes ``func`` of others, on the CPU too.
+
+    Autograd takes it apart before it comes to a device. Where autograd has no
+    say, inside another dispatch or below autograd, it arrives whole.
+    """
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    name = func.name()
+    return has(name, "CompositeImplicitAutograd") and not has(name, "CPU")
 
 
 def arguments(

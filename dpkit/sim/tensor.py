@@ -39,7 +39,7 @@ from dpkit.sim.placement_rules import (
     is_cpu_number,
     tensors_in,
 )
-from dpkit.sim.schemas import alias_kind, arguments
+from dpkit.sim.schemas import alias_kind, arguments, is_composite
 from dpkit.sim.shapes import run_without_numbers
 from dpkit.sim.without_numbers import check_readable, no_numbers
 
@@ -148,6 +148,8 @@ def _run(
     """Run ``func`` on the backings; wrap what comes out; charge for it."""
     if func is aten._local_scalar_dense.default:
         return read_number(args[0])
+    if is_composite(func):
+        return func.decompose(*args, **kwargs)
     inputs: list[torch.Tensor] = []
     plain_args = _unwrap(args, inputs)
     plain_kwargs = _unwrap(kwargs, inputs)
@@ -293,7 +295,7 @@ def _follow_backing(tensor: torch.Tensor) -> None:
     if tensor.shape == backing.shape and tensor.stride() == backing.stride():
         return
     try:
-        simulation.memory.resize(backing, tensor.device.index)
+        simulation.memory.resize(backing)
     except torch.OutOfMemoryError:
         shape, stride = tensor.shape, tensor.stride()
         storage, offset = backing.untyped_storage(), tensor.storage_offset()
