@@ -25,7 +25,7 @@ BUGS = {
     "numel // p chunks": "remainder",
     "x.chunk(4) of 5 rows": "chunk",
     "a test of element 0": "element 0",
-    "1F1B whose stage s warms up with s + 1": "short warm-up",
+    "1F1B with s + 1 forwards before a backward": "short warm-up",
     "a list in which the first stage runs B5-B7 twice": "listed twice",
     "a chart in which B0 starts with the last stage's": "chart",
     "a backward loop over range(0, num_layers, -1)": "loop that is empty",
@@ -37,8 +37,11 @@ BUGS = {
     "a tied or replicated parameter counted twice": "counted twice",
     "batch-norm statistics of replica 0 alone": "replica 0",
     "torch.tensor(dist.all_reduce(...))": "returned nothing",
+    "rank 0 evaluates alone, by PyTorch's wrapper": "evaluation alone",
 }
 NAMES = list(EXHIBITS)
+# Whose checks start processes, and take seconds.
+STARTS_RANKS = ["evaluation alone"]
 # Versions that change what they are given. The others return something, and
 # a check could not even look at what they return if it were nothing.
 IN_PLACE = [
@@ -49,25 +52,38 @@ IN_PLACE = [
 CARELESS = [name for name in NAMES if EXHIBITS[name].careless]
 
 
+def slow_if_it_starts_ranks(names):
+    marks = dict.fromkeys(STARTS_RANKS, pytest.mark.slow)
+    return [pytest.param(n, marks=marks.get(n, ())) for n in names]
+
+
 @pytest.fixture(params=["sim", "cpu"], autouse=True)
 def _kind(request, monkeypatch):
     """Where an exhibit leaves the choice, it holds on either."""
     monkeypatch.setenv("DPKIT_DEVICES", request.param)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.fixture(autouse=True)
+def _forked(request):
+    """An exhibit that starts ranks has them forked, which is quicker."""
+    call = getattr(request.node, "callspec", None)
+    if call and call.params.get("name") in STARTS_RANKS:
+        request.getfixturevalue("forked_ranks")
+
+
+@pytest.mark.parametrize("name", slow_if_it_starts_ranks(NAMES))
 def test_the_check_catches_the_wrong_version(name):
     bug = EXHIBITS[name]
     assert bug.caught in verdict(bug.check, bug.wrong)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_if_it_starts_ranks(NAMES))
 def test_the_right_version_passes(name):
     bug = EXHIBITS[name]
     assert verdict(bug.check, bug.right) == "passes"
 
 
-@pytest.mark.parametrize("name", CARELESS)
+@pytest.mark.parametrize("name", slow_if_it_starts_ranks(CARELESS))
 def test_a_careless_check_passes_both(name):
     bug = EXHIBITS[name]
     assert verdict(bug.careless, bug.wrong) == "passes"
@@ -92,7 +108,7 @@ def test_checks_refuse_what_does_nothing(name):
 
 def test_every_bug_has_an_exhibit():
     assert sorted(BUGS.values()) == sorted(EXHIBITS)
-    assert sum(len(room.EXHIBITS) for room in ROOMS) == len(BUGS) == 22
+    assert sum(len(room.EXHIBITS) for room in ROOMS) == len(BUGS) == 23
 
 
 def test_parity_on_one_device_is_refused():

@@ -8,6 +8,16 @@ from torch import nn
 from torch.nn import functional as F
 
 from dpkit.lab.batch_norm_processes import normalized, trained_states
+from dpkit.lab.evaluation_processes import (
+    NUM_STEPS,
+    num_right,
+    rank_0_alone,
+    rank_0_by_module,
+    sends_buffers,
+    summed_counts,
+    train_and_count,
+    whereabouts,
+)
 from dpkit.lab.loss_scaling import LR, sharded_steps
 from dpkit.lab.practice_processes import (
     ddp_gradients,
@@ -138,3 +148,61 @@ def test_a_decision_of_each_rank(workers):
     for skipped in (None, 2):
         found = torch.tensor(runs[0].parameters)
         assert away([found], [on_one_device(skipped)]) > 1e-2
+
+
+@pytest.fixture
+def normed():
+    """A network with a batch norm, and a batch that three do not divide."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).double()
+    return net, torch.randn(7, 4).double(), torch.arange(7) % 3
+
+
+def count_on_one_device(net, X, y):
+    """As rank 0 counts: with the statistics of its own rows, 3 of 7."""
+    for _ in range(NUM_STEPS):
+        net(X[:3])
+    return int(num_right(net.eval(), X, y))
+
+
+@pytest.mark.parametrize("trains_on", [False, True])
+@pytest.mark.parametrize("engine", ["ours", "PyTorch's"])
+@pytest.mark.parametrize("count", [rank_0_by_module, summed_counts])
+def test_counts_after_a_training_step(
+    workers, normed, engine, count, trains_on
+):
+    found = workers.run(train_and_count, engine, count, trains_on, *normed)
+    right = count_on_one_device(*normed)
+    assert 0 < right < 7
+    if engine == "ours" and count is summed_counts:
+        return  # each rank has statistics of its own
+    assert found[0] == right
+
+
+def test_pytorchs_engine_sends_buffers_in_an_evaluation(workers, normed):
+    net, X, _ = normed
+    found = workers.run(sends_buffers, net, X)
+    assert found == [[True, True, False]] * RANKS
+
+
+def test_rank_0_waits_if_it_evaluates_alone(workers, normed):
+    task = rank_0_alone, False, *normed
+    with pytest.raises(TimeoutError) as caught:
+        workers.run(train_and_count, "PyTorch's", *task, timeout_seconds=5)
+    found = whereabouts(caught.value)
+    assert found[1:] == [
+        f"rank {rank} was waiting in barrier()" for rank in range(1, RANKS)
+    ]
+    assert "broadcast" in found[0]
+
+
+def test_rank_0_evaluates_alone_by_our_engine(workers, normed):
+    task = rank_0_alone, False, *normed
+    found = workers.run(train_and_count, "ours", *task)
+    assert found[0] == count_on_one_device(*normed)
+
+
+def test_who_trains_on_answers_by_chance(workers, normed):
+    task = rank_0_alone, True, *normed
+    found = workers.run(train_and_count, "PyTorch's", *task)
+    assert found[0] == count_on_one_device(*normed)

@@ -10,7 +10,7 @@ import dpkit
 from dpkit.lab.models import lenet, lenet_params
 from dpkit.lab.resnet import resnet18, train_step
 
-# A published notebook on four V100s; which V100, it does not say.
+# The notebook Multi-GPU training, on what is taken for four V100s.
 NOTEBOOK = {"accelerator": "v100-pcie", "link": "pcie3", "backing": "meta"}
 
 

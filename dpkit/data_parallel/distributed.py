@@ -48,8 +48,9 @@ class DistributedDataParallel(nn.Module):
     Args:
         module: Lies on this rank's device. Its parameters and buffers become
             those of rank 0.
-        bucket_megabytes: The size of a bucket, in units of 2^20 bytes; the
-            first has one at most. A gradient larger than that has its own.
+        bucket_megabytes: The size of a bucket in MiB (2^20 bytes), as
+            PyTorch's ``bucket_cap_mb``; the first has one MiB at most. A
+            gradient larger than that has its own.
         broadcast_buffers: Whether buffers, such as the running statistics of
             batch norm, become those of rank 0 before a forward in training
             mode. It is done once for several forwards before one backward,

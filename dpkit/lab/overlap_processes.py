@@ -16,7 +16,8 @@ from dpkit.lab.resnet import resnet18
 from dpkit.placement import split_batch
 from dpkit.processes import rank_device
 
-ENGINES: dict[str, Callable[[nn.Module], nn.Module]] = {
+Wrapper = DistributedDataParallel | nn.parallel.DistributedDataParallel
+ENGINES: dict[str, Callable[[nn.Module], Wrapper]] = {
     "ours": DistributedDataParallel,
     "PyTorch's": nn.parallel.DistributedDataParallel,
 }

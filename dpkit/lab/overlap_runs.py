@@ -25,7 +25,7 @@ from dpkit.theory.overlap import bucket_ends
 from dpkit.theory.recorder import SECOND
 from dpkit.theory.timeline import Timeline
 
-ONE_EACH = 1e-9  # megabytes: no two gradients fit
+ONE_EACH = 1e-9  # MiB: no two gradients fit
 ALL_IN_ONE = inf
 
 
@@ -62,7 +62,7 @@ def simulated_step(
     """Time a step of data parallelism in which each device has a process.
 
     Args:
-        bucket_megabytes: The size of buckets.
+        bucket_megabytes: The size of buckets, in MiB.
         overlap: Whether they are reduced while backward goes on.
         make: Returns the network, for images of shape (b, 1, 28, 28).
         num_devices: How many.
@@ -180,7 +180,7 @@ def predicted_seconds(
 
     Args:
         step: One with a bucket for each gradient.
-        bucket_megabytes: The size of buckets.
+        bucket_megabytes: The size of buckets, in MiB.
         cluster: The devices, and what joins them.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Bugs that were published, each with the check that catches it.
+"""Bugs that people have made, each with the check that catches it.
 
 ``exhibit`` -- what an exhibit is, and what its checks say;
 ``parity`` -- a step on k devices beside the step of one;

@@ -15,7 +15,7 @@ ROOM = "Pipelines"
 
 
 def short_warm_up(p: int, m: int) -> Schedule:
-    """List 1F1B, stage s beginning with s + 1 forward passes."""
+    """List 1F1B, stage s with s + 1 forward passes before a backward."""
     schedule = []
     for s in range(p):
         ahead = min(s + 1, m)

@@ -7,13 +7,22 @@ from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
+from dpkit.lab.evaluation_processes import (
+    rank_0_alone,
+    rank_0_by_module,
+    summed_counts,
+    train_and_count,
+    whereabouts,
+)
 from dpkit.lab.museum.exhibit import Exhibit, Version, claim
+from dpkit.processes import Workers
 from dpkit.theory.algorithms import ring
 from dpkit.theory.blocking import Call, calls, check_blocking
 
 ROOM = "Processes"
+THEIRS = "PyTorch's"
 Orders = Sequence[Sequence[Call]]
 
 
@@ -73,6 +82,41 @@ def run_the_listing(version: Version) -> None:
     claim(total.item() == 3, f"the sum is wrong (sum: {total.item()})")
 
 
+def others_at_a_barrier(version: Version) -> None:
+    """Let the other rank wait at a barrier until rank 0 has evaluated."""
+    found, right = counts(version, trains_on=False, timeout_seconds=3.0)
+    claim(found == right, f"a wrong count (count: {found}, right: {right})")
+
+
+def others_train_on(version: Version) -> None:
+    """Let the other rank go on with the next training step."""
+    found, right = counts(version, trains_on=True, timeout_seconds=3.0)
+    claim(found == right, f"a wrong count (count: {found}, right: {right})")
+
+
+def counts(
+    version: Version, trains_on: bool, timeout_seconds: float
+) -> tuple[int, int]:
+    """Count on two ranks by a version in time, and by the bare module."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+    task = trains_on, net, torch.randn(6, 4), torch.arange(6) % 3
+    with Workers(2, "gloo") as ranks:
+        # The first run starts the ranks, for which it may take its time.
+        right = ranks.run(train_and_count, THEIRS, rank_0_by_module, *task)
+        try:
+            found = ranks.run(
+                train_and_count,
+                THEIRS,
+                version,
+                *task,
+                timeout_seconds=timeout_seconds,
+            )
+        except TimeoutError as error:
+            raise TimeoutError("; ".join(whereabouts(error))) from None
+    return found[0], right[0]
+
+
 def _in_a_group(work: Callable[[], Tensor]) -> Tensor:
     """Do some work in a group of this process alone, if it is in none."""
     if dist.is_initialized():
@@ -106,5 +150,16 @@ EXHIBITS = [
         right=reduced_in_place,
         check=run_the_listing,
         caught="RuntimeError: Could not infer dtype of NoneType",
+    ),
+    Exhibit(
+        name="evaluation alone",
+        room=ROOM,
+        title="An evaluation on rank 0 alone",
+        symptom="with a batch norm, it waits until the timeout",
+        wrong=rank_0_alone,
+        right=summed_counts,
+        check=others_at_a_barrier,
+        caught="rank 1 was waiting in barrier()",
+        careless=others_train_on,
     ),
 ]
