@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from dpkit.lab.batch_norm_processes import my_part
 from dpkit.lab.overlap_processes import ENGINES, Wrapper
 
-Count = Callable[[Wrapper, Tensor, Tensor], Tensor]
+Count = Callable[..., Tensor]  # of the wrapper, the examples, the labels
 NUM_STEPS = 2  # after the first, PyTorch's engine fills its buckets anew
 
 
