@@ -341,8 +341,8 @@ def test_provenance_tells_what_was_measured():
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-def test_a_gpu_is_measured():
+def test_a_gpu_is_measured(need_gpus):
+    need_gpus(1)
     found = calibrate(torch.device("cuda:0"), rounds=2)
     accelerator, host = found.accelerator, found.host
     assert accelerator.name == torch.cuda.get_device_name(0)

@@ -27,6 +27,7 @@ from torch.nn import functional as F
 
 from dpkit.__main__ import main
 from dpkit.checkpoints import Checkpoints, unpack
+from dpkit.lab import cluster
 from dpkit.lab import run as run_module
 from dpkit.lab.cluster import Ranks, brief, is_of_others, join
 from dpkit.lab.datasets import Labelled, load_fashion_mnist
@@ -126,7 +127,7 @@ class Forker:
             log = self.folder / f"log-{self.num_jobs}-{rank}"
             place = json.dumps(end_at if rank == 0 else None)
             words = [sys.executable, "-c", RANK, place, *map(str, arguments)]
-            own = {"OMP_NUM_THREADS": "1", "DPKIT_DEVICES": "cpu"}
+            own = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
             if world_size > 1:
                 own |= environment
             with log.open("w") as file:
@@ -206,6 +207,47 @@ def digest(told):
 def alone():
     with join(60) as ranks:
         yield ranks
+
+
+JOIN_AFTER_SIMULATING = """
+import torch.distributed as dist
+from dpkit import sim
+from dpkit.lab.cluster import join
+sim.register()
+with join(60) as ranks:
+    print(ranks.device, dist.get_backend())
+"""
+
+
+def test_simulated_devices_are_no_accelerators(forking, monkeypatch):
+    """In a process of its own: NCCL without a GPU would end this one."""
+    monkeypatch.delenv("DPKIT_DEVICES", raising=False)
+    process = forking.Popen(
+        [sys.executable, "-c", JOIN_AFTER_SIMULATING],
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        stdout=forking.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.communicate(timeout=60)[0] == "cpu gloo\n"
+    assert process.returncode == 0
+
+
+def test_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.delenv("DPKIT_DEVICES", raising=False)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    found = {}
+    for count in (1, 2):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda n=count: n)
+        found[count] = cluster._device()
+    gpu = torch.device("cuda:1")
+    assert found == {1: CPU, 2: gpu}
+    assert chosen == [gpu]
+    monkeypatch.setenv("DPKIT_DEVICES", "sim")
+    assert cluster._device() == CPU
 
 
 def small(num_examples):
@@ -746,7 +788,7 @@ def torchrun(*arguments):
     words += ["--standalone", "-m", "dpkit", "train", *arguments]
     return subprocess.Popen(
         [sys.executable, *map(str, words)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "DPKIT_DEVICES": "cpu"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -13,11 +13,10 @@ from typing import Any
 import torch
 
 from dpkit import calibration, sim
+from dpkit.accelerator import real_devices
 from dpkit.commands.parser import Commands, refuse
 from dpkit.lab.predictions import CASES, predictions, table
 from dpkit.theory.preset_files import save
-
-GPU = torch.device("cuda:0")
 
 
 def add_calibrate(commands: Commands) -> None:
@@ -80,14 +79,14 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         device = torch.device("meta")
-    if device.type not in ("cpu", GPU.type):
-        refuse(f"not a CPU or GPU (--device: {name!r}); say cpu or {GPU}")
     if device.type == "cpu":
         return torch.device("cpu")
-    count = torch.get_device_module(GPU).device_count()
-    if (device.index or 0) >= count:
-        refuse(f"there is no such GPU (--device: {name!r}, GPUs: {count})")
-    return torch.device(device.type, device.index or 0)  # only on CUDA
+    if device.type != "cuda":
+        refuse(f"not a CPU or GPU (--device: {name!r}); say cpu or cuda:0")
+    gpus, index = real_devices(), device.index or 0
+    if index >= len(gpus):
+        refuse(f"there is no such GPU (--device: {name!r}, GPUs: {len(gpus)})")
+    return gpus[index]  # only on CUDA
 
 
 def _check_output(path: Path) -> None:
