@@ -284,7 +284,7 @@ def need_gpus() -> NeedGpus:
     def need(count: int) -> None:
         available = len(real_devices())
         if available < count:
-            pytest.skip(f"{count} GPUs needed, {available} here")
+            pytest.skip(f"GPUs needed: {count}, here: {available}")
 
     return need
 

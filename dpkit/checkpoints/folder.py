@@ -86,6 +86,15 @@ class Checkpoints:
         Raises:
             RuntimeError: another job has it.
             OSError: nothing can be written to the folder.
+
+        Example:
+            >>> import tempfile
+            >>> folder = tempfile.TemporaryDirectory()
+            >>> checkpoints = Checkpoints(folder.name, {"lr": 0.5})
+            >>> checkpoints.lock()
+            []
+            >>> checkpoints.unlock()
+            >>> folder.cleanup()
         """
         self.unlock()
         make_folder(self.folder)
