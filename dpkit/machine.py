@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from dpkit import sim
+from dpkit.accelerator import real_devices
 from dpkit.theory.units import show_seconds
 
 KINDS = ("cuda", "sim", "cpu")
@@ -55,20 +56,18 @@ def devices(
         )
     chosen = kind or os.environ.get("DPKIT_DEVICES")
     kind = _kind(count, kind)
-    if kind == "sim" and not chosen and _available("cuda"):
-        sim.hold_on_gpu()
     if kind == "cpu":
         return [torch.device("cpu")] * (count or 1)
-    if kind == "sim":
-        sim.register()
-    available = _available(kind)
-    if available < max(count or 1, 1):
+    if kind == "sim" and not chosen and real_devices():
+        sim.hold_on_gpu()
+    found = real_devices() if kind == "cuda" else _simulated_devices()
+    if len(found) < (count or 1):
         advice = '; kind="sim" gives simulated ones' if kind != "sim" else ""
         raise RuntimeError(
             f"too few {kind} devices (asked for: {count or 'all'}, there "
-            f"are: {available}){advice}"
+            f"are: {len(found)}){advice}"
         )
-    return [torch.device(kind, rank) for rank in range(count or available)]
+    return found[:count]
 
 
 def _kind(count: int | None, kind: str | None) -> str:
@@ -77,7 +76,7 @@ def _kind(count: int | None, kind: str | None) -> str:
     if kind is None and os.environ.get("DPKIT_DEVICES"):
         source, kind = "DPKIT_DEVICES", os.environ["DPKIT_DEVICES"]
     if kind is None:
-        return "cuda" if _available("cuda") >= (count or 1) else "sim"
+        return "cuda" if len(real_devices()) >= (count or 1) else "sim"
     if kind not in KINDS:
         raise ValueError(
             f"unknown kind of device ({source}: {kind!r}, known: "
@@ -86,10 +85,11 @@ def _kind(count: int | None, kind: str | None) -> str:
     return kind
 
 
-def _available(kind: str) -> int:
-    """Return how many devices of a kind there are."""
-    count: int = torch.get_device_module(kind).device_count()
-    return count
+def _simulated_devices() -> list[torch.device]:
+    """Return all simulated devices, which there are from now on."""
+    sim.register()
+    count = torch.get_device_module("sim").device_count()
+    return [torch.device("sim", rank) for rank in range(count)]
 
 
 def synchronize(devices: Iterable[torch.device]) -> None:

@@ -15,6 +15,7 @@ import torch
 from reproduce import provenance
 
 import dpkit
+from dpkit.accelerator import real_devices
 from dpkit.lab.datasets import load_fashion_mnist
 from dpkit.lab.models import lenet_params
 from dpkit.lab.resident import time_resident_epoch
@@ -25,7 +26,7 @@ NUM_EPOCHS = 6
 
 def main() -> int:
     """Time the epochs; write what they took."""
-    if not torch.cuda.is_available():
+    if not real_devices():
         print("nothing to record: no GPU (torch sees: 0)")
         return 0
     train_set, _ = load_fashion_mnist(full=True)

@@ -20,7 +20,8 @@ import torch
 from torch import nn
 
 import dpkit
-from dpkit.calibration.provenance import cpu_name
+from dpkit.accelerator import real_devices
+from dpkit.calibration.provenance import cpu_name, device_name
 from dpkit.lab.batches import Batches
 from dpkit.lab.datasets import load_fashion_mnist
 from dpkit.lab.models import lenet, lenet_params
@@ -68,10 +69,7 @@ def provenance() -> dict[str, Any]:
         "torch": torch.__version__,
         "cpu": cpu_name(),
         "cpu_threads": torch.get_num_threads(),
-        "gpus": [
-            torch.cuda.get_device_name(i)
-            for i in range(torch.cuda.device_count())
-        ],
+        "gpus": [device_name(gpu) for gpu in real_devices()],
         "driver": driver(),
     }
 
@@ -86,7 +84,7 @@ def git(*words: str) -> str:
 
 def driver() -> str:
     """Return the version of the driver of the GPUs; nothing without any."""
-    if not torch.cuda.is_available():
+    if not real_devices():
         return ""
     query = ["--query-gpu=driver_version", "--format=csv,noheader"]
     run = subprocess.run(

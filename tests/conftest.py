@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 GetDevices = Callable[[int], list["torch.device"]]
+NeedGpus = Callable[[int], None]
 BuildSite = Callable[..., Path]
 CheckPages = Callable[[Path], tuple[int, list[str]]]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -275,40 +276,47 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="session")
+def need_gpus() -> NeedGpus:
+    """Skip a test where there are fewer GPUs than it needs."""
+    from dpkit.accelerator import real_devices
+
+    def need(count: int) -> None:
+        available = len(real_devices())
+        if available < count:
+            pytest.skip(f"GPUs needed: {count}, here: {available}")
+
+    return need
+
+
 @pytest.fixture
-def get_ranks(kind: str) -> GetDevices:
+def get_ranks(kind: str, need_gpus: NeedGpus) -> GetDevices:
     """Give k devices of the kind; where there are two GPUs or more, again.
 
     Two GPUs then do for a ring of three: it crosses from one to the other.
     """
 
-    import torch
-
     import dpkit
 
-    def get(count: int) -> list[torch.device]:
-        available = torch.cuda.device_count()
+    def get(count: int) -> list["torch.device"]:
         if kind != "cuda":
             return dpkit.devices(count, kind)
-        if available < min(count, 2):
-            pytest.skip(f"2 CUDA devices needed, {available} here")
-        return [torch.device("cuda", r % available) for r in range(count)]
+        need_gpus(min(count, 2))
+        gpus = dpkit.devices(kind="cuda")
+        return [gpus[r % len(gpus)] for r in range(count)]
 
     return get
 
 
 @pytest.fixture
-def get_devices(kind: str) -> GetDevices:
+def get_devices(kind: str, need_gpus: NeedGpus) -> GetDevices:
     """Give k devices of the kind; skip where there are fewer."""
-
-    import torch
 
     import dpkit
 
-    def get(count: int) -> list[torch.device]:
-        available = torch.cuda.device_count()
-        if kind == "cuda" and available < count:
-            pytest.skip(f"{count} CUDA devices needed, {available} here")
+    def get(count: int) -> list["torch.device"]:
+        if kind == "cuda":
+            need_gpus(count)
         return dpkit.devices(count, kind)
 
     return get

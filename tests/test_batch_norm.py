@@ -379,9 +379,8 @@ def like_pytorchs_own(rows_of_rank):
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("rows", [(4, 4), (4, 3)])
-def test_like_pytorchs_own(rows):
-    if torch.cuda.device_count() < 2:
-        pytest.skip("2 CUDA devices needed")
+def test_like_pytorchs_own(need_gpus, rows):
+    need_gpus(2)
     found = dpkit.launch(like_pytorchs_own, 2, rows, backend="nccl")
     assert len(found) == 2
     assert max(found) < 1e-4

@@ -2,13 +2,16 @@
 
 import hashlib
 import os
+import re
+import signal
+import socket
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from dpkit.checkpoints import Checkpoints, pack, unpack
+from dpkit.checkpoints import Checkpoints, check_fit, forms, pack, unpack
 from dpkit.checkpoints.whole_files import read_whole, write_whole
 
 SETTINGS = {"model": "lenet", "batch_size": 250, "lr": 0.1}
@@ -291,3 +294,138 @@ def test_the_first_line_tells_what_follows(tmp_path):
 def test_none_to_keep(tmp_path, keep):
     with pytest.raises(ValueError, match=rf"\(keep: {keep}\)"):
         Checkpoints(tmp_path, SETTINGS, keep=keep)
+
+
+# A state that does not fit.
+
+
+def test_numbers_and_options_may_differ():
+    wanted = forms({"step": 0, "model": {"w": torch.ones(2, 3)}})
+    state = {"step": 5, "model": {"w": torch.zeros(2, 3)}, "option": None}
+    check_fit(state, wanted)
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ({"model": {"w": torch.ones(2, 3)}}, "state/step: none there, int"),
+        ({"step": 1}, "state/model: none there, dict here"),
+        ({"step": "1", "model": {}}, "state/step: str there, int here"),
+        ({"step": 1, "model": {}}, "state/model/w: none there, float32 of"),
+        ({"step": 1, "model": [1]}, "state/model: list there, dict here"),
+        (
+            {"step": 1, "model": {"w": torch.ones(2, 4)}},
+            "float32 of shape (2, 4) there, float32 of shape (2, 3) here",
+        ),
+        (
+            {"step": 1, "model": {"w": torch.ones(2, 3).double()}},
+            "float64 of shape (2, 3) there, float32 of shape (2, 3) here",
+        ),
+        (
+            {"step": 1, "model": {"w": torch.ones(2, 3), "b": torch.ones(2)}},
+            "state/model/b: float32 of shape (2,) there, none here",
+        ),
+    ],
+)
+def test_a_state_that_does_not_fit_is_passed_over(saved, state, told):
+    wanted = forms({"step": 0, "model": {"w": torch.ones(2, 3)}})
+    good = {"step": 16, "model": {"w": torch.ones(2, 3)}}
+    saved.save(16, good)
+    saved.save(20, state)
+    found = saved.newest(lambda state: check_fit(state, wanted))
+    assert found.path == saved.path(16)
+    (line,) = found.refused
+    assert line.startswith(f"{saved.path(20)}: does not fit this run (state")
+    assert told in line
+
+
+# One job in a folder.
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr("dpkit.checkpoints.lock.WAIT_SECONDS", 0)
+
+
+def refused(checkpoints):
+    """Return who has the lock; None if it can be had."""
+    told = r"uses this folder \(folder: (.*), used by: (.*)\); give each run"
+    try:
+        assert checkpoints.lock() == []
+    except RuntimeError as error:
+        folder, holder = re.search(told, str(error)).groups()
+        assert folder == str(checkpoints.folder)
+        return holder
+    checkpoints.unlock()
+    return None
+
+
+def test_a_second_job_is_refused_by_name(tmp_path, impatient):
+    one, other = (Checkpoints(tmp_path / "new", SETTINGS) for _ in range(2))
+    assert one.lock() == one.lock() == []
+    holder = f"process {os.getpid()} on {socket.gethostname()}"
+    assert refused(other) == refused(other) == holder
+    other.newest()  # it may look
+    one.unlock()
+    assert refused(other) is None
+    (tmp_path / "new" / "lock").write_text("")
+    other.lock()
+    assert one.folder == other.folder
+    assert refused(one) == holder
+
+
+def test_the_lock_ends_with_who_is_killed(tmp_path, impatient):
+    checkpoints = Checkpoints(tmp_path, SETTINGS)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        checkpoints.lock()
+        os.write(writer, b"locked")
+        signal.pause()
+    try:
+        assert os.read(reader, 6) == b"locked"
+        assert refused(checkpoints).startswith(f"process {child} on ")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(reader)
+        os.close(writer)
+    assert (tmp_path / "lock").read_text().startswith(f"process {child} on ")
+    assert refused(checkpoints) is None
+
+
+def test_who_was_just_killed_is_waited_for(tmp_path, monkeypatch):
+    """It may take a moment to end; here, until the first look."""
+    one, other = (Checkpoints(tmp_path, SETTINGS) for _ in range(2))
+    one.lock()
+    looks = []
+
+    def look(seconds):
+        looks.append(seconds)
+        one.unlock()
+
+    monkeypatch.setattr("dpkit.checkpoints.lock.time.sleep", look)
+    assert refused(other) is None
+    assert len(looks) == 1
+
+
+def test_without_locks_that_is_told(tmp_path, monkeypatch):
+    def none(file, operation):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", none)
+    (line,) = Checkpoints(tmp_path, SETTINGS).lock()
+    assert line == (
+        f"nothing keeps other jobs out (folder: {tmp_path}, why: Function "
+        "not implemented)"
+    )
+
+
+def test_a_lock_on_a_full_disk(tmp_path, monkeypatch):
+    def full(file, operation):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fcntl.flock", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        Checkpoints(tmp_path, SETTINGS).lock()
+    assert caught.value.filename == str(tmp_path / "lock")

@@ -27,6 +27,7 @@ from torch.nn import functional as F
 
 from dpkit.__main__ import main
 from dpkit.checkpoints import Checkpoints, unpack
+from dpkit.lab import cluster
 from dpkit.lab import run as run_module
 from dpkit.lab.cluster import Ranks, brief, is_of_others, join
 from dpkit.lab.datasets import Labelled, load_fashion_mnist
@@ -126,7 +127,7 @@ class Forker:
             log = self.folder / f"log-{self.num_jobs}-{rank}"
             place = json.dumps(end_at if rank == 0 else None)
             words = [sys.executable, "-c", RANK, place, *map(str, arguments)]
-            own = {"OMP_NUM_THREADS": "1", "DPKIT_DEVICES": "cpu"}
+            own = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
             if world_size > 1:
                 own |= environment
             with log.open("w") as file:
@@ -206,6 +207,47 @@ def digest(told):
 def alone():
     with join(60) as ranks:
         yield ranks
+
+
+JOIN_AFTER_SIMULATING = """
+import torch.distributed as dist
+from dpkit import sim
+from dpkit.lab.cluster import join
+sim.register()
+with join(60) as ranks:
+    print(ranks.device, dist.get_backend())
+"""
+
+
+def test_simulated_devices_are_no_accelerators(forking, monkeypatch):
+    """In a process of its own: NCCL without a GPU would end this one."""
+    monkeypatch.delenv("DPKIT_DEVICES", raising=False)
+    process = forking.Popen(
+        [sys.executable, "-c", JOIN_AFTER_SIMULATING],
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        stdout=forking.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.communicate(timeout=60)[0] == "cpu gloo\n"
+    assert process.returncode == 0
+
+
+def test_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.delenv("DPKIT_DEVICES", raising=False)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    found = {}
+    for count in (1, 2):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda n=count: n)
+        found[count] = cluster._device()
+    gpu = torch.device("cuda:1")
+    assert found == {1: CPU, 2: gpu}
+    assert chosen == [gpu]
+    monkeypatch.setenv("DPKIT_DEVICES", "sim")
+    assert cluster._device() == CPU
 
 
 def small(num_examples):
@@ -293,13 +335,60 @@ def test_saved_when_due_and_at_the_end(alone, tmp_path, capsys):
     checkpoints = Checkpoints(tmp_path, {}, keep=9)
     train_to(run, 7, checkpoints, every=3)
     paths = [checkpoints.path(step) for step in (3, 6, 7)]
-    assert sorted(tmp_path.iterdir()) == paths
+    assert sorted(tmp_path.glob("step*")) == paths
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"step 3 of 7: saved {paths[0]}"
     again = Run(Settings("linear", batch_size=6), small(17), alone)
     (line,) = resume(again, checkpoints)
     assert line == f"resumed from {paths[-1]}"
     assert (again.step, again.digest()) == (7, run.digest())
+
+
+def lose_a_momentum(state):
+    del state["optimizer"]["state"][1]
+
+
+def cut_a_momentum(state):
+    buffers = state["optimizer"]["state"][0]
+    buffers["momentum_buffer"] = buffers["momentum_buffer"][:, :5]
+
+
+def cut_a_weight(state):
+    state["model"]["1.weight"] = state["model"]["1.weight"][:3]
+
+
+def lose_the_parameters(state):
+    del state["model"]
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [lose_a_momentum, cut_a_momentum, cut_a_weight, lose_the_parameters],
+)
+def test_a_state_that_does_not_fit_is_passed_over(alone, tmp_path, harm):
+    settings = Settings("linear", batch_size=6)
+    run = Run(settings, small(17), alone)
+    checkpoints = Checkpoints(tmp_path, vars(settings))
+    train_to(run, 3, checkpoints, every=3)
+    whole = run.digest()
+    train_to(run, 4, None, every=1)
+    state = run.state()
+    harm(state)
+    checkpoints.save(4, state)
+    again = Run(settings, small(17), alone)
+    refused, resumed = resume(again, checkpoints)
+    assert refused.startswith(f"refused: {checkpoints.path(4)}: does not fit")
+    assert resumed == f"resumed from {checkpoints.path(3)}"
+    assert (again.step, again.digest()) == (3, whole)
+    train_to(again, 4, None, every=1)
+    assert again.digest() == run.digest()
+
+
+def test_a_folder_without_a_name(capsys):
+    for name in ("", " "):
+        with pytest.raises(SystemExit):
+            main(["train", "--checkpoint", name])
+        assert f"not a folder ({name!r})" in capsys.readouterr().err
 
 
 def test_first_words_of_an_error():
@@ -700,14 +789,44 @@ def test_torn_ones_are_refused_on_all_ranks(forker, tmp_path):
 def test_what_cannot_be_taken_up(forker, tmp_path, changed, told):
     words = [*QUICK, "--max-steps", 6, "--checkpoint", tmp_path]
     forker.run(1, *words)
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    before = {p.name: p.read_bytes() for p in tmp_path.glob("*.ckpt")}
     job = forker.start(2, *words, *changed)
     assert job.wait([0]) == [2]
     job.kill([1], signal.SIGTERM)  # as torchrun does
     job.wait([1])
     assert told in job.told(0)
     assert "Traceback" not in job.told(0) + job.told(1)
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+    after = {p.name: p.read_bytes() for p in tmp_path.glob("*.ckpt")}
+    assert after == before
+
+
+@pytest.mark.slow
+def test_a_second_job_on_a_folder(forker, tmp_path):
+    """It is refused, and the first goes on, and can be resumed if killed."""
+    words = [*LONG, "--checkpoint", tmp_path]
+    first = forker.start(2, *words)
+    try:
+        first.until("step 20 of")
+        second = forker.start(2, *words)
+        assert second.wait([0]) == [2]
+        second.kill([1], signal.SIGTERM)  # as torchrun does
+        second.wait([1])
+        saved = first.told(0).count("saved")
+        first.until(f"step {5 * saved + 20} of")
+    finally:
+        first.kill([0, 1])
+        first.wait()
+    (line,) = [line for line in second.told(0).splitlines() if "used" in line]
+    assert line.startswith("python -m dpkit: another job uses this folder")
+    holder = f"process {first.ranks[0].pid} on {socket.gethostname()}"
+    assert f"(folder: {tmp_path}, used by: {holder})" in line
+    assert "Traceback" not in second.told(0) + second.told(1)
+    third = forker.start(2, *words)
+    try:
+        third.until("resumed from")
+    finally:
+        third.kill([0, 1])
+        third.wait()
 
 
 @pytest.mark.slow
@@ -746,7 +865,7 @@ def torchrun(*arguments):
     words += ["--standalone", "-m", "dpkit", "train", *arguments]
     return subprocess.Popen(
         [sys.executable, *map(str, words)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "DPKIT_DEVICES": "cpu"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -53,11 +53,11 @@ def run_checks():
     ],
     ids=lambda p: f"{p[0]} {p[1]}",
 )
-def ranks(request, forked_ranks):
+def ranks(request, forked_ranks, need_gpus):
     """What each rank returned, by check."""
     world_size, backend = request.param
-    if backend == "nccl" and torch.cuda.device_count() < world_size:
-        pytest.skip(f"{world_size} CUDA devices needed")
+    if backend == "nccl":
+        need_gpus(world_size)
     found = launch(
         run_checks, world_size, backend=backend, timeout_seconds=150
     )

@@ -228,9 +228,8 @@ def test_a_rank_that_is_killed(workers):
         (reduce_until, [be_stopped], TimeoutError),
     ],
 )
-def test_faults_of_a_rank_that_has_a_gpu(fn, args, error):
-    if torch.cuda.device_count() < 2:
-        pytest.skip("2 CUDA devices needed")
+def test_faults_of_a_rank_that_has_a_gpu(need_gpus, fn, args, error):
+    need_gpus(2)
     start = time.monotonic()
     with pytest.raises(error, match=r"rank 1 (is stopped|was last seen)"):
         launch(fn, 2, *args, backend="nccl", timeout_seconds=30)

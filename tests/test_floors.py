@@ -148,7 +148,44 @@ def test_one_file_alone_claims_the_backend():
             assert "privateuse" not in path.read_text().lower(), path
 
 
-def test_one_file_alone_asks_for_the_kind():
-    for path in MODULES:
-        if part(path) not in ("theory", "sim", "machine"):
-            assert "cuda" not in path.read_text().replace("cuda:0", ""), path
+# What torch answers, and wrongly where it counts simulated devices.
+QUESTIONS = {
+    "torch.accelerator.current_accelerator",
+    "torch.accelerator.current_device_index",
+    "torch.accelerator.device_count",
+    "torch.accelerator.is_available",
+    "torch.cuda.device_count",
+    "torch.cuda.is_available",
+}
+# Programs that readers copy, without dpkit.
+LISTINGS = {PACKAGE / "lab/minimal_ddp.py", PACKAGE / "lab/ddp_program.py"}
+
+
+def questions(source):
+    """Return which questions for real accelerators a source asks torch."""
+    asked = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            asked.add(ast.unparse(node))
+        elif isinstance(node, ast.ImportFrom):
+            asked |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return asked & QUESTIONS
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "n = torch.cuda.device_count()",
+        "if not torch.accelerator.is_available(): pass",
+        "from torch.cuda import is_available",
+    ],
+)
+def test_a_question_for_real_accelerators_is_seen(source):
+    assert questions(source)
+    assert not questions("from dpkit.accelerator import real_devices")
+
+
+def test_one_file_alone_asks_for_real_accelerators():
+    """Another would take simulated devices for some, as torch does."""
+    asking = {path for path in MODULES if questions(path.read_text())}
+    assert asking == {PACKAGE / "accelerator.py"} | LISTINGS

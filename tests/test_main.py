@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,6 @@ import dpkit
 from dpkit import calibration
 from dpkit.__main__ import main
 from dpkit.commands import calibrate as calibrate_command
-from dpkit.commands import devices as devices_command
 from dpkit.lab.predictions import Prediction
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS, find
 
@@ -51,6 +51,7 @@ def quick(monkeypatch):
         return ROWS
 
     monkeypatch.setattr(calibration, "calibrate", calibrate)
+    monkeypatch.setattr(calibration, "load", lambda: 0.0)
     monkeypatch.setattr(calibrate_command, "predictions", predictions)
     return asked
 
@@ -64,9 +65,7 @@ def rows_of(text):
 
 def test_devices_tells_what_there_is_and_what_is_used(capsys, monkeypatch):
     monkeypatch.delenv("DPKIT_DEVICES", raising=False)
-    monkeypatch.setattr(devices_command, "_gpus", lambda: [])
-    monkeypatch.setattr("dpkit.machine._available", lambda kind: (
-        torch.sim.device_count() if kind == "sim" else 0))  # fmt: skip
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert main(["devices"]) == 0
     rows = rows_of(capsys.readouterr().out)
     assert rows["torch"] == torch.__version__
@@ -107,10 +106,6 @@ class Driver:
     """A machine with GPUs, as torch tells of it."""
 
     @staticmethod
-    def device_count():
-        return 2
-
-    @staticmethod
     def get_device_name(device):
         return f"GPU number {device.index}"
 
@@ -124,6 +119,7 @@ class Driver:
 
 def test_devices_tells_of_gpus(capsys, monkeypatch):
     monkeypatch.setenv("DPKIT_DEVICES", "cpu")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch, "get_device_module", lambda device: Driver)
     main(["devices"])
     gpus = rows_of(capsys.readouterr().out)["GPUs"]
@@ -189,17 +185,70 @@ def test_without_the_check_no_step_is_measured(quick, tmp_path, capsys):
     assert "predicted" not in capsys.readouterr().out
 
 
-def test_what_was_measured_outlives_a_failing_check(
-    quick, tmp_path, monkeypatch
-):
-    def fail(*_):
-        raise KeyboardInterrupt
+def off_by(*errors):
+    """Return what measures and simulates steps, and misses by these."""
+    return lambda *presets_and_device: [
+        Prediction("MLP", 16, 1e-3, 1e-3, 1e-3 * (1 + error))
+        for error in errors
+    ]
 
-    monkeypatch.setattr(calibrate_command, "predictions", fail)
+
+@pytest.mark.parametrize("errors", [(-0.6, -0.99, 0.1), (0.1, 2.0, 0.7)])
+def test_presets_that_are_far_off_are_not_written(
+    quick, tmp_path, monkeypatch, capsys, errors
+):
+    monkeypatch.setattr(calibrate_command, "predictions", off_by(*errors))
     path = tmp_path / "mine.json"
-    with pytest.raises(KeyboardInterrupt):
+    path.write_text("what was there")
+    with pytest.raises(SystemExit) as end:
         main(["calibrate", "--output", str(path)])
+    assert end.value.code == 2
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.json"]
+    assert path.read_text() == "what was there"
+    printed = capsys.readouterr()
+    assert f"{100 * errors[0]:+4.0f} %" in printed.out
+    middle = sorted(map(abs, errors))[1]
+    (line,) = printed.err.splitlines()
+    assert line.startswith(
+        "python -m dpkit: simulated steps are far off (median: "
+        f"{100 * middle:.0f} %, at most: 50 %), so nothing is written"
+    )
+    main(["calibrate", "--output", str(path), "--force"])
     assert find(HOSTS, str(path)) == FOUND.host
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "python -m dpkit: warning: simulated steps are far off (median: "
+        f"{100 * middle:.0f} %, at most: 50 %)"
+    )
+
+
+def test_presets_that_are_off_by_less_are_written(
+    quick, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(
+        calibrate_command, "predictions", off_by(-0.5, -0.99, 0.1)
+    )
+    path = str(tmp_path / "mine.json")
+    main(["calibrate", "--output", path])
+    assert find(HOSTS, path) == FOUND.host
+    assert capsys.readouterr().err == ""
+
+
+def test_doubts_are_told_with_their_figures(
+    quick, tmp_path, monkeypatch, capsys
+):
+    found = replace(FOUND, spread=0.5)
+    monkeypatch.setattr(calibration, "calibrate", lambda device: found)
+    monkeypatch.setattr(calibration, "load", lambda: 3.21)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    path = tmp_path / "mine.json"
+    main(["calibrate", "--no-check", "--output", str(path)])
+    busy, unsteady = capsys.readouterr().err.splitlines()
+    threads = torch.get_num_threads()
+    assert f"(load: 3.2, threads: {threads}, cores: 2)" in busy
+    assert "(median above the fastest: 50 %, quiet machines: below" in unsteady
+    facts = json.loads(path.read_text())["provenance"]
+    assert (facts["load"], facts["spread"]) == (3.21, 0.5)
 
 
 def test_what_was_measured_outlives_a_place_that_is_gone(

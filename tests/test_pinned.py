@@ -12,8 +12,9 @@ from dpkit.sim import pinned
 
 sim.register()
 
-CUDA_HERE = torch.cuda.is_available()
-without_gpu = pytest.mark.skipif(CUDA_HERE, reason="torch asks CUDA here")
+without_gpu = pytest.mark.skipif(
+    pinned.has_gpu(), reason="torch asks CUDA here"
+)
 
 
 def says_pinned(tensor):
@@ -158,8 +159,8 @@ def test_with_a_gpu_cuda_is_asked_whether_a_tensor_is_pinned(monkeypatch):
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not CUDA_HERE, reason="a CUDA device needed")
-def test_with_a_gpu_the_memory_is_cudas():
+def test_with_a_gpu_the_memory_is_cudas(need_gpus):
+    need_gpus(1)
     held = "allocated_bytes.current"
     before = torch.cuda.host_memory_stats().get(held, 0)
     x = torch.ones(1 << 20).pin_memory()

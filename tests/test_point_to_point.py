@@ -95,9 +95,9 @@ def test_the_order_of_the_next_test_is_one_that_blocks():
         pytest.param(2, "nccl", marks=pytest.mark.cuda),
     ],
 )
-def test_every_rank_has_the_sum(forked_ranks, p, backend):
-    if backend == "nccl" and torch.cuda.device_count() < p:
-        pytest.skip(f"{p} CUDA devices needed")
+def test_every_rank_has_the_sum(forked_ranks, need_gpus, p, backend):
+    if backend == "nccl":
+        need_gpus(p)
     shapes = [(0,), (1,), (p - 1,), (2 * p + 1,), (3, 37)]
     with Workers(p, backend) as workers:
         for op in ("sum", "max"):

@@ -143,15 +143,12 @@ def test_threads_as_told(monkeypatch):
 
 @pytest.fixture
 def three_gpus(monkeypatch):
-    """Pretend; return what the accelerator and the group are asked for."""
+    """Pretend; return what CUDA and the group are asked for."""
     asked = []
-    accelerator = torch.accelerator
     monkeypatch.delenv("DPKIT_DEVICES", raising=False)
-    monkeypatch.setattr(accelerator, "device_count", lambda: 3)
-    gpu = torch.device("cuda")
-    monkeypatch.setattr(accelerator, "current_accelerator", lambda: gpu)
-    monkeypatch.setattr(accelerator, "current_device_index", lambda: asked[0])
-    monkeypatch.setattr(accelerator, "set_device_index", asked.append)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: asked[0].index)
+    monkeypatch.setattr(torch.cuda, "set_device", asked.append)
 
     def init(backend, *, init_method, **told):
         asked.append((backend, told))
@@ -167,7 +164,7 @@ def test_a_gpu_for_each_rank(monkeypatch, three_gpus, tmp_path, backend):
     join_group(tmp_path, 2, backend)
     gpu = torch.device("cuda:2")
     told = {"rank": 2, "world_size": 3, "device_id": gpu}
-    assert three_gpus == [2, ("nccl", told)]  # the GPU is chosen first
+    assert three_gpus == [gpu, ("nccl", told)]  # the GPU is chosen first
     assert rank_device() == gpu
 
 
@@ -182,6 +179,22 @@ def test_gloo(monkeypatch, three_gpus, tmp_path, world_size, kind, backend):
     join_group(tmp_path, 1, backend)
     told = {"rank": 1, "world_size": world_size, "device_id": None}
     assert three_gpus == [("gloo", told)]
+
+
+def on_simulated_devices():
+    """Return the device of this rank, which simulates some."""
+    x = torch.ones(3, device=dpkit.devices(2, kind="sim")[1])
+    return float(x.sum()), dist.get_backend(), rank_device()
+
+
+def test_simulated_devices_are_no_accelerators(forked, monkeypatch):
+    """Neither the caller's nor those of an earlier run choose the backend."""
+    monkeypatch.delenv("DPKIT_DEVICES", raising=False)
+    dpkit.devices(2, kind="sim")
+    with Workers(2) as workers:
+        for _ in range(2):
+            found = workers.run(on_simulated_devices)
+            assert found == [(3.0, "gloo", torch.device("cpu"))] * 2
 
 
 @pytest.mark.parametrize("world_size", [0, -2])

@@ -97,7 +97,7 @@ class Hosts:
                 env={
                     **os.environ,
                     "OMP_NUM_THREADS": "1",
-                    "DPKIT_DEVICES": "cpu",
+                    "CUDA_VISIBLE_DEVICES": "",
                 },
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -157,7 +157,7 @@ def on_one_host(popen, environments, *words):
     ranks = [
         popen(
             [sys.executable, "-c", RANK, *words],
-            env={**os.environ, "DPKIT_DEVICES": "cpu", **environment},
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": "", **environment},
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,

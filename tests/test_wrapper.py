@@ -633,10 +633,9 @@ def images_on_gpus(devices, wrap):
 
 
 @pytest.mark.cuda
-def test_numbers_of_torchs_wrapper():
+def test_numbers_of_torchs_wrapper(need_gpus):
     """The same up to rounding."""
-    if torch.cuda.device_count() < 2:
-        pytest.skip("2 CUDA devices needed")
+    need_gpus(2)
     devices = dpkit.devices(2, "cuda")
 
     def torchs(net, devices):
@@ -653,9 +652,8 @@ def test_numbers_of_torchs_wrapper():
 
 
 @pytest.mark.cuda
-def test_one_gpu_several_times():
-    if torch.cuda.device_count() < 1:
-        pytest.skip("a CUDA device needed")
+def test_one_gpu_several_times(need_gpus):
+    need_gpus(1)
     devices = [torch.device("cuda", 0)] * 3
     found = images_on_gpus(devices, dpkit.DataParallel)
     assert largest_difference(found, oracle("images", 257)) < 1e-10

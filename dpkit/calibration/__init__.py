@@ -7,6 +7,7 @@ network is trained for it, so training steps can test what comes out
 """
 
 from dpkit.calibration.calibrate import calibrate
+from dpkit.calibration.conditions import doubts, load
 from dpkit.calibration.presets import Calibration
 from dpkit.calibration.provenance import (
     cpu_name,
@@ -20,6 +21,8 @@ __all__ = [
     "calibrate",
     "cpu_name",
     "device_name",
+    "doubts",
+    "load",
     "memory_bytes",
     "provenance",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from dpkit.calibration.presets import Calibration, Device, fit
 from dpkit.calibration.probes import Sizes, peer_of, probes
 from dpkit.calibration.provenance import device_name, memory_bytes
-from dpkit.calibration.timing import ROUNDS, measure
+from dpkit.calibration.timing import ROUNDS, fastest, measure, spread
 
 
 def calibrate(
@@ -23,7 +24,7 @@ def calibrate(
     """Measure a device by microbenchmarks.
 
     It takes about half a minute; a bar shows how far it is. Other work on the
-    machine makes it look slower than it is.
+    machine makes it look slower than it is, and the repetitions differ.
 
     Args:
         device: The CPU or a GPU.
@@ -44,7 +45,7 @@ def calibrate(
         >>> found.accelerator.synchronous, found.link.name
         (True, 'memory')
     """
-    times = measure(probes(device, sizes), rounds, now)
+    measured = measure(probes(device, sizes), rounds, now)
     name = device_name(device)
     about = Device(
         name,
@@ -53,7 +54,8 @@ def calibrate(
         peer_to_peer=_reaches_peer(device),
     )
     source = f"python -m dpkit calibrate on {name}, {date.today()}"
-    return fit(times, about, source)
+    found = fit(fastest(measured), about, source)
+    return replace(found, spread=spread(measured))
 
 
 def _reaches_peer(device: torch.device) -> bool:

@@ -46,12 +46,14 @@ class Calibration:
         link: What copies pass over: to another device where there is one,
             else to the host.
         times: What the presets were fitted to.
+        spread: How far repetitions lay above the fastest, as a share of it.
     """
 
     accelerator: Accelerator
     host: Host
     link: Link
     times: Times = field(repr=False)
+    spread: float = 0.0
 
     def __str__(self) -> str:
         device, host = self.accelerator, self.host

@@ -6,10 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
+from statistics import median
 
 from tqdm import tqdm
 
+# Kind -> (size, seconds) for each probe of it; or the seconds of each round.
 Times = dict[str, list[tuple[float, float]]]
+Rounds = dict[str, list[tuple[float, list[float]]]]
 
 ROUNDS = 11
 ENOUGH_SECONDS = 2e-3  # a thousand times what reading the clock takes
@@ -41,12 +44,11 @@ def measure(
     probes: Sequence[Probe],
     rounds: int = ROUNDS,
     now: Callable[[], float] = time.perf_counter,
-) -> Times:
+) -> Rounds:
     """Time each probe in each round; a bar shows how far it is.
 
     In each round all take their turn, so that a machine that is slow for a
-    while is slow for all of them. Of the rounds the fastest counts: what is
-    above it, other work on the machine has added.
+    while is slow for all of them.
 
     Args:
         probes: What to time.
@@ -54,13 +56,14 @@ def measure(
         now: The clock, in seconds.
 
     Returns:
-        Kind -> (size, seconds that a call takes), in the order of the
-        probes.
+        Kind -> (size, seconds that a call takes in each round), in the
+        order of the probes.
 
     Example:
-        >>> times = measure([Probe("sum", 100, [lambda: sum(range(100))])])
-        >>> [(size, 0 < seconds < 1) for size, seconds in times["sum"]]
-        [(100, True)]
+        >>> sums = Probe("sum", 100, [lambda: sum(range(100))])
+        >>> [(size, seconds)] = measure([sums], rounds=3)["sum"]
+        >>> size, len(seconds), 0 < min(seconds) < 1
+        (100, 3, True)
     """
     seconds: list[list[float]] = [[] for _ in probes]
     with tqdm(total=(rounds + 1) * len(probes), leave=False) as bar:
@@ -74,10 +77,41 @@ def measure(
                 bar.set_description(probe.kind)
                 found.append(_time(probe, count, now) / count)
                 bar.update()
-    times: Times = {}
+    measured: Rounds = {}
     for probe, found in zip(probes, seconds):
-        times.setdefault(probe.kind, []).append((probe.size, min(found)))
-    return times
+        measured.setdefault(probe.kind, []).append((probe.size, found))
+    return measured
+
+
+def fastest(rounds: Rounds) -> Times:
+    """Return the fastest round of each probe.
+
+    What is above it, other work on the machine has added.
+
+    Example:
+        >>> fastest({"sum": [(7, [3.0, 2.0, 2.5]), (8, [4.0, 3.0, 3.0])]})
+        {'sum': [(7, 2.0), (8, 3.0)]}
+    """
+    return {
+        kind: [(size, min(seconds)) for size, seconds in found]
+        for kind, found in rounds.items()
+    }
+
+
+def spread(rounds: Rounds) -> float:
+    """Return how far rounds lie above the fastest, as a share of it.
+
+    Of each probe and of all probes it is the median.
+
+    Example:
+        >>> spread({"sum": [(7, [3.0, 2.0, 2.5])]})
+        0.25
+    """
+    return median(
+        median(seconds) / min(seconds) - 1
+        for found in rounds.values()
+        for _, seconds in found
+    )
 
 
 def _count(probe: Probe, now: Callable[[], float]) -> int:

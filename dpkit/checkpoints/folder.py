@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from dpkit.checkpoints.contents import pack, unpack
+from dpkit.checkpoints.lock import NO_LOCKS, take_lock
 from dpkit.checkpoints.whole_files import make_folder, read_whole, write_whole
 
 
@@ -70,7 +72,48 @@ class Checkpoints:
         self.settings = dict(settings)
         self.keep = keep
         text = json.dumps(self.settings, sort_keys=True)
+        self._lock: FileIO | None = None
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    def lock(self) -> list[str]:
+        """Keep other jobs out, until this process ends or calls ``unlock``.
+
+        Only those are kept out that ask for the lock too.
+
+        Returns:
+            A line that says why there is no lock; none if there is one.
+
+        Raises:
+            RuntimeError: another job has it.
+            OSError: nothing can be written to the folder.
+
+        Example:
+            >>> import tempfile
+            >>> folder = tempfile.TemporaryDirectory()
+            >>> checkpoints = Checkpoints(folder.name, {"lr": 0.5})
+            >>> checkpoints.lock()
+            []
+            >>> checkpoints.unlock()
+            >>> folder.cleanup()
+        """
+        self.unlock()
+        make_folder(self.folder)
+        try:
+            self._lock = take_lock(self.folder / "lock")
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            return [
+                "nothing keeps other jobs out (folder: "
+                f"{self.folder}, why: {error.strerror})"
+            ]
+        return []
+
+    def unlock(self) -> None:
+        """Let others in again."""
+        if self._lock:
+            self._lock.close()
+        self._lock = None
 
     def path(self, step: int) -> Path:
         """Return the name of the checkpoint after ``step`` steps."""
@@ -81,9 +124,9 @@ class Checkpoints:
 
         When it returns, the file, its name and folders that had to be made
         are on disk, by fsync; deletions follow when the system sees fit. Only
-        one process of a run is to save. What another, killed in the middle,
-        left of a checkpoint is written over when the run comes to that step
-        again.
+        one process is to save, which a lock sees to. What another, killed in
+        the middle, left of a checkpoint is written over when the run comes to
+        that step again.
 
         Args:
             step: How many steps were taken.
@@ -105,11 +148,14 @@ class Checkpoints:
             old.unlink(missing_ok=True)
         return path
 
-    def newest(self) -> Found:
+    def newest(self, check: Callable[[Any], None] | None = None) -> Found:
         """Find the newest good checkpoint of this run.
 
-        A file that is torn, or that belongs to another run, is refused and
-        the next one looked at.
+        A file that is torn, or that belongs to another run, or whose state
+        does not fit, is refused and the next one looked at.
+
+        Args:
+            check: Raises a ValueError for a state that does not fit.
 
         Returns:
             The checkpoint that was found, if any, and what was refused.
@@ -123,7 +169,9 @@ class Checkpoints:
         for path in sorted(self.folder.glob("*.ckpt"), reverse=True):
             try:
                 content = read_whole(path)
-                settings, _ = unpack(content)
+                settings, state = unpack(content)
+                if check and settings == self.settings:
+                    check(state)
             except ValueError as error:
                 refused.append(f"{path}: {error}")
                 continue

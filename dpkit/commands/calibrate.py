@@ -8,16 +8,19 @@ import tempfile
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 
 from dpkit import calibration, sim
-from dpkit.commands.parser import Commands, refuse
-from dpkit.lab.predictions import CASES, predictions, table
+from dpkit.accelerator import real_devices
+from dpkit.commands.parser import PROGRAM, Commands, refuse
+from dpkit.lab.predictions import CASES, Prediction, predictions, table
 from dpkit.theory.preset_files import save
 
-GPU = torch.device("cuda:0")
+# In the median of the steps; on a machine without other work it was 17 %.
+MOST_ERROR = 0.5
 
 
 def add_calibrate(commands: Commands) -> None:
@@ -46,29 +49,32 @@ def add_calibrate(commands: Commands) -> None:
         action="store_false",
         help="measure no training steps",
     )
+    measure.add_argument(
+        "--force",
+        action="store_true",
+        help="write the file even if simulated steps are off by more than "
+        f"{100 * MOST_ERROR:.0f} %%, in the median",
+    )
     measure.set_defaults(command=calibrate)
 
 
 def calibrate(options: argparse.Namespace, command: str) -> None:
-    """Measure this machine; write presets, and how far off they are."""
+    """Measure this machine; write presets, unless they are far off."""
     device = _device(options.device)
     _check_output(options.output)
     if options.check:
         _check_simulation()
-    try:
-        found = calibration.calibrate(device)
-    except ValueError as error:
-        refuse(error)
     facts = calibration.provenance(command, device)
-    facts["times"] = found.times
-    path = _save(options.output, found, facts)
-    print(found)
+    facts["load"] = calibration.load()
+    found = _measure(device, facts["load"])
+    facts |= {"times": found.times, "spread": found.spread}
     if options.check:
         rows = predictions(found.accelerator, found.host, found.link, device)
         facts["check"] = [asdict(row) for row in rows]
-        path = _save(path, found, facts)
         print(f"\nTraining steps that it has not seen, on {device}:\n")
-        print(table(rows))
+        print(table(rows), flush=True)
+        _judge(rows, options.force)
+    path = _save(options.output, found, facts)
     print(f"\nwritten: {path}; to simulate this machine:")
     parts = (f'{x}="{path}"' for x in ("accelerator", "host", "link"))
     print(f"dpkit.sim.configure({', '.join(parts)})")
@@ -80,14 +86,14 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         device = torch.device("meta")
-    if device.type not in ("cpu", GPU.type):
-        refuse(f"not a CPU or GPU (--device: {name!r}); say cpu or {GPU}")
     if device.type == "cpu":
         return torch.device("cpu")
-    count = torch.get_device_module(GPU).device_count()
-    if (device.index or 0) >= count:
-        refuse(f"there is no such GPU (--device: {name!r}, GPUs: {count})")
-    return torch.device(device.type, device.index or 0)  # only on CUDA
+    if device.type != "cuda":
+        refuse(f"not a CPU or GPU (--device: {name!r}); say cpu or cuda:0")
+    gpus, index = real_devices(), device.index or 0
+    if index >= len(gpus):
+        refuse(f"there is no such GPU (--device: {name!r}, GPUs: {len(gpus)})")
+    return gpus[index]  # only on CUDA
 
 
 def _check_output(path: Path) -> None:
@@ -111,6 +117,40 @@ def _check_simulation() -> None:
             case.make()
     except (ImportError, RuntimeError) as error:
         refuse(f"{error}; --no-check measures without training steps")
+
+
+def _measure(device: torch.device, load: float) -> calibration.Calibration:
+    """Measure a device; tell what is found, and what makes it doubtful."""
+    try:
+        found = calibration.calibrate(device)
+    except ValueError as error:
+        refuse(error)
+    print(found, flush=True)
+    threads = torch.get_num_threads() if device.type == "cpu" else 1
+    for doubt in calibration.doubts(found.spread, load, threads):
+        _warn(f"{doubt}; measure again when nothing else runs")
+    return found
+
+
+def _judge(rows: list[Prediction], force: bool) -> None:
+    """Refuse presets by which training steps come out far off."""
+    error = median(abs(row.error) for row in rows)
+    if error > MOST_ERROR:
+        told = (
+            f"simulated steps are far off (median: {100 * error:.0f} %, at "
+            f"most: {100 * MOST_ERROR:.0f} %)"
+        )
+        if not force:
+            refuse(
+                f"{told}, so nothing is written; measure again when nothing "
+                "else runs, or write it by --force"
+            )
+        _warn(told)
+
+
+def _warn(message: str) -> None:
+    """Print a warning, as one line."""
+    print(f"{PROGRAM}: warning: {message}", file=sys.stderr, flush=True)
 
 
 def _save(

@@ -8,12 +8,11 @@ import os
 import torch
 
 from dpkit import calibration, sim
+from dpkit.accelerator import real_devices
 from dpkit.commands.parser import Commands
 from dpkit.machine import devices
 from dpkit.sim.configuration import simulation
 from dpkit.theory.units import show_memory
-
-GPU = torch.device("cuda:0")
 
 
 def add_devices(commands: Commands) -> None:
@@ -40,12 +39,10 @@ def show_devices(options: argparse.Namespace, command: str) -> None:
 
 def _gpus() -> list[str]:
     """Return a line for each GPU."""
-    module = torch.get_device_module(GPU)
-    found = [torch.device(GPU.type, i) for i in range(module.device_count())]
     return [
         f"{device} {calibration.device_name(device)}, "
         f"{show_memory(calibration.memory_bytes(device))}"
-        for device in found
+        for device in real_devices()
     ]
 
 

@@ -68,6 +68,13 @@ def seconds(text: str) -> float:
     return number
 
 
+def folder(text: str) -> Path:
+    """Return a path that has a name."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"not a folder ({text!r})")
+    return Path(text)
+
+
 def add_train(commands: Commands) -> None:
     """Add the command to the parser of all."""
     train = commands.add_parser(
@@ -96,7 +103,7 @@ def add_train(commands: Commands) -> None:
     add("--max-steps", type=count, metavar="N", help="stop after so many")
     add(
         "--checkpoint",
-        type=Path,
+        type=folder,
         metavar="FOLDER",
         help="save there, and go on from what is there; on the disk of the "
         "first process alone",

@@ -23,6 +23,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 from torch.distributed.rendezvous import rendezvous
 
+from dpkit.accelerator import real_devices
 from dpkit.lab.roll_call import RollCall
 
 # gloo raises a RuntimeError that begins with its place, "[/…/pair.cc:538] ".
@@ -207,9 +208,9 @@ def _device() -> torch.device:
     """Return a GPU of this rank's own, or the CPU."""
     others = os.environ.get("DPKIT_DEVICES") in ("cpu", "sim")
     num_local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    gpu = torch.accelerator.current_accelerator()
-    if others or gpu is None or torch.accelerator.device_count() < num_local:
+    gpus = [] if others else real_devices()
+    if len(gpus) < num_local:
         return torch.device("cpu")
-    index = int(os.environ.get("LOCAL_RANK", 0))  # only on CUDA
-    torch.accelerator.set_device_index(index)  # only on CUDA
-    return torch.device(gpu.type, index)  # only on CUDA
+    gpu = gpus[int(os.environ.get("LOCAL_RANK", 0))]  # only on CUDA
+    torch.get_device_module(gpu).set_device(gpu)  # only on CUDA
+    return gpu  # only on CUDA

@@ -14,9 +14,8 @@ from dpkit.lab.datasets import load_fashion_mnist
 def main() -> None:
     """Train as one process of several, with a device of its own."""
     device = "cpu"
-    if torch.accelerator.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]):
-        gpu = torch.accelerator.current_accelerator()
-        device = f"{gpu}:{os.environ['LOCAL_RANK']}"
+    if torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]):
+        device = f"cuda:{os.environ['LOCAL_RANK']}"
     dist.init_process_group(dist.get_default_backend_for_device(device))
     torch.manual_seed(0)
     layers = nn.Linear(784, 64), nn.Tanh(), nn.Linear(64, 10)

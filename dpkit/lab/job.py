@@ -14,6 +14,8 @@ from dpkit.lab.run import Run
 def resume(run: Run, checkpoints: Checkpoints) -> list[str]:
     """Take up the newest good checkpoint on rank 0's disk, on every rank.
 
+    From now on the folder is this job's, until rank 0 ends.
+
     Rank 0 reads, and sends what it read: the others need no such disk, and
     none can take up another checkpoint than the rest.
 
@@ -26,17 +28,19 @@ def resume(run: Run, checkpoints: Checkpoints) -> list[str]:
         none on the other ranks.
 
     Raises:
-        ValueError: all checkpoints are of other runs, on every rank.
+        ValueError: all checkpoints are of other runs, or another job uses
+            the folder; on every rank.
     """
     told, message = [], b""
     if run.ranks.rank == 0:
         try:
-            found = checkpoints.newest()
+            told = checkpoints.lock()
+            found = checkpoints.newest(run.check)
             message = b"+" + found.content
-            told = [f"refused: {reason}" for reason in found.refused]
+            told += [f"refused: {reason}" for reason in found.refused]
             if found.path:
                 told.append(f"resumed from {found.path}")
-        except ValueError as error:
+        except (RuntimeError, ValueError) as error:
             message = b"-" + str(error).encode()
     message = run.ranks.broadcast_bytes(message)
     if message[:1] == b"-":

@@ -10,9 +10,8 @@ from torch import nn
 def main() -> None:
     """Fit a linear function, as one process of several."""
     device = "cpu"
-    if torch.accelerator.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]):
-        gpu = torch.accelerator.current_accelerator()
-        device = f"{gpu}:{os.environ['LOCAL_RANK']}"
+    if torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]):
+        device = f"cuda:{os.environ['LOCAL_RANK']}"
     dist.init_process_group(dist.get_default_backend_for_device(device))
     rank, world_size = dist.get_rank(), dist.get_world_size()
 

@@ -25,6 +25,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dpkit.checkpoints import check_fit, forms
 from dpkit.data_parallel import DistributedDataParallel
 from dpkit.lab.cluster import Ranks
 from dpkit.lab.datasets import Labelled
@@ -144,26 +145,41 @@ class Run:
 
         It does so after its first backward. That alters the order in which
         terms are added, and with it the last bits: so a first step after a
-        resume has to find it done, as any other.
+        resume has to find it done, as any other. What a state consists of
+        shows when the optimizer has taken a step.
         """
-        before = copy.deepcopy(self.module.state_dict())
+        before = copy.deepcopy(self.state())
         self._backward()
+        self.optimizer.step()
+        self._forms = forms(self.state())
         self.optimizer.zero_grad()
-        self.module.load_state_dict(before)
+        self.load(before)
 
     def state(self) -> dict[str, Any]:
-        """Return all that the next step depends on, and the world size."""
+        """Return all that the next step depends on, and the world size.
+
+        The options of the optimizer follow from the settings.
+        """
         return {
             "step": self.step,
             "world_size": self.ranks.world_size,
             "model": self.module.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": {"state": self.optimizer.state_dict()["state"]},
         }
+
+    def check(self, state: dict[str, Any]) -> None:
+        """Refuse a state that does not fit.
+
+        Raises:
+            ValueError: a part is missing, or has another shape or kind.
+        """
+        check_fit(state, self._forms)
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
         self.module.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        saved, mine = state["optimizer"], self.optimizer.state_dict()
+        self.optimizer.load_state_dict(mine | {"state": saved["state"]})
         self.step = state["step"]
 
     def digest(self) -> str:

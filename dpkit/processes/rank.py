@@ -33,6 +33,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from dpkit.accelerator import real_devices
 from dpkit.processes.jobs import unpickled
 from dpkit.processes.whereabouts import Watch
 
@@ -51,8 +52,7 @@ def rank_device() -> torch.device:
     """Return the device of this rank: a GPU of its own, or the CPU."""
     if dist.get_backend() == "gloo":
         return torch.device("cpu")
-    index = torch.accelerator.current_device_index()
-    return torch.device(_accelerator(), index)
+    return torch.device("cuda", torch.cuda.current_device())
 
 
 def run_rank() -> None:
@@ -114,8 +114,8 @@ def join_group(folder: Path, rank: int, backend: str | None) -> None:
     backend = backend or _default_backend(world_size)
     device = None
     if backend != "gloo":
-        torch.accelerator.set_device_index(rank)
-        device = torch.device(_accelerator(), rank)
+        device = torch.device("cuda", rank)
+        torch.cuda.set_device(device)
     dist.init_process_group(
         backend,
         init_method=(folder / "meeting").as_uri(),
@@ -127,15 +127,10 @@ def join_group(folder: Path, rank: int, backend: str | None) -> None:
 
 def _default_backend(world_size: int) -> str:
     others = os.environ.get("DPKIT_DEVICES") in ("cpu", "sim")
-    if others or torch.accelerator.device_count() < world_size:
+    gpus = [] if others else real_devices()
+    if len(gpus) < world_size:
         return "gloo"
-    return dist.get_default_backend_for_device(_accelerator())
-
-
-def _accelerator() -> str:
-    """Return the kind of the devices for which there is NCCL or its like."""
-    device = torch.accelerator.current_accelerator()
-    return device.type if device else "cpu"
+    return dist.get_default_backend_for_device(gpus[0])
 
 
 def _leave(path: Path, item: Any) -> None:

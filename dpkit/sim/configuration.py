@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from dpkit.accelerator import real_devices
 from dpkit.sim.memory import Memory, size
 from dpkit.theory.clock import Clock
 from dpkit.theory.clusters import Cluster, cluster
@@ -103,11 +104,14 @@ def _backing(settings: dict[str, Any]) -> torch.device:
             f"unknown backing (backing: {name!r}, known: "
             f"{', '.join(BACKINGS)})"
         )
-    if name == "cuda:0" and not torch.cuda.is_available():
+    if name != "cuda:0":
+        return torch.device(name)
+    gpus = real_devices()
+    if not gpus:
         raise RuntimeError(
             f"there is no GPU to hold the numbers (backing: {name!r})"
         )
-    return torch.device(name)
+    return gpus[0]
 
 
 DEFAULTS: dict[str, Any] = {

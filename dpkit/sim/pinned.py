@@ -19,6 +19,8 @@ from typing import Any, NoReturn
 
 import torch
 
+from dpkit.accelerator import real_devices
+
 DEPRECATED = "The argument 'device' of Tensor.is_pinned"
 CPU_KEY = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
@@ -66,9 +68,8 @@ def made_pinned(tensor: torch.Tensor) -> torch.Tensor:
 
 @cache
 def has_gpu() -> bool:
-    """Tell whether there is CUDA to pin memory for."""
-    # is_available() would keep processes that are forked later from CUDA.
-    return torch.cuda.device_count() > 0
+    """Tell whether there is a GPU to pin memory for."""
+    return bool(real_devices())
 
 
 def kernels() -> Iterator[tuple[str, Callable[..., Any], str]]:
