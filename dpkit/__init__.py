@@ -4,8 +4,9 @@ The floor plan: a module imports only from floors below its own.
 
 Floor 1, theory: the standard library alone
     ``theory/`` -- hardware, the time that work takes on it, timelines.
-Floor 2, the machine at hand
-    ``accelerator`` -- which real accelerators it has.
+Floor 2, asked from everywhere
+    ``accelerator`` -- which real accelerators this machine has;
+    ``arguments`` -- what stands for a list of devices.
 Floor 3, simulated devices
     ``sim/`` -- the torch devices ``sim:0``, ``sim:1``, …
 Floor 4, one concept each

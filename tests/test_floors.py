@@ -13,7 +13,7 @@ import dpkit
 PACKAGE = Path(dpkit.__file__).parent
 FLOORS = [
     {"theory"},
-    {"accelerator"},
+    {"accelerator", "arguments"},
     {"sim"},
     {
         "machine",

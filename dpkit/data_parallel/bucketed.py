@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dpkit.arguments import device_list
 from dpkit.buckets import Bucket, Buckets
 from dpkit.collectives import allreduce
 from dpkit.placement import split_batch
@@ -57,6 +58,7 @@ class BucketedDataParallel:
         buckets: The :class:`dpkit.buckets.Buckets` of each replica.
 
     Raises:
+        TypeError: ``devices`` is no list.
         ValueError: there are no devices, no parameter requires a gradient,
             the size of buckets is not above zero, or there is no such
             algorithm for so many devices.
@@ -81,6 +83,7 @@ class BucketedDataParallel:
         algorithm: str = "ring",
         ranks_per_node: int | None = None,
     ) -> None:
+        devices = device_list(devices)
         if len(devices) == 0:
             raise ValueError("no devices to train on (devices: 0)")
         if not any(p.requires_grad for p in module.parameters()):

@@ -14,10 +14,12 @@ step is the one that a single device takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 
 import torch
 from torch import Tensor
 
+from dpkit.arguments import device_list
 from dpkit.collectives import allreduce
 from dpkit.placement import split_batch
 
@@ -51,8 +53,10 @@ def train_batch(
         lr: The learning rate.
 
     Raises:
-        ValueError: the batch is empty, ``X`` and ``y`` differ in length, or
-            there is not one list of parameters per device.
+        TypeError: ``devices`` is no list.
+        ValueError: the batch is empty, ``X`` and ``y`` differ in length,
+            there is not one list of parameters per device, or the learning
+            rate is infinite or no number.
 
     Example:
         >>> import dpkit, torch
@@ -67,7 +71,7 @@ def train_batch(
         >>> params[1][0]  # one step from 0 to the mean label
         tensor([3.], device='sim:1', requires_grad=True)
     """
-    _check_step(X, device_params, devices)
+    _check_step(X, device_params, devices, lr)
     X_shards, y_shards = split_batch(X, y, devices)
     clear_gradients(device_params)
     losses = [
@@ -121,14 +125,19 @@ def _check_step(
     X: Tensor,
     device_params: Sequence[Sequence[Tensor]],
     devices: Sequence[torch.device],
+    lr: float,
 ) -> None:
     if X.dim() and len(X) == 0:
         raise ValueError(
             f"the batch has no examples (shape of X: {tuple(X.shape)})"
         )
-    if len(device_params) != len(devices):
+    if len(device_params) != len(device_list(devices)):
         raise ValueError(
             "there is not one list of parameters per device (lists: "
             f"{len(device_params)}, devices: {len(devices)}); replicate() "
             "makes them"
+        )
+    if not isfinite(lr):
+        raise ValueError(
+            f"the learning rate is not a finite number (lr: {lr})"
         )

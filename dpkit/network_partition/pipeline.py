@@ -8,6 +8,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor, nn
 
+from dpkit.arguments import device_list
 from dpkit.channels import Channel
 from dpkit.collectives import allreduce
 from dpkit.machine import random_states_kept
@@ -18,6 +19,7 @@ from dpkit.theory.actions import Schedule, owners, parse
 from dpkit.theory.replay import times
 from dpkit.theory.schedule_check import check
 from dpkit.theory.schedules import by_name
+from dpkit.theory.whole_numbers import check_whole
 
 TICKS = {"F": 1, "B": 2, "I": 1, "W": 1}
 
@@ -53,6 +55,7 @@ class Pipeline(nn.Module):
         copies: Groups of parameters that are copies of one.
 
     Raises:
+        TypeError: ``devices`` is no list, or a number is not whole.
         ValueError: the stages do not fit the devices or the schedule, the
             schedule is wrong, or two stages share a buffer.
 
@@ -81,7 +84,7 @@ class Pipeline(nn.Module):
         recompute: bool = False,
     ) -> None:
         super().__init__()
-        devices = [torch.device(device) for device in devices]
+        devices = [torch.device(device) for device in device_list(devices)]
         self.schedule = _schedule(
             schedule, len(stages), len(devices), num_micro_batches
         )
@@ -233,6 +236,8 @@ def _schedule(
             "a pipeline needs stages and devices (stages: "
             f"{num_stages}, devices: {num_devices})"
         )
+    if m is not None:
+        check_whole("num_micro_batches", m)
     if isinstance(schedule, str) and any(c.isspace() for c in schedule):
         schedule = parse(schedule)
     if isinstance(schedule, str):
