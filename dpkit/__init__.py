@@ -12,6 +12,7 @@ Floor 3, simulated devices
 Floor 4, one concept each
     ``machine`` -- the devices at hand, and the time their work takes;
     ``placement`` -- tensors to devices: scatter, gather, replicate;
+    ``losses`` -- whether a loss is a sum or a mean;
     ``norms`` -- the norm of gradients on several devices;
     ``batch_norm/`` -- batch norm of a batch that lies in parts;
     ``buckets/`` -- gradients in flat buckets, and back;

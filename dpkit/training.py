@@ -12,6 +12,7 @@ from tqdm import tqdm
 from dpkit.arguments import device_list
 from dpkit.data_parallel import train_batch
 from dpkit.evaluate import Batch, evaluate_accuracy
+from dpkit.losses import Loss
 from dpkit.machine import Timer
 from dpkit.placement import replicate
 from dpkit.theory.whole_numbers import check_whole
@@ -48,7 +49,7 @@ class TrainingRecord:
 
 def train(
     net: Callable[[Tensor, Sequence[Tensor]], Tensor],
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Loss,
     params: Iterable[Tensor],
     train_batches: Iterable[Batch],
     test_batches: Iterable[Batch],
@@ -65,7 +66,7 @@ def train(
     Args:
         net: ``net(X, params)`` gives the scores, shape (rows, classes).
         loss: ``loss(outputs, y)`` gives the loss of each example, or their
-            sum; not their mean.
+            sum; not their mean, as :func:`dpkit.train_batch` makes sure.
         params: The parameters to start from.
         train_batches: Pairs of examples, shape (b, …), and labels, shape
             (b,); gone through once per epoch.

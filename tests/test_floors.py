@@ -18,6 +18,7 @@ FLOORS = [
     {
         "machine",
         "placement",
+        "losses",
         "norms",
         "batch_norm",
         "buckets",

@@ -14,7 +14,7 @@ processes would take, and can be traced.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from math import inf
@@ -27,11 +27,10 @@ from torch import Tensor, nn
 from dpkit.arguments import device_list
 from dpkit.buckets import Bucket, Buckets
 from dpkit.collectives import allreduce
+from dpkit.losses import Loss
 from dpkit.placement import split_batch
 from dpkit.ports import beside, join, record
 from dpkit.theory.algorithms import allreduce_plan
-
-Loss = Callable[[Any, Tensor], Tensor]
 
 
 class BucketedDataParallel:
