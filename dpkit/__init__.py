@@ -4,13 +4,15 @@ The floor plan: a module imports only from floors below its own.
 
 Floor 1, theory: the standard library alone
     ``theory/`` -- hardware, the time that work takes on it, timelines.
-Floor 2, the machine at hand
-    ``accelerator`` -- which real accelerators it has.
+Floor 2, asked from everywhere
+    ``accelerator`` -- which real accelerators this machine has;
+    ``arguments`` -- what stands for a list of devices.
 Floor 3, simulated devices
     ``sim/`` -- the torch devices ``sim:0``, ``sim:1``, …
 Floor 4, one concept each
     ``machine`` -- the devices at hand, and the time their work takes;
     ``placement`` -- tensors to devices: scatter, gather, replicate;
+    ``losses`` -- whether a loss is a sum or a mean;
     ``norms`` -- the norm of gradients on several devices;
     ``batch_norm/`` -- batch norm of a batch that lies in parts;
     ``buckets/`` -- gradients in flat buckets, and back;

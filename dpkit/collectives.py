@@ -34,6 +34,7 @@ from dpkit.plan_runner import check_op, pieces, run
 from dpkit.theory import algorithms
 from dpkit.theory.algorithms import Chunks
 from dpkit.theory.plans import Plan, Step
+from dpkit.theory.whole_numbers import check_whole
 
 ALGORITHMS = tuple(algorithms.ALLREDUCE)
 SCATTERS: dict[str, Callable[[int], list[Step]]] = {
@@ -59,7 +60,7 @@ def broadcast(
             it send it on).
 
     Raises:
-        TypeError: ``tensors`` is no list of tensors.
+        TypeError: ``tensors`` is no list of tensors, or ``root`` no number.
         ValueError: no tensors; shapes or dtypes differ; two tensors, or two
             elements of one, share memory; no such root; an unknown algorithm.
 
@@ -100,7 +101,7 @@ def reduce(
             send to the other half).
 
     Raises:
-        TypeError: ``tensors`` is no list of tensors.
+        TypeError: ``tensors`` is no list of tensors, or ``root`` no number.
         ValueError: no tensors; shapes or dtypes differ; two tensors, or two
             elements of one, share memory; no such root; an unknown op or
             algorithm, the mean of integers, or the maximum or minimum of
@@ -156,7 +157,8 @@ def allreduce(
             node, the next on another, and so on.
 
     Raises:
-        TypeError: ``tensors`` is no list of tensors.
+        TypeError: ``tensors`` is no list of tensors, or ``ranks_per_node``
+            no whole number.
         ValueError: no tensors; shapes or dtypes differ; two tensors, or two
             elements of one, share memory; an unknown op or algorithm; the
             mean of integers, or the maximum or minimum of complex numbers;
@@ -368,6 +370,7 @@ def _share_storage(one: Tensor, other: Tensor) -> bool:
 
 
 def _check_root(root: int, world_size: int) -> None:
+    check_whole("root", root)
     if not 0 <= root < world_size:
         raise ValueError(
             f"the root is not a rank (root: {root}, ranks: 0 to "

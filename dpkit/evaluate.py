@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dpkit.arguments import device_list
 from dpkit.data_parallel import DataParallel, DistributedDataParallel
 from dpkit.placement import split_batch
 
@@ -52,6 +53,7 @@ def evaluate_accuracy(
         A number from 0 to 1, the same for every k.
 
     Raises:
+        TypeError: ``devices`` is no list.
         ValueError: there is no example; scores or labels have other shapes;
             there is not one list of parameters per device, or a module is
             given some.
@@ -89,6 +91,7 @@ def _net_on_each(
     device_params: Sequence[Sequence[Tensor]] | None,
 ) -> list[Callable[[Tensor], Any]]:
     """Return one function of the examples alone for each device."""
+    devices = device_list(devices)
     while isinstance(net, WRAPPERS):
         net = net.module
     if isinstance(net, nn.Module) and device_params is not None:

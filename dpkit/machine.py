@@ -18,7 +18,9 @@ import torch
 
 from dpkit import sim
 from dpkit.accelerator import real_devices
+from dpkit.arguments import device_list
 from dpkit.theory.units import show_seconds
+from dpkit.theory.whole_numbers import check_whole
 
 KINDS = ("cuda", "sim", "cpu")
 
@@ -40,6 +42,7 @@ def devices(
         The devices in order of rank, so that ``devices[rank]`` is a rank's.
 
     Raises:
+        TypeError: ``count`` is no whole number.
         ValueError: ``count`` is below one, or ``kind`` is unknown.
         RuntimeError: there are fewer devices of this kind than asked for.
 
@@ -50,6 +53,8 @@ def devices(
         >>> dpkit.devices(3, kind="cpu")
         [device(type='cpu'), device(type='cpu'), device(type='cpu')]
     """
+    if count is not None:
+        check_whole("count", count)
     if count is not None and count < 1:
         raise ValueError(
             f"the number of devices is below one (count: {count})"
@@ -100,11 +105,14 @@ def synchronize(devices: Iterable[torch.device]) -> None:
     one alone. Where each simulated device has a host of its own, the hosts
     wait for each other too.
 
+    Raises:
+        TypeError: ``devices`` is no list.
+
     Example:
         >>> import dpkit
         >>> dpkit.synchronize(dpkit.devices(2, kind="sim"))
     """
-    found = sorted(set(map(torch.device, devices)), key=str)
+    found = sorted(set(map(torch.device, device_list(devices))), key=str)
     for device in found:
         if device.type != "cpu":
             torch.get_device_module(device).synchronize(device)
@@ -252,6 +260,7 @@ class Timer:
             simulated when the block began.
 
     Raises:
+        TypeError: ``devices`` is no list.
         ValueError: some devices are simulated and others are not.
 
     Example:
@@ -265,7 +274,7 @@ class Timer:
     """
 
     def __init__(self, devices: Sequence[torch.device]) -> None:
-        self.devices = list(devices)
+        self.devices = device_list(devices)
         self.seconds = 0.0
         kinds = {torch.device(device).type for device in self.devices}
         self.simulated = "sim" in kinds

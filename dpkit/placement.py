@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from dpkit.arguments import device_list
+
 
 def scatter(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
     """Cut ``x`` into one shard of rows per device and copy each there.
@@ -44,13 +46,8 @@ def scatter(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
         tensor([[15, 16, 17],
                 [18, 19, 20]], device='sim:2')
     """
-    _check_devices(devices)
-    if not isinstance(x, Tensor):
-        raise TypeError(f"not a tensor (type: {type(x).__name__})")
-    if x.dim() == 0:
-        raise ValueError(
-            f"a tensor without dimensions has no rows to split (x: {x})"
-        )
+    devices = _some_devices(devices)
+    _check_rows(x)
     shards = torch.tensor_split(x, len(devices))
     return [
         shard.to(device, copy=True)
@@ -113,13 +110,15 @@ def split_batch(
         >>> y_shards[1]
         tensor([3, 4], device='sim:1')
     """
-    X_shards, y_shards = scatter(X, devices), scatter(y, devices)
+    devices = _some_devices(devices)
+    _check_rows(X)
+    _check_rows(y)
     if len(X) != len(y):
         raise ValueError(
             "the batch has not as many labels as examples (examples: "
             f"{len(X)}, labels: {len(y)})"
         )
-    return X_shards, y_shards
+    return scatter(X, devices), scatter(y, devices)
 
 
 def replicate(
@@ -139,7 +138,8 @@ def replicate(
         k lists of n tensors; ``replicas[r][i]`` lies on ``devices[r]``.
 
     Raises:
-        TypeError: ``devices`` is no list.
+        TypeError: ``params`` is one tensor, or holds something else than
+            tensors; or ``devices`` is no list.
         ValueError: there are no devices.
 
     Example:
@@ -151,19 +151,41 @@ def replicate(
         >>> replicas[3][1]
         tensor([0., 0., 0.], device='sim:3', requires_grad=True)
     """
-    _check_devices(devices)
-    params = list(params)
+    devices = _some_devices(devices)
+    params = _tensor_list(params)
     return [
         [p.detach().to(device, copy=True).requires_grad_() for p in params]
         for device in devices
     ]
 
 
-def _check_devices(devices: Sequence[torch.device]) -> None:
-    if isinstance(devices, str | torch.device):
-        raise TypeError(
-            f"not a list of devices (devices: {devices!r}); one device is a "
-            "list of one"
-        )
-    if len(devices) == 0:
+def _some_devices(devices: Sequence[torch.device]) -> list[torch.device]:
+    found = device_list(devices)
+    if not found:
         raise ValueError("no devices to place tensors on (devices: 0)")
+    return found
+
+
+def _tensor_list(params: Iterable[Tensor]) -> list[Tensor]:
+    if isinstance(params, Tensor):
+        raise TypeError(
+            "a tensor where a list of tensors belongs (shape: "
+            f"{tuple(params.shape)}); one parameter is a list of one"
+        )
+    found = list(params)
+    for p in found:
+        _check_tensor(p)
+    return found
+
+
+def _check_tensor(x: Tensor) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"not a tensor (type: {type(x).__name__})")
+
+
+def _check_rows(x: Tensor) -> None:
+    _check_tensor(x)
+    if x.dim() == 0:
+        raise ValueError(
+            f"a tensor without dimensions has no rows to split (x: {x})"
+        )

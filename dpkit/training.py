@@ -9,10 +9,13 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from dpkit.arguments import device_list
 from dpkit.data_parallel import train_batch
 from dpkit.evaluate import Batch, evaluate_accuracy
+from dpkit.losses import Loss
 from dpkit.machine import Timer
 from dpkit.placement import replicate
+from dpkit.theory.whole_numbers import check_whole
 
 
 @dataclass
@@ -46,7 +49,7 @@ class TrainingRecord:
 
 def train(
     net: Callable[[Tensor, Sequence[Tensor]], Tensor],
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Loss,
     params: Iterable[Tensor],
     train_batches: Iterable[Batch],
     test_batches: Iterable[Batch],
@@ -63,7 +66,7 @@ def train(
     Args:
         net: ``net(X, params)`` gives the scores, shape (rows, classes).
         loss: ``loss(outputs, y)`` gives the loss of each example, or their
-            sum; not their mean.
+            sum; not their mean, as :func:`dpkit.train_batch` makes sure.
         params: The parameters to start from.
         train_batches: Pairs of examples, shape (b, …), and labels, shape
             (b,); gone through once per epoch.
@@ -76,6 +79,8 @@ def train(
         The record of the run, with the trained parameters.
 
     Raises:
+        TypeError: ``devices`` or ``params`` is no list, or ``num_epochs`` no
+            whole number.
         ValueError: ``num_epochs`` is below one, an epoch has no batch, or
             whatever :func:`dpkit.train_batch` refuses.
 
@@ -92,12 +97,14 @@ def train(
         >>> record.accuracies
         [1.0, 1.0]
     """
+    check_whole("num_epochs", num_epochs)
     if num_epochs < 1:
         raise ValueError(
             f"the number of epochs is below one (num_epochs: {num_epochs})"
         )
+    devices = device_list(devices)
     device_params = replicate(params, devices)
-    record = TrainingRecord(list(devices), device_params=device_params)
+    record = TrainingRecord(devices, device_params=device_params)
     for epoch in range(num_epochs):
         num_steps = 0
         with Timer(devices) as timer:

@@ -13,11 +13,12 @@ import dpkit
 PACKAGE = Path(dpkit.__file__).parent
 FLOORS = [
     {"theory"},
-    {"accelerator"},
+    {"accelerator", "arguments"},
     {"sim"},
     {
         "machine",
         "placement",
+        "losses",
         "norms",
         "batch_norm",
         "buckets",

@@ -94,6 +94,15 @@ def test_lengths_differ(get_devices):
         dpkit.split_batch(torch.zeros(4, 2), torch.zeros(3), get_devices(2))
 
 
+def test_lengths_are_compared_before_anything_is_copied():
+    devices = dpkit.devices(2, "sim")
+    for X, y in ((4, 3), (3, 4)):
+        before = dpkit.sim.now()
+        with pytest.raises(ValueError, match=f"examples: {X}, labels: {y}"):
+            dpkit.split_batch(torch.zeros(X, 2), torch.zeros(y), devices)
+        assert dpkit.sim.now() == before
+
+
 def test_no_tensor(get_devices):
     with pytest.raises(TypeError, match=r"not a tensor \(type: list\)"):
         dpkit.scatter([1, 2], get_devices(2))

@@ -139,6 +139,14 @@ def test_planted_mean_of_means(monkeypatch):
 
     monkeypatch.setattr(data_parallel, "sgd", sgd)
     monkeypatch.setitem(globals(), "loss", nn.CrossEntropyLoss())
+    # The loss is refused at the door, and again where it does not say …
+    with pytest.raises(ValueError, match="the loss is a mean"):
+        step_is_wrong()
+    monkeypatch.setattr(data_parallel, "check_sum", lambda loss: None)
+    with pytest.raises(ValueError, match="the loss is a mean"):
+        step_is_wrong()
+    # … and without these checks the parity test would see it.
+    monkeypatch.setattr(data_parallel, "tried_as_sum", lambda loss: loss)
     assert step_is_wrong()
 
 

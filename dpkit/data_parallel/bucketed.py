@@ -14,7 +14,7 @@ processes would take, and can be traced.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from math import inf
@@ -24,13 +24,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dpkit.arguments import device_list
 from dpkit.buckets import Bucket, Buckets
 from dpkit.collectives import allreduce
+from dpkit.losses import Loss
 from dpkit.placement import split_batch
 from dpkit.ports import beside, join, record
 from dpkit.theory.algorithms import allreduce_plan
-
-Loss = Callable[[Any, Tensor], Tensor]
 
 
 class BucketedDataParallel:
@@ -57,6 +57,7 @@ class BucketedDataParallel:
         buckets: The :class:`dpkit.buckets.Buckets` of each replica.
 
     Raises:
+        TypeError: ``devices`` is no list.
         ValueError: there are no devices, no parameter requires a gradient,
             the size of buckets is not above zero, or there is no such
             algorithm for so many devices.
@@ -81,6 +82,7 @@ class BucketedDataParallel:
         algorithm: str = "ring",
         ranks_per_node: int | None = None,
     ) -> None:
+        devices = device_list(devices)
         if len(devices) == 0:
             raise ValueError("no devices to train on (devices: 0)")
         if not any(p.requires_grad for p in module.parameters()):

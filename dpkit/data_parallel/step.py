@@ -14,17 +14,20 @@ step is the one that a single device takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 
 import torch
 from torch import Tensor
 
+from dpkit.arguments import device_list
 from dpkit.collectives import allreduce
+from dpkit.losses import Loss, check_sum, tried_as_sum
 from dpkit.placement import split_batch
 
 
 def train_batch(
     net: Callable[[Tensor, Sequence[Tensor]], Tensor],
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Loss,
     X: Tensor,
     y: Tensor,
     device_params: Sequence[Sequence[Tensor]],
@@ -42,7 +45,8 @@ def train_batch(
     Args:
         net: ``net(X, params)`` gives the outputs, shape (rows, …).
         loss: ``loss(outputs, y)`` gives the loss of each example, or their
-            sum; not their mean.
+            sum; not their mean. Where it gives one number, that is made sure
+            of on the first batch, when no parameter has a gradient yet.
         X: The examples of the batch, shape (b, …), on any device.
         y: Their labels, shape (b, …).
         device_params: ``device_params[r]`` are the parameters on
@@ -51,8 +55,10 @@ def train_batch(
         lr: The learning rate.
 
     Raises:
-        ValueError: the batch is empty, ``X`` and ``y`` differ in length, or
-            there is not one list of parameters per device.
+        TypeError: ``devices`` is no list.
+        ValueError: the batch is empty, ``X`` and ``y`` differ in length,
+            there is not one list of parameters per device, the loss is a
+            mean, or the learning rate is infinite or no number.
 
     Example:
         >>> import dpkit, torch
@@ -67,7 +73,8 @@ def train_batch(
         >>> params[1][0]  # one step from 0 to the mean label
         tensor([3.], device='sim:1', requires_grad=True)
     """
-    _check_step(X, device_params, devices)
+    _check_step(X, device_params, devices, lr)
+    loss = _checked(loss, device_params)
     X_shards, y_shards = split_batch(X, y, devices)
     clear_gradients(device_params)
     losses = [
@@ -121,14 +128,26 @@ def _check_step(
     X: Tensor,
     device_params: Sequence[Sequence[Tensor]],
     devices: Sequence[torch.device],
+    lr: float,
 ) -> None:
     if X.dim() and len(X) == 0:
         raise ValueError(
             f"the batch has no examples (shape of X: {tuple(X.shape)})"
         )
-    if len(device_params) != len(devices):
+    if len(device_params) != len(device_list(devices)):
         raise ValueError(
             "there is not one list of parameters per device (lists: "
             f"{len(device_params)}, devices: {len(devices)}); replicate() "
             "makes them"
         )
+    if not isfinite(lr):
+        raise ValueError(
+            f"the learning rate is not a finite number (lr: {lr})"
+        )
+
+
+def _checked(loss: Loss, device_params: Sequence[Sequence[Tensor]]) -> Loss:
+    """Return the loss, which is no mean; on the first batch it is tried."""
+    check_sum(loss)
+    first = all(p.grad is None for params in device_params for p in params)
+    return tried_as_sum(loss) if first else loss

@@ -14,13 +14,14 @@ are split over one group; equal parts of the replicas have one gradient::
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpkit.collectives import allreduce
-from dpkit.lab.three_ways import Step, Way, split_pairs
+from dpkit.lab.three_ways import Split, Way, split_pairs
 from dpkit.theory.timeline import Timeline
 
 
@@ -61,25 +62,26 @@ def grid(num_groups: int, neighbours: bool) -> Way:
     """
 
     def way(
-        net: nn.Sequential, rows: int, ranks: Sequence[torch.device]
-    ) -> Step:
+        net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+    ) -> Split:
         groups = groups_of(ranks, num_groups, neighbours)
-        width = next(net.parameters()).shape[1]
         splits = [split_pairs(net, group) for group in groups]
-        parts = [
-            [torch.zeros(rows // num_groups, width, device=d) for d in group]
-            for group in groups
+        parts = [  # copies, or the first would keep the whole batch
+            [part.to(device, copy=True) for device in group]
+            for part, group in zip(X.tensor_split(num_groups), groups)
         ]
-        return lambda: _step(splits, parts)
+        return Split([*splits], partial(_step, splits, parts, X.numel()))
 
     return way
 
 
 def _step(
-    splits: Sequence[nn.Sequential], parts: Sequence[list[torch.Tensor]]
+    splits: Sequence[nn.Sequential],
+    parts: Sequence[Sequence[Tensor]],
+    size: int,
 ) -> None:
     losses = [
-        F.mse_loss(output, x) / len(splits)
+        F.mse_loss(output, x, reduction="sum") / size
         for split, xs in zip(splits, parts)
         for output, x in zip(split(xs), xs)
     ]

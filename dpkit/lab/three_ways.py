@@ -1,8 +1,8 @@
 """One network and one batch, split in three ways, and what each costs.
 
-The network is the deep one of dense layers. A way makes a step, which leaves
-the gradients of a batch: nothing is updated, so that the ways differ only in
-what they split.
+The network is the deep one of dense layers, and learns to give what it is
+given. A way makes a step, which leaves the gradients of a batch: nothing is
+updated, so that the ways differ only in what they split.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpkit import sim
@@ -22,49 +23,56 @@ from dpkit.lab.pipelines import deep_network
 from dpkit.layer_partition import ParallelMLP, Replicated
 from dpkit.machine import devices, synchronize
 from dpkit.network_partition import Pipeline, split_layers
+from dpkit.placement import scatter
 from dpkit.theory.memory_chart import history
 from dpkit.theory.timeline import Timeline
 
-Step = Callable[[], object]
-Way = Callable[[nn.Sequential, int, Sequence[torch.device]], Step]
+
+class Split(NamedTuple):
+    """A network that is split, and its step.
+
+    Attributes:
+        nets: Each replica of the network, on the devices that it is split
+            over; one, but where rows are split.
+        step: Leaves the gradients of the batch, where there were none.
+    """
+
+    nets: list[nn.Module]
+    step: Callable[[], object]
+
+
+Way = Callable[[nn.Sequential, Tensor, Sequence[torch.device]], Split]
 
 
 def data_parallelism(
-    net: nn.Sequential, rows: int, ranks: Sequence[torch.device]
-) -> Step:
+    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+) -> Split:
     """Give every device all layers and a part of the rows."""
-    nets = [copy.deepcopy(net).to(rank) for rank in ranks]
-    width = _width(net)
-    parts = [
-        torch.zeros(len(part), width, device=rank)
-        for part, rank in zip(
-            torch.empty(rows).tensor_split(len(ranks)), ranks
-        )
-    ]
+    nets: list[nn.Module] = [copy.deepcopy(net).to(rank) for rank in ranks]
+    parts, size = scatter(X, ranks), X.numel()
 
     def step() -> None:
         losses = [
-            F.mse_loss(net(X), X, reduction="sum") / (rows * width)
-            for net, X in zip(nets, parts)
+            F.mse_loss(net(part), part, reduction="sum") / size
+            for net, part in zip(nets, parts)
         ]
         torch.autograd.backward(losses)
         allreduce_gradients([list(net.parameters()) for net in nets])
 
-    return step
+    return Split(nets, step)
 
 
 def layer_partitioning(
-    net: nn.Sequential, rows: int, ranks: Sequence[torch.device]
-) -> Step:
+    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+) -> Split:
     """Give every device a part of each layer, and all rows."""
-    split, width = split_pairs(net, ranks), _width(net)
-    replicas = [torch.zeros(rows, width, device=rank) for rank in ranks]
+    split, replicas = split_pairs(net, ranks), [X.to(rank) for rank in ranks]
 
     def step() -> None:
         outputs = zip(split(replicas), replicas)
         torch.autograd.backward([F.mse_loss(out, X) for out, X in outputs])
 
-    return step
+    return Split([split], step)
 
 
 def split_pairs(
@@ -85,20 +93,14 @@ def split_pairs(
 
 
 def network_partitioning(
-    net: nn.Sequential, rows: int, ranks: Sequence[torch.device]
-) -> Step:
+    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+) -> Split:
     """Give every device some layers; 1F1B with 4 micro-batches a device."""
-    k, width = len(ranks), _width(net)
+    k = len(ranks)
     pipeline = Pipeline(split_layers(net, k), ranks, "1f1b", 4 * k)
-    X = torch.zeros(rows, width, device=ranks[0])
-    y = torch.zeros(rows, width, device=ranks[-1])
-    return lambda: pipeline.forward_backward(X, y, F.mse_loss)
-
-
-def _width(net: nn.Sequential) -> int:
-    first = net[0]
-    assert isinstance(first, nn.Linear)
-    return first.in_features
+    X, y = X.to(ranks[0]), X.to(ranks[-1])
+    step = partial(pipeline.forward_backward, X, y, F.mse_loss)
+    return Split([pipeline], step)
 
 
 @dataclass(frozen=True)
@@ -145,15 +147,15 @@ def traced(
     with sim.machine(backing="meta", **hardware):
         ranks = devices(num_devices, "sim")
         with ranks[0]:  # made there
-            net = deep_network(width, depth)
-        step = way(net, rows, ranks)
-        del net
-        step()  # makes the gradients
+            net, X = deep_network(width, depth), torch.zeros(rows, width)
+        split = way(net, X, ranks)
+        del net, X
+        split.step()  # makes the gradients
         synchronize(ranks)
         with sim.trace() as timeline:
-            step()
+            split.step()
             synchronize(ranks)
-        del step
+        del split
     return timeline
 
 

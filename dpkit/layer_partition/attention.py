@@ -35,6 +35,7 @@ class HeadParallelAttention(SplitModule):
         output: The projection of the output.
 
     Raises:
+        TypeError: ``devices`` is no list.
         ValueError: there are more devices than heads, or the layer is of a
             kind that is not split here.
 
@@ -62,7 +63,7 @@ class HeadParallelAttention(SplitModule):
         super().__init__()
         _check_kind(attention)
         num_heads, size = attention.num_heads, attention.head_dim
-        check_enough(num_heads, "heads", len(devices))
+        check_enough(num_heads, "heads", devices)
         heads = even_sizes(num_heads, len(devices))
         self.project = ColumnParallelLinear(
             _by_head(attention), devices, [3 * size * n for n in heads]

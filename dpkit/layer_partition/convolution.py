@@ -36,6 +36,7 @@ class ChannelParallelConv2d(SplitModule):
         parts: The convolution of each device.
 
     Raises:
+        TypeError: ``devices`` is no list.
         ValueError: there are more devices than output channels; the layer has
             groups, and their number is not a multiple of k or the input is to
             be gathered.
@@ -63,8 +64,9 @@ class ChannelParallelConv2d(SplitModule):
         gather_input: bool = True,
     ) -> None:
         super().__init__()
-        k, total = len(devices), conv.out_channels
-        sizes = checked_sizes(None, total, "output channels", k)
+        total = conv.out_channels
+        sizes = checked_sizes(None, total, "output channels", devices)
+        k = len(devices)
         if conv.groups > 1 and (gather_input or conv.groups % k):
             raise ValueError(
                 "a convolution with groups is split where each device has "

@@ -42,6 +42,7 @@ class ColumnParallelLinear(SplitModule):
         parts: The layer of each device.
 
     Raises:
+        TypeError: ``devices`` is no list, or a size no whole number.
         ValueError: there are more devices than outputs, or the sizes are not
             k positive numbers that add up to the outputs.
 
@@ -66,7 +67,7 @@ class ColumnParallelLinear(SplitModule):
     ) -> None:
         super().__init__()
         total = linear.out_features
-        sizes = checked_sizes(sizes, total, "outputs", len(devices))
+        sizes = checked_sizes(sizes, total, "outputs", devices)
         weights = shards_of(linear.weight, sizes, devices)
         biases: list[nn.Parameter] | list[None] = [None] * len(sizes)
         if linear.bias is not None:
@@ -97,6 +98,7 @@ class RowParallelLinear(SplitModule):
         biases: The copies of the bias; none if the layer has none.
 
     Raises:
+        TypeError: ``devices`` is no list, or a size no whole number.
         ValueError: there are more devices than inputs, or the sizes are not k
             positive numbers that add up to the inputs.
 
@@ -121,7 +123,7 @@ class RowParallelLinear(SplitModule):
     ) -> None:
         super().__init__()
         total = linear.in_features
-        sizes = checked_sizes(sizes, total, "inputs", len(devices))
+        sizes = checked_sizes(sizes, total, "inputs", devices)
         weights = shards_of(linear.weight, sizes, devices, dim=1)
         self.parts = nn.ModuleList(_linear(w, None) for w in weights)
         bias = linear.bias
@@ -166,6 +168,7 @@ class ParallelMLP(nn.Sequential):
         devices: k devices.
 
     Raises:
+        TypeError: ``devices`` is no list.
         ValueError: the layers do not fit together, there are more devices
             than features between them, or the activation has parameters or
             does not work on each feature by itself.

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from dpkit.arguments import device_list
 from dpkit.layer_partition.conjugates import allgather_forward
 from dpkit.layer_partition.split_module import Pick, SplitModule
 
@@ -31,6 +32,7 @@ class Replicated(SplitModule):
         parts: The copy on each device.
 
     Raises:
+        TypeError: ``devices`` is no list.
         ValueError: the module has dropout, whose masks would differ from
             device to device.
 
@@ -55,7 +57,7 @@ class Replicated(SplitModule):
                     f"({type(part).__name__}, p: {part.p})"
                 )
         self.parts = nn.ModuleList(
-            copy.deepcopy(module).to(device) for device in devices
+            copy.deepcopy(module).to(device) for device in device_list(devices)
         )
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from dpkit.arguments import device_list
+from dpkit.theory.whole_numbers import check_whole
+
 
 def even_sizes(length: int, count: int) -> list[int]:
     """Return the sizes of ``count`` parts, the first ones larger by one.
@@ -18,8 +21,11 @@ def even_sizes(length: int, count: int) -> list[int]:
     return [length // count + (i < length % count) for i in range(count)]
 
 
-def check_enough(length: int, what: str, num_devices: int) -> None:
-    """Raise ValueError if a device would have nothing."""
+def check_enough(
+    length: int, what: str, devices: Sequence[torch.device]
+) -> None:
+    """Raise an error if it is no list, or a device would have nothing."""
+    num_devices = len(device_list(devices))
     if num_devices < 1:
         raise ValueError("no devices to split a layer over (devices: 0)")
     if length < num_devices:
@@ -30,16 +36,21 @@ def check_enough(length: int, what: str, num_devices: int) -> None:
 
 
 def checked_sizes(
-    sizes: Sequence[int] | None, length: int, what: str, num_devices: int
+    sizes: Sequence[int] | None,
+    length: int,
+    what: str,
+    devices: Sequence[torch.device],
 ) -> list[int]:
     """Return how many of ``length`` each device has; None: evenly."""
-    check_enough(length, what, num_devices)
+    check_enough(length, what, devices)
     if sizes is None:
-        return even_sizes(length, num_devices)
-    if len(sizes) != num_devices or sum(sizes) != length or min(sizes) < 1:
+        return even_sizes(length, len(devices))
+    for size in sizes:
+        check_whole("sizes", size)
+    if len(sizes) != len(devices) or sum(sizes) != length or min(sizes) < 1:
         raise ValueError(
             f"the sizes do not part the {what} among the devices (sizes: "
-            f"{list(sizes)}, {what}: {length}, devices: {num_devices})"
+            f"{list(sizes)}, {what}: {length}, devices: {len(devices)})"
         )
     return list(sizes)
 

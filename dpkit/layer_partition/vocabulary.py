@@ -31,6 +31,7 @@ class VocabParallelEmbedding(SplitModule):
         weights: The rows of each device.
 
     Raises:
+        TypeError: ``devices`` is no list.
         ValueError: there are more devices than words, or the embedding has
             options: a padding word, a limit of the norm, scaled or sparse
             gradients.
@@ -56,7 +57,7 @@ class VocabParallelEmbedding(SplitModule):
         super().__init__()
         _check_plain(embedding)
         num_words = embedding.num_embeddings
-        sizes = checked_sizes(None, num_words, "words", len(devices))
+        sizes = checked_sizes(None, num_words, "words", devices)
         self.weights = nn.ParameterList(
             shards_of(embedding.weight, sizes, devices)
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from dpkit.arguments import device_list
 from dpkit.layer_partition.conjugates import spread, take_one
 from dpkit.layer_partition.split_module import SplitModule
 
@@ -21,6 +22,9 @@ class LayerParallel(nn.Module):
     Args:
         module: Takes and gives replicas, as the modules of this package do.
         devices: The k devices that they were made for.
+
+    Raises:
+        TypeError: ``devices`` is no list.
 
     Example:
         >>> import dpkit, torch
@@ -39,7 +43,7 @@ class LayerParallel(nn.Module):
     ) -> None:
         super().__init__()
         self.module = module
-        self.devices = list(devices)
+        self.devices = device_list(devices)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the module's output, on the first device."""

@@ -9,6 +9,7 @@ from torch import nn
 
 from dpkit.network_partition.timing import LayerCost
 from dpkit.theory.balance import balance
+from dpkit.theory.whole_numbers import check_whole
 
 
 def split_layers(
@@ -34,7 +35,8 @@ def split_layers(
         The stages, in order.
 
     Raises:
-        TypeError: the model is not an ``nn.Sequential``.
+        TypeError: the model is not an ``nn.Sequential``, or a number is not
+            whole.
         ValueError: there are fewer layers than stages, not one cost a layer,
             the sizes do not add up, or both are given.
 
@@ -53,6 +55,9 @@ def split_layers(
             f"not a sequence of layers (type: {type(model).__name__}); "
             "nn.Sequential(…) makes one"
         )
+    check_whole("num_stages", num_stages)
+    for size in sizes or ():
+        check_whole("sizes", size)
     if sizes is not None and costs is not None:
         raise ValueError(
             "stages are cut by costs or by hand, not both (costs: "

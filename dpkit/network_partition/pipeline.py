@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor, nn
 
+from dpkit.arguments import device_list
 from dpkit.channels import Channel
 from dpkit.collectives import allreduce
+from dpkit.losses import Loss, check_mean, tried_as_mean
 from dpkit.machine import random_states_kept
 from dpkit.network_partition.interpreter import Interpreter
 from dpkit.network_partition.stage import Layer, Stage, layers_of
@@ -18,6 +20,7 @@ from dpkit.theory.actions import Schedule, owners, parse
 from dpkit.theory.replay import times
 from dpkit.theory.schedule_check import check
 from dpkit.theory.schedules import by_name
+from dpkit.theory.whole_numbers import check_whole
 
 TICKS = {"F": 1, "B": 2, "I": 1, "W": 1}
 
@@ -53,6 +56,7 @@ class Pipeline(nn.Module):
         copies: Groups of parameters that are copies of one.
 
     Raises:
+        TypeError: ``devices`` is no list, or a number is not whole.
         ValueError: the stages do not fit the devices or the schedule, the
             schedule is wrong, or two stages share a buffer.
 
@@ -81,7 +85,7 @@ class Pipeline(nn.Module):
         recompute: bool = False,
     ) -> None:
         super().__init__()
-        devices = [torch.device(device) for device in devices]
+        devices = [torch.device(device) for device in device_list(devices)]
         self.schedule = _schedule(
             schedule, len(stages), len(devices), num_micro_batches
         )
@@ -98,6 +102,7 @@ class Pipeline(nn.Module):
             for stage, device, first in zip(stages, self.devices, firsts)
         ]
         self._channels = _channels(self.devices)
+        self._has_run = False
         # Issued in the order of time, so that no device waits for Python.
         start = times(self.schedule, TICKS)
         self._order = sorted(every, key=lambda action: start[action])
@@ -128,9 +133,7 @@ class Pipeline(nn.Module):
             X = stage(X.to(device))
         return X
 
-    def forward_backward(
-        self, X: Tensor, y: Tensor, loss_fn: Callable[[Tensor, Tensor], Tensor]
-    ) -> Tensor:
+    def forward_backward(self, X: Tensor, y: Tensor, loss_fn: Loss) -> Tensor:
         """Run a batch through the schedule; leave gradients in the stages.
 
         The batch is cut as by ``tensor_split``: the first micro-batches have
@@ -143,23 +146,23 @@ class Pipeline(nn.Module):
             X: The examples, shape (b, …), on any device.
             y: The labels, shape (b, …), on any device.
             loss_fn: ``loss_fn(outputs, labels)``, a mean over examples, in
-                which all count alike: no class weights, none left out.
+                which all count alike: no class weights, none left out. What
+                PyTorch's losses do not say of themselves is made sure of on
+                the first batch.
 
         Returns:
             The loss, of no dimensions, on the device of the last stage.
 
         Raises:
             ValueError: ``X`` and ``y`` differ in length, have fewer examples
-                than there are micro-batches, or the loss is not one number
-                or a sum.
+                than there are micro-batches, or the loss is not one number,
+                a sum, or a mean in which examples do not count alike.
             TypeError: a stage gives something else than a tensor.
         """
         self._check_batch(X, y)
-        if getattr(loss_fn, "reduction", "mean") == "sum":
-            raise ValueError(
-                "the loss is a sum over examples (reduction: 'sum'); it has "
-                "to be a mean"
-            )
+        check_mean(loss_fn)
+        if not self._has_run:
+            loss_fn = tried_as_mean(loss_fn, y)
         m, before = self.num_micro_batches, self._put_aside()
         X, y = X.to(self.devices[0]), y.to(self.devices[-1])
         ends = [_end(part, len(y), loss_fn) for part in y.tensor_split(m)]
@@ -169,6 +172,7 @@ class Pipeline(nn.Module):
         try:
             self._run(run)
             self._sum_copies()
+            self._has_run = True
         finally:
             for stage in self._stages:
                 stage.forget()
@@ -233,6 +237,8 @@ def _schedule(
             "a pipeline needs stages and devices (stages: "
             f"{num_stages}, devices: {num_devices})"
         )
+    if m is not None:
+        check_whole("num_micro_batches", m)
     if isinstance(schedule, str) and any(c.isspace() for c in schedule):
         schedule = parse(schedule)
     if isinstance(schedule, str):
@@ -276,9 +282,7 @@ def _channels(
     return found
 
 
-def _end(
-    y: Tensor, total: int, loss_fn: Callable[[Tensor, Tensor], Tensor]
-) -> Layer:
+def _end(y: Tensor, total: int, loss_fn: Loss) -> Layer:
     """Return what follows the last stage: a micro-batch's part of the loss."""
 
     def end(outputs: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from dpkit.processes.starting import (
     start,
     tell,
 )
+from dpkit.theory.whole_numbers import check_whole
 
 # How often the parent looks, and how long it waits after a failure for more
 # to show: the end of one rank makes its partners fail, and it is to blame.
@@ -66,6 +67,7 @@ def launch(
         What each rank returned, in order of rank; tensors on the CPU.
 
     Raises:
+        TypeError: ``world_size`` is no whole number.
         ValueError: ``world_size`` is below one, the ranks cannot import the
             function or something among its arguments, a tensor does not lie
             on the CPU, or there is no such backend.
@@ -100,6 +102,7 @@ class Workers:
         backend: As for :func:`dpkit.launch`.
 
     Raises:
+        TypeError: ``world_size`` is no whole number.
         ValueError: ``world_size`` is below one, or there is no such backend.
 
     Example:
@@ -113,6 +116,7 @@ class Workers:
     """
 
     def __init__(self, world_size: int, backend: str | None = None) -> None:
+        check_whole("world_size", world_size)
         if world_size < 1:
             raise ValueError(
                 "the number of processes is below one (world_size: "

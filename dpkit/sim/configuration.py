@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import inf
 from typing import Any
 
 import torch
@@ -89,9 +90,10 @@ def _capacity(settings: dict[str, Any]) -> int:
     capacity = settings["memory_bytes"]
     if capacity is None:
         return _cluster(settings).accelerator.memory_bytes
-    if capacity < 1:
+    if not 1 <= capacity < inf:
         raise ValueError(
-            f"the memory must be positive (memory_bytes: {capacity})"
+            "the memory must be positive, and have an end (memory_bytes: "
+            f"{capacity})"
         )
     return int(capacity)
 
@@ -169,6 +171,7 @@ def configure(
             ``Link``. Each device has a port of its own on it.
 
     Raises:
+        TypeError: a count is no whole number, or a preset is of another kind.
         ValueError: a name is unknown, or a number cannot be.
         RuntimeError: tensors live on simulated devices, and a change would
             need them gone; or a trace is running.

@@ -20,8 +20,16 @@ def current_device() -> int:
 
 
 def set_device(device: Device) -> None:
-    """Let plain ``"sim"`` mean ``device`` from now on."""
-    simulation.current_device = full_device(device).index
+    """Let plain ``"sim"`` mean ``device`` from now on.
+
+    Raises:
+        ValueError: it is a device of another kind.
+        RuntimeError: there are fewer simulated devices.
+    """
+    found = full_device(device)
+    if found.type != "sim":
+        raise ValueError(f"not a simulated device (device: {device})")
+    simulation.current_device = found.index
 
 
 def full_device(device: Device) -> torch.device:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 
 from dpkit.sim.configuration import Simulation, simulation
+from dpkit.sim.numbering import full_device
 from dpkit.theory.record import Block
 from dpkit.theory.timeline import Timeline
 
@@ -40,7 +41,9 @@ def now(device: torch.device | None = None) -> float:
         >>> round(1e6 * (dpkit.sim.now() - before))
         8
     """
-    return simulation.clock.now(None if device is None else device.index)
+    if device is None:
+        return simulation.clock.now()
+    return simulation.clock.now(full_device(device).index)
 
 
 def label() -> str:
@@ -59,7 +62,7 @@ def current_machine() -> object:
 
 def meet(devices: Sequence[torch.device]) -> None:
     """Let the hosts of ``devices`` go on together, when the last is there."""
-    simulation.clock.meet([device.index for device in devices])
+    simulation.clock.meet([full_device(device).index for device in devices])
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from dataclasses import replace
 from functools import cache
 
 from dpkit.theory.plans import Message, Plan, Step, together
+from dpkit.theory.whole_numbers import check_whole
 
 Chunks = tuple[int, int]  # the first, and one beyond the last
 
@@ -338,6 +339,7 @@ def allreduce_plan(
         ranks_per_node: For "hierarchical", which needs it; for no other.
 
     Raises:
+        TypeError: ``ranks_per_node`` is no whole number.
         ValueError: there is none of this name, ``ranks_per_node`` is missing
             or not wanted, or it does not divide the ranks.
 
@@ -360,6 +362,8 @@ def allreduce_plan(
             "only the hierarchical algorithm has nodes (algorithm: "
             f"{algorithm!r}, ranks_per_node: {ranks_per_node})"
         )
+    if ranks_per_node is not None:
+        check_whole("ranks_per_node", ranks_per_node)
     return _made(algorithm, p, ranks_per_node)
 
 

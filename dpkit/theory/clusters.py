@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from dpkit.theory.hardware import (
     ACCELERATORS,
@@ -22,6 +23,7 @@ from dpkit.theory.hardware import (
     Link,
     find,
 )
+from dpkit.theory.whole_numbers import check_whole
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Cluster:
         network: What joins the nodes.
 
     Raises:
+        TypeError: a count is no whole number.
         ValueError: a number cannot be.
     """
 
@@ -52,6 +55,9 @@ class Cluster:
     network: Link = LINKS["ethernet100"]
 
     def __post_init__(self) -> None:
+        check_whole("num_devices", self.num_devices)
+        if self.ranks_per_node is not None:
+            check_whole("ranks_per_node", self.ranks_per_node)
         if self.num_devices < 1:
             raise ValueError(
                 "the number of devices is below one "
@@ -79,9 +85,9 @@ class Cluster:
                     "a rank that is not there cannot be slow "
                     f"(rank: {rank}, devices: {self.num_devices})"
                 )
-            if not factor > 0:
+            if not 0 < factor < inf:
                 raise ValueError(
-                    "a factor of time must be positive "
+                    "a factor of time must be positive and finite "
                     f"(slow: {{{rank}: {factor}}})"
                 )
 
@@ -148,6 +154,7 @@ def cluster(
         network: What joins the nodes: a name in ``LINKS``, or a link.
 
     Raises:
+        TypeError: a count is no whole number, or a preset is of another kind.
         ValueError: a name is unknown, or a number cannot be.
 
     Example:

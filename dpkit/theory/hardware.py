@@ -169,20 +169,23 @@ def find(known: Mapping[str, Preset], name: str | Preset) -> Preset:
             ".json"; or a preset of one's own.
 
     Raises:
+        TypeError: it is neither a name nor a preset of this kind.
         ValueError: there is none of this name, or the file holds none.
 
     Example:
         >>> find(LINKS, "nvlink2").peer_to_peer
         True
     """
-    if not isinstance(name, str):
+    kind = type(next(iter(known.values())))
+    part = kind.__name__.lower()
+    if isinstance(name, kind):
         return name
+    if not isinstance(name, str):
+        raise TypeError(f"neither a name nor a preset ({part}: {name!r})")
     if name in known:
         return known[name]
-    kind = type(next(iter(known.values())))
     if name.endswith(".json"):
         return preset_files.load(name, kind)
-    part = kind.__name__.lower()
     raise ValueError(
         f"unknown {part} ({part}: {name!r}, known: {', '.join(known)})"
     )
