@@ -21,6 +21,7 @@ from dpkit.sim import (
     generators,
     modules,
     serialization,
+    torch_accelerator,
     torch_sim,
 )
 from dpkit.sim.kernels import kernels
@@ -52,6 +53,7 @@ def claim() -> None:
     generators.install()
     modules.install()
     serialization.install()
+    torch_accelerator.install()
     for key in KEYS:
         _libraries[key] = torch.library.Library("aten", "IMPL", key)
     for name, kernel, key in kernels():
