@@ -147,6 +147,21 @@ class Behaviour(torch.Tensor):
         defaults = {"dtype": self.dtype, "device": self.device}
         return torch.tensor(data, **{**defaults, **options})
 
+    def new(  # type: ignore[override]
+        self, *sizes_or_data: Any, **options: Any
+    ) -> torch.Tensor:
+        """Make a tensor on this device and of this dtype, in the old way.
+
+        ``x.new(2, 3)`` has these sizes, ``x.new([2, 3])`` these numbers.
+        """
+        first = sizes_or_data[0] if sizes_or_data else 0
+        if isinstance(first, torch.Tensor):
+            same_memory: torch.Tensor = _base.new(self, first, **options)
+            return same_memory
+        if isinstance(first, (int, torch.Size)):
+            return self.new_empty(*(sizes_or_data or (0,)), **options)
+        return self.new_tensor(first, **options)
+
     def tolist(self) -> Any:
         """Return the numbers as nested lists."""
         self._check_numbers()

@@ -20,6 +20,7 @@ from dpkit.sim import (
     categories,
     generators,
     modules,
+    plain_name,
     serialization,
     torch_accelerator,
     torch_sim,
@@ -52,6 +53,7 @@ def claim() -> None:
     categories.install()
     generators.install()
     modules.install()
+    plain_name.install()
     serialization.install()
     torch_accelerator.install()
     for key in KEYS:
