@@ -20,6 +20,7 @@ from dpkit.sim import (
     categories,
     generators,
     modules,
+    pinned,
     plain_name,
     serialization,
     torch_accelerator,
@@ -53,6 +54,7 @@ def claim() -> None:
     categories.install()
     generators.install()
     modules.install()
+    pinned.install()
     plain_name.install()
     serialization.install()
     torch_accelerator.install()
