@@ -18,6 +18,7 @@ from dpkit.sim import (
     autocast,
     backward,
     categories,
+    distributed,
     generators,
     modules,
     pinned,
@@ -52,6 +53,7 @@ def claim() -> None:
     )
     backward.install()
     categories.install()
+    distributed.install()
     generators.install()
     modules.install()
     pinned.install()
