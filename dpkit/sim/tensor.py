@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_map_only
 
-from dpkit.sim import categories
+from dpkit.sim import as_on_cuda, categories
 from dpkit.sim.backward import in_backward, put_aside
 from dpkit.sim.behaviour import Behaviour
 from dpkit.sim.charge import charge, charge_copies, charge_read
@@ -174,6 +174,8 @@ def _run(
             out = run_without_numbers(func, plain_args, plain_kwargs)
         else:
             out = func(*plain_args, **plain_kwargs)
+    except NotImplementedError as error:
+        out = as_on_cuda.run(func, plain_args, plain_kwargs, error)
     except RuntimeError as error:
         if "DefaultCPUAllocator" in str(error):
             raise torch.OutOfMemoryError(str(error)) from None
