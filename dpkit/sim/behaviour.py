@@ -126,6 +126,16 @@ class Behaviour(torch.Tensor):
         memo[id(self)] = new
         return new
 
+    def as_subclass(self, cls: type[Any]) -> Any:
+        """Refuse another class of tensors, which has to stand for itself."""
+        if not issubclass(type(self), cls):
+            raise NotImplementedError(
+                "a simulated tensor has a class of its own, and takes no "
+                f"other (class: {cls.__name__}, device: {self.device}); leave "
+                "this one on the CPU, or take it for a torch.Tensor first"
+            )
+        return _base.as_subclass(self, cls)
+
     def numpy(self, *, force: bool = False) -> Any:
         """Refuse, as CUDA tensors do, unless ``force`` asks for a copy."""
         if force:

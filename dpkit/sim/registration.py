@@ -20,11 +20,13 @@ from dpkit.sim import (
     categories,
     distributed,
     generators,
+    layouts,
     modules,
     pinned,
     plain_name,
     serialization,
     torch_accelerator,
+    torch_data_parallel,
     torch_sim,
 )
 from dpkit.sim.kernels import kernels
@@ -55,11 +57,13 @@ def claim() -> None:
     categories.install()
     distributed.install()
     generators.install()
+    layouts.install()
     modules.install()
     pinned.install()
     plain_name.install()
     serialization.install()
     torch_accelerator.install()
+    torch_data_parallel.install()
     for key in KEYS:
         _libraries[key] = torch.library.Library("aten", "IMPL", key)
     for name, kernel, key in kernels():

@@ -30,6 +30,7 @@ from dpkit.sim.generator_arguments import (
     takes_generator,
     with_plain_generator,
 )
+from dpkit.sim.layouts import check_dense
 from dpkit.sim.numbering import full_device
 from dpkit.sim.pinned import made_pinned
 from dpkit.sim.placement_rules import (
@@ -246,7 +247,13 @@ def _wrap(out: Any, device: torch.device) -> Any:
     """Return ``out`` with every tensor in it on ``device``."""
     kind = type(out)
     if isinstance(out, torch.Tensor):
-        return SimTensor(out, device) if device.type == "sim" else out
+        if device.type != "sim":
+            return out
+        try:
+            return SimTensor(out, device)
+        except RuntimeError:
+            check_dense(out, device)
+            raise
     if kind is list or kind is tuple:
         return kind([_wrap(item, device) for item in out])
     return out
