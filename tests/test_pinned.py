@@ -117,6 +117,67 @@ def test_made_pinned():
         pinned.made_pinned(x.to("sim:1"))
 
 
+X = torch.ones(2, 3)
+# A call of each function that takes pin_memory=True.
+FACTORIES = {
+    "arange": (3,),
+    "empty": (3,),
+    "empty_like": (X,),
+    "empty_permuted": ((2, 3), (0, 1)),
+    "empty_strided": ((2, 3), (1, 2)),
+    "eye": (3,),
+    "full": ((3,), 1.0),
+    "full_like": (X, 1.0),
+    "linspace": (0, 1, 3),
+    "logspace": (0, 1, 3),
+    "normal": (0.0, 1.0, (3,)),
+    "ones": (3,),
+    "ones_like": (X,),
+    "rand": (3,),
+    "rand_like": (X,),
+    "randint": (9, (3,)),
+    "randint_like": (X, 9),
+    "randn": (3,),
+    "randn_like": (X,),
+    "randperm": (3,),
+    "scalar_tensor": (3.0,),
+    "tensor": ([1.0, 2.0],),
+    "zeros": (2, 3),
+    "zeros_like": (X,),
+}
+METHODS = {
+    "new_empty": ((3,),),
+    "new_empty_strided": ((2, 3), (1, 2)),
+    "new_full": ((3,), 1.0),
+    "new_ones": (3,),
+    "new_tensor": ([1.0, 2.0],),
+    "new_zeros": (3,),
+}
+
+
+@pytest.mark.parametrize("name", [*FACTORIES, *METHODS])
+def test_what_is_made_pinned(name):
+    make, args = (
+        (getattr(torch, name), FACTORIES[name])
+        if name in FACTORIES
+        else (getattr(X, name), METHODS[name])
+    )
+    made, plain = make(*args, pin_memory=True), make(*args)
+    assert says_pinned(made)
+    assert not says_pinned(plain)
+    assert not says_pinned(make(*args, pin_memory=False))
+    assert (made.shape, made.stride()) == (plain.shape, plain.stride())
+    assert made.dtype == plain.dtype
+
+
+def test_what_is_made_elsewhere_is_not_pinned():
+    for device in ("sim:1", "sim"):
+        with pytest.raises(RuntimeError, match="Only dense CPU tensors can"):
+            torch.zeros(3, pin_memory=True, device=device)
+    with pytest.raises(RuntimeError, match="Only dense CPU tensors can"):
+        torch.zeros(3, pin_memory=True, device="meta")
+
+
 @pytest.mark.parametrize("backing", ["cpu", "meta"])
 def test_what_a_copy_makes_that_does_not_wait(backing):
     with sim.machine(backing=backing):

@@ -112,6 +112,7 @@ def test_streams_are_known_by_number():
     torch.sim.set_stream(side)
     assert torch.sim.current_stream(1) == side
     torch.sim.set_stream(default)
+    torch.sim.set_device(0)
     assert len({side, default, torch.sim.default_stream(1)}) == 2
     assert "sim:1" in repr(side)
 
@@ -125,6 +126,17 @@ def test_the_current_device_is_what_plain_sim_means():
     assert torch.ones(2, device="sim").device == ONE
     torch.sim.set_device(0)
     assert torch.ones(2, device="sim").device == ZERO
+
+
+def test_the_device_of_a_stream_is_the_current_one():
+    side = torch.sim.Stream(ONE)
+    with torch.sim.stream(side):
+        assert torch.ones(2, device="sim").device == ONE
+        assert torch.sim.current_stream() == side
+    assert torch.sim.current_device() == 0
+    torch.sim.set_stream(torch.sim.default_stream(ONE))
+    assert torch.sim.current_device() == 1
+    torch.sim.set_device(0)
 
 
 def test_waiting_for_the_current_device_leaves_the_others_at_work():

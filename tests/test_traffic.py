@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import dpkit
-from dpkit.lab.traffic import Traffic
+from dpkit.lab.traffic import Traffic, sent
 
 
 @pytest.fixture
@@ -21,6 +21,34 @@ def test_counts_copies_between_devices(ranks):
         y[:2] = x[:2]
     assert traffic.sent == {ranks[0]: 120 + 120 + 48}
     assert traffic.received == {ranks[2]: 120, ranks[1]: 168}
+
+
+def test_a_copy_of_many_tensors_at_a_time(ranks):
+    """As optimizers make it; each of them is a message."""
+    sources = [torch.zeros(n, device=ranks[0]) for n in (2, 3)]
+    targets = [torch.zeros(n, device=d) for n, d in zip((2, 3), ranks[1:])]
+    with Traffic() as traffic:
+        torch._foreach_copy_(targets, sources)
+    assert traffic.sent == {ranks[0]: 20}
+    assert traffic.received == {ranks[1]: 8, ranks[2]: 12}
+    assert (traffic.messages, traffic.num_bytes) == (2, 20)
+
+
+def test_the_cpu_sends_no_messages(ranks):
+    x = torch.zeros(5)
+    with Traffic() as traffic:
+        x.to(ranks[0]).to(ranks[1]).cpu()
+    cpu = torch.device("cpu")
+    assert traffic.sent == {cpu: 20, ranks[0]: 20, ranks[1]: 20}
+    assert traffic.received == {cpu: 20, ranks[0]: 20, ranks[1]: 20}
+    assert (traffic.messages, traffic.num_bytes) == (1, 20)
+
+
+def test_messages_of_some_work_and_of_its_backward(ranks):
+    x = torch.ones(5, device=ranks[0], requires_grad=True)
+    ys = []
+    assert sent(lambda x: ys.append(x.to(ranks[1]).sum()), x) == (1, 20)
+    assert sent(ys[0].backward) == (1, 20)
 
 
 def test_what_stays_on_a_device_is_not_counted(ranks):

@@ -126,6 +126,16 @@ class Behaviour(torch.Tensor):
         memo[id(self)] = new
         return new
 
+    def as_subclass(self, cls: type[Any]) -> Any:
+        """Refuse another class of tensors, which has to stand for itself."""
+        if not issubclass(type(self), cls):
+            raise NotImplementedError(
+                "a simulated tensor has a class of its own, and takes no "
+                f"other (class: {cls.__name__}, device: {self.device}); leave "
+                "this one on the CPU, or take it for a torch.Tensor first"
+            )
+        return _base.as_subclass(self, cls)
+
     def numpy(self, *, force: bool = False) -> Any:
         """Refuse, as CUDA tensors do, unless ``force`` asks for a copy."""
         if force:
@@ -146,6 +156,21 @@ class Behaviour(torch.Tensor):
         """Make a tensor of ``data``, on this device and of this dtype."""
         defaults = {"dtype": self.dtype, "device": self.device}
         return torch.tensor(data, **{**defaults, **options})
+
+    def new(  # type: ignore[override]
+        self, *sizes_or_data: Any, **options: Any
+    ) -> torch.Tensor:
+        """Make a tensor on this device and of this dtype, in the old way.
+
+        ``x.new(2, 3)`` has these sizes, ``x.new([2, 3])`` these numbers.
+        """
+        first = sizes_or_data[0] if sizes_or_data else 0
+        if isinstance(first, torch.Tensor):
+            same_memory: torch.Tensor = _base.new(self, first, **options)
+            return same_memory
+        if isinstance(first, (int, torch.Size)):
+            return self.new_empty(*(sizes_or_data or (0,)), **options)
+        return self.new_tensor(first, **options)
 
     def tolist(self) -> Any:
         """Return the numbers as nested lists."""

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpkit.sim import pinned
+from dpkit.sim import as_on_cuda, pinned
 from dpkit.sim.attention import attention
 from dpkit.sim.charge import charge_factory, copied
 from dpkit.sim.configuration import simulation
@@ -45,6 +45,7 @@ def kernels() -> Iterator[tuple[str, Kernel, str]]:
     yield "scaled_dot_product_attention", attention, "AutogradPrivateUse1"
     yield "_thnn_fused_lstm_cell", lstm_cell, "AutogradPrivateUse1"
     yield "_thnn_fused_gru_cell", gru_cell, "AutogradPrivateUse1"
+    yield from as_on_cuda.kernels()
     yield from pinned.kernels()
 
 

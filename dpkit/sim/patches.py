@@ -5,7 +5,7 @@ experimental way to fill it from Python. The rest of what a device needs is
 changed by hand. Each change is a :class:`Patch` with four parts::
 
     name      what of torch is changed
-    fits      tells whether this torch has what the change needs
+    fits      the probe: has this torch what the change needs?
     apply     makes the change
     undo      takes it back; apply returns it
 
@@ -18,131 +18,61 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import nested, nn
+from torch.distributed.distributed_c10d import BackendConfig
+from torch.nested._internal.nested_tensor import NestedTensor
 from torch.optim import optimizer
-from torch.utils import _foreach_utils, backend_registration
+from torch.utils import _device, _foreach_utils, backend_registration
 
 from dpkit.sim import (
     autocast,
     backward,
     categories,
+    distributed,
     generators,
+    layouts,
     modules,
+    pinned,
+    plain_name,
     serialization,
+    storages,
+    torch_accelerator,
+    torch_data_parallel,
     torch_sim,
 )
-from dpkit.sim.configuration import simulation
 from dpkit.sim.kernels import kernels
+from dpkit.sim.patching import (
+    Kernel,
+    Patch,
+    Undo,
+    added,
+    fallback,
+    implemented,
+    listed,
+    replaced,
+    stood_in,
+    wrapped,
+)
 from dpkit.sim.tensor import SimTensor
-
-Undo = Callable[[], object]
-
-
-@dataclass(frozen=True)
-class Patch:
-    """A change of torch.
-
-    Attributes:
-        name: What of torch is changed.
-        fits: Tells whether this torch has what the change needs.
-        apply: Makes the change; returns what takes it back.
-    """
-
-    name: str
-    fits: Callable[[], bool]
-    apply: Callable[[], Undo]
-
-
-def replaced(
-    owner: Any, name: str, new: object, takes: list[str] | None = None
-) -> Patch:
-    """Put ``new`` in the place of an attribute.
-
-    Args:
-        owner: The module or class that has it.
-        name: Its name there.
-        new: What takes its place.
-        takes: The names of the arguments that the function has to have;
-            None: it is no function.
-    """
-    path = f"{owner.__name__}.{name}"
-
-    def fits() -> bool:
-        old = getattr(owner, name, None)
-        if takes is None:
-            return old is not None
-        return callable(old) and list(inspect.signature(old).parameters) == (
-            takes
-        )
-
-    def apply() -> Undo:
-        old = getattr(owner, name)
-        setattr(owner, name, new)
-        return lambda: setattr(owner, name, old)
-
-    return Patch(path, fits, apply)
-
-
-def listed(owner: Any, name: str, item: object) -> Patch:
-    """Append ``item`` to a list of torch."""
-    path = f"{owner.__name__}.{name}"
-
-    def apply() -> Undo:
-        getattr(owner, name).append(item)
-        return lambda: getattr(owner, name).remove(item)
-
-    return Patch(
-        path, lambda: isinstance(getattr(owner, name, None), list), apply
-    )
 
 
 @cache
 def _all_kernels() -> list[tuple[str, Callable[..., Any], str]]:
-    """Return each operation's name, kernel and dispatch key."""
+    """Return each operation of aten, its kernel and its dispatch key."""
     return [*kernels(), *autocast.kernels()]
 
 
-def implemented(key: str, *needed: str) -> Patch:
-    """Give torch the kernels that belong to one of its dispatch keys.
+def _aten(key: str, *needed: str) -> Patch:
+    """Give torch the kernels of aten that belong to one dispatch key."""
 
-    Args:
-        key: The name of the key.
-        needed: Operations that torch has to have.
-    """
+    def of_key() -> list[Kernel]:
+        return [(name, run) for name, run, of in _all_kernels() if of == key]
 
-    def fits() -> bool:
-        has = torch._C._dispatch_has_kernel
-        return all(has(f"aten::{name}") for name in needed)
-
-    def apply() -> Undo:
-        library = torch.library.Library("aten", "IMPL", key)
-        try:
-            for name, kernel, belongs_to in _all_kernels():
-                if belongs_to == key:
-                    library.impl(name, kernel)
-        except BaseException:
-            library._destroy()
-            raise
-        return library._destroy  # it also keeps the library alive
-
-    return Patch(f"the kernels of {key}", fits, apply)
-
-
-def _let_through() -> Undo:
-    """Let what autocast has no rule for go through as it is."""
-    library = torch.library.Library("_", "IMPL", autocast.KEY)
-    library.fallback(torch.library.fallthrough_kernel)
-    return library._destroy
-
-
-def resize_storage(self: torch.UntypedStorage, size: int) -> Any:
-    """Resize a storage, and tell the memory of the simulated devices."""
-    return simulation.memory.resize_storage(self, size)
+    return implemented("aten", key, of_key, needed)
 
 
 def _hook_optimizers() -> Undo:
@@ -175,9 +105,8 @@ def _place_is_free() -> bool:
             "another backend holds the one place that torch keeps for a "
             f"backend from outside (backend: {holder!r})"
         )
-    setup = getattr(
-        backend_registration, "_setup_privateuseone_for_python_backend", None
-    )
+    name = "_setup_privateuseone_for_python_backend"
+    setup = getattr(backend_registration, name, None)
     takes = ["rename", "backend_module", "hook", "device_guard"]
     return callable(setup) and list(inspect.signature(setup).parameters) == (
         takes
@@ -192,50 +121,117 @@ def _take_the_place() -> Undo:
 
 
 _ENGINE = ["t_outputs", "args", "kwargs"]
-PATCHES = [
-    replaced(
-        torch.autograd.graph,
-        "_engine_run_backward",
-        backward.run_backward,
-        _ENGINE,
+BACKWARD = [
+    replaced(module, "_engine_run_backward", backward.run_backward, _ENGINE)
+    for module in (torch.autograd.graph, torch.autograd)
+]
+OPTIMIZERS = [
+    listed(optimizer, "_foreach_supported_types", SimTensor),
+    listed(_foreach_utils, "_foreach_supported_types", SimTensor),
+    Patch(
+        "torch.optim.optimizer.register_optimizer_step_post_hook",
+        lambda: callable(optimizer.register_optimizer_step_post_hook),
+        _hook_optimizers,
     ),
-    replaced(
-        torch.autograd, "_engine_run_backward", backward.run_backward, _ENGINE
-    ),
+]
+MODULES = [
     replaced(
         nn.Module,
         "_apply",
         modules.apply_in_place,
         ["self", "fn", "recurse"],
     ),
-    replaced(torch, "Generator", generators.Generator),
-    replaced(torch.UntypedStorage, "resize_", resize_storage),
-    listed(optimizer, "_foreach_supported_types", SimTensor),
-    listed(_foreach_utils, "_foreach_supported_types", SimTensor),
-    Patch(
-        "torch.optim.optimizer.register_optimizer_step_post_hook",
-        lambda: hasattr(optimizer, "register_optimizer_step_post_hook"),
-        _hook_optimizers,
+    replaced(nn.DataParallel, "__init__", torch_data_parallel.init),
+    replaced(nn.DataParallel, "forward", torch_data_parallel.forward),
+    replaced(
+        torch_data_parallel.MODULE,
+        "_get_available_device_type",
+        torch_data_parallel.available,
+        [],
     ),
+]
+STORAGES = [
+    replaced(torch.UntypedStorage, "resize_", storages.resize_storage),
+    replaced(torch.UntypedStorage, "__new__", storages.new_storage),
     Patch(
         "torch.serialization.register_package",
-        lambda: hasattr(torch.serialization, "_package_registry"),
+        lambda: isinstance(torch.serialization._package_registry, list),
         _load_to_sim,
     ),
-    implemented("CPU", "is_pinned", "_pin_memory"),
-    implemented("PrivateUse1", "_copy_from", "_local_scalar_dense"),
-    implemented(
+]
+CURRENT_DEVICE = [
+    *(
+        stood_in(torch.Tensor, name, plain_name.numbering)
+        for name in plain_name.METHODS
+    ),
+    *(
+        stood_in(torch, name, plain_name.numbering)
+        for name in plain_name.FUNCTIONS
+    ),
+    added(_device.DeviceContext, "device", plain_name.device_of_block),
+]
+ACCELERATOR = [
+    replaced(torch._C, name, function)
+    for name, function in torch_accelerator.replacements()
+]
+PINNED = [
+    stood_in(owner, name, pinned.pinning)
+    for owner, names in pinned.makers()
+    for name in names
+]
+DENSE_ALONE = [
+    *(
+        fallback(key, layouts.refusal(kind))
+        for kind, key in layouts.KEYS.items()
+    ),
+    *(
+        stood_in(nested, name, layouts.refusing_nested)
+        for name in layouts.NESTED
+    ),
+    wrapped(NestedTensor, "__new__", layouts.refusing_nested),
+]
+DISTRIBUTED = [
+    wrapped(
+        BackendConfig,
+        "__init__",
+        distributed.choosing,
+        ["self", "backend"],
+    ),
+    *(
+        implemented(
+            namespace,
+            "AutogradPrivateUse1",
+            partial(distributed.refusals, namespace),
+            [needed],
+        )
+        for namespace, needed in distributed.NAMESPACES.items()
+    ),
+]
+KERNELS = [
+    _aten("CPU", "is_pinned", "_pin_memory"),
+    _aten("PrivateUse1", "_copy_from", "_local_scalar_dense"),
+    _aten(
         "AutogradPrivateUse1",
         "scaled_dot_product_attention",
         "_scaled_dot_product_flash_attention_for_cpu",
         "_thnn_fused_lstm_cell",
     ),
-    implemented(autocast.KEY, "linear", "matmul", "softmax.int"),
-    Patch(
-        f"what passes {autocast.KEY}",
-        lambda: hasattr(torch.library.Library, "fallback"),
-        _let_through,
-    ),
+    _aten(autocast.KEY, "linear", "matmul", "softmax.int"),
+    # What autocast has no rule for goes through as it is.
+    fallback(autocast.KEY, torch.library.fallthrough_kernel),
+]
+PATCHES = [
+    *BACKWARD,
+    *OPTIMIZERS,
+    *MODULES,
+    *STORAGES,
+    *CURRENT_DEVICE,
+    *ACCELERATOR,
+    *PINNED,
+    *DENSE_ALONE,
+    *DISTRIBUTED,
+    *KERNELS,
+    replaced(torch, "Generator", generators.Generator),
     Patch(
         "the name and module of PrivateUse1", _place_is_free, _take_the_place
     ),

@@ -21,10 +21,23 @@ import torch
 
 from dpkit.accelerator import real_devices
 
+# They take pin_memory=True, and C++ looks for the memory.
+FUNCTIONS = """
+    arange empty empty_like empty_permuted empty_strided eye full full_like
+    linspace logspace normal ones ones_like rand rand_like randint
+    randint_like randn randn_like randperm scalar_tensor tensor zeros
+    zeros_like
+""".split()
+METHODS = """
+    new_empty new_empty_strided new_full new_ones new_tensor new_zeros
+""".split()
+
+NOT_ON_CPU = "Only dense CPU tensors can be pinned"
 DEPRECATED = "The argument 'device' of Tensor.is_pinned"
 CPU_KEY = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 # PyTorch's own; taken before others stand in their place.
+_empty_strided = torch.empty_strided
 _is_pinned_on = torch.library.get_kernel("aten::is_pinned", "CPU")
 
 
@@ -61,9 +74,35 @@ def made_pinned(tensor: torch.Tensor) -> torch.Tensor:
         RuntimeError: it was made on a simulated device.
     """
     if tensor.device.type == "sim":
-        raise RuntimeError("Only dense CPU tensors can be pinned")
+        raise RuntimeError(NOT_ON_CPU)
     on_gpu = has_gpu() and tensor.device.type == "cpu"
     return pin(tensor) if on_gpu else _mark(tensor)
+
+
+def pinning(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that makes its tensor, then marks it as pinned."""
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        asked = kwargs.pop("pin_memory", None)
+        tensor = original(*args, **kwargs)
+        if asked and tensor.device.type != "cpu":
+            raise RuntimeError(NOT_ON_CPU)
+        return made_pinned(tensor) if asked else tensor
+
+    return make
+
+
+def makers() -> list[tuple[Any, list[str]]]:
+    """Return what of torch is to take ``pin_memory=True`` without a GPU.
+
+    With a GPU it is nothing: PyTorch asks CUDA before sim.
+
+    Returns:
+        A module or class and the names of its functions, for each.
+    """
+    if has_gpu():
+        return []
+    return [(torch, FUNCTIONS), (torch.Tensor, METHODS)]
 
 
 @cache
@@ -92,7 +131,7 @@ def _pinned_copy(
     tensor: torch.Tensor, device: torch.device | None = None
 ) -> torch.Tensor:
     """Return a copy of a tensor on the CPU, in pinned memory."""
-    copied = torch.empty_strided(
+    copied = _empty_strided(
         tensor.shape,
         tensor.stride(),
         dtype=tensor.dtype,

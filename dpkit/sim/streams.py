@@ -47,6 +47,10 @@ class Stream:
         """The number of the stream; 0 is the default stream's."""
         return self.number
 
+    def is_capturing(self) -> bool:
+        """Tell whether a graph of the work is being made: never."""
+        return False
+
     def wait_stream(self, stream: Stream) -> None:
         """Let later work here wait for all that ``stream`` has so far."""
         self.wait_event(stream.record_event())
@@ -177,21 +181,30 @@ def current_stream(device: torch.device | int | str | None = None) -> Stream:
 
 @contextmanager
 def stream(chosen: Stream | None) -> Iterator[None]:
-    """Issue the work of a block to ``chosen``; None: to the current one."""
+    """Issue the work of a block to ``chosen``; None: to the current one.
+
+    As on CUDA its device is the current one there.
+    """
     if chosen is None:
         yield
         return
+    device = simulation.current_device
     current, index = simulation.clock.current, chosen.device.index
-    before, current[index] = current[index], chosen.number
+    before = current[index]
+    set_stream(chosen)
     try:
         yield
     finally:
-        current[index] = before
+        current[index], simulation.current_device = before, device
 
 
 def set_stream(chosen: Stream) -> None:
-    """Issue the work from now on to ``chosen``."""
+    """Issue the work from now on to ``chosen``, and on its device.
+
+    As on CUDA its device becomes the current one.
+    """
     simulation.clock.current[chosen.device.index] = chosen.number
+    simulation.current_device = chosen.device.index
 
 
 def _stream(device: torch.device, number: int) -> Stream:

@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_map_only
 
-from dpkit.sim import categories
+from dpkit.sim import as_on_cuda, categories
 from dpkit.sim.backward import in_backward, put_aside
 from dpkit.sim.behaviour import Behaviour
 from dpkit.sim.charge import charge, charge_copies, charge_read
@@ -30,6 +30,7 @@ from dpkit.sim.generator_arguments import (
     takes_generator,
     with_plain_generator,
 )
+from dpkit.sim.layouts import check_dense
 from dpkit.sim.numbering import full_device
 from dpkit.sim.pinned import made_pinned
 from dpkit.sim.placement_rules import (
@@ -176,6 +177,8 @@ def _run(
             out = run_without_numbers(func, plain_args, plain_kwargs)
         else:
             out = func(*plain_args, **plain_kwargs)
+    except NotImplementedError as error:
+        out = as_on_cuda.run(func, plain_args, plain_kwargs, error)
     except RuntimeError as error:
         if "DefaultCPUAllocator" in str(error):
             raise torch.OutOfMemoryError(str(error)) from None
@@ -246,7 +249,13 @@ def _wrap(out: Any, device: torch.device) -> Any:
     """Return ``out`` with every tensor in it on ``device``."""
     kind = type(out)
     if isinstance(out, torch.Tensor):
-        return SimTensor(out, device) if device.type == "sim" else out
+        if device.type != "sim":
+            return out
+        try:
+            return SimTensor(out, device)
+        except RuntimeError:
+            check_dense(out, device)
+            raise
     if kind is list or kind is tuple:
         return kind([_wrap(item, device) for item in out])
     return out

@@ -48,6 +48,8 @@ __all__ = [
     "max_memory_allocated",
     "mem_get_info",
     "memory_allocated",
+    "memory_stats_as_nested_dict",
+    "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
     "set_device",
     "set_rng_state",
@@ -128,10 +130,27 @@ def max_memory_allocated(device: Device = None) -> int:
     return simulation.memory.peak[full_device(device).index]
 
 
+def memory_stats_as_nested_dict(
+    device: Device = None,
+) -> dict[str, dict[str, dict[str, int]]]:
+    """Return the bytes occupied now and at most, by CUDA's names for them.
+
+    What is occupied is what is reserved: nothing that is freed is kept.
+    """
+    now, most = memory_allocated(device), max_memory_allocated(device)
+    kinds = ("allocated_bytes", "reserved_bytes")
+    return {kind: {"all": {"current": now, "peak": most}} for kind in kinds}
+
+
 def reset_peak_memory_stats(device: Device = None) -> None:
     """Let max_memory_allocated begin again with what is occupied now."""
     memory, index = simulation.memory, full_device(device).index
     memory.peak[index] = memory.live[index]
+
+
+def reset_accumulated_memory_stats(device: Device = None) -> None:
+    """Do nothing: no sums over time are kept."""
+    full_device(device)
 
 
 def mem_get_info(device: Device = None) -> tuple[int, int]:
@@ -169,3 +188,14 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 def _is_in_bad_fork() -> bool:
     return False
+
+
+def _exchange_device(index: int) -> int:
+    """Let plain ``"sim"`` mean another device; return which it meant."""
+    before = current_device()
+    if index >= 0:  # torch takes a negative number for: leave it
+        set_device(index)
+    return before
+
+
+_maybe_exchange_device = _exchange_device

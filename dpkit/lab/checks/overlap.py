@@ -8,7 +8,7 @@ from torch import nn
 from dpkit.buckets import assign
 from dpkit.data_parallel import BucketedDataParallel
 from dpkit.lab.checks.verdict import Answer, require
-from dpkit.lab.messages import sent
+from dpkit.lab.traffic import sent
 from dpkit.machine import devices
 from dpkit.theory.overlap import bucket_ends
 
