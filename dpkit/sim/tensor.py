@@ -150,7 +150,7 @@ def _run(
     if func is aten._local_scalar_dense.default:
         return read_number(args[0])
     if is_composite(func):
-        return func.decompose(*args, **kwargs)
+        return _decomposed(func, args, kwargs)
     inputs: list[torch.Tensor] = []
     plain_args = _unwrap(args, inputs)
     plain_kwargs = _unwrap(kwargs, inputs)
@@ -202,6 +202,17 @@ def _run(
         if categories.tracing() and alias_kind(func)[0] == "new":
             categories.mark_results(wrapped)
     return wrapped
+
+
+def _decomposed(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Run what ``func`` is composed of; refuse a result that is not dense."""
+    out = func.decompose(*args, **kwargs)
+    for tensor in tensors_in(out):
+        if tensor.device.type == "sim":
+            check_dense(tensor, tensor.device)
+    return out
 
 
 def _check_home(tensors: list[torch.Tensor]) -> None:
