@@ -22,6 +22,7 @@ from dpkit.sim import (
     modules,
     serialization,
     torch_sim,
+    tracing,
 )
 from dpkit.sim.kernels import kernels
 from dpkit.sim.tensor import SimTensor
@@ -52,6 +53,7 @@ def claim() -> None:
     generators.install()
     modules.install()
     serialization.install()
+    tracing.install()
     for key in KEYS:
         _libraries[key] = torch.library.Library("aten", "IMPL", key)
     for name, kernel, key in kernels():
