@@ -13,7 +13,9 @@ and a backing: a plain tensor on the CPU that holds the numbers::
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch._ops import OpOverload
@@ -21,7 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_map_only
 
-from dpkit.sim import categories
+from dpkit.sim import categories, inference
 from dpkit.sim.backward import in_backward, put_aside
 from dpkit.sim.behaviour import Behaviour
 from dpkit.sim.charge import charge, charge_copies, charge_read
@@ -101,9 +103,7 @@ class SimTensor(Behaviour):
     ) -> Any:
         kwargs = kwargs or {}
         if torch.is_inference_mode_enabled():
-            # There, operations made of others would come here as a whole.
-            with torch.inference_mode(False), torch.no_grad():
-                return func(*args, **kwargs)
+            return _run_in_inference_mode(func, args, kwargs)
         try:
             return _run(func, args, kwargs)
         except BaseException as error:
@@ -143,15 +143,30 @@ def read_number(tensor: torch.Tensor) -> bool | int | float | complex:
 
 
 def _run(
-    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+    func: OpOverload,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    execute: Callable[..., Any] | None = None,
 ) -> Any:
-    """Run ``func`` on the backings; wrap what comes out; charge for it."""
+    """Run ``func`` on the backings; wrap what comes out; charge for it.
+
+    Args:
+        func: The operation.
+        args: What it is given.
+        kwargs: The same, by name.
+        execute: What runs it, on plain tensors; None: ``func`` itself.
+    """
     if func is aten._local_scalar_dense.default:
         return read_number(args[0])
     inputs: list[torch.Tensor] = []
     plain_args = _unwrap(args, inputs)
     plain_kwargs = _unwrap(kwargs, inputs)
     device = inputs[0].device
+    if inputs[0].is_inference():  # autograd has not taken func apart
+        if inference.comes_whole(func):
+            return func.decompose(*args, **kwargs)
+        if inference.has_stand_in(func):
+            return _run_by_stand_in(func, args, kwargs)
     if any(x.device != device for x in inputs[1:]):
         if func.name().startswith("aten::_foreach") and len(args[0]) > 1:
             return _run_by_position(func, args, kwargs)
@@ -173,7 +188,7 @@ def _run(
         if meta:
             out = run_without_numbers(func, plain_args, plain_kwargs)
         else:
-            out = func(*plain_args, **plain_kwargs)
+            out = (execute or func)(*plain_args, **plain_kwargs)
     except RuntimeError as error:
         if "DefaultCPUAllocator" in str(error):
             raise torch.OutOfMemoryError(str(error)) from None
@@ -197,6 +212,50 @@ def _run(
         if categories.tracing() and alias_kind(func)[0] == "new":
             categories.mark_results(wrapped)
     return wrapped
+
+
+def _run_in_inference_mode(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Run ``func``; mark what it makes as PyTorch would."""
+    if inference.comes_whole(func):
+        return func.decompose(*args, **kwargs)
+    if inference.has_stand_in(func):
+        with torch.inference_mode(False), torch.no_grad():
+            out = _run_by_stand_in(func, args, kwargs)
+        return tree_map_only(torch.Tensor, _marked, out)
+    if alias_kind(func)[0] == "new":
+        out = _run(func, args, kwargs, partial(_run_outside, func))
+        return _marked(out) if type(out) is torch.Tensor else out
+    with torch.inference_mode(False), torch.no_grad():
+        return _run(func, args, kwargs)
+
+
+def _run_outside(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    """Run ``func`` on backings, which are ordinary tensors in any mode."""
+    with torch.inference_mode(False), torch.no_grad():
+        return func(*args, **kwargs)
+
+
+def _run_by_stand_in(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Run ``func`` where what stands in for it is called: under autograd."""
+    ordinary = tree_map_only(
+        SimTensor, lambda x: SimTensor(x.backing, x.device), (args, kwargs)
+    )
+    return func(*ordinary[0], **ordinary[1])
+
+
+@torch.inference_mode()
+def _marked(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of inference mode in the memory of ``tensor``."""
+    if not isinstance(tensor, SimTensor):
+        empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return cast(torch.Tensor, aten.set_.source_Tensor(empty, tensor))
+    marked = SimTensor(tensor.backing, tensor.device)
+    torch._functionalize_unsafe_set(marked, tensor)
+    return marked
 
 
 def _check_home(tensors: list[torch.Tensor]) -> None:
@@ -269,7 +328,9 @@ def _correct_aliasing(
     if kind == "new":
         return out
     if kind == "view":
-        return return_and_correct_aliasing(func, args, kwargs, out)
+        out = return_and_correct_aliasing(func, args, kwargs, out)
+        begun = args[0].is_inference()
+        return tree_map_only(torch.Tensor, _marked, out) if begun else out
     for tensor in tensors_in(arguments(func, positions, args, kwargs)):
         _follow_backing(tensor)
     return _what_was_written(func, args, kwargs)
@@ -299,7 +360,8 @@ def _follow_backing(tensor: torch.Tensor) -> None:
         storage, offset = backing.untyped_storage(), tensor.storage_offset()
         backing.set_(storage, offset, shape, stride)
         raise
-    reshaped = SimTensor(backing, tensor.device)
+    with torch.inference_mode(tensor.is_inference()):  # to be of its kind
+        reshaped = SimTensor(backing, tensor.device)
     torch._functionalize_unsafe_set(reshaped, tensor)
     tensor.data = reshaped
 
