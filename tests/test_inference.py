@@ -114,3 +114,28 @@ def test_the_database_has_both_kinds():
     assert not x.is_inference()
     with pytest.raises(RuntimeError, match="cannot be saved for backward"):
         USED["saved for backward"](w, x, y)
+
+
+def test_a_module_that_is_moved_in_inference_mode():
+    """It is trained no more, as one that is converted there on the CPU."""
+    found = []
+    for change in ("double", "sim:1"):
+        net = nn.Linear(3, 2)
+        with torch.inference_mode():
+            net.double() if change == "double" else net.to(change)
+        out = net(torch.ones_like(net.weight))
+        out.sum().backward()
+        found.append(
+            (net.weight.is_inference(), out.requires_grad, net.weight.grad)
+        )
+    assert found[1] == found[0]
+    assert found[0][0]
+
+
+def test_a_module_moved_there_with_its_output_alive():
+    net = nn.Linear(3, 2)
+    alive = net(torch.ones(1, 3)).sum()
+    with torch.inference_mode():
+        net.to("sim:1")
+    with pytest.raises(RuntimeError, match="moved since the forward pass"):
+        alive.backward()

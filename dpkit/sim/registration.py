@@ -19,6 +19,7 @@ from dpkit.sim import (
     backward,
     categories,
     generators,
+    lazy,
     modules,
     serialization,
     torch_sim,
@@ -51,6 +52,7 @@ def claim() -> None:
     backward.install()
     categories.install()
     generators.install()
+    lazy.install()
     modules.install()
     serialization.install()
     tracing.install()

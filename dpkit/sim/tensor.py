@@ -27,6 +27,7 @@ from dpkit.sim import categories, inference
 from dpkit.sim.backward import in_backward, put_aside
 from dpkit.sim.behaviour import Behaviour
 from dpkit.sim.charge import charge, charge_copies, charge_read
+from dpkit.sim.classes import simulated
 from dpkit.sim.configuration import simulation
 from dpkit.sim.generator_arguments import (
     takes_generator,
@@ -90,9 +91,6 @@ class SimTensor(Behaviour):
         torch._C._set_neg(tensor, backing.is_neg())
         return tensor
 
-    def __init__(self, backing: torch.Tensor, device: torch.device) -> None:
-        pass
-
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls,
@@ -112,8 +110,8 @@ class SimTensor(Behaviour):
             put_aside(error)
             return _placeholder(func, args, kwargs)
 
-    # These two let torch move a module's parameter to another device and
-    # keep it the same object.
+    # By these two torch.compile knows that there is a tensor inside; it is
+    # refused when it makes one anew.
     def __tensor_flatten__(self) -> tuple[list[str], torch.device]:
         return ["backing"], self.device
 
@@ -125,6 +123,9 @@ class SimTensor(Behaviour):
         strides: Any,
     ) -> SimTensor:
         return SimTensor(parts["backing"], device)
+
+
+simulated[torch.Tensor] = simulated[torch.nn.Parameter] = SimTensor
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -296,6 +297,7 @@ def _unwrap(value: Any, seen: list[torch.Tensor]) -> Any:
         return {key: _unwrap(item, seen) for key, item in value.items()}
     if isinstance(value, torch.Tensor):
         seen.append(value)
+        return plain(value)
     return value
 
 
@@ -328,7 +330,8 @@ def _correct_aliasing(
     if kind == "new":
         return out
     if kind == "view":
-        out = return_and_correct_aliasing(func, args, kwargs, out)
+        if type(args[0]) is SimTensor:  # not one of a lazy layer
+            out = return_and_correct_aliasing(func, args, kwargs, out)
         begun = args[0].is_inference()
         return tree_map_only(torch.Tensor, _marked, out) if begun else out
     for tensor in tensors_in(arguments(func, positions, args, kwargs)):
