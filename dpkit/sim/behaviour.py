@@ -14,10 +14,11 @@ import torch
 from torch._tensor_str import _add_suffixes, _tensor_str
 
 from dpkit.sim.charge import charge_read
+from dpkit.sim.classes import simulated, simulated_class
 from dpkit.sim.without_numbers import no_numbers
 
 PRINTED = 1000  # torch shortens what has more numbers
-_base: Any = torch.Tensor  # its own data and grad
+_base: Any = torch.Tensor  # its own grad
 
 
 class Behaviour(torch.Tensor):
@@ -68,17 +69,6 @@ class Behaviour(torch.Tensor):
         self.__dict__["_is_param"] = value
 
     @property
-    def data(self) -> torch.Tensor:
-        """The tensor without its history; what is assigned takes its place."""
-        return cast(torch.Tensor, _base.data.__get__(self))
-
-    @data.setter
-    def data(self, value: torch.Tensor) -> None:
-        _base.data.__set__(self, value)
-        if isinstance(value, Behaviour):
-            self.backing = value.backing
-
-    @property
     def grad(self) -> torch.Tensor | None:
         """The gradient; refused if backward left it on another device."""
         grad: torch.Tensor | None = _base.grad.__get__(self)
@@ -108,6 +98,23 @@ class Behaviour(torch.Tensor):
         if self.backing.is_meta:
             raise no_numbers(self.device)
 
+    def _over(self, backing: torch.Tensor, kind: type) -> Self:
+        """Return a tensor of class ``kind`` over a backing, on this device."""
+        make = simulated[torch.Tensor].__new__
+        return cast(Self, make(kind, backing, self.device))
+
+    def __copy__(self) -> Self:
+        """Return another tensor in the same memory, without a gradient."""
+        new = self._over(self.backing.detach(), type(self))
+        vars(new).update(self._attributes())
+        new.requires_grad = self.requires_grad
+        return new
+
+    def _attributes(self) -> dict[str, Any]:
+        """Return what a copy of this tensor has besides its numbers."""
+        apart = ("arrival", "backing")
+        return {k: v for k, v in vars(self).items() if k not in apart}
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy the backing, so that shared storage stays shared."""
         if id(self) in memo:
@@ -117,24 +124,24 @@ class Behaviour(torch.Tensor):
                 "Only Tensors created explicitly by the user (graph leaves) "
                 "support the deepcopy protocol at the moment"
             )
-        state = copy.deepcopy(self.__dict__, memo)
-        new = type(self)(state["backing"], self.device)
-        new.__dict__.update(state)
-        new.requires_grad_(self.requires_grad)
+        new = self._over(copy.deepcopy(self.backing, memo), type(self))
+        vars(new).update(copy.deepcopy(self._attributes(), memo))
+        new.requires_grad = self.requires_grad
         if not self._is_param:  # torch's parameters leave theirs behind
             new.grad = copy.deepcopy(self.grad, memo)
         memo[id(self)] = new
         return new
 
-    def as_subclass(self, cls: type[Any]) -> Any:
-        """Refuse another class of tensors, which has to stand for itself."""
-        if not issubclass(type(self), cls):
-            raise NotImplementedError(
-                "a simulated tensor has a class of its own, and takes no "
-                f"other (class: {cls.__name__}, device: {self.device}); leave "
-                "this one on the CPU, or take it for a torch.Tensor first"
-            )
-        return _base.as_subclass(self, cls)
+    def as_subclass(self, cls: type) -> Any:
+        """Return this tensor as one of another class, if that is possible.
+
+        Raises:
+            NotImplementedError: it is not, on a simulated device.
+        """
+        kind = simulated_class(cls, self.device)
+        if kind is type(self):
+            return self
+        return self._over(self.backing.detach(), kind)
 
     def numpy(self, *, force: bool = False) -> Any:
         """Refuse, as CUDA tensors do, unless ``force`` asks for a copy."""

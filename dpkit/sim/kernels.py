@@ -13,7 +13,7 @@ be registered with PyTorch by name:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ from dpkit.sim.tensor import SimTensor, plain, read_number
 
 aten = torch.ops.aten
 Kernel = Callable[..., Any]
+WIDEST = torch.complex128.itemsize
 
 
 def kernels() -> Iterator[tuple[str, Kernel, str]]:
@@ -83,29 +84,46 @@ def _factory(name: str) -> Kernel:
     # PyTorch's zeros without memory cannot be held by another tensor.
     func = _overload("zeros" if name == "_efficientzerotensor" else name)
     fills = not name.startswith("empty")
+    keys = "Meta", "CompositeExplicitAutograd"
+    known = any(_has_kernel(name, key) for key in keys)  # how large it is
+    names = [argument.name for argument in func._schema.arguments]
+    dense = known and "size" in names and name != "empty_strided"
+    place = names.index("size") if dense else None
 
     def kernel(*args: Any, **kwargs: Any) -> Tensor:
         device = full_device(kwargs.pop("device"))
         if kwargs.pop("pin_memory", None):
             raise RuntimeError("Only dense CPU tensors can be pinned")
         args, kwargs = with_plain_generator(func, args, kwargs, device)
-        _check_room(args, kwargs, device)
+        surely = place is not None and _surely_fits(args[place], device)
+        if known and not surely:
+            _check_room(func, args, kwargs, device)
         with torch.inference_mode(False):  # as in __torch_dispatch__
             backing = func(*args, device=simulation.backing, **kwargs)
-            charge_factory(name, backing.nbytes, device.index, fills)
-            return SimTensor(backing, device)
+        charge_factory(name, backing.nbytes, device.index, fills)
+        return SimTensor(backing, device)
 
     return kernel
 
 
+def _surely_fits(shape: Sequence[int], device: torch.device) -> bool:
+    """Tell whether a tensor of any dtype fits: most do, and this is quick."""
+    memory = simulation.memory
+    free = memory.capacity - memory.live[device.index]
+    return math.prod(shape) * WIDEST <= free
+
+
 def _check_room(
-    args: tuple[Any, ...], kwargs: dict[str, Any], device: torch.device
+    func: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    device: torch.device,
 ) -> None:
     """Refuse a size that does not fit before memory is taken for it."""
-    if args and isinstance(args[0], (list, tuple)):
-        dtype = kwargs.get("dtype") or torch.get_default_dtype()
-        num_bytes = math.prod(args[0]) * dtype.itemsize
-        simulation.memory.check_room(num_bytes, device.index)
+    if "generator" in kwargs:
+        kwargs = {**kwargs, "generator": None}
+    asked = func(*args, device="meta", **kwargs).untyped_storage().nbytes()
+    simulation.memory.check_room(asked, device.index)
 
 
 def _as_on_cpu(name: str) -> Kernel:

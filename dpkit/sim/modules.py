@@ -1,35 +1,147 @@
 """Moving a module keeps its parameters the same objects, as on CUDA.
 
 An optimizer that was made before, and weights that two layers share, then go
-along. PyTorch does so for a module that moves to simulated devices, and on the
-way back if it is asked to.
+along. PyTorch assigns to the ``data`` of each parameter what it has become::
+
+    parameter.data = parameter.to("sim:1")
+
+and asks before whether the one kind of tensor can take the place of the other.
+A plain tensor and a simulated one can, but not by the assignment of PyTorch,
+which changes what is inside the tensor: the inside and the class are
+exchanged for those of a new one.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
-from torch import nn
-from torch.__future__ import (
-    get_swap_module_params_on_conversion,
-    set_swap_module_params_on_conversion,
-)
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import get_gradient_edge
+from torch.nn.modules import module
 
+from dpkit.sim.classes import plain_class, simulated_class
 from dpkit.sim.tensor import SimTensor
 
-_apply: Callable[..., Any] = nn.Module._apply
+_data: Any = torch._C.TensorBase.data
+_can_replace: Callable[[Tensor, Tensor], bool] = (
+    torch._has_compatible_shallow_copy_type
+)
+_has_inside: Callable[[object], bool] = vars(module)[
+    "is_traceable_wrapper_subclass"
+]
+_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+_OURS = ("arrival", "backing", "_is_param")  # attributes of simulated tensors
 
 
-def apply_in_place(
-    self: nn.Module, fn: Callable[..., Any], recurse: bool = True
-) -> Any:
-    """Stand in for ``Module._apply``, which ``to``, ``cpu``, … call."""
-    if not any(isinstance(p, SimTensor) for p in self.parameters()):
-        return _apply(self, fn, recurse)
-    usual = get_swap_module_params_on_conversion()
-    set_swap_module_params_on_conversion(True)
-    try:
-        return _apply(self, fn, recurse)
-    finally:
-        set_swap_module_params_on_conversion(usual)
+def _get_data(tensor: Tensor) -> Tensor:
+    """Return ``tensor.data``: the tensor without its history."""
+    return cast(Tensor, _data.__get__(tensor))
+
+
+def _set_data(tensor: Tensor, value: Tensor) -> None:
+    """Stand in for the assignment to ``tensor.data``."""
+    simulated = [isinstance(x, SimTensor) for x in (tensor, value)]
+    if not any(simulated):
+        _data.__set__(tensor, value)
+        return
+    if not all(simulated):
+        _become(tensor, value)
+        return
+    if tensor.device != value.device:
+        _leave(tensor, value.device)
+    _data.__set__(tensor, value)
+    tensor.backing = value.backing.detach()  # type: ignore[attr-defined]
+
+
+def _become(tensor: Tensor, value: Tensor) -> None:
+    """Let ``tensor``, which stays the same object, hold what ``value`` does.
+
+    Args:
+        tensor: A plain tensor or a simulated one.
+        value: One of the other kind.
+    """
+    new = _in_the_place_of(tensor, value)
+    new.requires_grad = tensor.requires_grad
+    new.grad = _leave(tensor, value.device)
+    torch.clear_autocast_cache()  # it would hold on to what was inside
+    torch._C._swap_tensor_impl(tensor, new)
+    tensor.__class__, new.__class__ = type(new), type(tensor)
+    tensor.__dict__, new.__dict__ = vars(new), vars(tensor)
+    for name in _HOOKS:  # the inside knows them, too
+        setattr(tensor, name, getattr(tensor, name))
+
+
+def _in_the_place_of(tensor: Tensor, value: Tensor) -> Tensor:
+    """Return a tensor with the numbers of ``value``, else like ``tensor``."""
+    new: Tensor
+    if isinstance(value, SimTensor):
+        kind = simulated_class(type(tensor), value.device)
+        new = SimTensor.__new__(kind, value.backing.detach(), value.device)
+        if isinstance(tensor, nn.Parameter):
+            new._is_param = True
+    else:
+        new = value.detach()
+        new.__class__ = plain_class(tensor)
+    others = {k: v for k, v in vars(tensor).items() if k not in _OURS}
+    vars(new).update(others)
+    return new
+
+
+def _leave(tensor: Tensor, device: torch.device) -> Tensor | None:
+    """Let ``tensor`` leave for ``device``; return its gradient, moved there.
+
+    Raises:
+        RuntimeError: ``tensor`` is the result of an operation.
+    """
+    if not tensor.is_leaf:
+        raise RuntimeError(
+            "the data of a result cannot go to another device (from: "
+            f"{tensor.device}, to: {device}); assign to that of a leaf"
+        )
+    in_a_graph = tensor._use_count() > 1 and not tensor.is_inference()
+    if tensor.requires_grad and in_a_graph:
+        check = partial(_check_home, weakref.ref(tensor), tensor.device)
+        with torch.inference_mode(False):
+            get_gradient_edge(tensor).node.register_prehook(check)
+    gradient = tensor.grad
+    if gradient is not None:  # on another device it would be refused
+        gradient.data = gradient.detach().to(device)
+    return gradient
+
+
+def _check_home(
+    moved: weakref.ref[Tensor], device: torch.device, gradients: Any
+) -> None:
+    """Refuse gradients for a tensor that is not on ``device`` any more."""
+    tensor = moved()
+    if tensor is not None and tensor.device != device:
+        raise RuntimeError(
+            "a parameter has moved since the forward pass (then: "
+            f"{device}, now: {tensor.device}); run the forward pass again"
+        )
+
+
+def fits(*tensors: Tensor) -> bool:
+    """Tell whether the second may be assigned to the data of the first.
+
+    A simulated tensor counts as one of the CPU, as do those of CUDA.
+    """
+    simulated = [isinstance(tensor, SimTensor) for tensor in tensors]
+    if not any(simulated):
+        return _can_replace(*tensors)
+    on_cpu = torch.empty(0, device="cpu")
+    pair = zip(tensors, simulated, strict=True)
+    return _can_replace(*(on_cpu if is_sim else x for x, is_sim in pair))
+
+
+def has_to_be_swapped(tensor: Tensor) -> bool:
+    """Tell whether a module must not assign ``tensor`` to the data of one."""
+    return not isinstance(tensor, SimTensor) and _has_inside(tensor)
+
+
+# What stands for ``tensor.data``.
+data = property(_get_data, _set_data)

@@ -24,7 +24,10 @@ from typing import Any
 import torch
 from torch import nested, nn
 from torch.distributed.distributed_c10d import BackendConfig
+from torch.fx.experimental import proxy_tensor
 from torch.nested._internal.nested_tensor import NestedTensor
+from torch.nn.modules import module
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.optim import optimizer
 from torch.utils import _device, _foreach_utils, backend_registration
 
@@ -35,6 +38,7 @@ from dpkit.sim import (
     distributed,
     generators,
     layouts,
+    lazy,
     modules,
     pinned,
     plain_name,
@@ -122,8 +126,8 @@ def _take_the_place() -> Undo:
 
 _ENGINE = ["t_outputs", "args", "kwargs"]
 BACKWARD = [
-    replaced(module, "_engine_run_backward", backward.run_backward, _ENGINE)
-    for module in (torch.autograd.graph, torch.autograd)
+    replaced(owner, "_engine_run_backward", backward.run_backward, _ENGINE)
+    for owner in (torch.autograd.graph, torch.autograd)
 ]
 OPTIMIZERS = [
     listed(optimizer, "_foreach_supported_types", SimTensor),
@@ -135,11 +139,19 @@ OPTIMIZERS = [
     ),
 ]
 MODULES = [
+    replaced(torch.Tensor, "data", modules.data),
+    replaced(torch, "_has_compatible_shallow_copy_type", modules.fits),
+    # Tensors that have others inside it would swap, which fails while the
+    # output of the module is alive.
     replaced(
-        nn.Module,
-        "_apply",
-        modules.apply_in_place,
-        ["self", "fn", "recurse"],
+        module,
+        "is_traceable_wrapper_subclass",
+        modules.has_to_be_swapped,
+        ["t"],
+    ),
+    *(
+        wrapped(kind, "__new__", lazy.making(kind))
+        for kind in (UninitializedParameter, UninitializedBuffer)
     ),
     replaced(nn.DataParallel, "__init__", torch_data_parallel.init),
     replaced(nn.DataParallel, "forward", torch_data_parallel.forward),
@@ -158,6 +170,20 @@ STORAGES = [
         lambda: isinstance(torch.serialization._package_registry, list),
         _load_to_sim,
     ),
+]
+LOADING = [
+    replaced(torch.serialization, "_load", serialization.load),
+    replaced(
+        torch._utils,
+        "_get_restore_location",
+        serialization.location_of,
+        ["device"],
+    ),
+]
+# Such as torch.func.linearize, which else takes simulated tensors for
+# constants, and their derivative with them.
+TRACING = [
+    wrapped(proxy_tensor, "HANDLED_TYPES", lambda old: (*old, SimTensor))
 ]
 CURRENT_DEVICE = [
     *(
@@ -225,6 +251,8 @@ PATCHES = [
     *OPTIMIZERS,
     *MODULES,
     *STORAGES,
+    *LOADING,
+    *TRACING,
     *CURRENT_DEVICE,
     *ACCELERATOR,
     *PINNED,

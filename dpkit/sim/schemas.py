@@ -35,15 +35,27 @@ def alias_kind(func: OpOverload) -> tuple[str, tuple[int, ...]]:
 
 
 @cache
-def is_composite(func: OpOverload) -> bool:
-    """Tell whether torch composes ``func`` of others, on the CPU too.
+def comes_whole(func: OpOverload) -> bool:
+    """Tell whether ``func`` is one that autograd takes apart.
 
-    Autograd takes it apart before it comes to a device. Where autograd has no
-    say, inside another dispatch or below autograd, it arrives whole.
+    It does so before an operation comes to a device, with what PyTorch
+    composes of others, if the CPU has no kernel for it, and with what a
+    function of ours stands in for. Such an operation comes whole where
+    autograd has no say: inside another dispatch, and in inference mode.
     """
+    composed = _has_kernel(func, "CompositeImplicitAutograd")
+    return has_stand_in(func) or (composed and not _has_kernel(func, "CPU"))
+
+
+@cache
+def has_stand_in(func: OpOverload) -> bool:
+    """Tell whether a function stands in for ``func`` where autograd is."""
+    return _has_kernel(func, "AutogradPrivateUse1")
+
+
+def _has_kernel(func: OpOverload, key: str) -> bool:
     has = torch._C._dispatch_has_kernel_for_dispatch_key
-    name = func.name()
-    return has(name, "CompositeImplicitAutograd") and not has(name, "CPU")
+    return bool(has(func.name(), key))
 
 
 def arguments(

@@ -13,7 +13,9 @@ and a backing: a plain tensor on the CPU that holds the numbers::
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch._ops import OpOverload
@@ -25,6 +27,7 @@ from dpkit.sim import as_on_cuda, categories
 from dpkit.sim.backward import in_backward, put_aside
 from dpkit.sim.behaviour import Behaviour
 from dpkit.sim.charge import charge, charge_copies, charge_read
+from dpkit.sim.classes import simulated
 from dpkit.sim.configuration import simulation
 from dpkit.sim.generator_arguments import (
     takes_generator,
@@ -40,11 +43,17 @@ from dpkit.sim.placement_rules import (
     is_cpu_number,
     tensors_in,
 )
-from dpkit.sim.schemas import alias_kind, arguments, is_composite
+from dpkit.sim.schemas import (
+    alias_kind,
+    arguments,
+    comes_whole,
+    has_stand_in,
+)
 from dpkit.sim.shapes import run_without_numbers
 from dpkit.sim.without_numbers import check_readable, no_numbers
 
 aten = torch.ops.aten
+_AUTOGRAD = torch._C.DispatchKey.AutogradPrivateUse1
 
 
 class SimTensor(Behaviour):
@@ -89,9 +98,6 @@ class SimTensor(Behaviour):
         torch._C._set_neg(tensor, backing.is_neg())
         return tensor
 
-    def __init__(self, backing: torch.Tensor, device: torch.device) -> None:
-        pass
-
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls,
@@ -102,9 +108,7 @@ class SimTensor(Behaviour):
     ) -> Any:
         kwargs = kwargs or {}
         if torch.is_inference_mode_enabled():
-            # There, operations made of others would come here as a whole.
-            with torch.inference_mode(False), torch.no_grad():
-                return func(*args, **kwargs)
+            return _run_in_inference_mode(func, args, kwargs)
         try:
             return _run(func, args, kwargs)
         except BaseException as error:
@@ -113,8 +117,8 @@ class SimTensor(Behaviour):
             put_aside(error)
             return _placeholder(func, args, kwargs)
 
-    # These two let torch move a module's parameter to another device and
-    # keep it the same object.
+    # By these two torch.compile knows that there is a tensor inside; it is
+    # refused when it makes one anew.
     def __tensor_flatten__(self) -> tuple[list[str], torch.device]:
         return ["backing"], self.device
 
@@ -126,6 +130,9 @@ class SimTensor(Behaviour):
         strides: Any,
     ) -> SimTensor:
         return SimTensor(parts["backing"], device)
+
+
+simulated[torch.Tensor] = simulated[torch.nn.Parameter] = SimTensor
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -144,13 +151,23 @@ def read_number(tensor: torch.Tensor) -> bool | int | float | complex:
 
 
 def _run(
-    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+    func: OpOverload,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    execute: Callable[..., Any] | None = None,
 ) -> Any:
-    """Run ``func`` on the backings; wrap what comes out; charge for it."""
+    """Run ``func`` on the backings; wrap what comes out; charge for it.
+
+    Args:
+        func: The operation.
+        args: What it is given.
+        kwargs: The same, by name.
+        execute: What runs it, on plain tensors; None: ``func`` itself.
+    """
     if func is aten._local_scalar_dense.default:
         return read_number(args[0])
-    if is_composite(func):
-        return _decomposed(func, args, kwargs)
+    if comes_whole(func):
+        return _run_in_parts(func, args, kwargs)
     inputs: list[torch.Tensor] = []
     plain_args = _unwrap(args, inputs)
     plain_kwargs = _unwrap(kwargs, inputs)
@@ -176,7 +193,7 @@ def _run(
         if meta:
             out = run_without_numbers(func, plain_args, plain_kwargs)
         else:
-            out = func(*plain_args, **plain_kwargs)
+            out = (execute or func)(*plain_args, **plain_kwargs)
     except NotImplementedError as error:
         out = as_on_cuda.run(func, plain_args, plain_kwargs, error)
     except RuntimeError as error:
@@ -204,15 +221,47 @@ def _run(
     return wrapped
 
 
-def _decomposed(
+def _run_in_parts(
     func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Run what ``func`` is composed of; refuse a result that is not dense."""
+    """Run what comes whole; refuse a result that is not dense."""
+    if has_stand_in(func):
+        return func._op_dk(_AUTOGRAD, *args, **kwargs)
     out = func.decompose(*args, **kwargs)
     for tensor in tensors_in(out):
         if tensor.device.type == "sim":
             check_dense(tensor, tensor.device)
     return out
+
+
+def _run_in_inference_mode(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Run ``func``; mark what it makes as PyTorch would."""
+    if comes_whole(func):
+        return _run_in_parts(func, args, kwargs)
+    if alias_kind(func)[0] == "new":
+        out = _run(func, args, kwargs, partial(_run_outside, func))
+        return _marked(out) if type(out) is torch.Tensor else out
+    with torch.inference_mode(False), torch.no_grad():
+        return _run(func, args, kwargs)
+
+
+def _run_outside(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    """Run ``func`` on backings, which are ordinary tensors in any mode."""
+    with torch.inference_mode(False), torch.no_grad():
+        return func(*args, **kwargs)
+
+
+@torch.inference_mode()
+def _marked(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of inference mode in the memory of ``tensor``."""
+    if not isinstance(tensor, SimTensor):
+        empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return cast(torch.Tensor, aten.set_.source_Tensor(empty, tensor))
+    marked = SimTensor(tensor.backing, tensor.device)
+    torch._functionalize_unsafe_set(marked, tensor)
+    return marked
 
 
 def _check_home(tensors: list[torch.Tensor]) -> None:
@@ -253,6 +302,7 @@ def _unwrap(value: Any, seen: list[torch.Tensor]) -> Any:
         return {key: _unwrap(item, seen) for key, item in value.items()}
     if isinstance(value, torch.Tensor):
         seen.append(value)
+        return plain(value)
     return value
 
 
@@ -291,7 +341,10 @@ def _correct_aliasing(
     if kind == "new":
         return out
     if kind == "view":
-        return return_and_correct_aliasing(func, args, kwargs, out)
+        if type(args[0]) is SimTensor:  # not one of a lazy layer
+            out = return_and_correct_aliasing(func, args, kwargs, out)
+        begun = args[0].is_inference()
+        return tree_map_only(torch.Tensor, _marked, out) if begun else out
     for tensor in tensors_in(arguments(func, positions, args, kwargs)):
         _follow_backing(tensor)
     return _what_was_written(func, args, kwargs)
@@ -321,7 +374,8 @@ def _follow_backing(tensor: torch.Tensor) -> None:
         storage, offset = backing.untyped_storage(), tensor.storage_offset()
         backing.set_(storage, offset, shape, stride)
         raise
-    reshaped = SimTensor(backing, tensor.device)
+    with torch.inference_mode(tensor.is_inference()):  # to be of its kind
+        reshaped = SimTensor(backing, tensor.device)
     torch._functionalize_unsafe_set(reshaped, tensor)
     tensor.data = reshaped
 

@@ -16,6 +16,17 @@ from dpkit.sim.numbering import (
     full_device,
     set_device,
 )
+from dpkit.sim.seeds import (
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
 from dpkit.sim.streams import (
     Event,
     Stream,
@@ -41,6 +52,8 @@ __all__ = [
     "get_device_name",
     "get_device_properties",
     "get_rng_state",
+    "get_rng_state_all",
+    "initial_seed",
     "is_available",
     "is_initialized",
     "manual_seed",
@@ -51,8 +64,11 @@ __all__ = [
     "memory_stats_as_nested_dict",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
     "set_device",
     "set_rng_state",
+    "set_rng_state_all",
     "set_stream",
     "stream",
     "synchronize",
@@ -161,24 +177,6 @@ def mem_get_info(device: Device = None) -> tuple[int, int]:
 
 def empty_cache() -> None:
     """Do nothing: what is freed is free at once."""
-
-
-def manual_seed(seed: int) -> None:
-    """Do nothing: random numbers come from the CPU's generator."""
-
-
-def manual_seed_all(seed: int) -> None:
-    """Do nothing: random numbers come from the CPU's generator."""
-
-
-def get_rng_state(device: Device = None) -> torch.Tensor:
-    """Return the state of the generator, which is the CPU's."""
-    return torch.get_rng_state()
-
-
-def set_rng_state(state: torch.Tensor, device: Device = None) -> None:
-    """Set the state of the generator, which is the CPU's."""
-    torch.set_rng_state(state)
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
