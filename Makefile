@@ -1,14 +1,40 @@
 # Everything starts here: `make` lists the targets. Each one installs what it
 # needs into .venv first; nothing is installed twice.
+#
+#   make test PYTHON=python3.12    .venv is made by this Python
+#   make setup TORCH=there         .venv sees the torch that this Python has
+#   make test ENV=/path/to/one     an environment that is there; none is made
 
 PYTHON ?= python3
 VENV   := .venv
-BIN    := $(VENV)/bin
+PY     := $(VENV)/bin/python
 READY  := $(VENV)/ready
+# Where this file is, the environment sees a torch that was there before it.
+OUTER  := $(VENV)/without-torch.txt
+
+# Shells know a variable ENV too: what counts is what make was told.
+ifeq ($(origin ENV),command line)
+PY    := $(firstword $(wildcard $(addprefix $(abspath $(ENV))/bin/,\
+           python python3)))
+READY := environment
+ifeq ($(PY),)
+$(error there is no Python in the environment (ENV: $(ENV)); \
+  give the folder that holds bin/python)
+endif
+export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
+endif
+unexport ENV
+
+ifeq ($(origin TORCH),command line)
+ifneq ($(TORCH),there)
+$(error unknown torch (TORCH: $(TORCH), known: there))
+endif
+WITHOUT_TORCH := yes
+endif
 
 # The stored outputs of the chapters are those of the simulated devices.
 ON_SIM := DPKIT_DEVICES=sim
-PYTEST := $(BIN)/python -m pytest
+PYTEST := $(PY) -m pytest
 # Two workers with one thread each: more threads than cores would spin.
 ONE    := OMP_NUM_THREADS=1
 # Each takes a file at a time, the longest first (tests/conftest.py).
@@ -17,6 +43,8 @@ UNITS  := $(PYTEST) $(SHARED) --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 # Drivers of GPUs make such files; torch takes seconds to say that none is.
 HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|kfd)'
+# Nothing else asks torch: it counts simulated devices too.
+GPUS := from dpkit.accelerator import real_devices; gpus = real_devices()
 
 # The tests start a few hundred Pythons: none should compile dpkit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -29,52 +57,71 @@ $(error there is no such chapter (ONLY: $(ONLY), known: \
   $(patsubst book/%.ipynb,%,$(CHAPTERS))))
 endif
 PORT := 8000
+# STAND_IN=2: rehearse on the CPU, as if there were two GPUs. AGAIN=all, failed
+# or the names of parts: run them once more. LIMIT: seconds for all of it.
+REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
+  $(if $(AGAIN),--again $(AGAIN)) $(if $(LIMIT),--limit $(LIMIT))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
-        test-gpu address new-chapter gpu-outputs bench coverage reproduce \
-        reproducible lint format lock clean
+        test-gpu gpu-report address new-chapter gpu-outputs bench coverage \
+        reproduce reproducible lint format lock clean environment free-port
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
 	  | awk -F ':.*## ' '{ printf "make %-12s %s\n", $$1, $$2 }'
 
-$(READY): requirements.txt pyproject.toml
+$(VENV)/ready: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; \
 	  sys.exit(f"Python 3.11 or newer is needed ({sys.executable}: {v}); \
 	name one with: make setup PYTHON=python3.11" \
 	  if sys.version_info < (3, 11) else 0)'
+ifneq ($(WITHOUT_TORCH)$(wildcard $(OUTER)),)
+	$(PYTHON) -P scripts/torch_there.py $(VENV)
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --no-deps \
+	  -r $(OUTER)
+else
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.txt
-	$(BIN)/python -m pip install --disable-pip-version-check \
+	$(VENV)/bin/python -m pip install --disable-pip-version-check \
+	  -r requirements.txt
+endif
+	$(VENV)/bin/python -m pip install --disable-pip-version-check \
 	  --no-deps --no-build-isolation --editable .
 	@touch $@
+
+environment:
+	@$(PY) scripts/lacking.py
 
 setup: $(READY)  ## install the pinned environment into .venv
 
 book: $(READY)  ## build the site into _build/html
-	$(BIN)/python scripts/build_site.py .
+	$(PY) scripts/build_site.py .
 
 check: book  ## look at every page in a browser: axe, links, spelling, …
-	$(ON_SIM) $(ONE) scripts/check/run.sh . $(BIN)/python
+	$(ON_SIM) $(ONE) scripts/check/run.sh . $(PY)
 
-serve: book  ## show the built site on http://localhost:8000, or on PORT=…
-	$(BIN)/python -m http.server --bind localhost --directory _build/html $(PORT)
+# The port is tried first: nobody should wait for the pages to be built and
+# learn then that they cannot be shown.
+serve: free-port book  ## show the site on http://localhost:8000, or on PORT=…
+	@$(PY) scripts/serve.py _build/html "$(PORT)"
+
+free-port: $(READY)
+	@$(PY) scripts/serve.py --try "$(PORT)"
 
 notebooks: $(READY)  ## open the chapters in JupyterLab
-	$(BIN)/jupyter lab book
+	$(PY) -m jupyter lab book
 
 execute: $(READY)  ## run every notebook, or ONLY=name; store its outputs
-	$(ON_SIM) $(ONE) $(BIN)/python scripts/execute_notebooks.py \
+	$(ON_SIM) $(ONE) $(PY) scripts/execute_notebooks.py \
 	  $(if $(LIVE),--live) $(CHOSEN)
 
 reproducible: $(READY)  ## run every notebook, or ONLY=name; fail if it changes
 	printf '%s\n' $(CHOSEN) | $(ON_SIM) $(ONE) xargs -n 1 -P 2 \
-	  $(BIN)/python scripts/execute_notebooks.py --check
+	  $(PY) scripts/execute_notebooks.py --check
 
 test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu, if it can be
-	@if $(HAS_DRIVER) && $(BIN)/python -c 'import sys, torch; \
-	  sys.exit(not torch.cuda.is_available())'; then $(MAKE) test-gpu; fi
+	@if $(HAS_DRIVER) && $(PY) -c '$(GPUS); exit(not gpus)'; then \
+	  $(MAKE) test-gpu; fi
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
 	  $(if $(ONLY),,dpkit tests) $(CHOSEN)
 
@@ -83,58 +130,61 @@ test-fast: $(READY)  ## the tests without the slow ones and the notebooks
 
 coverage: $(READY)  ## how much of dpkit the tests reach: 95 % or more
 	rm -rf _build/coverage && mkdir -p _build/coverage
-	$(ON_SIM) $(ONE) $(BIN)/python -m coverage run -m \
+	$(ON_SIM) $(ONE) $(PY) -m coverage run -m \
 	  pytest $(SHARED) --doctest-modules -m "not cuda" dpkit tests
-	$(BIN)/python -m coverage combine --quiet
-	$(BIN)/python -m coverage report --fail-under=95
+	$(PY) -m coverage combine --quiet
+	$(PY) -m coverage report --fail-under=95
 
 test-cpu: $(READY)  ## every chapter, or ONLY=name, on the CPU; not compared
 	DPKIT_DEVICES=cpu $(ONE) $(PYTEST) $(SHARED) --nbval-lax $(NBVAL) $(CHOSEN)
 
 test-gpu: $(READY)  ## what needs CUDA: its tests, and the chapters on it
-	@$(BIN)/python -c 'import sys, torch; sys.exit( \
-	  0 if torch.cuda.is_available() else "no CUDA device (torch sees: 0)")'
+	@$(PY) -c '$(GPUS); \
+	  exit(0 if gpus else "there is no GPU (torch sees: 0)")'
 	env -u DPKIT_DEVICES $(PYTEST) -m cuda tests
-	@$(BIN)/python -c 'import torch; n = torch.cuda.device_count(); \
-	  print(f"Chapters on {n} CUDA device(s); a cell that asks for more", \
+	@$(PY) -c '$(GPUS); \
+	  print(f"Chapters on {len(gpus)} GPU(s); a cell that asks for more", \
 	  "gets simulated ones.")'
 	env -u DPKIT_DEVICES $(PYTEST) --nbval-lax $(NBVAL) book/*.ipynb
 
+gpu-report: $(READY)  ## what runs on the GPUs, how fast: a file to attach
+	env -u DPKIT_DEVICES $(PY) scripts/gpu_report.py $(REPORT)
+
 new-chapter: $(READY)  ## a chapter that passes all checks, to rewrite (NAME=…)
-	@$(ON_SIM) $(ONE) $(BIN)/python scripts/new_chapter.py "$(NAME)"
+	@$(ON_SIM) $(ONE) $(PY) scripts/new_chapter.py "$(NAME)"
 
 address:  ## write the public address of the repository (URL=https://…)
 	$(PYTHON) scripts/set_address.py "$(URL)"
 
 gpu-outputs: $(READY)  ## the chapters' outputs on CUDA devices, in _build/gpu
 	rm -rf _build/gpu && mkdir -p _build && cp -R book _build/gpu
-	env -u DPKIT_DEVICES $(BIN)/python scripts/execute_notebooks.py --live \
+	env -u DPKIT_DEVICES $(PY) scripts/execute_notebooks.py --live \
 	  _build/gpu/*.ipynb
 
 bench: $(READY)  ## measure speed, as ratios taken side by side in one run
-	$(BIN)/python scripts/bench.py
+	$(PY) scripts/bench.py
 
 reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
-	$(BIN)/python scripts/reproduce.py
-	$(BIN)/python scripts/simulate_published.py
-	$(BIN)/python scripts/record_recipe.py
-	$(BIN)/python scripts/record_large_batches.py
-	$(BIN)/python scripts/record_resident.py
+	$(PY) scripts/reproduce.py
+	$(PY) scripts/simulate_published.py
+	$(PY) scripts/record_recipe.py
+	$(PY) scripts/record_large_batches.py
+	$(PY) scripts/record_resident.py
 
 lint: $(READY)  ## style (notebooks too), types, and the workflows
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/zizmor --offline --quiet .github
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	PATH="$(dir $(PY)):$$PATH" zizmor --offline --quiet .github
 	scripts/check/lint_workflows
 
 format: $(READY)  ## let ruff format and mend what it can
-	$(BIN)/ruff format .
-	$(BIN)/ruff check --fix .
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
 
 lock: $(READY)  ## resolve pyproject.toml anew into requirements.txt
-	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev \
+	$(PY) -m pip install --quiet uv
+	$(PY) -m uv pip compile --universal --python-version 3.11 --extra dev \
 	  --no-header --no-annotate --upgrade pyproject.toml -o requirements.txt
 
 clean:  ## remove what was built (the environment stays: rm -r .venv)

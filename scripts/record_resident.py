@@ -1,6 +1,6 @@
 """Time epochs of LeNet whose images lie on the GPU; record them.
 
-Usage: python scripts/record_resident.py
+Usage: python scripts/record_resident.py [FILE [EPOCHS]]
 
 Without a GPU it records nothing and says so. The first epoch, which also
 warms up, is recorded apart.
@@ -21,10 +21,9 @@ from dpkit.lab.models import lenet_params
 from dpkit.lab.resident import time_resident_epoch
 
 RECORD = Path(__file__).parent.parent / "book/_data/resident_epoch.json"
-NUM_EPOCHS = 6
 
 
-def main() -> int:
+def main(file: str | Path = RECORD, num_epochs: int | str = 6) -> int:
     """Time the epochs; write what they took."""
     if not real_devices():
         print("nothing to record: no GPU (torch sees: 0)")
@@ -34,7 +33,7 @@ def main() -> int:
     params = dpkit.replicate(lenet_params(0.01), devices)
     seconds = [
         round(time_resident_epoch(train_set, params, devices).seconds, 4)
-        for _ in range(NUM_EPOCHS)
+        for _ in range(int(num_epochs))
     ]
     result: dict[str, Any] = {
         "provenance": provenance() | {"cuda": torch.version.cuda},
@@ -42,10 +41,10 @@ def main() -> int:
         "seconds_of_the_first_epoch": seconds[0],
         "seconds_of_an_epoch": seconds[1:],
     }
-    RECORD.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written: {RECORD.name} ({seconds})")
+    Path(file).write_text(json.dumps(result, indent=1) + "\n")
+    print(f"written: {Path(file).name} ({seconds})")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -75,10 +75,13 @@ def provenance() -> dict[str, Any]:
 
 
 def git(*words: str) -> str:
-    """Return what git prints, or nothing where there is no repository."""
-    run = subprocess.run(
-        ["git", *words], cwd=REPOSITORY, capture_output=True, text=True
-    )
+    """Return what git prints, or nothing without it or a repository."""
+    try:
+        run = subprocess.run(
+            ["git", *words], cwd=REPOSITORY, capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        return ""
     return run.stdout.strip()
 
 
@@ -87,9 +90,12 @@ def driver() -> str:
     if not real_devices():
         return ""
     query = ["--query-gpu=driver_version", "--format=csv,noheader"]
-    run = subprocess.run(
-        ["nvidia-smi", *query], capture_output=True, text=True, check=True
-    )
+    try:
+        run = subprocess.run(
+            ["nvidia-smi", *query], capture_output=True, text=True, check=True
+        )
+    except FileNotFoundError:  # not NVIDIA's, or not brought along
+        return ""
     return run.stdout.split()[0]
 
 

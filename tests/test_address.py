@@ -121,8 +121,9 @@ def test_the_buttons_open_the_notebook_itself(copy):
             page.unlink()
     pages = "format: jb-book\nroot: book/index\nchapters:\n"
     (copy / "_toc.yml").write_text(pages + "- file: book/splitting\n")
-    tool = Path(sys.executable).with_name("jupyter-book")
-    command = [tool, "build", copy, "--quiet"]
+    program = "from jupyter_book.cli.main import main; main()"
+    tool = [sys.executable, "-P", "-c", program]
+    command = [*tool, "build", copy, "--quiet"]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-3000:]
     built = copy / "_build" / "html"

@@ -112,9 +112,10 @@ def built(root, tmp_path_factory):
         toc += "" if name == "index" else f"- file: book/{name}\n"
     shutil.copy(page, book)
     (folder / "_toc.yml").write_text(toc + f"- file: book/{NAME}\n")
-    tool = Path(sys.executable).with_name("jupyter-book")
+    program = "from jupyter_book.cli.main import main; main()"
+    tool = [sys.executable, "-P", "-c", program]
     done = subprocess.run(
-        [tool, "build", folder, "-W", "-n", "--keep-going"],
+        [*tool, "build", folder, "-W", "-n", "--keep-going"],
         capture_output=True,
         text=True,
     )

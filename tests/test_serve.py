@@ -56,3 +56,14 @@ def test_what_is_no_port(tmp_path, port):
     assert told == ""
     (line,) = error.splitlines()
     assert f"(PORT: {port!r})" in line
+
+
+def test_a_port_can_be_tried(port):
+    """It is let go: it can be tried again."""
+    for _ in range(2):
+        assert serve("--try", port).wait(30) == 0
+    with socket.create_server(("localhost", port)):
+        told, error = serve("--try", port).communicate(timeout=30)
+    assert told == ""
+    (line,) = error.splitlines()
+    assert line.endswith(f"make serve PORT={port + 1}")

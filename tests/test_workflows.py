@@ -7,7 +7,7 @@ in copies of them.
 import re
 import shutil
 import subprocess
-import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -35,8 +35,11 @@ def run(*words):
 
 
 def zizmor(path):
-    tool = Path(sys.executable).with_name("zizmor")
-    return run(tool, "--offline", "--quiet", "--no-config", path)
+    # Where it was installed, which need not be beside this Python.
+    files = metadata.files("zizmor")
+    (tool,) = [file for file in files if file.name == "zizmor"]
+    words = ("--offline", "--quiet", "--no-config", path)
+    return run(tool.locate(), *words)
 
 
 def actionlint(path):

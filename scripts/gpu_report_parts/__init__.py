@@ -1,0 +1,10 @@
+"""What `make gpu-report` runs, and how it tells of it.
+
+``plan`` -- the parts, most valuable first, each with a limit of time;
+``limited`` -- a program that is ended at its limit, with all it has started;
+``records`` -- what is done, so that it is not run again;
+``text`` -- the report, of what is recorded so far;
+``facts`` -- what the machine has; ``machine`` -- the part that tells more;
+``two_gpus``, ``over_nccl`` -- what only two GPUs can show;
+``stand_in`` -- a rehearsal: the CPU in place of the GPUs.
+"""

@@ -1,0 +1,103 @@
+"""A small network to compare numbers on, and how two ways are timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+NUM_ROWS, NUM_STEPS = 257, 3  # two GPUs do not divide the rows
+WARM_UP, REPETITIONS = 3, 7
+# In double precision; what differs is the order of sums.
+TOLERANCE = 1e-9
+
+Way = Callable[[], object]
+Seconds = dict[str, list[float]]
+
+
+def small_net(norm: bool = True) -> nn.Module:
+    """Return a network for images of 12 × 12, in double precision."""
+    torch.manual_seed(0)
+    normalized = nn.BatchNorm2d(4) if norm else nn.Identity()
+    layers = (nn.Conv2d(1, 4, 3), normalized, nn.ReLU(), nn.Flatten())
+    return nn.Sequential(*layers, nn.Linear(400, 5)).double()
+
+
+def batch(seed: int, num_rows: int = NUM_ROWS) -> tuple[Tensor, Tensor]:
+    """Return images, shape (num_rows, 1, 12, 12), and labels."""
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(num_rows, 1, 12, 12, generator=generator).double()
+    return X, torch.randint(5, (num_rows,), generator=generator)
+
+
+def trained(
+    net: nn.Module,
+    device: torch.device,
+    part: Callable[[Tensor], Tensor] = lambda rows: rows,
+) -> list[Tensor]:
+    """Train a few steps; return parameters and buffers, on the CPU.
+
+    Args:
+        net: A network, or a wrapper of one.
+        device: Where it takes its input.
+        part: What it is given of the rows of a batch.
+    """
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+    for step in range(NUM_STEPS):
+        X, y = (part(rows).to(device) for rows in batch(step))
+        optimizer.zero_grad()
+        F.cross_entropy(net(X), y).backward()
+        optimizer.step()
+    return [value.cpu() for value in net.state_dict().values()]
+
+
+def compare(
+    what: str, found: Sequence[Tensor], wanted: Sequence[Tensor]
+) -> None:
+    """Print how far numbers are apart.
+
+    Raises:
+        ValueError: further than rounding explains.
+    """
+    away = max(
+        float((a - b).abs().max()) for a, b in zip(found, wanted, strict=True)
+    )
+    print(f"{what}: largest difference {away:.2g}", flush=True)
+    if not away < TOLERANCE:
+        raise ValueError(
+            f"more than rounding (difference: {away:.2g}, allowed: "
+            f"{TOLERANCE:g}, what: {what})"
+        )
+
+
+def times(ways: Mapping[str, Way], wait: Callable[[], None]) -> Seconds:
+    """Return what each way takes, a few times; they take turns.
+
+    Args:
+        ways: The ways of doing it, by name.
+        wait: Waits until it is done.
+    """
+    seconds: Seconds = {name: [] for name in ways}
+    for repetition in range(-WARM_UP, REPETITIONS):
+        for name in sorted(ways, reverse=bool(repetition % 2)):
+            wait()
+            start = time.perf_counter()
+            ways[name]()
+            wait()
+            if repetition >= 0:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def show(what: str, seconds: Seconds) -> None:
+    """Print the least, the median and the greatest of each way."""
+    print(what)
+    for name, taken in seconds.items():
+        low, middle, high = (
+            f"{1e3 * t:9.2f}" for t in (min(taken), median(taken), max(taken))
+        )
+        print(f"  {name:<32}{low}{middle}{high} ms", flush=True)

@@ -1,0 +1,89 @@
+"""The parts of the report, most valuable first."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+PARTS = "gpu_report_parts"
+# What a rehearsal takes longer, on the CPU.
+SLOWER = 4
+# Seconds for all parts of a call: ten minutes, less what surrounds them.
+LIMIT = 570
+PYTHON = (sys.executable,)
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no")
+NBVAL = ("--nbval-lax", "--nbval-current-env", "--nbval-kernel-name=python3")
+# What two GPUs can show and one cannot: the checks of two_gpus.
+PAIRS = ("data-parallel", "wrapper", "evaluation", "collectives", "ddp")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A program to run.
+
+    Attributes:
+        name: What it is called.
+        words: The program and what it is given.
+        limit: The seconds that it may take.
+        num_gpus: How many GPUs it needs.
+        alone: Whether nothing may run beside it.
+        results: The files that it writes.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    limit: float
+    num_gpus: int = 1
+    alone: bool = True
+    results: tuple[Path, ...] = ()
+
+
+def plan(folder: Path, num_gpus: int, stand_in: int = 0) -> list[Part]:
+    """Return all parts, most valuable first.
+
+    Args:
+        folder: Where results are written.
+        num_gpus: How many GPUs there are; a rehearsal's, how many stand in.
+        stand_in: How many devices stand in for GPUs; 0: none does.
+    """
+    tests = (*PYTEST, "-m", "cuda", str(ROOT / "tests"))
+    parts = [
+        Part("machine", _seeing(stand_in, f"-m {PARTS}.machine"), 40),
+        Part("cuda-tests", (*PYTHON, *tests), 150 if num_gpus < 2 else 300),
+        _calibrate(folder / "gpu.json", stand_in),
+        _resident(folder / "resident_epoch.json", stand_in),
+        *(
+            Part(name, _seeing(stand_in, f"-m {PARTS}.two_gpus {name}"), 60, 2)
+            for name in PAIRS
+        ),
+        *map(_chapter, sorted(ROOT.glob("book/*.ipynb"))),
+    ]
+    slower = SLOWER if stand_in else 1
+    return [replace(part, limit=slower * part.limit) for part in parts]
+
+
+def _seeing(stand_in: int, words: str, *others: str) -> tuple[str, ...]:
+    """Return a program of dpkit's, which asks for the GPUs of this machine."""
+    replaced = ("-m", f"{PARTS}.stand_in", str(stand_in)) if stand_in else ()
+    return (*PYTHON, *replaced, *words.split(), *others)
+
+
+def _calibrate(file: Path, stand_in: int) -> Part:
+    # What is far off is written too: of a GPU it is news.
+    options = f"--force --device {'cpu' if stand_in else 'cuda:0'} --output"
+    words = _seeing(stand_in, f"-m dpkit calibrate {options}", str(file))
+    return Part("calibrate", words, 120, results=(file,))
+
+
+def _resident(file: Path, stand_in: int) -> Part:
+    script = "scripts/record_resident.py"
+    epochs = ("2",) if stand_in else ()  # of which each takes long
+    words = _seeing(stand_in, script, str(file), *epochs)
+    return Part("resident", words, 60, results=(file,))
+
+
+def _chapter(path: Path) -> Part:
+    words = (*PYTHON, *PYTEST, *NBVAL, str(path))
+    return Part(f"chapter-{path.stem}", words, 180, alone=False)

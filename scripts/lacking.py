@@ -1,0 +1,48 @@
+"""Say which of dpkit's requirements this Python does not have.
+
+Usage: /path/to/an/environment/bin/python scripts/lacking.py
+
+For an environment that was there before (`make … ENV=…`), into which nothing
+is installed: what is lacking there fails later, with words of its own.
+"""
+
+import re
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+PROJECT = Path(__file__).parent.parent / "pyproject.toml"
+NAME = re.compile(r"[\w.-]+")
+
+
+def required(project: Path = PROJECT) -> list[str]:
+    """Return the names of all that pyproject.toml asks for, but dpkit."""
+    facts = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+    groups = [facts["dependencies"], *facts["optional-dependencies"].values()]
+    found = [NAME.match(line) for group in groups for line in group]
+    names = dict.fromkeys(match[0] for match in found if match)
+    return [name for name in names if name != facts["name"]]
+
+
+def is_here(name: str) -> bool:
+    """Tell whether something of this name is installed."""
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def main() -> None:
+    """Print a line, if something is lacking."""
+    absent = [name for name in required() if not is_here(name)]
+    if absent:
+        print(
+            f"what needs these fails: {sys.prefix} has no {', '.join(absent)}",
+            file=sys.stderr,
+        )
+
+
+if __name__ == "__main__":
+    main()
