@@ -43,6 +43,8 @@ UNITS  := $(PYTEST) $(SHARED) --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 # Drivers of GPUs make such files; torch takes seconds to say that none is.
 HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|kfd)'
+# A reader has not set DPKIT_DEVICES, which the other targets do.
+FOUND := processes workers cluster machine sim configuration pinned
 # Nothing else asks torch: it counts simulated devices too.
 GPUS := from dpkit.accelerator import real_devices; gpus = real_devices()
 
@@ -64,7 +66,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 
 .DEFAULT_GOAL := help
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
-        test-gpu gpu-report address new-chapter gpu-outputs bench coverage \
+        test-reader test-gpu gpu-report address new-chapter gpu-outputs bench coverage \
         reproduce reproducible lint format lock clean environment free-port
 
 help:  ## list the targets
@@ -127,6 +129,10 @@ test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu, if it can be
 
 test-fast: $(READY)  ## the tests without the slow ones and the notebooks
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not slow" dpkit tests
+
+test-reader: $(READY)  ## what depends on the devices found, none being named
+	env -u DPKIT_DEVICES $(ONE) $(PYTEST) $(SHARED) -m "not cuda" \
+	  $(FOUND:%=tests/test_%.py)
 
 coverage: $(READY)  ## how much of dpkit the tests reach: 95 % or more
 	rm -rf _build/coverage && mkdir -p _build/coverage

@@ -332,7 +332,7 @@ def test_steps_and_messages_in_nodes(p, g):
 
 
 def whole_ring(p):
-    """Send the whole tensor around, as some published rings do."""
+    """Send the whole tensor around, as a ring that saves no bytes does."""
     around = [(rank, (rank + 1) % p) for rank in range(p)]
     del around[-1]
     add = [[Message(s, t, 0, 1, adds=True)] for s, t in around]

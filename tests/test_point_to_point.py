@@ -74,7 +74,7 @@ def with_sends_that_block(order):
 
 
 def send_first(plan):
-    """Order what ranks do as many a published ring does."""
+    """Order what ranks do as a ring does that sends first."""
     return [
         sorted(order, key=lambda call: (call.step, not call.sends))
         for order in calls(plan)

@@ -69,7 +69,7 @@ def test_k_devices_take_the_step_of_one(get_devices, k, batch_size):
     assert largest_difference(device_params, reference) < 1e-10
 
 
-# Each planted bug was published somewhere. Three devices, seven examples:
+# Bugs to plant. Three devices, seven examples:
 # more than one device, and a batch that they do not divide.
 
 
