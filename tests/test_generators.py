@@ -197,3 +197,12 @@ def test_which_operations_take_one():
     aten = torch.ops.aten
     assert takes_generator(aten.add.Tensor) is None
     assert takes_generator(aten.poisson.default) == 1
+
+
+def test_the_seed_counts_for_operations_on_the_cpu():
+    """CUDA refuses them; here at least they draw what the seed says."""
+    ours = torch.Generator("sim:1").manual_seed(7)
+    plain = torch.Generator().manual_seed(7)
+    for _ in range(2):
+        drawn = [torch.rand(3, generator=g) for g in (ours, plain)]
+        assert torch.equal(*drawn)

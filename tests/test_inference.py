@@ -139,3 +139,30 @@ def test_a_module_moved_there_with_its_output_alive():
         net.to("sim:1")
     with pytest.raises(RuntimeError, match="moved since the forward pass"):
         alive.backward()
+
+
+def half(net):
+    return net.half()
+
+
+def to_another(net):
+    return net.to("sim:2")
+
+
+@pytest.mark.parametrize("change", [half, to_another])
+@pytest.mark.parametrize("made_inside", [False, True])
+@pytest.mark.parametrize("changed_inside", [False, True])
+def test_a_module_changes_in_and_out_of_the_mode(
+    change, made_inside, changed_inside
+):
+    with torch.inference_mode(made_inside):
+        net = nn.Linear(2, 3).to("sim:1")
+    weight = net.weight.detach().cpu()
+    with torch.inference_mode(changed_inside):
+        assert change(net) is net
+    after = net.weight.detach().float().cpu()
+    assert torch.allclose(after, weight, atol=1e-3)
+    assert net.weight.dtype == change(nn.Linear(1, 1)).weight.dtype
+    x = torch.ones(1, 2, device=net.weight.device, dtype=net.weight.dtype)
+    with torch.no_grad():
+        assert net(x).shape == (1, 3)

@@ -312,3 +312,17 @@ def test_a_block_keeps_its_category_when_its_storage_is_resized():
         b.num_bytes for b in timeline.blocks if b.category == "parameters"
     }
     assert {20, 40} <= sizes
+
+
+def test_a_storage_at_the_address_of_one_that_is_gone(before):
+    """The one that is gone is still to be released."""
+    y = torch.ones(4)
+    x = kilobytes(1)
+    memory, key = simulation.memory, y.untyped_storage()._cdata
+    held = memory._storages.pop(x.untyped_storage()._cdata)
+    held.key = key
+    memory._storages[key] = held
+    memory._gone.append(held)
+    y.untyped_storage().resize_(1000)
+    assert y.untyped_storage().nbytes() == 1000
+    assert live() == before

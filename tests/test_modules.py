@@ -213,3 +213,13 @@ def test_a_subclass_is_refused():
     assert p.tolist() == [1, 1]
     with pytest.raises(NotImplementedError, match=words):
         torch.ones(2, device="sim:0").as_subclass(Mine)
+
+
+def test_a_module_with_a_subclass_does_not_move_in_part():
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    net[1].weight = Mine(net[1].weight.detach())
+    with pytest.raises(NotImplementedError, match="class: Mine"):
+        net.to("sim:1")
+    assert {str(p.device) for p in net.parameters()} == {"cpu"}
+    assert net.double()[1].weight.dtype == torch.float64
+    assert type(net[1].weight) is Mine

@@ -222,3 +222,21 @@ def test_a_newer_torch_is_warned_of(version):
 def test_an_older_torch_is_refused():
     with pytest.raises(RuntimeError, match=r"tried: 2\.11, 2\.13, 2\.15"):
         supported.check_torch_version("2.10.2")
+
+
+def test_a_second_thread_waits_for_the_first():
+    program = """
+import threading, torch, dpkit
+found = []
+
+def use(start=threading.Barrier(6)):
+    start.wait()
+    dpkit.sim.register()
+    found.append(torch.ones(2, device="sim:0").sum().item())
+
+threads = [threading.Thread(target=use) for _ in range(6)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert found == [2.0] * 6, found
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

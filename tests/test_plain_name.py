@@ -268,3 +268,19 @@ def test_code_for_the_cpu_is_scripted_traced_and_compiled_as_before():
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout == "Image\n"
+
+
+@pytest.mark.parametrize("name", ["to", "new_zeros", "new_tensor"])
+def test_methods_are_pickled(name):
+    method = getattr(torch.Tensor, name)
+    assert pickle.loads(pickle.dumps(method)) == method
+    x = torch.arange(3.0)
+    bound = pickle.loads(pickle.dumps(getattr(x, name)))
+    argument = "cpu" if name == "to" else [3]
+    assert torch.equal(bound(argument), getattr(x, name)(argument))
+
+
+@pytest.mark.parametrize("name", ["zeros", "tensor", "as_tensor"])
+def test_functions_are_pickled(name):
+    function = getattr(torch, name)
+    assert pickle.loads(pickle.dumps(function)) == function

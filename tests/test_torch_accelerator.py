@@ -1,5 +1,7 @@
 """Tests of dpkit.sim.torch_accelerator: what torch.accelerator does."""
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -131,3 +133,20 @@ def test_cuda_has_what_torch_accelerator_calls():
         if not hasattr(torch.cuda, name) or not hasattr(torch.sim, name)
     ]
     assert missing == []
+
+
+def test_all_that_torch_accelerator_calls_is_replaced():
+    folder = Path(torch.accelerator.__file__).parent
+    source = "".join(p.read_text() for p in folder.glob("*.py"))
+    called = set(re.findall(r"torch\._C\.(_accelerator_\w+)", source))
+    replaced = {name for name, _ in torch_accelerator.replacements()}
+    # No device of the simulation has one.
+    assert called - replaced <= {"_accelerator_getDeviceCapability"}
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.accelerator, "random"), reason="it is newer"
+)
+def test_the_default_generator():
+    torch.manual_seed(5)
+    assert torch.accelerator.random.initial_seed() == 5

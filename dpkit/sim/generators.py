@@ -4,9 +4,10 @@ PyTorch makes the generator of a backend in C++, where a backend from Python
 has no say. So a class stands in for ``torch.Generator``: for a simulated
 device it makes a ``SimGenerator``, for any other one of PyTorch's own.
 
-A ``SimGenerator`` is two. Outside it says that it is on ``sim:1``. Inside is a
-plain one, which draws the numbers: those that the CPU draws from the same
-seed. Operations on the CPU do not refuse it, as they would one of CUDA.
+A ``SimGenerator`` is a generator of the CPU that says that it is on ``sim:1``.
+It draws the numbers that the CPU draws from the same seed. If a GPU holds the
+numbers, one of the GPU draws in its place. Operations on the CPU do not refuse
+it, as they would one of CUDA.
 """
 
 from __future__ import annotations
@@ -38,8 +39,13 @@ class SimGenerator(Plain):
     def __init__(self, device: Device) -> None:
         self._device = full_device(device)
         on_gpu = simulation.backing.type == "cuda"
-        self.inner = Plain(simulation.backing if on_gpu else "cpu")
+        self._on_gpu = Plain(simulation.backing) if on_gpu else None
         _alive[_address(self)] = self
+
+    @property
+    def inner(self) -> Plain:
+        """The generator that draws: this one, or that of the GPU."""
+        return self if self._on_gpu is None else self._on_gpu
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
@@ -48,31 +54,29 @@ class SimGenerator(Plain):
 
     def manual_seed(self, seed: int) -> Self:
         """Begin anew, as ``seed`` says."""
-        self.inner.manual_seed(seed)
+        Plain.manual_seed(self.inner, seed)
         return self
 
     def seed(self) -> int:
         """Begin anew, as chance says; return the seed."""
-        return self.inner.seed()
+        return Plain.seed(self.inner)
 
     def initial_seed(self) -> int:
         """Return the seed that it began with."""
-        return self.inner.initial_seed()
+        return Plain.initial_seed(self.inner)
 
     def get_state(self) -> torch.Tensor:
         """Return its state, a tensor on the CPU."""
-        return self.inner.get_state()
+        return Plain.get_state(self.inner)
 
     def set_state(self, state: torch.Tensor) -> Self:
         """Go on as from ``state``."""
-        self.inner.set_state(state)
+        Plain.set_state(self.inner, state)
         return self
 
     def clone_state(self) -> SimGenerator:
         """Return another one on this device, in the same state."""
-        clone = SimGenerator(self.device)
-        clone.inner = self.inner.clone_state()
-        return clone
+        return SimGenerator(self.device).set_state(self.get_state())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (str(self.device), self.get_state())

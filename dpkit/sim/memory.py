@@ -111,7 +111,7 @@ class Memory:
                 made as small as it was.
         """
         storage = backing.untyped_storage()
-        held = self._storages.get(storage._cdata)
+        held = self._held(storage)
         if held is None or held.block.num_bytes == storage.nbytes():
             return
         try:
@@ -130,7 +130,7 @@ class Memory:
         Raises:
             torch.OutOfMemoryError: it does not fit any more.
         """
-        held = self._storages.get(storage._cdata)
+        held = self._held(storage)
         if held is not None:
             self._check_growth(held, num_bytes)
         resized = resize_uncounted(storage, num_bytes)
@@ -144,8 +144,13 @@ class Memory:
 
     def block_of(self, backing: torch.Tensor) -> Block | None:
         """Return the block that the storage of ``backing`` occupies."""
-        held = self._storages.get(backing.untyped_storage()._cdata)
+        held = self._held(backing.untyped_storage())
         return None if held is None else held.block
+
+    def _held(self, storage: torch.UntypedStorage) -> _Held | None:
+        """Return how a storage is counted; None if it is not."""
+        self._release_gone()  # one that is gone may have had this address
+        return self._storages.get(storage._cdata)
 
     def alive(self) -> list[Block]:
         """Return the blocks that are alive, in the order of issue."""

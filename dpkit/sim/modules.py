@@ -13,9 +13,10 @@ exchanged for those of a new one.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from typing import Any, cast
 
 import torch
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 from torch.nn.modules import module
 
-from dpkit.sim.classes import plain_class, simulated_class
+from dpkit.sim.classes import plain_class, simulated, simulated_class
 from dpkit.sim.tensor import SimTensor
 
 _data: Any = torch._C.TensorBase.data
@@ -44,11 +45,11 @@ def _get_data(tensor: Tensor) -> Tensor:
 
 def _set_data(tensor: Tensor, value: Tensor) -> None:
     """Stand in for the assignment to ``tensor.data``."""
-    simulated = [isinstance(x, SimTensor) for x in (tensor, value)]
-    if not any(simulated):
+    ours = [isinstance(x, SimTensor) for x in (tensor, value)]
+    if not any(ours):
         _data.__set__(tensor, value)
         return
-    if not all(simulated):
+    if not all(ours) or _is_inference(tensor) != _is_inference(value):
         _become(tensor, value)
         return
     if tensor.device != value.device:
@@ -57,12 +58,19 @@ def _set_data(tensor: Tensor, value: Tensor) -> None:
     tensor.backing = value.backing.detach()  # type: ignore[attr-defined]
 
 
+def _is_inference(tensor: Tensor) -> bool:
+    # Tensors without a shape yet refuse the plain question.
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.is_inference()
+
+
 def _become(tensor: Tensor, value: Tensor) -> None:
     """Let ``tensor``, which stays the same object, hold what ``value`` does.
 
     Args:
         tensor: A plain tensor or a simulated one.
-        value: One of the other kind.
+        value: One of the other kind: simulated or plain, of inference mode
+            or not.
     """
     new = _in_the_place_of(tensor, value)
     new.requires_grad = tensor.requires_grad
@@ -130,11 +138,11 @@ def fits(*tensors: Tensor) -> bool:
 
     A simulated tensor counts as one of the CPU, as do those of CUDA.
     """
-    simulated = [isinstance(tensor, SimTensor) for tensor in tensors]
-    if not any(simulated):
+    ours = [isinstance(tensor, SimTensor) for tensor in tensors]
+    if not any(ours):
         return _can_replace(*tensors)
     on_cpu = torch.empty(0, device="cpu")
-    pair = zip(tensors, simulated, strict=True)
+    pair = zip(tensors, ours, strict=True)
     return _can_replace(*(on_cpu if is_sim else x for x, is_sim in pair))
 
 
@@ -145,3 +153,39 @@ def has_to_be_swapped(tensor: Tensor) -> bool:
 
 # What stands for ``tensor.data``.
 data = property(_get_data, _set_data)
+
+
+class _Tried(threading.local):
+    """What a module of this thread is being moved by."""
+
+    function: Callable[..., Any] | None = None
+
+
+_tried = _Tried()
+
+
+def _check_class(tensor: Tensor, moved: Tensor) -> None:
+    """Refuse a class of which there is none on the device of ``moved``."""
+    if isinstance(moved, SimTensor):
+        simulated_class(type(tensor), moved.device)
+
+
+def moving_whole(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a ``Module._apply`` that moves all of a module, or nothing.
+
+    A parameter of a class that is refused on simulated devices is tried
+    before any other has moved.
+    """
+
+    @wraps(original)
+    def apply(
+        self: nn.Module, fn: Callable[..., Any], recurse: bool = True
+    ) -> Any:
+        if _tried.function is not fn:  # the same in all parts of a module
+            _tried.function = fn
+            for p in self.parameters():
+                if type(p) not in simulated and not isinstance(p, SimTensor):
+                    _check_class(p, fn(p))
+        return original(self, fn, recurse)
+
+    return apply

@@ -17,6 +17,7 @@ does not take back.
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -58,6 +59,7 @@ from dpkit.sim.patching import (
     implemented,
     listed,
     replaced,
+    required,
     stood_in,
     wrapped,
 )
@@ -124,6 +126,13 @@ def _take_the_place() -> Undo:
     return lambda: None  # torch has no way back
 
 
+NEEDED = [
+    required(torch.autograd.graph.Node, "_input_metadata"),
+    required(torch.Tensor, "_use_count"),
+    required(torch, "_functionalize_unsafe_set"),
+    required(torch._C, "_swap_tensor_impl"),
+    required(torch.serialization, "_serialization_tls"),
+]
 _ENGINE = ["t_outputs", "args", "kwargs"]
 BACKWARD = [
     replaced(owner, "_engine_run_backward", backward.run_backward, _ENGINE)
@@ -139,6 +148,9 @@ OPTIMIZERS = [
     ),
 ]
 MODULES = [
+    wrapped(
+        nn.Module, "_apply", modules.moving_whole, ["self", "fn", "recurse"]
+    ),
     replaced(torch.Tensor, "data", modules.data),
     replaced(torch, "_has_compatible_shallow_copy_type", modules.fits),
     # Tensors that have others inside it would swap, which fails while the
@@ -247,6 +259,7 @@ KERNELS = [
     fallback(autocast.KEY, torch.library.fallthrough_kernel),
 ]
 PATCHES = [
+    *NEEDED,
     *BACKWARD,
     *OPTIMIZERS,
     *MODULES,
@@ -267,6 +280,7 @@ PATCHES = [
 
 _undo: list[Undo] = []
 _failure: RuntimeError | None = None
+_lock = threading.RLock()  # a second thread waits for the first to be done
 
 
 def apply_all() -> None:
@@ -277,20 +291,21 @@ def apply_all() -> None:
             been applied is undone. Another call repeats the error.
     """
     global _failure
-    if _failure is not None:
-        raise _failure
-    if _undo:
-        return
-    for step in (_probe, _apply):
-        for patch in PATCHES:
-            try:
-                step(patch)
-            except BaseException as error:
-                undo_all()
-                if not isinstance(error, Exception):  # Ctrl-C
-                    raise
-                _failure = _failed(patch.name, error)
-                raise _failure from error
+    with _lock:
+        if _failure is not None:
+            raise _failure
+        if _undo:
+            return
+        for step in (_probe, _apply):
+            for patch in PATCHES:
+                try:
+                    step(patch)
+                except BaseException as error:
+                    undo_all()
+                    if not isinstance(error, Exception):  # Ctrl-C
+                        raise
+                    _failure = _failed(patch.name, error)
+                    raise _failure from error
 
 
 def _probe(patch: Patch) -> None:

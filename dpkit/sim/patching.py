@@ -34,6 +34,15 @@ class Patch:
     apply: Callable[[], Undo]
 
 
+def required(owner: Any, name: str) -> Patch:
+    """Change nothing, but ask for a private name that the package uses."""
+    return Patch(
+        _path(owner, name),
+        lambda: getattr(owner, name, None) is not None,
+        lambda: lambda: None,
+    )
+
+
 def wrapped(
     owner: Any,
     name: str,

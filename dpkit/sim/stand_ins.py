@@ -13,6 +13,8 @@ from functools import update_wrapper
 from types import MethodType
 from typing import Any
 
+import torch
+
 
 class StandIn:
     """A callable that equals the function that it stands in for.
@@ -33,7 +35,7 @@ class StandIn:
         self, original: Callable[..., Any], call: Callable[..., Any]
     ) -> None:
         update_wrapper(self, original)
-        self.original, self.call = original, call
+        self.original, self.call = original, update_wrapper(call, original)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
         return self.call(*args, **kwargs)
@@ -50,5 +52,10 @@ class StandIn:
     def __repr__(self) -> str:
         return repr(self.original)
 
-    def __reduce__(self) -> str:
-        return self.__name__  # type: ignore[attr-defined, no-any-return]
+    def __reduce__(self) -> Any:
+        """Pickle by name: that of a method is looked up in its class."""
+        if isinstance(self.original, StandIn):
+            return self.original.__reduce__()
+        name = self.__name__  # type: ignore[attr-defined]
+        is_method = hasattr(self.original, "__objclass__")
+        return (getattr, (torch.Tensor, name)) if is_method else name

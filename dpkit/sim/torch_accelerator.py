@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from dpkit.accelerator import real_devices
+from dpkit.sim import seeds
 
 # What torch.accelerator calls in torch._C -> its name in a device module.
 NAMES = {
@@ -46,13 +47,33 @@ def real_or_cpu() -> torch.device:
     return torch.device(kinds[0] if kinds else "cpu")
 
 
+def default_generator(index: int) -> torch._C.Generator:
+    """Return the generator that a device draws from by default."""
+    if accelerator().type == "sim":
+        return seeds.default_generator(index)
+    module = torch.get_device_module(accelerator())
+    generator: torch._C.Generator = module.default_generators[index]
+    return generator
+
+
+def empty_host_cache() -> None:
+    """Give back pinned memory; that of simulated devices is never kept."""
+    if accelerator().type == "cuda":  # only on CUDA
+        torch._C._host_emptyCache()
+
+
 def replacements() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield what is replaced in ``torch._C``, and by what."""
-    yield "_accelerator_getAccelerator", accelerator
-    yield "_get_accelerator", real_or_cpu  # only torch.distributed calls it
-    for name, function in NAMES.items():
-        if hasattr(torch._C, name):  # one or two are newer than torch 2.11
-            yield name, _call(function)
+    functions: dict[str, Callable[..., Any]] = {
+        "_accelerator_getAccelerator": accelerator,
+        "_get_accelerator": real_or_cpu,  # only torch.distributed calls it
+        "_accelerator_emptyHostCache": empty_host_cache,
+        "_accelerator_getDefaultGenerator": default_generator,
+        **{name: _call(function) for name, function in NAMES.items()},
+    }
+    for name, function in functions.items():
+        if hasattr(torch._C, name):  # some are newer than torch 2.11
+            yield name, function
 
 
 def _call(name: str) -> Callable[..., Any]:
