@@ -54,13 +54,15 @@ def tried_as_sum(loss: Loss) -> Loss:
     """Return the loss, which raises ValueError where it turns out a mean.
 
     A loss that gives one number for several rows is computed again for each
-    half of them.
+    half of them; not where the outputs do not have one row for each row of
+    labels, for then their halves are not known.
     """
 
     def tried(outputs: Tensor, y: Tensor) -> Tensor:
         total = loss(outputs, y)
         several = isinstance(outputs, Tensor) and len(y) > 1
-        if several and _is_number(total):
+        in_rows = several and outputs.shape[:1] == y.shape[:1]
+        if in_rows and _is_number(total):
             _check_halves(loss, outputs.detach(), y, total)
         return total
 
@@ -120,38 +122,23 @@ def check_mean(loss: Loss) -> None:
         )
 
 
-def tried_as_mean(loss: Loss, y: Tensor) -> Loss:
-    """Return the loss, which raises ValueError where it is no plain mean.
-
-    Each micro-batch is compared with the one before. A loss that says that it
-    is a mean is none to try, if it leaves out none of the labels.
+def check_labels(loss: Loss, y: Tensor) -> None:
+    """Refuse labels that PyTorch's losses leave out unless told otherwise.
 
     Args:
-        loss: The loss.
-        y: The labels of the whole batch.
+        loss: The loss, which may show the label that it leaves out.
+        y: The labels of the whole batch, of any shape.
 
     Raises:
-        ValueError: some labels are left out.
+        ValueError: some of them are left out.
+
+    Example:
+        >>> from torch.nn import functional as F
+        >>> check_labels(F.cross_entropy, torch.tensor([0, 2, -100, 1]))
+        Traceback (most recent call last):
+        ValueError: the loss divides by the labels that it does not leave out \
+(ignore_index: -100, labels: 4, left out: 1); divide the sum by len(y)
     """
-    _check_labels(loss, y)
-    if _setting(loss, "reduction") in DIVIDED and _weight(loss) is None:
-        return loss
-    before: list[tuple[Tensor, Tensor, Tensor]] = []
-
-    def tried(outputs: Tensor, y: Tensor) -> Tensor:
-        mean = loss(outputs, y)
-        if isinstance(outputs, Tensor) and _is_number(mean):
-            part = outputs.detach(), y, mean.detach()
-            if before:
-                _check_pair(loss, before.pop(), part)
-            before.append(part)
-        return mean
-
-    return tried
-
-
-def _check_labels(loss: Loss, y: Tensor) -> None:
-    """Refuse labels that PyTorch's losses leave out unless told otherwise."""
     left_out = _setting(loss, "ignore_index")
     if left_out is None or not _has_numbers(y):
         return
@@ -162,6 +149,32 @@ def _check_labels(loss: Loss, y: Tensor) -> None:
             f"(ignore_index: {left_out}, labels: {y.numel()}, left out: "
             f"{count}); divide the sum by len(y)"
         )
+
+
+def tried_as_mean(loss: Loss) -> Loss:
+    """Return the loss, which raises ValueError where it is no plain mean.
+
+    Each micro-batch is compared with the one before, unless its outputs have
+    neither a row for each row of labels nor one for each label. A loss that
+    says that it is a mean is not tried: ``check_labels`` sees to what it
+    leaves out.
+    """
+    if _setting(loss, "reduction") in DIVIDED and _weight(loss) is None:
+        return loss
+    before: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def tried(outputs: Tensor, y: Tensor) -> Tensor:
+        mean = loss(outputs, y)
+        rows = y.shape[:1], (y.numel(),)
+        in_rows = isinstance(outputs, Tensor) and outputs.shape[:1] in rows
+        if in_rows and _is_number(mean):
+            part = outputs.detach(), y, mean.detach()
+            if before:
+                _check_pair(loss, before.pop(), part)
+            before.append(part)
+        return mean
+
+    return tried
 
 
 @torch.no_grad()

@@ -115,7 +115,8 @@ class Call:
             return
         limit = min(part.limit, left)
         print(f"{part.name}: begins (at most {limit:.0f} s)", flush=True)
-        log, mark = self.records.log(part), self._mark + part.name
+        # Some names begin with another's, but none has a slash.
+        log, mark = self.records.log(part), f"{self._mark}{part.name}/"
         env = environment(self._stand_in)
         ended = run(part.words, log, limit, mark, env, ROOT)
         outcome = PASSED if ended.status == 0 else FAILED

@@ -140,6 +140,25 @@ def test_an_environment_with_a_torch_of_its_own_is_kept(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_environment_that_was_interrupted_is_made_again(
+    tmp_path, monkeypatch
+):
+    def interrupted(self, context):
+        raise KeyboardInterrupt
+
+    folder, builder = tmp_path / "new", torch_there.venv.EnvBuilder
+    monkeypatch.setattr(builder, "setup_python", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        torch_there.main(folder)
+    assert (folder / "pyvenv.cfg").exists()
+    monkeypatch.undo()
+    made = []
+    monkeypatch.setattr(torch_there, "make", made.append)
+    for _ in range(2):
+        assert torch_there.main(folder) == 0
+    assert made == [folder]  # and not once more when it is whole
+
+
 def test_what_an_environment_lacks_is_named(tmp_path):
     assert {"torch", "nbval", "jupyter_client"} <= set(required())
     assert not {"dpkit", "dpkit[lab]"} & set(required())

@@ -158,7 +158,8 @@ QUESTIONS = {
     "torch.cuda.device_count",
     "torch.cuda.is_available",
 }
-# Programs that readers copy, without dpkit.
+# Programs of plain PyTorch, which readers copy and run without dpkit. So they
+# have to ask torch; nor do they use simulated devices, which it would count.
 LISTINGS = {PACKAGE / "lab/minimal_ddp.py", PACKAGE / "lab/ddp_program.py"}
 
 

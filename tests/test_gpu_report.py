@@ -118,6 +118,21 @@ def test_others_are_left_alone(part, tmp_path):
     other.communicate(b"\n")
 
 
+def test_a_program_that_another_kills_has_not_ended_well(
+    tmp_path, monkeypatch
+):
+    def wait(process, seconds):
+        while not limited.marked("killed/"):
+            assert process.poll() is None
+        limited.end_all("killed/")
+        return process.wait()
+
+    monkeypatch.setattr(limited, "_wait", wait)
+    words = [sys.executable, "-c", "while True: pass"]
+    ended = limited.run(words, tmp_path / "log", 60, "killed/")
+    assert ended.status == -signal.SIGKILL
+
+
 # What is run, and in which order.
 
 
@@ -296,6 +311,29 @@ def test_parts_beside_each_other(call, tmp_path):
     made.run(parts, lanes=2)
     outcomes = [made.records.find(part).outcome for part in parts]
     assert outcomes == [PASSED, PASSED]
+
+
+def test_a_part_whose_name_begins_with_the_name_of_another(call, tmp_path):
+    """It fails after the other one has passed, which ends its processes."""
+    short, long = (
+        f"chapter-data-parallelism{end}" for end in ("", "-concise")
+    )
+    source = (
+        "import sys, pathlib; report = pathlib.Path(sys.argv[1])\n"
+        f"while '| {short} | passed |' not in report.read_text(): pass\n"
+        "print('saw it', flush=True)\n"
+        "raise SystemExit(3)"
+    )
+    parts = [
+        program(SAYS, "it", name=short, alone=False),
+        program(source, str(tmp_path / "report.md"), name=long, alone=False),
+    ]
+    assert {short, long} <= set(names(plan(tmp_path, 1)))
+    made = call(*parts)
+    made.run(parts, lanes=2)
+    outcomes = [made.records.find(part).outcome for part in parts]
+    assert outcomes == [PASSED, FAILED]
+    assert made.records.log(parts[1]).read_text() == "saw it\n"
 
 
 def test_an_interrupted_call_leaves_a_report(call, monkeypatch):

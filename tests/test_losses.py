@@ -156,6 +156,31 @@ def test_the_network_runs_once_and_the_loss_twice_more_at_first():
     assert without == [1, 2, 1, 1, 1, 1]
 
 
+@pytest.mark.parametrize("words_first", [False, True])
+@pytest.mark.parametrize("k", [1, 2])
+def test_outputs_that_have_not_a_row_for_each_label(
+    get_devices, words_first, k
+):
+    """Of a language model: a row for each word, or the words first."""
+    X, y = torch.randn(6, 5, 3), torch.randint(3, (6, 5))
+    devices = get_devices(k)
+    replicas = dpkit.replicate([torch.eye(3)], devices)
+
+    def net(X, params):
+        outputs = X @ params[0]
+        if words_first:
+            return outputs.transpose(0, 1)
+        return outputs.flatten(0, 1)
+
+    def loss(outputs, y):
+        y = y.T if words_first else y
+        return F.cross_entropy(
+            outputs.reshape(-1, 3), y.flatten(), reduction="sum"
+        )
+
+    dpkit.train_batch(net, loss, X, y, replicas, devices, lr=0.1)
+
+
 def traced(loss, **machine):
     with dpkit.sim.machine(**machine):
         devices = dpkit.devices(2, "sim")
@@ -255,6 +280,59 @@ def test_labels_that_are_left_out_unless_told_otherwise():
         run()
 
 
+def test_labels_that_are_left_out_in_a_later_batch():
+    X, y = task()
+    pipeline, run = pipelined(nn.CrossEntropyLoss(), X, y)
+    run()
+    before = [p.grad.clone() for p in pipeline.parameters()]
+    y[5:] = -100
+    with pytest.raises(ValueError, match=r"labels: 7, left out: 2\)"):
+        run()
+    found = [p.grad for p in pipeline.parameters()]
+    assert all(map(torch.equal, found, before))
+
+
+@pytest.mark.parametrize("where", ["cpu", "sim:1"])
+def test_no_device_works_for_the_labels_of_later_batches(monkeypatch, where):
+    def spans():
+        with dpkit.sim.machine():
+            X, y = task()
+            _, run = pipelined(nn.CrossEntropyLoss(), X, y.to(where))
+            run()
+            with dpkit.sim.trace() as timeline:
+                run()
+        return [(s.device, s.name, s.start, s.end) for s in timeline.spans]
+
+    found = spans()
+    monkeypatch.setattr(
+        "dpkit.network_partition.pipeline.check_labels", lambda loss, y: None
+    )
+    assert found == spans()
+
+
+class WordsFirst(nn.Module):
+    def forward(self, X):
+        return X.transpose(0, 1)
+
+
+@pytest.mark.parametrize("words_first", [False, True])
+def test_outputs_of_a_pipeline_that_have_not_a_row_for_each_label(words_first):
+    last = WordsFirst() if words_first else nn.Flatten(0, 1)
+    stages = [nn.Linear(3, 5), nn.Sequential(nn.Linear(5, 3), last)]
+    pipeline = dpkit.Pipeline(stages, dpkit.devices(2, "sim"), "1f1b", 3)
+    X, y = torch.randn(7, 5, 3), torch.randint(3, (7, 5))
+    calls = []
+
+    def loss(outputs, y):
+        calls.append(outputs.requires_grad)
+        y = y.T if words_first else y
+        return F.cross_entropy(outputs.reshape(-1, 3), y.flatten())
+
+    pipeline.forward_backward(X, y, loss)
+    assert calls.count(True) == 3
+    assert calls.count(False) == (0 if words_first else 2)
+
+
 MEANS = {
     "module": nn.CrossEntropyLoss(),
     "function": F.cross_entropy,
@@ -307,7 +385,7 @@ def test_the_first_batch_alone_is_tried():
 
 def test_a_loss_that_says_that_it_is_a_mean_costs_nothing_to_try():
     for loss in (nn.MSELoss(), F.mse_loss, F.cross_entropy):
-        assert tried_as_mean(loss, torch.arange(3)) is loss
+        assert tried_as_mean(loss) is loss
 
 
 def test_what_a_loss_does_not_say_is_not_held_against_it():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from io import FileIO
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpkit.checkpoints.contents import pack, unpack
-from dpkit.checkpoints.lock import NO_LOCKS, take_lock
+from dpkit.checkpoints.lock import NO_LOCKS, release_lock, take_lock
 from dpkit.checkpoints.whole_files import make_folder, read_whole, write_whole
 
 
@@ -73,12 +74,14 @@ class Checkpoints:
         self.keep = keep
         text = json.dumps(self.settings, sort_keys=True)
         self._lock: FileIO | None = None
+        self._locked_by = 0
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def lock(self) -> list[str]:
         """Keep other jobs out, until this process ends or calls ``unlock``.
 
-        Only those are kept out that ask for the lock too.
+        Only those are kept out that ask for the lock too. If this process is
+        killed, those that were forked from it keep the lock until they end.
 
         Returns:
             A line that says why there is no lock; none if there is one.
@@ -100,6 +103,7 @@ class Checkpoints:
         make_folder(self.folder)
         try:
             self._lock = take_lock(self.folder / "lock")
+            self._locked_by = os.getpid()
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
@@ -110,9 +114,11 @@ class Checkpoints:
         return []
 
     def unlock(self) -> None:
-        """Let others in again."""
+        """Let others in again; only the process that called ``lock`` can."""
         if self._lock:
-            self._lock.close()
+            with self._lock:
+                if self._locked_by == os.getpid():
+                    release_lock(self._lock)
         self._lock = None
 
     def path(self, step: int) -> Path:

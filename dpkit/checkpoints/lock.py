@@ -11,6 +11,10 @@ those of a host that was cut off for the time of a lease, often 90 seconds.
 Lustre has them if it is mounted with ``flock``; ``localflock`` keeps those of
 each host apart. Where there are no locks nothing is promised, and that is
 told.
+
+The lock belongs to the open file, which a forked process shares. The process
+that took the lock lets it go for all of them. If that one is killed, forked
+processes that outlive it keep the lock until they end too.
 """
 
 from __future__ import annotations
@@ -60,6 +64,12 @@ def take_lock(path: Path) -> FileIO:
             error.filename = str(path)  # of a full disk
         raise
     return file
+
+
+def release_lock(file: FileIO) -> None:
+    """Let go of a lock, also if forked processes have its file open."""
+    if sys.platform != "win32":
+        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _lock(file: FileIO) -> bool:

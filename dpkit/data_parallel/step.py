@@ -46,7 +46,8 @@ def train_batch(
         net: ``net(X, params)`` gives the outputs, shape (rows, …).
         loss: ``loss(outputs, y)`` gives the loss of each example, or their
             sum; not their mean. Where it gives one number, that is made sure
-            of on the first batch, when no parameter has a gradient yet.
+            of on the first batch, when no parameter has a gradient yet, if
+            the outputs have a row for each row of labels.
         X: The examples of the batch, shape (b, …), on any device.
         y: Their labels, shape (b, …).
         device_params: ``device_params[r]`` are the parameters on

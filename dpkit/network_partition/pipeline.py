@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dpkit.arguments import device_list
 from dpkit.channels import Channel
 from dpkit.collectives import allreduce
-from dpkit.losses import Loss, check_mean, tried_as_mean
+from dpkit.losses import Loss, check_labels, check_mean, tried_as_mean
 from dpkit.machine import random_states_kept
 from dpkit.network_partition.interpreter import Interpreter
 from dpkit.network_partition.stage import Layer, Stage, layers_of
@@ -148,7 +148,8 @@ class Pipeline(nn.Module):
             loss_fn: ``loss_fn(outputs, labels)``, a mean over examples, in
                 which all count alike: no class weights, none left out. What
                 PyTorch's losses do not say of themselves is made sure of on
-                the first batch.
+                the first batch, and that no labels are left out on each whose
+                labels lie on the CPU.
 
         Returns:
             The loss, of no dimensions, on the device of the last stage.
@@ -161,8 +162,11 @@ class Pipeline(nn.Module):
         """
         self._check_batch(X, y)
         check_mean(loss_fn)
+        # To look at labels on another device, Python would wait for it.
+        if not self._has_run or y.device.type == "cpu":
+            check_labels(loss_fn, y)
         if not self._has_run:
-            loss_fn = tried_as_mean(loss_fn, y)
+            loss_fn = tried_as_mean(loss_fn)
         m, before = self.num_micro_batches, self._put_aside()
         X, y = X.to(self.devices[0]), y.to(self.devices[-1])
         ends = [_end(part, len(y), loss_fn) for part in y.tensor_split(m)]

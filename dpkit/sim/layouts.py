@@ -1,8 +1,8 @@
 """A simulated device holds dense tensors, and refuses all others.
 
 Sparse and nested tensors keep their numbers in ways that a tensor which
-stands for another cannot tell PyTorch of, and
-PyTorch's own words for that are of its inside.
+stands for another cannot tell PyTorch of, and PyTorch's own words for that
+are of its inside.
 """
 
 from __future__ import annotations

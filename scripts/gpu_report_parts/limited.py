@@ -51,7 +51,8 @@ def run(
         words: The program and what it is given.
         log: Where to write its output and errors.
         limit: Seconds, after which it is interrupted, and soon killed.
-        mark: What tells its processes from all others.
+        mark: What tells its processes from all others: no other program's
+            mark may begin with it.
         environment: Its environment variables; None: those of this process.
         folder: Its working directory; None: that of this process.
     """
@@ -95,7 +96,11 @@ def marked(prefix: str) -> list[psutil.Process]:
 
 
 def end_all(prefix: str) -> None:
-    """Kill all processes whose mark begins with ``prefix``."""
+    """Kill all processes whose mark begins with ``prefix``.
+
+    They are looked for again, not waited for: who waits for a child of ours
+    learns how it ended, and ``Popen`` would take it for one that ended well.
+    """
     for _ in range(SWEEPS):  # some may start others meanwhile
         found = marked(prefix)
         if not found:
@@ -103,4 +108,4 @@ def end_all(prefix: str) -> None:
         for process in found:
             with suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(found, SWEEP_SECONDS)
+        time.sleep(SWEEP_SECONDS)
