@@ -119,7 +119,7 @@ def stood_in(
 
 
 def _path(owner: Any, name: str) -> str:
-    """Return where an attribute is, as in "torch.optim.optimizer.Adam"."""
+    """Return where an attribute is, as in ``torch.nn.Module.to``."""
     if inspect.isclass(owner):
         return f"{owner.__module__}.{owner.__qualname__}.{name}"
     return f"{owner.__name__}.{name}"
