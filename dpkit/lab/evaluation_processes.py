@@ -19,7 +19,7 @@ from dpkit.lab.batch_norm_processes import my_part
 from dpkit.lab.overlap_processes import ENGINES, Wrapper
 
 Count = Callable[..., Tensor]  # of the wrapper, the examples, the labels
-NUM_STEPS = 2  # after the first, PyTorch's engine fills its buckets anew
+NUM_STEPS = 2  # after the first, PyTorch's engine orders its buckets again
 
 
 def num_right(net: nn.Module, X: Tensor, y: Tensor) -> Tensor:

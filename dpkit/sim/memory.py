@@ -125,7 +125,7 @@ class Memory:
     def resize_storage(
         self, storage: torch.UntypedStorage, num_bytes: int
     ) -> Any:
-        """Give a storage another size, and count it anew if it is counted.
+        """Give a storage another size, and count it again if it is counted.
 
         Raises:
             torch.OutOfMemoryError: it does not fit any more.

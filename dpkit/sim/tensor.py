@@ -118,7 +118,7 @@ class SimTensor(Behaviour):
             return _placeholder(func, args, kwargs)
 
     # By these two torch.compile knows that there is a tensor inside; it is
-    # refused when it makes one anew.
+    # refused when it makes a new one.
     def __tensor_flatten__(self) -> tuple[list[str], torch.device]:
         return ["backing"], self.device
 
