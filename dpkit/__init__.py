@@ -3,7 +3,11 @@
 The floor plan: a module imports only from floors below its own.
 
 Floor 1, theory: the standard library alone
-    ``theory/`` -- hardware, the time that work takes on it, timelines.
+    ``theory/hardware/`` -- accelerators, links, hosts; what work costs;
+    ``theory/clock/`` -- how time passes on them;
+    ``theory/collectives/`` -- who sends what to whom;
+    ``theory/pipelines/`` -- who computes what, in which order;
+    ``theory/timeline/`` -- what happened, and all drawing.
 Floor 2, asked from everywhere
     ``accelerator`` -- which real accelerators this machine has;
     ``arguments`` -- what stands for a list of devices.
@@ -16,8 +20,7 @@ Floor 4, one concept each
     ``norms`` -- the norm of gradients on several devices;
     ``batch_norm/`` -- batch norm of a batch that lies in parts;
     ``buckets/`` -- gradients in flat buckets, and back;
-    ``processes/`` -- functions in real processes;
-    ``checkpoints/`` -- the state of a run on a disk.
+    ``processes/`` -- functions in real processes.
 Floor 5, on streams
     ``channels`` -- send from device to device beside the work;
     ``ports`` -- send and receive at the same time.
@@ -36,10 +39,13 @@ Floor 9, scores
 Floor 10, whole runs
     ``training`` -- epochs of steps, timed and scored.
 Floor 11, for the chapters
-    ``lab/`` -- data, models, pictures, listings and checks of exercises.
-Floor 12, the command line
+    ``lab/common/`` -- data, models, pictures, listings: what they share;
+    ``lab/<chapter>/`` -- what one chapter runs, draws and checks.
+Floor 12, the training job
+    ``job/`` -- ranks, checkpoints, resume: ``python -m dpkit train``.
+Floor 13, the command line
     ``commands/`` -- ``python -m dpkit devices``, ``… train``, ….
-Floor 13, the way in
+Floor 14, the way in
     ``__main__`` -- chooses the command.
 
 Importing dpkit registers no backend: simulated devices appear when

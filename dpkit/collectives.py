@@ -17,8 +17,8 @@ what is left there, of no use to anyone::
     rank 2  [g h i]   [· · C]          [a e i]          [c f i]
 
 where A = a + d + g and so on. An allgather after a reduce_scatter makes an
-allreduce. Each is a list of messages first (``dpkit.theory.algorithms``),
-and the list is what is run.
+allreduce. Each is a list of messages first
+(``dpkit.theory.collectives.algorithms``), and the list is what is run.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ import torch
 from torch import Tensor
 
 from dpkit.plan_runner import check_op, pieces, run
-from dpkit.theory import algorithms
-from dpkit.theory.algorithms import Chunks
-from dpkit.theory.plans import Plan, Step
+from dpkit.theory.collectives import algorithms
+from dpkit.theory.collectives.algorithms import Chunks
+from dpkit.theory.collectives.plans import Plan, Step
 from dpkit.theory.whole_numbers import check_whole
 
 ALGORITHMS = tuple(algorithms.ALLREDUCE)
@@ -152,7 +152,7 @@ def allreduce(
         op: "sum", "mean", "max" or "min", each element by itself.
         algorithm: Who sends what to whom: "star", "tree", "direct", "ring",
             "recursive_doubling", "halving_doubling" or "hierarchical", as
-            ``dpkit.theory.algorithms`` says.
+            ``dpkit.theory.collectives.algorithms`` says.
         ranks_per_node: For "hierarchical": the first so many ranks are on one
             node, the next on another, and so on.
 

@@ -13,7 +13,13 @@ from torch import Tensor
 
 from dpkit.machine import has_streams
 from dpkit.ports import Arrival, send
-from dpkit.theory.plans import Message, Plan, Step, bounds, num_elements
+from dpkit.theory.collectives.plans import (
+    Message,
+    Plan,
+    Step,
+    bounds,
+    num_elements,
+)
 
 # How each op puts what has arrived to what is there, in place.
 ADD: dict[str, Callable[[Tensor, Tensor], object]] = {
@@ -41,7 +47,7 @@ def run(plan: Plan, flats: Sequence[Tensor], op: str = "sum") -> None:
     Example:
         >>> import dpkit, torch
         >>> from dpkit.plan_runner import run
-        >>> from dpkit.theory.algorithms import ring
+        >>> from dpkit.theory.collectives.algorithms import ring
         >>> flats = [torch.full((5,), r, device=d)
         ...          for r, d in enumerate(dpkit.devices(3, kind="sim"))]
         >>> run(ring(3), flats)

@@ -3,7 +3,8 @@
 The same lists of messages that ``dpkit.collectives`` runs on devices of one
 process are run here by all ranks of a ``torch.distributed`` group: each takes
 from the list what it has to send and to receive. It does so in an order in
-which a send may block until it is received (``dpkit.theory.blocking``)::
+which a send may block until it is received
+(``dpkit.theory.collectives.blocking``)::
 
     rank 0   send to 1 ─▶     receive from 2
     rank 1   receive from 0   send to 2 ─▶
@@ -23,9 +24,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dpkit.plan_runner import ADD, check_op, view
-from dpkit.theory import algorithms
-from dpkit.theory.blocking import Call, calls
-from dpkit.theory.plans import Message, Plan, num_elements
+from dpkit.theory.collectives import algorithms
+from dpkit.theory.collectives.blocking import Call, calls
+from dpkit.theory.collectives.plans import Message, Plan, num_elements
 
 
 def allreduce(

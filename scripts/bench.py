@@ -19,11 +19,11 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import dpkit
-from dpkit.lab.batches import Batches
-from dpkit.lab.models import lenet, lenet_params
-from dpkit.theory.replay import replay, times
-from dpkit.theory.schedule_check import check
-from dpkit.theory.schedules import one_f_one_b
+from dpkit.lab.common.batches import Batches
+from dpkit.lab.common.models import lenet, lenet_params
+from dpkit.theory.pipelines.check import check
+from dpkit.theory.pipelines.replay import replay, times
+from dpkit.theory.pipelines.schedules import one_f_one_b
 
 REPETITIONS = 7
 

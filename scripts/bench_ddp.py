@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 import dpkit
 from dpkit.data_parallel import DistributedDataParallel
-from dpkit.lab.resnet import resnet18
+from dpkit.lab.common.resnet import resnet18
 
 REPETITIONS, STEPS, ROWS = 7, 3, 16
 

@@ -4,9 +4,9 @@
 
 Takes every sixth training image and every fifth test image of each class,
 1,000 and 200 per class, in the order of the full set, and writes them as four
-idx ``.gz`` files to FOLDER (``dpkit/lab/data``). It is the same choice each
-time, and the same bytes wherever zlib is the same. Prints the checksums that
-``dpkit/lab/datasets.py`` expects of their uncompressed contents.
+idx ``.gz`` files to FOLDER (``dpkit/lab/common/data``). It is the same choice
+each time, and the same bytes wherever zlib is the same. Prints the checksums
+that ``dpkit/lab/common/datasets.py`` expects of their uncompressed contents.
 """
 
 import argparse
@@ -17,9 +17,9 @@ from pathlib import Path
 
 import torch
 
-from dpkit.lab.datasets import CLASS_NAMES, Labelled, load_fashion_mnist
+from dpkit.lab.common.datasets import CLASS_NAMES, Labelled, load_fashion_mnist
 
-FOLDER = Path(__file__).parent.parent / "dpkit" / "lab" / "data"
+FOLDER = Path(__file__).parent.parent / "dpkit" / "lab" / "common" / "data"
 
 
 def thin_out(labelled: Labelled, step: int) -> Labelled:

@@ -11,6 +11,7 @@ index of exercises; its cells are run. If a step fails, all is as it was.
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -72,7 +73,8 @@ def made(root: Path, name: str) -> list[Path]:
     module = name.replace("-", "_")
     return [
         root / "book" / f"{name}.ipynb",
-        root / "dpkit/lab/checks" / f"{module}.py",
+        root / "dpkit/lab" / module / "__init__.py",
+        root / "dpkit/lab" / module / "check.py",
         root / "tests" / f"test_checks_{module}.py",
     ]
 
@@ -133,30 +135,19 @@ def in_index(text: str, name: str) -> str:
     return text + INDEXED.format(name=name, module=name.replace("-", "_"))
 
 
-def among_checks(text: str, name: str) -> str:
-    """Register the check of the exercise; ruff sorts the imports."""
-    module = name.replace("-", "_")
-    check = f"check_{module}_rate"
-    line = f"from dpkit.lab.checks.{module} import {check}\n"
-    text = put(text, r"from dpkit\.lab\.checks\.verdict", line)
-    entry = f'    "{module}_rate": {check},\n'
-    first, start, rest = text.partition("CHECKS: ")
-    return first + start + put(rest, r"}\n", entry)
-
-
 LISTS: dict[str, Callable[[str, str], str]] = {
     "_toc.yml": in_contents,
     "book/index.ipynb": on_map,
     "book/exercises.md": in_index,
-    "dpkit/lab/checks/__init__.py": among_checks,
 }
 
 
 def texts(root: Path, name: str) -> dict[Path, str]:
     """Return what each file is to hold, new ones and changed ones."""
-    page, check, test = made(root, name)
+    page, room, check, test = made(root, name)
     found = {
         page: notebook(root, name),
+        room: f'"""What the chapter ``{name}`` alone needs."""\n',
         check: filled(TEMPLATES / "new_chapter.py", name),
         test: filled(TEMPLATES / "test_checks_new_chapter.py", name),
     }
@@ -172,7 +163,7 @@ def finish(root: Path, name: str) -> None:
     Raises:
         subprocess.CalledProcessError: A step failed.
     """
-    sources = [*made(root, name), root / "dpkit/lab/checks/__init__.py"]
+    sources = made(root, name)
     ruff = [sys.executable, "-m", "ruff"]
     run = [sys.executable, root / "scripts/execute_notebooks.py"]
     for command in (
@@ -196,6 +187,7 @@ def make(root: Path, name: str) -> list[Path]:
     before = {p: p.read_bytes() if p.exists() else None for p in new}
     try:
         for path, text in new.items():
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
         finish(root, name)
     except BaseException:
@@ -204,6 +196,7 @@ def make(root: Path, name: str) -> list[Path]:
                 path.unlink(missing_ok=True)
             else:
                 path.write_bytes(old)
+        shutil.rmtree(made(root, name)[1].parent, ignore_errors=True)
         raise
     return list(new)
 

@@ -2,7 +2,7 @@
 
 Usage: python scripts/record_large_batches.py
 
-The recipe is that of dpkit.lab.large_batches. A run is known by how many
+The recipe is that of dpkit.lab.large_batches.runs. A run is known by how many
 times the batch of one device it takes (k), its learning rate, its warm-up and
 its seed. It takes about a quarter of an hour on one CPU core.
 """
@@ -18,8 +18,13 @@ from typing import Any
 import torch
 from reproduce import provenance
 
-from dpkit.lab.large_batches import NUM_EXAMPLES, RECIPE, final_error, steps_to
-from dpkit.lab.warmup import WARMUPS
+from dpkit.lab.large_batches.runs import (
+    NUM_EXAMPLES,
+    RECIPE,
+    final_error,
+    steps_to,
+)
+from dpkit.lab.large_batches.warmup import WARMUPS
 
 RECORD = Path(__file__).parent.parent / "book/_data/large_batches.json"
 ETA = RECIPE.lr

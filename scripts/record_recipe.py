@@ -2,9 +2,10 @@
 
 Usage: python scripts/record_recipe.py
 
-The recipe, its three ways and the network are those of dpkit.lab.recipe_runs;
-the images are all of Fashion-MNIST at half size. It computes on the CPU with
-one thread, so that it can be repeated, and takes about half an hour.
+The recipe, its three ways and the network are those of
+dpkit.lab.data_parallelism_concise.recipe_runs; the images are all of
+Fashion-MNIST at half size. It computes on the CPU with one thread, so that it
+can be repeated, and takes about half an hour.
 """
 
 import json
@@ -17,8 +18,14 @@ import torch
 from reproduce import provenance
 
 import dpkit
-from dpkit.lab.datasets import load_fashion_mnist
-from dpkit.lab.recipe_runs import DEVIATION, WAYS, WIDTH, epochs_of, half_size
+from dpkit.lab.common.datasets import load_fashion_mnist
+from dpkit.lab.data_parallelism_concise.recipe_runs import (
+    DEVIATION,
+    WAYS,
+    WIDTH,
+    epochs_of,
+    half_size,
+)
 
 RECORD = Path(__file__).parent.parent / "book/_data/resnet18_recipe.json"
 SEEDS = tuple(range(5))

@@ -16,9 +16,9 @@ from reproduce import provenance
 
 import dpkit
 from dpkit.accelerator import real_devices
-from dpkit.lab.datasets import load_fashion_mnist
-from dpkit.lab.models import lenet_params
-from dpkit.lab.resident import time_resident_epoch
+from dpkit.lab.common.datasets import load_fashion_mnist
+from dpkit.lab.common.models import lenet_params
+from dpkit.lab.data_parallelism.resident import time_resident_epoch
 
 RECORD = Path(__file__).parent.parent / "book/_data/resident_epoch.json"
 

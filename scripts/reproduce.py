@@ -22,9 +22,9 @@ from torch import nn
 import dpkit
 from dpkit.accelerator import real_devices
 from dpkit.calibration.provenance import cpu_name, device_name
-from dpkit.lab.batches import Batches
-from dpkit.lab.datasets import load_fashion_mnist
-from dpkit.lab.models import lenet, lenet_params
+from dpkit.lab.common.batches import Batches
+from dpkit.lab.common.datasets import load_fashion_mnist
+from dpkit.lab.common.models import lenet, lenet_params
 
 REPOSITORY = Path(__file__).parent.parent
 HEADLINE = REPOSITORY / "book" / "_data" / "headline.json"

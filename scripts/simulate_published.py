@@ -18,9 +18,9 @@ import torch
 
 import dpkit
 from dpkit import sim
-from dpkit.lab.amoebanet import amoebanet_d
-from dpkit.lab.layer_costs import to_record
-from dpkit.lab.resnet_pipeline import resnet50_seconds
+from dpkit.lab.network_partitioning.amoebanet import amoebanet_d
+from dpkit.lab.network_partitioning.layer_costs import to_record
+from dpkit.lab.network_partitioning.resnet_pipeline import resnet50_seconds
 from dpkit.network_partition import layer_seconds
 
 DATA = Path(__file__).parent.parent / "book" / "_data"

@@ -195,7 +195,7 @@ def outcomes(
 @pytest.fixture
 def axes(monkeypatch: pytest.MonkeyPatch) -> list["Axes"]:
     """Collect the axes that pictures are drawn on."""
-    from dpkit.lab import plots
+    from dpkit.lab.common import plots
 
     drawn: list[Axes] = []
     savefig = plots.Figure.savefig

@@ -1,4 +1,4 @@
-"""Tests of dpkit.lab.alexnet."""
+"""Tests of dpkit.lab.layer_partitioning.alexnet."""
 
 import pytest
 import torch
@@ -7,7 +7,9 @@ from torch.nn import functional as F
 
 import dpkit
 from dpkit import layer_partition as lp
-from dpkit.lab.alexnet import (
+from dpkit.lab.common.datasets import Labelled
+from dpkit.lab.common.traffic import Traffic
+from dpkit.lab.layer_partitioning.alexnet import (
     LAYERS,
     TALK_2012,
     WIDTHS_2012,
@@ -16,8 +18,6 @@ from dpkit.lab.alexnet import (
     alexnet,
     split_towers,
 )
-from dpkit.lab.datasets import Labelled
-from dpkit.lab.traffic import Traffic
 
 TALKS = {
     "2012": TALK_2012,

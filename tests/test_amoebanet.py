@@ -1,4 +1,4 @@
-"""Tests of dpkit.lab.amoebanet."""
+"""Tests of dpkit.lab.network_partitioning.amoebanet."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dpkit.lab.amoebanet import Cell, HalfSize, amoebanet_d
+from dpkit.lab.network_partitioning.amoebanet import (
+    Cell,
+    HalfSize,
+    amoebanet_d,
+)
 
 DATA = Path(__file__).parent.parent / "book" / "_data"
 PUBLISHED = json.loads((DATA / "torchgpipe_amoebanet.json").read_text())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpkit.theory.balance import balance
+from dpkit.theory.pipelines.balance import balance
 
 
 def largest(costs, lengths):

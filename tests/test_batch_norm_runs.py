@@ -9,13 +9,13 @@ from torch.nn import functional as F
 
 import dpkit
 from dpkit.data_parallel import BucketedDataParallel
-from dpkit.lab.batch_norm_runs import (
+from dpkit.lab.common.datasets import Labelled
+from dpkit.lab.practice.batch_norm_runs import (
     PerDeviceBatchNorm,
     accuracy,
     small_net,
     trained,
 )
-from dpkit.lab.datasets import Labelled
 
 
 def ordinary(net):

@@ -1,9 +1,9 @@
-"""Tests of dpkit.lab.batches."""
+"""Tests of dpkit.lab.common.batches."""
 
 import pytest
 import torch
 
-from dpkit.lab.batches import Batches
+from dpkit.lab.common.batches import Batches
 
 
 def numbered(n: int) -> tuple[torch.Tensor, torch.Tensor]:

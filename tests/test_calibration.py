@@ -17,14 +17,14 @@ from dpkit.calibration.timing import (
     measure,
     spread,
 )
-from dpkit.theory.clock import Clock
-from dpkit.theory.clusters import Cluster
-from dpkit.theory.costs import (
+from dpkit.theory.clock.clock import Clock
+from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
+from dpkit.theory.hardware.clusters import Cluster
+from dpkit.theory.hardware.costs import (
     achieved_flops_per_second,
     copy_seconds,
     operation_seconds,
 )
-from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
 
 CPU = torch.device("cpu")
 SMALL = Sizes(

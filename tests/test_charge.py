@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import dpkit
 from dpkit.sim.configuration import simulation
 from dpkit.sim.work import compute_dtype, launches_kernel
-from dpkit.theory.clock import Clock
+from dpkit.theory.clock.clock import Clock
 from dpkit.theory.hardware import HOSTS, LINKS
 
 ZERO, ONE = dpkit.devices(2, "sim")

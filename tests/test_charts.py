@@ -2,9 +2,9 @@
 
 import pytest
 
-from dpkit.theory.actions import parse
-from dpkit.theory.charts import chart, check_chart
-from dpkit.theory.schedules import NAMED, interleaved
+from dpkit.theory.pipelines.actions import parse
+from dpkit.theory.pipelines.charts import chart, check_chart
+from dpkit.theory.pipelines.schedules import NAMED, interleaved
 
 
 @pytest.mark.parametrize("name", NAMED)

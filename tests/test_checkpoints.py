@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from dpkit.checkpoints import Checkpoints, check_fit, forms, pack, unpack
-from dpkit.checkpoints.whole_files import read_whole, write_whole
+from dpkit.job.checkpoints import Checkpoints, check_fit, forms, pack, unpack
+from dpkit.job.checkpoints.whole_files import read_whole, write_whole
 
 SETTINGS = {"model": "lenet", "batch_size": 250, "lr": 0.1}
 
@@ -344,7 +344,7 @@ def test_a_state_that_does_not_fit_is_passed_over(saved, state, told):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr("dpkit.checkpoints.lock.WAIT_SECONDS", 0)
+    monkeypatch.setattr("dpkit.job.checkpoints.lock.WAIT_SECONDS", 0)
 
 
 def refused(checkpoints):
@@ -446,7 +446,7 @@ def test_who_was_just_killed_is_waited_for(tmp_path, monkeypatch):
         looks.append(seconds)
         one.unlock()
 
-    monkeypatch.setattr("dpkit.checkpoints.lock.time.sleep", look)
+    monkeypatch.setattr("dpkit.job.checkpoints.lock.time.sleep", look)
     assert refused(other) is None
     assert len(looks) == 1
 

@@ -1,4 +1,4 @@
-"""Tests of dpkit.lab.checks: wrong answers are told apart from right ones."""
+"""Tests of checks: wrong answers are told apart from right ones."""
 
 import re
 
@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import dpkit
-from dpkit.lab.batches import Batches
-from dpkit.lab.checks import check, failure
-from dpkit.lab.models import lenet, lenet_params
-from dpkit.theory.costs import operation_seconds
+from dpkit.lab.common.batches import Batches
+from dpkit.lab.common.checks import check, failure
+from dpkit.lab.common.models import lenet, lenet_params
+from dpkit.theory.hardware.costs import operation_seconds
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from dpkit import collectives
-from dpkit.lab.checks import failure
-from dpkit.theory.algorithms import ring_allgather, tree_broadcast
-from dpkit.theory.plans import Message, Plan
+from dpkit.lab.common.checks import failure
+from dpkit.theory.collectives.algorithms import ring_allgather, tree_broadcast
+from dpkit.theory.collectives.plans import Message, Plan
 
 
 def named(name, answer):

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import dpkit
-from dpkit.lab.checks import failure
+from dpkit.lab.common.checks import failure
 
 
 def named(name, answer):

@@ -3,8 +3,8 @@
 import pytest
 from torch.optim.lr_scheduler import ConstantLR, LinearLR
 
-from dpkit.lab.checks import failure
-from dpkit.lab.critical_batch import fit, steps_needed
+from dpkit.lab.common.checks import failure
+from dpkit.lab.large_batches.critical_batch import fit, steps_needed
 
 
 def named(name, answer):

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from dpkit.lab.checks import failure
+from dpkit.lab.common.checks import failure
 
 
 def normed_apart(terms, norms):

@@ -4,9 +4,14 @@ import math
 
 import pytest
 
-from dpkit.lab.checks import failure
-from dpkit.theory.bubble import idle_of_total
-from dpkit.theory.schedules import gpipe, naive, one_f_one_b, zero_bubble_h1
+from dpkit.lab.common.checks import failure
+from dpkit.theory.pipelines.bubble import idle_of_total
+from dpkit.theory.pipelines.schedules import (
+    gpipe,
+    naive,
+    one_f_one_b,
+    zero_bubble_h1,
+)
 
 
 def named(name, answer):

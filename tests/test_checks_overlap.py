@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpkit.lab.checks import check
+from dpkit.lab.common.checks import check
 from dpkit.theory.overlap import bucket_ends
 
 

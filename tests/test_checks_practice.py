@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import dpkit
-from dpkit.lab.checks import check
+from dpkit.lab.common.checks import check
 
 
 def verdict(name, answer, capsys):

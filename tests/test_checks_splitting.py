@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpkit.lab.checks import failure
+from dpkit.lab.common.checks import failure
 
 
 def rows(num_devices, operations_per_byte, by_parts):

@@ -1,4 +1,4 @@
-"""Tests of dpkit.theory.chrome and kineto: there and back, and profiles."""
+"""Tests of chrome and kineto: there and back, and profiles."""
 
 import gzip
 import json
@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpkit.theory import chrome, kineto
-from dpkit.theory.timeline import Block, Span, Timeline
+from dpkit.theory.timeline import chrome, kineto
+from dpkit.theory.timeline.timeline import Block, Span, Timeline
 
 FILES = ["trace.json", "trace.json.gz"]
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from dpkit.theory.clock import Clock
-from dpkit.theory.clusters import cluster
+from dpkit.theory.clock.clock import Clock
+from dpkit.theory.clock.recorder import SECOND
 from dpkit.theory.hardware import Host, Link
-from dpkit.theory.recorder import SECOND
+from dpkit.theory.hardware.clusters import cluster
 
 TOY_HOST = Host(
     name="toy",

@@ -26,14 +26,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from dpkit.__main__ import main
-from dpkit.checkpoints import Checkpoints, unpack
-from dpkit.lab import cluster
-from dpkit.lab import run as run_module
-from dpkit.lab.cluster import Ranks, brief, is_of_others, join
-from dpkit.lab.datasets import Labelled, load_fashion_mnist
-from dpkit.lab.job import resume, train_to
-from dpkit.lab.roll_call import RollCall
-from dpkit.lab.run import Run, Settings
+from dpkit.job import ranks as cluster
+from dpkit.job import run as run_module
+from dpkit.job.checkpoints import Checkpoints, unpack
+from dpkit.job.ranks import Ranks, brief, is_of_others, join
+from dpkit.job.resume import resume, train_to
+from dpkit.job.roll_call import RollCall
+from dpkit.job.run import Run, Settings
+from dpkit.lab.common.datasets import Labelled, load_fashion_mnist
 
 CPU = torch.device("cpu")
 QUICK = ["--model", "linear", "--batch-size", "500"]
@@ -44,7 +44,8 @@ import json, os, signal, sys, time
 import torch
 import torch.distributed as dist
 from dpkit.__main__ import main
-from dpkit.lab import roll_call, run
+from dpkit.job import roll_call
+from dpkit.job import run
 from torch import nn
 
 class Scrambled(nn.Module):  # made in another order than it is used
@@ -212,7 +213,7 @@ def alone():
 JOIN_AFTER_SIMULATING = """
 import torch.distributed as dist
 from dpkit import sim
-from dpkit.lab.cluster import join
+from dpkit.job.ranks import join
 sim.register()
 with join(60) as ranks:
     print(ranks.device, dist.get_backend())
@@ -440,7 +441,7 @@ def rolls_called(seconds):
         return roll
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpkit.lab.roll_call.ROLL_CALL_SECONDS", seconds)
+        patch.setattr("dpkit.job.roll_call.ROLL_CALL_SECONDS", seconds)
         yield listen
     for roll in rolls:
         roll.end()
@@ -498,7 +499,7 @@ def test_who_calls_late_learns_what_the_others_did(listening):
 
 
 def test_who_has_noticed_the_end(listening, monkeypatch):
-    monkeypatch.setattr("dpkit.lab.roll_call.NOTICE_SECONDS", 0.2)
+    monkeypatch.setattr("dpkit.job.roll_call.NOTICE_SECONDS", 0.2)
     store = dist.HashStore()
     rolls = [listening(rank, 4, store) for rank in range(3)]
     with ThreadPoolExecutor() as pool:
@@ -511,7 +512,7 @@ def test_who_has_noticed_the_end(listening, monkeypatch):
 
 
 def test_who_is_waited_for_may_go_on(listening, monkeypatch):
-    monkeypatch.setattr("dpkit.lab.roll_call.NOTICE_SECONDS", 0.2)
+    monkeypatch.setattr("dpkit.job.roll_call.NOTICE_SECONDS", 0.2)
     store = dist.HashStore()
     rolls = [listening(rank, 2, store) for rank in range(2)]
     assert rolls[0].lost() == {1}
@@ -519,12 +520,12 @@ def test_who_is_waited_for_may_go_on(listening, monkeypatch):
 
 
 def test_who_has_lost_the_store_may_go_on(listening, monkeypatch):
-    monkeypatch.setattr("dpkit.lab.roll_call.NOTICE_SECONDS", 0.2)
+    monkeypatch.setattr("dpkit.job.roll_call.NOTICE_SECONDS", 0.2)
     assert listening(0, 2, NoStore("set and check")).unnoticed() == set()
 
 
 def test_nobody_calls_the_roll(listening, monkeypatch):
-    monkeypatch.setattr("dpkit.lab.roll_call.NOTICE_SECONDS", 0)
+    monkeypatch.setattr("dpkit.job.roll_call.NOTICE_SECONDS", 0)
     store = dist.HashStore()
     roll = listening(0, 2, store)
     watch = threading.Thread(target=roll.unnoticed, daemon=True)
@@ -563,7 +564,7 @@ def test_without_a_store_the_other_hosts_are_lost(
     store = NoStore(refused)
     roll = listening(2, 4, store)
     time.sleep(0.3)  # its thread reads
-    monkeypatch.setattr("dpkit.lab.roll_call.ROLL_CALL_SECONDS", 0)
+    monkeypatch.setattr("dpkit.job.roll_call.ROLL_CALL_SECONDS", 0)
     for hosts, lost in ((["a", "b", "b", "c"], [0, 3]), (["a"] * 4, [0])):
         assert Ranks(2, CPU, hosts, store, roll).lost() == lost
     store.released.set()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpkit.theory.clusters import cluster
+from dpkit.theory.hardware.clusters import cluster
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,22 @@ from fractions import Fraction
 
 import pytest
 
-from dpkit.theory.algorithms import allreduce_plan, core
-from dpkit.theory.alpha_beta import errors, fit, ideal_cluster, rates_of
-from dpkit.theory.collective_bounds import (
+from dpkit.theory.collectives.algorithms import allreduce_plan, core
+from dpkit.theory.collectives.alpha_beta import (
+    errors,
+    fit,
+    ideal_cluster,
+    rates_of,
+)
+from dpkit.theory.collectives.bounds import (
     SHARES,
     bus_bandwidth,
     in_switch_share,
     lower_bounds,
     seconds_at,
 )
-from dpkit.theory.collective_choice import CANDIDATES, choose, winners
-from dpkit.theory.collective_costs import (
+from dpkit.theory.collectives.choice import CANDIDATES, choose, winners
+from dpkit.theory.collectives.costs import (
     CHAINS,
     Chain,
     Rates,
@@ -27,9 +32,9 @@ from dpkit.theory.collective_costs import (
     ring_chain,
     seconds,
 )
-from dpkit.theory.collective_ports import busiest_port
+from dpkit.theory.collectives.plans import count
+from dpkit.theory.collectives.ports import busiest_port
 from dpkit.theory.hardware import ACCELERATORS, LINKS
-from dpkit.theory.plans import count
 
 SIZES = range(1, 18)
 A, B, C = Fraction(7, 3), Fraction(2, 11), Fraction(1, 13)  # α, β, γ

@@ -5,12 +5,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dpkit.lab.collective_pictures import plot_costs, plot_ports, plot_winners
-from dpkit.lab.plan_animation import animate_plan
-from dpkit.lab.plan_pictures import Grid, draw_plan
-from dpkit.theory.algorithms import allreduce_plan, pairwise, ring, star
-from dpkit.theory.drawing import BLUE, GREEN, WIDTH
-from dpkit.theory.plans import Message, Plan
+from dpkit.lab.collectives.pictures import plot_costs, plot_ports, plot_winners
+from dpkit.lab.collectives.plan_animation import animate_plan
+from dpkit.lab.collectives.plan_pictures import Grid, draw_plan
+from dpkit.theory.collectives.algorithms import (
+    allreduce_plan,
+    pairwise,
+    ring,
+    star,
+)
+from dpkit.theory.collectives.plans import Message, Plan
+from dpkit.theory.timeline.drawing import BLUE, GREEN, WIDTH
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -7,24 +7,29 @@ import pytest
 import torch
 
 import dpkit
-from dpkit.lab.collective_runs import sent_bytes, timed
-from dpkit.theory.algorithms import ALLREDUCE, allreduce_plan
-from dpkit.theory.alpha_beta import errors, fit, ideal_cluster, rates_of
-from dpkit.theory.collective_bounds import (
+from dpkit.lab.collectives.runs import sent_bytes, timed
+from dpkit.theory.collectives.algorithms import ALLREDUCE, allreduce_plan
+from dpkit.theory.collectives.alpha_beta import (
+    errors,
+    fit,
+    ideal_cluster,
+    rates_of,
+)
+from dpkit.theory.collectives.bounds import (
     bus_bandwidth,
     in_switch_share,
     seconds_at,
 )
-from dpkit.theory.collective_costs import (
+from dpkit.theory.collectives.costs import (
     CHAINS,
     Rates,
     hierarchical_seconds,
     ring_chain,
     seconds,
 )
+from dpkit.theory.collectives.plans import count
+from dpkit.theory.collectives.replay import replay_plan
 from dpkit.theory.hardware import ACCELERATORS, LINKS
-from dpkit.theory.plan_replay import replay_plan
-from dpkit.theory.plans import count
 
 DATA = Path(__file__).parent.parent / "book" / "_data" / "nccl_h200.json"
 MB = 10**6

@@ -7,9 +7,9 @@ import torch
 
 import dpkit
 from dpkit.collectives import ALGORITHMS, GATHERS, SCATTERS
-from dpkit.theory.algorithms import allreduce_plan
+from dpkit.theory.collectives.algorithms import allreduce_plan
+from dpkit.theory.collectives.plans import num_elements
 from dpkit.theory.hardware import ACCELERATORS, Link
-from dpkit.theory.plans import num_elements
 
 
 def whole_numbers(devices, shape=(2, 3), dtype=torch.float32):

@@ -15,7 +15,7 @@ from dpkit.layer_partition import (
     copies,
     full_tensors,
 )
-from dpkit.theory.schedules import NAMED
+from dpkit.theory.pipelines.schedules import NAMED
 
 WIDTH = 6
 

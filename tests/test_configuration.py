@@ -7,8 +7,8 @@ import torch
 
 import dpkit
 from dpkit.sim.configuration import DEFAULTS, simulation
-from dpkit.theory.costs import copy_seconds
 from dpkit.theory.hardware import ACCELERATORS, LINKS
+from dpkit.theory.hardware.costs import copy_seconds
 
 ZERO = dpkit.devices(1, "sim")[0]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dpkit.theory.costs import copy_seconds, operation_seconds
 from dpkit.theory.hardware import Accelerator, Link
+from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
 
 # 10 flops a second of 20 promised, 8 bytes a second of 10.
 TOY = Accelerator(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpkit.lab.critical_batch import fit, steps_needed
+from dpkit.lab.large_batches.critical_batch import fit, steps_needed
 
 
 def test_both_ends_of_the_law():

@@ -1,4 +1,4 @@
-"""Tests of dpkit.lab.datasets and of the sample that it loads."""
+"""Tests of dpkit.lab.common.datasets and of the sample that it loads."""
 
 import gzip
 import runpy
@@ -11,11 +11,11 @@ import pytest
 import torch
 import torchvision
 
-from dpkit.lab import datasets
-from dpkit.lab.datasets import CLASS_NAMES, Labelled, load_fashion_mnist
+from dpkit.lab.common import datasets
+from dpkit.lab.common.datasets import CLASS_NAMES, Labelled, load_fashion_mnist
 
 REPOSITORY = Path(__file__).parent.parent
-SAMPLE = REPOSITORY / "dpkit" / "lab" / "data"
+SAMPLE = REPOSITORY / "dpkit" / "lab" / "common" / "data"
 NAMES = (
     "train-images-idx3-ubyte",
     "train-labels-idx1-ubyte",

@@ -18,7 +18,7 @@ from torch.distributed.pipelining import (
 )
 
 import dpkit
-from dpkit.lab.engines import (
+from dpkit.lab.common.engines import (
     pipeline_step,
     sequence_parallel_step,
     tensor_parallel_step,

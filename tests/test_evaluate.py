@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import nn
 
 import dpkit
-from dpkit.lab.models import lenet, lenet_params
+from dpkit.lab.common.models import lenet, lenet_params
 
 
 def batches(sizes):

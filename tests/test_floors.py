@@ -23,7 +23,6 @@ FLOORS = [
         "batch_norm",
         "buckets",
         "processes",
-        "checkpoints",
     },
     {"channels", "ports"},
     {"plan_runner"},
@@ -37,6 +36,7 @@ FLOORS = [
     {"evaluate"},
     {"training"},
     {"lab"},
+    {"job"},
     {"commands"},
     {"__main__"},
 ]
@@ -103,7 +103,7 @@ def test_no_module_has_the_name_of_a_function():
 
 
 @pytest.mark.parametrize(
-    "path", sorted((PACKAGE / "theory").glob("*.py")), ids=lambda p: p.stem
+    "path", sorted((PACKAGE / "theory").rglob("*.py")), ids=lambda p: p.stem
 )
 def test_theory_needs_the_standard_library_alone(path):
     """A browser runs it under an empty dpkit/__init__.py."""
@@ -126,9 +126,9 @@ def test_theory_runs_under_an_empty_package(tmp_path):
     shutil.copytree(PACKAGE / "theory", tmp_path / "dpkit/theory")
     program = (
         "import sys\n"
-        "from dpkit.theory.clock import Clock\n"
-        "from dpkit.theory.clusters import cluster\n"
-        "from dpkit.theory.timeline import Timeline\n"
+        "from dpkit.theory.clock.clock import Clock\n"
+        "from dpkit.theory.hardware.clusters import cluster\n"
+        "from dpkit.theory.timeline.timeline import Timeline\n"
         "clock = Clock(cluster())\n"
         "timeline = Timeline(clock.record())\n"
         "clock.compute(0, 'mm', 1e-3)\n"
@@ -160,7 +160,10 @@ QUESTIONS = {
 }
 # Programs of plain PyTorch, which readers copy and run without dpkit. So they
 # have to ask torch; nor do they use simulated devices, which it would count.
-LISTINGS = {PACKAGE / "lab/minimal_ddp.py", PACKAGE / "lab/ddp_program.py"}
+LISTINGS = {
+    PACKAGE / "lab/cheat_sheet/minimal_ddp.py",
+    PACKAGE / "lab/data_parallelism_concise/ddp_program.py",
+}
 
 
 def questions(source):

@@ -1,4 +1,4 @@
-"""Tests of dpkit.theory.gantt and memory_chart: what the bars show."""
+"""Tests of gantt and memory_chart: what the bars show."""
 
 import random
 import re
@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dpkit.theory import bars, drawing, gantt, memory_chart
-from dpkit.theory.timeline import Block, Span, Timeline
+from dpkit.theory.timeline import bars, drawing, gantt, memory_chart
+from dpkit.theory.timeline.timeline import Block, Span, Timeline
 
 LABEL = "simulated (v100-pcie, pcie3)"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from dpkit.lab.grid import grid
-from dpkit.lab.pipelines import deep_network
+from dpkit.lab.network_partitioning.runs import deep_network
+from dpkit.lab.splitting.grid import grid
 from dpkit.layer_partition import copies, full_tensors
 
 ROWS, WIDTH, DEPTH = 23, 7, 4  # no multiples of groups or of their devices

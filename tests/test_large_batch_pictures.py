@@ -4,10 +4,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dpkit.lab import large_batch_pictures as pictures
-from dpkit.lab import plots
-from dpkit.lab.large_batch_records import WAYS
-from dpkit.lab.large_batches import RECIPE
+from dpkit.lab.common import plots
+from dpkit.lab.large_batches import pictures
+from dpkit.lab.large_batches.results import WAYS
+from dpkit.lab.large_batches.runs import RECIPE
 
 ERRORS = {
     "k·η": {1: [15.0, 17.0, 19.0], 2: [16.0, 16.0, 22.0]},

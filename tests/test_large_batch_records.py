@@ -7,15 +7,15 @@ from statistics import mean, stdev
 
 import pytest
 
-from dpkit.lab.critical_batch import fit, steps_needed
-from dpkit.lab.large_batch_records import (
+from dpkit.lab.large_batches.critical_batch import fit, steps_needed
+from dpkit.lab.large_batches.results import (
     WAYS,
     best_steps,
     errors_by_rate,
     errors_by_way,
     spread,
 )
-from dpkit.lab.large_batches import NUM_EXAMPLES, RECIPE, final_error
+from dpkit.lab.large_batches.runs import NUM_EXAMPLES, RECIPE, final_error
 
 DATA = Path(__file__).parent.parent / "book" / "_data"
 KS = [1, 2, 4, 8, 16, 32, 64]

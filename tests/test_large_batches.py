@@ -9,9 +9,9 @@ from torch.nn import functional as F
 
 import dpkit
 from dpkit.data_parallel import BucketedDataParallel
-from dpkit.lab import large_batch_times
-from dpkit.lab import large_batches as lab
-from dpkit.lab.large_batch_times import predicted_seconds, simulated_seconds
+from dpkit.lab.large_batches import runs as lab
+from dpkit.lab.large_batches import times as large_batch_times
+from dpkit.lab.large_batches.times import predicted_seconds, simulated_seconds
 
 SHORT = lab.Recipe(num_epochs=2, warmup_epochs=1)
 

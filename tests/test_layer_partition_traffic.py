@@ -11,7 +11,7 @@ from torch import nn
 
 import dpkit
 from dpkit import layer_partition as lp
-from dpkit.lab.traffic import sent
+from dpkit.lab.common.traffic import sent
 from dpkit.layer_partition.shards import even_sizes
 
 NOTHING = (0, 0)

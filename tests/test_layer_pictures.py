@@ -1,9 +1,9 @@
-"""Tests of dpkit.lab.layer_pictures: what the pictures show."""
+"""Tests of dpkit.lab.layer_partitioning.pictures: what the pictures show."""
 
 import pytest
 
-from dpkit.lab import layer_pictures
-from dpkit.lab.alexnet import LAYERS, TALK_2012
+from dpkit.lab.layer_partitioning import pictures as layer_pictures
+from dpkit.lab.layer_partitioning.alexnet import LAYERS, TALK_2012
 
 GAINS = {"bus": ([1, 10, 100], [0.5, 1.5, 1.9]), "net": ([1, 10], [0.1, 0.9])}
 PICTURES = {

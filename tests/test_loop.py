@@ -6,8 +6,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import dpkit
-from dpkit.lab.batches import Batches
-from dpkit.lab.loop import take_step, train_epoch
+from dpkit.lab.common.batches import Batches
+from dpkit.lab.common.loop import take_step, train_epoch
 
 
 def small_net():

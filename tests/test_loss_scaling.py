@@ -2,7 +2,7 @@
 
 import torch
 
-from dpkit.lab.loss_scaling import LossScaler
+from dpkit.lab.practice.loss_scaling import LossScaler
 
 GOOD, BAD = [8.0, -4.0], [1.0, float("inf")]
 

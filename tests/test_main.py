@@ -13,7 +13,7 @@ import dpkit
 from dpkit import calibration
 from dpkit.__main__ import main
 from dpkit.commands import calibrate as calibrate_command
-from dpkit.lab.predictions import Prediction
+from dpkit.lab.limits.predictions import Prediction
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS, find
 
 FOUND = calibration.Calibration(

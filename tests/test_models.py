@@ -1,10 +1,10 @@
-"""Tests of dpkit.lab.models."""
+"""Tests of dpkit.lab.common.models."""
 
 import pytest
 import torch
 from torch import nn
 
-from dpkit.lab.models import lenet, lenet_params
+from dpkit.lab.common.models import lenet, lenet_params
 
 
 def as_modules(params):

@@ -12,10 +12,10 @@ from torch.nn import functional as F
 import dpkit
 from dpkit.network_partition import layer_seconds
 from dpkit.network_partition.untie import untie
-from dpkit.theory.actions import parse
-from dpkit.theory.bubble import in_flight
-from dpkit.theory.replay import replay
-from dpkit.theory.schedules import NAMED, by_name, one_f_one_b
+from dpkit.theory.pipelines.actions import parse
+from dpkit.theory.pipelines.bubble import in_flight
+from dpkit.theory.pipelines.replay import replay
+from dpkit.theory.pipelines.schedules import NAMED, by_name, one_f_one_b
 
 TOKENS, WIDTH = 7, 5
 SCHEDULES = [*NAMED, "interleaved"]

@@ -64,8 +64,8 @@ def root(tmp_path_factory):
 
 @pytest.mark.slow
 def test_style_and_types(root):
-    check = f"dpkit/lab/checks/{MODULE}.py"
-    files = [*made(root, NAME), "dpkit/lab/checks/__init__.py"]
+    check = f"dpkit/lab/{MODULE}/check.py"
+    files = made(root, NAME)
     passes(root, "ruff", "format", "--check", *files)
     passes(root, "ruff", "check", *files)
     passes(root, "mypy", "--strict", "--follow-imports=skip", check)

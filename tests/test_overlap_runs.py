@@ -5,15 +5,15 @@ import torch
 
 import dpkit
 from dpkit import ports
-from dpkit.lab.overlap_runs import (
+from dpkit.lab.overlap.runs import (
     ONE_EACH,
     predicted_seconds,
     ring_seconds,
     simulated_step,
     wide,
 )
-from dpkit.theory.clusters import cluster
-from dpkit.theory.recorder import SECOND
+from dpkit.theory.clock.recorder import SECOND
+from dpkit.theory.hardware.clusters import cluster
 
 TOLD = {"make": wide, "num_devices": 3, "rows": 512}
 

@@ -17,7 +17,7 @@ import torch.distributed.tensor.parallel as tensor_parallel
 import yaml
 
 import dpkit
-from dpkit.lab import minimal_ddp
+from dpkit.lab.cheat_sheet import minimal_ddp
 
 ROOT = Path(__file__).parent.parent
 BOOK = ROOT / "book"

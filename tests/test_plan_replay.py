@@ -4,18 +4,24 @@ import math
 
 import pytest
 
-from dpkit.theory.algorithms import allreduce_plan, core, pairwise, ring, star
-from dpkit.theory.alpha_beta import ideal_cluster, rates_of
-from dpkit.theory.clusters import cluster
-from dpkit.theory.collective_bounds import lower_bounds
-from dpkit.theory.collective_costs import (
+from dpkit.theory.collectives.algorithms import (
+    allreduce_plan,
+    core,
+    pairwise,
+    ring,
+    star,
+)
+from dpkit.theory.collectives.alpha_beta import ideal_cluster, rates_of
+from dpkit.theory.collectives.bounds import lower_bounds
+from dpkit.theory.collectives.costs import (
     CHAINS,
     Rates,
     hierarchical_seconds,
     seconds,
 )
-from dpkit.theory.plan_replay import replay_plan
-from dpkit.theory.plans import Message, Plan, count
+from dpkit.theory.collectives.plans import Message, Plan, count
+from dpkit.theory.collectives.replay import replay_plan
+from dpkit.theory.hardware.clusters import cluster
 
 SIZES = range(1, 18)
 RATES = Rates(3e-6, 1 / 16e9, 1 / 200e9)

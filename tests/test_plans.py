@@ -10,16 +10,21 @@ import re
 import pytest
 import torch
 
-from dpkit.theory import algorithms
-from dpkit.theory.algorithms import (
+from dpkit.theory.collectives import algorithms
+from dpkit.theory.collectives.algorithms import (
     ALLREDUCE,
     BROADCAST,
     REDUCE,
     allreduce_plan,
     core,
 )
-from dpkit.theory.blocking import Call, calls, check_blocking, turns
-from dpkit.theory.plan_check import (
+from dpkit.theory.collectives.blocking import (
+    Call,
+    calls,
+    check_blocking,
+    turns,
+)
+from dpkit.theory.collectives.check import (
     check_allgather,
     check_allreduce,
     check_alltoall,
@@ -28,7 +33,7 @@ from dpkit.theory.plan_check import (
     check_reduce_scatter,
     follow,
 )
-from dpkit.theory.plans import (
+from dpkit.theory.collectives.plans import (
     Count,
     Message,
     Plan,

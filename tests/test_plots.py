@@ -1,4 +1,4 @@
-"""Tests of dpkit.lab.plots: what the lines show, and equal bytes twice."""
+"""Tests of plots: what the lines show, and equal bytes twice."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 import dpkit
-from dpkit.lab import plots
+from dpkit.lab.common import plots
 
 DATA = Path(__file__).parent.parent / "book" / "_data"
 

@@ -6,9 +6,9 @@ import torch.distributed as dist
 
 from dpkit import point_to_point
 from dpkit.processes import Workers, rank_device
-from dpkit.theory import blocking
-from dpkit.theory.algorithms import ALLREDUCE, pairwise, ring
-from dpkit.theory.blocking import calls
+from dpkit.theory.collectives import blocking
+from dpkit.theory.collectives.algorithms import ALLREDUCE, pairwise, ring
+from dpkit.theory.collectives.blocking import calls
 
 
 def tensors(p, shape, dtype=torch.float64):

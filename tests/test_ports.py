@@ -7,8 +7,8 @@ import torch
 
 import dpkit
 from dpkit.ports import beside, join, record, send
-from dpkit.theory.costs import copy_seconds
 from dpkit.theory.hardware import LINKS
+from dpkit.theory.hardware.costs import copy_seconds
 
 
 def mark(device):

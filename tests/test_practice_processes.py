@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dpkit.lab.batch_norm_processes import normalized, trained_states
-from dpkit.lab.evaluation_processes import (
+from dpkit.lab.practice.batch_norm_processes import normalized, trained_states
+from dpkit.lab.practice.evaluation_processes import (
     NUM_STEPS,
     num_right,
     rank_0_alone,
@@ -18,8 +18,8 @@ from dpkit.lab.evaluation_processes import (
     train_and_count,
     whereabouts,
 )
-from dpkit.lab.loss_scaling import LR, sharded_steps
-from dpkit.lab.practice_processes import (
+from dpkit.lab.practice.loss_scaling import LR, sharded_steps
+from dpkit.lab.practice.processes import (
     ddp_gradients,
     dropout_mask,
     returned_and_reduced,

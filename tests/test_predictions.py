@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import dpkit
-from dpkit.lab import predictions as lab
-from dpkit.lab.predictions import (
+from dpkit.lab.limits import predictions as lab
+from dpkit.lab.limits.predictions import (
     CASES,
     Case,
     LeNet,

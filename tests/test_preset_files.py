@@ -7,7 +7,6 @@ import pytest
 
 import dpkit
 from dpkit.sim.configuration import simulation
-from dpkit.theory.clusters import cluster
 from dpkit.theory.hardware import (
     ACCELERATORS,
     HOSTS,
@@ -17,7 +16,8 @@ from dpkit.theory.hardware import (
     Link,
     find,
 )
-from dpkit.theory.preset_files import load, save
+from dpkit.theory.hardware.clusters import cluster
+from dpkit.theory.hardware.preset_files import load, save
 
 TABLES = {"accelerator": ACCELERATORS, "host": HOSTS, "link": LINKS}
 KINDS = {"accelerator": Accelerator, "host": Host, "link": Link}

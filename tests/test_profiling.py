@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from dpkit.lab.profiling import profiled
+from dpkit.lab.devices.profiling import profiled
 
 
 def test_a_run_on_the_cpu(capfd):

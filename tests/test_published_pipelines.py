@@ -1,4 +1,4 @@
-"""Tests of dpkit.lab.published_pipelines and of what it is made from."""
+"""Tests of published_pipelines and of what it is made from."""
 
 import json
 from dataclasses import replace
@@ -12,23 +12,23 @@ from torch import nn
 
 import dpkit
 from dpkit import sim
-from dpkit.lab.amoebanet import amoebanet_d
-from dpkit.lab.layer_costs import (
+from dpkit.lab.network_partitioning.amoebanet import amoebanet_d
+from dpkit.lab.network_partitioning.layer_costs import (
     from_record,
     to_record,
 )
-from dpkit.lab.published_pipelines import (
+from dpkit.lab.network_partitioning.published_pipelines import (
     amoebanet_table,
     show_ladder,
     show_table,
 )
-from dpkit.lab.resnet_pipeline import (
+from dpkit.lab.network_partitioning.resnet_pipeline import (
     forward,
     halves,
     resnet50_seconds,
     show_resnet50,
 )
-from dpkit.lab.torchgpipe import (
+from dpkit.lab.network_partitioning.torchgpipe import (
     Assumptions,
     Run,
     replayed_seconds,
@@ -36,10 +36,10 @@ from dpkit.lab.torchgpipe import (
     step_seconds,
 )
 from dpkit.network_partition import LayerCost, layer_seconds
-from dpkit.theory import bubble, replay
 from dpkit.theory.hardware import Link
-from dpkit.theory.schedule_check import check
-from dpkit.theory.schedules import gpipe, one_f_one_b
+from dpkit.theory.pipelines import bubble, replay
+from dpkit.theory.pipelines.check import check
+from dpkit.theory.pipelines.schedules import gpipe, one_f_one_b
 
 DATA = Path(__file__).parent.parent / "book" / "_data"
 GRID = [(n, m) for n in (1, 2, 3, 5) for m in (1, 2, 4, 7)]

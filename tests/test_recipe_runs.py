@@ -11,10 +11,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dpkit.lab.batches import Batches
-from dpkit.lab.datasets import Labelled
-from dpkit.lab.recipe_pictures import accuracies_of, plot_recipe
-from dpkit.lab.recipe_runs import (
+from dpkit.lab.common.batches import Batches
+from dpkit.lab.common.datasets import Labelled
+from dpkit.lab.data_parallelism_concise.recipe_pictures import (
+    accuracies_of,
+    plot_recipe,
+)
+from dpkit.lab.data_parallelism_concise.recipe_runs import (
     WAYS,
     Way,
     epochs_of,

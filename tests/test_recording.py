@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import dpkit
-from dpkit.lab.models import lenet, lenet_params
+from dpkit.lab.common.models import lenet, lenet_params
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS, faster
 
 DEVICES = dpkit.devices(3, "sim")

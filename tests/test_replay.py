@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpkit.theory.actions import Action, parse
-from dpkit.theory.bubble import (
+from dpkit.theory.pipelines.actions import Action, parse
+from dpkit.theory.pipelines.bubble import (
     idle_of_ideal,
     idle_of_total,
     lower_bound,
     makespan,
 )
-from dpkit.theory.replay import replay, times
-from dpkit.theory.schedules import (
+from dpkit.theory.pipelines.replay import replay, times
+from dpkit.theory.pipelines.schedules import (
     NAMED,
     gpipe,
     interleaved,

@@ -5,11 +5,11 @@ import torch
 from torch import nn
 
 import dpkit
-from dpkit.lab.batches import Batches
-from dpkit.lab.datasets import Labelled
-from dpkit.lab.models import lenet, lenet_params
-from dpkit.lab.resident import time_resident_epoch
-from dpkit.lab.traffic import Traffic
+from dpkit.lab.common.batches import Batches
+from dpkit.lab.common.datasets import Labelled
+from dpkit.lab.common.models import lenet, lenet_params
+from dpkit.lab.common.traffic import Traffic
+from dpkit.lab.data_parallelism.resident import time_resident_epoch
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
-"""Tests of dpkit.lab.resnet."""
+"""Tests of dpkit.lab.common.resnet."""
 
 import pytest
 import torch
 import torchvision
 from torch import nn
 
-from dpkit.lab.resnet import resnet18
+from dpkit.lab.common.resnet import resnet18
 
 
 def shapes(net):

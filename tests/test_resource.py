@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from dpkit.theory.resource import KEPT, Resource, reserve
+from dpkit.theory.clock.resources import KEPT, Resource, reserve
 
 
 def test_one_after_another():

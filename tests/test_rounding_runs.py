@@ -3,8 +3,8 @@
 import torch
 from torch.nn import functional as F
 
-from dpkit.lab.models import lenet, lenet_params
-from dpkit.lab.rounding_runs import lenet_with, signs, two_runs
+from dpkit.lab.common.models import lenet, lenet_params
+from dpkit.lab.practice.rounding_runs import lenet_with, signs, two_runs
 
 
 def batches():

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from dpkit.lab.resnet import resnet18
-from dpkit.lab.scaling_pictures import PARTS, shares
-from dpkit.lab.scaling_runs import (
+from dpkit.lab.common.resnet import resnet18
+from dpkit.lab.data_parallelism_concise.pictures import PARTS, shares
+from dpkit.lab.data_parallelism_concise.runs import (
     launching_before_backward,
     processes_step,
     wrapper_step,
 )
-from dpkit.theory.clusters import cluster
-from dpkit.theory.costs import copy_seconds
+from dpkit.theory.hardware.clusters import cluster
+from dpkit.theory.hardware.costs import copy_seconds
 
 DATA = Path(__file__).parent.parent / "book" / "_data"
 MACHINES = {

@@ -2,10 +2,10 @@
 
 import pytest
 
-from dpkit.theory.actions import Action, most_in_flight, parse
-from dpkit.theory.bubble import in_flight
-from dpkit.theory.schedule_check import check
-from dpkit.theory.schedules import (
+from dpkit.theory.pipelines.actions import Action, most_in_flight, parse
+from dpkit.theory.pipelines.bubble import in_flight
+from dpkit.theory.pipelines.check import check
+from dpkit.theory.pipelines.schedules import (
     NAMED,
     by_name,
     gpipe,

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import dpkit
-from dpkit.lab.sharded_adam import ShardedAdam
-from dpkit.lab.traffic import Traffic
+from dpkit.lab.cheat_sheet.sharded_adam import ShardedAdam
+from dpkit.lab.common.traffic import Traffic
 
 SIZE, RANKS = 12, 3
 VALUES = torch.linspace(-1, 1, SIZE)

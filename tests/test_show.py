@@ -1,9 +1,9 @@
-"""Tests of dpkit.lab.show."""
+"""Tests of dpkit.lab.common.show."""
 
 import pytest
 
-from dpkit.lab import ddp_program
-from dpkit.lab.show import show, source
+from dpkit.lab.common.show import show, source
+from dpkit.lab.data_parallelism_concise import ddp_program
 
 
 class Example:

@@ -2,15 +2,15 @@
 
 import pytest
 
-from dpkit.lab.three_ways import (
+from dpkit.lab.splitting.three_ways import (
     cost,
     data_parallelism,
     layer_partitioning,
     network_partitioning,
     traced,
 )
-from dpkit.theory.clusters import cluster
-from dpkit.theory.costs import achieved_flops_per_second
+from dpkit.theory.hardware.clusters import cluster
+from dpkit.theory.hardware.costs import achieved_flops_per_second
 from dpkit.theory.splits import WAYS, boundary, estimate
 
 STEPS = {

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dpkit.lab.pipelines import deep_network
-from dpkit.lab.three_ways import (
+from dpkit.lab.network_partitioning.runs import deep_network
+from dpkit.lab.splitting.three_ways import (
     data_parallelism,
     layer_partitioning,
     network_partitioning,

@@ -1,9 +1,9 @@
-"""Tests of dpkit.lab.ticks: logarithmic axes in plain numbers."""
+"""Tests of dpkit.lab.common.ticks: logarithmic axes in plain numbers."""
 
 import pytest
 from matplotlib.figure import Figure
 
-from dpkit.lab import ticks
+from dpkit.lab.common import ticks
 
 
 def labels(label, low, high):

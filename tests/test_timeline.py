@@ -1,4 +1,4 @@
-"""Tests of dpkit.theory.timeline: where the time went, windows of time."""
+"""Tests of timeline: where the time went, windows of time."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpkit.theory import units
-from dpkit.theory.timeline import Block, Span, Timeline
+from dpkit.theory.timeline.timeline import Block, Span, Timeline
 
 
 def compute(start, end, device="sim:0", stream="compute", **more):

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dpkit.lab import cluster_runs, ddp_program
-from dpkit.lab.datasets import load_fashion_mnist
-from dpkit.lab.torchrun import torchrun
+from dpkit.lab.common.datasets import load_fashion_mnist
+from dpkit.lab.data_parallelism_concise import ddp_program
+from dpkit.lab.data_parallelism_concise.torchrun import torchrun
+from dpkit.lab.overlap import killed_jobs as cluster_runs
 
 
 def on_one_device():

@@ -1,10 +1,10 @@
-"""Tests of dpkit.lab.traffic."""
+"""Tests of dpkit.lab.common.traffic."""
 
 import pytest
 import torch
 
 import dpkit
-from dpkit.lab.traffic import Traffic, sent
+from dpkit.lab.common.traffic import Traffic, sent
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import dpkit
 from dpkit.data_parallel import step as data_parallel
-from dpkit.lab.models import lenet, lenet_params
+from dpkit.lab.common.models import lenet, lenet_params
 
 LR = 0.1
 loss = nn.CrossEntropyLoss(reduction="none")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dpkit.lab.large_batches import RECIPE, schedule
-from dpkit.lab.warmup import (
+from dpkit.lab.large_batches.runs import RECIPE, schedule
+from dpkit.lab.large_batches.warmup import (
     WARMUPS,
     constant_warmup,
     gradual_warmup,

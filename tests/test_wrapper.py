@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 import dpkit
 from dpkit.data_parallel import wrapper as wrapper_module
-from dpkit.lab.resnet import resnet18
+from dpkit.lab.common.resnet import resnet18
 
 NUM_STEPS = 3
 

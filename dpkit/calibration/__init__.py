@@ -3,7 +3,7 @@
 By microbenchmarks alone: products of matrices, elementwise operations and
 copies over sizes, and operations so small that only their issue counts. No
 network is trained for it, so training steps can test what comes out
-(``dpkit.lab.predictions``).
+(``dpkit.lab.limits.predictions``).
 """
 
 from dpkit.calibration.calibrate import calibrate

@@ -16,8 +16,8 @@ import torch
 from dpkit import calibration, sim
 from dpkit.accelerator import real_devices
 from dpkit.commands.parser import PROGRAM, Commands, refuse
-from dpkit.lab.predictions import CASES, Prediction, predictions, table
-from dpkit.theory.preset_files import save
+from dpkit.lab.limits.predictions import CASES, Prediction, predictions, table
+from dpkit.theory.hardware.preset_files import save
 
 # In the median of the steps; on a machine without other work it was 17 %.
 MOST_ERROR = 0.5

@@ -14,12 +14,12 @@ from typing import NoReturn
 
 import torch.distributed as dist
 
-from dpkit.checkpoints import Checkpoints
 from dpkit.commands.parser import PROGRAM, Commands, refuse
-from dpkit.lab.cluster import Ranks, brief, is_of_others, join
-from dpkit.lab.datasets import load_fashion_mnist
-from dpkit.lab.job import resume, train_to
-from dpkit.lab.run import MODELS, Run, Settings
+from dpkit.job.checkpoints import Checkpoints
+from dpkit.job.ranks import Ranks, brief, is_of_others, join
+from dpkit.job.resume import resume, train_to
+from dpkit.job.run import MODELS, Run, Settings
+from dpkit.lab.common.datasets import load_fashion_mnist
 
 SECONDS_PER_DAY = 24 * 60 * 60
 TOLD = "train on Fashion-MNIST, in one process or under torchrun"

@@ -30,7 +30,7 @@ from dpkit.collectives import allreduce
 from dpkit.losses import Loss
 from dpkit.placement import split_batch
 from dpkit.ports import beside, join, record
-from dpkit.theory.algorithms import allreduce_plan
+from dpkit.theory.collectives.algorithms import allreduce_plan
 
 
 class BucketedDataParallel:

@@ -8,7 +8,7 @@ from itertools import accumulate
 from torch import nn
 
 from dpkit.network_partition.timing import LayerCost
-from dpkit.theory.balance import balance
+from dpkit.theory.pipelines.balance import balance
 from dpkit.theory.whole_numbers import check_whole
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpkit.channels import Channel, Parcel
 from dpkit.network_partition.stage import Layer, Stage
-from dpkit.theory.actions import Action
+from dpkit.theory.pipelines.actions import Action
 
 
 class Interpreter:

@@ -16,10 +16,10 @@ from dpkit.machine import random_states_kept
 from dpkit.network_partition.interpreter import Interpreter
 from dpkit.network_partition.stage import Layer, Stage, layers_of
 from dpkit.network_partition.untie import untie
-from dpkit.theory.actions import Schedule, owners, parse
-from dpkit.theory.replay import times
-from dpkit.theory.schedule_check import check
-from dpkit.theory.schedules import by_name
+from dpkit.theory.pipelines.actions import Schedule, owners, parse
+from dpkit.theory.pipelines.check import check
+from dpkit.theory.pipelines.replay import times
+from dpkit.theory.pipelines.schedules import by_name
 from dpkit.theory.whole_numbers import check_whole
 
 TICKS = {"F": 1, "B": 2, "I": 1, "W": 1}

@@ -12,7 +12,7 @@ from torch._ops import OpOverload
 from dpkit.sim import work
 from dpkit.sim.configuration import simulation
 from dpkit.sim.pinned import is_pinned
-from dpkit.theory.costs import copy_seconds, operation_seconds
+from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
 
 aten = torch.ops.aten
 

@@ -12,9 +12,9 @@ import torch
 
 from dpkit.accelerator import real_devices
 from dpkit.sim.memory import Memory, size
-from dpkit.theory.clock import Clock
-from dpkit.theory.clusters import Cluster, cluster
+from dpkit.theory.clock.clock import Clock
 from dpkit.theory.hardware import Accelerator, Host, Link
+from dpkit.theory.hardware.clusters import Cluster, cluster
 
 BACKINGS = ("cpu", "meta", "cuda:0")
 LASTING = ("num_devices", "backing")  # a tensor is of no use under others

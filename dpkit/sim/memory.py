@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from dpkit.theory.record import Block
+from dpkit.theory.clock.record import Block
 
 # PyTorch's own; patches.py puts another one in its place.
 resize_uncounted: Callable[..., Any] = torch.UntypedStorage.resize_

@@ -10,8 +10,8 @@ import torch
 
 from dpkit.sim.configuration import Simulation, simulation
 from dpkit.sim.numbering import full_device
-from dpkit.theory.record import Block
-from dpkit.theory.timeline import Timeline
+from dpkit.theory.clock.record import Block
+from dpkit.theory.timeline.timeline import Timeline
 
 ASSUMPTIONS = (
     "Work on the CPU, in Python and in loading data, takes no time; issuing "

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpkit.theory.clusters import Cluster
-from dpkit.theory.costs import achieved_flops_per_second
+from dpkit.theory.hardware.clusters import Cluster
+from dpkit.theory.hardware.costs import achieved_flops_per_second
 
 WAYS = ("data", "network", "layer")
 SIZE = 4  # bytes of a number
@@ -59,7 +59,7 @@ def estimate(
         ValueError: there is no such way.
 
     Example:
-        >>> from dpkit.theory.clusters import cluster
+        >>> from dpkit.theory.hardware.clusters import cluster
         >>> four = cluster(4, "v100", "pcie3")
         >>> found = estimate("data", 4096, 4096, 8, four)
         >>> round(found.computing, 3), round(found.sending, 3)

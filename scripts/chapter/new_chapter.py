@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dpkit.lab.checks.verdict import Answer, require
-from dpkit.theory.costs import operation_seconds
+from dpkit.lab.common.verdict import Answer, require
 from dpkit.theory.hardware import ACCELERATORS
+from dpkit.theory.hardware.costs import operation_seconds
 
 
 def check_new_chapter_rate(answer: Answer) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dpkit.lab.checks import failure
-from dpkit.theory.costs import operation_seconds
+from dpkit.lab.common.checks import failure
+from dpkit.theory.hardware.costs import operation_seconds
 
 
 def rate(n, accelerator):

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import dpkit
 from dpkit.data_parallel import DistributedDataParallel
-from dpkit.lab.resnet import resnet18
+from dpkit.lab.common.resnet import resnet18
 from dpkit.processes import rank_device
 from gpu_report_parts.nets import Seconds, small_net, times, trained
 

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 import dpkit
 from dpkit.accelerator import real_devices
 from dpkit.collectives import ALGORITHMS
-from dpkit.lab.resnet import resnet18
+from dpkit.lab.common.resnet import resnet18
 from gpu_report_parts import over_nccl
 from gpu_report_parts.nets import (
     batch,

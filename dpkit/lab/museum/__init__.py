@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from IPython.display import Markdown
 
+from dpkit.lab.common.show import show
 from dpkit.lab.museum import (
     collectives,
     losses,
@@ -20,7 +21,6 @@ from dpkit.lab.museum import (
     timing,
 )
 from dpkit.lab.museum.exhibit import Exhibit, verdict
-from dpkit.lab.show import show
 
 ROOMS = [collectives, processes, replicas, pipelines, timing, losses, norms]
 EXHIBITS: dict[str, Exhibit] = {

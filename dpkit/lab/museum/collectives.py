@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from dpkit.collectives import allreduce
+from dpkit.lab.common.traffic import Traffic
 from dpkit.lab.museum.exhibit import Exhibit, Version, claim
-from dpkit.lab.traffic import Traffic
 from dpkit.machine import devices
 from dpkit.plan_runner import run
-from dpkit.theory.algorithms import ring
+from dpkit.theory.collectives.algorithms import ring
 
 ROOM = "Collectives"
 

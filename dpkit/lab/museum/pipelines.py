@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from dpkit.lab.museum.exhibit import Exhibit, Version, claim
-from dpkit.theory.actions import Action, Schedule, parse
-from dpkit.theory.charts import IDLE, chart, check_chart
-from dpkit.theory.replay import times
-from dpkit.theory.schedule_check import check
-from dpkit.theory.schedules import gpipe, one_f_one_b
+from dpkit.theory.pipelines.actions import Action, Schedule, parse
+from dpkit.theory.pipelines.charts import IDLE, chart, check_chart
+from dpkit.theory.pipelines.check import check
+from dpkit.theory.pipelines.replay import times
+from dpkit.theory.pipelines.schedules import gpipe, one_f_one_b
 
 ROOM = "Pipelines"
 

@@ -9,17 +9,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from dpkit.lab.evaluation_processes import (
+from dpkit.lab.museum.exhibit import Exhibit, Version, claim
+from dpkit.lab.practice.evaluation_processes import (
     rank_0_alone,
     rank_0_by_module,
     summed_counts,
     train_and_count,
     whereabouts,
 )
-from dpkit.lab.museum.exhibit import Exhibit, Version, claim
 from dpkit.processes import Workers
-from dpkit.theory.algorithms import ring
-from dpkit.theory.blocking import Call, calls, check_blocking
+from dpkit.theory.collectives.algorithms import ring
+from dpkit.theory.collectives.blocking import Call, calls, check_blocking
 
 ROOM = "Processes"
 THEIRS = "PyTorch's"

@@ -10,8 +10,8 @@ from torch import Tensor
 from dpkit import sim
 from dpkit.lab.museum.exhibit import Exhibit, Version, claim
 from dpkit.machine import Timer, devices, synchronize
+from dpkit.theory.clock.record import Span
 from dpkit.theory.hardware import ACCELERATORS
-from dpkit.theory.record import Span
 
 ROOM = "Timing"
 SIZE = 600

@@ -1,0 +1,216 @@
+"""The ranks of a job that ``torchrun`` starts, on one host or on many.
+
+A process alone is a job of one rank.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed import (  # type: ignore[attr-defined]
+    HashStore,
+    PrefixStore,
+    Store,
+)
+from torch.distributed.rendezvous import rendezvous
+
+from dpkit.accelerator import real_devices
+from dpkit.job.roll_call import RollCall
+
+# gloo raises a RuntimeError that begins with its place, "[/…/pair.cc:538] ".
+OF_OTHERS = re.compile(r"\[/|.*(timed? ?out|connection)", re.I | re.S)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks of a job, seen from one of them.
+
+    Attributes:
+        rank: This one.
+        device: Where its tensors belong.
+        hosts: The name of each rank's host, in order of rank.
+        store: What all ranks can read and write.
+        roll: Tells which of them are lost.
+
+    To be used in a ``with`` statement, at whose end the others are left.
+    """
+
+    rank: int
+    device: torch.device
+    hosts: list[str]
+    store: Store
+    roll: RollCall
+
+    def __enter__(self) -> Ranks:
+        """Return the ranks themselves."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the others, whatever has happened."""
+        self.roll.end()
+        dist.destroy_process_group()
+
+    def finish(self) -> None:
+        """Wait until all have come so far, and need each other no more."""
+        dist.barrier()
+        self.roll.end()
+        with suppress(RuntimeError):
+            dist.barrier()  # rank 0 takes the store away, where no one looks
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks."""
+        return len(self.hosts)
+
+    def broadcast_bytes(self, content: bytes) -> bytes:
+        """Return rank 0's bytes on every rank.
+
+        Args:
+            content: One byte or more; what the other ranks give is not used.
+        """
+        size = torch.tensor(len(content), device=self.device)
+        dist.broadcast(size, 0)
+        data = torch.empty(int(size), dtype=torch.uint8)
+        if self.rank == 0:
+            data = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        data = data.to(self.device)
+        dist.broadcast(data, 0)
+        return bytes(data.cpu().numpy())
+
+    def lost(self) -> list[int]:
+        """Call the roll; return the other ranks that are lost.
+
+        Where not even the store answers, all ranks on other hosts are lost to
+        this one; if there is no other host, then rank 0, which keeps the
+        store.
+        """
+        lost = self.roll.lost()
+        if lost is not None:
+            return sorted(lost)
+        here = self.hosts[self.rank]
+        away = [r for r, host in enumerate(self.hosts) if host != here]
+        return away or [0]
+
+    def watch(self, stop: Callable[[list[int]], None]) -> None:
+        """Have this rank end soon after the others, if one is lost.
+
+        Who is silent is lost. A rank that others wait for in vain, and that
+        answers the roll call, may have something to save, and goes on.
+
+        Args:
+            stop: Takes the ranks that are lost, and ends this process. It is
+                called from a thread, where the others have stopped and this
+                rank has not noticed.
+        """
+
+        def wait() -> None:
+            silent = self.roll.unnoticed()
+            if silent:
+                stop(sorted(silent))
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    def names(self, ranks: list[int]) -> str:
+        """Return "rank 2 on b, rank 3 on b"."""
+        return ", ".join(f"rank {r} on {self.hosts[r]}" for r in ranks)
+
+
+def join(timeout_seconds: float) -> Ranks:
+    """Join the ranks that ``torchrun`` has started, or be the only one.
+
+    The default process group is NCCL's where every rank of this host has a
+    GPU and ``DPKIT_DEVICES`` does not ask for other devices, else gloo's.
+
+    Args:
+        timeout_seconds: How long a rank waits for the others: now, and in
+            every operation that they take part in together.
+
+    Returns:
+        The ranks.
+
+    Raises:
+        ConnectionError: the ranks could not meet.
+        ValueError: the environment names a world size, and not what else a
+            rank has to know.
+    """
+    timeout = timedelta(seconds=timeout_seconds)
+    device = _device()
+    try:
+        store, rank, world_size = _meet(timeout)
+        dist.init_process_group(
+            "gloo" if device.type == "cpu" else "nccl",
+            store=PrefixStore("group", store),
+            rank=rank,
+            world_size=world_size,
+            timeout=timeout,
+            device_id=None if device.type == "cpu" else device,
+        )
+        # Names are told now: later, a rank may no longer be there to ask.
+        store.set(f"host/{rank}", socket.gethostname())
+        hosts = [store.get(f"host/{r}").decode() for r in range(world_size)]
+        roll = RollCall(rank, world_size, store)
+    except RuntimeError as error:
+        raise ConnectionError(
+            f"the ranks could not meet ({_place()}, timeout: "
+            f"{timeout_seconds:g} s, why: {brief(error)}); where hosts have "
+            "more networks than one, GLOO_SOCKET_IFNAME and "
+            "NCCL_SOCKET_IFNAME name the one that joins them"
+        ) from error
+    roll.start()
+    return Ranks(rank, device, hosts, store, roll)
+
+
+def is_of_others(error: BaseException) -> bool:
+    """Tell whether an error says that other ranks did not answer.
+
+    Every other error is this rank's own.
+    """
+    if isinstance(error, dist.DistError):
+        return True
+    told = OF_OTHERS.match(str(error))
+    return isinstance(error, RuntimeError) and told is not None
+
+
+def brief(error: BaseException) -> str:
+    """Return the first line of what torch tells, without its place."""
+    first = str(error).strip().partition("\n")[0]
+    return first[first.find("] ") + 1 :].strip() or type(error).__name__
+
+
+def _meet(timeout: timedelta) -> tuple[Store, int, int]:
+    """Return the common store, this rank and the number of ranks."""
+    if "WORLD_SIZE" not in os.environ:
+        return HashStore(), 0, 1
+    store, rank, world_size = next(rendezvous("env://", timeout=timeout))
+    return store, rank, world_size
+
+
+def _place() -> str:
+    """Tell which rank this is, and where all were to meet."""
+    told = os.environ.get
+    return (
+        f"rank: {told('RANK', 0)} of {told('WORLD_SIZE', 1)} on "
+        f"{socket.gethostname()}, at: {told('MASTER_ADDR', 'this process')}:"
+        f"{told('MASTER_PORT', '')}"
+    )
+
+
+def _device() -> torch.device:
+    """Return a GPU of this rank's own, or the CPU."""
+    others = os.environ.get("DPKIT_DEVICES") in ("cpu", "sim")
+    num_local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    gpus = [] if others else real_devices()
+    if len(gpus) < num_local:
+        return torch.device("cpu")
+    gpu = gpus[int(os.environ.get("LOCAL_RANK", 0))]  # only on CUDA
+    torch.get_device_module(gpu).set_device(gpu)  # only on CUDA
+    return gpu  # only on CUDA

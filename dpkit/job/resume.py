@@ -1,0 +1,77 @@
+"""A run with checkpoints: taken up from one, and saving more."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from tqdm import tqdm
+
+from dpkit.job.checkpoints import Checkpoints, unpack
+from dpkit.job.run import Run
+
+
+def resume(run: Run, checkpoints: Checkpoints) -> list[str]:
+    """Take up the newest good checkpoint on rank 0's disk, on every rank.
+
+    From now on the folder is this job's, until rank 0 ends.
+
+    Rank 0 reads, and sends what it read: the others need no such disk, and
+    none can take up another checkpoint than the rest.
+
+    Args:
+        run: A run at step 0; its settings are those of the checkpoints.
+        checkpoints: Where to look.
+
+    Returns:
+        A line for each file that was refused, and one for what was taken up;
+        none on the other ranks.
+
+    Raises:
+        ValueError: all checkpoints are of other runs, or another job uses
+            the folder; on every rank.
+    """
+    told, message = [], b""
+    if run.ranks.rank == 0:
+        try:
+            told = checkpoints.lock()
+            found = checkpoints.newest(run.check)
+            message = b"+" + found.content
+            told += [f"refused: {reason}" for reason in found.refused]
+            if found.path:
+                told.append(f"resumed from {found.path}")
+        except (RuntimeError, ValueError) as error:
+            message = b"-" + str(error).encode()
+    message = run.ranks.broadcast_bytes(message)
+    if message[:1] == b"-":
+        raise ValueError(message[1:].decode())
+    if len(message) > 1:
+        _, state = unpack(message[1:])
+        run.load(state)
+        if told and state["world_size"] != run.ranks.world_size:
+            told[-1] += (
+                f", begun on another number of ranks (then: "
+                f"{state['world_size']}, now: {run.ranks.world_size}): equal "
+                "to rounding, not to the bit"
+            )
+    return told
+
+
+def train_to(
+    run: Run, num_steps: int, checkpoints: Checkpoints | None, every: int
+) -> None:
+    """Train until ``num_steps`` steps are taken in all.
+
+    Rank 0 saves every ``every`` steps and after the last one. The others do
+    not wait for it; they meet it again in the next step.
+    """
+    steps: Iterable[int] = range(run.step, num_steps)
+    writes = run.ranks.rank == 0
+    if writes and sys.stderr.isatty():
+        steps = tqdm(steps, initial=run.step, total=num_steps, unit="step")
+    for _ in steps:
+        run.take_step()
+        due = run.step % every == 0 or run.step == num_steps
+        if writes and due and checkpoints:
+            path = checkpoints.save(run.step, run.state())
+            tqdm.write(f"step {run.step} of {num_steps}: saved {path}")

@@ -1,0 +1,236 @@
+"""One run of training, seen from one of its ranks.
+
+Which examples a step takes, and which of them a rank takes, follows from the
+settings and the number of the step alone, so the ranks need not tell each
+other, and a run that was killed needs to know no more than its step::
+
+    epoch 1, shuffled    7 2 9 4 | 0 5 8 1 | 3 6
+    step                 0       | 1       | 2
+    rank 0 of 3          7 2       0 5       3
+    rank 1 of 3          9         8         6
+    rank 2 of 3          4         1         (none: it still takes part)
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpkit.data_parallel import DistributedDataParallel
+from dpkit.job.checkpoints import check_fit, forms
+from dpkit.job.ranks import Ranks
+from dpkit.lab.common.datasets import Labelled
+from dpkit.lab.common.models import lenet, lenet_params
+
+# How many images are scored at a time.
+TEST_ROWS = 1000
+
+
+class LeNet(nn.Module):
+    """LeNet as a module, from ``dpkit.lab.common.models``."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.params = nn.ParameterList(lenet_params(seed=seed))
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return scores of shape (b, 10) for images (b, 1, 28, 28)."""
+        return lenet(X, list(self.params))
+
+
+def linear(seed: int) -> nn.Module:
+    """Return one linear layer from pixels to classes, the quickest model."""
+    layer = nn.Linear(28 * 28, 10)
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return nn.Sequential(nn.Flatten(), layer)
+
+
+MODELS: dict[str, Callable[[int], nn.Module]] = {
+    "lenet": LeNet,
+    "linear": linear,
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides the parameters after a number of steps.
+
+    Attributes:
+        model: A name in ``MODELS``.
+        data: "sample" or "full", of Fashion-MNIST.
+        batch_size: Examples in a step, those of all ranks together.
+        lr: The learning rate.
+        momentum: The share of the last update that is kept.
+        seed: Where the parameters and the shuffling start.
+    """
+
+    model: str = "lenet"
+    data: str = "sample"
+    batch_size: int = 256
+    lr: float = 0.05
+    momentum: float = 0.9
+    seed: int = 0
+
+
+class Run:
+    """A run at some step: parameters, momenta, and what comes next.
+
+    Args:
+        settings: What decides where it goes.
+        train_set: Images, (n, 1, 28, 28), and labels, (n,), on the CPU.
+        ranks: Who takes part; the process group is there.
+    """
+
+    def __init__(
+        self, settings: Settings, train_set: Labelled, ranks: Ranks
+    ) -> None:
+        self.settings = settings
+        self.images, self.labels = train_set
+        self.ranks = ranks
+        self.module = MODELS[settings.model](settings.seed).to(ranks.device)
+        self.net = DistributedDataParallel(self.module)
+        self.optimizer = torch.optim.SGD(
+            self.module.parameters(), settings.lr, settings.momentum
+        )
+        self.step = 0
+        self._rehearse()
+
+    @cached_property
+    def steps_per_epoch(self) -> int:
+        """The number of batches; the last may be smaller."""
+        return -(-len(self.labels) // self.settings.batch_size)
+
+    def rows(self, step: int) -> Tensor:
+        """Return the examples of a step, those of all ranks, in order."""
+        epoch, batch = divmod(step, self.steps_per_epoch)
+        generator = torch.Generator()
+        generator.manual_seed(_seed("epoch", self.settings.seed, epoch))
+        order = torch.randperm(len(self.labels), generator=generator)
+        rows: Tensor = order.split(self.settings.batch_size)[batch]
+        return rows
+
+    def take_step(self) -> None:
+        """Take one step of SGD on the mean loss over the whole batch."""
+        self._backward()
+        self.optimizer.step()
+        self.step += 1
+
+    def _backward(self) -> None:
+        """Leave the gradients of the mean loss over the whole batch."""
+        settings, ranks = self.settings, self.ranks
+        rows = self.rows(self.step)
+        mine = rows.tensor_split(ranks.world_size)[ranks.rank]
+        # Dropout draws anew each step, and the same after a resume.
+        torch.manual_seed(_seed("step", settings.seed, self.step, ranks.rank))
+        scores = self.net(self.images[mine].to(ranks.device))
+        y = self.labels[mine].to(ranks.device)
+        loss = F.cross_entropy(scores, y, reduction="sum")
+        self.optimizer.zero_grad()
+        # The wrapper divides the sum over ranks by their number; the mean
+        # over the batch needs the number of examples there, once for all.
+        (loss * ranks.world_size / len(rows)).backward()
+
+    def _rehearse(self) -> None:
+        """Let the wrapper put gradients into buckets as they come.
+
+        It does so after its first backward. That alters the order in which
+        terms are added, and with it the last bits: so a first step after a
+        resume has to find it done, as any other. What a state consists of
+        shows when the optimizer has taken a step.
+        """
+        before = copy.deepcopy(self.state())
+        self._backward()
+        self.optimizer.step()
+        self._forms = forms(self.state())
+        self.optimizer.zero_grad()
+        self.load(before)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that the next step depends on, and the world size.
+
+        The options of the optimizer follow from the settings.
+        """
+        return {
+            "step": self.step,
+            "world_size": self.ranks.world_size,
+            "model": self.module.state_dict(),
+            "optimizer": {"state": self.optimizer.state_dict()["state"]},
+        }
+
+    def check(self, state: dict[str, Any]) -> None:
+        """Refuse a state that does not fit.
+
+        Raises:
+            ValueError: a part is missing, or has another shape or kind.
+        """
+        check_fit(state, self._forms)
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.module.load_state_dict(state["model"])
+        saved, mine = state["optimizer"], self.optimizer.state_dict()
+        self.optimizer.load_state_dict(mine | {"state": saved["state"]})
+        self.step = state["step"]
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the parameters and buffers, to the bit."""
+        total = hashlib.sha256()
+        for name, value in self.module.state_dict().items():
+            total.update(name.encode())
+            total.update(value.cpu().contiguous().numpy().tobytes())
+        return total.hexdigest()
+
+    def check_alike(self) -> None:
+        """Let rank 0 see that all ranks hold the same parameters.
+
+        Raises:
+            RuntimeError: on rank 0, if one holds others.
+        """
+        store, digest = self.ranks.store, self.digest()
+        store.set(f"digest/{self.ranks.rank}", digest)
+        if self.ranks.rank == 0:
+            for rank in range(self.ranks.world_size):
+                other = store.get(f"digest/{rank}").decode()
+                if other != digest:
+                    raise RuntimeError(
+                        "a rank ends with other parameters than rank 0 "
+                        f"(rank: {rank}, sha256: {other[:8]}…, rank 0: "
+                        f"{digest[:8]}…)"
+                    )
+
+    @torch.no_grad()
+    def count_correct(self, test_set: Labelled) -> int:
+        """Return how many images are put into their class.
+
+        Args:
+            test_set: Images, (n, 1, 28, 28), and labels, (n,), on the CPU.
+        """
+        ranks = self.ranks
+        count = torch.zeros((), dtype=torch.int64, device=ranks.device)
+        mine = torch.arange(len(test_set.labels)).tensor_split(
+            ranks.world_size
+        )[ranks.rank]
+        self.module.eval()
+        for rows in mine.split(TEST_ROWS):
+            scores = self.module(test_set.images[rows].to(ranks.device))
+            y = test_set.labels[rows].to(ranks.device)
+            count += (scores.argmax(dim=1) == y).sum()
+        self.module.train()
+        dist.all_reduce(count)
+        return int(count)
+
+
+def _seed(*words: object) -> int:
+    """Return a number that differs for other words, in all its bits."""
+    digest = hashlib.sha256(repr(words).encode()).digest()
+    return int.from_bytes(digest[:8]) >> 1

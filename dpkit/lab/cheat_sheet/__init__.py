@@ -1,0 +1,1 @@
+"""What the cheat sheet alone needs."""

@@ -1,0 +1,126 @@
+"""Adam on several devices, with what each keeps in shards: ZeRO.
+
+Of each parameter a device keeps four things, in 16 or in 32 bits. What the
+stages put in shards::
+
+    stage                            0      1      2      3
+    weights, 16 bits                 all    all    all    shard
+    gradients, 16 bits               all    all    shard  shard
+    weights and averages, 32 bits    all    shard  shard  shard
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from dpkit.collectives import allgather, allreduce, reduce_scatter
+
+Gradient = Callable[[Tensor], Tensor]
+
+
+class ShardedAdam:
+    """Train a flat tensor with Adam, in mixed precision, on all devices.
+
+    Args:
+        values: The weights to start with, of shape (n,), on the CPU.
+        devices: k devices; k divides n.
+        stage: 0 to 3, what is in shards.
+        lr: The learning rate.
+        dtype: That of weights and gradients; Adam works in float32.
+
+    Attributes:
+        weights: What each device has of the weights: all, or a shard.
+        gradients: What each has of the mean gradient, after a step.
+
+    Raises:
+        ValueError: k does not divide n, or there is no such stage.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.lab.cheat_sheet.sharded_adam import ShardedAdam
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> adam = ShardedAdam(torch.ones(4), devices, stage=3, lr=0.5)
+        >>> adam.step([torch.ones_like, torch.ones_like])
+        >>> adam.weights[1]
+        tensor([0.5000, 0.5000], device='sim:1', dtype=torch.bfloat16)
+
+    Source:
+        S. Rajbhandari et al., ZeRO: memory optimizations toward training
+        trillion parameter models, 2019, arXiv:1910.02054.
+    """
+
+    def __init__(
+        self,
+        values: Tensor,
+        devices: Sequence[torch.device],
+        stage: int,
+        lr: float = 1e-3,
+        dtype: torch.dtype = torch.bfloat16,
+    ) -> None:
+        k = len(devices)
+        if len(values) % k or stage not in range(4):
+            raise ValueError(
+                f"equal shards and a stage from 0 to 3 are needed (values: "
+                f"{len(values)}, devices: {k}, stage: {stage})"
+            )
+        self.stage, self.devices = stage, list(devices)
+        shards = values.tensor_split(k)
+        self.weights = [
+            (shards[r] if stage == 3 else values).to(d, dtype, copy=True)
+            for r, d in enumerate(devices)
+        ]
+        self.gradients: list[Tensor] = []
+        self._masters = [
+            (shards[r] if stage else values).to(d, torch.float32, copy=True)
+            for r, d in enumerate(devices)
+        ]
+        self._adam = torch.optim.Adam(self._masters, lr)
+
+    def step(self, gradients: Sequence[Gradient]) -> None:
+        """Take a step by the mean of the ranks' gradients.
+
+        Args:
+            gradients: For each rank a function that returns the gradient of
+                its examples, of shape (n,), at weights of shape (n,).
+        """
+        self.gradients = []  # those of the step before
+        if self.stage == 3:
+            self.whole()  # for the forward pass, after which they go
+        whole = [f(w) for f, w in zip(gradients, self.whole(), strict=True)]
+        self.gradients = self._reduced(whole)
+        for master, part in zip(self._masters, self._mine(self.gradients)):
+            master.grad = part.float()
+        self._adam.step()
+        self._adam.zero_grad()
+        for mine, master in zip(self._mine(self.weights), self._masters):
+            mine.copy_(master)
+        if self.stage in (1, 2):
+            allgather(self.weights)
+
+    def whole(self) -> list[Tensor]:
+        """Return all weights on each device, gathered where in shards."""
+        if self.stage < 3:
+            return self.weights
+        k = len(self.devices)
+        found = [torch.cat([shard] * k) for shard in self.weights]
+        allgather(found)
+        return found
+
+    def _reduced(self, gradients: list[Tensor]) -> list[Tensor]:
+        """Return what each device keeps of the mean."""
+        if self.stage == 0:
+            allreduce(gradients, op="mean", algorithm="ring")
+            return gradients
+        shards = reduce_scatter(gradients, op="mean")
+        return gradients if self.stage == 1 else [s.clone() for s in shards]
+
+    def _mine(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Return the part that each device updates, of wholes or shards."""
+        size, k = len(self._masters[0]), len(self.devices)
+        return [
+            tensor if len(tensor) == size else tensor.tensor_split(k)[rank]
+            for rank, tensor in enumerate(tensors)
+        ]

@@ -1,0 +1,128 @@
+"""The checks of the exercises on collectives."""
+
+from __future__ import annotations
+
+import torch
+
+from dpkit.lab.common.traffic import Traffic
+from dpkit.lab.common.verdict import Answer, require
+from dpkit.machine import devices
+from dpkit.theory.collectives.check import check_broadcast
+from dpkit.theory.collectives.costs import Rates, seconds
+from dpkit.theory.collectives.plans import Plan, count
+
+
+def check_large_broadcast(answer: Answer) -> None:
+    """A broadcast from rank 0 in which no port sends the whole twice."""
+    for p in (2, 3, 4, 7, 8):
+        plan = answer(p)
+        require(
+            isinstance(plan, Plan) and plan.world_size == p,
+            f"{p} ranks: it returned {plan!r}, not a plan for them",
+        )
+        check_broadcast(plan)
+        n = 120 * p * max(1, plan.num_chunks)
+        busiest = max(port.sent for port in count(plan, n)) / n
+        require(
+            busiest < 2,
+            f"{p} ranks: a port sends {busiest:.1f} times the buffer",
+        )
+        require(
+            len(plan.steps) <= 2 * (p - 1),
+            f"{p} ranks: it takes {len(plan.steps)} steps, where "
+            f"{2 * (p - 1)} do",
+        )
+
+
+def check_size_that_splits(answer: Answer) -> None:
+    """The size at which both take as long, within a byte."""
+    for p in (4, 8, 16):
+        for rates in (Rates(2e-6, 1e-11, 1e-12), Rates(3e-5, 8e-11)):
+            found = answer(p, rates)
+            case = f"{p} ranks, {rates}"
+            require(
+                isinstance(found, (int, float)),
+                f"{case}: it returned {found!r}, not a number of bytes",
+            )
+            times = [
+                seconds(name, p, found, rates)
+                for name in ("recursive_doubling", "halving_doubling")
+            ]
+            require(
+                abs(times[0] / times[1] - 1) < 1e-3,
+                f"{case}: at {found:.0f} bytes they take "
+                f"{1e6 * times[0]:.1f} and {1e6 * times[1]:.1f} µs",
+            )
+
+
+def check_sends_first(answer: Answer) -> None:
+    """A step of a ring ends, and in three rounds at the most."""
+    for p in range(2, 10):
+        firsts = [answer(rank, p) for rank in range(p)]
+        require(
+            all(isinstance(first, bool) for first in firsts),
+            f"{p} ranks: it returned {firsts}, not True or False for each",
+        )
+        rounds = _rounds(firsts)
+        require(rounds is not None, f"{p} ranks: all wait for ever")
+        require(
+            rounds is not None and rounds <= 3,
+            f"{p} ranks: a step takes {rounds} rounds, where 3 do",
+        )
+
+
+def _rounds(firsts: list[bool]) -> int | None:
+    """Return in how many rounds a step of a ring ends; None: it never does.
+
+    In a round each pair that is ready, one to send and one to receive,
+    exchanges a message.
+    """
+    p = len(firsts)
+    left = [[first, not first] for first in firsts]  # True: to send
+    for number in range(1, 2 * p + 1):
+        ready = [
+            rank
+            for rank in range(p)
+            if left[rank][:1] == [True] and left[(rank + 1) % p][:1] == [False]
+        ]
+        if not ready:
+            return None
+        for rank in ready:
+            del left[rank][0], left[(rank + 1) % p][0]
+        if not any(left):
+            return number
+    return None
+
+
+def check_clip_shards(answer: Answer) -> None:
+    """The norm of the whole, from the shards, in a few bytes."""
+    generator = torch.Generator().manual_seed(0)
+    for k, length in ((1, 5), (2, 8), (3, 2), (5, 303)):
+        ranks = devices(k, "sim")
+        whole = torch.randn(length, generator=generator).double()
+        norm = float(whole.norm())
+        for max_norm in (0.5 * norm, 2 * norm):
+            parts = whole.tensor_split(k)
+            shards = [x.to(d, copy=True) for x, d in zip(parts, ranks)]
+            given = list(shards)
+            with Traffic() as traffic:
+                answer(shards, max_norm)
+            found = torch.cat([shard.cpu() for shard in given])
+            scale = min(1.0, max_norm / norm)
+            require(
+                bool(torch.allclose(found, scale * whole, rtol=1e-5)),
+                f"{length} numbers of norm {norm:.2f} on {k} devices, at "
+                f"most {max_norm:.2f}: the shards have norm "
+                f"{float(found.norm()):.2f}",
+            )
+            _check_little(traffic, k)
+
+
+def _check_little(traffic: Traffic, k: int) -> None:
+    """Require that little more than a number for each rank was sent."""
+    most = max([*traffic.sent.values(), 0])
+    limit = 2 * 8 * k
+    require(
+        most <= limit,
+        f"a device of {k} sends {most} bytes, where {limit} do",
+    )

@@ -1,0 +1,145 @@
+"""Plans as moving pictures, which can be stopped."""
+
+from __future__ import annotations
+
+import zlib
+
+from dpkit.lab.collectives.plan_pictures import (
+    CELL,
+    Grid,
+    fills,
+    frames,
+    heads,
+    key,
+    levels_of,
+    quiet,
+    words_for,
+)
+from dpkit.theory.collectives.plans import Message, Plan
+from dpkit.theory.timeline import drawing
+from dpkit.theory.timeline.drawing import BLUE, GREEN
+
+SECONDS, REST = 1.8, 1.5  # of a step; at the end
+
+
+class Animation:
+    """A moving picture with a switch that stops it, as HTML.
+
+    No script runs in it. It stands still for readers who have asked their
+    system for less motion.
+
+    Args:
+        html: The text.
+        title: What it shows, for those who see text alone.
+    """
+
+    def __init__(self, html: str, title: str) -> None:
+        self.html = html
+        self.title = title
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return f"<animation: {self.title}>"
+
+
+def animate_plan(plan: Plan) -> Animation:
+    """Let the messages of a plan move, step after step, over and over.
+
+    Args:
+        plan: A plan, of not too many ranks.
+
+    Raises:
+        ValueError: a step cannot be.
+
+    Example:
+        >>> from dpkit.lab.collectives.plan_animation import animate_plan
+        >>> from dpkit.theory.collectives.algorithms import ring
+        >>> animate_plan(ring(4))
+        <animation: ring, 4 ranks, 6 steps: messages move, and boxes fill up>
+    """
+    grid, y = Grid(plan.world_size, plan.num_chunks), 76.0
+    name = f"dpkit-plan-{zlib.crc32(str(plan).encode()):08x}"
+    levels = list(levels_of(plan))
+    parts = [*heads(grid), *key(24), *frames(grid, y)]
+    parts += [f'<g class="level">{r}</g>' for r in fills(grid, levels[0], y)]
+    for number, step in enumerate(plan.steps, start=1):
+        before, after = levels[number - 1], levels[number]
+        more = "".join(fills(grid, after, y, before))
+        parts.append(f'<g class="then then-{number}">{more}</g>')
+        parts += [_moving(grid, m, y, number) for m in step]
+        words = drawing.text(14, y + 16, f"step {number}", more=quiet())
+        parts.append(f'<g class="now now-{number}">{words}</g>')
+    title = f"{words_for(plan)}: messages move, and boxes fill up"
+    picture = drawing.page(parts, y + 2 * CELL + 20, title)
+    html = _pausable(picture.svg, name, len(plan.steps))
+    return Animation(html, title)
+
+
+def _pausable(svg: str, name: str, num_steps: int) -> str:
+    """Put a switch before a picture, and let the picture move."""
+    return (
+        f'<div class="{name}">'
+        f"<style>{_style(name, num_steps)}</style>"
+        f'<input type="checkbox" id="{name}">'
+        f'<label for="{name}" style="padding:0.4em">stop or go on</label>'
+        f"{svg}</div>"
+    )
+
+
+def _style(name: str, num_steps: int) -> str:
+    """Return the rules by which a picture moves."""
+    total = num_steps * SECONDS + REST
+    rules = [
+        f".{name} svg g{{animation:{total:g}s linear infinite}}",
+        f".{name} input:checked~svg g{{animation-play-state:paused}}",
+        f"@media(prefers-reduced-motion:reduce){{"
+        f".{name} svg g{{animation-play-state:paused}}"
+        f".{name} input:checked~svg g{{animation-play-state:running}}}}",
+    ]
+    for number in range(1, num_steps + 1):
+        start, end = (
+            f"{100 * SECONDS * (number - 1 + i) / total:.2f}%"
+            for i in (0, 0.8)
+        )
+        last = f"{100 * SECONDS * number / total:.2f}%"
+        for kind, rule in _keyframes(start, end, last).items():
+            rules.append(f"@keyframes {name}-{kind}-{number}{{{rule}}}")
+            rules.append(
+                f".{name} svg .{kind}-{number}"
+                f"{{animation-name:{name}-{kind}-{number}}}"
+            )
+    return "".join(rules)
+
+
+def _keyframes(start: str, end: str, last: str) -> dict[str, str]:
+    """Return when what arrives, what moves and the words of a step show."""
+    hold = "animation-timing-function:step-end"
+    off, on = "opacity:0", "opacity:1"
+    here, there = "transform:none", "transform:translateX(var(--far))"
+    return {
+        "then": f"0%{{{off};{hold}}}{end},100%{{{on}}}",
+        "move": f"0%{{{off};{here};{hold}}}{start}{{{on};{here}}}"
+        f"{end}{{{on};{there};{hold}}}{last},100%{{{off};{there}}}",
+        "now": f"0%{{{off};{hold}}}{start}{{{on};{hold}}}"
+        f"{last}{{{off};{hold}}}100%{{{off}}}",
+    }
+
+
+def _moving(grid: Grid, message: Message, y: float, number: int) -> str:
+    """Draw a message below the boxes that it comes from, to be moved."""
+    count = message.stop - message.first
+    x = grid.x(message.source, message.first)
+    far = grid.x(message.target, message.landing[0]) - x
+    shape = drawing.box(
+        x + 1,
+        y + CELL + 10,
+        count * grid.width - 2,
+        CELL / 2,
+        BLUE if message.adds else GREEN,
+        ' rx="3"',
+    )
+    return (
+        f'<g class="move move-{number}" style="--far:{far:.1f}px">{shape}</g>'
+    )

@@ -1,0 +1,78 @@
+"""Batches of a labelled set that lies in memory.
+
+A data loader that fetches and transforms one example at a time can take
+longer than the step it feeds. Here a batch is one indexing operation.
+"""
+
+from collections.abc import Iterator
+
+import torch
+
+
+class Batches:
+    """Batches of a labelled set that lies in memory, to be iterated over.
+
+    Each iteration is one epoch: it yields every example once, as pairs (X, y)
+    of fresh tensors on the device of the set. The last batch is smaller if
+    the batch size does not divide the number of examples.
+
+    Args:
+        images: The images, (n, ...).
+        labels: Their labels, (n,).
+        batch_size: The number of examples in a batch.
+        shuffle: Take the examples in a new random order each epoch, and not
+            in the order of the set.
+        seed: Where the random orders start. It belongs to this object alone:
+            nothing else that draws random numbers changes them.
+
+    Raises:
+        ValueError: If ``batch_size`` is less than 1, or if images and labels
+            differ in length.
+
+    Example:
+        >>> import torch
+        >>> from dpkit.lab.common.batches import Batches
+        >>> images, labels = torch.rand(7, 1, 5, 4), torch.arange(7)
+        >>> batches = Batches(images, labels, batch_size=3)
+        >>> len(batches)  # ceil(7 / 3)
+        3
+        >>> [tuple(X.shape) for X, y in batches]
+        [(3, 1, 5, 4), (3, 1, 5, 4), (1, 1, 5, 4)]
+    """
+
+    def __init__(
+        self,
+        images: torch.Tensor,
+        labels: torch.Tensor,
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int = 0,
+    ) -> None:
+        """Keep the set, unchanged and uncopied."""
+        if batch_size < 1:
+            raise ValueError(f"batch without rows (batch_size: {batch_size})")
+        if len(images) != len(labels):
+            raise ValueError(
+                "images and labels of different lengths "
+                f"(images: {len(images)}, labels: {len(labels)})"
+            )
+        self.images = images
+        self.labels = labels
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        return -(-len(self.labels) // self.batch_size)
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Yield the batches of one epoch."""
+        n = len(self.labels)
+        order = torch.arange(n)
+        if self.shuffle:
+            order = torch.randperm(n, generator=self._generator)
+        order = order.to(self.images.device)  # or each batch would send rows
+        for start in range(0, n, self.batch_size):
+            rows = order[start : start + self.batch_size]
+            yield self.images[rows], self.labels[rows]

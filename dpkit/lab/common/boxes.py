@@ -1,0 +1,51 @@
+"""Boxes and arrows, for drawings of what goes where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyBboxPatch
+
+from dpkit.theory.timeline.drawing import QUIET
+
+
+def box(
+    ax: Axes, x: float, y: float, text: str, colour: str, width: float = 1.6
+) -> None:
+    """Draw a rounded box with text, its middle at (x, y)."""
+    ax.add_patch(
+        FancyBboxPatch(
+            (x - width / 2, y - 0.32),
+            width,
+            0.64,
+            boxstyle="round,pad=0.02,rounding_size=0.1",
+            facecolor=mpl.colors.to_rgba(colour, 0.12),
+            edgecolor=colour,
+        )
+    )
+    ax.text(x, y, text, ha="center", va="center", fontsize=12)
+
+
+def arrow(
+    ax: Axes, start: Sequence[float], end: Sequence[float], back: bool = False
+) -> None:
+    """Draw an arrow between the sides of two boxes; ``back``: to the left."""
+    out = -0.84 if back else 0.84
+    ax.annotate(
+        "",
+        (end[0] - out, end[1]),
+        (start[0] + out, start[1]),
+        arrowprops={"arrowstyle": "->", "color": QUIET},
+    )
+
+
+def down(ax: Axes, start: Sequence[float], end: Sequence[float]) -> None:
+    """Draw an arrow from the bottom of a box to the top of one below."""
+    ax.annotate(
+        "",
+        (end[0], end[1] + 0.36),
+        (start[0], start[1] - 0.36),
+        arrowprops={"arrowstyle": "->", "color": QUIET},
+    )

@@ -1,0 +1,220 @@
+"""Fashion-MNIST in memory.
+
+The default is a sample that comes with dpkit. The full set is looked for in
+
+1. your folder: ``$DPKIT_DATA`` or, where that is not set, ``dpkit`` in
+   ``$XDG_CACHE_HOME`` (``~/.cache``); in its ``FashionMNIST/raw`` first;
+2. ``/usr/share/datasets/fashion-mnist``, where Debian's package
+   ``dataset-fashion-mnist`` puts it.
+
+The first place that holds any of the four idx files, each as it is or as
+``.gz``, must hold all of them unharmed. If none holds any, torchvision
+downloads them into ``FashionMNIST/raw`` in your folder.
+"""
+
+import gzip
+import hashlib
+import os
+import tempfile
+import zlib
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+CLASS_NAMES = (
+    "t-shirt", "trouser", "pullover", "dress", "coat",
+    "sandal", "shirt", "sneaker", "bag", "ankle boot",
+)  # fmt: skip
+
+_FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+# SHA-256 of the uncompressed contents of _FILES, in that order. One set of
+# contents has many .gz forms, so those cannot be compared.
+_FULL_SHA256 = (
+    "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+    "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+    "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+    "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+)
+_SAMPLE_SHA256 = (  # as scripts/make_sample.py prints them
+    "cfdef7f70d35ae627dc0cf5f7e5d19e6be2fbbc63e6026e100bb15e213a9c0df",
+    "af6647ed5471027d448f24ecd744b9baf87d49df15604efb34fc4085357c31a2",
+    "1019dbad2e502d4ade0de041778f1f87d7e5a70f2711c66df31807ce54530b4f",
+    "1494af875df37d5350bc5e571d89763c0bfe4a503e3276c67202b6ca21f3fbdd",
+)
+
+_DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
+_RAW = Path("FashionMNIST", "raw")  # where torchvision puts it, in its root
+
+
+class Labelled(NamedTuple):
+    """A labelled set of images; a pair, so its length is 2.
+
+    Attributes:
+        images: The images, (n, 1, 28, 28) float32 in [0, 1].
+        labels: The class of each, (n,) int64 in 0 ... 9.
+    """
+
+    images: torch.Tensor
+    labels: torch.Tensor
+
+
+def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
+    """Load the training set and the test set of Fashion-MNIST to the CPU.
+
+    Args:
+        full: Load all 60,000 and 10,000 images, and not the sample: 10,000
+            and 2,000, of each class every sixth and every fifth. They are
+            looked for in the folder ``$DPKIT_DATA`` (``dpkit`` in the user's
+            cache folder where that is not set), then where Debian's package
+            ``dataset-fashion-mnist`` puts them; if neither has any,
+            torchvision downloads them.
+
+    Returns:
+        The two sets in the order of the files, not sorted by class.
+
+    Raises:
+        FileNotFoundError: If a place holds some of the files and not all, or
+            if no place holds any and the download fails.
+        NotADirectoryError: If your folder is a file.
+        ValueError: If a file is not what was published, to the last byte.
+
+    Example:
+        >>> train, test = load_fashion_mnist()
+        >>> train.images.shape, test.images.shape
+        (torch.Size([10000, 1, 28, 28]), torch.Size([2000, 1, 28, 28]))
+        >>> [CLASS_NAMES[label] for label in train.labels[:3]]
+        ['ankle boot', 't-shirt', 'dress']
+
+    Source:
+        Xiao, Rasul, Vollgraf: Fashion-MNIST, a novel image dataset for
+        benchmarking machine learning algorithms, 2017, arXiv:1708.07747.
+    """
+    if not full:
+        folder = resources.files("dpkit.lab.common") / "data"
+        return _read_set(folder, _SAMPLE_SHA256, "install dpkit again")
+    for place in _places():
+        if any(_find(place, name) for name in _FILES):
+            return _read_set(place, _FULL_SHA256, _advice(place))
+    return _download()
+
+
+def _root() -> Path:
+    """The user's folder, which may not exist yet."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    name = os.environ.get("DPKIT_DATA") or f"{cache}/dpkit"
+    root = Path(name).expanduser()
+    if root.exists() and not root.is_dir():
+        raise NotADirectoryError(
+            f"not a folder (path: {root})\nset DPKIT_DATA to a folder"
+        )
+    return root
+
+
+def _places() -> list[Path]:
+    """The folders that may hold the full set, the preferred one first."""
+    return [_root() / _RAW, _root(), _DEBIAN_FOLDER]
+
+
+def _find(place: Traversable, name: str) -> Traversable | None:
+    """The idx file of that name in a place, unpacked or as .gz."""
+    files = [place / name, place / f"{name}.gz"]
+    return next((file for file in files if file.is_file()), None)
+
+
+def _advice(place: Path) -> str:
+    """What to do if the files in a place are not a whole, unharmed set."""
+    if place == _DEBIAN_FOLDER:
+        mend = "reinstall the package dataset-fashion-mnist"
+    else:
+        mend = f"delete the train-* and t10k-* files in {place} and try again"
+    return f"{mend}, or set DPKIT_DATA to a folder with good files"
+
+
+def _read_set(
+    place: Traversable, checksums: tuple[str, ...], advice: str
+) -> tuple[Labelled, Labelled]:
+    """Read the training set and the test set from the files in a place."""
+    contents = []
+    for name, sha256 in zip(_FILES, checksums, strict=True):
+        file = _find(place, name)
+        if file is None:
+            raise FileNotFoundError(
+                f"incomplete Fashion-MNIST (missing: {place / name} or "
+                f"{name}.gz)\n{advice}"
+            )
+        contents.append(_read_file(file, sha256, advice))
+    return _labelled(*contents[:2]), _labelled(*contents[2:])
+
+
+def _read_file(file: Traversable, sha256: str, advice: str) -> bytes:
+    """The uncompressed contents of a file, checked to the last byte."""
+    contents = file.read_bytes()
+    try:
+        if file.name.endswith(".gz"):
+            contents = gzip.decompress(contents)
+        digest = hashlib.sha256(contents).hexdigest()
+        found = f"{len(contents)} bytes, SHA-256 {digest}"
+    except (EOFError, OSError, zlib.error) as error:
+        digest, found = "", str(error)
+    if digest != sha256:
+        raise ValueError(
+            "damaged file, or a file of another data set "
+            f"(file: {file}, found: {found}, "
+            f"expected: SHA-256 {sha256})\n{advice}"
+        )
+    return contents
+
+
+def _labelled(images: bytes, labels: bytes) -> Labelled:
+    """Tensors from idx files, which _read_file has checked.
+
+    The header is 4 bytes, and 4 more for each dimension: 16 bytes before the
+    images, which are (n, 28, 28), and 8 before the labels.
+    """
+    # frombuffer shares memory, which it wants writable: hence the bytearray.
+    pixels = torch.frombuffer(bytearray(images), dtype=torch.uint8, offset=16)
+    classes = torch.frombuffer(bytearray(labels), dtype=torch.uint8, offset=8)
+    return Labelled(
+        pixels.view(-1, 1, 28, 28).float().div_(255), classes.long()
+    )
+
+
+def _download() -> tuple[Labelled, Labelled]:
+    """Download the full set, load it, and say so if that fails."""
+    try:
+        return _download_into(_root() / _RAW)
+    except Exception as error:  # of many kinds; each is named and chained
+        raise FileNotFoundError(
+            "no Fashion-MNIST here, and the download failed (looked in: "
+            f"{', '.join(map(str, _places()))}; download: "
+            f"{' '.join(str(error).split())})\nset DPKIT_DATA to a folder "
+            "with the four idx files, or install Debian's package "
+            "dataset-fashion-mnist, or use the sample: full=False"
+        ) from error
+
+
+def _download_into(folder: Path) -> tuple[Labelled, Labelled]:
+    """Download, check, and only then put the files in place, all at once."""
+    # Here, not above: it takes a second, and the sample does not need it.
+    from torchvision import datasets  # type: ignore[import-untyped]
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        datasets.FashionMNIST(scratch, download=True)
+        fresh = Path(scratch, _RAW)
+        loaded = _read_set(fresh, _FULL_SHA256, "try again")
+        try:
+            fresh.rename(folder)
+        except OSError:
+            # Another process may have been faster: its files will do.
+            if not any(_find(folder, name) for name in _FILES):
+                raise
+    return loaded

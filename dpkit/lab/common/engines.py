@@ -1,0 +1,170 @@
+"""PyTorch's own engines for pipelines and split layers, as one step each.
+
+Each function is the program of one rank: ``launch`` runs it in real
+processes, which all are given the same whole model and batch. What the
+engines compute is what dpkit's own ways of splitting are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import (
+    PipelineScheduleMulti,
+    PipelineScheduleSingle,
+)
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+
+from dpkit.processes import rank_device
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+Schedule = type[PipelineScheduleSingle] | type[PipelineScheduleMulti]
+# The loss where this rank computes it, and gradients by parameter.
+Step = tuple[Tensor | None, dict[str, Tensor]]
+
+
+def pipeline_step(
+    stages: Sequence[nn.Module],
+    X: Tensor,
+    y: Tensor,
+    loss_fn: Loss,
+    schedule: Schedule,
+    num_micro_batches: int,
+) -> Step:
+    """Run one forward and backward of a pipeline by PyTorch's engine.
+
+    The engine cuts the batch into micro-batches of one size, adds their
+    gradients and divides the sums by the number of micro-batches: with a
+    loss that is a mean over examples, these are the gradients of the batch.
+
+    Args:
+        stages: The model in p pieces for p ranks, or, for a schedule that
+            interleaves, v·p: rank r has stages r, r + p, r + 2p, …
+        X: The examples of the batch, shape (b, …).
+        y: Their labels, shape (b, …).
+        loss_fn: ``loss_fn(outputs, y)`` gives the mean loss of examples.
+        schedule: ``ScheduleGPipe``, ``Schedule1F1B``,
+            ``ScheduleInterleaved1F1B`` or ``ScheduleInterleavedZeroBubble``
+            of ``torch.distributed.pipelining``.
+        num_micro_batches: How many; it must divide b.
+
+    Returns:
+        The loss of the batch, from the rank that has the last stage, else
+        None; and the gradients of this rank's stages, by the names that
+        their parameters have in ``nn.Sequential(*stages)``.
+
+    Example:
+        >>> import torch
+        >>> from torch.distributed.pipelining import ScheduleGPipe
+        >>> from dpkit.lab.common.engines import pipeline_step
+        >>> from dpkit.processes import launch
+        >>> stages = [torch.nn.Linear(5, 3), torch.nn.Linear(3, 2)]
+        >>> X, y, loss_fn = torch.ones(8, 5), torch.ones(8, 2), nn.MSELoss()
+        >>> steps = launch(
+        ...     pipeline_step, 2, stages, X, y, loss_fn, ScheduleGPipe, 4
+        ... )
+        >>> [list(gradients) for _, gradients in steps]
+        [['0.weight', '0.bias'], ['1.weight', '1.bias']]
+    """
+    device = rank_device()
+    mine = range(dist.get_rank(), len(stages), dist.get_world_size())
+    parts = [
+        PipelineStage(stages[i].to(device), i, len(stages), device)
+        for i in mine
+    ]
+    engine = (
+        schedule(parts[0], num_micro_batches, loss_fn)
+        if issubclass(schedule, PipelineScheduleSingle)
+        else schedule(list(parts), num_micro_batches, loss_fn)
+    )
+    inputs = [X.to(device)] if 0 in mine else []
+    labels = y.to(device) if len(stages) - 1 in mine else None
+    losses: list[Tensor] = []
+    engine.step(*inputs, target=labels, losses=losses)
+    loss = torch.stack(losses).detach().mean() if losses else None
+    held = nn.ModuleDict({str(i): stages[i] for i in mine})
+    return loss, gradients(held)
+
+
+def tensor_parallel_step(
+    mlp: nn.Sequential, X: Tensor, y: Tensor, loss_fn: Loss
+) -> Step:
+    """Run one forward and backward of two split layers by DTensor.
+
+    Each rank has some columns of the first weight, in the sense of X·W, and
+    the same rows of the second, and the whole batch.
+
+    Args:
+        mlp: A linear layer, an activation and a linear layer; the ranks must
+            divide the hidden size.
+        X: The examples of the batch, shape (b, inputs).
+        y: Their labels, shape (b, …).
+        loss_fn: ``loss_fn(outputs, y)`` gives the loss of the batch.
+
+    Returns:
+        The loss, and the gradients by name, joined from all ranks: the same
+        on every rank.
+    """
+    device = rank_device()
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    parallelize_module(
+        mlp.to(device), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()}
+    )
+    loss = loss_fn(mlp(X.to(device)), y.to(device))
+    loss.backward()
+    return loss.detach(), gradients(mlp)
+
+
+def sequence_parallel_step(
+    block: nn.Sequential, X: Tensor, y: Tensor, loss_fn: Loss
+) -> Step:
+    """Run the step of split layers with what lies around them split too.
+
+    Between the split layers' inputs and outputs each rank has some positions
+    of all sequences: an allgather brings them together before the first
+    layer, a reduce-scatter takes them apart after the second. The norm's
+    parameters are whole on every rank, their gradients are sums over ranks.
+
+    Args:
+        block: A layer norm, a linear layer, an activation, a linear layer;
+            the ranks must divide the hidden size.
+        X: Shape (b, s, features); the ranks must divide s.
+        y: Labels of the outputs, shape (b, s, …).
+        loss_fn: ``loss_fn(outputs, y)`` gives the loss of the batch.
+
+    Returns:
+        The loss, and the gradients by name, joined from all ranks: the same
+        on every rank.
+    """
+    device = rank_device()
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    plan = {
+        "0": SequenceParallel(),
+        "1": ColwiseParallel(input_layouts=Shard(1)),
+        "3": RowwiseParallel(output_layouts=Shard(1), use_local_output=False),
+    }
+    parallelize_module(block.to(device), mesh, plan)
+    outputs = block(distribute_tensor(X.to(device), mesh, [Shard(1)]))
+    loss = loss_fn(outputs.full_tensor(), y.to(device))
+    loss.backward()
+    return loss.detach(), gradients(block)
+
+
+def gradients(module: nn.Module) -> dict[str, Tensor]:
+    """Return gradients by name, those split over ranks joined."""
+    return {
+        name: p.grad.full_tensor() if isinstance(p.grad, DTensor) else p.grad
+        for name, p in module.named_parameters()
+        if p.grad is not None
+    }

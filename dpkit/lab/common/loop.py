@@ -1,0 +1,60 @@
+"""A loop of training that does not know how many devices there are."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim import Optimizer
+
+from dpkit.lab.common.batches import Batches
+
+
+def take_step(
+    net: nn.Module, optimizer: Optimizer, X: Tensor, y: Tensor
+) -> Tensor:
+    """Take a step of an optimizer on the mean loss of a batch.
+
+    Args:
+        net: A wrapper, which takes examples from anywhere.
+        optimizer: Updates its parameters.
+        X: Examples, shape (b, …).
+        y: Labels, shape (b,).
+
+    Returns:
+        The mean loss before the step, a tensor of no dimensions.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.lab.common.loop import take_step
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> layer = torch.nn.Linear(3, 5).to(devices[0])
+        >>> net = dpkit.DataParallel(layer, devices)
+        >>> optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        >>> X, y = torch.ones(4, 3), torch.zeros(4).long()
+        >>> first = take_step(net, optimizer, X, y)
+        >>> bool(take_step(net, optimizer, X, y) < first)
+        True
+    """
+    optimizer.zero_grad()
+    scores = net(X)
+    loss = F.cross_entropy(scores, y.to(scores.device))
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def train_epoch(
+    net: nn.Module, optimizer: Optimizer, batches: Batches
+) -> float:
+    """Take a step for each batch.
+
+    Args:
+        net: A wrapper, which takes examples from anywhere.
+        optimizer: Updates its parameters.
+        batches: Pairs of examples, shape (b, …), and labels, shape (b,).
+
+    Returns:
+        The mean loss over all examples, each before its step.
+    """
+    losses = [take_step(net, optimizer, X, y) * len(y) for X, y in batches]
+    return float(sum(losses)) / len(batches.labels)

@@ -1,0 +1,109 @@
+"""Networks small enough to watch: LeNet as a function of its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+# Weight shapes of the four layers; a bias follows each.
+LENET_SHAPES = ((20, 1, 3, 3), (50, 20, 5, 5), (800, 128), (128, 10))
+# How many numbers go into one output of each layer.
+LENET_FAN_IN = (9, 500, 800, 128)
+
+
+def lenet_params(scale: float | None = None, seed: int = 0) -> list[Tensor]:
+    """Draw the parameters of :func:`lenet`, weights at random, biases zero.
+
+    Args:
+        scale: Standard deviation of all weights. None gives each layer
+            ``sqrt(2 / fan_in)``, which keeps the size of activations that
+            pass through rectifiers.
+        seed: The same seed gives the same parameters.
+
+    Returns:
+        ``[W1, b1, W2, b2, W3, b3, W4, b4]``, float32 on the CPU; the weights
+        have shapes (20, 1, 3, 3), (50, 20, 5, 5), (800, 128), (128, 10).
+
+    Example:
+        >>> from dpkit.lab.common.models import lenet_params
+        >>> params = lenet_params(scale=0.01)
+        >>> [tuple(p.shape) for p in params[:4]]
+        [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,)]
+        >>> sum(p.numel() for p in params)
+        129068
+
+    Source:
+        K. He, X. Zhang, S. Ren, J. Sun, Delving deep into rectifiers, ICCV
+        2015, for ``sqrt(2 / fan_in)``.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    params = []
+    for shape, fan_in in zip(LENET_SHAPES, LENET_FAN_IN):
+        std = (2 / fan_in) ** 0.5 if scale is None else scale
+        # Convolutions have their outputs first, products of matrices last.
+        num_outputs = shape[0] if len(shape) == 4 else shape[1]
+        params.append(torch.randn(shape, generator=generator) * std)
+        params.append(torch.zeros(num_outputs))
+    return params
+
+
+def lenet(X: Tensor, params: Sequence[Tensor]) -> Tensor:
+    """Return the class scores of images: two convolutions, two dense layers.
+
+    Args:
+        X: Images, shape (b, 1, 28, 28), on the device of the parameters.
+        params: As :func:`lenet_params` gives them.
+
+    Returns:
+        Scores of shape (b, 10).
+
+    Example:
+        >>> import torch
+        >>> from dpkit.lab.common.models import lenet, lenet_params
+        >>> lenet(torch.zeros(7, 1, 28, 28), lenet_params()).shape
+        torch.Size([7, 10])
+
+    Source:
+        After Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Gradient-based
+        learning applied to document recognition, Proc. IEEE 86(11), 1998.
+    """
+    W1, b1, W2, b2, W3, b3, W4, b4 = params
+    h = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), 2)  # (b, 20, 13, 13)
+    h = F.avg_pool2d(F.relu(F.conv2d(h, W2, b2)), 2)  # (b, 50, 4, 4)
+    h = F.relu(h.flatten(start_dim=1) @ W3 + b3)  # (b, 128)
+    return h @ W4 + b4
+
+
+def convolutions_then_dense() -> nn.Sequential:
+    """Return a network whose time lies early and whose parameters lie late.
+
+    Four convolutions, which slide few weights over large images, and two
+    dense layers, which use each of many weights once an image. It takes
+    images of shape (b, 1, 28, 28) and gives scores of shape (b, 10).
+
+    Example:
+        >>> from dpkit.lab.common.models import convolutions_then_dense
+        >>> counts = [sum(p.numel() for p in layer.parameters())
+        ...           for layer in convolutions_then_dense()]
+        >>> sum(counts[:10]), sum(counts[10:])  # early and late
+        (259008, 6433802)
+    """
+    return nn.Sequential(
+        nn.Conv2d(1, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(64, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(64, 128, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(128, 128, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(128 * 7 * 7, 1024),
+        nn.ReLU(),
+        nn.Linear(1024, 10),
+    )

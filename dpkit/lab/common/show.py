@@ -1,0 +1,54 @@
+"""Listings: the source of what runs, in the page."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from IPython.display import Markdown
+
+
+def show(*functions: Callable[..., Any] | ModuleType) -> Markdown:
+    """Show the source of functions, classes or files as it runs.
+
+    Docstrings are cut to their first line. The result is what a notebook
+    displays when this call is the last line of a cell.
+
+    Args:
+        functions: Functions, classes or modules, in the order to show them.
+
+    Returns:
+        A code block for the page.
+
+    Raises:
+        TypeError: there is no Python source, as for a built-in function.
+
+    Example:
+        >>> from dpkit.lab.common.models import lenet
+        >>> from dpkit.lab.common.show import show
+        >>> print(show(lenet).data.splitlines()[1])
+        def lenet(X: Tensor, params: Sequence[Tensor]) -> Tensor:
+    """
+    listings = [source(function) for function in functions]
+    return Markdown("```python\n" + "\n\n\n".join(listings) + "\n```")
+
+
+def source(function: Callable[..., Any] | ModuleType) -> str:
+    """Return the source with docstrings cut to their first line."""
+    lines = textwrap.dedent(inspect.getsource(function)).splitlines()
+    documented = [
+        node.body[0]
+        for node in ast.walk(ast.parse("\n".join(lines)))
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+        and ast.get_docstring(node)
+    ]
+    # From the last to the first, so that line numbers stay true.
+    for docstring in sorted(documented, key=lambda d: -d.lineno):
+        first, last = docstring.lineno - 1, docstring.end_lineno
+        if last and last - first > 1:
+            lines[first:last] = [lines[first].rstrip() + '"""']
+    return "\n".join(lines)

@@ -1,0 +1,101 @@
+"""Count what a piece of code sends from device to device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+aten = torch.ops.aten
+
+
+class Traffic(TorchDispatchMode):
+    """Count all copies between two devices in a block, and their bytes.
+
+    Attributes:
+        sent: The bytes that each device sent.
+        received: The bytes that each device received.
+        messages: How many copies there were, without those from or to the
+            CPU.
+        num_bytes: The bytes of those messages.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.lab.common.traffic import Traffic
+        >>> zero, one = dpkit.devices(2, kind="sim")
+        >>> x = torch.zeros(5, 3, device=zero)  # 15 numbers of 4 bytes
+        >>> with Traffic() as traffic:
+        ...     y = x.to(one)
+        >>> traffic.sent[zero], traffic.received[one], traffic.sent[one]
+        (60, 60, 0)
+        >>> traffic.messages, traffic.num_bytes
+        (1, 60)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.sent: Counter[torch.device] = Counter()
+        self.received: Counter[torch.device] = Counter()
+        self.messages = self.num_bytes = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for source, target in _copies(func, args, out):
+            if source.device != target.device:
+                self._count(source, target.device)
+        return out
+
+    def _count(self, source: torch.Tensor, target: torch.device) -> None:
+        num_bytes = source.nbytes
+        self.sent[source.device] += num_bytes
+        self.received[target] += num_bytes
+        if "cpu" not in (source.device.type, target.type):
+            self.messages += 1
+            self.num_bytes += num_bytes
+
+
+def sent(work: Callable[..., Any], *arguments: Any) -> tuple[int, int]:
+    """Run some work; return the messages that devices sent, and their bytes.
+
+    Every copy between two devices counts, once. What comes from the CPU is
+    not sent by a device.
+
+    Args:
+        work: A function.
+        arguments: What to call it with.
+
+    Returns:
+        The number of copies, and the sum of their bytes.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.lab.common.traffic import sent
+        >>> tensors = [torch.ones(3, 5, device=d)
+        ...            for d in dpkit.devices(4, kind="sim")]
+        >>> sent(dpkit.allreduce, tensors)  # 6 messages of 3 · 5 · 4 bytes
+        (6, 360)
+    """
+    with Traffic() as traffic:
+        work(*arguments)
+    return traffic.messages, traffic.num_bytes
+
+
+def _copies(
+    func: Any, args: Sequence[Any], out: Any
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield the source and the target of each copy that an operation is."""
+    if func is aten._to_copy.default:
+        yield args[0], out
+    elif func is aten.copy_.default:
+        yield args[1], args[0]
+    elif func is aten._foreach_copy_.default:
+        yield from zip(args[1], args[0])

@@ -1,0 +1,177 @@
+"""The checks of the exercises on data parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dpkit.lab.common.batches import Batches
+from dpkit.lab.common.datasets import Labelled
+from dpkit.lab.common.models import lenet, lenet_params
+from dpkit.lab.common.traffic import Traffic
+from dpkit.lab.common.verdict import Answer, require
+from dpkit.machine import devices
+from dpkit.placement import replicate
+from dpkit.training import TrainingRecord, train
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+
+
+def _small_set(num_examples: int, seed: int) -> Labelled:
+    """Return ten patterns, each example one of them in noise."""
+    generator = torch.Generator().manual_seed(0)
+    patterns = torch.rand(10, 1, 28, 28, generator=generator)
+    generator.manual_seed(seed)
+    noise = torch.rand(num_examples, 1, 28, 28, generator=generator)
+    labels = torch.arange(num_examples) % 10
+    return Labelled(patterns[labels] + 0.3 * noise, labels)
+
+
+def _train_on_one(
+    batch_size: int, lr: float, num_epochs: int
+) -> TrainingRecord:
+    """Train LeNet on the small sets and one device, as the answers should."""
+    train_batches = Batches(*_small_set(60, seed=1), batch_size)
+    test_batches = Batches(*_small_set(50, seed=2), batch_size=50)
+    ranks = devices(1, "sim")
+    start = lenet_params()
+    return train(
+        lenet, LOSS, start, train_batches, test_batches, ranks, lr, num_epochs
+    )
+
+
+def _expect_same_training(
+    record: Any, reference: TrainingRecord, num_devices: int
+) -> None:
+    """Raise NotYet unless a run ended with the reference's values."""
+    require(
+        isinstance(record, TrainingRecord),
+        f"it returned {record!r}, not what train() returns",
+    )
+    used = len(record.device_params)
+    require(
+        used == num_devices, f"it trained on {used} devices, not {num_devices}"
+    )
+    distance = max(
+        float((p.detach().cpu() - q.detach().cpu()).abs().max())
+        for params in record.device_params
+        for p, q in zip(params, reference.device_params[0], strict=True)
+    )
+    require(
+        distance < 1e-4,
+        f"its parameters are {distance:.0e} away from those of one device "
+        "that takes the whole batch",
+    )
+    found, expected = record.accuracies[-1], reference.accuracies[-1]
+    require(
+        abs(found - expected) < 0.05,
+        f"its accuracy on the test set is {found}, expected {expected}",
+    )
+
+
+def check_train_scaled(answer: Answer) -> None:
+    """``batch_size`` rows on each device, whatever their number."""
+    sets = _small_set(60, seed=1), _small_set(50, seed=2)
+    for k in (1, 3):
+        record = answer(*sets, devices(k, "sim"), 8, 0.03, 2)
+        reference = _train_on_one(8 * k, lr=0.03, num_epochs=2)
+        _expect_same_training(record, reference, k)
+
+
+def check_accuracies_by_rate(answer: Answer) -> None:
+    """One accuracy for each rate, alike on any number of devices."""
+    rates = [0.03, 0.01]
+    expected = {
+        lr: _train_on_one(20, lr, num_epochs=2).accuracies[-1] for lr in rates
+    }
+    batches = (
+        Batches(*_small_set(60, seed=1), batch_size=20),
+        Batches(*_small_set(50, seed=2), batch_size=50),
+    )
+    for k in (1, 3):
+        ranks = devices(k, "sim")
+        with Traffic() as traffic:
+            found = answer(rates, *batches, ranks, 2)
+        require(
+            isinstance(found, dict) and list(found) == rates,
+            f"it returned {found}, not an accuracy for each of {rates}",
+        )
+        idle = [str(d) for d in ranks if not traffic.received[d]]
+        require(not idle, f"nothing was sent to {', '.join(idle)}")
+        require(
+            # Rounding may move an example or two of the fifty.
+            all(abs(found[lr] - expected[lr]) < 0.05 for lr in rates),
+            f"on {k} devices it returned {found}, expected {expected}",
+        )
+
+
+def check_allreduce_by_parts(answer: Answer) -> None:
+    """The sum on every rank, and no port busier than it must be."""
+    for k, length in ((2, 8), (3, 7), (4, 3), (5, 40)):
+        ranks = devices(k, "sim")
+        tensors = [
+            torch.arange(length, device=d) * 10**r for r, d in enumerate(ranks)
+        ]
+        total = torch.stack([t.cpu() for t in tensors]).sum(dim=0)
+        given = list(tensors)  # the answer may put others into its list
+        with Traffic() as traffic:
+            answer(tensors)
+        for rank, tensor in enumerate(given):
+            wrong = (tensor.cpu() != total).nonzero().flatten().tolist()
+            require(
+                not wrong,
+                f"{length} elements on {k} devices: rank {rank} is wrong at "
+                f"{wrong}",
+            )
+        _check_ports(traffic, ranks, length * tensors[0].element_size())
+
+
+def _check_ports(
+    traffic: Traffic, ranks: Sequence[torch.device], num_bytes: int
+) -> None:
+    """Require that each port carries its share, rounded up to whole parts."""
+    k = len(ranks)
+    largest_part = 8 * -(-num_bytes // (8 * k))
+    # A rank receives its own part from the k - 1 others, and the finished
+    # parts of the others from them.
+    limit = 2 * (k - 1) * largest_part
+    cpu = torch.device("cpu")
+    require(
+        not traffic.sent[cpu] + traffic.received[cpu],
+        "it goes through the CPU, where the devices can send to each other",
+    )
+    for rank, device in enumerate(ranks):
+        busiest = max(traffic.sent[device], traffic.received[device])
+        require(
+            busiest <= limit,
+            f"rank {rank} of {k} carries {busiest} bytes one way, where "
+            f"{limit} do",
+        )
+
+
+def check_accuracy_on_all(answer: Answer) -> None:
+    """The exact fraction, with every device at work."""
+    scores = torch.eye(7)
+    y = torch.tensor([0, 1, 2, 3, 4, 0, 0])
+    for k in (1, 2, 3, 8):
+        ranks = devices(k, "sim")
+        seen: set[torch.device] = set()
+
+        def net(
+            X: Tensor, params: Sequence[Tensor], seen: set[Any] = seen
+        ) -> Tensor:
+            require(len(X) > 0, "it runs the network on an empty shard")
+            seen.add(X.device)
+            return X @ params[0]
+
+        params = replicate([torch.eye(7)], ranks)
+        found = answer(net, scores, y, params, ranks)
+        require(
+            found is not None and abs(float(found) - 5 / 7) < 1e-6,
+            f"the accuracy is 5/7; devices: {k}, returned: {found}",
+        )
+        idle = len(set(ranks[: len(y)]) - seen)
+        require(not idle, f"{idle} of {k} devices had nothing to do")

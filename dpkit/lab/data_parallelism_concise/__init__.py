@@ -1,0 +1,1 @@
+"""What the chapter ``data-parallelism-concise`` alone needs."""

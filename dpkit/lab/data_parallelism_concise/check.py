@@ -1,0 +1,129 @@
+"""The checks of the exercises on the wrapper and how it scales."""
+
+from __future__ import annotations
+
+from math import ceil, log2
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from dpkit.lab.common.traffic import Traffic
+from dpkit.lab.common.verdict import Answer, require
+from dpkit.lab.data_parallelism_concise.scaling_laws import (
+    strong_speedups,
+    weak_speedups,
+)
+from dpkit.machine import devices
+
+
+def check_speedups(answer: Answer) -> None:
+    """Of weak scaling and of strong, from the same seconds."""
+    for seconds in ({1: 4.0, 2: 5.0, 4: 8.0}, {1: 60.0, 3: 25.0, 8: 40.0}):
+        for weak in (True, False):
+            law = weak_speedups if weak else strong_speedups
+            expected = law(seconds)
+            found = answer(seconds, weak)
+            require(
+                isinstance(found, dict) and found.keys() == expected.keys(),
+                f"it returned {found!r}, not a number for each of "
+                f"{list(expected)}",
+            )
+            away = max(abs(found[k] - expected[k]) for k in expected)
+            require(
+                away < 1e-9,
+                f"{'weak' if weak else 'strong'} scaling, seconds {seconds}: "
+                f"it returned {found}, expected {expected}",
+            )
+
+
+def check_best_num_devices(answer: Answer) -> None:
+    """Where one is best, where the square root is whole, where it is not."""
+    for unsplit, split, added in (
+        (1.0, 8.0, 9.0),
+        (1.0, 64.0, 1.0),
+        (0.0, 60.0, 4.0),
+        (20.0, 56.0, 9.0),
+        (5.0, 1000.0, 0.01),
+    ):
+        seconds = {
+            k: unsplit + split / k + added * (k - 1) for k in range(1, 1000)
+        }
+        expected = min(seconds, key=lambda k: seconds[k])
+        found = answer(unsplit, split, added)
+        require(
+            found == expected,
+            f"unsplit {unsplit}, split {split}, added {added}: it returned "
+            f"{found!r}, expected {expected} ({seconds[expected]:.2f} s)",
+        )
+
+
+def check_shard_losses(answer: Answer) -> None:
+    """They sum to the mean loss, gradients too; all devices compute theirs."""
+    torch.manual_seed(0)
+    module = nn.Linear(5, 1000).double()
+    X, y = torch.rand(7, 5).double(), torch.randint(1000, (7,))
+    expected = F.cross_entropy(module(X), y)
+    gradient = torch.autograd.grad(expected, module.weight)[0]
+    for k in (1, 3):
+        ranks = devices(k, "sim")
+        inner = nn.Linear(5, 1000).double()
+        inner.load_state_dict(module.state_dict())
+        inner = inner.to(ranks[0])
+        with Traffic() as traffic:
+            losses = answer(inner, ranks, X, y)
+        require(
+            isinstance(losses, torch.Tensor) and losses.shape == (k,),
+            f"{k} devices: it returned {_shape(losses)}, not {k} losses",
+        )
+        total, mean = float(losses.detach().sum()), float(expected.detach())
+        require(
+            abs(total - mean) < 1e-9,
+            f"7 examples on {k} devices: the losses add up to {total:.4f}, "
+            f"expected {mean:.4f}",
+        )
+        for rank in ranks[1:]:
+            require(
+                traffic.received[rank] > 0,
+                f"{k} devices: {rank} received nothing, so it computes no "
+                "loss",
+            )
+        received = traffic.received[ranks[0]] - 8 * (X.numel() + len(y))
+        require(
+            received <= 8 * k,
+            f"the first device received {received} bytes beside the images "
+            "and labels: more than losses",
+        )
+        losses.sum().backward()
+        require(
+            inner.weight.grad is not None
+            and torch.allclose(inner.weight.grad.cpu(), gradient),
+            f"{k} devices: the gradient of the sum is not that of the mean "
+            "loss over the batch",
+        )
+
+
+def _shape(found: object) -> str:
+    if isinstance(found, torch.Tensor):
+        return f"a tensor of shape {tuple(found.shape)}"
+    return repr(found)
+
+
+def check_replicate_seconds(answer: Answer) -> None:
+    """One device, few and many; one message for each tensor, or for all."""
+    sizes = [4000, 12, 800_000, 64]
+    alpha, beta = 1e-5, 1e-9
+    for k in (1, 2, 4, 5, 8):
+        for tree in (False, True):
+            for together in (False, True):
+                num_messages = 1 if together else len(sizes)
+                once = num_messages * alpha + sum(sizes) * beta
+                rounds = ceil(log2(k)) if tree else k - 1
+                expected = rounds * once
+                found = answer(sizes, k, alpha, beta, tree, together)
+                require(
+                    isinstance(found, (int, float))
+                    and abs(found - expected) < 1e-12,
+                    f"{k} devices, tree={tree}, together={together}: it "
+                    f"returned {found!r}, expected {expected:.7f}",
+                )

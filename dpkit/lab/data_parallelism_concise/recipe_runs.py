@@ -1,0 +1,162 @@
+"""A published recipe for ResNet-18, on a network that a CPU can train.
+
+The recipe: weights drawn with standard deviation 0.01, plain SGD, ten epochs,
+and one of the ``WAYS``. The network is an eighth as wide and the images
+are half as large, so that several seeds take minutes; the number of images,
+the steps of an epoch and the rows that batch norm sees are those of the
+recipe.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpkit.data_parallel import DataParallel
+from dpkit.evaluate import evaluate_accuracy
+from dpkit.lab.common.batches import Batches
+from dpkit.lab.common.datasets import Labelled
+from dpkit.lab.common.loop import train_epoch
+from dpkit.lab.common.resnet import resnet18
+
+WIDTH = 8
+DEVIATION = 0.01
+TEST_ROWS = 500
+
+
+@dataclass(frozen=True)
+class Way:
+    """What differs between the runs that are compared.
+
+    Attributes:
+        num_devices: How many replicas share a batch.
+        batch_size: The rows of a whole batch.
+        lr: The learning rate.
+    """
+
+    num_devices: int
+    batch_size: int
+    lr: float
+
+
+WAYS = {
+    "256 rows on one": Way(1, 256, 0.1),
+    "512 rows on one": Way(1, 512, 0.2),
+    "512 rows on two": Way(2, 512, 0.2),
+}
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What is known after an epoch.
+
+    Attributes:
+        loss: The mean training loss over its examples.
+        accuracy: On the test set, in evaluation mode: with the running
+            statistics of batch norm.
+        accuracy_of_batches: The same with the statistics of each test batch.
+    """
+
+    loss: float
+    accuracy: float
+    accuracy_of_batches: float
+
+
+def epochs_of(
+    way: Way,
+    seed: int,
+    train_set: Labelled,
+    test_set: Labelled,
+    devices: Sequence[torch.device],
+    width: int = WIDTH,
+) -> Iterator[Epoch]:
+    """Train by the recipe, without end; yield what each epoch gave.
+
+    Args:
+        way: Batch, learning rate and number of devices.
+        seed: Where the weights and the shuffling start.
+        train_set: Images, (n, 1, s, s), and labels, (n,).
+        test_set: The same, to measure accuracy on.
+        devices: At least as many as the way has.
+        width: The channels of the first layers.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.lab.common.datasets import Labelled
+        >>> from dpkit.lab.data_parallelism_concise.recipe_runs import (
+        ...     Way, epochs_of)
+        >>> few = Labelled(torch.rand(8, 1, 8, 8), torch.arange(8))
+        >>> epochs = epochs_of(Way(2, 4, 0.1), 0, few, few,
+        ...                    dpkit.devices(2, kind="sim"), width=2)
+        >>> 0 <= next(epochs).accuracy <= 1
+        True
+    """
+    devices = devices[: way.num_devices]
+    inner = initial_net(width, seed).to(devices[0])
+    inner = inner.to(memory_format=torch.channels_last)  # a CPU is quicker so
+    net = DataParallel(inner, devices)
+    optimizer = torch.optim.SGD(net.parameters(), way.lr)
+    batches = Batches(*train_set, way.batch_size, shuffle=True, seed=seed)
+    test_batches = Batches(*test_set, TEST_ROWS)
+    while True:
+        loss = train_epoch(net, optimizer, batches)
+        copied = _with_batch_statistics(inner)
+        yield Epoch(
+            loss,
+            evaluate_accuracy(inner, test_batches, devices[:1]),
+            evaluate_accuracy(copied, test_batches, devices[:1]),
+        )
+
+
+def initial_net(width: int, seed: int) -> nn.Module:
+    """Return ResNet-18 with the weights that the recipe starts from.
+
+    Those of convolutions and of the dense layer are drawn with standard
+    deviation 0.01, biases are zero, batch norm begins as it always does.
+
+    Args:
+        width: The channels of the first layers.
+        seed: Where the random numbers start.
+
+    Example:
+        >>> net = initial_net(width=4, seed=0)
+        >>> f"{net.conv1.weight.std():.2f}", net.fc.bias.abs().max().item()
+        ('0.01', 0.0)
+    """
+    net = resnet18(width=width)
+    generator = torch.Generator().manual_seed(seed)
+    for module in net.modules():
+        if isinstance(module, (nn.Conv2d, nn.Linear)):
+            nn.init.normal_(module.weight, std=DEVIATION, generator=generator)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    return net
+
+
+def half_size(data: Labelled) -> Labelled:
+    """Return the images with half as many rows and columns.
+
+    Each value is the mean of four.
+
+    Example:
+        >>> data = Labelled(torch.rand(3, 1, 28, 28), torch.arange(3))
+        >>> half_size(data).images.shape
+        torch.Size([3, 1, 14, 14])
+    """
+    images: Tensor = F.avg_pool2d(data.images, 2)
+    return Labelled(images, data.labels)
+
+
+def _with_batch_statistics(net: nn.Module) -> nn.Module:
+    """Return a copy whose batch norm uses the statistics of each batch."""
+    found = copy.deepcopy(net)
+    for module in found.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.track_running_stats = False
+            module.running_mean = module.running_var = None
+    return found

@@ -1,0 +1,1 @@
+"""What the chapter ``devices`` alone needs."""

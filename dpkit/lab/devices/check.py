@@ -1,0 +1,133 @@
+"""The checks of the exercises on devices and time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from dpkit import sim
+from dpkit.lab.common.verdict import Answer, require
+from dpkit.machine import Timer, devices, synchronize
+from dpkit.theory.clock.record import Span
+from dpkit.theory.hardware import ACCELERATORS, HOSTS
+from dpkit.theory.hardware.costs import operation_seconds
+
+SIZE = 1000  # products of this size are bound by the device
+
+
+def check_seconds_of(answer: Answer) -> None:
+    """Wait for every device, before the clock starts and before it stops."""
+    ranks = devices(3, "sim")
+    inputs = [torch.ones(SIZE, SIZE, device=d) for d in ranks]
+
+    def work() -> None:
+        for count, x in enumerate(inputs, start=1):
+            for _ in range(count):
+                x @ x
+
+    with Timer(ranks) as timer:
+        work()
+    for busy in (None, *inputs):
+        synchronize(ranks)
+        if busy is not None:
+            busy @ busy  # still at work when the answer is called
+        found = answer(work, ranks)
+        require(
+            isinstance(found, float),
+            f"it returned {found!r}, not the seconds",
+        )
+        require(
+            abs(found - timer.seconds) < 0.02 * timer.seconds,
+            f"it returned {found:.3g}, where the work takes "
+            f"{timer.seconds:.3g}"
+            + ("" if busy is None else f"; {busy.device} was busy before"),
+        )
+
+
+def check_overlapped(answer: Answer) -> None:
+    """Each copy while the next product runs, and after its own."""
+    zero = devices(1, "sim")[0]
+    x, count = torch.ones(SIZE, SIZE, device=zero), 6
+    synchronize([zero])
+    with (
+        sim.machine(accelerator="v100-pcie", link="pcie3"),
+        sim.trace() as timeline,
+    ):
+        found = answer(x, count)
+        synchronize([zero])
+    require(
+        isinstance(found, list) and len(found) == count,
+        f"it returned {type(found).__name__}, not a list of {count} copies",
+    )
+    spans = [s for s in timeline.spans if s.device == str(zero)]
+    products = [s for s in spans if s.name in ("mm", "matmul")]
+    copies = [s for s in spans if s.kind == "copy"]
+    for name, some in (("products", products), ("copies", copies)):
+        require(len(some) == count, f"it made {len(some)} {name}, not {count}")
+    _check_order(products, copies)
+
+
+def _check_order(products: Sequence[Span], copies: Sequence[Span]) -> None:
+    """Require that copies follow their products and hold up no other."""
+    for i, (product, copy) in enumerate(zip(products, copies)):
+        require(
+            copy.start >= product.end,
+            f"copy {i} starts before its product is done",
+        )
+    for i, (one, next_one) in enumerate(pairwise(products)):
+        require(
+            next_one.start - one.end < 1e-5,
+            f"product {i + 1} starts {1e3 * (next_one.start - one.end):.2f} "
+            f"ms after the end of product {i}",
+        )
+
+
+def check_crossover(answer: Answer) -> None:
+    """The first size at which the device takes longer than the launch."""
+    host = HOSTS["eager"]
+    slow_host = replace(host, launch_seconds=10 * host.launch_seconds)
+    for name in ("v100-pcie", "h100", "k80"):
+        for chosen in (host, slow_host):
+            accelerator = ACCELERATORS[name]
+            found = answer(accelerator, chosen)
+            expected = next(
+                n
+                for n in range(1, 100_000)
+                if operation_seconds(accelerator, 2 * n**3, 12 * n**2)
+                > chosen.launch_seconds
+            )
+            require(
+                found == expected,
+                f"{name} with launches of {1e6 * chosen.launch_seconds:g} µs: "
+                f"it returned {found}, expected {expected}",
+            )
+
+
+def check_largest_batch(answer: Answer) -> None:
+    """The largest batch that fits, in few attempts, for any limit."""
+    for limit in (1, 2, 3, 64, 1000, 54_321):
+        attempts: list[int] = []
+
+        def step(
+            rows: int, limit: int = limit, attempts: list[Any] = attempts
+        ) -> None:
+            attempts.append(rows)
+            require(rows >= 1, f"it tried a batch of {rows}")
+            if rows > limit:
+                raise torch.OutOfMemoryError("out of memory")
+
+        found = answer(step)
+        require(
+            found == limit,
+            f"batches of up to {limit} fit; it returned {found}",
+        )
+        enough = 2 * limit.bit_length() + 3
+        require(
+            len(attempts) <= enough,
+            f"it took {len(attempts)} attempts to find {limit}, where "
+            f"{enough} do",
+        )

@@ -1,0 +1,1 @@
+"""What the front page alone needs."""

@@ -1,0 +1,1 @@
+"""What the chapter ``large-batches`` alone needs."""

@@ -1,0 +1,220 @@
+"""An experiment on large batches, small enough for one core.
+
+A network is trained for a fixed number of epochs with a batch of k·b images,
+the batch of k devices that have b each. One device takes their part: it takes
+the same step, up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from dpkit.lab.common.batches import Batches
+from dpkit.lab.common.datasets import Labelled, load_fashion_mnist
+from dpkit.lab.large_batches.warmup import WARMUPS
+
+# A power of two, as batches are: a smaller last batch, with the rate of a
+# large one, would upset the run.
+NUM_EXAMPLES = 2**13
+
+Rate = Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What all runs have in common.
+
+    Attributes:
+        batch_size: Images on each device, the b of k·b.
+        lr: The learning rate of one device.
+        momentum: The share of the last update that is kept.
+        num_epochs: How often the training set is gone through.
+        warmup_epochs: How many of these the rate takes to warm up.
+        slow_from: Where the rate is divided by ten, as a share of the run.
+    """
+
+    batch_size: int = 16
+    lr: float = 0.01
+    momentum: float = 0.9
+    num_epochs: int = 10
+    warmup_epochs: int = 2
+    slow_from: float = 0.8
+
+    def steps_per_epoch(self, k: int) -> int:
+        """Return the steps of an epoch with a batch of k·b."""
+        return NUM_EXAMPLES // (k * self.batch_size)
+
+
+RECIPE = Recipe()
+
+
+def network(seed: int = 0) -> nn.Sequential:
+    """Return five dense layers for the images of :func:`sets`.
+
+    It takes shape (b, 1, 14, 14) and gives scores of shape (b, 10).
+
+    Args:
+        seed: The same seed gives the same parameters.
+
+    Example:
+        >>> import torch
+        >>> network()(torch.zeros(3, 1, 14, 14)).shape
+        torch.Size([3, 10])
+        >>> sum(p.numel() for p in network().parameters())
+        25738
+    """
+    generator = torch.Generator().manual_seed(seed)
+    widths = (14 * 14, 64, 64, 64, 64, 10)
+    layers: list[nn.Module] = [nn.Flatten()]
+    for width, next_width in pairwise(widths):
+        layer = nn.Linear(width, next_width)
+        bound = width**-0.5  # as PyTorch draws them, but from our generator
+        for p in layer.parameters():
+            nn.init.uniform_(p, -bound, bound, generator=generator)
+        layers += [layer, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def schedule(
+    k: int, lr: float, warmup: str = "none", recipe: Recipe = RECIPE
+) -> Rate:
+    """Return the learning rate of a run with a batch of k·b, by the step.
+
+    Args:
+        k: How many times the batch of one device.
+        lr: The rate once the run is warm.
+        warmup: A name in ``WARMUPS``; the rate to begin with is that of
+            one device.
+        recipe: How many epochs there are, and what happens in which.
+
+    Example:
+        >>> rate = schedule(k=64, lr=0.64, warmup="gradual")
+        >>> [round(rate(step), 3) for step in (0, 1, 15, 16, 63, 64)]
+        [0.01, 0.049, 0.601, 0.64, 0.64, 0.064]
+    """
+    per_epoch = recipe.steps_per_epoch(k)
+    begin = WARMUPS[warmup]
+    slow_from = round(recipe.slow_from * recipe.num_epochs * per_epoch)
+
+    def rate(step: int) -> float:
+        warm_from = recipe.warmup_epochs * per_epoch
+        full = begin(step, warm_from, recipe.lr, lr)
+        return full / 10 if step >= slow_from else full
+
+    return rate
+
+
+def steps(
+    net: nn.Module, rate: Rate, k: int, seed: int, recipe: Recipe = RECIPE
+) -> Iterator[int]:
+    """Train without an end; yield the number of steps taken after each.
+
+    Args:
+        net: Is trained in place.
+        rate: The learning rate of each step, by its number from 0.
+        k: How many times the batch of one device.
+        seed: Where the shuffling starts: the same order for every k.
+        recipe: The batch of one device, and the momentum.
+    """
+    images, labels = sets()[0]
+    batches = Batches(images, labels, k * recipe.batch_size, True, seed)
+    optimizer = torch.optim.SGD(
+        net.parameters(), rate(0), momentum=recipe.momentum
+    )
+    step = 0
+    while True:
+        for X, y in batches:
+            optimizer.param_groups[0]["lr"] = rate(step)
+            optimizer.zero_grad()
+            F.cross_entropy(net(X), y).backward()
+            optimizer.step()
+            step += 1
+            yield step
+
+
+def final_error(
+    k: int,
+    lr: float,
+    seed: int,
+    warmup: str = "none",
+    recipe: Recipe = RECIPE,
+) -> float:
+    """Train with a batch of k·b for all epochs; return the test error.
+
+    Args:
+        k: How many times the batch of one device.
+        lr: The learning rate once the run is warm.
+        seed: Where the parameters and the shuffling start.
+        warmup: A name in ``WARMUPS``.
+        recipe: What else there is to decide.
+
+    Returns:
+        Percent of the test images that are put into another class than
+        theirs. Guessing gives 90, and so do parameters that have grown past
+        all numbers.
+    """
+    net = network(seed)
+    num_steps = recipe.num_epochs * recipe.steps_per_epoch(k)
+    for step in steps(net, schedule(k, lr, warmup, recipe), k, seed, recipe):
+        if step == num_steps:
+            break
+    return error_percent(net)
+
+
+def steps_to(
+    target: float,
+    k: int,
+    lr: float,
+    seed: int,
+    max_steps: int,
+    recipe: Recipe = RECIPE,
+) -> int | None:
+    """Train at one rate until the test error is at most the target.
+
+    The error is measured after each step, but not more often than once in
+    1,024 images.
+
+    Args:
+        target: Percent.
+        k: How many times the batch of one device.
+        lr: The learning rate of all steps.
+        seed: Where the parameters and the shuffling start.
+        max_steps: When to give up.
+        recipe: The batch of one device, and the momentum.
+
+    Returns:
+        The steps that it took; None if the run was given up.
+    """
+    net = network(seed)
+    every = max(1, 1024 // (k * recipe.batch_size))
+    for step in steps(net, lambda step: lr, k, seed, recipe):
+        if step % every == 0 and error_percent(net) <= target:
+            return step
+        if step == max_steps:
+            break
+    return None
+
+
+@torch.no_grad()
+def error_percent(net: nn.Module) -> float:
+    """Return the percent of test images put into another class than theirs."""
+    images, labels = sets()[1]
+    wrong = net(images).argmax(dim=1) != labels
+    return 100 * float(wrong.float().mean())
+
+
+@cache
+def sets() -> tuple[Labelled, Labelled]:
+    """Return training and test images, shrunk to (n, 1, 14, 14)."""
+    train_set, test_set = (
+        Labelled(F.avg_pool2d(images, 2), labels)
+        for images, labels in load_fashion_mnist()
+    )
+    return Labelled(*(part[:NUM_EXAMPLES] for part in train_set)), test_set

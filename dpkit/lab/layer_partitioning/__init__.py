@@ -1,0 +1,1 @@
+"""What the chapter ``layer-partitioning`` alone needs."""

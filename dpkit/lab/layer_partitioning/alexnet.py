@@ -1,0 +1,232 @@
+"""AlexNet of 2012, small: two towers that talk in some of the layers.
+
+::
+
+    tower 0   conv1 ── conv2 ─┬─ conv3 ── conv4 ── conv5 ─┬─ dense6 ─┬─ …
+                              ╳                           ╳          ╳
+    tower 1   conv1 ── conv2 ─┴─ conv3 ── conv4 ── conv5 ─┴─ dense6 ─┴─ …
+
+Each device has one tower: half of the channels of each layer. At a crossing
+each tower takes the channels of both, elsewhere only its own. On one device
+the layers without a crossing are convolutions with two groups.
+
+As in the paper: five convolutions and three dense layers, who talks to whom,
+rectifiers, response normalization after the first two, overlapping pooling,
+and the ratios of the widths. Other than in the paper: images of 28 by 28, a
+kernel and a stride in the first layer that suit them, no dropout, other
+initial weights. Dense layers are written as convolutions whose kernel covers
+all of its input, so that all eight layers are split alike.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpkit.lab.common.batches import Batches
+from dpkit.lab.common.datasets import Labelled
+from dpkit.layer_partition import ChannelParallelConv2d, Joined, Replicated
+
+# Output channels of the five convolutions and of the dense layers, 2012.
+WIDTHS_2012 = (96, 256, 384, 384, 256, 4096, 4096)
+LAYERS = tuple(f"{'conv' if n <= 5 else 'dense'}{n}" for n in range(1, 9))
+TALK_2012 = ("conv3", "dense6", "dense7", "dense8")
+KERNELS = (5, 5, 3, 3, 3, 2, 1, 1)  # of 28 pixels, pooling leaves 2
+
+
+class TowerNorm(nn.Module):
+    """Response normalization over the channels of each tower by itself.
+
+    A channel is divided by a power of the sum of squares of its neighbours.
+
+    Args:
+        num_towers: Of how many towers the channels are.
+
+    Source:
+        A. Krizhevsky, I. Sutskever, G. Hinton, ImageNet classification with
+        deep convolutional neural networks, NIPS 2012, section 3.3, for the
+        constants.
+    """
+
+    def __init__(self, num_towers: int) -> None:
+        super().__init__()
+        self.num_towers = num_towers
+        # PyTorch divides alpha by the number of neighbours, the paper not.
+        self.norm = nn.LocalResponseNorm(5, alpha=5 * 1e-4, beta=0.75, k=2.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the normalized (b, channels, height, width)."""
+        towers = x.reshape(-1, x.shape[1] // self.num_towers, *x.shape[2:])
+        normalized: Tensor = self.norm(towers)
+        return normalized.view_as(x)
+
+
+def alexnet(
+    num_towers: int = 2,
+    talk: Collection[str] = TALK_2012,
+    scale: float = 1 / 8,
+    num_classes: int = 10,
+    normalize: bool = True,
+    seed: int = 0,
+) -> nn.Sequential:
+    """Make AlexNet for images of 28 by 28, on one device.
+
+    Args:
+        num_towers: Into how many towers the channels are parted.
+        talk: In which layers a tower takes the channels of all towers:
+            names such as "conv3" and "dense6". The first has one image.
+        scale: Width of the layers, as a fraction of that of 2012.
+        num_classes: How many scores there are.
+        normalize: Whether to have response normalization, which is slow on a
+            CPU.
+        seed: The same seed gives the same weights.
+
+    Returns:
+        A network of images (b, 1, 28, 28), which gives (b, num_classes).
+
+    Raises:
+        ValueError: a layer to talk in is unknown, or a width is not divisible
+            by the number of towers.
+
+    Example:
+        >>> import torch
+        >>> from dpkit.lab.layer_partitioning.alexnet import alexnet
+        >>> net = alexnet()
+        >>> net.conv3.weight.shape, net.conv4.weight.shape  # all, own half
+        (torch.Size([48, 32, 3, 3]), torch.Size([48, 24, 3, 3]))
+        >>> net(torch.zeros(3, 1, 28, 28)).shape
+        torch.Size([3, 10])
+
+    Source:
+        A. Krizhevsky, I. Sutskever, G. Hinton, ImageNet classification with
+        deep convolutional neural networks, NIPS 2012, sections 3.2 to 3.5.
+    """
+    widths = [1, *(round(scale * n) for n in WIDTHS_2012), num_classes]
+    _check_towers(widths[1:], num_towers, talk)
+    generator = torch.Generator().manual_seed(seed)
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for i, name in enumerate(LAYERS):
+        together = i == 0 or name in talk
+        groups = 1 if together else num_towers
+        layers[name] = _convolution(
+            widths[i], widths[i + 1], KERNELS[i], groups
+        )
+        _draw(layers[name], generator)
+        if name != "dense8":
+            layers[f"relu{i + 1}"] = nn.ReLU()
+        if normalize and name in ("conv1", "conv2"):
+            layers[f"norm{i + 1}"] = TowerNorm(num_towers)
+        if name in ("conv1", "conv2", "conv5"):
+            layers[f"pool{i + 1}"] = nn.MaxPool2d(kernel_size=3, stride=2)
+    layers["scores"] = nn.Flatten()
+    return nn.Sequential(layers)
+
+
+def split_towers(
+    net: nn.Sequential, devices: Sequence[torch.device]
+) -> nn.Sequential:
+    """Split a network of :func:`alexnet`: a tower for each device.
+
+    Args:
+        net: The network; its parameters are copied.
+        devices: As many devices as it has towers.
+
+    Returns:
+        A network that takes replicas of the images and gives replicas of the
+        scores, with the names of the one given.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.lab.layer_partitioning.alexnet import (
+        ...     alexnet, split_towers)
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> net = split_towers(alexnet(), devices)
+        >>> [tuple(part.weight.shape) for part in net.conv4.parts]
+        [(24, 24, 3, 3), (24, 24, 3, 3)]
+        >>> X = [torch.zeros(3, 1, 28, 28, device=d) for d in devices]
+        >>> [tuple(scores.shape) for scores in net(X)]
+        [(3, 10), (3, 10)]
+    """
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for name, layer in net.named_children():
+        if isinstance(layer, nn.Conv2d):
+            gathers = layer.groups == 1 and name != "conv1"
+            layers[name] = ChannelParallelConv2d(layer, devices, gathers)
+        elif name == "scores":
+            layers["joined"] = Joined(dim=1)
+            layers[name] = Replicated(layer, devices)
+        elif isinstance(layer, TowerNorm):
+            layers[name] = Replicated(layer.norm, devices)
+        else:
+            layers[name] = Replicated(layer, devices)
+    return nn.Sequential(layers)
+
+
+def accuracy_after(
+    net: nn.Module,
+    train_set: Labelled,
+    test_set: Labelled,
+    num_epochs: int,
+    lr: float,
+    seed: int = 0,
+) -> float:
+    """Train on one device by SGD with momentum; return the test accuracy.
+
+    Args:
+        net: The network; it is trained.
+        train_set: Images and labels, taken in batches of 32.
+        test_set: Images and labels.
+        num_epochs: How often to go through the training set.
+        lr: The learning rate.
+        seed: Where the random orders of the examples start.
+    """
+    optimizer = torch.optim.SGD(net.parameters(), lr, momentum=0.9)
+    batches = Batches(*train_set, batch_size=32, shuffle=True, seed=seed)
+    for _ in range(num_epochs):
+        for X, y in batches:
+            optimizer.zero_grad()
+            F.cross_entropy(net(X), y).backward()
+            optimizer.step()
+    with torch.no_grad():
+        answers = net(test_set.images).argmax(dim=1)
+    return float((answers == test_set.labels).double().mean())
+
+
+def _convolution(
+    inputs: int, outputs: int, kernel: int, groups: int
+) -> nn.Conv2d:
+    """Return a layer that keeps the size of images, or one that ends them."""
+    padding = kernel // 2 if kernel > 2 else 0
+    conv = nn.Conv2d(
+        inputs, outputs, kernel, padding=padding, groups=groups, device="meta"
+    )
+    return conv.to_empty(device="cpu")
+
+
+@torch.no_grad()
+def _draw(layer: nn.Module, generator: torch.Generator) -> None:
+    """Draw weights of standard deviation sqrt(2 / fan-in); biases zero."""
+    weight, bias = layer.get_parameter("weight"), layer.get_parameter("bias")
+    weight.normal_(0, (2 / weight[0].numel()) ** 0.5, generator=generator)
+    bias.zero_()
+
+
+def _check_towers(
+    widths: Sequence[int], num_towers: int, talk: Collection[str]
+) -> None:
+    unknown = set(talk) - set(LAYERS)
+    if unknown:
+        raise ValueError(
+            f"unknown layers to talk in (talk: {', '.join(sorted(unknown))}; "
+            f"known: {', '.join(LAYERS)})"
+        )
+    for name, width in zip(LAYERS, widths, strict=True):
+        if width % num_towers:
+            raise ValueError(
+                "the towers do not part a layer evenly "
+                f"({name}: {width} channels, towers: {num_towers})"
+            )

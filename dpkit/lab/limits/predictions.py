@@ -1,0 +1,223 @@
+"""Training steps, measured and simulated: how far off are presets?
+
+The networks are none that a calibration has timed.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from dpkit import sim
+from dpkit.lab.common.models import lenet, lenet_params
+from dpkit.machine import Timer, devices
+from dpkit.theory.hardware import Accelerator, Host, Link
+
+NUM_STEPS = 11
+WARM_UP = 2  # steps that do what is done once: load, allocate, lay out
+
+
+class LeNet(nn.Module):
+    """The LeNet of the chapters, as a module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(lenet_params())
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the scores, shape (b, 10), of images (b, 1, 28, 28)."""
+        return lenet(X, list(self.weights))
+
+
+class TransformerBlock(nn.Module):
+    """Attention with 8 heads of 32, two dense layers, and a classifier."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = nn.TransformerEncoderLayer(
+            d_model=256,
+            nhead=8,
+            dim_feedforward=1024,
+            dropout=0.0,
+            batch_first=True,
+        )
+        self.classifier = nn.Linear(256, 10)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the scores, shape (b, 10), of sequences (b, 64, 256)."""
+        scores: Tensor = self.classifier(self.block(X).mean(dim=1))
+        return scores
+
+
+def mlp() -> nn.Module:
+    """Return three dense layers, from 784 numbers by way of 512 to 10."""
+    return nn.Sequential(
+        nn.Linear(784, 512),
+        nn.ReLU(),
+        nn.Linear(512, 512),
+        nn.ReLU(),
+        nn.Linear(512, 10),
+    )
+
+
+def resnet18() -> nn.Module:
+    """Return torchvision's ResNet-18, for ten classes."""
+    # Here, not above: the others need no torchvision.
+    from torchvision import models  # type: ignore[import-untyped]
+
+    model: nn.Module = models.resnet18(num_classes=10)
+    return model
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network to train, with batches of some sizes.
+
+    Attributes:
+        name: What it is called.
+        make: Makes it, on the CPU.
+        shape: The shape of one example.
+        batch_sizes: How many examples a step has.
+    """
+
+    name: str
+    make: Callable[[], nn.Module]
+    shape: Sequence[int]
+    batch_sizes: Sequence[int]
+
+
+CASES = (
+    Case("LeNet", LeNet, (1, 28, 28), (16, 64, 256)),
+    Case("MLP", mlp, (784,), (16, 64, 256)),
+    Case("ResNet-18", resnet18, (3, 32, 32), (4, 16, 64)),
+    Case("transformer block", TransformerBlock, (64, 256), (2, 8, 32)),
+)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A training step of one network and batch size, and two times of it.
+
+    Attributes:
+        model: The name of the network.
+        batch_size: Examples in the step.
+        measured_seconds: The median of several steps.
+        least_seconds: The least of them: far less, and the machine had other
+            work.
+        predicted_seconds: What the simulated clock says.
+    """
+
+    model: str
+    batch_size: int
+    measured_seconds: float
+    least_seconds: float
+    predicted_seconds: float
+
+    @property
+    def error(self) -> float:
+        """(predicted − measured) / measured."""
+        return self.predicted_seconds / self.measured_seconds - 1
+
+
+def predictions(
+    accelerator: Accelerator,
+    host: Host,
+    link: Link,
+    device: torch.device,
+    cases: Sequence[Case] = CASES,
+    num_steps: int = NUM_STEPS,
+) -> list[Prediction]:
+    """Measure training steps on a device, and simulate the same on presets.
+
+    Args:
+        accelerator: The preset of the device.
+        host: The preset of its host.
+        link: The preset of its link.
+        device: Where steps are measured.
+        cases: The networks.
+        num_steps: How many steps to measure of each.
+
+    Raises:
+        RuntimeError: tensors live on simulated devices without numbers.
+
+    Example:
+        >>> from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
+        >>> [row] = predictions(
+        ...     ACCELERATORS["laptop-cpu"], HOSTS["eager"], LINKS["pcie3"],
+        ...     torch.device("cpu"), [Case("MLP", mlp, (784,), [8])])
+        >>> row.model, row.batch_size, row.error > -1
+        ('MLP', 8, True)
+    """
+    tasks = [(case, size) for case in cases for size in case.batch_sizes]
+    rows = []
+    with sim.machine(
+        num_devices=1,
+        accelerator=accelerator,
+        host=host,
+        link=link,
+        backing="meta",
+    ):
+        (simulated,) = devices(1, kind="sim")
+        for case, size in tqdm(tasks, "training steps", leave=False):
+            measured = step_seconds(case, size, device, num_steps)
+            (predicted,) = step_seconds(case, size, simulated, 1)
+            rows.append(
+                Prediction(
+                    case.name, size, median(measured), min(measured), predicted
+                )
+            )
+            gc.collect()
+    return rows
+
+
+def step_seconds(
+    case: Case, batch_size: int, device: torch.device, num_steps: int
+) -> list[float]:
+    """Return the seconds of steps of SGD on a device, after some to warm up.
+
+    Args:
+        case: The network.
+        batch_size: Examples in a step.
+        device: Where; on a simulated one the seconds are its clock's.
+        num_steps: How many.
+    """
+    model = case.make().to(device)
+    X = torch.rand(batch_size, *case.shape, device=device)
+    y = torch.zeros(batch_size, dtype=torch.long, device=device)
+    # foreach=False, which is the choice on the CPU: the same on all devices.
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, foreach=False)
+    seconds = []
+    for _ in range(WARM_UP + num_steps):
+        with Timer([device]) as timer:
+            optimizer.zero_grad()
+            F.cross_entropy(model(X), y).backward()
+            optimizer.step()
+        seconds.append(timer.seconds)
+    return seconds[WARM_UP:]
+
+
+def table(rows: Iterable[Prediction]) -> str:
+    """Return a table of times and errors, as text.
+
+    Example:
+        >>> print(table([Prediction("MLP", 8, 2e-3, 1.9e-3, 1.5e-3)]))
+        model              batch  measured ms  (least)  predicted ms  error
+        MLP                    8         2.00     1.90          1.50  -25 %
+    """
+    head = (
+        "model              batch  measured ms  (least)  predicted ms  error"
+    )
+    lines = [
+        f"{row.model:<18} {row.batch_size:5d}"
+        f" {1e3 * row.measured_seconds:12.2f} {1e3 * row.least_seconds:8.2f}"
+        f" {1e3 * row.predicted_seconds:13.2f} {100 * row.error:+4.0f} %"
+        for row in rows
+    ]
+    return "\n".join([head, *lines])

@@ -1,0 +1,1 @@
+"""What the chapter ``network-partitioning`` alone needs."""

@@ -1,0 +1,107 @@
+"""The checks of the exercises on network partitioning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from dpkit.lab.common.verdict import Answer, require
+from dpkit.theory.pipelines.actions import Action, most_in_flight
+from dpkit.theory.pipelines.bubble import idle_of_total, in_flight
+from dpkit.theory.pipelines.check import check
+from dpkit.theory.pipelines.replay import times
+
+
+def check_micro_batches_needed(answer: Answer) -> None:
+    """The least number with which the bubble is small enough."""
+    for p in (1, 2, 4, 9):
+        for share in (0.01, 0.1, 0.25, 0.5, 0.9):
+            found = answer(p, share)
+            case = f"{p} stages, share {share}"
+            require(
+                isinstance(found, int) and found >= 1,
+                f"{case}: it returned {found!r}",
+            )
+            idle = idle_of_total(p, found)
+            require(
+                idle <= share,
+                f"{case}: with {found} micro-batches, devices are idle for "
+                f"{idle:.4f} of the total time",
+            )
+            fewer = idle_of_total(p, found - 1) if found > 1 else 1.0
+            require(
+                fewer > share,
+                f"{case}: {found - 1} micro-batches are enough, not {found}",
+            )
+
+
+def check_one_forward_one_backward(answer: Answer) -> None:
+    """Right, fast and frugal, for all sizes."""
+    for p in range(1, 6):
+        for m in range(1, 10):
+            _check_schedule(answer(p, m), p, m)
+
+
+def _check_schedule(rows: Sequence[Sequence[str]], p: int, m: int) -> None:
+    case = f"{p} stages, {m} micro-batches"
+    schedule = [[Action.parse(text) for text in row] for row in rows]
+    try:
+        check(schedule, p, m)
+    except ValueError as error:
+        require(False, f"{case}: {error}")
+    step = max(end for _, end in times(schedule, lambda action: 1).values())
+    least = 2 * (m + p - 1)
+    require(step == least, f"{case}: it takes {step} ticks, where {least} do")
+    for r, row in enumerate(schedule):
+        kept, limit = most_in_flight(row), in_flight("1f1b", p, m, r)
+        require(
+            kept <= limit,
+            f"{case}: stage {r} keeps {kept} micro-batches, more than {limit}",
+        )
+
+
+def check_accumulate(answer: Answer) -> None:
+    """The gradients and the loss of the whole batch."""
+    generator = torch.Generator().manual_seed(0)
+    X, y = torch.randn(2, 7, 5, generator=generator, dtype=torch.double)
+    for m in (1, 2, 3, 7):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 5))
+        net.double()
+        expected = F.mse_loss(net(X), y)
+        wanted = torch.autograd.grad(expected, list(net.parameters()))
+        found = answer(net, F.mse_loss, X, y, m)
+        case = f"7 examples in {m} micro-batches"
+        for p, gradient in zip(net.parameters(), wanted):
+            grad = torch.zeros_like(p) if p.grad is None else p.grad
+            ratio = float(grad.norm() / gradient.norm())
+            require(
+                bool((grad - gradient).abs().max() < 1e-10),
+                f"{case}: a gradient is wrong, {ratio:.3f} times as long as "
+                "it should be",
+            )
+        require(
+            abs(float(found) - expected.item()) < 1e-10,
+            f"{case}: it returned {found}, the loss is {expected.item()}",
+        )
+
+
+def check_best_count(answer: Answer) -> None:
+    """The integer for which the step is shortest."""
+    for p in (1, 2, 4, 16):
+        for work, cost in ((1.0, 1e-3), (1.0, 0.3), (2e-3, 1e-2), (5.0, 0.7)):
+            found = answer(p, work, cost)
+            case = f"{p} stages, work {work} s, cost {cost} s"
+            require(
+                isinstance(found, int) and found >= 1,
+                f"{case}: it returned {found!r}",
+            )
+            seconds = [(m + p - 1) * (work / m + cost) for m in range(1, 1000)]
+            best = seconds.index(min(seconds)) + 1
+            require(
+                abs(seconds[found - 1] - min(seconds)) < 1e-12,
+                f"{case}: {best} micro-batches are better than {found}",
+            )

@@ -1,0 +1,138 @@
+"""Pipelines whose speed was published: formula, replay and measurement.
+
+torchgpipe trained AmoebaNet-D on Tesla P40s: n stages, each batch in m
+micro-batches. The seconds of its layers come from simulated devices; batches,
+balances and measurements from what was published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpkit.lab.network_partitioning.layer_costs import from_record
+from dpkit.lab.network_partitioning.torchgpipe import (
+    PUBLISHED,
+    Assumptions,
+    Run,
+    step_seconds,
+)
+from dpkit.theory.pipelines.bubble import makespan
+
+# From the formula to the replay, one thing after another.
+LADDER = {
+    "layers' seconds, equal stages": Assumptions("never", None, True),
+    "published balance": Assumptions("never", None),
+    "recomputation": Assumptions("ahead", None),
+    "hops": PUBLISHED,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run, and its speed-ups over the first of the table.
+
+    Attributes:
+        run: What was run.
+        formula: m·n/(m + n − 1), over the first run's: equal stages, nothing
+            made again, no communication, any batch as good as another.
+        replayed: What the replay says.
+        measured: What was measured.
+        samples_per_second: What the replay says of the speed itself.
+    """
+
+    run: Run
+    formula: float
+    replayed: float
+    measured: float
+    samples_per_second: float
+
+    @property
+    def miss(self) -> float:
+        """(replayed − measured) / measured."""
+        return self.replayed / self.measured - 1
+
+
+def amoebanet_table(
+    published: Mapping[str, Any],
+    simulated: Mapping[str, Any],
+    assumptions: Assumptions = PUBLISHED,
+) -> list[Row]:
+    """Return the speed-ups of AmoebaNet-D: by formula, replayed, measured.
+
+    Args:
+        published: What ``book/_data/torchgpipe_amoebanet.json`` holds.
+        simulated: What ``book/_data/amoebanet_p40.json`` holds: the seconds
+            of each layer on simulated P40s, for each size of micro-batch.
+        assumptions: What the replay takes to be so.
+    """
+    costs = {
+        int(size): from_record(columns)
+        for size, columns in simulated["micro_batches"].items()
+    }
+    runs = [Run(**run) for run in published["runs"]]
+    speeds = [
+        run.batch / step_seconds(run, costs[run.micro_batch], assumptions)
+        for run in runs
+    ]
+    formulas = [_formula(run) for run in runs]
+    return [
+        Row(
+            run,
+            formula / formulas[0],
+            speed / speeds[0],
+            run.samples_per_second / runs[0].samples_per_second,
+            speed,
+        )
+        for run, formula, speed in zip(runs, formulas, speeds)
+    ]
+
+
+def _formula(run: Run) -> float:
+    """Return the speed-up over one device of n equal stages."""
+    n, m = run.num_stages, run.num_micro_batches
+    return m / makespan(
+        "gpipe", n, m, forward=1 / (3 * n), backward=2 / (3 * n)
+    )
+
+
+def show_table(rows: Iterable[Row]) -> str:
+    """Return the table as text."""
+    head = " n  m  batch  balance          formula  replayed  measured   miss"
+    lines = [
+        f"{row.run.num_stages:2d} {row.run.num_micro_batches:2d}"
+        f" {row.run.batch:6d}  {'-'.join(map(str, row.run.balance)):15s}"
+        f" {row.formula:8.2f} {row.replayed:9.2f} {row.measured:9.2f}"
+        f" {100 * row.miss:+4.0f} %"
+        for row in rows
+    ]
+    return "\n".join([head, *lines])
+
+
+def show_ladder(
+    published: Mapping[str, Any], simulated: Mapping[str, Any]
+) -> str:
+    """Return how far off each step from formula to replay is, as text.
+
+    A column is a run, n and m; the last is the mean of the sizes of the
+    others but the first, to which all are compared.
+
+    Args:
+        published: What ``book/_data/torchgpipe_amoebanet.json`` holds.
+        simulated: What ``book/_data/amoebanet_p40.json`` holds.
+    """
+    tables = {
+        name: amoebanet_table(published, simulated, assumptions)
+        for name, assumptions in LADDER.items()
+    }
+    rows = tables["hops"]
+    misses = {"formula": [row.formula / row.measured - 1 for row in rows]}
+    misses |= {name: [r.miss for r in rows] for name, rows in tables.items()}
+    names = [f"{r.run.num_stages}, {r.run.num_micro_batches}" for r in rows]
+    lines = [" " * 30 + "".join(f"{x:>7}" for x in [*names[1:], "mean"])]
+    for name, values in misses.items():
+        mean = sum(map(abs, values[1:])) / len(values[1:])
+        cells = [f"{100 * x:+6.0f}%" for x in values[1:]]
+        lines.append(f"{name:30}{''.join(cells)}{100 * mean:6.0f}%")
+    return "\n".join(lines)

@@ -1,0 +1,248 @@
+"""Pipelines of the chapter: a deep network in simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from dpkit import sim
+from dpkit.machine import devices, synchronize
+from dpkit.network_partition import (
+    LayerCost,
+    Pipeline,
+    layer_seconds,
+    split_layers,
+)
+from dpkit.theory.pipelines.actions import Action, Schedule, owners
+from dpkit.theory.timeline.timeline import Timeline
+
+
+def deep_network(width: int, depth: int = 8) -> nn.Sequential:
+    """Return dense layers of one width, each with a ReLU.
+
+    Example:
+        >>> len(deep_network(width=5, depth=3))
+        6
+    """
+    layers: list[nn.Module] = []
+    for _ in range(depth):
+        layers += [nn.Linear(width, width), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+def pipeline_step(
+    num_devices: int,
+    schedule: str | Schedule,
+    num_micro_batches: int,
+    rows: int = 4096,
+    width: int = 4096,
+    num_stages: int | None = None,
+    recompute: bool = False,
+    **hardware: Any,
+) -> Timeline:
+    """Trace a step of the deep network on simulated devices.
+
+    No numbers are computed, so that it takes no time to speak of.
+
+    Args:
+        num_devices: How many devices.
+        schedule: As :class:`dpkit.Pipeline` takes it.
+        num_micro_batches: As there.
+        rows: The examples of the batch.
+        width: The numbers of an example, in and out of each layer.
+        num_stages: How many stages; None means as many as devices.
+        recompute: As there.
+        hardware: As :func:`dpkit.sim.machine` takes it.
+
+    Example:
+        >>> pipeline_step(2, "gpipe", 4).label
+        'simulated (v100, nvlink2)'
+    """
+    with sim.machine(backing="meta", **hardware):
+        return _traced_step(
+            num_devices,
+            schedule,
+            num_micro_batches,
+            rows,
+            width,
+            num_stages or num_devices,
+            recompute,
+        )
+
+
+def _traced_step(
+    num_devices: int,
+    schedule: str | Schedule,
+    num_micro_batches: int,
+    rows: int,
+    width: int,
+    num_stages: int,
+    recompute: bool,
+) -> Timeline:
+    ranks = devices(num_devices, "sim")
+    with ranks[0]:  # made there
+        stages = split_layers(deep_network(width), num_stages)
+    pipeline = Pipeline(stages, ranks, schedule, num_micro_batches, recompute)
+    X = torch.zeros(rows, width, device=ranks[0])
+    y = torch.zeros(rows, width, device=ranks[-1])
+    synchronize(ranks)
+    with sim.trace() as timeline:
+        pipeline.forward_backward(X, y, F.mse_loss)
+        synchronize(ranks)
+    return timeline
+
+
+def computing(timeline: Timeline) -> Timeline:
+    """Return the part of a timeline in which devices compute.
+
+    Example:
+        >>> steps = computing(pipeline_step(2, "gpipe", 4))
+        >>> {(span.device, span.stream) for span in steps.spans} == {
+        ...     ("sim:0", "compute"), ("sim:1", "compute")
+        ... }
+        True
+    """
+    spans = [span for span in timeline.spans if span.kind == "compute"]
+    return replace(timeline, spans=spans)
+
+
+def idle_share(timeline: Timeline) -> float:
+    """Return the share of the time that the devices do not compute.
+
+    Of all devices together, by the makespan of what they compute.
+
+    Example:
+        >>> from dpkit.theory.pipelines.replay import replay
+        >>> from dpkit.theory.pipelines.schedules import gpipe
+        >>> idle_share(replay(gpipe(2, 3), {"F": 1.0, "B": 2.0}))
+        0.25
+    """
+    found = timeline.summary().devices.values()
+    busy = sum(device.busy for device in found)
+    return 1 - busy / (len(found) * timeline.makespan)
+
+
+def idle_of_busiest(timeline: Timeline) -> float:
+    """Return the share of the time that the busiest device does not compute.
+
+    Example:
+        >>> from dpkit.theory.pipelines.replay import replay
+        >>> from dpkit.theory.pipelines.schedules import gpipe
+        >>> idle_of_busiest(replay(gpipe(2, 3), {"F": 1.0, "B": 2.0}))
+        0.25
+    """
+    found = timeline.summary().devices.values()
+    return 1 - max(device.busy for device in found) / timeline.makespan
+
+
+def activation_peaks(
+    num_devices: int,
+    schedule: str | Schedule,
+    num_micro_batches: int,
+    rows: int,
+    recompute: bool = False,
+) -> list[int]:
+    """Return the most bytes that a step adds on each simulated device.
+
+    The network has width 256. Its parameters and their gradients are there
+    before the step and not counted.
+
+    Args:
+        num_devices: How many devices.
+        schedule: As :class:`dpkit.Pipeline` takes it.
+        num_micro_batches: As there.
+        rows: The examples of the batch.
+        recompute: As there.
+
+    Example:
+        >>> more, fewer = (activation_peaks(2, "gpipe", m, 64) for m in (1, 4))
+        >>> more == fewer  # GPipe keeps the whole batch, however it is cut
+        False
+    """
+    ranks = devices(num_devices, "sim")
+    stages = split_layers(deep_network(256), num_devices)
+    pipeline = Pipeline(stages, ranks, schedule, num_micro_batches, recompute)
+    for p in pipeline.parameters():
+        p.grad = torch.zeros_like(p)
+    before = [
+        torch.get_device_module("sim").memory_allocated(rank) for rank in ranks
+    ]
+    for rank in ranks:
+        torch.get_device_module("sim").reset_peak_memory_stats(rank)
+    X, y = torch.zeros(2, rows, 256)
+    pipeline.forward_backward(X, y, F.mse_loss)
+    after = [
+        torch.get_device_module("sim").max_memory_allocated(rank)
+        for rank in ranks
+    ]
+    return [most - start for most, start in zip(after, before)]
+
+
+def stage_seconds(
+    rows: int, num_layers: int, width: int = 4096
+) -> dict[str, float]:
+    """Return the simulated seconds of a stage's actions, by their kind.
+
+    Args:
+        rows: The examples of a micro-batch.
+        num_layers: How many dense layers, each with a ReLU, a stage has.
+        width: The numbers of an example, in and out of each layer.
+
+    Example:
+        >>> sorted(stage_seconds(rows=512, num_layers=1))
+        ['B', 'F', 'I', 'W']
+    """
+    with sim.machine(backing="meta"):
+        (device,) = devices(1, "sim")
+        with device:
+            model = deep_network(width, num_layers)
+            x = torch.zeros(rows, width)
+        costs = layer_seconds(model, x.requires_grad_(), device)
+    forward, backward, _ = map(sum, zip(*costs))
+    halves = {"I": backward / 2, "W": backward / 2}
+    return {"F": forward, "B": backward, **halves}
+
+
+def hops(schedule: Schedule) -> int:
+    """Return how many messages go from device to device in a step.
+
+    Example:
+        >>> from dpkit.theory.pipelines.schedules import gpipe
+        >>> hops(gpipe(3, 5))
+        20
+    """
+    owner = owners(schedule)
+    borders = sum(owner[s] != owner[s + 1] for s in range(len(owner) - 1))
+    count = 1 + max(a.micro_batch for row in schedule for a in row)
+    return 2 * borders * count
+
+
+def by_stage(
+    costs: Sequence[LayerCost], stages: Sequence[nn.Sequential]
+) -> Callable[[Action], float]:
+    """Return the seconds of each action, from those of the layers.
+
+    Args:
+        costs: Of each layer, as
+            :func:`dpkit.network_partition.layer_seconds` finds them.
+        stages: The layers of each stage.
+
+    Example:
+        >>> stages = split_layers(deep_network(5, depth=2), 2, sizes=[1, 3])
+        >>> costs = [LayerCost(1 + 2 * i, 2 + 2 * i, 0) for i in range(4)]
+        >>> of = by_stage(costs, stages)
+        >>> of(Action(1, "F", 0)), of(Action(1, "B", 0))
+        (15, 18)
+    """
+    ends = list(accumulate(map(len, stages)))
+    of_stage = [
+        [sum(times) for times in zip(*costs[end - len(stage) : end])]
+        for stage, end in zip(stages, ends)
+    ]
+    return lambda action: of_stage[action.stage]["FB".index(action.kind)]

@@ -1,0 +1,203 @@
+"""torchgpipe's way to run a pipeline, replayed.
+
+Forward passes are as in GPipe, backward passes run from the last micro-batch
+to the first. Before each of them but the last micro-batch's, a forward pass is
+made again (R), and a device does so while it waits for the gradient; if there
+is one micro-batch, before that one's too::
+
+    device 0 | F0 F1 F2 .. .. B2 R1 B1 R0 B0       two stages,
+    device 1 | .. F0 F1 F2 B2 R1 B1 R0 B0 ..       three micro-batches
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from dpkit.network_partition import LayerCost
+from dpkit.theory.hardware import LINKS, Link
+from dpkit.theory.hardware.costs import copy_seconds
+from dpkit.theory.pipelines.actions import Action, Schedule
+from dpkit.theory.pipelines.check import steps
+from dpkit.theory.pipelines.schedules import gpipe
+
+RECOMPUTE = ("ahead", "in turn", "never")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A published measurement.
+
+    Attributes:
+        num_stages: The number of devices, n.
+        num_micro_batches: The number of micro-batches, m.
+        batch: The examples in a batch.
+        balance: The number of layers in each stage.
+        samples_per_second: What was measured.
+    """
+
+    num_stages: int
+    num_micro_batches: int
+    batch: int
+    balance: Sequence[int]
+    samples_per_second: float
+
+    @property
+    def micro_batch(self) -> int:
+        """The examples in a micro-batch."""
+        return self.batch // self.num_micro_batches
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What a replay takes to be so; by default, what was published.
+
+    Attributes:
+        recompute: When a forward pass is made again: "ahead", while the
+            device waits for the gradient; "in turn", when it has arrived; or
+            "never".
+        link: What activations and their gradients pass over, beside the
+            computation; None: they take no time.
+        equal_stages: Whether each stage is given as much of the whole time.
+        slowdown: How many times as long computation takes.
+    """
+
+    recompute: str = "ahead"
+    link: Link | None = LINKS["pcie3"]
+    equal_stages: bool = False
+    slowdown: float = 1.0
+
+
+PUBLISHED = Assumptions()
+
+
+def step_seconds(
+    run: Run,
+    costs: Sequence[LayerCost],
+    assumptions: Assumptions = PUBLISHED,
+) -> float:
+    """Replay a step as torchgpipe runs it; the optimizer's is left out.
+
+    Args:
+        run: What is run.
+        costs: Of each layer, for a micro-batch of this run.
+        assumptions: What is taken to be so.
+
+    Raises:
+        ValueError: the balance is of another number of layers or stages, or
+            the moment to recompute is unknown.
+
+    Example:
+        Two layers of one second forward and two backward, on two devices:
+
+        >>> run = Run(2, 3, 30, [1, 1], samples_per_second=0)
+        >>> costs = [LayerCost(1, 2, num_bytes=0)] * 2
+        >>> for recompute in RECOMPUTE:
+        ...     print(step_seconds(run, costs, Assumptions(recompute, None)))
+        14.0
+        15.0
+        12.0
+
+    Source:
+        kakaobrain/torchgpipe, torchgpipe/pipeline.py and checkpoint.py.
+    """
+    _check(run, costs, assumptions)
+    n, m, how = run.num_stages, run.num_micro_batches, assumptions.recompute
+    stages = _stages(run, costs, assumptions)
+
+    def again(action: Action) -> float:
+        kept = action.micro_batch == m - 1 > 0
+        if action.kind == "F" or kept or how == "never":
+            return 0.0
+        return stages[action.stage].forward_seconds
+
+    def seconds(action: Action) -> float:
+        stage = stages[action.stage]
+        if action.kind == "F":
+            return stage.forward_seconds
+        return stage.backward_seconds + again(action) * (how == "in turn")
+
+    def ahead(action: Action) -> float:
+        return again(action) * (how == "ahead")
+
+    def hop(stage: int) -> float:
+        link = assumptions.link
+        return copy_seconds(link, stages[stage].num_bytes) if link else 0.0
+
+    return replayed_seconds(reversed_gpipe(n, m), seconds, hop, ahead)
+
+
+def reversed_gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
+    """Return GPipe's schedule, with its backward passes in reverse.
+
+    Example:
+        >>> for actions in reversed_gpipe(2, 3):
+        ...     print(*actions)
+        0F0 0F1 0F2 0B2 0B1 0B0
+        1F0 1F1 1F2 1B2 1B1 1B0
+    """
+    m = num_micro_batches
+    return [row[:m] + row[m:][::-1] for row in gpipe(num_stages, m)]
+
+
+def replayed_seconds(
+    schedule: Schedule,
+    seconds: Callable[[Action], float],
+    hop_seconds: Callable[[int], float],
+    ahead_seconds: Callable[[Action], float],
+) -> float:
+    """Replay a schedule with hops that differ, and work done ahead.
+
+    The same as ``dpkit.theory.pipelines.replay`` where all hops take as
+    long and nothing is done ahead.
+
+    Args:
+        schedule: The actions of each device, which has one stage.
+        seconds: How long an action takes.
+        hop_seconds: What it takes to pass from a stage s to s + 1, or back.
+        ahead_seconds: What a device does before an action without waiting
+            for what comes from another one.
+    """
+    free = [0.0] * len(schedule)
+    ends: dict[tuple[int, str, int], float] = {}
+    for device, action, needed in steps(schedule):
+        start = free[device] + ahead_seconds(action)
+        for other in needed:
+            arrival = ends[other]
+            if other[0] != action.stage:
+                arrival += hop_seconds(min(other[0], action.stage))
+            start = max(start, arrival)
+        free[device] = ends[action] = start + seconds(action)
+    return max(free)
+
+
+def _stages(
+    run: Run, costs: Sequence[LayerCost], assumptions: Assumptions
+) -> list[LayerCost]:
+    """Return the costs of stages, which pass on what their last layer does."""
+    stages = []
+    for end, length in zip(accumulate(run.balance), run.balance):
+        layers, share = costs[end - length : end], assumptions.slowdown
+        if assumptions.equal_stages:
+            layers, share = costs, share / run.num_stages
+        forward, backward, _ = map(sum, zip(*layers))
+        last = costs[end - 1].num_bytes
+        stages.append(LayerCost(share * forward, share * backward, last))
+    return stages
+
+
+def _check(
+    run: Run, costs: Sequence[LayerCost], assumptions: Assumptions
+) -> None:
+    stages, layers = len(run.balance), sum(run.balance)
+    if (stages, layers) != (run.num_stages, len(costs)):
+        raise ValueError(
+            f"the balance does not fit (balance: {list(run.balance)}, "
+            f"stages: {run.num_stages}, layers: {len(costs)})"
+        )
+    if assumptions.recompute not in RECOMPUTE:
+        raise ValueError(
+            "unknown moment to recompute (recompute: "
+            f"{assumptions.recompute!r}, known: {', '.join(RECOMPUTE)})"
+        )

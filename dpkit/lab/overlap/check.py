@@ -1,0 +1,104 @@
+"""The checks of the exercises on sending while computing."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from dpkit.buckets import assign
+from dpkit.data_parallel import BucketedDataParallel
+from dpkit.lab.common.traffic import sent
+from dpkit.lab.common.verdict import Answer, require
+from dpkit.machine import devices
+from dpkit.theory.overlap import bucket_ends
+
+
+def check_ends_of_buckets(answer: Answer) -> None:
+    """Where gradients are late, where the network is, and both in turn."""
+    for ready, costs in (
+        ([1.0, 2.0, 9.0], [0.5, 0.5, 0.5]),
+        ([1.0, 2.0, 3.0], [4.0, 4.0, 4.0]),
+        ([2.0, 4.0, 20.0, 21.0], [3.0, 5.0, 7.0, 0.5]),
+        ([], []),
+    ):
+        expected = bucket_ends(ready, costs)
+        found = answer(ready, costs)
+        require(
+            found is not None and list(found) == expected,
+            f"ready at {ready}, costs {costs}: it returned {found}, expected "
+            f"{expected}",
+        )
+
+
+def check_fill_buckets(answer: Answer) -> None:
+    """From the last to the first; none too full unless it holds one."""
+    for sizes, room in (
+        ([4, 4, 4, 4], 8),
+        ([3, 9, 2, 2, 5], 6),
+        ([5], 3),
+        ([1, 2, 3, 4, 5, 6], 100),
+    ):
+        tensors = [torch.empty(n, dtype=torch.int8) for n in reversed(sizes)]
+        last = len(sizes) - 1
+        expected = [
+            [last - i for i in group] for group in assign(tensors, room)
+        ]
+        found = answer(sizes, room)
+        require(
+            found == expected,
+            f"sizes {sizes}, room for {room}: it returned {found}, expected "
+            f"{expected}",
+        )
+
+
+def check_accumulated_step(answer: Answer) -> None:
+    """The gradient of all batches, for the messages of one step."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3)).double()
+    loss = nn.MSELoss()
+    X, y = torch.rand(4, 9, 5).double(), torch.rand(4, 9, 3).double()
+    batches = list(zip(X, y))
+    alone = BucketedDataParallel(net, devices(3, "sim"))
+    once, _ = sent(alone.forward_backward, *batches[0], loss)
+    shards, _ = sent(lambda: _scattered(batches[0]))
+    parallel = BucketedDataParallel(net, devices(3, "sim"))
+    messages, _ = sent(answer, parallel, loss, batches)
+    for X_batch, y_batch in batches:
+        (loss(net(X_batch), y_batch) / len(batches)).backward()
+    for rank, replica in enumerate(parallel.replicas):
+        for p, q in zip(replica.parameters(), net.parameters()):
+            require(p.grad is not None, f"replica {rank} has no gradient")
+            assert p.grad is not None
+            assert q.grad is not None
+            away = float((p.grad.cpu() - q.grad).abs().max())
+            require(
+                away < 1e-12,
+                f"a gradient of replica {rank} is {away:.0e} away from the "
+                "mean over all batches",
+            )
+    allowed = once + (len(batches) - 1) * (shards + 2)
+    require(
+        messages <= allowed,
+        f"it sent {messages} messages, where {allowed} do: only the last "
+        "batch needs an allreduce",
+    )
+
+
+def _scattered(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+    """Send a batch to three devices; from the CPU no device sends."""
+    for part in batch:
+        for shard, device in zip(part.tensor_split(3), devices(3, "sim")):
+            shard.to(device)
+
+
+def check_server_seconds(answer: Answer) -> None:
+    """One server, as many as workers, and more than workers."""
+    for p, s in ((4, 1), (4, 2), (4, 4), (2, 3), (8, 8)):
+        num_bytes, alpha, beta = 160e6, 1e-5, 1 / 16e9
+        expected = 2 * max(p, s) * (alpha + num_bytes / s * beta)
+        found = answer(p, s, num_bytes, alpha, beta)
+        require(
+            isinstance(found, float) and abs(found / expected - 1) < 1e-9,
+            f"{p} workers, {s} servers: it returned {found!r}, expected "
+            f"{expected:.5f}",
+        )

@@ -1,0 +1,38 @@
+"""Pictures of gradients on their way."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from matplotlib.axes import Axes
+
+from dpkit.lab.common.plots import Picture
+from dpkit.lab.overlap.runs import Step
+
+
+def plot_ready(step: Step) -> Picture:
+    """Draw how many bytes of gradients are there, against time.
+
+    Args:
+        step: One with a bucket for each gradient.
+
+    Example:
+        >>> from dpkit.lab.overlap.pictures import plot_ready
+        >>> from dpkit.lab.overlap.runs import ONE_EACH, simulated_step, wide
+        >>> step = simulated_step(ONE_EACH, make=wide, num_devices=2, rows=8)
+        >>> plot_ready(step)
+        <picture: gradients that are there, by time>
+    """
+
+    def draw(ax: Axes) -> None:
+        times = [0.0, *(1e3 * t for t in step.ready)]
+        megabytes = [0.0, *(b / 1e6 for b in accumulate(step.bucket_bytes))]
+        ax.step(times, megabytes, where="post")
+        ax.set(
+            xlabel="ms since the step began, simulated",
+            ylabel="MB of gradients",
+            xlim=(0, None),
+            ylim=(0, None),
+        )
+
+    return Picture(draw, "gradients that are there, by time")

@@ -1,0 +1,204 @@
+"""Steps of data parallelism: when gradients are sent, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpkit import sim
+from dpkit.buckets import Bucket, assign
+from dpkit.buckets.rounds import BYTES_PER_MEGABYTE
+from dpkit.data_parallel import BucketedDataParallel
+from dpkit.lab.common.resnet import resnet18
+from dpkit.machine import Timer, devices, synchronize
+from dpkit.theory.clock.recorder import SECOND
+from dpkit.theory.hardware.clusters import Cluster
+from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
+from dpkit.theory.overlap import bucket_ends
+from dpkit.theory.timeline.timeline import Timeline
+
+ONE_EACH = 1e-9  # MiB: no two gradients fit
+ALL_IN_ONE = inf
+
+
+@dataclass
+class Step:
+    """A training step on simulated devices.
+
+    Attributes:
+        timeline: What happened in it.
+        seconds: Simulated seconds that it took.
+        bucket_bytes: The bytes of each bucket.
+        ready: When each bucket was full on the latest device, in seconds from
+            the start of the step.
+        backward_end: When the last device had computed its gradients.
+    """
+
+    timeline: Timeline
+    seconds: float
+    bucket_bytes: list[int]
+    ready: list[float]
+    backward_end: float
+
+
+def simulated_step(
+    bucket_megabytes: float,
+    overlap: bool = True,
+    *,
+    make: Callable[[], nn.Module] = resnet18,
+    num_devices: int = 4,
+    rows: int = 256,
+    sync: bool = True,
+    **machine: Any,
+) -> Step:
+    """Time a step of data parallelism in which each device has a process.
+
+    Args:
+        bucket_megabytes: The size of buckets, in MiB.
+        overlap: Whether they are reduced while backward goes on.
+        make: Returns the network, for images of shape (b, 1, 28, 28).
+        num_devices: How many.
+        rows: Images on each device.
+        sync: Whether anything is sent at all.
+        machine: What :func:`dpkit.sim.machine` changes.
+
+    Returns:
+        The step.
+
+    Example:
+        >>> from dpkit.lab.overlap.runs import simulated_step
+        >>> step = simulated_step(25.0, num_devices=2, rows=8)
+        >>> [f"{b / 1e6:.2f} MB" for b in step.bucket_bytes]
+        ['0.02 MB', '19.41 MB', '25.26 MB']
+    """
+    machine = {"backing": "meta", "hosts": "per_device", **machine}
+    with sim.machine(**machine):
+        ranks = devices(num_devices, "sim")
+        # Its copies are made there, where there are no numbers to copy.
+        net = make().to(ranks[0])
+        parallel = _Watched(net, ranks, bucket_megabytes, overlap)
+        del net
+        shards = [_images(rows, device) for device in ranks]
+        parallel.clear()
+        synchronize(ranks)
+        start = sim.now()
+        alone = nullcontext() if sync else parallel.no_sync()
+        with sim.trace() as timeline, Timer(ranks) as timer, alone:
+            parallel.step(shards)
+        ready = [max(marks) - start for marks in parallel.ready]
+        return Step(
+            timeline,
+            timer.seconds,
+            [b.flat.nbytes for b in parallel.buckets[0].buckets],
+            ready,
+            max(ready, default=timer.seconds),
+        )
+
+
+class _Watched(BucketedDataParallel):
+    """Notes when each bucket is full."""
+
+    def clear(self) -> None:
+        """Begin as after a step: with gradients that are views of buckets."""
+        self.ready: list[list[float]] = []
+        for buckets in self.buckets:
+            for bucket in buckets.buckets:
+                for p, view in zip(bucket.params, bucket.gradients):
+                    p.grad = view
+
+    def step(self, shards: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Run forward and backward on shards that lie on the devices."""
+        self._full.clear()
+        losses = [
+            F.cross_entropy(replica(X), y)
+            for replica, (X, y) in zip(self.replicas, shards)
+        ]
+        self._backward(losses)
+
+    def _note_full(self, rank: int, bucket: Bucket) -> None:
+        while len(self.ready) <= bucket.index:
+            self.ready.append([])
+        device = self.devices[rank]
+        stream = torch.get_device_module(device).current_stream(device)
+        self.ready[bucket.index].append(stream.record_event().mark / SECOND)
+        super()._note_full(rank, bucket)
+
+
+def wide() -> nn.Module:
+    """Return six dense layers for images of 28×28: few operations to draw.
+
+    Example:
+        >>> sum(p.numel() for p in wide().parameters())
+        18403328
+    """
+    widths = [28 * 28, *[2048] * 5, 10]
+    layers = [nn.Linear(a, b, bias=False) for a, b in pairwise(widths)]
+    return nn.Sequential(nn.Flatten(), *layers)
+
+
+def ring_seconds(num_bytes: float, cluster: Cluster) -> float:
+    """Return the time to reduce a bucket on all devices of a cluster.
+
+    A ring, in which each device sends and adds a part in each of the first
+    steps and sends one in each of the others; then the sum is divided. What
+    issuing takes is hidden behind that, or the other way round; the first
+    launches, which nothing hides, are left out.
+
+    Args:
+        num_bytes: The bytes of the bucket.
+        cluster: Devices that reach each other.
+
+    Example:
+        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> f"{ring_seconds(25e6, cluster(4, 'v100', 'ethernet25')):.4f}"
+        '0.0131'
+    """
+    p, gpu = cluster.num_devices, cluster.accelerator
+    launch = cluster.host.backward_launch_seconds
+    part = num_bytes / p
+    copy = copy_seconds(cluster.link, part)
+    add = operation_seconds(gpu, 0, 3 * part)  # two are read, one is written
+    first = max(copy + add, 3 * launch)  # it sends, receives and adds
+    second = max(copy, 2 * launch)
+    return (p - 1) * (first + second) + operation_seconds(
+        gpu, 0, 2 * num_bytes
+    )
+
+
+def predicted_seconds(
+    step: Step, bucket_megabytes: float, cluster: Cluster
+) -> float:
+    """Return the time of a step with buckets of another size.
+
+    Args:
+        step: One with a bucket for each gradient.
+        bucket_megabytes: The size of buckets, in MiB.
+        cluster: The devices, and what joins them.
+
+    Returns:
+        Seconds, with buckets that are reduced while backward goes on.
+    """
+    sizes = [torch.empty(n, dtype=torch.int8, device="meta")
+             for n in step.bucket_bytes]  # fmt: skip
+    size = bucket_megabytes * BYTES_PER_MEGABYTE
+    first = inf if size == inf else min(size, BYTES_PER_MEGABYTE)
+    groups = assign(sizes, size, first)
+    costs = [
+        ring_seconds(sum(step.bucket_bytes[i] for i in group), cluster)
+        for group in groups
+    ]
+    ready = [step.ready[max(group)] for group in groups]
+    return max(step.backward_end, bucket_ends(ready, costs)[-1])
+
+
+def _images(rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    X = torch.zeros(rows, 1, 28, 28, device=device)
+    return X, torch.zeros(rows, dtype=torch.long, device=device)

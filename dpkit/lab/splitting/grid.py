@@ -1,0 +1,115 @@
+"""Two ways together: a grid of devices, rows of it split by layers.
+
+Eight devices, two nodes of four. The layers of each replica of the network
+are split over one group; equal parts of the replicas have one gradient::
+
+    groups of neighbours           groups across the nodes
+
+    node 0 | 0 1 2 3 |  replica 0       node 0 | 0 1 2 3 |
+    node 1 | 4 5 6 7 |  replica 1       node 1 | 4 5 6 7 |
+                                                 ▲   ▲     replica 0
+                                                   ▲   ▲   replica 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpkit.collectives import allreduce
+from dpkit.lab.splitting.three_ways import Split, Way, split_pairs
+from dpkit.theory.timeline.timeline import Timeline
+
+
+def groups_of(
+    ranks: Sequence[torch.device], num_groups: int, neighbours: bool
+) -> list[list[torch.device]]:
+    """Return groups of devices: neighbours, or every so many.
+
+    Example:
+        >>> import dpkit
+        >>> ranks = dpkit.devices(4, kind="sim")
+        >>> [[d.index for d in g] for g in groups_of(ranks, 2, True)]
+        [[0, 1], [2, 3]]
+        >>> [[d.index for d in g] for g in groups_of(ranks, 2, False)]
+        [[0, 2], [1, 3]]
+    """
+    size = len(ranks) // num_groups
+    if neighbours:
+        return [
+            list(ranks[i * size : (i + 1) * size]) for i in range(num_groups)
+        ]
+    return [list(ranks[i::num_groups]) for i in range(num_groups)]
+
+
+def grid(num_groups: int, neighbours: bool) -> Way:
+    """Return the way that splits layers in each group and rows over groups.
+
+    Args:
+        num_groups: How many replicas of the network there are.
+        neighbours: Whether a group is devices that follow on, or every so
+            many.
+
+    Example:
+        >>> from dpkit.lab.splitting.three_ways import cost, traced
+        >>> found = cost(traced(grid(2, True), 4, rows=64, width=256))
+        >>> found.parameter_bytes < 4 * 8 * (256 * 256 + 256) * 0.51
+        True
+    """
+
+    def way(
+        net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+    ) -> Split:
+        groups = groups_of(ranks, num_groups, neighbours)
+        splits = [split_pairs(net, group) for group in groups]
+        parts = [  # copies, or the first would keep the whole batch
+            [part.to(device, copy=True) for device in group]
+            for part, group in zip(X.tensor_split(num_groups), groups)
+        ]
+        return Split([*splits], partial(_step, splits, parts, X.numel()))
+
+    return way
+
+
+def _step(
+    splits: Sequence[nn.Sequential],
+    parts: Sequence[Sequence[Tensor]],
+    size: int,
+) -> None:
+    losses = [
+        F.mse_loss(output, x, reduction="sum") / size
+        for split, xs in zip(splits, parts)
+        for output, x in zip(split(xs), xs)
+    ]
+    torch.autograd.backward(losses)
+    for copies in zip(*(split.parameters() for split in splits)):
+        allreduce([p.grad for p in copies if p.grad is not None])
+
+
+def bytes_between(timeline: Timeline, node_size: int) -> int:
+    """Return the bytes that are copied from one node to another.
+
+    Args:
+        timeline: What was traced.
+        node_size: How many devices, by their numbers, make a node.
+
+    Example:
+        >>> from dpkit.theory.clock.record import Span
+        >>> names = [("sim:0", "copy to sim:1"), ("sim:1", "copy to sim:2")]
+        >>> spans = [Span(device, "", name, "copy", 0, 1, num_bytes=8)
+        ...          for device, name in names]
+        >>> bytes_between(Timeline(spans), node_size=2)
+        8
+    """
+    start = "copy to sim:"
+    return sum(
+        span.num_bytes
+        for span in timeline.spans
+        if span.kind == "copy" and span.name.startswith(start)
+        if int(span.device.split(":")[1]) // node_size
+        != int(span.name.removeprefix(start)) // node_size
+    )

@@ -1,0 +1,259 @@
+"""One network and one batch, split in three ways, and what each costs.
+
+The network is the deep one of dense layers, and learns to give what it is
+given. A way makes a step, which leaves the gradients of a batch: nothing is
+updated, so that the ways differ only in what they split.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpkit import sim
+from dpkit.data_parallel import allreduce_gradients
+from dpkit.lab.network_partitioning.runs import deep_network
+from dpkit.layer_partition import ParallelMLP, Replicated
+from dpkit.machine import devices, synchronize
+from dpkit.network_partition import Pipeline, split_layers
+from dpkit.placement import scatter
+from dpkit.theory.timeline.memory_chart import history
+from dpkit.theory.timeline.timeline import Timeline
+
+
+class Split(NamedTuple):
+    """A network that is split, and its step.
+
+    Attributes:
+        nets: Each replica of the network, on the devices that it is split
+            over; one, but where rows are split.
+        step: Leaves the gradients of the batch, where there were none.
+    """
+
+    nets: list[nn.Module]
+    step: Callable[[], object]
+
+
+Way = Callable[[nn.Sequential, Tensor, Sequence[torch.device]], Split]
+
+
+def data_parallelism(
+    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+) -> Split:
+    """Give every device all layers and a part of the rows."""
+    nets: list[nn.Module] = [copy.deepcopy(net).to(rank) for rank in ranks]
+    parts, size = scatter(X, ranks), X.numel()
+
+    def step() -> None:
+        losses = [
+            F.mse_loss(net(part), part, reduction="sum") / size
+            for net, part in zip(nets, parts)
+        ]
+        torch.autograd.backward(losses)
+        allreduce_gradients([list(net.parameters()) for net in nets])
+
+    return Split(nets, step)
+
+
+def layer_partitioning(
+    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+) -> Split:
+    """Give every device a part of each layer, and all rows."""
+    split, replicas = split_pairs(net, ranks), [X.to(rank) for rank in ranks]
+
+    def step() -> None:
+        outputs = zip(split(replicas), replicas)
+        torch.autograd.backward([F.mse_loss(out, X) for out, X in outputs])
+
+    return Split([split], step)
+
+
+def split_pairs(
+    net: nn.Sequential, ranks: Sequence[torch.device]
+) -> nn.Sequential:
+    """Split layers in pairs: the first by outputs, the second by inputs."""
+    if len(net) % 4:
+        raise ValueError(
+            f"layers are split in pairs (dense layers: {len(net) // 2})"
+        )
+    parts: list[nn.Module] = []
+    for first, inner, second, outer in zip(*[iter(net)] * 4):
+        assert isinstance(first, nn.Linear)
+        assert isinstance(second, nn.Linear)
+        parts.append(ParallelMLP(first, inner, second, ranks))
+        parts.append(Replicated(outer, ranks))
+    return nn.Sequential(*parts)
+
+
+def network_partitioning(
+    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+) -> Split:
+    """Give every device some layers; 1F1B with 4 micro-batches a device."""
+    k = len(ranks)
+    pipeline = Pipeline(split_layers(net, k), ranks, "1f1b", 4 * k)
+    X, y = X.to(ranks[0]), X.to(ranks[-1])
+    step = partial(pipeline.forward_backward, X, y, F.mse_loss)
+    return Split([pipeline], step)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a step costs; of several devices, the one that has most.
+
+    Attributes:
+        seconds: How long it takes.
+        computing: For how many seconds each device computes at the least.
+        copying: For how many seconds a device sends or receives.
+        bytes_sent: What a device sends.
+        messages: What all devices send, in copies.
+        parameter_bytes: The parameters that lie on a device.
+        activation_bytes: The activations that lie on a device at once.
+    """
+
+    seconds: float
+    computing: float
+    copying: float
+    bytes_sent: int
+    messages: int
+    parameter_bytes: int
+    activation_bytes: int
+
+
+def traced(
+    way: Way,
+    num_devices: int,
+    rows: int,
+    width: int,
+    depth: int = 8,
+    **hardware: Any,
+) -> Timeline:
+    """Trace a step on simulated devices that compute no numbers.
+
+    Args:
+        way: How it is split.
+        num_devices: How many devices.
+        rows: The examples of the batch.
+        width: The numbers of an example, in and out of each layer.
+        depth: How many layers.
+        hardware: As :func:`dpkit.sim.machine` takes it.
+    """
+    with sim.machine(backing="meta", **hardware):
+        ranks = devices(num_devices, "sim")
+        with ranks[0]:  # made there
+            net, X = deep_network(width, depth), torch.zeros(rows, width)
+        split = way(net, X, ranks)
+        del net, X
+        split.step()  # makes the gradients
+        synchronize(ranks)
+        with sim.trace() as timeline:
+            split.step()
+            synchronize(ranks)
+        del split
+    return timeline
+
+
+def cost(timeline: Timeline) -> Cost:
+    """Add up what a step cost.
+
+    Example:
+        >>> from dpkit.lab.splitting.three_ways import (
+        ...     cost, data_parallelism, traced)
+        >>> found = cost(traced(data_parallelism, 2, rows=64, width=256))
+        >>> found.messages  # 16 gradients, to the root and back
+        32
+        >>> found.parameter_bytes == 4 * 8 * (256 * 256 + 256)
+        True
+    """
+    times = timeline.summary().devices.values()
+    copies = [s for s in timeline.spans if s.kind == "copy"]
+    return Cost(
+        timeline.makespan,
+        min(device.busy for device in times),
+        max(device.copying for device in times),
+        max(device.bytes_sent for device in times),
+        sum(span.name.startswith("copy to") for span in copies),
+        _most(timeline, "parameters"),
+        _most(timeline, "activations"),
+    )
+
+
+def _most(timeline: Timeline, category: str) -> int:
+    """Return the most bytes of a category that lay on a device at once."""
+    names = {block.device for block in timeline.blocks}
+    # Backward's leaves pass for parameters. Those that the step itself made
+    # are what came in from the stage before.
+    blocks = [
+        replace(b, category="activations")
+        if b.category == "parameters" and b.allocated >= 0
+        else b
+        for b in timeline.blocks
+    ]
+    return max(
+        moment.get(category, 0)
+        for name in names
+        for moment in history([b for b in blocks if b.device == name])
+    )
+
+
+def crossing(
+    way: Way, num_devices: int, depth: int = 8, **hardware: Any
+) -> int:
+    """Search for the size at which computing takes as long as sending.
+
+    Args:
+        way: One of the three. For data parallelism the size is the rows of a
+            device, for the others the width of the layers.
+        num_devices: How many devices.
+        depth: How many layers.
+        hardware: As :func:`dpkit.sim.machine` takes it.
+
+    Returns:
+        The least size, to a few percent, at which computing takes longer; 0
+        if it does so at a size of 16 already, and 65,536 if not before.
+    """
+
+    def hides(size: int) -> bool:
+        rows, width = 2**16, size
+        if way is data_parallelism:
+            rows, width = num_devices * size, 4096
+        room = {"memory_bytes": 10**15, **hardware}
+        found = cost(traced(way, num_devices, rows, width, depth, **room))
+        return found.computing >= found.copying
+
+    low, high = 16, 2**16
+    if hides(low):
+        return 0
+    while high - low > max(num_devices, low // 50):
+        # Widths that the devices divide.
+        size = round((low * high) ** 0.5) // num_devices * num_devices
+        size = max(size, low + num_devices)
+        low, high = (low, size) if hides(size) else (size, high)
+    return high
+
+
+def show_table(
+    rows: Iterable[tuple[str, Iterable[object]]], columns: Iterable[str]
+) -> str:
+    """Return a table as text, its numbers with commas.
+
+    Example:
+        >>> print(show_table([("messages", [1234, 5])], ["a", "b"]))
+                                         a         b
+        messages                     1,234         5
+    """
+    lines = [("", list(columns)), *rows]
+    return "\n".join(
+        f"{title:<24}" + "".join(f"{_write(value):>10}" for value in values)
+        for title, values in lines
+    )
+
+
+def _write(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)

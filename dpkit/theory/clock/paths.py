@@ -1,0 +1,58 @@
+"""What copies pass over: the ports of devices, and what they share."""
+
+from __future__ import annotations
+
+from dpkit.theory.clock.resources import Resource
+from dpkit.theory.hardware.clusters import Cluster
+
+
+class Paths:
+    """The ports and shared paths of a cluster.
+
+    A port sends and receives at the same time, but one copy each way. Where
+    devices do not reach each other, all copies of a node pass through its
+    host, one at a time each way.
+
+    Args:
+        cluster: What is joined.
+
+    Example:
+        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> paths = Paths(cluster(4))
+        >>> out_of_0, into_2 = paths.between(0, 2)
+        >>> paths.between(0, 3)[0] is out_of_0
+        True
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._found: dict[tuple[str, str, int], Resource] = {}
+
+    def between(
+        self, source: int | None, target: int | None
+    ) -> list[Resource]:
+        """Return what a copy takes up; None is the host's memory.
+
+        Args:
+            source: The number of the device that sends.
+            target: The number of the device that receives.
+        """
+        cluster = self.cluster
+        link = cluster.link_between(source, target)
+        # A link and a network may be alike, but they are not one.
+        across = (
+            source is not None
+            and target is not None
+            and cluster.node_of(source) != cluster.node_of(target)
+        )
+        kind = f"{link.name} across" if across else link.name
+        path = []
+        for device, port, shared in (
+            (source, "out", "into the host"),
+            (target, "in", "out of the host"),
+        ):
+            if device is not None:
+                path.append((kind, port, device))
+                if not link.peer_to_peer:
+                    path.append((kind, shared, cluster.node_of(device)))
+        return [self._found.setdefault(key, Resource()) for key in path]

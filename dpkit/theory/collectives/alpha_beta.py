@@ -1,0 +1,158 @@
+"""Where α, β and γ come from: from a preset, or from measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from dpkit.theory.collectives.costs import Chain, Rates
+from dpkit.theory.hardware import Accelerator, Host, Link
+from dpkit.theory.hardware.clusters import Cluster
+
+INFINITE = float("inf")
+# A host that issues for nothing. A library that runs a whole collective as
+# one kernel is nearer to it than a Python that launches each message.
+FREE_HOST = Host("free", 0.0, 0.0, 0.0, 0.0, INFINITE)
+Measured = Mapping[float, float] | Iterable[tuple[float, float]]
+
+
+def rates_of(accelerator: Accelerator, link: Link) -> Rates:
+    """Return the rates of large messages and additions on known hardware.
+
+    Adding reads both terms and writes one. What a small operation costs a
+    device besides, and what launching costs a host, is left out.
+
+    Example:
+        >>> from dpkit.theory.hardware import ACCELERATORS, LINKS
+        >>> rates = rates_of(ACCELERATORS["v100"], LINKS["nvlink2"])
+        >>> f"{1e6 * rates.alpha:.1f} µs, {1e-9 / rates.beta:.1f} GB/s"
+        '2.3 µs, 145.5 GB/s'
+    """
+    memory = accelerator.bytes_per_second * accelerator.achieved_bytes
+    bandwidth = link.bytes_per_second * link.achieved
+    return Rates(link.latency_seconds, 1 / bandwidth, 3 / memory)
+
+
+def ideal_cluster(
+    num_devices: int,
+    rates: Rates,
+    peer_to_peer: bool = True,
+    ranks_per_node: int | None = None,
+    across: Rates | None = None,
+) -> Cluster:
+    """Return devices that take α + nβ for a message, nγ for adding it.
+
+    Nothing else takes time: their host launches for nothing. Without
+    contention the closed forms are exact for them.
+
+    Args:
+        num_devices: How many.
+        rates: Those of the closed forms.
+        peer_to_peer: Whether devices reach each other; if not, all messages
+            pass over the one path through the host.
+        ranks_per_node: How many of them are on a node; None: all.
+        across: The α and β between nodes; None: the same.
+
+    Example:
+        >>> two = ideal_cluster(2, Rates(alpha=1, beta=0.5, gamma=0.25))
+        >>> two.link.latency_seconds, two.link.bytes_per_second
+        (1.0, 2.0)
+    """
+    accelerator = Accelerator(
+        "ideal",
+        flops_per_second={"float32": INFINITE},
+        bytes_per_second=3 / float(rates.gamma) if rates.gamma else INFINITE,
+        memory_bytes=2**50,
+        achieved_flops={"float32": 1.0},
+        achieved_bytes=1.0,
+        half_flops=0.0,
+        half_bytes=0.0,
+        kernel_seconds=0.0,
+        host_link=_ideal_link("to the host ", rates, peer_to_peer),
+    )
+    return Cluster(
+        num_devices,
+        accelerator,
+        link=_ideal_link("", rates, peer_to_peer),
+        host=FREE_HOST,
+        ranks_per_node=ranks_per_node,
+        network=_ideal_link("network of ", across or rates, True),
+    )
+
+
+def _ideal_link(prefix: str, rates: Rates, peer_to_peer: bool) -> Link:
+    bandwidth = 1 / float(rates.beta) if rates.beta else INFINITE
+    name = f"{prefix}{1e-9 * bandwidth:.4g} GB/s"
+    return Link(name, bandwidth, 1.0, float(rates.alpha), peer_to_peer)
+
+
+def fit(measured: Measured, chain: Callable[[float], Chain]) -> Rates:
+    """Return the α and β that measured times fit best.
+
+    The sum of the squared relative errors is as small as it can be. What adds
+    is taken as a part of β.
+
+    Args:
+        measured: Pairs of bytes on each rank, and seconds.
+        chain: What is in the longest chain of messages, from bytes on each
+            rank.
+
+    Raises:
+        ValueError: there are fewer than two sizes.
+
+    Example:
+        >>> from dpkit.theory.collectives.costs import ring_chain
+        >>> def ring(n):
+        ...     return ring_chain(4, n)
+        >>> times = {n: ring(n).seconds(Rates(2, 3)) for n in (10, 30, 70)}
+        >>> alpha, beta, _ = fit(times, ring)
+        >>> f"{alpha:.6f} {beta:.6f}"
+        '2.000000 3.000000'
+    """
+    pairs = _pairs(measured)
+    if len({num_bytes for num_bytes, _ in pairs}) < 2:
+        raise ValueError(
+            f"two rates need times of two sizes (times: {len(pairs)})"
+        )
+    # Each time, divided by itself, should be 1 = α · messages + β · bytes.
+    rows = []
+    for num_bytes, seconds in pairs:
+        messages, moved, _ = chain(num_bytes)
+        rows.append((messages / seconds, moved / seconds))
+    m, b = (sum(row[i] for row in rows) for i in (0, 1))
+    mm, mb, bb = (
+        sum(row[i] * row[j] for row in rows)
+        for i, j in ((0, 0), (0, 1), (1, 1))
+    )
+    determinant = mm * bb - mb * mb
+    alpha = (m * bb - b * mb) / determinant
+    beta = (b * mm - m * mb) / determinant
+    return Rates(alpha, beta)
+
+
+def errors(
+    measured: Measured, chain: Callable[[float], Chain], rates: Rates
+) -> dict[float, float]:
+    """Return by how much of the measured time a prediction is off, by size.
+
+    Args:
+        measured: Pairs of bytes on each rank, and seconds.
+        chain: As for :func:`fit`.
+        rates: Those to predict with.
+
+    Returns:
+        Bytes -> predicted over measured, less one.
+
+    Example:
+        >>> errors({10: 8.0}, lambda n: Chain(2, n, 0), Rates(1, 1))
+        {10: 0.5}
+    """
+    return {
+        num_bytes: chain(num_bytes).seconds(rates) / seconds - 1
+        for num_bytes, seconds in _pairs(measured)
+    }
+
+
+def _pairs(measured: Measured) -> list[tuple[float, float]]:
+    if isinstance(measured, Mapping):
+        return list(measured.items())
+    return list(measured)

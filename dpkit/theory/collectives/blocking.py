@@ -1,0 +1,138 @@
+"""In which order a rank sends and receives, when a send blocks.
+
+A send that blocks ends when the message has been received. If all ranks of a
+ring first send and then receive, nobody receives, and all wait for ever::
+
+    rank 0  send to 1 …        rank 1  send to 2 …        rank 2  send to 0 …
+
+So the messages of a step are done in turns. In a turn each rank has to do
+with one message at most, so that who sends meets who receives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dpkit.theory.collectives.plans import Message, Plan, Step
+
+
+class Call(NamedTuple):
+    """What a rank does next.
+
+    Attributes:
+        sends: Whether it sends; if not, it receives.
+        message: Its message.
+        step: The number of the step that it is part of.
+    """
+
+    sends: bool
+    message: Message
+    step: int
+
+
+def turns(step: Step) -> list[list[Message]]:
+    """Divide the messages of a step so that no rank is in a turn twice.
+
+    Each message takes the first turn in which neither of its ranks is busy.
+    A rank has two messages at most, so three turns are enough.
+
+    Example:
+        >>> from dpkit.theory.collectives.algorithms import ring
+        >>> for turn in turns(ring(3).steps[0]):
+        ...     print(*turn)
+        0 → 1: + 2
+        1 → 2: + 0
+        2 → 0: + 1
+        >>> [len(turn) for turn in turns(ring(4).steps[0])]
+        [2, 2]
+    """
+    found: list[list[Message]] = []
+    busy: list[set[int]] = []
+    for message in step:
+        ends = {message.source, message.target}
+        free = [i for i, ranks in enumerate(busy) if not ranks & ends]
+        if not free:
+            free = [len(found)]
+            found.append([])
+            busy.append(set())
+        found[free[0]].append(message)
+        busy[free[0]] |= ends
+    return found
+
+
+def calls(plan: Plan) -> list[list[Call]]:
+    """Return what each rank does, in an order in which sends may block.
+
+    Example:
+        >>> from dpkit.theory.collectives.algorithms import star
+        >>> for sends, message, _ in calls(star(2))[1]:
+        ...     print("send" if sends else "receive", message)
+        send 1 → 0: + 0
+        receive 0 → 1: = 0
+    """
+    found: list[list[Call]] = [[] for _ in range(plan.world_size)]
+    for number, step in enumerate(plan.steps):
+        for turn in turns(step):
+            for message in turn:
+                found[message.source].append(Call(True, message, number))
+                found[message.target].append(Call(False, message, number))
+    return found
+
+
+def check_blocking(orders: Sequence[Sequence[Call]]) -> None:
+    """Raise ValueError if ranks that block would wait for ever.
+
+    Args:
+        orders: What each rank does, in order.
+
+    Raises:
+        ValueError: the ranks wait for each other.
+
+    Example:
+        >>> there, back = Message(0, 1, 0, 1), Message(1, 0, 0, 1)
+        >>> first_send = [
+        ...     [Call(True, there, 0), Call(False, back, 0)],
+        ...     [Call(True, back, 0), Call(False, there, 0)],
+        ... ]
+        >>> check_blocking(first_send)
+        Traceback (most recent call last):
+            ...
+        ValueError: the ranks wait for each other (rank 0: to send to 1, \
+rank 1: to send to 0)
+    """
+    places = [0] * len(orders)
+    moved = True
+    while moved:
+        moved = False
+        for rank, order in enumerate(orders):
+            if places[rank] == len(order):
+                continue
+            sends, message, step = order[places[rank]]
+            other = message.target if sends else message.source
+            if _next(orders, places, other) == (not sends, message, step):
+                places[rank] += 1
+                places[other] += 1
+                moved = True
+    waiting = [
+        f"rank {rank}: {_wish(order[place])}"
+        for rank, (order, place) in enumerate(zip(orders, places))
+        if place < len(order)
+    ]
+    if waiting:
+        raise ValueError(
+            f"the ranks wait for each other ({', '.join(waiting)})"
+        )
+
+
+def _next(
+    orders: Sequence[Sequence[Call]], places: Sequence[int], rank: int
+) -> Call | None:
+    order, place = orders[rank], places[rank]
+    return order[place] if place < len(order) else None
+
+
+def _wish(call: Call) -> str:
+    if call.sends:
+        return f"to send to {call.message.target}"
+    return f"to receive from {call.message.source}"

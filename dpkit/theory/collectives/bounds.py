@@ -1,0 +1,150 @@
+"""What no allreduce can beat, and the rate that one seems to have.
+
+Before any algorithm is chosen, three things are known of p ranks with n bytes
+each. A rank hears of all others after ⌈lg p⌉ messages at the least, as in each
+step those who know can at most double. In all, (p - 1)n bytes have to be
+added, by p ranks. And every rank's part has to leave it, and the sums of all
+have to reach it, so 2(p - 1)/p n bytes pass the average port each way.
+
+Where a switch adds, in the network, the last two do not hold.
+
+Source:
+    Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters
+    of Workstations", 2009, for the bytes; NVIDIA, nccl-tests,
+    doc/PERFORMANCE.md, for the bus bandwidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dpkit.theory.collectives.costs import Rates, log2
+
+
+class Bounds(NamedTuple):
+    """Seconds that an allreduce takes at the least, for three reasons.
+
+    Attributes:
+        latency: For the messages that have to follow each other.
+        bandwidth: For the bytes that have to pass a port.
+        reduction: For what a rank has to add.
+    """
+
+    latency: float
+    bandwidth: float
+    reduction: float
+
+    @property
+    def seconds(self) -> float:
+        """What no allreduce beats, the largest of the three."""
+        return max(self)
+
+
+def lower_bounds(p: int, n: float, rates: Rates) -> Bounds:
+    """Return what no allreduce by messages between ranks can beat.
+
+    Args:
+        p: The number of ranks.
+        n: Bytes on each rank.
+        rates: Of the link, and of adding.
+
+    Example:
+        >>> lower_bounds(4, 160, Rates(alpha=5, beta=0.5, gamma=0.25))
+        Bounds(latency=10, bandwidth=120.0, reduction=30.0)
+    """
+    part = (p - 1) * n / p
+    return Bounds(
+        log2(p) * rates.alpha, 2 * part * rates.beta, part * rates.gamma
+    )
+
+
+# Of each collective, the bytes that pass a port for each byte of its size, at
+# the least: the size is all that a rank has in the end, or had at the start.
+SHARES: dict[str, Callable[[int], float]] = {
+    "allreduce": lambda p: 2 * (p - 1) / p,
+    "reduce_scatter": lambda p: (p - 1) / p,
+    "allgather": lambda p: (p - 1) / p,
+    "alltoall": lambda p: (p - 1) / p,
+    "broadcast": lambda p: 1.0,
+    "reduce": lambda p: 1.0,
+}
+
+
+def bus_bandwidth(
+    collective: str, p: int, num_bytes: float, seconds: float
+) -> float:
+    """Return the rate that each port has, if it sends no more than it must.
+
+    It can be held against what the links promise, whatever the number of
+    ranks.
+
+    Args:
+        collective: "allreduce", "reduce_scatter", "allgather", "alltoall",
+            "broadcast" or "reduce".
+        p: The number of ranks.
+        num_bytes: The size of the whole buffer of a rank.
+        seconds: What the collective took.
+
+    Returns:
+        Bytes per second.
+
+    Raises:
+        ValueError: there is no collective of this name.
+
+    Example:
+        >>> bus_bandwidth("allreduce", 4, num_bytes=160, seconds=2)
+        120.0
+    """
+    return share(collective, p) * num_bytes / seconds
+
+
+def seconds_at(
+    collective: str, p: int, num_bytes: float, bytes_per_second: float
+) -> float:
+    """Return what a collective took, from its bus bandwidth.
+
+    Args:
+        collective: As for :func:`bus_bandwidth`.
+        p: The number of ranks.
+        num_bytes: The size of the whole buffer of a rank.
+        bytes_per_second: The bus bandwidth.
+
+    Raises:
+        ValueError: there is no collective of this name.
+
+    Example:
+        >>> seconds_at("allreduce", 4, num_bytes=160, bytes_per_second=120)
+        2.0
+    """
+    return share(collective, p) * num_bytes / bytes_per_second
+
+
+def share(collective: str, p: int) -> float:
+    """Return how many bytes pass a port for each byte of the size.
+
+    Example:
+        >>> share("allreduce", 4), share("allgather", 4)
+        (1.5, 0.75)
+    """
+    if collective not in SHARES:
+        raise ValueError(
+            f"unknown collective (collective: {collective!r}, known: "
+            f"{', '.join(SHARES)})"
+        )
+    return SHARES[collective](p)
+
+
+def in_switch_share(p: int) -> float:
+    """Return the same of an allreduce whose additions a switch does.
+
+    Each rank sees to one part of p. The switch fetches that part from all
+    ranks, adds, and hands it the sum; the rank sends the sum back, and the
+    switch hands a copy to each. So a port sends its n bytes, and then one
+    part more; it receives one part, and then n.
+
+    Example:
+        >>> in_switch_share(8)
+        1.125
+    """
+    return 1 + 1 / p

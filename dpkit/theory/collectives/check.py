@@ -1,0 +1,157 @@
+"""Check a plan without a tensor: where does each rank's share end up?
+
+Instead of numbers a chunk holds names: of the ranks whose numbers were added
+up in it, and which chunk of theirs it was. After an allreduce every chunk of
+every rank must hold the same chunk of every rank once. A sum of tensors can
+be right by chance, or in element 0 alone; a list of names cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dpkit.theory.collectives.plans import Message, Plan, Step
+
+Names = tuple[tuple[int, int], ...]  # (rank, chunk) of all that was added up
+Held = list[list[Names]]  # of each rank, of each chunk
+
+
+def follow(plan: Plan) -> Held:
+    """Return whose numbers each chunk of each rank holds in the end.
+
+    Args:
+        plan: Any plan.
+
+    Returns:
+        ``held[rank][chunk]``: the rank and the chunk of all that was added
+        up in it; what was added twice is there twice.
+
+    Raises:
+        ValueError: a message goes from a rank to itself, or names a rank or
+            a chunk that is not there; a rank sends twice in one step, or
+            receives twice; a message is empty.
+
+    Example:
+        >>> from dpkit.theory.collectives.algorithms import ring
+        >>> follow(ring(2))[0]
+        [((0, 0), (1, 0)), ((0, 1), (1, 1))]
+    """
+    held: Held = [
+        [((rank, chunk),) for chunk in range(plan.num_chunks)]
+        for rank in range(plan.world_size)
+    ]
+    for number, step in enumerate(plan.steps):
+        _check_step(plan, number, step)
+        # What is sent is what was there before the step.
+        sent = [held[m.source][m.first : m.stop] for m in step]
+        for message, chunks in zip(step, sent):
+            mine = held[message.target]
+            for place, names in zip(message.landing, chunks):
+                before = mine[place] if message.adds else ()
+                mine[place] = tuple(sorted(before + names))
+    return held
+
+
+def check_allreduce(plan: Plan) -> None:
+    """Raise ValueError unless every rank ends up with the sum of all.
+
+    Example:
+        >>> from dpkit.theory.collectives.algorithms import star_reduce
+        >>> check_allreduce(Plan("half a star", 3, 1, star_reduce(3)))
+        Traceback (most recent call last):
+            ...
+        ValueError: not the sum of all (plan: half a star, rank: 1, chunk: \
+0, it holds: chunk 0 of rank 1)
+    """
+    _compare(plan, lambda rank, chunk: _everyone(plan, chunk))
+
+
+def check_reduce(plan: Plan, root: int = 0) -> None:
+    """Raise ValueError unless the root has the sum; others may have any."""
+    _compare(
+        plan, lambda rank, c: _everyone(plan, c) if rank == root else None
+    )
+
+
+def check_broadcast(plan: Plan, root: int = 0) -> None:
+    """Raise ValueError unless all have what the root had."""
+    _compare(plan, lambda rank, chunk: ((root, chunk),))
+
+
+def check_reduce_scatter(plan: Plan) -> None:
+    """Raise ValueError unless rank r has the sum in its chunk r."""
+    _compare(plan, lambda rank, c: _everyone(plan, c) if rank == c else None)
+
+
+def check_allgather(plan: Plan) -> None:
+    """Raise ValueError unless all have chunk r as rank r had it."""
+    _compare(plan, lambda rank, chunk: ((chunk, chunk),))
+
+
+def check_alltoall(plan: Plan) -> None:
+    """Raise ValueError unless chunk s of rank r is chunk r of rank s."""
+    _compare(plan, lambda rank, chunk: ((chunk, rank),))
+
+
+def _everyone(plan: Plan, chunk: int) -> Names:
+    return tuple((rank, chunk) for rank in range(plan.world_size))
+
+
+def _compare(plan: Plan, wanted: Callable[[int, int], Names | None]) -> None:
+    """Raise ValueError where a chunk is not what is wanted; None: any."""
+    for rank, chunks in enumerate(follow(plan)):
+        for chunk, names in enumerate(chunks):
+            expected = wanted(rank, chunk)
+            if expected is not None and names != expected:
+                raise ValueError(
+                    f"{_fact(names, expected)} (plan: {plan.name}, rank: "
+                    f"{rank}, chunk: {chunk}, it holds: {_show(names)})"
+                )
+
+
+def _fact(names: Names, expected: Names) -> str:
+    """Say what is wrong with a chunk."""
+    if len(set(names)) < len(names):
+        return "something was added more than once"
+    if len(expected) > 1:
+        return "not the sum of all"
+    ((rank, chunk),) = expected
+    return f"not chunk {chunk} of rank {rank}"
+
+
+def _show(names: Names) -> str:
+    parts = (f"chunk {chunk} of rank {rank}" for rank, chunk in names)
+    return " + ".join(parts)
+
+
+def _check_step(plan: Plan, number: int, step: Step) -> None:
+    """Raise ValueError if a step cannot be, with a port for each way."""
+    for message in step:
+        if not _is_possible(plan, message):
+            raise ValueError(
+                "a message between ranks or of chunks that are not there "
+                f"(step: {number}, message: {message}, ranks: "
+                f"{plan.world_size}, chunks: {plan.num_chunks})"
+            )
+    _check_once(number, "sends", [m.source for m in step])
+    _check_once(number, "receives", [m.target for m in step])
+
+
+def _is_possible(plan: Plan, message: Message) -> bool:
+    ends = {message.source, message.target}
+    chunks = {message.first, message.stop - 1, *message.landing}
+    return (
+        len(ends) == 2
+        and message.first < message.stop
+        and ends <= set(range(plan.world_size))
+        and chunks <= set(range(plan.num_chunks))
+    )
+
+
+def _check_once(number: int, does: str, ranks: Sequence[int]) -> None:
+    for rank in ranks:
+        if ranks.count(rank) > 1:
+            raise ValueError(
+                f"a rank {does} more than once in a step (step: {number}, "
+                f"rank: {rank}, times: {ranks.count(rank)})"
+            )

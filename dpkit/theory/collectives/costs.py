@@ -1,0 +1,231 @@
+"""What a collective operation costs: messages, bytes, seconds.
+
+A message of n bytes takes α + nβ seconds, and adding n bytes to others takes
+nγ. An algorithm takes as long as the longest chain of messages and additions
+in it, so a time is three counts, of what is in that chain, times three rates.
+For p ranks and n bytes, where no two messages share a port or a path::
+
+    star                2(p - 1)(α + nβ) + (p - 1)nγ
+    tree                2⌈lg p⌉(α + nβ) + ⌈lg p⌉nγ
+    direct, ring        2(p - 1)α + 2(p - 1)/p nβ + (p - 1)/p nγ
+    recursive doubling  lg p (α + nβ + nγ)                        (+)
+    halving-doubling    2 lg p α + 2(p - 1)/p nβ + (p - 1)/p nγ   (+)
+    hierarchical        a ring of g inside, one of k across with n/g bytes
+
+(+) where p is no power of two, p is the largest one below, and 2(α + nβ) + nγ
+are added. Exact where the chunks are equal: where p divides n, in
+halving-doubling that power of two.
+
+Source:
+    MPICH, src/mpi/coll/allreduce, whose comments state recursive doubling and
+    halving-doubling in these terms, the folded ones too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dpkit.theory.collectives.algorithms import core
+
+
+class Rates(NamedTuple):
+    """What messages and additions take.
+
+    Attributes:
+        alpha: Seconds to start a message, whatever its length.
+        beta: Seconds to send a byte.
+        gamma: Seconds to add a byte to another.
+    """
+
+    alpha: float
+    beta: float
+    gamma: float = 0
+
+
+class Chain(NamedTuple):
+    """What is in the longest chain of messages and additions.
+
+    Attributes:
+        messages: How many messages follow each other.
+        num_bytes: What they carry together.
+        added_bytes: What is added up in between.
+
+    Example:
+        >>> ring = Chain(messages=6, num_bytes=240, added_bytes=120)
+        >>> ring.seconds(Rates(alpha=1, beta=0.5, gamma=0.25))
+        156.0
+    """
+
+    messages: float
+    num_bytes: float
+    added_bytes: float
+
+    def seconds(self, rates: Rates) -> float:
+        """Return what the chain takes; exact where fractions are given."""
+        return (
+            self.messages * rates.alpha
+            + self.num_bytes * rates.beta
+            + self.added_bytes * rates.gamma
+        )
+
+    def then(self, *others: Chain) -> Chain:
+        """Return a chain that goes on with others.
+
+        Example:
+            >>> Chain(1, 10, 0).then(Chain(2, 5, 5), Chain(0, 0, 1))
+            Chain(messages=3, num_bytes=15, added_bytes=6)
+        """
+        return Chain(*(sum(parts) for parts in zip(self, *others)))
+
+
+def star_chain(p: int, n: float) -> Chain:
+    """Return the chain at the root: it adds before it receives more."""
+    return Chain(2 * (p - 1), 2 * (p - 1) * n, (p - 1) * n)
+
+
+def tree_chain(p: int, n: float) -> Chain:
+    """Return the chain at the root, up the tree and down again."""
+    return Chain(2 * log2(p), 2 * log2(p) * n, log2(p) * n)
+
+
+def ring_chain(p: int, n: float) -> Chain:
+    """Return the chain of an allreduce by parts: a ring, or direct."""
+    return scatter_chain(p, n).then(gather_chain(p, n))
+
+
+def scatter_chain(p: int, n: float) -> Chain:
+    """Return the chain of a reduce-scatter in a ring."""
+    part = (p - 1) * n / p
+    return Chain(p - 1, part, part)
+
+
+def gather_chain(p: int, n: float) -> Chain:
+    """Return the chain of an allgather in a ring."""
+    return Chain(p - 1, (p - 1) * n / p, 0)
+
+
+def recursive_doubling_chain(p: int, n: float) -> Chain:
+    """Return the chain of exchanging everything, and of folding."""
+    steps = log2(core(p))
+    return Chain(steps, steps * n, steps * n).then(_folds(p, n))
+
+
+def halving_doubling_chain(p: int, n: float) -> Chain:
+    """Return the chain of halving and doubling, and of folding."""
+    q = core(p)
+    _, moved, added = ring_chain(q, n)
+    return Chain(2 * log2(q), moved, added).then(_folds(p, n))
+
+
+def hierarchical_chains(p: int, n: float, g: int) -> tuple[Chain, Chain]:
+    """Return the chains inside nodes of ``g`` ranks, and across them.
+
+    They follow each other, on links of their own.
+
+    Example:
+        >>> inside, across = hierarchical_chains(8, 160, g=4)
+        >>> inside.num_bytes, across.num_bytes
+        (240.0, 40.0)
+    """
+    return ring_chain(g, n), ring_chain(p // g, n / g)
+
+
+CHAINS: dict[str, Callable[[int, float], Chain]] = {
+    "star": star_chain,
+    "tree": tree_chain,
+    "direct": ring_chain,
+    "ring": ring_chain,
+    "recursive_doubling": recursive_doubling_chain,
+    "halving_doubling": halving_doubling_chain,
+}
+
+
+def chain(algorithm: str, p: int, n: float) -> Chain:
+    """Return the longest chain of an allreduce on equal links.
+
+    Args:
+        algorithm: A name in ``CHAINS``.
+        p: The number of ranks.
+        n: Bytes on each rank.
+
+    Raises:
+        ValueError: there is none of this name, or there are no ranks.
+
+    Example:
+        >>> chain("ring", 4, 160)
+        Chain(messages=6, num_bytes=240.0, added_bytes=120.0)
+    """
+    if algorithm not in CHAINS:
+        raise ValueError(
+            f"unknown algorithm (algorithm: {algorithm!r}, known: "
+            f"{', '.join(CHAINS)})"
+        )
+    if p < 1:
+        raise ValueError(f"the number of ranks is below one (ranks: {p})")
+    return CHAINS[algorithm](p, n)
+
+
+def seconds(algorithm: str, p: int, n: float, rates: Rates) -> float:
+    """Return what an allreduce takes where nothing contends.
+
+    Args:
+        algorithm: A name in ``CHAINS``.
+        p: The number of ranks.
+        n: Bytes on each rank.
+        rates: Of the link, and of adding.
+
+    Raises:
+        ValueError: there is none of this name, or there are no ranks.
+
+    Example:
+        160 MB on 4 devices, over links of 16 GB/s:
+
+        >>> f"{seconds('star', 4, 160e6, Rates(0, 1 / 16e9)):.3f}"
+        '0.060'
+        >>> f"{seconds('ring', 4, 160e6, Rates(0, 1 / 16e9)):.3f}"
+        '0.015'
+    """
+    return chain(algorithm, p, n).seconds(rates)
+
+
+def hierarchical_seconds(
+    p: int, n: float, g: int, inside: Rates, across: Rates
+) -> float:
+    """Return what an allreduce takes by rings inside and between nodes.
+
+    Args:
+        p: The number of ranks.
+        n: Bytes on each rank.
+        g: Ranks in a node.
+        inside: Rates of the link between ranks of a node.
+        across: Rates of each rank's link to other nodes.
+
+    Raises:
+        ValueError: the ranks do not fill the nodes.
+
+    Example:
+        >>> hierarchical_seconds(8, 160, 4, Rates(1, 0.5), Rates(5, 2))
+        216.0
+    """
+    if g < 1 or p % g:
+        raise ValueError(
+            f"the ranks do not fill the nodes (ranks: {p}, in a node: {g})"
+        )
+    chains = zip(hierarchical_chains(p, n, g), (inside, across))
+    return sum(part.seconds(rates) for part, rates in chains)
+
+
+def log2(p: int) -> int:
+    """Return the binary logarithm, rounded up.
+
+    Example:
+        >>> [log2(p) for p in (1, 2, 5, 8)]
+        [0, 1, 3, 3]
+    """
+    return (p - 1).bit_length()
+
+
+def _folds(p: int, n: float) -> Chain:
+    """Return what ranks beyond a power of two add: in first, out last."""
+    return Chain(0, 0, 0) if p == core(p) else Chain(2, 2 * n, n)

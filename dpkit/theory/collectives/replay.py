@@ -1,0 +1,134 @@
+"""The time that a plan takes: its messages, replayed on a clock.
+
+Each rank has three streams: what it sends, what it receives, and what it
+adds. A message starts when both of its ranks are done with the steps before,
+so one buffer for what arrives is enough: it is added before more comes. Rank
+1 of a ring of three, in the first two steps::
+
+    sending       |= to 2 =|     |= to 2 =|
+    receiving     |from 0 =|     |from 0 =|
+    adding                 |add|          |add|
+
+No rank waits for those that it has nothing to do with. Ports and shared paths
+carry one message at a time each way, so where messages get into each other's
+way, some wait; where none do, the time is that of the closed form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dpkit.theory.clock.clock import DEFAULT, Clock
+from dpkit.theory.clock.record import Span
+from dpkit.theory.collectives.plans import Message, Plan, num_elements
+from dpkit.theory.hardware.clusters import Cluster
+from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
+from dpkit.theory.timeline.timeline import Timeline
+
+SENDING, RECEIVING = DEFAULT + 1, DEFAULT + 2
+STREAMS = {
+    "compute": "adding",
+    f"stream {SENDING}": "sending",
+    f"stream {RECEIVING}": "receiving",
+}
+
+
+def replay_plan(
+    plan: Plan,
+    length: int,
+    cluster: Cluster,
+    element_bytes: int = 4,
+    label: str = "",
+) -> Timeline:
+    """Give every message and every addition of a plan its time.
+
+    Args:
+        plan: Any plan.
+        length: Elements in the buffer of each rank.
+        cluster: The devices that the ranks are, and what joins them:
+            ``ideal_cluster`` for the rates of the closed forms, or one of
+            known hardware, whose host launches each of them.
+        element_bytes: Bytes of an element.
+        label: What the timeline is called; made from the cluster if empty.
+
+    Returns:
+        A timeline with two spans for each message, one at each end, and one
+        for each addition, unless it takes no time. A message without elements
+        is not sent.
+
+    Raises:
+        ValueError: there are fewer devices than ranks.
+
+    Example:
+        >>> from dpkit.theory.collectives.algorithms import ring
+        >>> from dpkit.theory.collectives.alpha_beta import ideal_cluster
+        >>> from dpkit.theory.collectives.costs import Rates
+        >>> four = ideal_cluster(4, Rates(alpha=1, beta=0.5, gamma=0.25))
+        >>> replay_plan(ring(4), 40, four).makespan
+        156.0
+    """
+    if cluster.num_devices < plan.world_size:
+        raise ValueError(
+            f"too few devices for the ranks (devices: {cluster.num_devices}, "
+            f"ranks: {plan.world_size})"
+        )
+    clock = Clock(cluster)
+    spans = clock.record()
+    for step in plan.steps:
+        sizes = [num_elements(plan, m, length) for m in step]
+        sent = [(m, size) for m, size in zip(step, sizes) if size]
+        # Both ends of all messages first: none waits for another of its step.
+        for message, _ in sent:
+            _get_ready(clock, message)
+        for message, size in sent:
+            _send(clock, message, size * element_bytes)
+        for message, _ in sent:
+            _open(clock, message)
+        for message, size in sent:
+            if message.adds:
+                _add(clock, message.target, size, element_bytes)
+    clock.stop_recording()
+    label = label or f"replayed ({cluster.name})"
+    lasting = [_renamed(span) for span in spans if span.end > span.start]
+    return Timeline(lasting, label=label)
+
+
+def _get_ready(clock: Clock, message: Message) -> None:
+    """Let a message wait for what both of its ranks have done so far."""
+    source, target = message.source, message.target
+    clock.hold(source, SENDING, clock.ready(source, DEFAULT))
+    clock.hold(target, RECEIVING, clock.ready(target, DEFAULT))
+
+
+def _send(clock: Clock, message: Message, num_bytes: int) -> None:
+    """Copy from the stream on which one sends to where the other receives."""
+    source, target = message.source, message.target
+    link = clock.cluster.link_between(source, target)
+    clock.current[source], clock.current[target] = SENDING, RECEIVING
+    clock.copy(source, target, copy_seconds(link, num_bytes), num_bytes)
+    clock.current[source] = clock.current[target] = DEFAULT
+
+
+def _open(clock: Clock, message: Message) -> None:
+    """Let what both of its ranks do next wait for a message."""
+    arrival = clock.ready(message.target, RECEIVING)
+    for rank in (message.source, message.target):
+        clock.hold(rank, DEFAULT, arrival)
+
+
+def _add(clock: Clock, rank: int, size: int, element_bytes: int) -> None:
+    """Add what has arrived: read both terms, write the sum."""
+    moved = 3 * size * element_bytes
+    accelerator = clock.cluster.accelerator
+    taken = operation_seconds(accelerator, flops=size, num_bytes=moved)
+    clock.compute(rank, "add", taken, moved, flops=size)
+
+
+def _renamed(span: Span) -> Span:
+    """Call a span what it is in a plan, of ranks."""
+    return replace(
+        span,
+        device=span.device.replace("sim:", "rank "),
+        stream=STREAMS.get(span.stream, span.stream),
+        name=span.name.replace("sim:", "rank "),
+    )

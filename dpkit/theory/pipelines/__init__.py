@@ -1,0 +1,9 @@
+"""Schedules of pipelines as lists of actions, before anything runs.
+
+``actions`` -- what a stage can do: begin here;
+``schedules`` -- who does what, in which order;
+``check`` -- refuses a wrong schedule;
+``replay`` -- the time that one takes; ``bubble``: the same in closed form;
+``charts`` -- a schedule as text;
+``balance`` -- layers cut into stages of equal cost.
+"""

@@ -1,0 +1,113 @@
+"""The actions that a schedule of a pipeline is made of.
+
+``1F0`` is the forward pass of micro-batch 0 through stage 1, ``1B0`` its
+backward pass; a backward may be split into ``1I0``, which makes the gradient
+of the stage's input, and ``1W0``, which makes those of its weights. A
+schedule is a list of actions for each device.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+KINDS = {
+    "F": "forward",
+    "B": "backward",
+    "I": "input gradients",
+    "W": "weight gradients",
+}
+
+
+class Action(NamedTuple):
+    """One thing that a device does.
+
+    Attributes:
+        stage: The number of the stage.
+        kind: "F", "B", "I" or "W".
+        micro_batch: The number of the micro-batch.
+
+    Example:
+        >>> str(Action(1, "F", 0)), Action.parse("12B3")
+        ('1F0', Action(stage=12, kind='B', micro_batch=3))
+    """
+
+    stage: int
+    kind: str
+    micro_batch: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind}{self.micro_batch}"
+
+    @classmethod
+    def parse(cls, text: str) -> Action:
+        """Read an action such as ``1F0``.
+
+        Raises:
+            ValueError: it is not one.
+        """
+        match = re.fullmatch(r"(\d+)([FBIW])(\d+)", text)
+        if match is None:
+            raise ValueError(
+                f"not an action (text: {text!r}); a stage, one of "
+                f"{', '.join(KINDS)}, and a micro-batch, such as 1F0"
+            )
+        return cls(int(match[1]), match[2], int(match[3]))
+
+
+Schedule = list[list[Action]]
+
+
+def parse(text: str) -> Schedule:
+    """Read a schedule: a line for each device, actions between spaces.
+
+    Dots, for ticks in which a device is idle, and empty lines mean nothing.
+
+    Example:
+        >>> schedule = parse('''
+        ...     0F0     0B0
+        ...         1F0 1B0
+        ... ''')
+        >>> [len(actions) for actions in schedule]
+        [2, 2]
+    """
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    return [[Action.parse(w) for w in line if w != "."] for line in lines]
+
+
+def show(schedule: Schedule) -> None:
+    """Print a schedule, a line for each device."""
+    for actions in schedule:
+        print(*actions)
+
+
+def most_in_flight(actions: Sequence[Action]) -> int:
+    """Return the most micro-batches that a device keeps at once.
+
+    It keeps one from its forward pass until the last of its gradients is
+    made. Of a device with several stages, each counts.
+
+    Args:
+        actions: What the device does, in order.
+
+    Example:
+        >>> from dpkit.theory.pipelines.schedules import one_f_one_b
+        >>> [most_in_flight(row) for row in one_f_one_b(3, 5)]
+        [3, 2, 1]
+    """
+    kept = most = 0
+    for action in actions:
+        kept += (action.kind == "F") - (action.kind in "BW")
+        most = max(most, kept)
+    return most
+
+
+def owners(schedule: Schedule) -> dict[int, int]:
+    r"""Return the number of the device that each stage is on.
+
+    Example:
+        >>> owners(parse("0F0 2F0 2B0 0B0\n1F0 1B0"))
+        {0: 0, 2: 0, 1: 1}
+    """
+    return {a.stage: r for r, row in enumerate(schedule) for a in row}

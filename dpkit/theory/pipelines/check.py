@@ -1,0 +1,224 @@
+"""The check that refuses a wrong schedule, and says why.
+
+A schedule is right if every action that has to be done is done once, each
+stage on one device, and if the devices, each going through its list in order,
+come to the end: no action waits for one that never comes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice, product
+
+from dpkit.theory.pipelines.actions import Action, Schedule, most_in_flight
+
+# An action as a plain tuple, which equals it and is made much faster.
+Plain = tuple[int, str, int]
+
+
+def needs(action: Plain, num_stages: int, split: bool) -> list[Plain]:
+    """Return the actions that must be done before ``action``.
+
+    Args:
+        action: An action.
+        num_stages: How many stages there are.
+        split: Whether the schedule splits backward into I and W.
+
+    Example:
+        >>> needs(Action(1, "B", 0), 3, split=False)
+        [(1, 'F', 0), (2, 'B', 0)]
+    """
+    stage, kind, m = action
+    if kind == "F":
+        return [(stage - 1, "F", m)] if stage else []
+    if kind == "W":
+        return [(stage, "I", m)]
+    if stage == num_stages - 1:
+        return [(stage, "F", m)]
+    return [(stage, "F", m), (stage + 1, "I" if split else "B", m)]
+
+
+def check(
+    schedule: Schedule,
+    num_stages: int | None = None,
+    num_micro_batches: int | None = None,
+    most_kept: int | None = None,
+) -> list[Action]:
+    r"""Refuse a wrong schedule; return its actions in an order that works.
+
+    Args:
+        schedule: The actions of each device.
+        num_stages: How many stages there are; None: as many as it names.
+        num_micro_batches: How many micro-batches there are; None: as many as
+            it names.
+        most_kept: How many micro-batches there is memory for on a device;
+            None: any number.
+
+    Raises:
+        ValueError: an action is missing, is there twice, belongs to no stage
+            or micro-batch, or waits for one that never comes; a stage is on
+            two devices; a device keeps more micro-batches than it may.
+
+    Example:
+        >>> from dpkit.theory.pipelines.actions import parse
+        >>> from dpkit.theory.pipelines.schedules import gpipe
+        >>> print(*check(gpipe(2, 1)))
+        0F0 1F0 1B0 0B0
+        >>> check(parse("0F0 0B0\n1B0 1F0"))
+        Traceback (most recent call last):
+        ...
+        ValueError: 1B0 waits for 1F0, which comes after it on device 1
+    """
+    found = steps(schedule, num_stages, num_micro_batches)
+    order = [action for _, action, _ in found]
+    if most_kept is not None:
+        _check_memory(schedule, most_kept)
+    return order
+
+
+def steps(
+    schedule: Schedule,
+    num_stages: int | None = None,
+    num_micro_batches: int | None = None,
+) -> Iterator[tuple[int, Action, list[Plain]]]:
+    """Go through the same, each with its device and what was done before.
+
+    Raises:
+        ValueError: as :func:`check`; of waiting in vain at the end.
+
+    Example:
+        >>> from dpkit.theory.pipelines.schedules import gpipe
+        >>> for device, action, needed in steps(gpipe(2, 1)):
+        ...     print(device, action, needed)
+        0 0F0 []
+        1 1F0 [(0, 'F', 0)]
+        1 1B0 [(1, 'F', 0)]
+        0 0B0 [(0, 'F', 0), (1, 'B', 0)]
+    """
+    every = [action for row in schedule for action in row]
+    if num_stages is None:
+        num_stages = 1 + max((a[0] for a in every), default=-1)
+    if num_micro_batches is None:
+        num_micro_batches = 1 + max((a[2] for a in every), default=-1)
+    split = any(a[1] in "IW" for a in every)
+    _check_once(every, num_stages, num_micro_batches, split)
+    _check_devices(schedule)
+    return _run(schedule, num_stages, split)
+
+
+def _check_memory(schedule: Schedule, most_kept: int) -> None:
+    """Refuse a forward pass for which a device has no memory left."""
+    for device, actions in enumerate(schedule):
+        if most_in_flight(actions) <= most_kept:
+            continue
+        for i, action in enumerate(actions, start=1):
+            kept = most_in_flight(actions[:i])
+            if kept > most_kept:
+                raise ValueError(
+                    f"{action} finds no memory on device {device} "
+                    f"(micro-batches kept: {most_kept}, with it: {kept})"
+                )
+
+
+def _run(
+    schedule: Schedule, num_stages: int, split: bool
+) -> Iterator[tuple[int, Action, list[Plain]]]:
+    """Let each device go on as far as it can, until all are done."""
+    done: set[Plain] = set()
+    places = [0] * len(schedule)
+    sleeping: dict[Plain, list[int]] = {}  # what devices wait for
+    awake = list(reversed(range(len(schedule))))
+    while awake:
+        device = awake.pop()
+        for action in islice(schedule[device], places[device], None):
+            needed = needs(action, num_stages, split)
+            missing = _first_missing(needed, done)
+            if missing:
+                sleeping.setdefault(missing, []).append(device)
+                break
+            yield device, action, needed
+            done.add(action)
+            places[device] += 1
+            if action in sleeping:
+                awake += sleeping.pop(action)
+    if sleeping:
+        _refuse(schedule, sleeping, places)
+
+
+def _first_missing(needed: list[Plain], done: set[Plain]) -> Plain | None:
+    for action in needed:
+        if action not in done:
+            return action
+    return None
+
+
+def _check_once(
+    every: list[Action], num_stages: int, count: int, split: bool
+) -> None:
+    """Refuse actions that are missing, surplus, or there twice."""
+    found = Counter(every)
+    kinds = "FIW" if split else "FB"
+    wanted = dict.fromkeys(product(range(num_stages), kinds, range(count)), 1)
+    if found == wanted:
+        return
+    for action, times in found.items():
+        if action.stage >= num_stages or action.micro_batch >= count:
+            raise ValueError(
+                f"{action} is out of range (stages: {num_stages}, "
+                f"micro-batches: {count})"
+            )
+        if times > 1:
+            raise ValueError(f"{action} is there {times} times")
+    for plain in wanted:
+        if plain not in found:
+            raise ValueError(f"{Action(*plain)} is missing")
+    whole = next(action for action in found if action not in wanted)
+    raise ValueError(
+        f"{whole} is done whole and in halves (with {whole.stage}I"
+        f"{whole.micro_batch})"
+    )
+
+
+def _check_devices(schedule: Schedule) -> None:
+    """Refuse a stage on two devices: its weights lie on one."""
+    owners: dict[int, int] = {}
+    for device, actions in enumerate(schedule):
+        for stage in sorted({action.stage for action in actions}):
+            owner = owners.setdefault(stage, device)
+            if owner != device:
+                raise ValueError(
+                    f"a stage is on two devices (stage: {stage}, devices: "
+                    f"{owner} and {device})"
+                )
+
+
+def _refuse(
+    schedule: Schedule,
+    sleeping: dict[Plain, list[int]],
+    places: list[int],
+) -> None:
+    """Say why the devices do not come to the end.
+
+    Each of them waits for an action of another that waits, or for one of its
+    own further on. Along these waits the cause is found: the last device
+    before the chain comes back.
+    """
+    awaited = {r: Action(*a) for a in sleeping for r in sleeping[a]}
+    device, seen = min(awaited), []
+    while True:
+        action, needed = schedule[device][places[device]], awaited[device]
+        owner = next(d for d, row in enumerate(schedule) if needed in row)
+        if owner == device:
+            raise ValueError(
+                f"{action} waits for {needed}, which comes after it on "
+                f"device {device}"
+            )
+        seen.append(device)
+        if owner in seen:
+            other = schedule[owner][places[owner]]
+            raise ValueError(
+                f"{action} on device {device} waits for {needed}, but device "
+                f"{owner} waits at {other}: neither goes on"
+            )
+        device = owner

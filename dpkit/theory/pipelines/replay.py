@@ -1,0 +1,122 @@
+"""The time that a schedule takes: its actions, replayed.
+
+Each device goes through its list in order. An action starts when its device
+is free and what it needs is done; what comes from another device arrives a
+hop later. Two stages, F of 1 s, B of 2 s, a hop of 1 s::
+
+    device 0 | 0F0                 0B0 0B0
+    device 1 |         1F0 1B0 1B0
+                   hop             hop
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dpkit.theory.clock.record import Span
+from dpkit.theory.pipelines.actions import KINDS, Action, Schedule
+from dpkit.theory.pipelines.check import Plain, steps
+from dpkit.theory.timeline.timeline import Timeline
+
+Seconds = Mapping[str, float] | Callable[[Action], float]
+
+
+def replay(
+    schedule: Schedule,
+    seconds: Seconds,
+    hop_seconds: float = 0.0,
+    label: str = "replayed",
+) -> Timeline:
+    """Give every action of a schedule its time.
+
+    Sending takes the time of a hop but holds up no device, and any number of
+    micro-batches may be on their way at once. For transfers that occupy links
+    and launches that occupy a host, run the schedule on simulated devices.
+
+    Args:
+        schedule: The actions of each device.
+        seconds: How long an action takes: by its kind, such as
+            ``{"F": 1.0, "B": 2.0}``, or as a function of the action.
+        hop_seconds: From the end of an action to where its result can be used
+            on another device.
+        label: What the timeline is called.
+
+    Returns:
+        A timeline with a span for each action, in the order in which they
+        start. The name of a span is its action's, its device "device r".
+
+    Raises:
+        ValueError: the schedule is wrong, or a time is negative.
+
+    Example:
+        >>> from dpkit.theory.pipelines.schedules import gpipe
+        >>> replay(gpipe(2, 3), {"F": 1.0, "B": 2.0}).makespan
+        12.0
+    """
+    ends = times(schedule, seconds, hop_seconds)
+    spans = [
+        Span(f"device {device}", "compute", str(a), KINDS[a.kind], *ends[a])
+        for device, actions in enumerate(schedule)
+        for a in actions
+    ]
+    spans.sort(key=lambda span: span.start)
+    return Timeline(spans, label=label)
+
+
+def times(
+    schedule: Schedule, seconds: Seconds, hop_seconds: float = 0
+) -> dict[Plain, tuple[float, float]]:
+    """Return when each action starts and ends.
+
+    The same as :func:`replay`, as plain numbers: exact where the seconds are
+    integers or fractions.
+
+    Example:
+        >>> from dpkit.theory.pipelines.schedules import one_f_one_b
+        >>> times(one_f_one_b(2, 1), {"F": 1, "B": 2})[Action(0, "B", 0)]
+        (4, 6)
+    """
+    if hop_seconds < 0:
+        raise ValueError(f"a hop takes time (hop_seconds: {hop_seconds})")
+    duration = seconds if callable(seconds) else _by_kind(seconds)
+    free: list[float] = [0] * len(schedule)  # when each device is
+    found: dict[Plain, tuple[float, float]] = {}
+    owner: dict[int, int] = {}  # the device of each stage
+    for device, action, needed in steps(schedule):
+        owner[action.stage] = device
+        start = free[device]
+        for other in needed:
+            arrival = found[other][1]
+            if owner[other[0]] != device:
+                arrival += hop_seconds
+            if arrival > start:
+                start = arrival
+        free[device] = end = start + duration(action)
+        if end < start:
+            raise ValueError(
+                f"an action takes time (action: {action}, seconds: "
+                f"{end - start})"
+            )
+        found[action] = start, end
+    return found
+
+
+def _by_kind(seconds: Mapping[str, float]) -> Callable[[Action], float]:
+    """Return a function of the action, given seconds by kind."""
+    for kind, value in seconds.items():
+        if kind not in KINDS or value < 0:
+            raise _no_duration(kind, seconds)
+
+    def duration(action: Action) -> float:
+        if action.kind not in seconds:
+            raise _no_duration(action.kind, seconds)
+        return seconds[action.kind]
+
+    return duration
+
+
+def _no_duration(kind: str, seconds: Mapping[str, float]) -> ValueError:
+    return ValueError(
+        f"no duration of an action (kind: {kind!r}, seconds: "
+        f"{dict(seconds)}); the kinds are {', '.join(KINDS)}"
+    )

@@ -1,0 +1,229 @@
+"""Pipeline schedules: who does what, and in which order.
+
+A network is cut into stages, a batch into micro-batches. Each device has a
+list of actions (``actions``), written before anything runs.
+
+Two stages, three micro-batches, first GPipe and then 1F1B, a column a tick::
+
+    device 0 | 0F0 0F1 0F2     0B0 0B1 0B2
+    device 1 |     1F0 1F1 1F2 1B0 1B1 1B2
+
+    device 0 | 0F0 0F1     0B0 0F2 0B1     0B2
+    device 1 |     1F0 1B0 1F1 1B1 1F2 1B2
+"""
+
+from __future__ import annotations
+
+from dpkit.theory.pipelines.actions import Action, Schedule
+
+
+def naive(num_stages: int, num_micro_batches: int = 1) -> Schedule:
+    """Return the schedule in which one device works at a time.
+
+    Each micro-batch goes forward through all stages and back, before the next
+    one starts.
+
+    Example:
+        >>> from dpkit.theory.pipelines.actions import show
+        >>> show(naive(2))
+        0F0 0B0
+        1F0 1B0
+    """
+    _check_counts(num_stages, num_micro_batches)
+    return [
+        [
+            Action(stage, kind, m)
+            for m in range(num_micro_batches)
+            for kind in "FB"
+        ]
+        for stage in range(num_stages)
+    ]
+
+
+def gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
+    """Return the schedule of all forward passes, then all backward passes.
+
+    Example:
+        >>> from dpkit.theory.pipelines.actions import show
+        >>> show(gpipe(2, 3))
+        0F0 0F1 0F2 0B0 0B1 0B2
+        1F0 1F1 1F2 1B0 1B1 1B2
+
+    Source:
+        Huang et al., "GPipe", 2019.
+    """
+    _check_counts(num_stages, num_micro_batches)
+    return [
+        [
+            Action(stage, kind, m)
+            for kind in "FB"
+            for m in range(num_micro_batches)
+        ]
+        for stage in range(num_stages)
+    ]
+
+
+def one_f_one_b(num_stages: int, num_micro_batches: int) -> Schedule:
+    """Return 1F1B: a few forward passes, then one of each in turn.
+
+    Stage r warms up with p - r - 1 forward passes, as many as there are
+    stages behind it, so that it keeps at most p - r micro-batches.
+
+    Example:
+        >>> from dpkit.theory.pipelines.actions import show
+        >>> show(one_f_one_b(2, 3))
+        0F0 0F1 0B0 0F2 0B1 0B2
+        1F0 1B0 1F1 1B1 1F2 1B2
+    """
+    _check_counts(num_stages, num_micro_batches)
+    schedule = []
+    for stage in range(num_stages):
+        warm_up = min(num_stages - stage - 1, num_micro_batches)
+        order = _alternate(warm_up, num_micro_batches)
+        schedule.append([Action(stage, kind, m) for kind, m in order])
+    return schedule
+
+
+def interleaved(
+    num_devices: int, num_micro_batches: int, chunks_per_device: int
+) -> Schedule:
+    """Return 1F1B with several stages a device: r, r + p, r + 2p and so on.
+
+    Micro-batches go through in groups of p: a group through the first stage
+    of each device, then through the second of each, and so on.
+
+    Example:
+        >>> from dpkit.theory.pipelines.actions import show
+        >>> show(interleaved(2, 2, chunks_per_device=2))
+        0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1
+        1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1
+
+    Raises:
+        ValueError: the devices do not divide the micro-batches.
+
+    Source:
+        Narayanan et al., "Efficient large-scale language model training on
+        GPU clusters using Megatron-LM", 2021.
+    """
+    p, m, v = num_devices, num_micro_batches, chunks_per_device
+    _check_counts(p, m)
+    if v < 1:
+        raise ValueError(f"a device needs a chunk (chunks_per_device: {v})")
+    if m % p:
+        raise ValueError(
+            "interleaving needs as many micro-batches as devices, or a "
+            f"multiple (micro-batches: {m}, devices: {p})"
+        )
+    schedule = []
+    for rank in range(p):
+        warm_up = min(2 * (p - rank - 1) + (v - 1) * p, m * v)
+        actions = []
+        for kind, step in _alternate(warm_up, m * v):
+            group, place = divmod(step, p * v)
+            chunk = place // p if kind == "F" else v - 1 - place // p
+            actions.append(
+                Action(chunk * p + rank, kind, group * p + place % p)
+            )
+        schedule.append(actions)
+    return schedule
+
+
+def zero_bubble_h1(num_stages: int, num_micro_batches: int) -> Schedule:
+    """Return 1F1B whose backward is split, the weights' half put off.
+
+    Only the gradients of inputs hold up the stage before. Stage r puts those
+    of the weights off by r micro-batches, and makes up for it at the end,
+    where 1F1B would wait.
+
+    Example:
+        >>> from dpkit.theory.pipelines.actions import show
+        >>> show(zero_bubble_h1(2, 3))
+        0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2
+        1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2
+
+    Source:
+        Qi, Wan, Huang and Lin, "Zero bubble pipeline parallelism", 2024.
+    """
+    schedule = []
+    for stage, actions in enumerate(
+        one_f_one_b(num_stages, num_micro_batches)
+    ):
+        split = []
+        for action in actions:
+            m = action.micro_batch
+            if action.kind == "F":
+                split.append(action)
+                continue
+            split.append(Action(stage, "I", m))
+            if m >= stage:
+                split.append(Action(stage, "W", m - stage))
+        late = range(max(num_micro_batches - stage, 0), num_micro_batches)
+        schedule.append(split + [Action(stage, "W", m) for m in late])
+    return schedule
+
+
+def by_name(
+    name: str, num_devices: int, num_stages: int, num_micro_batches: int
+) -> Schedule:
+    """Return the schedule with this name.
+
+    Args:
+        name: "naive", "gpipe", "1f1b", "interleaved" or "zb-h1".
+        num_devices: How many devices there are.
+        num_stages: How many stages; as many as devices, but a multiple of
+            that for "interleaved".
+        num_micro_batches: How many micro-batches there are.
+
+    Raises:
+        ValueError: there is no such schedule, or not for these numbers.
+
+    Example:
+        >>> from dpkit.theory.pipelines.actions import show
+        >>> show(by_name("interleaved", 2, 4, num_micro_batches=2))
+        0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1
+        1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1
+    """
+    name = name.lower()
+    if name not in NAMED and name != "interleaved":
+        raise ValueError(
+            f"unknown schedule (schedule: {name!r}, known: "
+            f"{', '.join(sorted([*NAMED, 'interleaved']))})"
+        )
+    if name == "interleaved":
+        if num_stages % num_devices:
+            raise ValueError(
+                "interleaving needs as many stages on each device (stages: "
+                f"{num_stages}, devices: {num_devices})"
+            )
+        chunks = num_stages // num_devices
+        return interleaved(num_devices, num_micro_batches, chunks)
+    if num_stages != num_devices:
+        raise ValueError(
+            f"{name} has one stage on each device (stages: {num_stages}, "
+            f'devices: {num_devices}); only "interleaved" has several'
+        )
+    return NAMED[name](num_stages, num_micro_batches)
+
+
+NAMED = {
+    "naive": naive,
+    "gpipe": gpipe,
+    "1f1b": one_f_one_b,
+    "zb-h1": zero_bubble_h1,
+}
+
+
+def _alternate(warm_up: int, total: int) -> list[tuple[str, int]]:
+    """Return F × warm_up, then F and B in turn, then the rest of B."""
+    order = [("F", m) for m in range(warm_up)]
+    for m in range(total - warm_up):
+        order += [("F", warm_up + m), ("B", m)]
+    return order + [("B", m) for m in range(total - warm_up, total)]
+
+
+def _check_counts(num_stages: int, num_micro_batches: int) -> None:
+    if num_stages < 1 or num_micro_batches < 1:
+        raise ValueError(
+            "a schedule needs a stage and a micro-batch (stages: "
+            f"{num_stages}, micro-batches: {num_micro_batches})"
+        )

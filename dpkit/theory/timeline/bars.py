@@ -1,0 +1,155 @@
+"""The bars in the picture of a timeline: which spans are drawn as one.
+
+A picture has a few hundred pixels and a timeline many thousand spans: those
+that are too short to see are drawn together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dpkit.theory.clock.record import Span
+from dpkit.theory.timeline.drawing import cut
+from dpkit.theory.units import show_bytes, show_flops, show_seconds
+
+
+@dataclass
+class Bar:
+    """One or more spans of a kind, drawn as one.
+
+    Attributes:
+        first: The first of the spans.
+        start: Where the first starts, in seconds.
+        end: Where the last ends.
+        busy: The seconds in which the spans ran.
+        count: How many spans there are.
+    """
+
+    first: Span
+    start: float
+    end: float
+    busy: float
+    count: int = 1
+
+
+Row = tuple[str, str]  # device and stream
+
+
+def fewest(
+    spans: Iterable[Span], pixel: float, framed: float, at_most: int = 1200
+) -> dict[Row, list[Bar]]:
+    """Return few enough bars, by device and stream.
+
+    Args:
+        spans: All spans, in any order.
+        pixel: The seconds that a pixel stands for.
+        framed: As in :func:`merge`.
+        at_most: About how many bars there may be.
+
+    Example:
+        >>> from dpkit.theory.timeline.bars import fewest
+        >>> from dpkit.theory.clock.record import Span
+        >>> mm = [Span("sim:0", "compute", "mm", "compute", i, i + 0.9)
+        ...       for i in range(100)]
+        >>> [len(bars) for bars in fewest(mm, 0.5, 2, at_most=30).values()]
+        [1]
+    """
+    rows: dict[Row, list[Span]] = {}
+    for span in sorted(spans, key=lambda s: (s.start, s.end)):
+        rows.setdefault((span.device, span.stream), []).append(span)
+    pixels = 0.5
+    while True:
+        bars = {
+            name: merge(row, pixels * pixel, framed)
+            for name, row in rows.items()
+        }
+        if sum(map(len, bars.values())) <= at_most or pixels > 1e4:
+            return bars
+        pixels *= 2
+
+
+def merge(
+    spans: Iterable[Span], shortest: float, framed: float = 0.0
+) -> list[Bar]:
+    """Draw together what is too short to see, and lies close together.
+
+    Each kind has bars of its own. A span that can be seen ends them all, so
+    that none lies across it.
+
+    Args:
+        spans: Those of one row, by their start.
+        shortest: Seconds: a shorter span cannot be seen, nor can gaps of a
+            few times its length.
+        framed: The same for waiting, which is drawn as a frame.
+
+    Example:
+        >>> from dpkit.theory.timeline.bars import merge
+        >>> from dpkit.theory.clock.record import Span
+        >>> times = [(0, 1), (2, 3), (4, 24), (25, 26)]
+        >>> spans = [Span("", "", "", "compute", a, b) for a, b in times]
+        >>> [(bar.start, bar.end, bar.count) for bar in merge(spans, 2)]
+        [(0, 3, 2), (4, 24, 1), (25, 26, 1)]
+    """
+    bars: list[Bar] = []
+    growing: dict[str, Bar] = {}
+    for span in spans:
+        busy = span.end - span.start
+        seen = max(shortest, framed if span.kind == "wait" else 0.0)
+        bar = growing.get(span.kind)
+        if bar and busy < seen and span.start - bar.end < 4 * shortest:
+            bar.busy += max(0.0, span.end - max(span.start, bar.end))
+            bar.end = max(bar.end, span.end)
+            bar.count += 1
+            continue
+        bars.append(Bar(span, span.start, span.end, busy))
+        if busy >= seen:
+            growing.clear()
+        else:
+            growing[span.kind] = bars[-1]
+    return bars
+
+
+def short_name(name: str) -> str:
+    """Return the last part of a name in C++, and any other as it is.
+
+    Example:
+        >>> from dpkit.theory.timeline.bars import short_name
+        >>> short_name("void at::native::reduce_kernel<4, float>(float*)")
+        'reduce_kernel'
+        >>> short_name("aten::mm"), short_name("copy to sim:1")
+        ('mm', 'copy to sim:1')
+    """
+    if "::" not in name and not name.startswith("void "):
+        return name
+    bare = re.sub(r"\(anonymous namespace\)::", "", name)
+    bare = re.split("[<(]", bare.removeprefix("void "))[0]
+    return bare.rsplit("::", 1)[-1] or name
+
+
+def tooltip(bar: Bar) -> str:
+    """Return what a bar says when it is pointed at.
+
+    Example:
+        >>> from dpkit.theory.timeline.bars import merge, tooltip
+        >>> from dpkit.theory.clock.record import Span
+        >>> copy = Span("sim:0", "", "copy to sim:1", "copy", 1.0, 1.5, 8000)
+        >>> print(tooltip(*merge([copy], 0.0)))
+        copy to sim:1
+        500 ms from 1 s
+        8 kB
+    """
+    seconds = show_seconds(bar.end - bar.start)
+    when = f"{seconds} from {show_seconds(bar.start)}"
+    if bar.count > 1:
+        name = cut(bar.first.name, 80)
+        busy = show_seconds(bar.busy)
+        return f"{bar.count} spans, the first: {name}\n{when}, busy {busy}"
+    lines = [cut(bar.first.name, 160), when]
+    amounts = []
+    if bar.first.num_bytes:
+        amounts.append(show_bytes(bar.first.num_bytes))
+    if bar.first.flops:
+        amounts.append(show_flops(bar.first.flops))
+    return "\n".join([*lines, ", ".join(amounts)] if amounts else lines)

@@ -1,0 +1,184 @@
+"""Timelines in files: the trace events of Chrome, which Perfetto shows.
+
+A file of ours is a list of events, as in any trace, and beside it what the
+events cannot hold: the label, the assumptions and the memory. An event tells
+its times twice: in microseconds, for the viewer, and in seconds, to be read
+back as they were.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+from dpkit.theory.clock.record import Block, Record, Span, streams
+from dpkit.theory.timeline import kineto
+
+Event = dict[str, Any]
+OURS = "dpkit"  # the key of what the events cannot hold
+
+
+def write(record: Record, path: str | Path) -> None:
+    """Write a timeline as a trace.
+
+    Args:
+        record: The timeline.
+        path: Ends in ".json", or in ".json.gz" to be compressed.
+    """
+    words = json.dumps(trace(record)).encode()
+    if str(path).endswith(".gz"):
+        words = gzip.compress(words, mtime=0)  # the same bytes every time
+    Path(path).write_bytes(words)
+
+
+def read(path: str | Path) -> Record:
+    """Read a trace that :func:`write` or torch.profiler wrote.
+
+    Raises:
+        ValueError: If the file is no trace, or has no events of these two.
+    """
+    content = _load(path)
+    events = content.get("traceEvents")
+    if not isinstance(events, list):
+        raise ValueError(f"not a trace: no list traceEvents (path: {path})")
+    try:
+        if OURS in content:
+            return _ours(content)
+        record = kineto.read(content)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"a trace event is not in the form of dpkit or torch.profiler "
+            f"(path: {path}, error: {error!r})"
+        ) from error
+    if not record.spans:
+        found = {str(e.get("cat")) for e in events if e.get("ph") == "X"}
+        raise ValueError(
+            f"no events of devices or operations in the trace "
+            f"(path: {path}, events: {len(events)}, "
+            f"categories: {sorted(found)})"
+        )
+    return record
+
+
+def trace(record: Record) -> dict[str, Any]:
+    """Return a timeline as the content of a trace.
+
+    Example:
+        >>> from dpkit.theory.timeline.chrome import trace
+        >>> from dpkit.theory.clock.record import Record, Span
+        >>> mm = Span("sim:0", "compute", "mm", "compute", 0.5, 0.75)
+        >>> event = trace(Record([mm]))["traceEvents"][-1]
+        >>> event["name"], event["ph"], event["ts"], event["dur"]
+        ('mm', 'X', 500000.0, 250000.0)
+    """
+    places, events = _places(record)
+    events += [_event(span, places) for span in record.spans]
+    blocks = [
+        [b.device, b.num_bytes, b.category, b.allocated, b.freed]
+        for b in record.blocks
+    ]
+    ours = {
+        "label": record.label,
+        "assumptions": list(record.assumptions),
+        "blocks": blocks,
+    }
+    return {"displayTimeUnit": "ms", OURS: ours, "traceEvents": events}
+
+
+def _places(
+    record: Record,
+) -> tuple[dict[tuple[str, str], tuple[int, int]], list[Event]]:
+    """Return process and thread of each row, and the events that name them."""
+    places: dict[tuple[str, str], tuple[int, int]] = {}
+    events: list[Event] = []
+    for pid, (device, rows) in enumerate(streams(record.spans).items(), 1):
+        events += _names("process", device, pid, 0, pid)
+        for i, stream in enumerate(rows):
+            # A viewer may take threads of one number for one thread.
+            tid = 1000 + len(places)
+            places[device, stream] = pid, tid
+            events += _names("thread", stream, pid, tid, i)
+    return places, events
+
+
+def _names(what: str, name: str, pid: int, tid: int, i: int) -> list[Event]:
+    """Return the events that name a process or thread, and place it."""
+    place = {"ph": "M", "pid": pid, "tid": tid}
+    return [
+        {"name": f"{what}_name", **place, "args": {"name": name}},
+        {"name": f"{what}_sort_index", **place, "args": {"sort_index": i}},
+    ]
+
+
+def _event(
+    span: Span, places: dict[tuple[str, str], tuple[int, int]]
+) -> Event:
+    pid, tid = places[span.device, span.stream]
+    # Whole nanoseconds: spans that touch in time touch in the viewer.
+    start, end = round(span.start * 1e9), round(span.end * 1e9)
+    return {
+        "name": span.name,
+        "cat": span.kind,
+        "ph": "X",
+        "ts": start / 1000,
+        "dur": (end - start) / 1000,
+        "pid": pid,
+        "tid": tid,
+        "args": {
+            "bytes": span.num_bytes,
+            "flops": span.flops,
+            "seconds": [span.start, span.end],
+        },
+    }
+
+
+def _ours(content: dict[str, Any]) -> Record:
+    """Return the timeline that :func:`trace` made the content of."""
+    names: dict[tuple[str, int, int], str] = {}
+    spans = []
+    for event in content["traceEvents"]:
+        place = event["pid"], event["tid"]
+        if event["ph"] == "M":
+            names[event["name"], *place] = event["args"].get("name", "")
+            continue
+        args = event["args"]
+        start, end = args["seconds"]
+        spans.append(
+            Span(
+                names["process_name", place[0], 0],
+                names["thread_name", *place],
+                event["name"],
+                event["cat"],
+                start,
+                end,
+                args["bytes"],
+                args["flops"],
+            )
+        )
+    ours = content[OURS]
+    blocks = [Block(*block) for block in ours["blocks"]]
+    return Record(spans, blocks, ours["assumptions"], ours["label"])
+
+
+def _load(path: str | Path) -> dict[str, Any]:
+    """Return the content of a file of JSON, compressed or not."""
+    words = Path(path).read_bytes()
+    try:
+        if words[:2] == b"\x1f\x8b":
+            words = gzip.decompress(words)
+        # The profiler leaves signs in names that strict JSON escapes.
+        content = json.loads(words.decode(errors="replace"), strict=False)
+    except (ValueError, EOFError, OSError, zlib.error) as error:
+        raise ValueError(
+            f"not a trace: not JSON (path: {path}, error: {error})"
+        ) from error
+    if isinstance(content, list):  # the older form: the events alone
+        content = {"traceEvents": content}
+    if not isinstance(content, dict):
+        raise ValueError(
+            f"not a trace: neither a list nor an object (path: {path})"
+        )
+    return content

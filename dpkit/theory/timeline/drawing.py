@@ -1,0 +1,228 @@
+"""Pictures as SVG text, from the standard library alone.
+
+The ground is white, so that a picture reads the same in a light and a dark
+page. On a narrow page the picture shrinks and its words grow.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from dpkit.theory.units import round_ticks
+
+WIDTH = 640
+INK = "#1f2933"
+QUIET = "#5a6472"
+TRACK = "#f1f3f6"
+GRID = "#d9dee4"
+BLUE = "#2563eb"
+AMBER = "#b45309"
+GREEN = "#047857"
+VIOLET = "#7c3aed"
+
+HALO = 'stroke-width="4" stroke-linejoin="round" paint-order="stroke"'
+LETTER = 10.0  # the width to leave for a letter, where the page is narrow
+STYLE = (
+    "@media (max-width:480px){.dpkit-drawing text{font-size:18px}"
+    ".dpkit-drawing .in-bar{display:none}}"
+)
+
+
+class Drawing:
+    """A picture as SVG, which notebooks display.
+
+    Args:
+        svg: The text of the picture.
+        title: What it shows, for those who see text alone.
+
+    Example:
+        >>> from dpkit.theory.timeline.drawing import page
+        >>> page([], 40, "nothing")
+        <drawing: nothing>
+    """
+
+    def __init__(self, svg: str, title: str) -> None:
+        self.svg = svg
+        self.title = title
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        return f"<drawing: {self.title}>"
+
+    def save(self, path: str | Path) -> None:
+        """Write the picture to a file."""
+        Path(path).write_text(self.svg, encoding="utf-8")
+
+
+def page(parts: Sequence[str], height: float, title: str) -> Drawing:
+    """Put the parts of a picture on a white ground.
+
+    Args:
+        parts: The elements, each as SVG.
+        height: Of the picture, which is WIDTH wide.
+        title: What the picture shows.
+
+    Example:
+        >>> from dpkit.theory.timeline.drawing import box, page
+        >>> page([box(0, 0, 10, 10, "#2563eb")], 40, "a box").svg[:4]
+        '<svg'
+    """
+    body = "\n".join(parts)
+    # Names in one page of HTML are shared by all of its pictures.
+    names = f"d{zlib.crc32(body.encode()):08x}-"
+    body = body.replace("url(#", f"url(#{names}")
+    body = body.replace('<pattern id="', f'<pattern id="{names}')
+    size = f'width="{WIDTH}" height="{height:g}"'
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="dpkit-drawing" '
+        f'{size} viewBox="0 0 {WIDTH} {height:g}" '
+        f'style="max-width:100%;height:auto" role="img" '
+        f'aria-label="{escape(title)}" font-size="13" fill="{INK}" '
+        f'font-family="system-ui, -apple-system, sans-serif">\n'
+        f"<style>{STYLE}</style>\n"
+        f'<rect {size} fill="#ffffff"/>\n{body}\n</svg>\n'
+    )
+    return Drawing(svg, title)
+
+
+def escape(words: str) -> str:
+    r"""Make words fit for XML: what it does not allow becomes a box.
+
+    Example:
+        >>> from dpkit.theory.timeline.drawing import escape
+        >>> escape("a<b>\x00")
+        'a&lt;b&gt;□'
+    """
+    allowed = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+    return html.escape(re.sub(allowed, "□", words))
+
+
+def number(value: float) -> str:
+    """Write a coordinate to two places, in as few letters as it takes.
+
+    Example:
+        >>> from dpkit.theory.timeline.drawing import number
+        >>> number(1.5), number(2.0), number(-0.001)
+        ('1.5', '2', '0')
+    """
+    return f"{round(value, 2) + 0.0:.2f}".rstrip("0").rstrip(".")
+
+
+def box(
+    x: float, y: float, width: float, height: float, fill: str, more: str = ""
+) -> str:
+    """Draw a rectangle.
+
+    Example:
+        >>> from dpkit.theory.timeline.drawing import box
+        >>> box(0, 1, 10, 2.5, "#2563eb")
+        '<rect x="0" y="1" width="10" height="2.5" fill="#2563eb"/>'
+    """
+    numbers = {"x": x, "y": y, "width": width, "height": height}
+    where = " ".join(f'{k}="{number(v)}"' for k, v in numbers.items())
+    return f'<rect {where} fill="{fill}"{more}/>'
+
+
+def line(
+    x1: float, y1: float, x2: float, y2: float, colour: str, more: str = ""
+) -> str:
+    """Draw a line.
+
+    Example:
+        >>> from dpkit.theory.timeline.drawing import line
+        >>> line(0, 1, 10, 1, "#5a6472")
+        '<path d="M0 1L10 1" stroke="#5a6472"/>'
+    """
+    ends = f"M{number(x1)} {number(y1)}L{number(x2)} {number(y2)}"
+    return f'<path d="{ends}" stroke="{colour}"{more}/>'
+
+
+def text(
+    x: float, y: float, words: str, anchor: str = "start", more: str = ""
+) -> str:
+    """Write words; y is the line that they stand on.
+
+    Example:
+        >>> from dpkit.theory.timeline.drawing import text
+        >>> text(10, 20, "a & b")
+        '<text x="10" y="20">a &amp; b</text>'
+    """
+    if anchor != "start":
+        more += f' text-anchor="{anchor}"'
+    at = f'x="{number(x)}" y="{number(y)}"'
+    return f"<text {at}{more}>{escape(words)}</text>"
+
+
+def cut(words: str, length: int) -> str:
+    """Cut words to a length, and show that they were cut.
+
+    Example:
+        >>> from dpkit.theory.timeline.drawing import cut
+        >>> cut("elementwise", 8), cut("mm", 8)
+        ('element…', 'mm')
+    """
+    return words if len(words) <= length else words[: length - 1] + "…"
+
+
+def hatch(name: str, colour: str, angle: int = 45) -> str:
+    """Define stripes, which ``url(#name)`` fills with.
+
+    Example:
+        >>> from dpkit.theory.timeline.drawing import hatch
+        >>> hatch("copy", "#b45309").startswith('<pattern id="copy"')
+        True
+    """
+    return (
+        f'<pattern id="{name}" width="5" height="5" '
+        f'patternUnits="userSpaceOnUse" patternTransform="rotate({angle})">'
+        f'<rect width="5" height="5" fill="{colour}"/>'
+        f'<rect width="1.3" height="5" fill="#ffffff" fill-opacity="0.6"/>'
+        f"</pattern>"
+    )
+
+
+def legend(
+    x: float, y: float, entries: Sequence[tuple[str, str, str]]
+) -> list[str]:
+    """Draw a box and words for each entry, in lines 22 apart.
+
+    Args:
+        x: Where the first begins.
+        y: The line that the words stand on.
+        entries: The words, the fill of the box, and more of its attributes.
+
+    Example:
+        >>> from dpkit.theory.timeline.drawing import legend
+        >>> len(legend(0, 20, [("computing", "#2563eb", "")]))
+        2
+    """
+    parts = []
+    left = x
+    for words, fill, more in entries:
+        if x + 19 + LETTER * len(words) > WIDTH:
+            x, y = left, y + 22
+        parts.append(box(x + 0.5, y - 10.5, 13, 11, fill, more))
+        parts.append(text(x + 19, y, words))
+        x += 19 + LETTER * len(words) + 12
+    return parts
+
+
+def ticks(
+    start: float, end: float, left: float, right: float, at_most: int = 6
+) -> list[tuple[float, str]]:
+    """Return where the round numbers of an axis stand, and their words.
+
+    Example:
+        >>> from dpkit.theory.timeline.drawing import ticks
+        >>> ticks(0, 20, 100, 300, at_most=2)
+        [(100.0, '0'), (200.0, '10'), (300.0, '20')]
+    """
+    scale = (right - left) / (end - start)
+    words = round_ticks(start, end, at_most)
+    return [(left + (float(w) - start) * scale, w) for w in words]

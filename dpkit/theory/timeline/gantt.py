@@ -1,0 +1,252 @@
+"""A timeline as a picture: a row for each stream, a bar for each span."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpkit.theory.clock.record import Record, Span, streams
+from dpkit.theory.timeline import drawing
+from dpkit.theory.timeline.bars import Bar, fewest, short_name, tooltip
+from dpkit.theory.timeline.drawing import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GRID,
+    INK,
+    QUIET,
+    VIOLET,
+    WIDTH,
+)
+from dpkit.theory.units import show_seconds, time_unit
+
+FILLS = {
+    "compute": BLUE,
+    "forward": BLUE,
+    "backward": GREEN,
+    "input gradients": GREEN,
+    "weight gradients": VIOLET,
+    "copy": "url(#copy)",
+    "launch": QUIET,
+    "wait": "#ffffff",
+}
+WORDS = {
+    "compute": "computing",
+    "copy": "copying",
+    "launch": "launching",
+    "wait": "waiting",
+}
+ALWAYS = ("compute", "python")  # a row alone under this name needs no name
+TOP, ROW, BAR, GAP, RIGHT = 66, 23, 20, 8, 14
+FRAMED = 4.0  # the width of a frame that can be seen as one
+NARROW = "#7d8796"  # what fills a frame that is narrower
+NOTE = "lower bars: many short spans, as tall as the share of time they fill"
+Rows = dict[str, dict[str, list[Span]]]
+Places = dict[tuple[str, str], float]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where on the page a moment lies."""
+
+    start: float
+    end: float
+    left: float
+
+    @property
+    def pixels_per_second(self) -> float:
+        """The width of one second."""
+        return (WIDTH - RIGHT - self.left) / (self.end - self.start)
+
+    def x(self, seconds: float) -> float:
+        """Return where a moment lies."""
+        return self.left + (seconds - self.start) * self.pixels_per_second
+
+    def width(self, bar: Bar) -> float:
+        """Return the width of a bar, a little less than its time's."""
+        width = (bar.end - bar.start) * self.pixels_per_second
+        return width - 0.6 if width > 3 else max(width, 0.6)
+
+
+def draw(
+    record: Record, title: str = "", least_seconds: float = 0.0
+) -> drawing.Drawing:
+    """Draw a timeline.
+
+    Spans too short to see are drawn together, as a bar that is as tall as the
+    share of the time that they fill; so the picture of a long timeline stays
+    small, and its ink is the time that was spent.
+
+    Args:
+        record: The timeline.
+        title: What the picture shows, for those who see text alone; made from
+            the timeline if it is empty.
+        least_seconds: What the axis covers at the least, so that two
+            timelines can be drawn to one scale.
+
+    Example:
+        >>> from dpkit.theory.timeline import gantt
+        >>> from dpkit.theory.clock.record import Record, Span
+        >>> mm = Span("sim:0", "compute", "mm", "compute", 0.0, 0.25)
+        >>> gantt.draw(Record([mm], label="simulated (v100, nvlink2)"))
+        <drawing: timeline, simulated (v100, nvlink2): sim:0, 250 ms>
+    """
+    rows = streams(record.spans)
+    title = title or _title(record, rows)
+    if not rows:
+        words = "no spans: nothing took time in this timeline"
+        return drawing.page([drawing.text(14, 30, words)], 48, title)
+    seconds = max(record.makespan, least_seconds) or 1e-6
+    scale = Scale(record.start, record.start + seconds, _gutter(rows))
+    places = _places(rows)
+    bottom = max(places.values()) + BAR + 6
+    parts = [drawing.hatch("copy", AMBER), *_head(record)]
+    parts += _tracks(rows, places, scale)
+    parts += _axis(scale, bottom)
+    pixel = 1 / scale.pixels_per_second
+    by_row = fewest(record.spans, pixel, FRAMED * pixel)
+    bars = [(places[row], bar) for row in by_row for bar in by_row[row]]
+    for y, bar in bars:
+        parts += _bar(bar, y, scale)
+    if any(_height(bar) < BAR - 1 for _, bar in bars):
+        bottom += 26
+        parts.append(drawing.text(14, bottom + 20, NOTE, more=_quiet()))
+    return drawing.page(parts, bottom + 30, title)
+
+
+def _quiet() -> str:
+    return f' fill="{QUIET}"'
+
+
+def _title(record: Record, rows: Rows) -> str:
+    label = f"timeline, {record.label}" if record.label else "timeline"
+    if not rows:
+        return f"{label}: no spans"
+    names = list(rows)
+    shown = ", ".join(names if len(names) <= 9 else [*names[:8], "…"])
+    return f"{label}: {shown}, {show_seconds(record.makespan)}"
+
+
+def _row_names(rows: Rows) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return what stands before each row: the device, then the stream."""
+    names = {}
+    for device, row in rows.items():
+        for i, stream in enumerate(row):
+            alone = len(row) == 1 and stream in ALWAYS
+            words = "" if alone else drawing.cut(stream, 14)
+            names[device, stream] = (device if i == 0 else "", words)
+    return names
+
+
+def _gutter(rows: Rows) -> float:
+    names = _row_names(rows).values()
+    letters = max(len(" ".join(filter(None, name))) for name in names)
+    return max(80, 14 + drawing.LETTER * letters + 22)
+
+
+def _places(rows: Rows) -> Places:
+    """Return the top of each row; devices stand a little apart."""
+    places, y = {}, float(TOP)
+    for device, row in rows.items():
+        for stream in row:
+            places[device, stream] = y
+            y += ROW
+        y += GAP
+    return places
+
+
+def _head(record: Record) -> list[str]:
+    """Write the label, the makespan and the legend."""
+    label = drawing.cut(record.label or "timeline", 44)
+    makespan = f"makespan {show_seconds(record.makespan)}"
+    parts = [drawing.text(14, 22, label, more=' font-weight="600"')]
+    if drawing.LETTER * len(label + makespan) < WIDTH - 40:
+        more = _quiet()
+        parts.append(drawing.text(WIDTH - 14, 22, makespan, "end", more))
+    found = {span.kind for span in record.spans}
+    kinds = [kind for kind in FILLS if kind in found]
+    kinds += sorted(found - set(FILLS))
+    entries = [(WORDS.get(k, k), _fill(k), _outline(k)) for k in kinds]
+    return parts + drawing.legend(14, 48, entries)
+
+
+def _fill(kind: str) -> str:
+    return FILLS.get(kind, VIOLET)
+
+
+def _outline(kind: str) -> str:
+    """Return what makes waiting hollow: a frame around white."""
+    return f' stroke="{QUIET}" stroke-width="1"' if kind == "wait" else ""
+
+
+def _tracks(rows: Rows, places: Places, scale: Scale) -> list[str]:
+    """Draw the ground of each row, and its names before it."""
+    parts = []
+    names = _row_names(rows)
+    for row, y in places.items():
+        device, stream = names[row]
+        width = WIDTH - RIGHT - scale.left
+        parts.append(drawing.box(scale.left, y, width, BAR, drawing.TRACK))
+        if device:
+            bold = ' font-weight="600"'
+            parts.append(drawing.text(14, y + 15, device, more=bold))
+        if stream:
+            x = scale.left - 6
+            parts.append(drawing.text(x, y + 15, stream, "end", _quiet()))
+    return parts
+
+
+def _axis(scale: Scale, bottom: float) -> list[str]:
+    """Draw round times below the rows, and a thin line up from each."""
+    unit, name = time_unit(scale.end - scale.start)
+    ends = scale.start / unit, scale.end / unit
+    parts = [drawing.text(14, bottom + 17, name, more=_quiet())]
+    for x, words in drawing.ticks(*ends, scale.left, WIDTH - RIGHT):
+        parts.append(drawing.line(x, TOP - 4, x, bottom, GRID))
+        # Words at the right end would reach over the edge.
+        half = drawing.LETTER * len(words) / 2
+        at, anchor = x, "middle"
+        if x + half > WIDTH - 4:
+            at, anchor = WIDTH - 6, "end"
+        parts.append(drawing.text(at, bottom + 17, words, anchor, _quiet()))
+    return parts
+
+
+def _bar(bar: Bar, y: float, scale: Scale) -> list[str]:
+    """Draw a bar, which tells what it is, and its name where that fits."""
+    x, width = scale.x(bar.start), scale.width(bar)
+    shape = _shape(bar, x, y, width)
+    words = drawing.escape(tooltip(bar))
+    parts = [f"{shape[:-2]}><title>{words}</title></rect>"]
+    return parts + _name(bar, x + width / 2, y, width)
+
+
+def _shape(bar: Bar, x: float, y: float, width: float) -> str:
+    kind, height = bar.first.kind, _height(bar)
+    # Low bars of these kinds hang from the top of the row, so that they do
+    # not hide those of the other kind.
+    top = y if kind in ("copy", "wait") else y + BAR - height
+    if kind != "wait":
+        return drawing.box(x, top, width, height, _fill(kind))
+    if width < FRAMED or height < FRAMED:
+        return drawing.box(x, top, width, height, NARROW)
+    inner = width - 1, height - 1  # half of the frame lies outside
+    return drawing.box(x + 0.5, top + 0.5, *inner, "#ffffff", _outline(kind))
+
+
+def _height(bar: Bar) -> float:
+    if bar.count == 1 or bar.end <= bar.start:
+        return BAR
+    return max(1.5, BAR * min(1.0, bar.busy / (bar.end - bar.start)))
+
+
+def _name(bar: Bar, middle: float, y: float, width: float) -> list[str]:
+    """Write the name of a span into its bar, if it fits."""
+    name = short_name(bar.first.name)
+    fill = INK if bar.first.kind == "wait" else "#ffffff"
+    for words in (name, name.removeprefix("copy ")):
+        if bar.count == 1 and 6.4 * len(words) + 6 <= width:
+            more = f' class="in-bar" font-size="11" fill="{fill}"'
+            if bar.first.kind == "copy":  # no stripes behind the letters
+                more += f' stroke="{AMBER}" {drawing.HALO}'
+            return [drawing.text(middle, y + 14, words, "middle", more)]
+    return []

@@ -1,0 +1,212 @@
+"""What torch.profiler wrote, as a timeline.
+
+``export_chrome_trace`` names each event by a category: "kernel", "gpu_memcpy"
+and "gpu_memset" ran on a device, "cuda_runtime" and "cuda_driver" are calls of
+the host to it, "cpu_op" is an operation of PyTorch on the host. Operations
+contain each other: the outermost are taken. Calls lie within operations, so
+they have a row of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dpkit.theory.clock.record import Record, Span
+
+Event = dict[str, Any]
+Place = tuple[Any, Any]  # process and thread
+WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+CALLS = ("cuda_runtime", "cuda_driver")
+ASSUMPTIONS = (
+    "The times are measured, by torch.profiler, which itself takes the host "
+    "some time for every operation.",
+    "Of operations that contain others, the outermost is shown.",
+    "The profiler tells the bytes of copies, not those of kernels, and no "
+    "flops.",
+)
+
+
+def read(content: Mapping[str, Any]) -> Record:
+    """Return the timeline in a trace; without spans, if it has none.
+
+    Args:
+        content: The object that the file holds.
+
+    Example:
+        >>> from dpkit.theory.timeline import kineto
+        >>> args = {"device": 1, "stream": 7}
+        >>> gemm = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 1,
+        ...         "tid": 7, "ts": 52.5, "dur": 10.0, "args": args}
+        >>> span = kineto.read({"traceEvents": [gemm]}).spans[0]
+        >>> span.device, span.stream, span.kind, span.start, span.end
+        ('cuda:1', 'stream 7', 'compute', 0.0, 1e-05)
+    """
+    events = [e for e in content["traceEvents"] if e.get("ph") == "X"]
+    work = [e for e in events if e.get("cat") in WORK]
+    calls = outermost(e for e in events if e.get("cat") in CALLS)
+    ops = outermost(e for e in events if e.get("cat") == "cpu_op")
+    if not (work or calls or ops):
+        return Record()
+    zero = min(_nanoseconds(e)[0] for e in [*work, *calls, *ops])
+    rows = _rows(content["traceEvents"], [*calls, *ops])
+    spans = [span for e in work for span in _on_device(e, zero)]
+    spans += [
+        _on_host(event, *rows[_place(event)], zero, not work and not calls)
+        for event in [*calls, *ops]
+    ]
+    spans.sort(key=lambda span: (span.start, span.end))
+    return Record(spans, [], list(ASSUMPTIONS), _label(content, work))
+
+
+def outermost(events: Iterable[Event]) -> list[Event]:
+    """Return the events that lie in no other of the same thread.
+
+    Example:
+        >>> from dpkit.theory.timeline.kineto import outermost
+        >>> times = [("mm", 2, 3), ("linear", 0, 6), ("relu", 6, 1)]
+        >>> events = [{"name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur}
+        ...           for name, ts, dur in times]
+        >>> [event["name"] for event in outermost(events)]
+        ['linear', 'relu']
+    """
+    found: list[Event] = []
+    reached: dict[Place, int] = {}
+    times = [(*_nanoseconds(event), event) for event in events]
+    for start, end, event in sorted(times, key=lambda t: (t[0], -t[1])):
+        place = _place(event)
+        if place not in reached or start >= reached[place]:
+            found.append(event)
+            reached[place] = end
+    return found
+
+
+def _place(event: Event) -> Place:
+    return event["pid"], event["tid"]
+
+
+def _nanoseconds(event: Event) -> tuple[int, int]:
+    """Return start and end, whole: the files tell no more."""
+    start = round(event["ts"] * 1000)
+    return start, start + round(event.get("dur", 0) * 1000)
+
+
+def _span(
+    event: Event,
+    zero: int,
+    device: str,
+    stream: str,
+    kind: str,
+    name: str = "",
+) -> Span:
+    start, end = _nanoseconds(event)
+    return Span(
+        device,
+        stream,
+        name or event["name"],
+        kind,
+        (start - zero) / 1e9,
+        (end - zero) / 1e9,
+        int(event.get("args", {}).get("bytes", 0)),
+    )
+
+
+def _on_device(event: Event, zero: int) -> list[Span]:
+    """Return what ran on a device; a copy between two ran on both."""
+    args = event.get("args", {})
+    number = args.get("device", args.get("inDevice", event["pid"]))
+    stream = f"stream {args.get('stream', event['tid'])}"
+    source, target = args.get("fromDevice"), args.get("toDevice")
+    if source == target:
+        kind, name = _kind(event)
+        return [_span(event, zero, f"cuda:{number}", stream, kind, name)]
+    ends = {
+        source: f"copy to cuda:{target}",
+        target: f"copy from cuda:{source}",
+    }
+    # The stream of one end is told, that of the other is not.
+    streams = {number: stream}
+    return [
+        _span(
+            event,
+            zero,
+            f"cuda:{end}",
+            streams.get(end, "peer copies"),
+            "copy",
+            name,
+        )
+        for end, name in ends.items()
+    ]
+
+
+def _kind(event: Event) -> tuple[str, str]:
+    """Return the kind and the name of what ran on one device.
+
+    A copy within a device is traffic to its own memory, as any kernel's is.
+    """
+    name: str = event["name"]
+    if event["cat"] == "gpu_memcpy":
+        copy = re.match(r"Memcpy (HtoD|DtoH) \((\w+) -> (\w+)\)", name)
+        if copy and copy[1] == "HtoD":
+            return "copy", f"copy from host ({copy[2].lower()})"
+        if copy:
+            return "copy", f"copy to host ({copy[3].lower()})"
+        return "copy" if "PtoP" in name else "compute", name
+    return "copy" if name.startswith("nccl") else "compute", name
+
+
+def _on_host(
+    event: Event, host: str, thread: str, zero: int, alone: bool
+) -> Span:
+    """Return a call to a device, which launches or waits, or an operation.
+
+    Where the CPU is alone, with no device, its operations compute.
+    """
+    if event["cat"] in CALLS:
+        kind = "wait" if "Synchronize" in event["name"] else "launch"
+        return _span(event, zero, host, f"{thread} calls", kind)
+    device = host.replace("host", "cpu") if alone else host
+    kind = "compute" if alone else "launch"
+    return _span(event, zero, device, thread, kind)
+
+
+def _rows(
+    events: Iterable[Event], used: Sequence[Event]
+) -> dict[Place, tuple[str, str]]:
+    """Return the host and the stream that each thread is.
+
+    Args:
+        events: All events; some name the threads.
+        used: Those that ran on the threads to name.
+    """
+    names = {
+        _place(event): str(event["args"]["name"])
+        for event in events
+        if event.get("name") == "thread_name"
+    }
+    in_time = sorted(used, key=lambda event: _nanoseconds(event)[0])
+    places = list(dict.fromkeys(map(_place, in_time)))
+    processes = list(dict.fromkeys(process for process, _ in places))
+    rows = {}
+    for i, process in enumerate(processes):
+        host = "host" if len(processes) == 1 else f"host:{i}"
+        threads = [place for place in places if place[0] == process]
+        main = (process, process)
+        main = main if main in threads else threads[0]
+        rows[main] = host, "python"
+        threads.remove(main)
+        for k, place in enumerate(threads, 1):
+            engine = re.search(r"pt_autograd_(\d+)", names.get(place, ""))
+            word = f"backward {engine[1]}" if engine else f"thread {k}"
+            rows[place] = host, word
+    return rows
+
+
+def _label(content: Mapping[str, Any], work: Sequence[Event]) -> str:
+    """Return "measured" and the names of the devices that worked."""
+    used = {event.get("args", {}).get("device") for event in work}
+    known = content.get("deviceProperties", [])
+    found = [d["name"] for d in known if d.get("id") in used]
+    names = ", ".join(dict.fromkeys(found)) or ("GPU" if work else "CPU")
+    return f"measured ({names})"

@@ -1,0 +1,211 @@
+"""The memory of a device as a picture: what is alive, in order of issue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpkit.theory.clock.record import Block, Record
+from dpkit.theory.timeline import drawing
+from dpkit.theory.timeline.drawing import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GRID,
+    INK,
+    QUIET,
+    VIOLET,
+)
+from dpkit.theory.units import memory_unit, show_memory
+
+FILLS = {
+    "parameters": BLUE,
+    "gradients": "url(#gradients)",
+    "optimizer state": GREEN,
+    "activations": "url(#activations)",
+    "other": QUIET,
+}
+LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 66, drawing.WIDTH - 14, 102, 300, 352
+MOST_COLUMNS = 540
+
+
+def draw(
+    record: Record, device: str, capacity: int | None = None
+) -> drawing.Drawing:
+    """Draw the memory of a device, by category, in the order of issue.
+
+    Args:
+        record: The timeline.
+        device: "sim:0", …
+        capacity: The bytes that the device has; a line, if given.
+
+    Example:
+        >>> from dpkit.theory.timeline import memory_chart
+        >>> from dpkit.theory.clock.record import Block, Record
+        >>> blocks = [
+        ...     Block("sim:0", 3 * 2**20, "parameters", -1),
+        ...     Block("sim:0", 5 * 2**20, "activations", 0, freed=1),
+        ... ]
+        >>> memory_chart.draw(Record(blocks=blocks), "sim:0")
+        <drawing: memory of sim:0: peak 8 MiB>
+    """
+    blocks = [block for block in record.blocks if block.device == device]
+    if not blocks:
+        words = f"no memory of {device} in this timeline"
+        parts = [drawing.text(14, 30, words)]
+        return drawing.page(parts, 48, f"memory of {device}: none")
+    moments = thin(history(blocks), MOST_COLUMNS)
+    totals = [sum(moment.values()) for moment in moments]
+    peak = max(totals)
+    title = f"memory of {device}: peak {show_memory(peak)}"
+    shown = capacity is not None and peak * 5 >= capacity
+    top = max(peak, capacity if capacity and shown else 0, 1) * 1.08
+    parts = [
+        drawing.hatch("gradients", AMBER),
+        drawing.hatch("activations", VIOLET, -45),
+        *_head(device, record.label, peak, capacity),
+        *drawing.legend(14, 48, [(c, _fill(c), "") for c in moments[0]]),
+        *_axes(top),
+        *_areas(moments, top),
+        *_peak(totals, top),
+    ]
+    if capacity and shown:
+        parts += _capacity(capacity, top)
+    return drawing.page(parts, HEIGHT, title)
+
+
+def history(blocks: Sequence[Block]) -> list[dict[str, int]]:
+    """Return the bytes alive by category: before, and after each event.
+
+    Example:
+        >>> from dpkit.theory.timeline.memory_chart import history
+        >>> from dpkit.theory.clock.record import Block
+        >>> history([Block("sim:0", 8, "activations", 0, freed=1)])
+        [{'activations': 0}, {'activations': 8}, {'activations': 0}]
+    """
+    changes: dict[int, list[tuple[str, int]]] = {-1: []}
+    for block in blocks:
+        come = changes.setdefault(block.allocated, [])
+        come.append((block.category, block.num_bytes))
+        if block.freed is not None:
+            go = changes.setdefault(block.freed, [])
+            go.append((block.category, -block.num_bytes))
+    alive = dict.fromkeys(_categories(blocks), 0)
+    moments = []
+    for event in sorted(changes):
+        for category, num_bytes in changes[event]:
+            alive[category] += num_bytes
+        moments.append(dict(alive))
+    return moments
+
+
+def thin(
+    moments: Sequence[dict[str, int]], at_most: int
+) -> list[dict[str, int]]:
+    """Keep the fullest of neighbouring moments, so that the peak stays.
+
+    Example:
+        >>> from dpkit.theory.timeline.memory_chart import thin
+        >>> thin([{"other": n} for n in (1, 9, 2, 3)], at_most=2)
+        [{'other': 9}, {'other': 3}]
+    """
+    each = -(-len(moments) // at_most)
+    groups = [moments[i : i + each] for i in range(0, len(moments), each)]
+    return [max(group, key=lambda m: sum(m.values())) for group in groups]
+
+
+def _categories(blocks: Sequence[Block]) -> list[str]:
+    """Return the categories, from the bottom of the picture to its top."""
+    found = {block.category for block in blocks}
+    return [c for c in FILLS if c in found] + sorted(found - set(FILLS))
+
+
+def _fill(category: str) -> str:
+    return FILLS.get(category, INK)
+
+
+def _head(
+    device: str, label: str, peak: int, capacity: int | None
+) -> list[str]:
+    of = f" of {show_memory(capacity)}" if capacity else ""
+    quiet = f' fill="{QUIET}"'
+    words = f"peak {show_memory(peak)}{of}"
+    name = drawing.cut(f"memory of {device}", 30)
+    return [
+        drawing.text(14, 22, name, more=' font-weight="600"'),
+        drawing.text(RIGHT, 22, words, "end", quiet),
+        drawing.text(RIGHT, HEIGHT - 8, drawing.cut(label, 44), "end", quiet),
+    ]
+
+
+def _axes(top: float) -> list[str]:
+    unit, name = memory_unit(int(top))
+    quiet = f' fill="{QUIET}"'
+    parts = [drawing.text(LEFT - 6, TOP - 8, name, "end", quiet)]
+    for y, words in drawing.ticks(0, top / unit, BOTTOM, TOP, at_most=4):
+        parts.append(drawing.line(LEFT, y, RIGHT, y, GRID))
+        parts.append(drawing.text(LEFT - 6, y + 4.5, words, "end", quiet))
+    words = "allocations and releases, in order"
+    middle = (LEFT + RIGHT) / 2
+    return [*parts, drawing.text(middle, BOTTOM + 19, words, "middle", quiet)]
+
+
+def _x(column: int, count: int) -> float:
+    return LEFT + (RIGHT - LEFT) * column / count
+
+
+def _y(num_bytes: float, top: float) -> float:
+    return BOTTOM - (BOTTOM - TOP) * num_bytes / top
+
+
+def _areas(moments: Sequence[dict[str, int]], top: float) -> list[str]:
+    """Draw the categories on top of each other, each as steps."""
+    parts = []
+    floor = [0] * len(moments)
+    for category in moments[0]:
+        roof = [f + m[category] for f, m in zip(floor, moments, strict=True)]
+        most = max(m[category] for m in moments)
+        words = drawing.escape(f"{category}: at most {show_memory(most)}")
+        parts.append(
+            f'<path d="{_steps(floor, roof, top)}" fill="{_fill(category)}">'
+            f"<title>{words}</title></path>"
+        )
+        floor = roof
+    return parts
+
+
+def _steps(floor: list[int], roof: list[int], top: float) -> str:
+    """Return the outline of an area: along its roof, back on its floor."""
+    count = len(roof)
+    path = []
+    for heights, columns in (
+        (roof, range(count)),
+        (floor, reversed(range(count))),
+    ):
+        for i in columns:
+            ends = (i, i + 1) if heights is roof else (i + 1, i)
+            y = drawing.number(_y(heights[i], top))
+            x1, x2 = (drawing.number(_x(end, count)) for end in ends)
+            path.append(f"{x1} {y}H{x2}")
+    return "M" + "L".join(path) + "Z"
+
+
+def _peak(totals: Sequence[int], top: float) -> list[str]:
+    """Mark the fullest moment, by its size."""
+    column = totals.index(max(totals))
+    x = (_x(column, len(totals)) + _x(column + 1, len(totals))) / 2
+    y = _y(totals[column], top)
+    return [
+        drawing.line(LEFT, y, RIGHT, y, INK, ' stroke-dasharray="2 3"'),
+        f'<circle cx="{drawing.number(x)}" cy="{drawing.number(y)}" r="4" '
+        f'fill="#ffffff" stroke="{INK}" stroke-width="2"/>',
+    ]
+
+
+def _capacity(capacity: int, top: float) -> list[str]:
+    y = _y(capacity, top)
+    words = f"capacity {show_memory(capacity)}"
+    halo = f' stroke="#ffffff" {drawing.HALO}'
+    return [
+        drawing.line(LEFT, y, RIGHT, y, INK, ' stroke-width="1.5"'),
+        drawing.text(RIGHT, y - 6, words, "end", halo),
+    ]

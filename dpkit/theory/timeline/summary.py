@@ -1,0 +1,228 @@
+"""How long each device computed, copied and stood idle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dpkit.theory.clock.record import Record, Span, is_host, streams
+from dpkit.theory.units import show_bytes, show_seconds, time_unit
+
+
+@dataclass(frozen=True)
+class DeviceTimes:
+    """Where the time of one device went, in seconds.
+
+    Attributes:
+        busy: It computed, on one stream or on several.
+        exposed: It copied and did not compute; busy, exposed and idle add
+            up to the makespan.
+        idle: It did neither.
+        copying: It copied, whether it also computed or not.
+        bytes_sent: What its copies to elsewhere moved.
+        bytes_received: What its copies from elsewhere moved.
+    """
+
+    busy: float
+    exposed: float
+    idle: float
+    copying: float
+    bytes_sent: int
+    bytes_received: int
+
+
+@dataclass(frozen=True)
+class HostTimes:
+    """Where the time of one host went, in seconds.
+
+    Attributes:
+        busy: It issued work, and waited for nothing.
+        waiting: It waited for a device.
+        idle: It did neither; the three add up to the makespan.
+    """
+
+    busy: float
+    waiting: float
+    idle: float
+
+
+@dataclass(frozen=True)
+class StreamTimes:
+    """Where the time of one stream went, in seconds.
+
+    Attributes:
+        busy: Something ran in it; waiting is not running.
+        idle: Nothing did; the two add up to the makespan.
+    """
+
+    busy: float
+    idle: float
+
+
+@dataclass(frozen=True, repr=False)
+class Summary:
+    """The numbers of a timeline; it prints as a table.
+
+    Attributes:
+        label: The label of the timeline.
+        num_spans: How many spans it has.
+        makespan: Seconds from the earliest start to the latest end.
+        devices: The times of each device.
+        hosts: The times of each host.
+        streams: The times of each stream, by device and stream.
+        assumptions: What the times rest on.
+    """
+
+    label: str
+    num_spans: int
+    makespan: float
+    devices: dict[str, DeviceTimes]
+    hosts: dict[str, HostTimes]
+    streams: dict[tuple[str, str], StreamTimes]
+    assumptions: list[str]
+
+    def __repr__(self) -> str:
+        label = f"{self.label}: " if self.label else ""
+        spans = f"{self.num_spans} span{'s' if self.num_spans != 1 else ''}"
+        unit = time_unit(self.makespan)[1]
+        head = f"{label}{spans}, makespan {show_seconds(self.makespan)}"
+        parts = [f"{head} (times in {unit})" if self.num_spans else head]
+        parts += [_table(t) for t in self._tables() if len(t) > 1]
+        if any(device.copying for device in self.devices.values()):
+            parts[1] += "\nexposed: copying while the device does not compute"
+        if self.assumptions:
+            lines = [f"- {assumption}" for assumption in self.assumptions]
+            parts.append("\n".join(["assumptions", *lines]))
+        return "\n\n".join(parts)
+
+    def _tables(self) -> Iterable[list[list[str]]]:
+        write = self._write
+        rows = [
+            [
+                name,
+                *map(write, (d.busy, d.exposed, d.idle, d.copying)),
+                *map(show_bytes, (d.bytes_sent, d.bytes_received)),
+            ]
+            for name, d in self.devices.items()
+        ]
+        head = "device computing exposed idle copying sent received".split()
+        yield [head, *rows]
+        yield [["host", "launching", "waiting", "idle"]] + [
+            [name, write(h.busy), write(h.waiting), write(h.idle)]
+            for name, h in self.hosts.items()
+        ]
+        if len(self.streams) > len(self.devices) + len(self.hosts):
+            yield [["stream", "busy", "idle"]] + [
+                [" ".join(name), write(s.busy), write(s.idle)]
+                for name, s in self.streams.items()
+            ]
+
+    def _write(self, seconds: float) -> str:
+        """Write in the unit of the makespan, to four of its digits."""
+        unit = time_unit(self.makespan)[0]
+        whole = math.floor(math.log10(max(self.makespan / unit, 1.0)))
+        return f"{seconds / unit:.{max(0, 3 - whole)}f}"
+
+
+def summarize(record: Record) -> Summary:
+    """Add up where the time went.
+
+    Spans that overlap on several streams of a device count once.
+
+    Example:
+        >>> from dpkit.theory.clock.record import Record, Span
+        >>> from dpkit.theory.timeline.summary import summarize
+        >>> copy = "copy to sim:1"
+        >>> summarize(Record([
+        ...     Span("sim:0", "compute", "mm", "compute", 0.0, 0.5),
+        ...     Span("sim:0", "stream 1", copy, "copy", 0.25, 1.0, 8000),
+        ... ], label="simulated (v100)"))
+        simulated (v100): 2 spans, makespan 1 s (times in s)
+        <BLANKLINE>
+        device  computing  exposed   idle  copying  sent  received
+        sim:0       0.500    0.500  0.000    0.750  8 kB       0 B
+        exposed: copying while the device does not compute
+        <BLANKLINE>
+        stream           busy   idle
+        sim:0 compute   0.500  0.500
+        sim:0 stream 1  0.750  0.250
+    """
+    makespan = record.makespan
+    devices: dict[str, DeviceTimes] = {}
+    hosts: dict[str, HostTimes] = {}
+    by_stream: dict[tuple[str, str], StreamTimes] = {}
+    for device, rows in streams(record.spans).items():
+        spans = [span for row in rows.values() for span in row]
+        if is_host(device):
+            hosts[device] = _host(spans, makespan)
+        else:
+            devices[device] = _device(spans, makespan)
+        for stream, row in rows.items():
+            busy = covered(s for s in row if s.kind != "wait")
+            idle = max(0.0, makespan - busy)
+            by_stream[device, stream] = StreamTimes(busy, idle)
+    return Summary(
+        record.label,
+        len(record.spans),
+        makespan,
+        devices,
+        hosts,
+        by_stream,
+        list(record.assumptions),
+    )
+
+
+def _device(spans: list[Span], makespan: float) -> DeviceTimes:
+    copies = [s for s in spans if s.kind == "copy"]
+    computing = [s for s in spans if s.kind not in ("copy", "wait")]
+    busy, either = covered(computing), covered(computing + copies)
+    return DeviceTimes(
+        busy=busy,
+        exposed=max(0.0, either - busy),
+        idle=max(0.0, makespan - either),
+        copying=covered(copies),
+        bytes_sent=_moved(copies, "copy to "),
+        bytes_received=_moved(copies, "copy from "),
+    )
+
+
+def _host(spans: list[Span], makespan: float) -> HostTimes:
+    # A call that waits lies within the operation that made it: what is
+    # left of the operation is the launching.
+    waiting = covered(s for s in spans if s.kind == "wait")
+    either = covered(spans)
+    busy, idle = max(0.0, either - waiting), max(0.0, makespan - either)
+    return HostTimes(busy, waiting, idle)
+
+
+def _moved(copies: Iterable[Span], start: str) -> int:
+    return sum(s.num_bytes for s in copies if s.name.startswith(start))
+
+
+def covered(spans: Iterable[Span]) -> float:
+    """Return the seconds in which at least one of the spans runs.
+
+    Example:
+        >>> from dpkit.theory.clock.record import Span
+        >>> from dpkit.theory.timeline.summary import covered
+        >>> times = [(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)]
+        >>> covered(Span("", "", "", "", a, b) for a, b in times)
+        4.0
+    """
+    total, reached = 0.0, -math.inf
+    for start, end in sorted((s.start, s.end) for s in spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Align the first column to the left and the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        [row[0].ljust(widths[0])]
+        + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
+        for row in rows
+    ]
+    return "\n".join("  ".join(line).rstrip() for line in lines)
