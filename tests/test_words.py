@@ -71,7 +71,7 @@ def test_refused_words(book, sentence):
 def test_refused_words_in_code(book):
     (book / "dpkit/a.py").write_text(
         '"""Let it go."""\n\n\ndef f():\n    """Return x.\n\n    Args:\n'
-        '        x: Simply a number.\n    """\n    # Of course.\n    # So.\n'
+        '        x: Simply a number.\n    """\n    # Obviously.\n    # So.\n'
     )
     places = [f"dpkit/a.py:{line}" for line in (1, 8, 10)]
     assert found(book) == [("refused words", place) for place in places]
