@@ -17,7 +17,7 @@ from dpkit import calibration, sim
 from dpkit.accelerator import real_devices
 from dpkit.commands.parser import PROGRAM, Commands, refuse
 from dpkit.lab.limits.predictions import CASES, Prediction, predictions, table
-from dpkit.theory.hardware.preset_files import save
+from dpkit.theory.hardware.presets import save
 
 # In the median of the steps; on a machine without other work it was 17 %.
 MOST_ERROR = 0.5

@@ -17,7 +17,7 @@ from dpkit.theory.hardware import (
     find,
 )
 from dpkit.theory.hardware.clusters import cluster
-from dpkit.theory.hardware.preset_files import load, save
+from dpkit.theory.hardware.presets import read_preset, save
 
 TABLES = {"accelerator": ACCELERATORS, "host": HOSTS, "link": LINKS}
 KINDS = {"accelerator": Accelerator, "host": Host, "link": Link}
@@ -52,7 +52,7 @@ def test_every_preset_comes_back(part, tmp_path):
     path = tmp_path / "one.json"
     for preset in TABLES[part].values():
         save(path, **{**PRESETS, part: preset}, provenance={})
-        found = load(str(path), KINDS[part])
+        found = read_preset(str(path), KINDS[part])
         assert found == preset
         assert type(found) is KINDS[part]
 
