@@ -34,7 +34,7 @@ from dpkit.plan_runner import check_op, pieces, run
 from dpkit.theory.collectives import algorithms
 from dpkit.theory.collectives.algorithms import Chunks
 from dpkit.theory.collectives.plans import Plan, Step
-from dpkit.theory.whole_numbers import check_whole
+from dpkit.theory.units import check_whole
 
 ALGORITHMS = tuple(algorithms.ALLREDUCE)
 SCATTERS: dict[str, Callable[[int], list[Step]]] = {

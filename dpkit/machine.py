@@ -19,8 +19,7 @@ import torch
 from dpkit import sim
 from dpkit.accelerator import real_devices
 from dpkit.arguments import device_list
-from dpkit.theory.units import show_seconds
-from dpkit.theory.whole_numbers import check_whole
+from dpkit.theory.units import check_whole, show_seconds
 
 KINDS = ("cuda", "sim", "cpu")
 

@@ -15,7 +15,7 @@ from dpkit.evaluate import Batch, evaluate_accuracy
 from dpkit.losses import Loss
 from dpkit.machine import Timer
 from dpkit.placement import replicate
-from dpkit.theory.whole_numbers import check_whole
+from dpkit.theory.units import check_whole
 
 
 @dataclass

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dpkit.arguments import device_list
-from dpkit.theory.whole_numbers import check_whole
+from dpkit.theory.units import check_whole
 
 
 def even_sizes(length: int, count: int) -> list[int]:

@@ -9,7 +9,7 @@ from torch import nn
 
 from dpkit.network_partition.timing import LayerCost
 from dpkit.theory.pipelines.balance import balance
-from dpkit.theory.whole_numbers import check_whole
+from dpkit.theory.units import check_whole
 
 
 def split_layers(

@@ -20,7 +20,7 @@ from dpkit.theory.pipelines.actions import Schedule, owners, parse
 from dpkit.theory.pipelines.check import check
 from dpkit.theory.pipelines.replay import times
 from dpkit.theory.pipelines.schedules import by_name
-from dpkit.theory.whole_numbers import check_whole
+from dpkit.theory.units import check_whole
 
 TICKS = {"F": 1, "B": 2, "I": 1, "W": 1}
 

@@ -23,7 +23,7 @@ from dpkit.processes.starting import (
     start,
     tell,
 )
-from dpkit.theory.whole_numbers import check_whole
+from dpkit.theory.units import check_whole
 
 # How often the parent looks, and how long it waits after a failure for more
 # to show: the end of one rank makes its partners fail, and it is to blame.

@@ -19,7 +19,7 @@ from dpkit.buckets.rounds import BYTES_PER_MEGABYTE
 from dpkit.data_parallel import BucketedDataParallel
 from dpkit.lab.common.resnet import resnet18
 from dpkit.machine import Timer, devices, synchronize
-from dpkit.theory.clock.recorder import SECOND
+from dpkit.theory.clock.record import SECOND
 from dpkit.theory.hardware.clusters import Cluster
 from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
 from dpkit.theory.overlap import bucket_ends

@@ -25,7 +25,7 @@ from dataclasses import replace
 from functools import cache
 
 from dpkit.theory.collectives.plans import Message, Plan, Step, together
-from dpkit.theory.whole_numbers import check_whole
+from dpkit.theory.units import check_whole
 
 Chunks = tuple[int, int]  # the first, and one beyond the last
 

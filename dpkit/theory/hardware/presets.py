@@ -18,14 +18,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Protocol,
+    TypeVar,
+    get_args,
+    get_type_hints,
+)
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
-    Preset = TypeVar("Preset", bound=DataclassInstance)
-else:
-    Preset = TypeVar("Preset")
+class Dataclass(Protocol):
+    """Accelerator, Link or Host, as far as this file needs to know them."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+Preset = TypeVar("Preset", bound=Dataclass)
 
 # What a person who writes a file calls them.
 EXPECTED = {
@@ -82,9 +91,9 @@ def shipped(kind: type[Preset], names: str) -> dict[str, Preset]:
 def save(
     path: str | os.PathLike[str],
     *,
-    accelerator: DataclassInstance,
-    host: DataclassInstance,
-    link: DataclassInstance,
+    accelerator: Dataclass,
+    host: Dataclass,
+    link: Dataclass,
     provenance: Mapping[str, Any],
 ) -> None:
     """Write presets to a file, in place of what was there.
@@ -139,7 +148,7 @@ def read_preset(path: str, kind: type[Preset]) -> Preset:
         ) from error
 
 
-def check_numbers(preset: DataclassInstance) -> None:
+def check_numbers(preset: Dataclass) -> None:
     """Refuse numbers that cannot be; the ends of names say what they are."""
     for name, label, value in _numbers(preset):
         if name.endswith("_per_second"):
@@ -155,7 +164,7 @@ def check_numbers(preset: DataclassInstance) -> None:
             raise ValueError(f"{fact} ({label}: {value})")
 
 
-def _numbers(preset: DataclassInstance) -> Iterator[tuple[str, str, float]]:
+def _numbers(preset: Dataclass) -> Iterator[tuple[str, str, float]]:
     """Yield each number of a preset: its field, what to call it, itself."""
     for name in (f.name for f in fields(preset)):
         value = getattr(preset, name)
