@@ -44,7 +44,7 @@ NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 # Drivers of GPUs make such files; torch takes seconds to say that none is.
 HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|kfd)'
 # A reader has not set DPKIT_DEVICES, which the other targets do.
-FOUND := processes workers cluster machine sim configuration pinned
+FOUND := processes workers job machine sim configuration pinned
 # Nothing else asks torch: it counts simulated devices too.
 GPUS := from dpkit.accelerator import real_devices; gpus = real_devices()
 
@@ -59,6 +59,8 @@ $(error there is no such chapter (ONLY: $(ONLY), known: \
   $(patsubst book/%.ipynb,%,$(CHAPTERS))))
 endif
 PORT := 8000
+# Modules of scripts/recorders, each in a process of its own.
+RECORDERS := headline published recipe large_batches resident
 # STAND_IN=2: rehearse on the CPU, as if there were two GPUs. AGAIN=all, failed
 # or the names of parts: run them once more. LIMIT: seconds for all of it.
 REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
@@ -171,11 +173,7 @@ bench: $(READY)  ## measure speed, as ratios taken side by side in one run
 	$(PY) scripts/bench.py
 
 reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
-	$(PY) scripts/reproduce.py
-	$(PY) scripts/simulate_published.py
-	$(PY) scripts/record_recipe.py
-	$(PY) scripts/record_large_batches.py
-	$(PY) scripts/record_resident.py
+	set -e; for name in $(RECORDERS); do $(PY) scripts/record.py $$name; done
 
 lint: $(READY)  ## style (notebooks too), types, and the workflows
 	$(PY) -m ruff format --check .

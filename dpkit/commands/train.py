@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from dpkit.commands.parser import PROGRAM, Commands, refuse
 from dpkit.job.checkpoints import Checkpoints
-from dpkit.job.ranks import Ranks, brief, is_of_others, join
+from dpkit.job.ranks import Ranks, brief, is_of_others, join_job
 from dpkit.job.resume import resume, train_to
 from dpkit.job.run import MODELS, Run, Settings
 from dpkit.lab.common.datasets import load_fashion_mnist
@@ -116,7 +116,7 @@ def train_job(options: argparse.Namespace, command: str) -> None:
     given = vars(options)
     settings = Settings(**{name: given[name] for name in asdict(Settings())})
     try:
-        ranks = join(options.timeout)
+        ranks = join_job(options.timeout)
     except ValueError as error:
         refuse(error)
     except ConnectionError as error:

@@ -42,8 +42,8 @@ def launch(
     In each process the default process group is there before ``fn`` is
     called: ``torch.distributed.get_rank()`` tells the ranks apart, and
     :func:`dpkit.processes.rank_device` where their tensors belong. What they
-    print comes in any order, and from a notebook not onto the page: return
-    values, and print those. A rank computes with one thread, unless
+    print comes in any order, and does not show in a notebook: return values,
+    and print those. A rank computes with one thread, unless
     ``OMP_NUM_THREADS`` or the function says otherwise. When one rank fails,
     the others are ended at once. No process and no file is left behind: what
     a rank has started ends with it, unless it began a session of its own.
@@ -54,7 +54,9 @@ def launch(
     :class:`dpkit.processes.Workers` stay for several functions.
 
     Args:
-        fn: A function at the top level of a module, which each rank imports.
+        fn: The function. Each rank imports it from its module; a function
+            of a notebook cell or of a script is copied to the ranks, with
+            the variables that it uses.
         world_size: The number of processes.
         *args: What every rank is given a copy of; tensors on the CPU.
         backend: "gloo" (on the CPU) or "nccl" (a GPU for each rank). None
@@ -67,10 +69,10 @@ def launch(
         What each rank returned, in order of rank; tensors on the CPU.
 
     Raises:
-        TypeError: ``world_size`` is no whole number.
-        ValueError: ``world_size`` is below one, the ranks cannot import the
-            function or something among its arguments, a tensor does not lie
-            on the CPU, or there is no such backend.
+        TypeError: ``world_size`` is no whole number, or an argument cannot be
+            copied, such as an open file.
+        ValueError: ``world_size`` is below one, a tensor does not lie on the
+            CPU, or there is no such backend.
         RuntimeError: a rank raised an exception, whose traceback the message
             holds, or ended without a result.
         TimeoutError: some ranks had not returned in time; the message says
@@ -141,7 +143,7 @@ class Workers:
         """Run ``fn(*args)`` on every rank; return their values.
 
         Args:
-            fn: A function at the top level of a module.
+            fn: The function, as for :func:`dpkit.launch`.
             *args: What every rank is given a copy of; tensors on the CPU.
             timeout_seconds: How long it may take, the start of the processes
                 included where they have to start.
@@ -150,8 +152,8 @@ class Workers:
             What each rank returned, in order of rank; tensors on the CPU.
 
         Raises:
-            ValueError: the ranks cannot import the function or something
-                among its arguments, or a tensor does not lie on the CPU.
+            TypeError: an argument cannot be copied.
+            ValueError: a tensor does not lie on the CPU.
             RuntimeError: a rank raised an exception or ended.
             TimeoutError: some ranks had not returned in time.
         """

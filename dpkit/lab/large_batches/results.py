@@ -22,7 +22,7 @@ def errors_by_way(record: Record) -> dict[str, ByBatch]:
     """Return the test errors of the runs of each way.
 
     Args:
-        record: What ``scripts/record_large_batches.py`` wrote.
+        record: What ``scripts/recorders/large_batches.py`` wrote.
 
     Returns:
         Way -> k -> percent of error, for each seed.
@@ -43,7 +43,7 @@ def errors_by_rate(record: Record) -> dict[int, dict[float, float]]:
     The mean is over the seeds that all rates have in common.
 
     Args:
-        record: What ``scripts/record_large_batches.py`` wrote.
+        record: What ``scripts/recorders/large_batches.py`` wrote.
 
     Returns:
         k -> learning rate -> percent of error.
@@ -63,7 +63,7 @@ def best_steps(record: Record) -> dict[int, tuple[float, float]]:
     A rate at which a seed did not reach the target is out.
 
     Args:
-        record: What ``scripts/record_large_batches.py`` wrote.
+        record: What ``scripts/recorders/large_batches.py`` wrote.
 
     Returns:
         k -> (learning rate, mean number of steps to the target).

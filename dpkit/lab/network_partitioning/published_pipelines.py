@@ -7,17 +7,17 @@ balances and measurements from what was published.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpkit.lab.network_partitioning.layer_costs import from_record
 from dpkit.lab.network_partitioning.torchgpipe import (
     PUBLISHED,
     Assumptions,
     Run,
     step_seconds,
 )
+from dpkit.network_partition import LayerCost
 from dpkit.theory.pipelines.bubble import makespan
 
 # From the formula to the replay, one thing after another.
@@ -31,27 +31,26 @@ LADDER = {
 
 @dataclass(frozen=True)
 class Row:
-    """A run, and its speed-ups over the first of the table.
-
-    Attributes:
-        run: What was run.
-        formula: m·n/(m + n − 1), over the first run's: equal stages, nothing
-            made again, no communication, any batch as good as another.
-        replayed: What the replay says.
-        measured: What was measured.
-        samples_per_second: What the replay says of the speed itself.
-    """
+    """A run, and its speed-ups over the first run of the table."""
 
     run: Run
+    # m·n/(m + n − 1): equal stages, nothing made again, no communication,
+    # any batch as good as another.
     formula: float
     replayed: float
     measured: float
-    samples_per_second: float
+    samples_per_second: float  # what the replay says of the speed itself
 
     @property
     def miss(self) -> float:
         """(replayed − measured) / measured."""
         return self.replayed / self.measured - 1
+
+
+def layer_costs(columns: Mapping[str, Sequence[Any]]) -> list[LayerCost]:
+    """Return the costs of layers that a record holds as columns."""
+    rows = zip(*(columns[name] for name in LayerCost._fields), strict=True)
+    return [LayerCost(*row) for row in rows]
 
 
 def amoebanet_table(
@@ -61,14 +60,12 @@ def amoebanet_table(
 ) -> list[Row]:
     """Return the speed-ups of AmoebaNet-D: by formula, replayed, measured.
 
-    Args:
-        published: What ``book/_data/torchgpipe_amoebanet.json`` holds.
-        simulated: What ``book/_data/amoebanet_p40.json`` holds: the seconds
-            of each layer on simulated P40s, for each size of micro-batch.
-        assumptions: What the replay takes to be so.
+    ``published`` is book/_data/torchgpipe_amoebanet.json, and ``simulated``
+    amoebanet_p40.json: the seconds of each layer on simulated P40s, for each
+    size of micro-batch.
     """
     costs = {
-        int(size): from_record(columns)
+        int(size): layer_costs(columns)
         for size, columns in simulated["micro_batches"].items()
     }
     runs = [Run(**run) for run in published["runs"]]
@@ -115,12 +112,8 @@ def show_ladder(
 ) -> str:
     """Return how far off each step from formula to replay is, as text.
 
-    A column is a run, n and m; the last is the mean of the sizes of the
-    others but the first, to which all are compared.
-
-    Args:
-        published: What ``book/_data/torchgpipe_amoebanet.json`` holds.
-        simulated: What ``book/_data/amoebanet_p40.json`` holds.
+    A column is a run, n and m, without the first, to which all are compared;
+    the last column is the mean of the absolute values.
     """
     tables = {
         name: amoebanet_table(published, simulated, assumptions)
@@ -135,4 +128,23 @@ def show_ladder(
         mean = sum(map(abs, values[1:])) / len(values[1:])
         cells = [f"{100 * x:+6.0f}%" for x in values[1:]]
         lines.append(f"{name:30}{''.join(cells)}{100 * mean:6.0f}%")
+    return "\n".join(lines)
+
+
+def show_resnet50(
+    published: Mapping[str, Any], simulated: Mapping[str, Any]
+) -> str:
+    """Return the times of a tutorial's ResNet-50, over one device's, as text.
+
+    ``published`` is book/_data/pytorch_model_parallel.json, and ``simulated``
+    resnet50_pipeline.json.
+    """
+    names = list(simulated["seconds"])
+    lines = [
+        "split".ljust(14) + "".join(f"{x:>11}" for x in ["measured", *names])
+    ]
+    tables = [published["seconds"], *simulated["seconds"].values()]
+    for split in published["seconds"]:
+        ratios = [table[split] / table["one device"] for table in tables]
+        lines.append(split.ljust(14) + "".join(f"{x:11.3f}" for x in ratios))
     return "\n".join(lines)

@@ -6,11 +6,11 @@ however that ends. The file stays, locks nothing, and tells who was last::
     run/lock        process 1234 on host-a
 
 On a disk of this machine no two processes have it at once. On a network file
-system it is as good as the locks there. NFS keeps them on its server, and
-those of a host that was cut off for the time of a lease, often 90 seconds.
-Lustre has them if it is mounted with ``flock``; ``localflock`` keeps those of
-each host apart. Where there are no locks nothing is promised, and that is
-told.
+system it is as good as the locks there. NFS keeps them on its server; the
+lock of a host that was cut off stays for the time of a lease, often 90
+seconds. Lustre has locks if it is mounted with ``flock``; ``localflock``
+keeps those of each host apart. Where there are no locks, the job says so and
+goes on.
 
 The lock belongs to the open file, which a forked process shares. The process
 that took the lock lets it go for all of them. If that one is killed, forked
@@ -30,17 +30,14 @@ from pathlib import Path
 if sys.platform != "win32":
     import fcntl
 
-# Who was killed takes a moment to end, and the next may start at once.
+# A killed process takes a moment to end, and the next may start at once.
 WAIT_SECONDS, LOOK_SECONDS = 2.0, 0.05
 # What a file system without locks says; Lustre, NFS without its daemon.
 NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 def take_lock(path: Path) -> FileIO:
-    """Take a lock, as long as the file that is returned is open.
-
-    Args:
-        path: The file to lock, in a folder that exists.
+    """Lock a file, as long as what is returned is open.
 
     Raises:
         RuntimeError: another process has it.

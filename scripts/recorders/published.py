@@ -1,51 +1,34 @@
 """Simulate published pipelines and record their seconds in book/_data.
 
-Usage: python scripts/simulate_published.py [RECORD ...]
+Usage: python scripts/record.py published [RECORD ...]
 
 All records, or those named: amoebanet_p40, resnet50_pipeline.
 The seconds are those of a simulated clock: the same on any machine, until a
 preset or the model of costs changes. It takes some ten minutes on a CPU core.
 """
 
-import json
 import platform
-import sys
+from collections.abc import Sequence
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import torch
 
 import dpkit
 from dpkit import sim
-from dpkit.lab.network_partitioning.amoebanet import amoebanet_d
-from dpkit.lab.network_partitioning.layer_costs import to_record
-from dpkit.lab.network_partitioning.resnet_pipeline import resnet50_seconds
-from dpkit.network_partition import layer_seconds
+from dpkit.network_partition import LayerCost, layer_seconds
+from recorders.amoebanet import amoebanet_d
+from recorders.provenance import load, store
+from recorders.resnet_pipeline import resnet50_seconds
 
-DATA = Path(__file__).parent.parent / "book" / "_data"
 PRESETS = ("k80", "p100", "v100-pcie")
 LINK = "pcie3"
 
 
-def load(name: str) -> dict[str, Any]:
-    """Return a record of book/_data."""
-    record: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text())
-    return record
-
-
-def store(name: str, record: dict[str, Any]) -> None:
-    """Write a record, with what it was made by."""
-    provenance = {
-        "command": "python scripts/simulate_published.py",
-        "clock": "simulated",
-        "date": date.today().isoformat(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
-    text = json.dumps({"provenance": provenance, **record}, indent=1)
-    (DATA / f"{name}.json").write_text(text + "\n")
-    print(f"written: {name}.json", flush=True)
+def columns(costs: Sequence[LayerCost]) -> dict[str, list[float]]:
+    """Return the costs of layers as columns, for a JSON file."""
+    found = zip(*costs, strict=True)
+    return {k: list(c) for k, c in zip(LayerCost._fields, found)}
 
 
 def amoebanet() -> dict[str, Any]:
@@ -66,7 +49,7 @@ def amoebanet() -> dict[str, Any]:
         for size in sorted(sizes):
             X = torch.empty(size, 3, pixels, pixels, device=device)
             costs = layer_seconds(layers, X, device)
-            micro_batches[str(size)] = to_record(costs)
+            micro_batches[str(size)] = columns(costs)
             print(f"micro-batch {size}", flush=True)
         del layers, X
     presets = {"accelerator": "p40", "link": LINK, "host": "eager"}
@@ -93,12 +76,14 @@ def resnet50() -> dict[str, Any]:
 RECORDS = {"amoebanet_p40": amoebanet, "resnet50_pipeline": resnet50}
 
 
-def main() -> int:
+def main(*names: str) -> None:
     """Simulate; write each record when it has ended."""
-    for name in sys.argv[1:] or RECORDS:
-        store(name, RECORDS[name]())
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    for name in names or RECORDS:
+        provenance = {
+            "command": "make reproduce",
+            "clock": "simulated",
+            "date": date.today().isoformat(),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+        }
+        store(name, {"provenance": provenance, **RECORDS[name]()})

@@ -1,22 +1,16 @@
 """Rerun the experiment on large batches and record it in book/_data.
 
-Usage: python scripts/record_large_batches.py
-
 The recipe is that of dpkit.lab.large_batches.runs. A run is known by how many
 times the batch of one device it takes (k), its learning rate, its warm-up and
 its seed. It takes about a quarter of an hour on one CPU core.
 """
 
-import json
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from math import log2
-from pathlib import Path
 from typing import Any
 
 import torch
-from reproduce import provenance
 
 from dpkit.lab.large_batches.runs import (
     NUM_EXAMPLES,
@@ -25,8 +19,8 @@ from dpkit.lab.large_batches.runs import (
     steps_to,
 )
 from dpkit.lab.large_batches.warmup import WARMUPS
+from recorders.provenance import provenance, store
 
-RECORD = Path(__file__).parent.parent / "book/_data/large_batches.json"
 ETA = RECIPE.lr
 KS = (1, 2, 4, 8, 16, 32, 64)
 RATES = tuple(ETA * 2**i for i in range(-2, 7))
@@ -87,7 +81,7 @@ def steps_by_rate() -> list[dict[str, Any]]:
     return found
 
 
-def main() -> int:
+def main() -> None:
     """Train; write what came out when all runs have ended."""
     torch.set_num_threads(1)
     result: dict[str, Any] = {
@@ -98,10 +92,4 @@ def main() -> int:
         "steps": steps_by_rate(),
         "runs": errors(),
     }
-    RECORD.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written: {RECORD.name}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    store("large_batches", result)

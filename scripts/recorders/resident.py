@@ -1,33 +1,32 @@
 """Time epochs of LeNet whose images lie on the GPU; record them.
 
-Usage: python scripts/record_resident.py [FILE [EPOCHS]]
+Usage: python scripts/record.py resident [FILE [EPOCHS]]
 
 Without a GPU it records nothing and says so. The first epoch, which also
 warms up, is recorded apart.
 """
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-from reproduce import provenance
 
 import dpkit
 from dpkit.accelerator import real_devices
 from dpkit.lab.common.datasets import load_fashion_mnist
 from dpkit.lab.common.models import lenet_params
 from dpkit.lab.data_parallelism.resident import time_resident_epoch
+from recorders.provenance import DATA, provenance
 
-RECORD = Path(__file__).parent.parent / "book/_data/resident_epoch.json"
+RECORD = DATA / "resident_epoch.json"
 
 
-def main(file: str | Path = RECORD, num_epochs: int | str = 6) -> int:
+def main(file: str | Path = RECORD, num_epochs: int | str = 6) -> None:
     """Time the epochs; write what they took."""
     if not real_devices():
         print("nothing to record: no GPU (torch sees: 0)")
-        return 0
+        return
     train_set, _ = load_fashion_mnist(full=True)
     devices = dpkit.devices(1, kind="cuda")
     params = dpkit.replicate(lenet_params(0.01), devices)
@@ -43,8 +42,3 @@ def main(file: str | Path = RECORD, num_epochs: int | str = 6) -> int:
     }
     Path(file).write_text(json.dumps(result, indent=1) + "\n")
     print(f"written: {Path(file).name} ({seconds})")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

@@ -26,10 +26,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from dpkit.__main__ import main
-from dpkit.job import ranks as cluster
+from dpkit.job import ranks as ranks_module
 from dpkit.job import run as run_module
 from dpkit.job.checkpoints import Checkpoints, unpack
-from dpkit.job.ranks import Ranks, brief, is_of_others, join
+from dpkit.job.ranks import Ranks, brief, is_of_others, join_job
 from dpkit.job.resume import resume, train_to
 from dpkit.job.roll_call import RollCall
 from dpkit.job.run import Run, Settings
@@ -206,16 +206,16 @@ def digest(told):
 
 @pytest.fixture
 def alone():
-    with join(60) as ranks:
+    with join_job(60) as ranks:
         yield ranks
 
 
 JOIN_AFTER_SIMULATING = """
 import torch.distributed as dist
 from dpkit import sim
-from dpkit.job.ranks import join
+from dpkit.job.ranks import join_job
 sim.register()
-with join(60) as ranks:
+with join_job(60) as ranks:
     print(ranks.device, dist.get_backend())
 """
 
@@ -243,12 +243,12 @@ def test_a_gpu_of_its_own(monkeypatch):
     found = {}
     for count in (1, 2):
         monkeypatch.setattr(torch.cuda, "device_count", lambda n=count: n)
-        found[count] = cluster._device()
+        found[count] = ranks_module._device()
     gpu = torch.device("cuda:1")
     assert found == {1: CPU, 2: gpu}
     assert chosen == [gpu]
     monkeypatch.setenv("DPKIT_DEVICES", "sim")
-    assert cluster._device() == CPU
+    assert ranks_module._device() == CPU
 
 
 def small(num_examples):
@@ -763,14 +763,14 @@ def test_a_rank_that_never_comes(struck):
 
 
 @pytest.mark.slow
-def test_torn_ones_are_refused_on_all_ranks(forker, tmp_path):
+def test_damaged_ones_are_refused_on_all_ranks(forker, tmp_path):
     words = [*QUICK, "--checkpoint-every", 2, "--checkpoint", tmp_path]
     forker.run(2, *words, "--max-steps", 6)
     whole = forker.run(1, *words[:-2], "--max-steps", 8)
     *_, older, torn = sorted(tmp_path.glob("*.ckpt"))
     os.truncate(torn, 1000)
     told = forker.run(2, *words, "--max-steps", 8)
-    assert f"refused: {torn}: torn checkpoint (bytes after" in told
+    assert f"refused: {torn}: damaged checkpoint (why: " in told
     assert f"resumed from {older}\n" in told
     assert digest(told) == digest(forker.run(2, *words, "--max-steps", 8))
     assert digest(told) != digest(whole)  # on another number of ranks

@@ -1,8 +1,17 @@
-"""The checkpoints of one run, in a folder: save, find the newest good one."""
+"""The checkpoints of one run, in a folder: save, find the newest good one.
+
+A file is what ``torch.save`` writes, a zip archive, whose checksums tell a
+damaged or torn file from a good one. It is written under another name, and
+takes its own when all of it is on disk. So at any moment, a kill or a power
+cut included, a name stands for a whole file or for none::
+
+    write x.ckpt.tmp ─▶ fsync ─▶ rename to x.ckpt ─▶ fsync the folder
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -10,14 +19,13 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
-from dpkit.job.checkpoints.contents import pack, unpack
-from dpkit.job.checkpoints.lock import NO_LOCKS, release_lock, take_lock
-from dpkit.job.checkpoints.whole_files import (
-    make_folder,
-    read_whole,
-    write_whole,
-)
+import torch
+
+from dpkit.job.lock import NO_LOCKS, release_lock, take_lock
+
+PARTS = ("settings", "state")
 
 
 @dataclass(frozen=True)
@@ -26,8 +34,7 @@ class Found:
 
     Attributes:
         path: The newest good checkpoint; None if there is none.
-        content: What that file holds, for
-            :func:`dpkit.job.checkpoints.unpack`.
+        content: What that file holds, for :func:`unpack`.
         refused: Why each newer file was passed over, a line for each.
     """
 
@@ -42,7 +49,7 @@ class Checkpoints:
     Args:
         folder: Where they lie. It is made when the first one is saved.
         settings: Numbers and words that tell this run from others. A run
-            takes up only the checkpoints of a run with the same settings.
+            resumes only from the checkpoints of a run with the same settings.
         keep: How many of the newest are kept.
 
     Raises:
@@ -94,18 +101,9 @@ class Checkpoints:
         Raises:
             RuntimeError: another job has it.
             OSError: nothing can be written to the folder.
-
-        Example:
-            >>> import tempfile
-            >>> folder = tempfile.TemporaryDirectory()
-            >>> checkpoints = Checkpoints(folder.name, {"lr": 0.5})
-            >>> checkpoints.lock()
-            []
-            >>> checkpoints.unlock()
-            >>> folder.cleanup()
         """
         self.unlock()
-        make_folder(self.folder)
+        _make_folder(self.folder)
         try:
             self._lock = take_lock(self.folder / "lock")
             self._locked_by = os.getpid()
@@ -133,11 +131,10 @@ class Checkpoints:
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
         """Write a checkpoint, then delete those that are too old.
 
-        When it returns, the file, its name and folders that had to be made
-        are on disk, by fsync; deletions follow when the system sees fit. Only
-        one process is to save, which a lock sees to. What another, killed in
-        the middle, left of a checkpoint is written over when the run comes to
-        that step again.
+        When it returns, the file, its name and new folders are on disk. Only
+        one process is to save, which a lock sees to. What a process, killed
+        in the middle, left of a checkpoint is written over when the run comes
+        to that step again.
 
         Args:
             step: How many steps were taken.
@@ -150,9 +147,12 @@ class Checkpoints:
         Raises:
             OSError: it could not be written; the older ones stay.
         """
-        make_folder(self.folder)
+        _make_folder(self.folder)
         path = self.path(step)
-        write_whole(path, pack(self.settings, state))
+        content = io.BytesIO()
+        parts = dict(zip(PARTS, (self.settings, dict(state))))
+        torch.save(parts, content)
+        _write_whole(path, content.getvalue())
         # Newer ones are torn: this step is done again since they were made.
         mine = sorted(self.folder.glob(f"step-*-{self.fingerprint}.ckpt"))
         for old in [file for file in mine if file <= path][: -self.keep]:
@@ -162,7 +162,7 @@ class Checkpoints:
     def newest(self, check: Callable[[Any], None] | None = None) -> Found:
         """Find the newest good checkpoint of this run.
 
-        A file that is torn, or that belongs to another run, or whose state
+        A file that is damaged, or that belongs to another run, or whose state
         does not fit, is refused and the next one looked at.
 
         Args:
@@ -172,14 +172,14 @@ class Checkpoints:
             The checkpoint that was found, if any, and what was refused.
 
         Raises:
-            ValueError: there are whole checkpoints, and all belong to runs
+            ValueError: there are good checkpoints, and all belong to runs
                 with other settings.
         """
         refused: list[str] = []
         foreign: list[str] = []
         for path in sorted(self.folder.glob("*.ckpt"), reverse=True):
             try:
-                content = read_whole(path)
+                content = _read(path)
                 settings, state = unpack(content)
                 if check and settings == self.settings:
                     check(state)
@@ -196,6 +196,78 @@ class Checkpoints:
                 f"{foreign[0]}; give each run a folder of its own"
             )
         return Found(None, b"", refused)
+
+
+def unpack(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings and the state in what a checkpoint file holds.
+
+    Nothing in it is executed: it is read with ``weights_only=True``.
+
+    Returns:
+        The settings, and the state with its tensors on the CPU.
+
+    Raises:
+        ValueError: it is damaged, or holds something else.
+    """
+    try:
+        damaged = ZipFile(io.BytesIO(content)).testzip()
+    except Exception as error:  # of many kinds: a length can be damaged too
+        raise ValueError(f"damaged checkpoint (why: {error})") from error
+    if damaged:
+        raise ValueError(f"damaged checkpoint (part: {damaged})")
+    try:
+        parts = torch.load(io.BytesIO(content), "cpu", weights_only=True)
+    except Exception as error:  # of many kinds, none of them documented
+        raise ValueError(
+            f"not a checkpoint (torch.load raises: {type(error).__name__})"
+        ) from error
+    if not isinstance(parts, dict) or [
+        type(parts.get(part)) for part in PARTS
+    ] != [dict, dict]:
+        raise ValueError(
+            f"not a checkpoint (missing: {' or '.join(PARTS)} of a run)"
+        )
+    return parts["settings"], parts["state"]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"cannot be read (why: {error.strerror})") from error
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it; when it returns they are on disk."""
+    new = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in new:
+        _sync(each.parent)
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Put a file in place whole and on disk, or leave what was there."""
+    draft = path.with_name(f"{path.name}.tmp")
+    try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        error.filename = error.filename or str(draft)  # of a full disk
+        raise
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Put the names in a folder on disk, which are written by themselves."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _differences(found: dict[str, Any], mine: dict[str, Any]) -> str:

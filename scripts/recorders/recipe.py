@@ -1,21 +1,15 @@
 """Train ResNet-18 by a published recipe; record it in book/_data.
 
-Usage: python scripts/record_recipe.py
-
 The recipe, its three ways and the network are those of
 dpkit.lab.data_parallelism_concise.recipe_runs; the images are all of
 Fashion-MNIST at half size. It computes on the CPU with one thread, so that it
 can be repeated, and takes about half an hour.
 """
 
-import json
-import sys
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import torch
-from reproduce import provenance
 
 import dpkit
 from dpkit.lab.common.datasets import load_fashion_mnist
@@ -26,8 +20,8 @@ from dpkit.lab.data_parallelism_concise.recipe_runs import (
     epochs_of,
     half_size,
 )
+from recorders.provenance import provenance, store
 
-RECORD = Path(__file__).parent.parent / "book/_data/resnet18_recipe.json"
 SEEDS = tuple(range(5))
 NUM_EPOCHS = 10
 
@@ -52,7 +46,7 @@ def run(name: str, seed: int) -> dict[str, Any]:
     }
 
 
-def main() -> int:
+def main() -> None:
     """Run all; write what they gave when all have ended."""
     torch.set_num_threads(1)
     recipe = {
@@ -63,10 +57,4 @@ def main() -> int:
     }
     result: dict[str, Any] = {"provenance": provenance(), "recipe": recipe}
     result["runs"] = [run(name, seed) for name in WAYS for seed in SEEDS]
-    RECORD.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"written: {RECORD.name}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    store("resnet18_recipe", result)

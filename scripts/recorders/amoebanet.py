@@ -221,13 +221,6 @@ def amoebanet_d(
     Raises:
         ValueError: three does not divide the layers, or 16 the filters.
 
-    Example:
-        >>> import torch
-        >>> from dpkit.lab.network_partitioning.amoebanet import amoebanet_d
-        >>> net = amoebanet_d(num_layers=3, num_filters=16, num_classes=7)
-        >>> len(net), net(torch.zeros(2, 3, 64, 32)).shape
-        (9, torch.Size([2, 7]))
-
     Source:
         kakaobrain/torchgpipe, benchmarks/models/amoebanet, for the genotype
         and the widths.

@@ -10,9 +10,6 @@ work at once where they can::
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 import torchvision  # type: ignore[import-untyped]
 from torch import Tensor, nn
@@ -29,14 +26,7 @@ NUM_BATCHES = 3
 
 
 def halves(net: nn.Module) -> tuple[nn.Sequential, nn.Sequential]:
-    """Cut a ResNet of torchvision after the second of its four groups.
-
-    Example:
-        >>> import torchvision
-        >>> first, second = halves(torchvision.models.resnet18())
-        >>> len(first), len(second)
-        (6, 5)
-    """
+    """Cut a ResNet of torchvision after the second of its four groups."""
     layers = [*net.children()]
     return (
         nn.Sequential(*layers[:6]),
@@ -51,27 +41,10 @@ def forward(
     device: torch.device,
     split_size: int | None = None,
 ) -> Tensor:
-    """Send a batch through both halves, piece by piece.
+    """Send a batch through both halves, in pieces of ``split_size`` rows.
 
     A piece is issued to the first device after the one before has been issued
-    to the second.
-
-    Args:
-        first: The half on the device of X.
-        second: The half on ``device``.
-        X: The batch, shape (b, ...).
-        device: Where the second half is.
-        split_size: The rows of a piece; None: all.
-
-    Returns:
-        What the second half gives, shape (b, ...).
-
-    Example:
-        >>> import torch
-        >>> first, second = torch.nn.Linear(5, 4), torch.nn.Linear(4, 3)
-        >>> X = torch.zeros(7, 5)
-        >>> forward(first, second, X, X.device, split_size=2).shape
-        torch.Size([7, 3])
+    to the second. The second half lies on ``device``.
     """
     head, *rest = X.split(split_size or len(X))
     between = first(head).to(device)
@@ -149,23 +122,3 @@ def _program(split_size: int | None, num_batches: int, waits: bool) -> float:
     if waits:
         synchronize(found)
     return sim.now() - start
-
-
-def show_resnet50(
-    published: Mapping[str, Any], simulated: Mapping[str, Any]
-) -> str:
-    """Return the times over those of one device, as text.
-
-    Args:
-        published: What ``book/_data/pytorch_model_parallel.json`` holds.
-        simulated: What ``book/_data/resnet50_pipeline.json`` holds.
-    """
-    names = list(simulated["seconds"])
-    lines = [
-        "split".ljust(14) + "".join(f"{x:>11}" for x in ["measured", *names])
-    ]
-    tables = [published["seconds"], *simulated["seconds"].values()]
-    for split in published["seconds"]:
-        ratios = [table[split] / table["one device"] for table in tables]
-        lines.append(split.ljust(14) + "".join(f"{x:11.3f}" for x in ratios))
-    return "\n".join(lines)
