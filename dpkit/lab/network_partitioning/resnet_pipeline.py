@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from dpkit import sim
 from dpkit.machine import devices, synchronize
 from dpkit.theory.hardware import Accelerator, Host, Link
+from dpkit.theory.tables import Table
 
 BATCH_SIZE = 120
 IMAGE_SIZE = 128
@@ -153,19 +154,16 @@ def _program(split_size: int | None, num_batches: int, waits: bool) -> float:
 
 def show_resnet50(
     published: Mapping[str, Any], simulated: Mapping[str, Any]
-) -> str:
-    """Return the times over those of one device, as text.
+) -> Table:
+    """Return a table of the times over those of one device.
 
     Args:
         published: What ``book/_data/pytorch_model_parallel.json`` holds.
         simulated: What ``book/_data/resnet50_pipeline.json`` holds.
     """
-    names = list(simulated["seconds"])
-    lines = [
-        "split".ljust(14) + "".join(f"{x:>11}" for x in ["measured", *names])
-    ]
-    tables = [published["seconds"], *simulated["seconds"].values()]
+    names = ["measured", *simulated["seconds"]]
+    runs = [published["seconds"], *simulated["seconds"].values()]
+    table = Table("split" + "".join(f" | {name}:.3f" for name in names))
     for split in published["seconds"]:
-        ratios = [table[split] / table["one device"] for table in tables]
-        lines.append(split.ljust(14) + "".join(f"{x:11.3f}" for x in ratios))
-    return "\n".join(lines)
+        table.add(split, *(run[split] / run["one device"] for run in runs))
+    return table
