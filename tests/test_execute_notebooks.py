@@ -116,6 +116,24 @@ def test_outputs_of_another_source_are_not_kept():
     assert not kept(a_cell("f()", stored), a_cell("g()", fresh))
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "same"),
+    [
+        ("from a import f\n\nf()", "from b.c import f\n\nf()", True),
+        (
+            "import x\nfrom a import f, g\nf()",
+            "from b import (\n    f,\n    g,\n)\nimport x\n\nf()",
+            True,
+        ),
+        ("from a import f\nf(1)", "from a import f\nf(2)", False),
+        ("f()\n\ng()", "f()\ng()", False),
+        ("important = 1", "important = 2", False),
+    ],
+)
+def test_a_function_that_moved_does_the_same(before, now, same):
+    assert kept(a_cell(before, stream("1")), a_cell(now, stream("2"))) is same
+
+
 def test_outputs_of_a_cell_that_is_not_live_are_never_kept():
     """Not even where the tag has just been taken away."""
     fresh = a_cell("f()", stream("2"), live=False)

@@ -19,6 +19,7 @@ from dpkit import sim
 from dpkit.lab.common.models import lenet, lenet_params
 from dpkit.machine import Timer, devices
 from dpkit.theory.hardware import Accelerator, Host, Link
+from dpkit.theory.tables import Table
 
 NUM_STEPS = 11
 WARM_UP = 2  # steps that do what is done once: load, allocate, lay out
@@ -203,21 +204,22 @@ def step_seconds(
     return seconds[WARM_UP:]
 
 
-def table(rows: Iterable[Prediction]) -> str:
-    """Return a table of times and errors, as text.
+def table(rows: Iterable[Prediction]) -> Table:
+    """Return a table of times and errors.
 
     Example:
-        >>> print(table([Prediction("MLP", 8, 2e-3, 1.9e-3, 1.5e-3)]))
-        model              batch  measured ms  (least)  predicted ms  error
-        MLP                    8         2.00     1.90          1.50  -25 %
+        >>> table([Prediction("MLP", 8, 2e-3, 1.9e-3, 1.5e-3)])
+        model  batch  measured ms  (least)  predicted ms  error
+        MLP        8         2.00     1.90          1.50   -25%
     """
-    head = (
-        "model              batch  measured ms  (least)  predicted ms  error"
-    )
-    lines = [
-        f"{row.model:<18} {row.batch_size:5d}"
-        f" {1e3 * row.measured_seconds:12.2f} {1e3 * row.least_seconds:8.2f}"
-        f" {1e3 * row.predicted_seconds:13.2f} {100 * row.error:+4.0f} %"
-        for row in rows
-    ]
-    return "\n".join([head, *lines])
+    times = "measured ms:.2f | (least):.2f | predicted ms:.2f"
+    table = Table(f"model | batch | {times} | error:+.0%")
+    for row in rows:
+        seconds = (
+            row.measured_seconds,
+            row.least_seconds,
+            row.predicted_seconds,
+        )
+        ms = (1e3 * s for s in seconds)
+        table.add(row.model, row.batch_size, *ms, row.error)
+    return table

@@ -8,7 +8,7 @@ updated, so that the ways differ only in what they split.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -236,24 +236,3 @@ def crossing(
         size = max(size, low + num_devices)
         low, high = (low, size) if hides(size) else (size, high)
     return high
-
-
-def show_table(
-    rows: Iterable[tuple[str, Iterable[object]]], columns: Iterable[str]
-) -> str:
-    """Return a table as text, its numbers with commas.
-
-    Example:
-        >>> print(show_table([("messages", [1234, 5])], ["a", "b"]))
-                                         a         b
-        messages                     1,234         5
-    """
-    lines = [("", list(columns)), *rows]
-    return "\n".join(
-        f"{title:<24}" + "".join(f"{_write(value):>10}" for value in values)
-        for title, values in lines
-    )
-
-
-def _write(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
