@@ -6,11 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dpkit.data_parallel.step import (
-    allreduce_gradients,
-    clear_gradients,
-    sgd,
-)
+from dpkit.data_parallel.step import allreduce_gradients, clear_gradients, sgd
 from dpkit.lab.museum.exhibit import Devices, Exhibit, Version, claim
 from dpkit.lab.museum.parity import (
     LR,

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from dpkit.lab.museum.exhibit import Exhibit, Version, claim
-from dpkit.lab.practice.evaluation_processes import (
+from dpkit.lab.practice.programs import (
     rank_0_alone,
     rank_0_by_module,
     summed_counts,
