@@ -80,12 +80,7 @@ class ShardedAdam:
         self._adam = torch.optim.Adam(self._masters, lr)
 
     def step(self, gradients: Sequence[Gradient]) -> None:
-        """Take a step by the mean of the ranks' gradients.
-
-        Args:
-            gradients: For each rank a function that returns the gradient of
-                its examples, of shape (n,), at weights of shape (n,).
-        """
+        """Take a step by the mean of the ranks' gradients."""
         self.gradients = []  # those of the step before
         if self.stage == 3:
             self.whole()  # for the forward pass, after which they go

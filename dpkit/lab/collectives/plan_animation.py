@@ -27,10 +27,6 @@ class Animation:
 
     No script runs in it. It stands still for readers who have asked their
     system for less motion.
-
-    Args:
-        html: The text.
-        title: What it shows, for those who see text alone.
     """
 
     def __init__(self, html: str, title: str) -> None:
@@ -46,9 +42,6 @@ class Animation:
 
 def animate_plan(plan: Plan) -> Animation:
     """Let the messages of a plan move, step after step, over and over.
-
-    Args:
-        plan: A plan, of not too many ranks.
 
     Raises:
         ValueError: a step cannot be.

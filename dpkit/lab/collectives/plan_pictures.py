@@ -45,9 +45,6 @@ class Grid(NamedTuple):
 def draw_plan(plan: Plan) -> drawing.Drawing:
     """Draw what each rank holds after each step, and what is sent between.
 
-    Args:
-        plan: A plan, of not too many ranks.
-
     Raises:
         ValueError: a step cannot be.
 

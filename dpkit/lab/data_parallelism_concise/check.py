@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from dpkit.lab.common.traffic import Traffic
 from dpkit.lab.common.verdict import Answer, require
-from dpkit.lab.data_parallelism_concise.scaling_laws import (
+from dpkit.lab.data_parallelism_concise.scaling import (
     strong_speedups,
     weak_speedups,
 )

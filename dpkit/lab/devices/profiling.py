@@ -16,9 +16,6 @@ from dpkit.theory.timeline.timeline import Timeline
 def profiled(work: Callable[[], object]) -> Timeline:
     """Run ``work`` under PyTorch's profiler; return its timeline.
 
-    Args:
-        work: A function without arguments.
-
     Example:
         >>> import torch
         >>> from dpkit.lab.devices.profiling import profiled

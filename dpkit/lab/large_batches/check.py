@@ -9,7 +9,7 @@ import torch
 from torch.optim.lr_scheduler import LRScheduler
 
 from dpkit.lab.common.verdict import Answer, require
-from dpkit.lab.large_batches.critical_batch import steps_needed
+from dpkit.lab.large_batches.results import steps_needed
 from dpkit.lab.large_batches.warmup import gradual_warmup
 
 

@@ -17,14 +17,7 @@ Warmup = Callable[[int, int, float, float], float]
 
 
 def no_warmup(step: int, num_steps: int, low: float, high: float) -> float:
-    """Begin at the rate of the whole run.
-
-    Args:
-        step: The number of the step, from 0.
-        num_steps: How many steps the others take to warm up.
-        low: The rate that the others begin with.
-        high: The rate of the whole run.
-    """
+    """Begin at the rate of the whole run."""
     return high
 
 
@@ -32,12 +25,6 @@ def constant_warmup(
     step: int, num_steps: int, low: float, high: float
 ) -> float:
     """Keep a low rate for some steps, then jump.
-
-    Args:
-        step: The number of the step, from 0.
-        num_steps: How many steps have the low rate.
-        low: The rate to begin with.
-        high: The rate of all later steps.
 
     Example:
         >>> [constant_warmup(step, 2, 1.0, 4.0) for step in range(4)]
@@ -54,12 +41,6 @@ def gradual_warmup(
     step: int, num_steps: int, low: float, high: float
 ) -> float:
     """Raise the rate by the same amount each step.
-
-    Args:
-        step: The number of the step, from 0.
-        num_steps: After how many steps the rate is ``high``; at least one.
-        low: The rate to begin with.
-        high: The rate of all later steps.
 
     Example:
         >>> [gradual_warmup(step, 2, 1.0, 4.0) for step in range(4)]

@@ -43,9 +43,6 @@ class TowerNorm(nn.Module):
 
     A channel is divided by a power of the sum of squares of its neighbours.
 
-    Args:
-        num_towers: Of how many towers the channels are.
-
     Source:
         A. Krizhevsky, I. Sutskever, G. Hinton, ImageNet classification with
         deep convolutional neural networks, NIPS 2012, section 3.3, for the
@@ -131,14 +128,6 @@ def split_towers(
 ) -> nn.Sequential:
     """Split a network of :func:`alexnet`: a tower for each device.
 
-    Args:
-        net: The network; its parameters are copied.
-        devices: As many devices as it has towers.
-
-    Returns:
-        A network that takes replicas of the images and gives replicas of the
-        scores, with the names of the one given.
-
     Example:
         >>> import dpkit, torch
         >>> from dpkit.lab.layer_partitioning.alexnet import (
@@ -174,16 +163,7 @@ def accuracy_after(
     lr: float,
     seed: int = 0,
 ) -> float:
-    """Train on one device by SGD with momentum; return the test accuracy.
-
-    Args:
-        net: The network; it is trained.
-        train_set: Images and labels, taken in batches of 32.
-        test_set: Images and labels.
-        num_epochs: How often to go through the training set.
-        lr: The learning rate.
-        seed: Where the random orders of the examples start.
-    """
+    """Train on one device by SGD with momentum; return the test accuracy."""
     optimizer = torch.optim.SGD(net.parameters(), lr, momentum=0.9)
     batches = Batches(*train_set, batch_size=32, shuffle=True, seed=seed)
     for _ in range(num_epochs):

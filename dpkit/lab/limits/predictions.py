@@ -137,14 +137,6 @@ def predictions(
 ) -> list[Prediction]:
     """Measure training steps on a device, and simulate the same on presets.
 
-    Args:
-        accelerator: The preset of the device.
-        host: The preset of its host.
-        link: The preset of its link.
-        device: Where steps are measured.
-        cases: The networks.
-        num_steps: How many steps to measure of each.
-
     Raises:
         RuntimeError: tensors live on simulated devices without numbers.
 
@@ -181,14 +173,7 @@ def predictions(
 def step_seconds(
     case: Case, batch_size: int, device: torch.device, num_steps: int
 ) -> list[float]:
-    """Return the seconds of steps of SGD on a device, after some to warm up.
-
-    Args:
-        case: The network.
-        batch_size: Examples in a step.
-        device: Where; on a simulated one the seconds are its clock's.
-        num_steps: How many.
-    """
+    """Return the seconds of steps of SGD on a device, after some to warm up."""
     model = case.make().to(device)
     X = torch.rand(batch_size, *case.shape, device=device)
     y = torch.zeros(batch_size, dtype=torch.long, device=device)

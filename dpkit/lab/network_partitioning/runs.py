@@ -153,13 +153,6 @@ def activation_peaks(
     The network has width 256. Its parameters and their gradients are there
     before the step and not counted.
 
-    Args:
-        num_devices: How many devices.
-        schedule: As :class:`dpkit.Pipeline` takes it.
-        num_micro_batches: As there.
-        rows: The examples of the batch.
-        recompute: As there.
-
     Example:
         >>> more, fewer = (activation_peaks(2, "gpipe", m, 64) for m in (1, 4))
         >>> more == fewer  # GPipe keeps the whole batch, however it is cut
@@ -188,11 +181,6 @@ def stage_seconds(
     rows: int, num_layers: int, width: int = 4096
 ) -> dict[str, float]:
     """Return the simulated seconds of a stage's actions, by their kind.
-
-    Args:
-        rows: The examples of a micro-batch.
-        num_layers: How many dense layers, each with a ReLU, a stage has.
-        width: The numbers of an example, in and out of each layer.
 
     Example:
         >>> sorted(stage_seconds(rows=512, num_layers=1))
@@ -227,11 +215,6 @@ def by_stage(
     costs: Sequence[LayerCost], stages: Sequence[nn.Sequential]
 ) -> Callable[[Action], float]:
     """Return the seconds of each action, from those of the layers.
-
-    Args:
-        costs: Of each layer, as
-            :func:`dpkit.network_partition.layer_seconds` finds them.
-        stages: The layers of each stage.
 
     Example:
         >>> stages = split_layers(deep_network(5, depth=2), 2, sizes=[1, 3])

@@ -70,11 +70,7 @@ def simulated_step(
         sync: Whether anything is sent at all.
         machine: What :func:`dpkit.sim.machine` changes.
 
-    Returns:
-        The step.
-
     Example:
-        >>> from dpkit.lab.overlap.runs import simulated_step
         >>> step = simulated_step(25.0, num_devices=2, rows=8)
         >>> [f"{b / 1e6:.2f} MB" for b in step.bucket_bytes]
         ['0.02 MB', '19.41 MB', '25.26 MB']
@@ -152,10 +148,6 @@ def ring_seconds(num_bytes: float, cluster: Cluster) -> float:
     issuing takes is hidden behind that, or the other way round; the first
     launches, which nothing hides, are left out.
 
-    Args:
-        num_bytes: The bytes of the bucket.
-        cluster: Devices that reach each other.
-
     Example:
         >>> from dpkit.theory.hardware.clusters import cluster
         >>> f"{ring_seconds(25e6, cluster(4, 'v100', 'ethernet25')):.4f}"
@@ -166,11 +158,11 @@ def ring_seconds(num_bytes: float, cluster: Cluster) -> float:
     part = num_bytes / p
     copy = copy_seconds(cluster.link, part)
     add = operation_seconds(gpu, 0, 3 * part)  # two are read, one is written
-    first = max(copy + add, 3 * launch)  # it sends, receives and adds
+    divide = operation_seconds(gpu, 0, 2 * num_bytes)
+    # Of 4 ranks: 3 steps that send, receive and add, 3 that send and receive.
+    first = max(copy + add, 3 * launch)
     second = max(copy, 2 * launch)
-    return (p - 1) * (first + second) + operation_seconds(
-        gpu, 0, 2 * num_bytes
-    )
+    return (p - 1) * (first + second) + divide
 
 
 def predicted_seconds(
@@ -178,16 +170,13 @@ def predicted_seconds(
 ) -> float:
     """Return the time of a step with buckets of another size.
 
-    Args:
-        step: One with a bucket for each gradient.
-        bucket_megabytes: The size of buckets, in MiB.
-        cluster: The devices, and what joins them.
-
-    Returns:
-        Seconds, with buckets that are reduced while backward goes on.
+    The step given has a bucket for each gradient. Buckets, whose size is in
+    MiB, are reduced while backward goes on.
     """
-    sizes = [torch.empty(n, dtype=torch.int8, device="meta")
-             for n in step.bucket_bytes]  # fmt: skip
+    sizes = [
+        torch.empty(n, dtype=torch.int8, device="meta")
+        for n in step.bucket_bytes
+    ]
     size = bucket_megabytes * BYTES_PER_MEGABYTE
     first = inf if size == inf else min(size, BYTES_PER_MEGABYTE)
     groups = assign(sizes, size, first)

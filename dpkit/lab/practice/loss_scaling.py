@@ -14,16 +14,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-STEPS, LR = 6, 0.1
+LR = 0.1
 
 
 class LossScaler:
     """Scale losses, and skip the steps in which that was too much.
 
-    Args:
-        shared: Whether all ranks skip a step that one of them has to skip.
-        scale: What losses are multiplied by at first.
-        growth_interval: After so many steps without a skip, it is doubled.
+    With ``shared``, all ranks skip a step that one of them has to skip. After
+    ``growth_interval`` steps without a skip the scale is doubled.
     """
 
     def __init__(

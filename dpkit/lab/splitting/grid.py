@@ -49,11 +49,6 @@ def groups_of(
 def grid(num_groups: int, neighbours: bool) -> Way:
     """Return the way that splits layers in each group and rows over groups.
 
-    Args:
-        num_groups: How many replicas of the network there are.
-        neighbours: Whether a group is devices that follow on, or every so
-            many.
-
     Example:
         >>> from dpkit.lab.splitting.three_ways import cost, traced
         >>> found = cost(traced(grid(2, True), 4, rows=64, width=256))
@@ -92,10 +87,6 @@ def _step(
 
 def bytes_between(timeline: Timeline, node_size: int) -> int:
     """Return the bytes that are copied from one node to another.
-
-    Args:
-        timeline: What was traced.
-        node_size: How many devices, by their numbers, make a node.
 
     Example:
         >>> from dpkit.theory.clock.record import Span

@@ -134,16 +134,7 @@ def traced(
     depth: int = 8,
     **hardware: Any,
 ) -> Timeline:
-    """Trace a step on simulated devices that compute no numbers.
-
-    Args:
-        way: How it is split.
-        num_devices: How many devices.
-        rows: The examples of the batch.
-        width: The numbers of an example, in and out of each layer.
-        depth: How many layers.
-        hardware: As :func:`dpkit.sim.machine` takes it.
-    """
+    """Trace a step on simulated devices that compute no numbers."""
     with sim.machine(backing="meta", **hardware):
         ranks = devices(num_devices, "sim")
         with ranks[0]:  # made there
@@ -213,10 +204,6 @@ def crossing(
         num_devices: How many devices.
         depth: How many layers.
         hardware: As :func:`dpkit.sim.machine` takes it.
-
-    Returns:
-        The least size, to a few percent, at which computing takes longer; 0
-        if it does so at a size of 16 already, and 65,536 if not before.
     """
 
     def hides(size: int) -> bool:

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 import dpkit
 from dpkit.data_parallel import BucketedDataParallel
 from dpkit.lab.common.datasets import Labelled
-from dpkit.lab.practice.batch_norm_runs import (
+from dpkit.lab.practice.runs import (
     PerDeviceBatchNorm,
     accuracy,
     small_net,

@@ -1,4 +1,4 @@
-"""Bugs of norms: of gradients, and of batches."""
+"""Bugs of what depends on all shards: clipping by a norm, batch norm."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from torch.nn import functional as F
 
 from dpkit.batch_norm import combine, moments
 from dpkit.batch_norm.moments import Moments, update_running
-from dpkit.lab.museum.exhibit import Exhibit, Version, claim
-from dpkit.lab.museum.parity import Devices, flat
+from dpkit.lab.museum.exhibit import Devices, Exhibit, Version, claim
+from dpkit.lab.museum.parity import flat
 from dpkit.machine import devices
 from dpkit.network_partition import Pipeline, split_layers
 from dpkit.norms import clip_grad_norm
 from dpkit.placement import scatter
 
-ROOM = "Norms"
 Shards = Sequence[Sequence[nn.Parameter]]
 
 
@@ -176,36 +175,24 @@ def compare_evaluation(version: Version, batches: Sequence[Tensor]) -> None:
 
 EXHIBITS = [
     Exhibit(
-        name="clipped shards",
-        room=ROOM,
-        title="A norm for each shard",
-        symptom="another norm on each device, and another direction",
-        wrong=clip_each_shard,
-        right=clip_together,
-        check=clipped_as_a_whole,
-        caught="bound: 0.50, its norm: 0.76, of the shards: 0.28, 0.50, 0.50",
-        careless=norm_of_each_shard,
+        "clipped shards",
+        clip_each_shard,
+        clip_together,
+        clipped_as_a_whole,
+        norm_of_each_shard,
     ),
     Exhibit(
-        name="counted twice",
-        room=ROOM,
-        title="A shared parameter that counts twice",
-        symptom="a norm that is too large, and steps that are too small",
-        wrong=clip_with_copies,
-        right=clip_without_copies,
-        check=a_bound_that_clips,
-        caught="the gradient of the shared weight is not that of one device",
-        careless=a_bound_out_of_reach,
+        "counted twice",
+        clip_with_copies,
+        clip_without_copies,
+        a_bound_that_clips,
+        a_bound_out_of_reach,
     ),
     Exhibit(
-        name="replica 0",
-        room=ROOM,
-        title="Batch-norm statistics of replica 0 alone",
-        symptom="outputs drift in evaluation",
-        wrong=statistics_of_replica_0,
-        right=statistics_of_all,
-        check=evaluation_after_sorted_rows,
-        caught="in evaluation outputs are not those of one device",
-        careless=evaluation_after_mixed_rows,
+        "replica 0",
+        statistics_of_replica_0,
+        statistics_of_all,
+        evaluation_after_sorted_rows,
+        evaluation_after_mixed_rows,
     ),
 ]

@@ -1,24 +1,22 @@
-"""Bugs of timing."""
+"""Bugs of timers, and of what a time is taken to show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from dpkit import sim
-from dpkit.lab.museum.exhibit import Exhibit, Version, claim
+from dpkit.lab.museum.exhibit import Devices, Exhibit, Version, claim
 from dpkit.machine import Timer, devices, synchronize
 from dpkit.theory.clock.record import Span
 from dpkit.theory.hardware import ACCELERATORS
 
-ROOM = "Timing"
 SIZE = 600
 COUNT = 4  # products, and copies
 NAME = "v100-pcie"
 Work = Callable[[], object]
-Devices = Sequence[torch.device]
 
 
 def wait_for_the_current(work: Work, devices: Devices) -> float:
@@ -136,25 +134,13 @@ def _trace(version: Version) -> list[Span]:
 
 EXHIBITS = [
     Exhibit(
-        name="one synchronized",
-        room=ROOM,
-        title="A timer that waits for one device",
-        symptom="the time is too short",
-        wrong=wait_for_the_current,
-        right=wait_for_each,
-        check=work_on_the_last,
-        caught="sooner than the device can be",
-        careless=same_work_on_all,
+        "one synchronized",
+        wait_for_the_current,
+        wait_for_each,
+        work_on_the_last,
+        same_work_on_all,
     ),
     Exhibit(
-        name="one stream",
-        room=ROOM,
-        title="Non-blocking copies that overlap with nothing",
-        symptom="less time, for another reason than it is said",
-        wrong=copies_behind,
-        right=copies_beside,
-        check=spans_at_once,
-        caught="no copy overlaps with the work (copies: 4",
-        careless=time_saved,
+        "one stream", copies_behind, copies_beside, spans_at_once, time_saved
     ),
 ]

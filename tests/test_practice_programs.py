@@ -7,22 +7,21 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dpkit.lab.practice.batch_norm_processes import normalized, trained_states
-from dpkit.lab.practice.evaluation_processes import (
+from dpkit.lab.practice.loss_scaling import LR, sharded_steps
+from dpkit.lab.practice.programs import (
     NUM_STEPS,
+    ddp_gradients,
+    dropout_mask,
+    normalized,
     num_right,
     rank_0_alone,
     rank_0_by_module,
+    returned_and_reduced,
     sends_buffers,
     summed_counts,
     train_and_count,
+    trained_states,
     whereabouts,
-)
-from dpkit.lab.practice.loss_scaling import LR, sharded_steps
-from dpkit.lab.practice.processes import (
-    ddp_gradients,
-    dropout_mask,
-    returned_and_reduced,
 )
 from dpkit.processes import Workers
 

@@ -1,8 +1,13 @@
-"""Steps of data parallelism on simulated devices, by two engines."""
+"""Steps of data parallelism by two engines, and how their time scales.
+
+In a step, ``rows`` are the images of the whole batch, and ``machine`` is what
+:func:`dpkit.sim.machine` changes. Of several steps the seconds are given by
+the number of devices, k.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,13 +43,8 @@ def wrapper_step(num_devices: int, rows: int, **machine: Any) -> Step:
 
     The network is ResNet-18, and images begin in the memory of the host.
 
-    Args:
-        num_devices: k devices.
-        rows: Images in the whole batch.
-        machine: What :func:`dpkit.sim.machine` changes.
-
     Example:
-        >>> from dpkit.lab.data_parallelism_concise.runs import wrapper_step
+        >>> from dpkit.lab.data_parallelism_concise.scaling import wrapper_step
         >>> step = wrapper_step(2, rows=64, link="pcie3")
         >>> step.timeline.label
         'simulated (v100, pcie3)'
@@ -58,13 +58,8 @@ def processes_step(num_devices: int, rows: int, **machine: Any) -> Step:
     Gradients are reduced in buckets beside backward, as
     ``DistributedDataParallel`` does it.
 
-    Args:
-        num_devices: k devices.
-        rows: Images in the whole batch; each process has its shard.
-        machine: What :func:`dpkit.sim.machine` changes.
-
     Example:
-        >>> from dpkit.lab.data_parallelism_concise.runs import (
+        >>> from dpkit.lab.data_parallelism_concise.scaling import (
         ...     processes_step, wrapper_step)
         >>> step = processes_step(2, rows=64, link="pcie3")
         >>> step.seconds < wrapper_step(2, rows=64, link="pcie3").seconds
@@ -119,9 +114,6 @@ def _in_processes(
 def launching_before_backward(timeline: Timeline) -> float:
     """Return the seconds that Python launches until the loss is there.
 
-    Args:
-        timeline: Of a step on one device.
-
     Example:
         >>> from dpkit.theory.timeline.timeline import Span
         >>> forward = Span("host", "python", "mm", "launch", 0.0, 1.0)
@@ -133,3 +125,55 @@ def launching_before_backward(timeline: Timeline) -> float:
     launches = [s for s in timeline.spans if s.kind == "launch"]
     begun = min(s.start for s in launches if s.stream != "python")
     return sum(s.end - s.start for s in launches if s.end <= begun)
+
+
+# How the time of a step depends on the number of devices: two questions.
+#
+# weak scaling      each device has as many rows as one had alone; the batch
+#                   grows with the devices
+# strong scaling    the batch stays, and each device has a part of it
+#
+# Both compare what is done in a second with what one device does in it. The
+# numbers of the two are not comparable, because the work differs.
+
+
+def weak_speedups(seconds: Mapping[int, float]) -> dict[int, float]:
+    """Return how many times the rows of one device are done in a second.
+
+    Example:
+        >>> weak_speedups({1: 4.0, 2: 5.0, 4: 8.0})
+        {1: 1.0, 2: 1.6, 4: 2.0}
+    """
+    return {k: k * seconds[1] / found for k, found in seconds.items()}
+
+
+def strong_speedups(seconds: Mapping[int, float]) -> dict[int, float]:
+    """Return how many times faster than on one device a step is.
+
+    Example:
+        >>> strong_speedups({1: 4.0, 2: 2.5, 4: 2.0})
+        {1: 1.0, 2: 1.6, 4: 2.0}
+    """
+    return {k: seconds[1] / found for k, found in seconds.items()}
+
+
+def unsplit_seconds(one: float, found: float, k: int) -> float:
+    """Return the seconds that do not split, from the times of two steps.
+
+    One device takes unsplit + split, and k take unsplit + split / k.
+
+    Example:
+        >>> unsplit_seconds(one=4.0, found=2.5, k=2)
+        1.0
+    """
+    return (k * found - one) / (k - 1)
+
+
+def amdahl_seconds(one: float, unsplit: float, k: int) -> float:
+    """Return the seconds of a step on k devices, if only the rest splits.
+
+    Example:
+        >>> amdahl_seconds(one=4.0, unsplit=1.0, k=3)
+        2.0
+    """
+    return unsplit + (one - unsplit) / k

@@ -19,10 +19,6 @@ class PerDeviceBatchNorm(nn.Module):
     stand side by side as channels of one operation, so that many of them
     take no longer than one.
 
-    Args:
-        num_features: The number of channels, C.
-        num_devices: k, which divides the rows.
-
     Attributes:
         running_mean: Of each replica, shape (k, C).
         running_var: Of each replica, shape (k, C).
@@ -30,7 +26,7 @@ class PerDeviceBatchNorm(nn.Module):
 
     Example:
         >>> import torch
-        >>> from dpkit.lab.practice.batch_norm_runs import PerDeviceBatchNorm
+        >>> from dpkit.lab.practice.runs import PerDeviceBatchNorm
         >>> norm = PerDeviceBatchNorm(1, num_devices=2)
         >>> x = torch.tensor([[1.0], [3.0], [10.0], [30.0]])
         >>> norm(x).round().flatten().tolist()
@@ -71,11 +67,8 @@ def small_net(num_devices: int, dense_norm: bool = True) -> nn.Sequential:
     """Return a network of 20,000 parameters with batch norms.
 
     It takes images of shape (b, 1, 28, 28) and gives scores of shape (b, 10).
-
-    Args:
-        num_devices: How many devices share the rows of a step, each with
-            batch norms of its own; 1 is also what synchronized ones compute.
-        dense_norm: Whether the dense layer has one, as the convolutions do.
+    Each device has batch norms of its own; one device computes what
+    synchronized batch norms compute on all.
     """
     dense = PerDeviceBatchNorm(32, num_devices)
     return nn.Sequential(
@@ -102,14 +95,8 @@ def trained(
 ) -> nn.Sequential:
     """Train the small network for an epoch, in steps of 64 rows.
 
-    Args:
-        train_set: Images and labels; what is left of the last step is not
-            used.
-        num_devices: How many devices share the rows of each step.
-        seed: Of the first parameters and of the order of the examples.
-        by_class: Whether the rows of a step are sorted by their label, so
-            that each device sees few classes.
-        dense_norm: As for :func:`small_net`.
+    Rows that are left at the end are not used. ``by_class`` sorts the rows of
+    a step by their label, so that each device sees few classes.
     """
     torch.manual_seed(seed)
     net = small_net(num_devices, dense_norm)

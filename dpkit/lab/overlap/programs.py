@@ -1,11 +1,17 @@
-"""Data parallelism in real processes: what chapters launch."""
+"""Data parallelism in real processes: what the chapter launches."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
+import psutil  # type: ignore[import-untyped]
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -13,7 +19,6 @@ from torch.nn import functional as F
 
 from dpkit.data_parallel import DistributedDataParallel
 from dpkit.lab.common.resnet import resnet18
-from dpkit.placement import split_batch
 from dpkit.processes import rank_device
 
 Wrapper = DistributedDataParallel | nn.parallel.DistributedDataParallel
@@ -23,34 +28,26 @@ ENGINES: dict[str, Callable[[nn.Module], Wrapper]] = {
 }
 
 
+def my_part(X: Tensor) -> Tensor:
+    """Return this rank's rows, as tensor_split cuts them, on its device."""
+    rank, num_ranks = dist.get_rank(), dist.get_world_size()
+    return X.tensor_split(num_ranks)[rank].to(rank_device())
+
+
 def gradients(
     engine: str, net: nn.Module, X: Tensor, y: Tensor
 ) -> list[Tensor]:
-    """Return the gradients of a batch, from this rank's shard of it.
-
-    Args:
-        engine: "ours" or "PyTorch's".
-        net: The network.
-        X: The examples of the whole batch, shape (b, …).
-        y: Their labels, shape (b,); the ranks divide b.
-    """
-    ranks = [rank_device()] * dist.get_world_size()
-    X_shards, y_shards = split_batch(X, y, ranks)
-    rank = dist.get_rank()
+    """Return the gradients of a batch that the ranks divide evenly."""
     parallel = ENGINES[engine](net.to(rank_device()))
-    F.cross_entropy(parallel(X_shards[rank]), y_shards[rank]).backward()
+    F.cross_entropy(parallel(my_part(X)), my_part(y)).backward()
     return [p.grad for p in net.parameters() if p.grad is not None]
 
 
 def in_order_of_readiness(order: list[list[int]]) -> list[float]:
     """Add up gradients in the order in which this rank has them: wrong.
 
-    Args:
-        order: For each rank, the order of its gradients. That of parameter i
-            on rank r is 10 · i + r.
-
-    Returns:
-        The sums that this rank ends up with, one for each parameter.
+    ``order`` has each rank's order of its gradients. That of parameter i on
+    rank r is 10 · i + r.
     """
     rank = dist.get_rank()
     grads = [torch.tensor([10.0 * i + rank]) for i in range(len(order[rank]))]
@@ -60,12 +57,7 @@ def in_order_of_readiness(order: list[list[int]]) -> list[float]:
 
 
 class Taken(NamedTuple):
-    """What something took.
-
-    Attributes:
-        seconds: On the wall.
-        core_seconds: How long a core worked for this rank.
-    """
+    """What something took: on the wall, and of a core for this rank."""
 
     seconds: float
     core_seconds: float
@@ -75,10 +67,6 @@ def measured_ways(rows: int = 8, repetitions: int = 3) -> dict[str, Taken]:
     """Time the parts and the ways of a step; return the quickest of each.
 
     The ways take turns, so that what slows the machine slows all.
-
-    Args:
-        rows: Images of 28×28 on each rank.
-        repetitions: How often.
     """
     net = resnet18().to(rank_device())
     ours = DistributedDataParallel(resnet18().to(rank_device()))
@@ -135,3 +123,62 @@ def _one_for_all(net: nn.Module, X: Tensor, y: Tensor) -> None:
     pieces = whole.split([grad.numel() for grad in grads])
     for grad, piece in zip(grads, pieces):
         grad.copy_(piece.view_as(grad))
+
+
+def train_under_torchrun(
+    folder: str | Path, kill_at: int | None = None, num_processes: int = 2
+) -> list[str]:
+    """Train a small model in real processes; return what they print.
+
+    ``torchrun`` is the program ``python -m torch.distributed.run``.
+
+    Args:
+        folder: Where checkpoints are saved, and looked for.
+        kill_at: Kill all processes, ``torchrun`` too, when the checkpoint of
+            this step has been saved; None: let them come to the end.
+        num_processes: How many there are.
+
+    Raises:
+        RuntimeError: It failed, and was not killed.
+    """
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run"),
+        *("--standalone", "--nproc-per-node", str(num_processes)),
+        *("-m", "dpkit", "train", "--model", "lenet"),
+        *("--max-steps", "20", "--checkpoint-every", "4"),
+        *("--checkpoint", str(folder)),
+    ]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={
+            "OMP_NUM_THREADS": "1",
+            **os.environ,
+            "TQDM_DISABLE": "1",
+            "PYTHONUNBUFFERED": "1",  # we read each line as it is printed
+        },
+    )
+    lines = []
+    assert process.stdout is not None
+    with process:
+        try:
+            for line in process.stdout:
+                lines.append(line.rstrip())
+                if kill_at and line.startswith(f"step {kill_at} of"):
+                    _kill(process.pid)
+        finally:
+            if process.poll() is None:
+                _kill(process.pid)
+    if process.returncode and not kill_at:
+        raise RuntimeError(f"it failed (exit status: {process.returncode})")
+    return lines
+
+
+def _kill(pid: int) -> None:
+    """End a process and all that it has started, at once."""
+    parent = psutil.Process(pid)
+    for process in [*parent.children(recursive=True), parent]:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
