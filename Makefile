@@ -69,7 +69,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 .DEFAULT_GOAL := help
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
         test-reader test-gpu gpu-report address new-chapter gpu-outputs bench coverage \
-        reproduce reproducible lint format lock clean environment free-port
+        reproduce reproducible lint words format lock clean environment free-port
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -175,12 +175,16 @@ bench: $(READY)  ## measure speed, as ratios taken side by side in one run
 reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
 	set -e; for name in $(RECORDERS); do $(PY) scripts/record.py $$name; done
 
-lint: $(READY)  ## style (notebooks too), types, and the workflows
+lint: $(READY)  ## style (notebooks too), types, words, and the workflows
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	$(PY) scripts/words.py --check
 	PATH="$(dir $(PY)):$$PATH" zizmor --offline --quiet .github
 	scripts/check/lint_workflows
+
+words: $(READY)  ## what is hard to read, by file and line; LOWER=1 commits less
+	$(PY) scripts/words.py $(if $(LOWER),--lower)
 
 format: $(READY)  ## let ruff format and mend what it can
 	$(PY) -m ruff format .

@@ -1,0 +1,179 @@
+"""Count what makes the pages and the code hard to read; let it only fall.
+
+Usage: words.py [--check | --lower]
+
+``words.toml`` has the words that are refused. ``words.json`` has the committed
+counts, for each kind and file. A total above the committed one fails, and the
+new places are printed. Any other difference fails too, until ``--lower`` has
+written the new counts. ``--check`` does not print the places that are known.
+Without ``words.json``, ``--lower`` writes the counts as they are.
+"""
+
+import json
+import re
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from prose import Text, code, notebooks, pages, sentences
+
+ROOT = Path(__file__).parent.parent
+RULES = tomllib.loads((ROOT / "scripts/words.toml").read_text("utf-8"))
+
+
+class Finding(NamedTuple):
+    """Something to mend: its kind, its file and place, what is wrong."""
+
+    kind: str
+    file: str
+    place: str
+    what: str
+
+
+def refused_words(text: Text) -> Iterator[Finding]:
+    """Find refused words, clipped phrases and inverted sentences."""
+    for number, (place, sentence) in enumerate(sentences(text)):
+        rules = dict(RULES["refused"])
+        if text.is_docstring and number == 0:
+            rules |= RULES["openings"]
+        for pattern, better in rules.items():
+            for match in re.finditer(pattern, sentence, re.IGNORECASE):
+                what = f'"{match[0]}": {better}'
+                yield Finding("refused words", text.file, place, what)
+
+
+def long_sentences(text: Text) -> Iterator[Finding]:
+    """Find sentences with too many words."""
+    for place, sentence in sentences(text):
+        length = len(re.findall(r"\w[\w'’-]*", sentence))
+        if length > RULES["limits"]["words_in_a_sentence"]:
+            what = f"{length} words: {sentence[:50]}…"
+            yield Finding("long sentences", text.file, place, what)
+
+
+def glossary(root: Path) -> dict[str, str]:
+    """Return each term of the glossary -> the page that explains it."""
+    found = {}
+    for path in root.glob("book/*.md"):
+        content = path.read_text("utf-8")
+        for body in re.findall(r"(?s):::\{glossary\}\n(.*?)\n:::", content):
+            for entry in re.split(r"\n\n(?=\S)", body):
+                page = re.search(r"Explained in \{doc\}`([\w-]+)`", entry)
+                if not page:
+                    raise ValueError(
+                        f"no page explains a term (term: {entry})"
+                    )
+                for head in re.findall(r"(?m)^\S.*", entry):
+                    found |= dict.fromkeys(head.split(", "), page[1])
+    return found
+
+
+def early_terms(root: Path) -> Iterator[Finding]:
+    """Find on each page the first use of a term that comes too early."""
+    contents = (root / "_toc.yml").read_text("utf-8")
+    order = re.findall(r"(?:root|file): (book/[\w-]+)", contents)
+    prose = [
+        (order.index(text.file.partition(".")[0]), text.file, *sentence)
+        for text in pages(root)
+        if text.file.partition(".")[0] in order
+        for sentence in sentences(text)
+    ]
+    for term, page in glossary(root).items():
+        if term in RULES["terms"]["ordinary"]:
+            continue
+        form = re.compile(rf"(?i)\b{re.sub('[_ -]', '[_ -]', term)}(e?s)?\b")
+        first = {}
+        for number, file, place, sentence in reversed(prose):
+            if number < order.index(f"book/{page}") and form.search(sentence):
+                first[file] = place
+        for file, place in first.items():
+            what = f'"{term}" is explained in {page}'
+            yield Finding("early terms", file, place, what)
+
+
+def lonely_figures(root: Path) -> Iterator[Finding]:
+    """Find figures to which no text refers."""
+    prose = "".join(text.content for text in pages(root))
+    for name, cell in notebooks(root):
+        figure = cell["metadata"].get("mystnb", {}).get("figure", {})
+        label = figure.get("name")
+        if label and not re.search(rf"{label}(?![\w-])", prose):
+            place = f"{name}, cell {cell['id']}"
+            yield Finding("lonely figures", name, place, label)
+
+
+def long_cells(root: Path) -> Iterator[Finding]:
+    """Find visible cells that are long, or that mostly print and format."""
+    for name, cell in notebooks(root):
+        hidden = "remove-cell" in cell["metadata"].get("tags", [])
+        if cell["cell_type"] != "code" or hidden:
+            continue
+        place = f"{name}, cell {cell['id']}"
+        lines = cell["source"].splitlines()
+        formats = [x for x in lines if re.search(r"\bprint\(|\bf[\"']", x)]
+        if len(lines) > RULES["limits"]["lines_in_a_cell"]:
+            yield Finding("long cells", name, place, f"{len(lines)} lines")
+        if len(formats) > 2 and 2 * len(formats) > len(lines):
+            what = f"{len(formats)} of {len(lines)} lines print or format"
+            yield Finding("formatting cells", name, place, what)
+
+
+def find_all(root: Path) -> list[Finding]:
+    """Return all findings in a tree."""
+    found = [*early_terms(root), *lonely_figures(root), *long_cells(root)]
+    for text in [*pages(root), *code(root)]:
+        found += [*refused_words(text), *long_sentences(text)]
+    return found
+
+
+def count(found: list[Finding]) -> dict[str, dict[str, int]]:
+    """Return the number of findings of each kind in each file."""
+    counts: dict[str, dict[str, int]] = {}
+    for finding, number in sorted(Counter(f[:2] for f in found).items()):
+        kind, file = finding
+        counts.setdefault(kind, {})[file] = number
+    return counts
+
+
+def risen(found: list[Finding], committed: dict[str, dict[str, int]]) -> str:
+    """Return which totals are above the committed ones, and the new places."""
+    lines = []
+    for kind, files in count(found).items():
+        before = committed.get(kind, {})
+        old, new = sum(before.values()), sum(files.values())
+        if new > old:
+            lines.append(f"{kind} may only fall (before: {old}, now: {new})")
+            lines += [
+                f"  {f.place}: {f.what}"
+                for f in found
+                if f.kind == kind and files[f.file] > before.get(f.file, 0)
+            ]
+    return "\n".join(lines)
+
+
+def main(option: str = "", root: Path = ROOT) -> str | None:
+    """Print findings and totals; return what is wrong with the totals."""
+    path = root / "scripts/words.json"
+    found = find_all(root)
+    counts = count(found)
+    committed = json.loads(path.read_text("utf-8")) if path.exists() else None
+    if not option:
+        print(*(f"{f.place}: {f.kind}: {f.what}" for f in found), sep="\n")
+    for kind, files in counts.items():
+        print(f"{sum(files.values()):5} {kind}")
+    if committed and (more := risen(found, committed)):
+        return more
+    if option == "--lower":
+        path.write_text(json.dumps(counts, indent=1) + "\n", "utf-8")
+    elif counts != committed:
+        return (
+            "fewer than committed: write the lower counts (make words LOWER=1)"
+        )
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

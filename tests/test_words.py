@@ -1,0 +1,158 @@
+"""Each kind of what `make words` counts is seen where it is planted."""
+
+import json
+import shutil
+
+import pytest
+import words
+
+LONG = "A sentence " + "with one more word " * 8 + "is long."
+
+
+def cell(kind, id, source, **metadata):
+    return {
+        "cell_type": kind, "id": id, "source": [source], "metadata": metadata
+    }  # fmt: skip
+
+
+def figure(name):
+    return {"mystnb": {"figure": {"name": name}}}
+
+
+@pytest.fixture
+def book(tmp_path):
+    """Return the root of a small project in which nothing is to be mended."""
+    for folder in ("book", "scripts", "dpkit"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "_toc.yml").write_text(
+        "root: book/first\nparts:\n  - chapters:\n      - file: book/second\n"
+    )
+    (tmp_path / "book/notation.md").write_text(
+        ":::{glossary}\nbig shard\nbig chunk\n    A piece.\n"
+        "    Explained in {doc}`second`.\n:::\n"
+    )
+    for name in ("first", "second"):
+        write(tmp_path, name, cell("markdown", "a", "Some text."))
+    return tmp_path
+
+
+def write(root, name, *cells):
+    notebook = json.dumps({"cells": cells})
+    (root / f"book/{name}.ipynb").write_text(notebook)
+
+
+def found(root):
+    return [(f.kind, f.place) for f in words.find_all(root)]
+
+
+def test_nothing_is_found_where_nothing_is_to_be_mended(book):
+    text = f"Short. Just right: `{LONG}`\n\n```python\n{LONG}\n```\n"
+    (book / "README.md").write_text(f"{text}\n$$\n{LONG}\n$$\n")
+    example, drawing = f"    >>> 1\n    {LONG}", f"::\n\n    {LONG}"
+    (book / "dpkit/a.py").write_text(
+        f'"""Do it.\n\nExample:\n{example}\n\n{drawing}\n"""'
+    )
+    assert found(book) == []
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["It is simply so.", "It is\nsimply so.", "Who is silent is lost.",
+     "Lost is who is silent.", "The seed is what chance says.",
+     "As ever, it waits.", "It begins anew."],
+)  # fmt: skip
+def test_refused_words(book, sentence):
+    (book / "README.md").write_text(f"A line.\n\nAnother one. {sentence}\n")
+    assert found(book) == [("refused words", "README.md:3")]
+    (book / "README.md").write_text("Who is it? Nobody forms it of ourselves.")
+    assert found(book) == []
+
+
+def test_refused_words_in_code(book):
+    (book / "dpkit/a.py").write_text(
+        '"""Let it go."""\n\n\ndef f():\n    """Return x.\n\n    Args:\n'
+        '        x: Simply a number.\n    """\n    # Of course.\n    # So.\n'
+    )
+    places = [f"dpkit/a.py:{line}" for line in (1, 8, 10)]
+    assert found(book) == [("refused words", place) for place in places]
+
+
+def test_long_sentences(book):
+    (book / "CONTRIBUTING.md").write_text(f"# Title\n\n- Item\n- {LONG}\n")
+    fence = f"```{{exercise}} Title\n:label: ex\n\nShort.\n{LONG}\n```"
+    write(book, "first", cell("markdown", "b", fence))
+    assert found(book) == [
+        ("long sentences", "CONTRIBUTING.md:4"),
+        ("long sentences", "book/first.ipynb, cell b"),
+    ]
+
+
+def test_terms_before_their_explanation(book):
+    early = cell("markdown", "b", "Some big-shards. Another big shard.")
+    for name in ("first", "second"):
+        write(book, name, early)
+    assert found(book) == [("early terms", "book/first.ipynb, cell b")]
+    linked = "A {term}`big chunk`, or {term}`two <big shard>`."
+    write(book, "first", cell("markdown", "b", linked))
+    assert found(book) == []
+
+
+def test_a_term_without_a_page_is_refused(book):
+    page = book / "book/notation.md"
+    page.write_text(":::{glossary}\nbig shard\n    A piece.\n:::\n")
+    with pytest.raises(ValueError, match="no page explains a term"):
+        words.find_all(book)
+
+
+def test_figures_without_a_reference(book):
+    picture = cell("code", "b", "draw()", **figure("fig-one"))
+    write(book, "first", picture, cell("markdown", "c", "See fig-one-more."))
+    assert found(book) == [("lonely figures", "book/first.ipynb, cell b")]
+    write(book, "second", cell("markdown", "c", "See {numref}`fig-one`."))
+    assert found(book) == []
+
+
+def test_long_cells_and_cells_that_format(book):
+    printing = 'print(x)\nx = f"{y}"\nprint(x)\n'
+    write(
+        book,
+        "first",
+        cell("code", "twelve", "x = 1\n" * 12),
+        cell("code", "hidden", "x = 1\n" * 13, tags=["remove-cell"]),
+        cell("code", "thirteen", "x = 1\n" * 13),
+        cell("code", "half", printing + "x\n" * 3),
+        cell("code", "most", printing + "x\n" * 2),
+    )
+    assert found(book) == [
+        ("long cells", "book/first.ipynb, cell thirteen"),
+        ("formatting cells", "book/first.ipynb, cell most"),
+    ]
+
+
+def test_counts_may_only_fall(book, capsys):
+    readme = book / "README.md"
+    readme.write_text("It is simply one.\n")
+    assert words.main("--lower", book) is None
+    assert words.main("--check", book) is None
+    assert "simply" not in capsys.readouterr().out
+
+    readme.write_text("It is simply one.\n\nAnd simply another.\n")
+    for option in ("", "--check", "--lower"):
+        fault = words.main(option, book)
+        assert "refused words may only fall (before: 1, now: 2)" in fault
+        assert 'README.md:3: "simply"' in fault
+    assert 'README.md:1: refused words: "simply"' in capsys.readouterr().out
+
+    readme.write_text("It is one.\n")
+    assert "make words LOWER=1" in words.main("--check", book)
+    assert words.main("--lower", book) is None
+    assert words.main("--check", book) is None
+
+
+def test_a_count_may_move_to_another_file(book):
+    (book / "README.md").write_text("It is simply one.\n")
+    assert words.main("--lower", book) is None
+    shutil.move(book / "README.md", book / "CONTRIBUTING.md")
+    assert "make words LOWER=1" in words.main("--check", book)
+    assert words.main("--lower", book) is None
+    assert words.main("--check", book) is None
