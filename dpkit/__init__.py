@@ -17,13 +17,12 @@ Floor 4, one concept each
     ``machine`` -- the devices at hand, and the time their work takes;
     ``placement`` -- tensors to devices: scatter, gather, replicate;
     ``losses`` -- whether a loss is a sum or a mean;
-    ``norms`` -- the norm of gradients on several devices;
+    ``clipping`` -- gradients on several devices, clipped by their norm;
     ``batch_norm/`` -- batch norm of a batch that lies in parts;
     ``buckets/`` -- gradients in flat buckets, and back;
     ``processes/`` -- functions in real processes.
 Floor 5, on streams
-    ``channels`` -- send from device to device beside the work;
-    ``ports`` -- send and receive at the same time.
+    ``streams`` -- send from device to device beside the work.
 Floor 6, messages
     ``plan_runner`` -- move tensors by a list of messages.
 Floor 7, everyone takes part
@@ -53,6 +52,7 @@ Importing dpkit registers no backend: simulated devices appear when
 """
 
 from dpkit import sim
+from dpkit.clipping import clip_grad_norm
 from dpkit.collectives import (
     allgather,
     allreduce,
@@ -74,7 +74,6 @@ from dpkit.layer_partition import (
 )
 from dpkit.machine import Timer, devices, synchronize
 from dpkit.network_partition import Pipeline, split_layers
-from dpkit.norms import clip_grad_norm
 from dpkit.placement import gather, replicate, scatter, split_batch
 from dpkit.processes import launch
 from dpkit.training import TrainingRecord, train

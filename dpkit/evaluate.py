@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -94,14 +95,14 @@ def _net_on_each(
     devices = device_list(devices)
     while isinstance(net, WRAPPERS):
         net = net.module
-    if isinstance(net, nn.Module) and device_params is not None:
-        raise ValueError(
-            "a module brings its own parameters (lists of device_params: "
-            f"{len(device_params)})"
-        )
     if isinstance(net, nn.Module):
+        if device_params is not None:
+            raise ValueError(
+                "a module brings its own parameters (lists of device_params: "
+                f"{len(device_params)})"
+            )
         if len({p.device for p in net.parameters()}) > 1:
-            return [_where_it_is(net, devices[0])]
+            return [partial(_where_it_is, net, devices[0])]
         return [copy.deepcopy(net).to(d).eval() for d in devices]
     if device_params is None:
         return [net] * len(devices)
@@ -110,29 +111,25 @@ def _net_on_each(
             "there is not one list of parameters per device (lists: "
             f"{len(device_params)}, devices: {len(devices)})"
         )
-
-    def net_with(params: Sequence[Tensor]) -> Callable[[Tensor], Any]:
-        return lambda X: net(X, params)
-
-    return [net_with(params) for params in device_params]
+    return [partial(_with_params, net, params) for params in device_params]
 
 
-def _where_it_is(
-    net: nn.Module, device: torch.device
-) -> Callable[[Tensor], Tensor]:
-    """Return a function that runs ``net`` in evaluation mode."""
+def _with_params(
+    net: Callable[..., Tensor], params: Sequence[Tensor], X: Tensor
+) -> Tensor:
+    return net(X, params)
 
-    def scores(X: Tensor) -> Tensor:
-        modes = [(module, module.training) for module in net.modules()]
-        net.eval()
-        try:
-            found: Tensor = net(X)
-        finally:
-            for module, training in modes:
-                module.training = training
-        return found.to(device)
 
-    return scores
+def _where_it_is(net: nn.Module, device: torch.device, X: Tensor) -> Tensor:
+    """Run a module in evaluation mode, and leave its modes as they were."""
+    modes = [(module, module.training) for module in net.modules()]
+    net.eval()
+    try:
+        scores: Tensor = net(X)
+    finally:
+        for module, training in modes:
+            module.training = training
+    return scores.to(device)
 
 
 def _check_scores(scores: Tensor, y: Tensor) -> None:

@@ -95,9 +95,9 @@ def split_batch(
         :func:`scatter`.
 
     Raises:
-        TypeError: ``X`` or ``y`` is not a tensor, or ``devices`` no list.
-        ValueError: ``X`` and ``y`` differ in length or have no dimensions, or
-            there are no devices.
+        TypeError: as for :func:`scatter`.
+        ValueError: ``X`` and ``y`` differ in length, or as for
+            :func:`scatter`.
 
     Example:
         >>> import dpkit, torch

@@ -29,7 +29,7 @@ from dpkit.theory.collectives.blocking import Call, calls
 from dpkit.theory.collectives.plans import Message, Plan, num_elements
 
 
-def allreduce(
+def allreduce_by_sends(
     tensor: Tensor,
     op: str = "sum",
     algorithm: str = "ring",
@@ -55,26 +55,28 @@ def allreduce(
         is one:
 
         >>> import torch, torch.distributed as dist
-        >>> from dpkit import point_to_point
+        >>> from dpkit.point_to_point import allreduce_by_sends
         >>> dist.init_process_group(
         ...     "gloo", store=dist.HashStore(), rank=0, world_size=1
         ... )
         >>> x = torch.ones(3)
-        >>> point_to_point.allreduce(x)
+        >>> allreduce_by_sends(x)
         >>> x
         tensor([1., 1., 1.])
         >>> dist.destroy_process_group()
     """
     check_op(op, tensor.dtype)
     p = dist.get_world_size()
-    run(algorithms.allreduce_plan(algorithm, p, ranks_per_node), tensor, op)
+    run_as_rank(
+        algorithms.allreduce_plan(algorithm, p, ranks_per_node), tensor, op
+    )
     if op == "mean":
         with torch.no_grad():
             tensor /= p
 
 
 @torch.no_grad()
-def run(plan: Plan, tensor: Tensor, op: str = "sum") -> None:
+def run_as_rank(plan: Plan, tensor: Tensor, op: str = "sum") -> None:
     """Send and receive this rank's messages of a plan, in place.
 
     Args:

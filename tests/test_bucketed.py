@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 import dpkit
-from dpkit import ports
 from dpkit.data_parallel import BucketedDataParallel
-from dpkit.machine import copy_streams
+from dpkit.streams import copy_streams, record_event
 from dpkit.theory.hardware import ACCELERATORS, Host, Link
 from dpkit.theory.overlap import bucket_ends
 
@@ -298,7 +297,7 @@ def test_ranks_that_share_a_device_wait_for_the_latest():
 
     def note_full(rank, bucket):
         if rank == 0:
-            full.append(ports.record(zero).mark)
+            full.append(record_event(zero).mark)
         plain(rank, bucket)
 
     for rank, buckets in enumerate(parallel.buckets):
@@ -324,7 +323,7 @@ def test_the_devices_wait_for_what_is_reduced():
                 first.register_hook(lambda _: 1 / 0)
             with contextlib.suppress(ZeroDivisionError):
                 parallel.forward_backward(X, X, LOSS)
-            done = [ports.record(d).mark for d in devices]
+            done = [record_event(d).mark for d in devices]
             streams = [copy_streams(d).beside for d in devices]
             for end, stream in zip(done, streams, strict=True):
                 assert end >= stream.record_event().mark

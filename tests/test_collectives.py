@@ -252,7 +252,7 @@ def test_the_clock_and_the_closed_forms(algorithm, messages, moved, added):
 def test_on_the_current_streams_a_ring_is_as_slow_as_a_star(monkeypatch):
     """What the streams for copies are for."""
     ring = seconds(dpkit.allreduce, "sum", "ring")
-    monkeypatch.setattr("dpkit.ports.copy_streams", lambda device: None)
+    monkeypatch.setattr("dpkit.streams.copy_streams", lambda device: None)
     slow = seconds(dpkit.allreduce, "sum", "ring")
     assert slow > 5 * ring
     assert slow == pytest.approx(

@@ -7,8 +7,8 @@ from torch.nn import functional as F
 
 import dpkit
 from dpkit import layer_partition as lp
+from dpkit.clipping import clip_grad_norm
 from dpkit.network_partition import Pipeline
-from dpkit.norms import clip_grad_norm
 
 
 def plain_stage():

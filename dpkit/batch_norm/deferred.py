@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from torch import Tensor
-from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpkit.batch_norm.moments import (
@@ -25,6 +24,7 @@ from dpkit.batch_norm.moments import (
     check_input,
     combine,
     moments,
+    normalize_alone,
     update_running,
 )
 
@@ -53,8 +53,8 @@ class DeferredBatchNorm(_BatchNorm):
     The outputs are those of ``nn.BatchNorm2d`` on each micro-batch alone. The
     running statistics move once in ``num_micro_batches`` forward passes in
     training mode, to where ``nn.BatchNorm2d`` would have moved them for the
-    whole batch. Micro-batches may differ in size. A step that is broken off
-    leaves a part of a batch behind, which has to be forgotten before the next.
+    whole batch. Micro-batches may differ in size. After a step that an
+    exception ended, call :meth:`forget` before the next.
 
     Args:
         num_features: The number of channels.
@@ -109,21 +109,13 @@ class DeferredBatchNorm(_BatchNorm):
         """Normalize a micro-batch, shape (rows, channels, …)."""
         check_input(self, x)
         alone = self.training or self.running_mean is None
-        y = F.batch_norm(
-            x,
-            None if alone else self.running_mean,
-            None if alone else self.running_var,
-            self.weight,
-            self.bias,
-            training=alone,
-            eps=self.eps,
-        )
+        y = normalize_alone(self, x, own=alone)
         if self.training and not _AGAIN.get():
             self._gather(moments(x))
         return y
 
     def forget(self) -> None:
-        """Begin a batch anew, as after a step that was broken off."""
+        """Begin a batch anew, as after a step that an exception ended."""
         self._gathered = []
 
     def _gather(self, part: Moments) -> None:

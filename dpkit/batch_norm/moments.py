@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 
@@ -96,7 +97,7 @@ def combine(parts: Sequence[Moments]) -> Moments:
 
 
 def check_input(norm: _BatchNorm, x: Tensor) -> None:
-    """Raise unless ``x`` has values of all channels of a batch norm."""
+    """Raise an error unless ``x`` is a float tensor with all channels."""
     if x.dim() < 2 or x.shape[1] != norm.num_features:
         raise ValueError(
             "the input has not the channels in its second dimension "
@@ -113,16 +114,25 @@ def statistics_dtype(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
+def normalize_alone(norm: _BatchNorm, x: Tensor, own: bool) -> Tensor:
+    """Normalize a batch by its own statistics, or by the running ones."""
+    return F.batch_norm(
+        x,
+        None if own else norm.running_mean,
+        None if own else norm.running_var,
+        norm.weight,
+        norm.bias,
+        training=own,
+        eps=norm.eps,
+    )
+
+
 @torch.no_grad()
 def update_running(norm: _BatchNorm, batch: Moments) -> None:
-    """Move the running statistics of a batch norm towards those of a batch.
+    """Move the running statistics of a batch norm, as ``nn.BatchNorm2d`` does.
 
-    As ``nn.BatchNorm2d`` does: the variance that it keeps is the unbiased
-    one, and a momentum of None makes it the average of all batches so far.
-
-    Args:
-        norm: Any batch norm; one that does not track them stays as it is.
-        batch: The moments of the whole batch, of two values or more.
+    The variance that it keeps is the unbiased one, and a momentum of None
+    makes it the average of all batches so far.
     """
     if not norm.track_running_stats or norm.running_mean is None:
         return

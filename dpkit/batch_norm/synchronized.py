@@ -19,7 +19,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpkit.batch_norm.moments import (
@@ -27,6 +26,7 @@ from dpkit.batch_norm.moments import (
     check_input,
     combine,
     moments,
+    normalize_alone,
     statistics_dtype,
     update_running,
 )
@@ -71,15 +71,7 @@ class SyncBatchNorm(_BatchNorm):
         """Normalize the rows of this rank, shape (rows, channels, …)."""
         check_input(self, x)
         if not self.training:
-            return F.batch_norm(
-                x,
-                self.running_mean,
-                self.running_var,
-                self.weight,
-                self.bias,
-                training=self.running_mean is None,
-                eps=self.eps,
-            )
+            return normalize_alone(self, x, own=self.running_mean is None)
         batch = over_ranks(moments(x))
         update_running(self, batch)
         y: Tensor = Normalize.apply(x, self.weight, self.bias, batch, self.eps)

@@ -37,6 +37,8 @@ def assign(
         >>> assign(tensors, bucket_bytes=24, first_bytes=16)
         [[0], [1, 2], [3], [4]]
     """
+    # Tensors of 12, 8, 16, 28 and 4 bytes, in buckets of 24, the first of 16:
+    # [12], where 8 has no room; [8 16], full; [28], which is too large; [4].
     first_bytes = bucket_bytes if first_bytes is None else first_bytes
     groups: list[list[int]] = []
     current: dict[tuple[torch.device, torch.dtype], list[int]] = {}
@@ -142,7 +144,7 @@ class Bucket:
 
 
 def _shaped_like(p: Tensor, piece: Tensor) -> Tensor:
-    """Return a view of a flat piece with the shape and strides of ``p``.
+    """Return a view of a flat piece, shaped like ``p``.
 
     Strides that leave gaps, or that overlap, become those of a new tensor.
     """

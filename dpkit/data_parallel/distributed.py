@@ -23,9 +23,9 @@ from torch import nn
 
 from dpkit.buckets import Bucket, Buckets
 from dpkit.data_parallel.agreement import (
-    broadcast,
     check_alike,
     check_module,
+    copy_from_rank_0,
 )
 
 
@@ -39,10 +39,9 @@ class DistributedDataParallel(nn.Module):
     gradient. All ranks have to run backward equally often, each time from
     something that depends on a parameter.
 
-    Gradients travel in buckets, while backward goes on. They are views of
-    the buckets, and overwritten by the next step's. A module that is wrapped
-    again is trained by its last wrapper. Wrap again as well when parameters
-    are replaced, or begin to require a gradient: a forward in training mode
+    Gradients are views of buckets, which travel while backward goes on. The
+    last wrapper of a module trains it. Wrap again when parameters are
+    replaced, or begin to require a gradient: a forward in training mode
     raises RuntimeError where the buckets lack one.
 
     Args:
@@ -53,8 +52,8 @@ class DistributedDataParallel(nn.Module):
             gradient larger than that has its own.
         broadcast_buffers: Whether buffers, such as the running statistics of
             batch norm, become those of rank 0 before a forward in training
-            mode. It is done once for several forwards before one backward,
-            which may still need the buffers as they are.
+            mode: before the first one, if several precede a backward, which
+            may still need the buffers as they are.
 
     Attributes:
         module: The module within.
@@ -104,7 +103,7 @@ class DistributedDataParallel(nn.Module):
             "broadcast_buffers": broadcast_buffers,
         }
         check_alike(module, options)
-        broadcast([*module.parameters(), *module.buffers()])
+        copy_from_rank_0([*module.parameters(), *module.buffers()])
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the module returns."""
@@ -112,7 +111,7 @@ class DistributedDataParallel(nn.Module):
         if trains and self.buckets.enabled:
             self._check_params()
             if self.broadcast_buffers and not self._means.are_awaited:
-                broadcast(list(self.module.buffers()))
+                copy_from_rank_0(list(self.module.buffers()))
             self._means.are_awaited = True
         return self.module(*args, **kwargs)
 
@@ -138,7 +137,7 @@ class DistributedDataParallel(nn.Module):
             self.buckets.enabled = before
 
     def _check_params(self) -> None:
-        """Raise unless the buckets have all parameters that are trained."""
+        """Raise an error unless the buckets have all trained parameters."""
         for name, p in self.module.named_parameters():
             if p.requires_grad and id(p) not in self._known:
                 raise RuntimeError(
@@ -160,7 +159,7 @@ class DistributedDataParallel(nn.Module):
         self._known = {id(p) for p in self.buckets.params}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what belongs to these parameters and this process."""
+        """Leave out what only these parameters and this process can use."""
         return {
             name: value
             for name, value in self.__dict__.items()
@@ -185,7 +184,7 @@ class Means:
         self._have_order = False
 
     def start(self, buckets: Buckets) -> None:
-        """Wait for what a backward that was broken off has sent."""
+        """Wait for what was sent by a backward that an exception ended."""
         self._wait()
 
     def send(self, bucket: Bucket) -> None:

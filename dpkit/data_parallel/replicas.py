@@ -26,25 +26,6 @@ def replicate_module(
     The other replicas share with it all but parameters, buffers and modules,
     which are copied, even to the same device. They are made for one forward:
     what it sets in them is lost.
-
-    Args:
-        module: Lies on ``devices[0]``.
-        devices: k devices.
-
-    Returns:
-        k modules; the parameters of those after the first are no leaves.
-
-    Example:
-        >>> import dpkit, torch
-        >>> from dpkit.data_parallel.replicas import replicate_module
-        >>> devices = dpkit.devices(2, kind="sim")
-        >>> net = torch.nn.Linear(2, 1).to(devices[0])
-        >>> replicas = replicate_module(net, devices)
-        >>> replicas[0] is net, replicas[1].weight.device
-        (True, device(type='sim', index=1))
-        >>> replicas[1](torch.ones(3, 2, device=devices[1])).sum().backward()
-        >>> net.weight.grad
-        tensor([[3., 3.]], device='sim:0')
     """
     return [module] + [_copy(module, device) for device in devices[1:]]
 

@@ -39,15 +39,14 @@ def train_batch(
     Gradients are summed over examples and devices, and divided once by the
     size of the whole batch. That is the step of one device if the loss of an
     example depends on that example alone; with batch norm it does not. A
-    device whose shard is empty runs nothing and contributes zeros. The summed
-    gradients stay in ``p.grad``.
+    device whose shard is empty contributes zeros. The summed gradients stay
+    in ``p.grad``.
 
     Args:
         net: ``net(X, params)`` gives the outputs, shape (rows, …).
         loss: ``loss(outputs, y)`` gives the loss of each example, or their
-            sum; not their mean. Where it gives one number, that is made sure
-            of on the first batch, when no parameter has a gradient yet, if
-            the outputs have a row for each row of labels.
+            sum; not their mean, which is checked on the first batch, when no
+            parameter has a gradient yet.
         X: The examples of the batch, shape (b, …), on any device.
         y: Their labels, shape (b, …).
         device_params: ``device_params[r]`` are the parameters on
@@ -93,11 +92,7 @@ def train_batch(
 def allreduce_gradients(device_params: Sequence[Sequence[Tensor]]) -> None:
     """Replace each gradient by its sum over all devices.
 
-    A parameter that has no gradient counts as one with zeros.
-
-    Args:
-        device_params: ``device_params[r]`` are the parameters on
-            ``devices[r]``.
+    A parameter that has none counts as one with zeros.
     """
     for copies in zip(*device_params, strict=True):
         allreduce([gradient(p) for p in copies])

@@ -28,7 +28,7 @@ from dpkit.machine import has_streams
 from dpkit.placement import scatter
 
 
-class Call(NamedTuple):
+class Inputs(NamedTuple):
     """What a module is called with."""
 
     args: tuple[Any, ...]
@@ -43,22 +43,20 @@ class DataParallel(nn.Module):
     replicas one after another in one Python loop, without threads, and joins
     their outputs on the first device. Gradients are the module's own, and
     equal to those of one device if the output for an example depends on that
-    example alone. With batch norm in training mode it does not, for each
-    replica takes the statistics of its shard.
+    example alone. With batch norm in training mode it does not: each replica
+    takes the statistics of its shard.
 
     Tensors may stand in tuples, named tuples, lists, dicts and dataclasses,
-    and have to agree in their number of rows; those without dimensions are
-    copied to each replica, all else is given to each as it is: an iterator
-    is used up by the first. Fewer rows than devices run on as many devices
-    as there are rows; no rows at all, on the first.
-    What the module returns is joined likewise; of tensors without dimensions
-    comes one with an entry for each replica that ran, such as the loss of
-    each shard. Rows are the first dimension of every tensor, also of what a
-    module means as something else, such as the layers of an LSTM's state.
+    and have to agree in their number of rows, the first dimension. Those
+    without dimensions are copied to each replica; all else is given to each
+    as it is. Fewer rows than devices run on as many devices as there are
+    rows; no rows at all, on the first. Outputs are joined likewise; tensors
+    without dimensions, such as the loss of each shard, become one with an
+    entry for each replica that ran.
 
     The replica on the first device is the module itself. What it changes in
     itself stays, such as the running statistics of batch norm; what the
-    others set or do to their buffers is lost. A list or dict that the module
+    others change in themselves is lost. A list or dict that the module
     keeps, other than of its own parts, is the same in all. Hooks run on each.
 
     Args:
@@ -95,7 +93,7 @@ class DataParallel(nn.Module):
     ) -> None:
         super().__init__()
         self.module = module
-        # That of a tensor has its number, where a name may leave it out.
+        # The device of a tensor has a number; "cuda" or "sim" alone has none.
         self.devices = [x.device for x in scatter(torch.empty(0), devices)]
         self.register_load_state_dict_pre_hook(  # type: ignore[no-untyped-call]
             _name_as_held
@@ -104,7 +102,7 @@ class DataParallel(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the module returns, for all rows."""
         self._check_place()
-        shards = scatter_nested(Call(args, kwargs), self.devices)
+        shards = scatter_nested(Inputs(args, kwargs), self.devices)
         devices = self.devices[: len(shards)]
         replicas = replicate_module(self.module, devices)
         outputs = []
@@ -122,7 +120,7 @@ class DataParallel(nn.Module):
         return self.module.load_state_dict(*args, **kwargs)
 
     def _check_place(self) -> None:
-        """Raise unless the module lies on the first device."""
+        """Raise ValueError unless the module lies on the first device."""
         for name, tensor in chain(
             self.module.named_parameters(), self.module.named_buffers()
         ):
@@ -135,7 +133,7 @@ class DataParallel(nn.Module):
 
 
 def _as_current(device: torch.device) -> AbstractContextManager[Any]:
-    """Return a context in which a device without a number is this one."""
+    """Return a context in which "cuda" or "sim" alone means this device."""
     if not has_streams(device):
         return nullcontext()
     current: AbstractContextManager[Any]
@@ -146,10 +144,7 @@ def _as_current(device: torch.device) -> AbstractContextManager[Any]:
 def _name_as_held(
     wrapper: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any
 ) -> None:
-    """Let a state dict name what it has for the module as the wrapper does.
-
-    Where the wrapper is part of another module, that one does the loading.
-    """
+    """Name the entries as the wrapper does, where another module loads it."""
     for name in [name for name in state_dict if name.startswith(prefix)]:
         held = f"{prefix}module.{name.removeprefix(prefix)}"
         state_dict[held] = state_dict.pop(name)

@@ -11,8 +11,12 @@ from dpkit.layer_partition.conjugates import (
     allreduce_backward,
     reduce_scatter_backward,
 )
-from dpkit.layer_partition.shards import checked_sizes, shards_of
-from dpkit.layer_partition.split_module import SplitModule
+from dpkit.layer_partition.shards import (
+    SplitModule,
+    bias_shards,
+    checked_sizes,
+    shards_of,
+)
 
 
 class ChannelParallelConv2d(SplitModule):
@@ -74,9 +78,7 @@ class ChannelParallelConv2d(SplitModule):
                 f"{conv.groups}, devices: {k}, gather_input: {gather_input})"
             )
         weights = shards_of(conv.weight, sizes, devices)
-        biases: list[nn.Parameter] | list[None] = [None] * k
-        if conv.bias is not None:
-            biases = shards_of(conv.bias, sizes, devices)
+        biases = bias_shards(conv.bias, sizes, devices)
         self.parts = nn.ModuleList(
             _part(conv, weight, bias, k)
             for weight, bias in zip(weights, biases, strict=True)

@@ -18,12 +18,14 @@ from dpkit.layer_partition.conjugates import (
 )
 from dpkit.layer_partition.replicated import Replicated
 from dpkit.layer_partition.shards import (
+    Pick,
+    SplitModule,
+    bias_shards,
     checked_sizes,
-    join,
+    joined,
     replicas_of,
     shards_of,
 )
-from dpkit.layer_partition.split_module import Pick, SplitModule
 
 
 class ColumnParallelLinear(SplitModule):
@@ -69,9 +71,7 @@ class ColumnParallelLinear(SplitModule):
         total = linear.out_features
         sizes = checked_sizes(sizes, total, "outputs", devices)
         weights = shards_of(linear.weight, sizes, devices)
-        biases: list[nn.Parameter] | list[None] = [None] * len(sizes)
-        if linear.bias is not None:
-            biases = shards_of(linear.bias, sizes, devices)
+        biases = bias_shards(linear.bias, sizes, devices)
         self.parts = nn.ModuleList(map(_linear, weights, biases))
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
@@ -147,9 +147,9 @@ class RowParallelLinear(SplitModule):
     def full_tensors(self, pick: Pick) -> dict[str, Tensor]:
         """Return what is picked of the parameters, joined, by name."""
         weights = [pick(part.get_parameter("weight")) for part in self.parts]
-        full = {"weight": join(weights, dim=1)}
+        full = {"weight": joined(weights, dim=1)}
         if self.biases:
-            full["bias"] = join([pick(self.biases[0])])
+            full["bias"] = joined([pick(self.biases[0])])
         return full
 
 

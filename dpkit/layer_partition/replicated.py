@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dpkit.arguments import device_list
 from dpkit.layer_partition.conjugates import allgather_forward
-from dpkit.layer_partition.split_module import Pick, SplitModule
+from dpkit.layer_partition.shards import Pick, SplitModule
 
 RANDOM = (
     nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d,

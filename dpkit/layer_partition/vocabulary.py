@@ -10,8 +10,21 @@ from torch.nn import functional as F
 
 from dpkit.collectives import allreduce
 from dpkit.layer_partition.conjugates import allreduce_forward
-from dpkit.layer_partition.shards import checked_sizes, join, shards_of
-from dpkit.layer_partition.split_module import Pick, SplitModule
+from dpkit.layer_partition.shards import (
+    Pick,
+    SplitModule,
+    check_plain,
+    checked_sizes,
+    joined,
+    shards_of,
+)
+
+PLAIN: dict[str, object] = {
+    "padding_idx": None,
+    "max_norm": None,
+    "scale_grad_by_freq": False,
+    "sparse": False,
+}
 
 
 class VocabParallelEmbedding(SplitModule):
@@ -20,8 +33,8 @@ class VocabParallelEmbedding(SplitModule):
     It takes replicas of the words' numbers and gives replicas of their rows:
     a device that does not have a word gives zeros, and an allreduce adds up.
     :class:`dpkit.ColumnParallelLinear` splits its outputs as the rows are
-    split, so the two can share their weights. The row of a word that there is
-    not is NaN; to raise an error would be to wait for the device.
+    split, so the two can share their weights. The row of a word that does not
+    exist is NaN: to raise an error, Python would wait for the device.
 
     Args:
         embedding: The table to split; it is copied.
@@ -55,7 +68,7 @@ class VocabParallelEmbedding(SplitModule):
         self, embedding: nn.Embedding, devices: Sequence[torch.device]
     ) -> None:
         super().__init__()
-        _check_plain(embedding)
+        check_plain(embedding, "an embedding", PLAIN)
         num_words = embedding.num_embeddings
         sizes = checked_sizes(None, num_words, "words", devices)
         self.weights = nn.ParameterList(
@@ -77,7 +90,7 @@ class VocabParallelEmbedding(SplitModule):
 
     def full_tensors(self, pick: Pick) -> dict[str, Tensor]:
         """Return what is picked of the rows, joined, by name."""
-        return {"weight": join([pick(weight) for weight in self.weights])}
+        return {"weight": joined([pick(weight) for weight in self.weights])}
 
 
 def vocab_parallel_cross_entropy(
@@ -89,8 +102,8 @@ def vocab_parallel_cross_entropy(
     go round, in an allreduce each: the largest score, the sum of
     exponentials, and the score of the target. Backward sends nothing.
 
-    A target outside of the vocabulary makes the loss NaN; to raise an error
-    would be to wait for the device.
+    A target outside of the vocabulary makes the loss NaN: to raise an error,
+    Python would wait for the device.
 
     Args:
         logit_shards: k tensors (b, words of r), each on its device.
@@ -148,7 +161,8 @@ def _scores_of_targets(
 
 
 def _own_words(words: Tensor, start: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return which words are among ``count``, and the number of each there."""
+    """Return which words a device has, and the number of each there."""
+    # Words 5 6 0 of a device that has 4 and 5: local 1 2 -4, own yes no no.
     local = words - start
     own = (local >= 0) & (local < count)
     return own, local.clamp(0, count - 1)
@@ -156,22 +170,6 @@ def _own_words(words: Tensor, start: int, count: int) -> tuple[Tensor, Tensor]:
 
 def _known(words: Tensor, num_words: int) -> Tensor:
     return (words >= 0) & (words < num_words)
-
-
-def _check_plain(embedding: nn.Embedding) -> None:
-    plain = {
-        "padding_idx": None,
-        "max_norm": None,
-        "scale_grad_by_freq": False,
-        "sparse": False,
-    }
-    for name, value in plain.items():
-        found = getattr(embedding, name)
-        if found is not value and found != value:
-            raise ValueError(
-                f"an embedding of this kind is not split ({name}: {found}, "
-                f"possible: {value})"
-            )
 
 
 def _check_scores(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dpkit.arguments import device_list
 from dpkit.layer_partition.conjugates import spread, take_one
-from dpkit.layer_partition.split_module import SplitModule
+from dpkit.layer_partition.shards import SplitModule
 
 
 class LayerParallel(nn.Module):

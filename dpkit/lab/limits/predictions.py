@@ -173,7 +173,7 @@ def predictions(
 def step_seconds(
     case: Case, batch_size: int, device: torch.device, num_steps: int
 ) -> list[float]:
-    """Return the seconds of steps of SGD on a device, after some to warm up."""
+    """Return the seconds of warm steps of SGD on a device."""
     model = case.make().to(device)
     X = torch.rand(batch_size, *case.shape, device=device)
     y = torch.zeros(batch_size, dtype=torch.long, device=device)

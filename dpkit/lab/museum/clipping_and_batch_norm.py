@@ -11,11 +11,11 @@ from torch.nn import functional as F
 
 from dpkit.batch_norm import combine, moments
 from dpkit.batch_norm.moments import Moments, update_running
+from dpkit.clipping import clip_grad_norm
 from dpkit.lab.museum.exhibit import Devices, Exhibit, Version, claim
 from dpkit.lab.museum.parity import flat
 from dpkit.machine import devices
 from dpkit.network_partition import Pipeline, split_layers
-from dpkit.norms import clip_grad_norm
 from dpkit.placement import scatter
 
 Shards = Sequence[Sequence[nn.Parameter]]

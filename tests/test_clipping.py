@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import dpkit
-from dpkit.norms import clip_grad_norm
+from dpkit.clipping import clip_grad_norm
 
 
 def with_gradient(shape, device, seed):

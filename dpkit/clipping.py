@@ -1,4 +1,4 @@
-"""The norm of all gradients, where they lie on several devices.
+"""Clip gradients that lie on several devices, by their norm.
 
 A parameter that several devices hold a copy of is one parameter: its
 gradient counts once.
@@ -56,8 +56,7 @@ def clip_grad_norm(
                 f"parameter (shape: {tuple(group.shape)}); put the group "
                 "into a list"
             )
-        _, *others = [id(p) for p in group if id(p) in given] or [0]
-        again.update(others)
+        again.update([id(p) for p in group if id(p) in given][1:])
     grads = [
         p.grad for p in params if p.grad is not None and id(p) not in again
     ]
