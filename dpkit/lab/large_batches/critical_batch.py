@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dpkit.theory.least_squares import fit_two
+
 
 def steps_needed(
     batch: float, least_steps: float, critical_batch: float
@@ -61,12 +63,5 @@ def fit(batches: Sequence[int], steps: Sequence[float]) -> tuple[float, float]:
         )
     us = [1 / s for s in steps]
     vs = [1 / (b * s) for b, s in zip(batches, steps, strict=True)]
-    uu, uv, vv = _dot(us, us), _dot(us, vs), _dot(vs, vs)
-    determinant = uu * vv - uv * uv
-    least = (sum(us) * vv - sum(vs) * uv) / determinant
-    a = (sum(vs) * uu - sum(us) * uv) / determinant
+    least, a = fit_two(us, vs, [1.0] * len(us))
     return least, a / least
-
-
-def _dot(x: Sequence[float], y: Sequence[float]) -> float:
-    return sum(i * j for i, j in zip(x, y))
