@@ -1,6 +1,6 @@
 """What book/_data/large_batches.json says, and the law of its steps.
 
-A record is what ``scripts/record_large_batches.py`` wrote to that file.
+A record is what ``scripts/recorders/large_batches.py`` wrote to that file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
-import torch
+from dpkit.theory.least_squares import fit_two
 
 Record = Mapping[str, Any]
 ByBatch = dict[int, list[float]]
@@ -132,8 +132,7 @@ def fit(batches: Sequence[int], steps: Sequence[float]) -> tuple[float, float]:
         raise ValueError(
             f"one size of batch cannot tell two numbers (batches: {batches})"
         )
-    rows = [[1 / s, 1 / (b * s)] for b, s in zip(batches, steps, strict=True)]
-    U = torch.tensor(rows, dtype=torch.float64)
-    ones = torch.ones(len(rows), 1, dtype=torch.float64)
-    least, a = torch.linalg.lstsq(U, ones).solution.flatten().tolist()
+    us = [1 / s for s in steps]
+    vs = [1 / (b * s) for b, s in zip(batches, steps, strict=True)]
+    least, a = fit_two(us, vs, [1.0] * len(us))
     return least, a / least
