@@ -9,10 +9,19 @@ from datetime import date
 
 import torch
 
-from dpkit.calibration.presets import Calibration, Device, fit
+from dpkit.calibration.conditions import device_name, memory_bytes
+from dpkit.calibration.conversion import (
+    Calibration,
+    DeviceFacts,
+    to_presets,
+)
 from dpkit.calibration.probes import Sizes, peer_of, probes
-from dpkit.calibration.provenance import device_name, memory_bytes
-from dpkit.calibration.timing import ROUNDS, fastest, measure, spread
+from dpkit.calibration.stopwatch import (
+    ROUNDS,
+    fastest,
+    measure,
+    spread_of,
+)
 
 
 def calibrate(
@@ -47,15 +56,15 @@ def calibrate(
     """
     measured = measure(probes(device, sizes), rounds, now)
     name = device_name(device)
-    about = Device(
+    about = DeviceFacts(
         name,
         memory_bytes(device),
         synchronous=device.type == "cpu",
         peer_to_peer=_reaches_peer(device),
     )
     source = f"python -m dpkit calibrate on {name}, {date.today()}"
-    found = fit(fastest(measured), about, source)
-    return replace(found, spread=spread(measured))
+    found = to_presets(fastest(measured), about, source)
+    return replace(found, spread=spread_of(measured))
 
 
 def _reaches_peer(device: torch.device) -> bool:
