@@ -10,18 +10,9 @@ from datetime import date
 import torch
 
 from dpkit.calibration.conditions import device_name, memory_bytes
-from dpkit.calibration.conversion import (
-    Calibration,
-    DeviceFacts,
-    to_presets,
-)
+from dpkit.calibration.conversion import Calibration, DeviceFacts, to_presets
 from dpkit.calibration.probes import Sizes, peer_of, probes
-from dpkit.calibration.stopwatch import (
-    ROUNDS,
-    fastest,
-    measure,
-    spread_of,
-)
+from dpkit.calibration.stopwatch import ROUNDS, fastest, measure, spread_of
 
 
 def calibrate(
@@ -33,17 +24,8 @@ def calibrate(
     """Measure a device by microbenchmarks.
 
     It takes about half a minute; a bar shows how far it is. Other work on the
-    machine makes it look slower than it is, and the repetitions differ.
-
-    Args:
-        device: The CPU or a GPU.
-        sizes: How large the things are that are timed; None: as suits the
-            device.
-        rounds: How often each is timed.
-        now: The clock, in seconds.
-
-    Returns:
-        The presets, each number with its source.
+    machine makes it look slower than it is, and the repetitions differ. The
+    sizes are those that suit the device, if none are given.
 
     Raises:
         ValueError: times do not grow with sizes, so nothing can be fitted.

@@ -66,13 +66,7 @@ def machine_load() -> float:
 def doubts(spread: float, load: float, threads: int) -> list[str]:
     """Return why measurements may be wrong, with the figures.
 
-    ``spread`` is how far repetitions lay above the fastest, as a share of it;
-    ``load`` how many programs wanted to run before; ``threads`` how many this
-    one computes with.
-
     Example:
-        >>> doubts(spread=0.03, load=0.1, threads=1)
-        []
         >>> print(*doubts(spread=1.5, load=0.0, threads=1))
         repetitions were not steady (median above the fastest: 150 %, quiet \
 machines: below 20 %)
