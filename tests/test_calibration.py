@@ -7,15 +7,15 @@ import torch
 
 import dpkit
 from dpkit.calibration import calibrate, cpu_name, doubts, provenance
+from dpkit.calibration.conversion import DeviceFacts, to_presets
 from dpkit.calibration.fitting import fit_line
-from dpkit.calibration.presets import Device, fit
 from dpkit.calibration.probes import ON_CPU, Sizes, probes
-from dpkit.calibration.timing import (
+from dpkit.calibration.stopwatch import (
     ENOUGH_SECONDS,
     Probe,
     fastest,
     measure,
-    spread,
+    spread_of,
 )
 from dpkit.theory.clock.clock import Clock
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
@@ -95,7 +95,7 @@ def test_times_that_do_not_grow_are_refused(samples):
         fit_line(samples)
 
 
-# -- timing
+# -- the stopwatch
 
 
 def test_the_fastest_round_counts():
@@ -185,7 +185,7 @@ def test_a_cpu_takes_what_was_measured(half_flops, half_bytes):
         for p in probes(CPU, SMALL)
     ]
     times = fastest(measure(fakes, 1, watch.now))
-    found = fit(times, Device("cpu", 2**30, True), "here")
+    found = to_presets(times, DeviceFacts("cpu", 2**30, True), "here")
     accelerator = found.accelerator
     cluster = Cluster(1, accelerator, found.link, found.host)
     for n in (1, 10_000, 10**9):
@@ -222,7 +222,7 @@ def test_parts_are_never_negative_nor_more_than_the_whole(launch, wait):
     }
     times |= {"view": [(1, 9e-7)], "launch": [(1, launch)]}
     times["wait"] = [(1, wait)]
-    found = fit(times, Device("gpu", 2**30, False), "here")
+    found = to_presets(times, DeviceFacts("gpu", 2**30, False), "here")
     host, accelerator = found.host, found.accelerator
     shares = host.launch_seconds, host.wait_seconds, accelerator.kernel_seconds
     assert min(shares) >= 0
@@ -351,8 +351,8 @@ def test_how_steady_the_repetitions_were():
     uneven = watch.probe("sum", 7, lambda: next(takes))
     even = watch.probe("copy", 7, lambda: 1.0)
     rounds = measure([uneven], 5, watch.now)
-    assert spread(rounds) == pytest.approx(0.25)
-    assert spread(rounds | measure([even], 5, watch.now)) == pytest.approx(
+    assert spread_of(rounds) == pytest.approx(0.25)
+    assert spread_of(rounds | measure([even], 5, watch.now)) == pytest.approx(
         0.125
     )
 

@@ -30,17 +30,11 @@ PARTS = ("settings", "state")
 
 @dataclass(frozen=True)
 class Found:
-    """What a folder of checkpoints holds for a run.
+    """What a folder of checkpoints holds for a run."""
 
-    Attributes:
-        path: The newest good checkpoint; None if there is none.
-        content: What that file holds, for :func:`unpack`.
-        refused: Why each newer file was passed over, a line for each.
-    """
-
-    path: Path | None
-    content: bytes
-    refused: list[str]
+    path: Path | None  # the newest good checkpoint
+    content: bytes  # what that file holds, for unpack()
+    refused: list[str]  # why each newer file was passed over
 
 
 class Checkpoints:
@@ -92,11 +86,9 @@ class Checkpoints:
     def lock(self) -> list[str]:
         """Keep other jobs out, until this process ends or calls ``unlock``.
 
-        Only those are kept out that ask for the lock too. If this process is
+        Only jobs that ask for the lock too are kept out. If this process is
         killed, those that were forked from it keep the lock until they end.
-
-        Returns:
-            A line that says why there is no lock; none if there is one.
+        Where there are no locks, a line that says so is returned.
 
         Raises:
             RuntimeError: another job has it.
@@ -131,18 +123,10 @@ class Checkpoints:
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
         """Write a checkpoint, then delete those that are too old.
 
-        When it returns, the file, its name and new folders are on disk. Only
-        one process is to save, which a lock sees to. What a process, killed
-        in the middle, left of a checkpoint is written over when the run comes
-        to that step again.
-
-        Args:
-            step: How many steps were taken.
-            state: Tensors on any device, numbers and words, in dictionaries
-                and lists.
-
-        Returns:
-            The file.
+        When it returns the path, the file, its name and new folders are on
+        disk. Only one process is to save, which a lock sees to. The state is
+        of tensors on any device, numbers and words, in dictionaries and
+        lists.
 
         Raises:
             OSError: it could not be written; the older ones stay.
@@ -163,13 +147,7 @@ class Checkpoints:
         """Find the newest good checkpoint of this run.
 
         A file that is damaged, or that belongs to another run, or whose state
-        does not fit, is refused and the next one looked at.
-
-        Args:
-            check: Raises a ValueError for a state that does not fit.
-
-        Returns:
-            The checkpoint that was found, if any, and what was refused.
+        ``check`` raises a ValueError for, is refused and the next one read.
 
         Raises:
             ValueError: there are good checkpoints, and all belong to runs
@@ -201,10 +179,8 @@ class Checkpoints:
 def unpack(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the settings and the state in what a checkpoint file holds.
 
-    Nothing in it is executed: it is read with ``weights_only=True``.
-
-    Returns:
-        The settings, and the state with its tensors on the CPU.
+    Nothing in it is executed: it is read with ``weights_only=True``. Tensors
+    are put on the CPU.
 
     Raises:
         ValueError: it is damaged, or holds something else.

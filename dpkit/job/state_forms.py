@@ -9,14 +9,7 @@ from torch import Tensor
 
 
 def forms(whole: Any, place: str = "state") -> dict[str, str]:
-    """Return what a state consists of: kinds and shapes, not values.
-
-    Args:
-        whole: Tensors, numbers and words, in dictionaries.
-        place: What it is called.
-
-    Returns:
-        Place -> form, of the whole and of all its parts.
+    """Return what a state and its parts consist of: kinds and shapes.
 
     Example:
         >>> import torch

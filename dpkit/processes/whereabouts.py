@@ -134,9 +134,9 @@ def read_answer(folder: Path, rank: int, note: Note) -> Note:
     frames = _frames(stack.partition("\n\n")[0])
     if not frames:
         return note
-    if _calls(frames)[-len(note.frames) :] == _calls(note.frames):
-        return replace(note, frames=frames)
-    return replace(note, frames=frames, since=note.seen)
+    is_same = _calls(frames)[-len(note.frames) :] == _calls(note.frames)
+    since = note.since if is_same else note.seen
+    return replace(note, frames=frames, since=since)
 
 
 def ask(processes: Mapping[Process, Path], seconds: float) -> None:

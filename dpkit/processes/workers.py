@@ -97,15 +97,8 @@ class Workers:
     functions of earlier runs left in their modules stays, unlike under
     :func:`dpkit.launch`: seeds, the default dtype, caches, and the modules
     themselves, which are not read again when their files change. Runs that
-    are called from several threads take turns.
-
-    Args:
-        world_size: The number of processes.
-        backend: As for :func:`dpkit.launch`.
-
-    Raises:
-        TypeError: ``world_size`` is no whole number.
-        ValueError: ``world_size`` is below one, or there is no such backend.
+    are called from several threads take turns. Arguments and errors are those
+    of :func:`dpkit.launch`.
 
     Example:
         >>> import torch.distributed as dist
@@ -142,20 +135,8 @@ class Workers:
     ) -> list[Any]:
         """Run ``fn(*args)`` on every rank; return their values.
 
-        Args:
-            fn: The function, as for :func:`dpkit.launch`.
-            *args: What every rank is given a copy of; tensors on the CPU.
-            timeout_seconds: How long it may take, the start of the processes
-                included where they have to start.
-
-        Returns:
-            What each rank returned, in order of rank; tensors on the CPU.
-
-        Raises:
-            TypeError: an argument cannot be copied.
-            ValueError: a tensor does not lie on the CPU.
-            RuntimeError: a rank raised an exception or ended.
-            TimeoutError: some ranks had not returned in time.
+        Arguments, values and errors are those of :func:`dpkit.launch`. The
+        start of the processes counts where they have to start.
         """
         job = pickled(fn, args)
         with self._turn:

@@ -1,9 +1,12 @@
 """From times to presets.
 
-What is fixed in the time of an operation is shared out among those who take
-it, so that the parts add up to it again and none is counted twice::
+The fixed part of an operation's time is shared out among host and device, so
+that the shares add up to it and none is counted twice::
 
     fixed = launch + wait + kernel + half / rate
+
+    on a GPU, say: 12 µs = 5 (launch) + 4 (wait) + 2 (kernel) + 1
+    on a CPU, whose host does the work itself, all of it is launch
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dpkit.calibration.fitting import Line, fit_line
-from dpkit.calibration.timing import Times
+from dpkit.calibration.stopwatch import Times
 from dpkit.theory.hardware import Accelerator, Host, Link
 from dpkit.theory.units import show_seconds
 
@@ -20,40 +23,24 @@ WHOLE = "the rate is a measured one, so all of it is achieved"
 
 
 @dataclass(frozen=True)
-class Device:
-    """What is known of a device without timing it.
+class DeviceFacts:
+    """What is known of a device without timing it."""
 
-    Attributes:
-        name: What it is sold as.
-        memory_bytes: The size of its memory.
-        synchronous: Whether the host does the work itself.
-        peer_to_peer: Whether others are reached without the host.
-    """
-
-    name: str
+    name: str  # as it is sold
     memory_bytes: int
-    synchronous: bool
-    peer_to_peer: bool = False
+    synchronous: bool  # whether the host does the work itself
+    peer_to_peer: bool = False  # whether others are reached without the host
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured, as presets.
-
-    Attributes:
-        accelerator: The device.
-        host: What issuing work to it costs.
-        link: What copies pass over: to another device where there is one,
-            else to the host.
-        times: What the presets were fitted to.
-        spread: How far repetitions lay above the fastest, as a share of it.
-    """
+    """What was measured, as presets."""
 
     accelerator: Accelerator
-    host: Host
-    link: Link
-    times: Times = field(repr=False)
-    spread: float = 0.0
+    host: Host  # what issuing work costs
+    link: Link  # to another device where there is one, else to the host
+    times: Times = field(repr=False)  # what the presets were fitted to
+    spread: float = 0.0  # median over fastest repetition, less 1
 
     def __str__(self) -> str:
         device, host = self.accelerator, self.host
@@ -76,17 +63,11 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Shares:
-    """Who takes how much of the seconds that are fixed.
+    """Who takes how much of the seconds that are fixed."""
 
-    Attributes:
-        launch: The host, to issue an operation.
-        wait: The host, to wait for it; a synchronous one does not.
-        kernel: The device.
-    """
-
-    launch: float
-    wait: float
-    kernel: float
+    launch: float  # the host, to issue an operation
+    wait: float  # the host, to wait for it; a synchronous one does not
+    kernel: float  # the device
 
     @property
     def total(self) -> float:
@@ -94,13 +75,8 @@ class Shares:
         return self.launch + self.wait + self.kernel
 
 
-def fit(times: Times, device: Device, source: str) -> Calibration:
-    """Turn times into presets.
-
-    Args:
-        times: As ``measure`` gives them for ``probes``.
-        device: What they were measured on.
-        source: How, where and when.
+def to_presets(times: Times, device: DeviceFacts, source: str) -> Calibration:
+    """Turn the times of ``probes`` into presets.
 
     Raises:
         ValueError: times do not grow with sizes.
@@ -133,7 +109,7 @@ def fit(times: Times, device: Device, source: str) -> Calibration:
     )
 
 
-def _shares(times: Times, device: Device, least: float) -> Shares:
+def _shares(times: Times, device: DeviceFacts, least: float) -> Shares:
     """Share out what the smallest operation takes."""
     if device.synchronous:
         return Shares(launch=least, wait=0.0, kernel=0.0)
@@ -147,7 +123,7 @@ def _accelerator(
     traffic: Line,
     shares: Shares,
     host_link: Link,
-    device: Device,
+    device: DeviceFacts,
     source: str,
 ) -> Accelerator:
     single = products["float32"]
@@ -181,7 +157,11 @@ def _accelerator(
 
 
 def _host(
-    times: Times, traffic: Line, shares: Shares, device: Device, source: str
+    times: Times,
+    traffic: Line,
+    shares: Shares,
+    device: DeviceFacts,
+    source: str,
 ) -> Host:
     """Return what issuing costs; in backward, less what the device takes."""
     backward = 1 / fit_line(times["backward"]).rate

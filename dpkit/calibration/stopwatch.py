@@ -24,20 +24,14 @@ def nothing() -> None:
 
 @dataclass(frozen=True)
 class Probe:
-    """Something to time, at one size.
+    """Something to time, at one size."""
 
-    Attributes:
-        kind: What it is; probes of several sizes share it.
-        size: How much of it: floating-point operations, bytes, or a count.
-        calls: Each does it once; they take turns, so that one may find its
-            operands no longer in a cache.
-        settle: Waits until nothing is going on; it is not timed.
-    """
-
-    kind: str
-    size: float
+    kind: str  # what it is; probes of several sizes share it
+    size: float  # floating-point operations, bytes, or a count
+    # Each does it once; they take turns, so that a call does not find its
+    # operands in a cache.
     calls: Sequence[Callable[[], object]]
-    settle: Callable[[], object] = nothing
+    settle: Callable[[], object] = nothing  # waits until all is done; untimed
 
 
 def measure(
@@ -48,12 +42,7 @@ def measure(
     """Time each probe in each round; a bar shows how far it is.
 
     In each round all take their turn, so that a machine that is slow for a
-    while is slow for all of them.
-
-    Args:
-        probes: What to time.
-        rounds: How often; the first to warm up comes on top.
-        now: The clock, in seconds.
+    while is slow for all of them. A first round to warm up comes on top.
 
     Returns:
         Kind -> (size, seconds that a call takes in each round), in the
@@ -86,7 +75,7 @@ def measure(
 def fastest(rounds: Rounds) -> Times:
     """Return the fastest round of each probe.
 
-    What is above it, other work on the machine has added.
+    Other work on the machine has added what the others took longer.
 
     Example:
         >>> fastest({"sum": [(7, [3.0, 2.0, 2.5]), (8, [4.0, 3.0, 3.0])]})
@@ -98,13 +87,13 @@ def fastest(rounds: Rounds) -> Times:
     }
 
 
-def spread(rounds: Rounds) -> float:
+def spread_of(rounds: Rounds) -> float:
     """Return how far rounds lie above the fastest, as a share of it.
 
     Of each probe and of all probes it is the median.
 
     Example:
-        >>> spread({"sum": [(7, [3.0, 2.0, 2.5])]})
+        >>> spread_of({"sum": [(7, [3.0, 2.0, 2.5])]})
         0.25
     """
     return median(
