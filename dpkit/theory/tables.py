@@ -82,9 +82,10 @@ class Table:
         heads = _html_row(self.heads, ['th scope="col"'] * (1 + others), lefts)
         tags = ['th scope="row"', *["td"] * others]
         caption = f"<caption>{escape(self.caption)}</caption>"
+        kind = "dpkit-table wide" if others >= 6 else "dpkit-table"
         return "\n".join(
             [
-                '<table class="dpkit-table" style="text-align:right">',
+                f'<table class="{kind}" style="text-align:right">',
                 *([caption] if self.caption else []),
                 f"<thead>{heads}</thead>",
                 "<tbody>",
