@@ -46,7 +46,9 @@ def without_numbers(outputs: list[NotebookNode]) -> list[object]:
         texts |= {k: output.get(k) for k in ("name", "text", "evalue")}
         for kind, text in sorted(texts.items()):
             picture = kind.startswith("image/")
-            said.append((kind, picture or NUMBER.sub(" #", str(text))))
+            # Narrower numbers leave their column more or fewer blanks.
+            words = re.sub(" +", " ", NUMBER.sub(" #", str(text)))
+            said.append((kind, picture or words))
     return said
 
 

@@ -73,6 +73,7 @@ def test_live_cells_show_what_their_own_source_printed(path):
         ("took    9 ms\n", "took 1,200 ms\n", True),
         ("error 2e-07, 10 %\n", "error 1.5e+12, 9 %\n", True),
         ("off by 0.1\n", "off by -0.1\n", True),
+        ("   ms\n12.50\n", "  ms\n9.50\n", True),
         ("took 1.25 s\n", "took 1.25 ms\n", False),
         ("a 1\nb 2\n", "a 1\n", False),
         ("exactly: False\n", "exactly: True\n", False),

@@ -29,22 +29,10 @@ from dpkit.data_parallel import DistributedDataParallel
 from dpkit.job.ranks import Ranks
 from dpkit.job.state_forms import check_fit, forms
 from dpkit.lab.common.datasets import Labelled
-from dpkit.lab.common.models import lenet, lenet_params
+from dpkit.lab.common.models import LeNet
 
 # How many images are scored at a time.
 TEST_ROWS = 1000
-
-
-class LeNet(nn.Module):
-    """LeNet as a module, from ``dpkit.lab.common.models``."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self.params = nn.ParameterList(lenet_params(seed=seed))
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Return scores of shape (b, 10) for images (b, 1, 28, 28)."""
-        return lenet(X, list(self.params))
 
 
 def linear(seed: int) -> nn.Module:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-LEFT = ' style="text-align:left"'
-
 
 class Table:
     """Rows under heads, which notebooks display.
@@ -26,8 +24,7 @@ class Table:
 
     Example:
         >>> from dpkit.theory.tables import Table
-        >>> rows = [("nvlink2", 8.25), ("pcie3", 92)]
-        >>> Table("link | ms:.1f", rows)
+        >>> Table("link | ms:.1f", [("nvlink2", 8.25), ("pcie3", 92)])
         link       ms
         nvlink2   8.2
         pcie3    92.0
@@ -70,36 +67,33 @@ class Table:
     def __repr__(self) -> str:
         lines = [self.heads, *self._written()]
         widths = [max(map(len, column)) for column in zip(*lines)]
-        text = [
-            "  ".join(
+        lefts = self._lefts()
+        text = [self.caption] if self.caption else []
+        for line in lines:
+            cells = [
                 word.ljust(width) if left else word.rjust(width)
-                for word, width, left in zip(line, widths, self._lefts())
-            ).rstrip()
-            for line in lines
-        ]
-        return "\n".join(([self.caption] if self.caption else []) + text)
+                for word, width, left in zip(line, widths, lefts)
+            ]
+            text.append("  ".join(cells).rstrip())
+        return "\n".join(text)
 
     def _repr_html_(self) -> str:
-        styles = [LEFT if left else "" for left in self._lefts()]
+        lefts, others = self._lefts(), len(self.heads) - 1
+        heads = _html_row(self.heads, ['th scope="col"'] * (1 + others), lefts)
+        tags = ['th scope="row"', *["td"] * others]
         caption = f"<caption>{escape(self.caption)}</caption>"
-        heads = [
-            f'<th scope="col"{style}>{escape(head)}</th>'
-            for head, style in zip(self.heads, styles)
-        ]
-        lines = [
-            '<table class="dpkit-table" style="text-align:right">',
-            *([caption] if self.caption else []),
-            f"<thead><tr>{''.join(heads)}</tr></thead>",
-            "<tbody>",
-        ]
-        for first, *others in self._written():
-            head = f'<th scope="row"{styles[0]}>{escape(first)}</th>'
-            cells = [
-                f"<td{style}>{escape(word)}</td>"
-                for word, style in zip(others, styles[1:])
+        kind = "dpkit-table wide" if others >= 6 else "dpkit-table"
+        return "\n".join(
+            [
+                f'<table class="{kind}" style="text-align:right">',
+                *([caption] if self.caption else []),
+                f"<thead>{heads}</thead>",
+                "<tbody>",
+                *(_html_row(row, tags, lefts) for row in self._written()),
+                "</tbody>",
+                "</table>",
             ]
-            lines.append(f"<tr>{head}{''.join(cells)}</tr>")
-        return "\n".join([*lines, "</tbody>", "</table>"])
+        )
 
     def _lefts(self) -> list[bool]:
         """Tell which columns hold words: no format, and not only numbers."""
@@ -109,10 +103,7 @@ class Table:
         ]
 
     def _written(self) -> list[list[str]]:
-        return [
-            [_write(v, spec) for v, spec in zip(row, self.formats)]
-            for row in self.rows
-        ]
+        return [list(map(_write, row, self.formats)) for row in self.rows]
 
 
 def _is_number(value: object) -> bool:
@@ -124,3 +115,14 @@ def _write(value: object, spec: str) -> str:
     if value is None:
         return ""
     return format(value, "" if isinstance(value, str) else spec)
+
+
+def _html_row(
+    words: Sequence[str], tags: Sequence[str], lefts: Sequence[bool]
+) -> str:
+    left = ' style="text-align:left"'
+    cells = [
+        f"<{tag}{left if is_left else ''}>{escape(word)}</{tag.split()[0]}>"
+        for word, tag, is_left in zip(words, tags, lefts)
+    ]
+    return f"<tr>{''.join(cells)}</tr>"

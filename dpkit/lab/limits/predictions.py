@@ -16,25 +16,13 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from dpkit import sim
-from dpkit.lab.common.models import lenet, lenet_params
+from dpkit.lab.common.models import LeNet
 from dpkit.machine import Timer, devices
 from dpkit.theory.hardware import Accelerator, Host, Link
 from dpkit.theory.tables import Table
 
 NUM_STEPS = 11
 WARM_UP = 2  # steps that do what is done once: load, allocate, lay out
-
-
-class LeNet(nn.Module):
-    """The LeNet of the chapters, as a module."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights = nn.ParameterList(lenet_params())
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Return the scores, shape (b, 10), of images (b, 1, 28, 28)."""
-        return lenet(X, list(self.weights))
 
 
 class TransformerBlock(nn.Module):

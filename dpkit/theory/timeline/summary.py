@@ -18,73 +18,45 @@ EXPOSED = "exposed: copying while the device does not compute"
 class DeviceTimes:
     """Where the time of one device went, in seconds.
 
-    Attributes:
-        busy: It computed, on one stream or on several.
-        exposed: It copied and did not compute; busy, exposed and idle add
-            up to the makespan.
-        idle: It did neither.
-        copying: It copied, whether it also computed or not.
-        bytes_sent: What its copies to elsewhere moved.
-        bytes_received: What its copies from elsewhere moved.
+    ``busy``, ``exposed`` and ``idle`` add up to the makespan.
     """
 
-    busy: float
-    exposed: float
-    idle: float
-    copying: float
-    bytes_sent: int
+    busy: float  # it computed, on one stream or on several
+    exposed: float  # it copied and did not compute
+    idle: float  # it did neither
+    copying: float  # it copied, whether it also computed or not
+    bytes_sent: int  # by its copies to elsewhere
     bytes_received: int
 
 
 @dataclass(frozen=True)
 class HostTimes:
-    """Where the time of one host went, in seconds.
+    """Where the time of one host went; the three add up to the makespan."""
 
-    Attributes:
-        busy: It issued work, and waited for nothing.
-        waiting: It waited for a device.
-        idle: It did neither; the three add up to the makespan.
-    """
-
-    busy: float
-    waiting: float
-    idle: float
+    busy: float  # it issued work, and waited for nothing
+    waiting: float  # it waited for a device
+    idle: float  # it did neither
 
 
 @dataclass(frozen=True)
 class StreamTimes:
-    """Where the time of one stream went, in seconds.
+    """Where the time of one stream went; the two add up to the makespan."""
 
-    Attributes:
-        busy: Something ran in it; waiting is not running.
-        idle: Nothing did; the two add up to the makespan.
-    """
-
-    busy: float
+    busy: float  # something ran in it; waiting is not running
     idle: float
 
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """The numbers of a timeline; it prints as a table.
+    """The numbers of a timeline, which show themselves as tables."""
 
-    Attributes:
-        label: The label of the timeline.
-        num_spans: How many spans it has.
-        makespan: Seconds from the earliest start to the latest end.
-        devices: The times of each device.
-        hosts: The times of each host.
-        streams: The times of each stream, by device and stream.
-        assumptions: What the times rest on.
-    """
-
-    label: str
+    label: str  # of the timeline
     num_spans: int
-    makespan: float
+    makespan: float  # seconds from the earliest start to the latest end
     devices: dict[str, DeviceTimes]
     hosts: dict[str, HostTimes]
-    streams: dict[tuple[str, str], StreamTimes]
-    assumptions: list[str]
+    streams: dict[tuple[str, str], StreamTimes]  # by device and stream
+    assumptions: list[str]  # what the times rest on
 
     def __repr__(self) -> str:
         parts = [self._head(), *(str(t) for t in self._tables())]
