@@ -21,7 +21,6 @@ def sent_bytes(
     """Run an allreduce on simulated devices; return what each sends.
 
     Example:
-        >>> from dpkit.lab.collectives.runs import sent_bytes
         >>> sent_bytes("ring", 3, 5)  # 2 · 5 numbers, less two parts
         [24, 28, 28]
     """
@@ -41,12 +40,6 @@ def timed(
 
     Raises:
         RuntimeError: tensors live on simulated devices without numbers.
-
-    Example:
-        >>> from dpkit.lab.collectives.runs import timed
-        >>> found = timed("ring", 2, 80_000_000, hosts="per_device")
-        >>> f"{1e3 * found.makespan:.2f} ms, {found.label}"
-        '0.74 ms, simulated (v100, nvlink2)'
     """
     nodes = machine.get("ranks_per_node")
     with sim.machine(backing="meta", **machine):

@@ -27,27 +27,16 @@ TakeStep = Callable[[], object]
 
 @dataclass
 class Step:
-    """A training step on simulated devices.
-
-    Attributes:
-        timeline: What happened in it.
-        seconds: Simulated seconds that it took.
-    """
+    """A training step on simulated devices."""
 
     timeline: Timeline
-    seconds: float
+    seconds: float  # simulated
 
 
 def wrapper_step(num_devices: int, rows: int, **machine: Any) -> Step:
     """Time a step of :class:`dpkit.DataParallel`: one process drives all.
 
     The network is ResNet-18, and images begin in the memory of the host.
-
-    Example:
-        >>> from dpkit.lab.data_parallelism_concise.scaling import wrapper_step
-        >>> step = wrapper_step(2, rows=64, link="pcie3")
-        >>> step.timeline.label
-        'simulated (v100, pcie3)'
     """
     return _step(_wrapped, "one", num_devices, rows, machine)
 
@@ -57,13 +46,6 @@ def processes_step(num_devices: int, rows: int, **machine: Any) -> Step:
 
     Gradients are reduced in buckets beside backward, as
     ``DistributedDataParallel`` does it.
-
-    Example:
-        >>> from dpkit.lab.data_parallelism_concise.scaling import (
-        ...     processes_step, wrapper_step)
-        >>> step = processes_step(2, rows=64, link="pcie3")
-        >>> step.seconds < wrapper_step(2, rows=64, link="pcie3").seconds
-        True
     """
     return _step(_in_processes, "per_device", num_devices, rows, machine)
 
@@ -114,13 +96,7 @@ def _in_processes(
 def launching_before_backward(timeline: Timeline) -> float:
     """Return the seconds that Python launches until the loss is there.
 
-    Example:
-        >>> from dpkit.theory.timeline.timeline import Span
-        >>> forward = Span("host", "python", "mm", "launch", 0.0, 1.0)
-        >>> backward = Span("host", "backward", "mm", "launch", 1.0, 3.0)
-        >>> update = Span("host", "python", "add", "launch", 3.0, 4.0)
-        >>> launching_before_backward(Timeline([forward, backward, update]))
-        1.0
+    Backward launches from another thread; what follows it is the update.
     """
     launches = [s for s in timeline.spans if s.kind == "launch"]
     begun = min(s.start for s in launches if s.stream != "python")

@@ -101,10 +101,6 @@ def steps_needed(
 ) -> float:
     """Return the steps to a target that a batch of this size takes.
 
-    Example:
-        >>> [steps_needed(b, 100, 32) for b in (16, 32, 64)]
-        [300.0, 200.0, 150.0]
-
     Source:
         S. McCandlish, J. Kaplan, D. Amodei, the OpenAI Dota team, An
         empirical model of large-batch training, 2018, arXiv:1812.06162.
@@ -122,11 +118,6 @@ def fit(batches: Sequence[int], steps: Sequence[float]) -> tuple[float, float]:
 
     Raises:
         ValueError: all batches are of one size.
-
-    Example:
-        >>> least, critical = fit([16, 64, 256], [300, 150, 112.5])
-        >>> round(least, 6), round(critical, 6)
-        (100.0, 32.0)
     """
     if len(set(batches)) < 2:
         raise ValueError(

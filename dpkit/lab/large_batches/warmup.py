@@ -7,6 +7,10 @@ up::
     none        4    4    4    4    4    4    4    4
     constant    1    1    1    1    1    1    4    4
     gradual     1   1.5   2   2.5   3   3.5   4    4
+
+Source:
+    P. Goyal et al., Accurate, large minibatch SGD: training ImageNet in
+    1 hour, 2017, arXiv:1706.02677, section 2.2.
 """
 
 from __future__ import annotations
@@ -24,32 +28,14 @@ def no_warmup(step: int, num_steps: int, low: float, high: float) -> float:
 def constant_warmup(
     step: int, num_steps: int, low: float, high: float
 ) -> float:
-    """Keep a low rate for some steps, then jump.
-
-    Example:
-        >>> [constant_warmup(step, 2, 1.0, 4.0) for step in range(4)]
-        [1.0, 1.0, 4.0, 4.0]
-
-    Source:
-        P. Goyal et al., Accurate, large minibatch SGD: training ImageNet in
-        1 hour, 2017, arXiv:1706.02677, section 2.2.
-    """
+    """Keep a low rate for some steps, then jump."""
     return low if step < num_steps else high
 
 
 def gradual_warmup(
     step: int, num_steps: int, low: float, high: float
 ) -> float:
-    """Raise the rate by the same amount each step.
-
-    Example:
-        >>> [gradual_warmup(step, 2, 1.0, 4.0) for step in range(4)]
-        [1.0, 2.5, 4.0, 4.0]
-
-    Source:
-        P. Goyal et al., Accurate, large minibatch SGD: training ImageNet in
-        1 hour, 2017, arXiv:1706.02677, section 2.2.
-    """
+    """Raise the rate by the same amount each step."""
     return low + (high - low) * min(step / num_steps, 1.0)
 
 

@@ -67,18 +67,11 @@ def resnet18() -> nn.Module:
 
 @dataclass(frozen=True)
 class Case:
-    """A network to train, with batches of some sizes.
-
-    Attributes:
-        name: What it is called.
-        make: Makes it, on the CPU.
-        shape: The shape of one example.
-        batch_sizes: How many examples a step has.
-    """
+    """A network to train, with batches of some sizes."""
 
     name: str
-    make: Callable[[], nn.Module]
-    shape: Sequence[int]
+    make: Callable[[], nn.Module]  # on the CPU
+    shape: Sequence[int]  # of one example
     batch_sizes: Sequence[int]
 
 
@@ -92,22 +85,13 @@ CASES = (
 
 @dataclass(frozen=True)
 class Prediction:
-    """A training step of one network and batch size, and two times of it.
-
-    Attributes:
-        model: The name of the network.
-        batch_size: Examples in the step.
-        measured_seconds: The median of several steps.
-        least_seconds: The least of them: far less, and the machine had other
-            work.
-        predicted_seconds: What the simulated clock says.
-    """
+    """A training step of one network and batch size, and two times of it."""
 
     model: str
     batch_size: int
-    measured_seconds: float
-    least_seconds: float
-    predicted_seconds: float
+    measured_seconds: float  # the median of several steps
+    least_seconds: float  # if far less, the machine had other work
+    predicted_seconds: float  # on the simulated clock
 
     @property
     def error(self) -> float:
@@ -127,14 +111,6 @@ def predictions(
 
     Raises:
         RuntimeError: tensors live on simulated devices without numbers.
-
-    Example:
-        >>> from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
-        >>> [row] = predictions(
-        ...     ACCELERATORS["laptop-cpu"], HOSTS["eager"], LINKS["pcie3"],
-        ...     torch.device("cpu"), [Case("MLP", mlp, (784,), [8])])
-        >>> row.model, row.batch_size, row.error > -1
-        ('MLP', 8, True)
     """
     tasks = [(case, size) for case in cases for size in case.batch_sizes]
     rows = []
@@ -161,7 +137,7 @@ def predictions(
 def step_seconds(
     case: Case, batch_size: int, device: torch.device, num_steps: int
 ) -> list[float]:
-    """Return the seconds of warm steps of SGD on a device."""
+    """Return the seconds of steps of SGD on a device, once it is warm."""
     model = case.make().to(device)
     X = torch.rand(batch_size, *case.shape, device=device)
     y = torch.zeros(batch_size, dtype=torch.long, device=device)

@@ -31,25 +31,12 @@ EXHIBITS: dict[str, Exhibit] = {
 
 
 def listing(name: str) -> Markdown:
-    """Return the source of the wrong version, and of what catches it.
-
-    Example:
-        >>> print(listing("chunk").data.splitlines()[1])
-        def by_chunk(x: Tensor, devices: Devices) -> list[Tensor]:
-    """
+    """Return the source of the wrong version, and of what catches it."""
     return show(EXHIBITS[name].wrong, EXHIBITS[name].check)
 
 
 def tell(name: str) -> None:
-    """Print what the checks of an exhibit say of its two versions.
-
-    Example:
-        >>> tell("element 0")  # doctest: +NORMALIZE_WHITESPACE
-        piece_by_piece, element_0: passes
-        piece_by_piece, all_elements: AssertionError: rank 0 does not hold
-        the sum (elements: 11, wrong: 4, 5, 6, 7, 8, 9, 10)
-        allreduce, all_elements: passes
-    """
+    """Print what the checks of an exhibit say of its two versions."""
     bug = EXHIBITS[name]
     cases = [(bug.wrong, bug.check), (bug.right, bug.check)]
     if bug.careless:

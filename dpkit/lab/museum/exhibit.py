@@ -40,16 +40,7 @@ def claim(holds: bool, fact: str) -> None:
 
 
 def verdict(check: Check, version: Version) -> str:
-    """Return what a check says of a version: "passes", or its error.
-
-    Example:
-        >>> from dpkit.lab.museum import EXHIBITS
-        >>> bug = EXHIBITS["loop that is empty"]
-        >>> verdict(bug.check, bug.wrong)
-        'ValueError: 0B0 is missing'
-        >>> verdict(bug.check, bug.right)
-        'passes'
-    """
+    """Return what a check says of a version: "passes", or its error."""
     try:
         check(version)
     except Exception as error:

@@ -10,13 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from dpkit.lab.museum.exhibit import Exhibit, Version, claim
-from dpkit.lab.practice.programs import (
-    rank_0_alone,
-    rank_0_by_module,
-    summed_counts,
-    train_and_count,
-    whereabouts,
-)
+from dpkit.lab.practice import programs
 from dpkit.processes import Workers
 from dpkit.theory.collectives.algorithms import ring
 from dpkit.theory.collectives.blocking import Call, calls, check_blocking
@@ -98,15 +92,15 @@ def counts(version: Version, trains_on: bool) -> tuple[int, int]:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
     task = trains_on, net, torch.randn(6, 4), torch.arange(6) % 3
+    fn, bare = programs.train_and_count, programs.rank_0_by_module
     with Workers(2, "gloo") as ranks:
         # The first run starts the ranks, for which it may take its time.
-        right = ranks.run(train_and_count, THEIRS, rank_0_by_module, *task)
+        right = ranks.run(fn, THEIRS, bare, *task)
         try:
-            found = ranks.run(
-                train_and_count, THEIRS, version, *task, timeout_seconds=3.0
-            )
+            found = ranks.run(fn, THEIRS, version, *task, timeout_seconds=3.0)
         except TimeoutError as error:
-            raise TimeoutError("; ".join(whereabouts(error))) from None
+            where = programs.whereabouts(error)
+            raise TimeoutError("; ".join(where)) from None
     return found[0], right[0]
 
 
@@ -138,8 +132,8 @@ EXHIBITS = [
     ),
     Exhibit(
         "evaluation alone",
-        rank_0_alone,
-        summed_counts,
+        programs.rank_0_alone,
+        programs.summed_counts,
         others_at_a_barrier,
         others_train_on,
     ),

@@ -61,17 +61,11 @@ def dropout_mask(seed: int, own: bool, length: int) -> Tensor:
 
 
 class Normalized(NamedTuple):
-    """What a batch norm made of this rank's rows.
+    """What a batch norm made of this rank's rows."""
 
-    Attributes:
-        outputs: Shape (rows, channels, …).
-        input_gradients: The same shape.
-        running_var: Shape (channels,).
-    """
-
-    outputs: Tensor
-    input_gradients: Tensor
-    running_var: Tensor
+    outputs: Tensor  # shape (rows, channels, …)
+    input_gradients: Tensor  # the same shape
+    running_var: Tensor  # shape (channels,)
 
 
 def normalized(

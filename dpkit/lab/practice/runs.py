@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpkit.lab.common.datasets import Labelled
+from dpkit.lab.common.loop import take_step
 
 ROWS, LR, MOMENTUM = 64, 0.1, 0.9  # rows of a step, over all devices
 
@@ -19,14 +20,7 @@ class PerDeviceBatchNorm(nn.Module):
     stand side by side as channels of one operation, so that many of them
     take no longer than one.
 
-    Attributes:
-        running_mean: Of each replica, shape (k, C).
-        running_var: Of each replica, shape (k, C).
-        rank: Whose running statistics are used in evaluation.
-
     Example:
-        >>> import torch
-        >>> from dpkit.lab.practice.runs import PerDeviceBatchNorm
         >>> norm = PerDeviceBatchNorm(1, num_devices=2)
         >>> x = torch.tensor([[1.0], [3.0], [10.0], [30.0]])
         >>> norm(x).round().flatten().tolist()
@@ -35,12 +29,13 @@ class PerDeviceBatchNorm(nn.Module):
         [0.20000000298023224, 2.0]
     """
 
-    running_mean: Tensor
+    running_mean: Tensor  # of each replica, shape (k, C)
     running_var: Tensor
 
     def __init__(self, num_features: int, num_devices: int) -> None:
         super().__init__()
-        self.num_devices, self.rank = num_devices, 0
+        self.num_devices = num_devices
+        self.rank = 0  # whose running statistics are used in evaluation
         self.weight = nn.Parameter(torch.ones(num_features))
         self.bias = nn.Parameter(torch.zeros(num_features))
         shape = num_devices, num_features
@@ -54,7 +49,9 @@ class PerDeviceBatchNorm(nn.Module):
             var = self.running_var[self.rank]
             return F.batch_norm(x, mean, var, self.weight, self.bias)
         k = self.num_devices
-        # (k · rows, C, …) -> (rows, k · C, …)
+        # (k · rows, C, …) -> (rows, k · C, …): of 2 devices with rows a, b
+        # and c, d, one row has the channels of a beside those of c, the next
+        # those of b beside those of d.
         x = x.unflatten(0, (k, -1)).transpose(0, 1).flatten(1, 2)
         mean, var = self.running_mean.view(-1), self.running_var.view(-1)
         weight, bias = self.weight.repeat(k), self.bias.repeat(k)
@@ -106,10 +103,7 @@ def trained(
         if len(rows) == ROWS:
             if by_class:
                 rows = rows[labels[rows].argsort()]
-            loss = F.cross_entropy(net(images[rows]), labels[rows])
-            optimizer.zero_grad()
-            torch.autograd.backward(loss)
-            optimizer.step()
+            take_step(net, optimizer, images[rows], labels[rows])
     return net
 
 

@@ -38,6 +38,7 @@ def groups_of(
         >>> [[d.index for d in g] for g in groups_of(ranks, 2, False)]
         [[0, 2], [1, 3]]
     """
+    # 8 ranks in 2 groups: 0 1 2 3 and 4 5 6 7, or 0 2 4 6 and 1 3 5 7.
     size = len(ranks) // num_groups
     if neighbours:
         return [
@@ -47,14 +48,7 @@ def groups_of(
 
 
 def grid(num_groups: int, neighbours: bool) -> Way:
-    """Return the way that splits layers in each group and rows over groups.
-
-    Example:
-        >>> from dpkit.lab.splitting.three_ways import cost, traced
-        >>> found = cost(traced(grid(2, True), 4, rows=64, width=256))
-        >>> found.parameter_bytes < 4 * 8 * (256 * 256 + 256) * 0.51
-        True
-    """
+    """Return the way that splits layers in each group and rows over groups."""
 
     def way(
         net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
@@ -96,6 +90,7 @@ def bytes_between(timeline: Timeline, node_size: int) -> int:
         >>> bytes_between(Timeline(spans), node_size=2)
         8
     """
+    # Of nodes of 2: from sim:1, node 0, to sim:2, node 1.
     start = "copy to sim:"
     return sum(
         span.num_bytes

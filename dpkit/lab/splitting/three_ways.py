@@ -83,6 +83,7 @@ def split_pairs(
         raise ValueError(
             f"layers are split in pairs (dense layers: {len(net) // 2})"
         )
+    # Linear, ReLU, Linear, ReLU: the first three are split, the last is not.
     parts: list[nn.Module] = []
     for first, inner, second, outer in zip(*[iter(net)] * 4):
         assert isinstance(first, nn.Linear)
@@ -105,25 +106,15 @@ def network_partitioning(
 
 @dataclass(frozen=True)
 class Cost:
-    """What a step costs; of several devices, the one that has most.
-
-    Attributes:
-        seconds: How long it takes.
-        computing: For how many seconds each device computes at the least.
-        copying: For how many seconds a device sends or receives.
-        bytes_sent: What a device sends.
-        messages: What all devices send, in copies.
-        parameter_bytes: The parameters that lie on a device.
-        activation_bytes: The activations that lie on a device at once.
-    """
+    """What a step costs; of several devices, the one that has most."""
 
     seconds: float
-    computing: float
-    copying: float
+    computing: float  # the seconds that each device computes at the least
+    copying: float  # the seconds that a device sends or receives
     bytes_sent: int
-    messages: int
+    messages: int  # of all devices together, in copies
     parameter_bytes: int
-    activation_bytes: int
+    activation_bytes: int  # that lie on a device at once
 
 
 def traced(
@@ -134,7 +125,11 @@ def traced(
     depth: int = 8,
     **hardware: Any,
 ) -> Timeline:
-    """Trace a step on simulated devices that compute no numbers."""
+    """Trace a step on simulated devices that compute no numbers.
+
+    The batch has ``rows`` examples of ``width`` numbers, the network ``depth``
+    layers; the hardware is as :func:`dpkit.sim.machine` takes it.
+    """
     with sim.machine(backing="meta", **hardware):
         ranks = devices(num_devices, "sim")
         with ranks[0]:  # made there
@@ -154,8 +149,6 @@ def cost(timeline: Timeline) -> Cost:
     """Add up what a step cost.
 
     Example:
-        >>> from dpkit.lab.splitting.three_ways import (
-        ...     cost, data_parallelism, traced)
         >>> found = cost(traced(data_parallelism, 2, rows=64, width=256))
         >>> found.messages  # 16 gradients, to the root and back
         32
@@ -198,12 +191,9 @@ def crossing(
 ) -> int:
     """Search for the size at which computing takes as long as sending.
 
-    Args:
-        way: One of the three. For data parallelism the size is the rows of a
-            device, for the others the width of the layers.
-        num_devices: How many devices.
-        depth: How many layers.
-        hardware: As :func:`dpkit.sim.machine` takes it.
+    For data parallelism the size is the rows of a device, for the other ways
+    the width of the layers. It is the least, to a few percent, at which
+    computing takes longer: 0 if a size of 16 does, 65,536 if none.
     """
 
     def hides(size: int) -> bool:
@@ -214,6 +204,7 @@ def crossing(
         found = cost(traced(way, num_devices, rows, width, depth, **room))
         return found.computing >= found.copying
 
+    # Search by halves of the logarithm: 16, 65,536; 16, 1,024; 128, 1,024 …
     low, high = 16, 2**16
     if hides(low):
         return 0
