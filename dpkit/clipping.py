@@ -43,8 +43,6 @@ def clip_grad_norm(
         >>> one.grad, other.grad = torch.tensor([[3.0, 4.0]] * 2)
         >>> clip_grad_norm([one, other], 1.0, copies=[(one, other)])
         tensor(5.)
-        >>> other.grad
-        tensor([0.6000, 0.8000])
     """
     params = [params] if isinstance(params, Tensor) else list(params)
     given = {id(p) for p in params}

@@ -44,14 +44,11 @@ class Moments(NamedTuple):
 
 @torch.no_grad()
 def moments(x: Tensor) -> Moments:
-    """Return the moments of each channel of a batch.
+    """Return the moments of each channel of a batch, zero without rows.
 
     Args:
         x: Shape (rows, channels, …). Statistics of half precision are taken
             in float32.
-
-    Returns:
-        The moments; all zero where there are no rows.
 
     Example:
         >>> import torch
@@ -85,8 +82,7 @@ def combine(parts: Sequence[Moments]) -> Moments:
 
     Source:
         T. F. Chan, G. H. Golub, R. J. LeVeque, Algorithms for computing the
-        sample variance: analysis and recommendations, Yale University,
-        technical report 222, 1981.
+        sample variance, Yale University, technical report 222, 1981.
     """
     counts, means, squares = map(torch.stack, zip(*parts))
     counts = counts[:, None]

@@ -123,17 +123,13 @@ class BucketedDataParallel:
         They are added to those that are there, as backward does.
 
         Args:
-            X: The examples of the batch, shape (b, …), on any device.
+            X: The examples, shape (b, …), at least one for each device.
             y: Their labels, shape (b, …).
             loss: ``loss(outputs, y)`` is the mean over examples.
 
         Returns:
             The mean loss over the batch, a tensor of no dimensions on the
             first device, detached.
-
-        Raises:
-            ValueError: there are fewer examples than devices, or not as many
-                labels as examples.
         """
         k = len(self.devices)
         if len(X) < k:

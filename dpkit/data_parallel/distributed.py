@@ -79,8 +79,6 @@ class DistributedDataParallel(nn.Module):
         >>> net(torch.ones(5, 3)).sum().backward()
         >>> net.module.bias.grad
         tensor([5., 5.])
-        >>> [tuple(bucket.flat.shape) for bucket in net.buckets.buckets]
-        [(10,)]
         >>> dist.destroy_process_group()
     """
 
@@ -117,18 +115,10 @@ class DistributedDataParallel(nn.Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Let backward, in this block, leave gradients to this rank alone.
+        """Let this rank's gradients add up by themselves in a block.
 
-        They add up; the next backward outside of it takes the mean over
-        ranks of all that was added. Every rank has to do likewise.
-
-        Example:
-            >>> def accumulate(net, loss, batches):
-            ...     *others, (X, y) = batches
-            ...     with net.no_sync():
-            ...         for X_other, y_other in others:
-            ...             loss(net(X_other), y_other).backward()
-            ...     loss(net(X), y).backward()
+        The next backward after it takes the mean over ranks of all that was
+        added. Every rank has to do likewise.
         """
         before, self.buckets.enabled = self.buckets.enabled, False
         try:

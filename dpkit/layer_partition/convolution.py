@@ -41,9 +41,8 @@ class ChannelParallelConv2d(SplitModule):
 
     Raises:
         TypeError: ``devices`` is no list.
-        ValueError: there are more devices than output channels; the layer has
-            groups, and their number is not a multiple of k or the input is to
-            be gathered.
+        ValueError: there are more devices than output channels, or groups
+            that do not fit the table.
 
     Example:
         >>> import dpkit, torch

@@ -37,7 +37,7 @@ class VocabParallelEmbedding(SplitModule):
     exist is NaN: to raise an error, Python would wait for the device.
 
     Args:
-        embedding: The table to split; it is copied.
+        embedding: The table to split, without options; it is copied.
         devices: k devices, no more than there are words.
 
     Attributes:
@@ -46,16 +46,13 @@ class VocabParallelEmbedding(SplitModule):
     Raises:
         TypeError: ``devices`` is no list.
         ValueError: there are more devices than words, or the embedding has
-            options: a padding word, a limit of the norm, scaled or sparse
-            gradients.
+            options, such as a padding word.
 
     Example:
         >>> import dpkit, torch
         >>> from dpkit.layer_partition import VocabParallelEmbedding
         >>> devices = dpkit.devices(2, kind="sim")
         >>> table = VocabParallelEmbedding(torch.nn.Embedding(7, 3), devices)
-        >>> [tuple(rows.shape) for rows in table.weights]
-        [(4, 3), (3, 3)]
         >>> words = [torch.tensor([[6, 0]], device=d) for d in devices]
         >>> table(words)[1].shape
         torch.Size([1, 2, 3])
@@ -102,12 +99,10 @@ def vocab_parallel_cross_entropy(
     go round, in an allreduce each: the largest score, the sum of
     exponentials, and the score of the target. Backward sends nothing.
 
-    A target outside of the vocabulary makes the loss NaN: to raise an error,
-    Python would wait for the device.
-
     Args:
         logit_shards: k tensors (b, words of r), each on its device.
-        targets: k replicas (b,) of the numbers of the right words.
+        targets: k replicas (b,) of the numbers of the right words. One
+            outside of the vocabulary makes the loss NaN.
 
     Returns:
         k replicas of the loss, without dimensions.

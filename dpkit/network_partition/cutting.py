@@ -108,13 +108,9 @@ def split_layers(
         model: The layers.
         num_stages: How many stages.
         costs: A number for each layer, or what
-            :func:`dpkit.network_partition.layer_seconds` finds. The stages
-            are cut so that the most costly one costs as little as can be.
-            None: the parameters.
+            :func:`dpkit.network_partition.layer_seconds` finds. The most
+            costly stage costs as little as can be. None: the parameters.
         sizes: How many layers each stage has, by hand, in place of costs.
-
-    Returns:
-        The stages, in order.
 
     Raises:
         TypeError: the model is not an ``nn.Sequential``, or a number is not

@@ -44,9 +44,8 @@ class Stage:
     """The layers of one stage, and the micro-batches that are in flight.
 
     Args:
-        module: The layers, as ``nn.Sequential``; any other module counts as
-            one layer.
-        device: Where they lie.
+        module: An ``nn.Sequential``; any other module counts as one layer.
+        device: Where the layers lie.
         first_layer: The number of the first of them in the network.
         split: Whether gradients of inputs and of weights are made apart. Then
             the graph ends before every layer that has weights, too.
