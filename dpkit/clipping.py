@@ -54,6 +54,7 @@ def clip_grad_norm(
                 f"parameter (shape: {tuple(group.shape)}); put the group "
                 "into a list"
             )
+        # Of the copies a, b and c with b and c given: c does not count again.
         again.update([id(p) for p in group if id(p) in given][1:])
     grads = [
         p.grad for p in params if p.grad is not None and id(p) not in again

@@ -120,7 +120,7 @@ def reduce(
     adding = {m.target for m in plan.messages} - {root}
     with _flat([tensors[root]]) as (total,):
         flats = [t.detach().reshape(-1) for t in tensors]
-        for rank in adding:
+        for rank in sorted(adding):
             flats[rank] = flats[rank].clone()
         flats[root] = total
         _run_in_pieces(plan, flats, op)
@@ -254,6 +254,7 @@ def alltoall(tensors: Sequence[Tensor]) -> None:
     """
     check_tensors(tensors)
     p = len(tensors)
+    # Parts of two sizes could not change places: 7 elements, 3 + 2 + 2.
     if tensors[0].numel() % p:
         raise ValueError(
             "parts that are exchanged need one size (elements: "
@@ -265,6 +266,7 @@ def alltoall(tensors: Sequence[Tensor]) -> None:
 
 def _members(p: int) -> tuple[range, list[Chunks]]:
     """Return the members of a ring, and the chunk of each."""
+    # Three ranks: members 0 1 2, with the chunks 0:1, 1:2 and 2:3.
     return range(p), [(rank, rank + 1) for rank in range(p)]
 
 
@@ -272,7 +274,10 @@ def _members(p: int) -> tuple[range, list[Chunks]]:
 def _flat(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """Give the tensors as contiguous ones of shape (n,), to change."""
     with torch.no_grad():
-        flats = [t.detach().contiguous().view(-1) for t in tensors]
+        flats = [
+            (t.detach() if t.requires_grad else t).contiguous().view(-1)
+            for t in tensors
+        ]
         yield flats
         for tensor, flat in zip(tensors, flats):
             if not tensor.is_contiguous():

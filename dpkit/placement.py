@@ -44,6 +44,7 @@ def scatter(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
     """
     devices = _some_devices(devices)
     _check_rows(x)
+    # 7 rows on 3 devices: 3, 2 and 2. 2 rows on 3 devices: 1, 1 and 0.
     shards = torch.tensor_split(x, len(devices))
     return [
         shard.to(device, copy=True)

@@ -84,6 +84,8 @@ def combine(parts: Sequence[Moments]) -> Moments:
         T. F. Chan, G. H. Golub, R. J. LeVeque, Algorithms for computing the
         sample variance, Yale University, technical report 222, 1981.
     """
+    # The table above: counts 2 3, means 2 7, squares 2 8; mean 25/5 = 5 and
+    # between 2·3² + 3·2² = 30.
     counts, means, squares = map(torch.stack, zip(*parts))
     counts = counts[:, None]
     count = counts.sum()
@@ -138,6 +140,7 @@ def update_running(norm: _BatchNorm, batch: Moments) -> None:
     weight = norm.momentum
     if weight is None:
         weight = 1 / int(norm.num_batches_tracked)
+    # With a weight of 1/n, the mean of n batches: m + (x − m)/n.
     unbiased = batch.squares / (batch.num_values - 1)
     for kept, found in (
         (norm.running_mean, batch.mean),

@@ -137,6 +137,7 @@ def over_ranks(mine: Moments) -> Moments:
     """Return the moments over all ranks, equal to the last bit on each."""
     batch = mine
     if num_ranks() > 1:
+        # One message: [count, means of all channels, squares of all channels]
         row = torch.cat([mine.num_values[None], mine.mean, mine.squares])
         rows = [torch.empty_like(row) for _ in range(num_ranks())]
         dist.all_gather(rows, row)

@@ -116,6 +116,7 @@ class Bucket:
 
         A gradient that is there from before counts; without one, zeros do.
         """
+        # Two gradients of three, of 2 elements each: [g g | 0 0 | g g | 1 0 1]
         self._flags.fill_(1)
         for place, p in enumerate(self.params):
             if place not in self._ready:
@@ -130,6 +131,7 @@ class Bucket:
 
         Call it when the bucket holds the sum, or the mean, over all ranks.
         """
+        # A flag is a sum, or a mean, over all ranks: above 0 if one had it.
         lacking = [i for i, p in enumerate(self.params) if p.grad is None]
         if lacking:
             flags = self._flags.tolist()  # waits for the device

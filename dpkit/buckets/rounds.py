@@ -122,6 +122,8 @@ class Buckets:
 
         ``order`` has the places of all parameters.
         """
+        # From [2, 1, 0] to [1, 2, 0]: the gradients that are views of the old
+        # buckets are copied into the new ones.
         if list(order) != self._planned:
             self._build(list(order))
             for bucket in self.buckets:

@@ -139,7 +139,8 @@ class BucketedDataParallel:
             )
         self._full.clear()
         losses = [
-            # The mean over ranks of these is the mean over the batch.
+            # The mean over ranks of these is the mean over the batch: of 5
+            # examples on 2 devices, 3 count 2 · 3/5 and 2 count 2 · 2/5.
             loss(replica(X_shard), y_shard) * (k * len(X_shard) / len(X))
             for replica, X_shard, y_shard in zip(
                 self.replicas, *split_batch(X, y, self.devices)

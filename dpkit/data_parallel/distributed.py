@@ -108,6 +108,7 @@ class DistributedDataParallel(nn.Module):
         trains = self.training and torch.is_grad_enabled()
         if trains and self.buckets.enabled:
             self._check_params()
+            # Of several forwards before a backward, the first one alone.
             if self.broadcast_buffers and not self._means.are_awaited:
                 copy_from_rank_0(list(self.module.buffers()))
             self._means.are_awaited = True
@@ -179,6 +180,7 @@ class Means:
 
     def send(self, bucket: Bucket) -> None:
         """Begin to reduce a bucket; return before it is done."""
+        # Divided first: in half precision the sum could overflow.
         bucket.flat /= dist.get_world_size()
         work = dist.all_reduce(bucket.flat, async_op=True)
         assert work is not None

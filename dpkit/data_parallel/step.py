@@ -115,6 +115,7 @@ def clear_gradients(device_params: Sequence[Sequence[Tensor]]) -> None:
 @torch.no_grad()
 def sgd(params: Sequence[Tensor], lr: float, batch_size: int) -> None:
     """Step against the mean gradient, given gradients that are sums."""
+    # A sum over 6 examples, on whichever devices, is 6 times their mean.
     for p in params:
         if p.grad is not None:
             p -= lr * p.grad / batch_size

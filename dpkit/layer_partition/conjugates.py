@@ -145,11 +145,13 @@ def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
     def sums_of_parts(gradients: Sequence[Tensor]) -> list[Tensor]:
         # On rank 1 of 3: its part of gradient 1, then += those of 0 and 2.
         parts = [g.split(sizes, dim) for g in gradients]
-        totals = [parts[rank][rank].clone() for rank in range(len(parts))]
-        for rank, total in enumerate(totals):
+        totals = []
+        for rank in range(len(parts)):
+            total = parts[rank][rank].clone()
             for other in range(len(parts)):
                 if other != rank:
                     total += parts[other][rank].to(total.device)
+            totals.append(total)
         return totals
 
     return conjugates(xs, there=lambda xs: wholes(xs, dim), back=sums_of_parts)

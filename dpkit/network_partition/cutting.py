@@ -152,6 +152,7 @@ def split_layers(
             "the sizes do not cut the layers into stages (layers: "
             f"{len(model)}, stages: {num_stages}, sizes: {list(sizes)})"
         )
+    # Sizes 3 1 2: they end at 3, 4 and 6, so layers 0:3, 3:4 and 4:6.
     ends = list(accumulate(sizes))
     return [model[end - size : end] for size, end in zip(sizes, ends)]
 

@@ -236,6 +236,7 @@ def _channels(
     devices: Sequence[torch.device],
 ) -> dict[tuple[int, int], Channel]:
     """Return the channels from each stage to the next, and back."""
+    # Three stages: 0 → 1, 1 → 0, 1 → 2 and 2 → 1.
     found = {}
     for s, (here, there) in enumerate(pairwise(devices)):
         found[s, s + 1] = Channel(here, there)
@@ -253,6 +254,7 @@ def _end(y: Tensor, total: int, loss_fn: Loss) -> Layer:
                 f"the loss is not one number (shape: {tuple(loss.shape)}); "
                 "it has to average over examples"
             )
+        # 7 examples in 3 micro-batches: the means count 3/7, 2/7 and 2/7.
         return loss * (len(y) / total)
 
     return end

@@ -99,6 +99,7 @@ class Stage:
     def backward_inputs(self, m: int, dy: Tensor | None) -> Tensor | None:
         """Make the gradient of what came in alone; see :meth:`backward`."""
         self._put_off[m] = []
+        # From the last piece to the first: dx of one is dy of the one before.
         for piece in reversed(self._kept.pop(m)()):
             if dy is None or not piece.y.requires_grad:
                 return None
@@ -168,6 +169,7 @@ def layers_of(module: nn.Module) -> list[Layer]:
 
 def _apart(layers: Sequence[Layer]) -> list[list[Layer]]:
     """Begin a group with every layer that has weights."""
+    # Linear ReLU Linear Dropout: [Linear ReLU] [Linear Dropout]
     groups: list[list[Layer]] = [[]]
     for layer in layers:
         if groups[-1] and _trained([layer]):
