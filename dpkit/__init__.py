@@ -1,16 +1,17 @@
 """Training neural networks on many devices, from scratch.
 
-The floor plan: a module imports only from floors below its own.
+The floor plan: a module imports only from floors below its own. A folder is a
+room with one subject; its ``__init__.py`` says what is in it.
 
 Floor 1, theory: the standard library alone
     ``theory/hardware/`` -- accelerators, links, hosts; what work costs;
     ``theory/clock/`` -- how time passes on them;
     ``theory/collectives/`` -- who sends what to whom;
     ``theory/pipelines/`` -- who computes what, in which order;
-    ``theory/timeline/`` -- what happened, and all drawing.
+    ``theory/timeline/`` -- what happened, and all drawing of it.
 Floor 2, asked from everywhere
     ``accelerator`` -- which real accelerators this machine has;
-    ``arguments`` -- what stands for a list of devices.
+    ``arguments`` -- checks of arguments that many functions take.
 Floor 3, simulated devices
     ``sim/`` -- the torch devices ``sim:0``, ``sim:1``, …
 Floor 4, one concept each
@@ -47,8 +48,17 @@ Floor 13, the command line
 Floor 14, the way in
     ``__main__`` -- chooses the command.
 
-Importing dpkit registers no backend: simulated devices appear when
-:func:`devices` is first asked for some.
+Where to look
+    A copy is sent in ``streams`` and charged in ``sim/charge.py``, by the
+    seconds of ``theory/hardware/costs.py``; ``theory/clock/`` says when.
+    A schedule is checked in ``theory/pipelines/check.py``, a plan of messages
+    in ``theory/collectives/check.py``.
+    A chapter's figure is drawn in ``lab/<chapter>/pictures.py``, with
+    ``lab/common/plots.py``; a timeline draws itself, in ``theory/timeline/``.
+    A new link or accelerator is a preset in ``theory/hardware/``.
+    What registering ``sim`` changes in torch is the table in
+    ``sim/patches.py``. Importing dpkit registers nothing: it happens when
+    :func:`devices` is first asked for simulated devices.
 """
 
 from dpkit import sim

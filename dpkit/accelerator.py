@@ -1,8 +1,8 @@
-"""Which real accelerators this machine has.
+"""Which real accelerators this machine has: every place asks here alone.
 
 ``torch.accelerator`` answers ``sim`` once simulated devices are registered,
 and simulated devices are no reason to choose NCCL, to pin memory or to start
-a process for each. So every place asks here, and here alone.
+a process for each.
 """
 
 from __future__ import annotations

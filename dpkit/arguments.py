@@ -22,6 +22,27 @@ def device_list(devices: Iterable[torch.device]) -> list[torch.device]:
     return list(devices)
 
 
+def check_labels_of(X: Tensor, y: Tensor) -> None:
+    """Raise ValueError unless there is a row of labels for each example."""
+    if len(X) != len(y):
+        raise ValueError(
+            "the batch has not as many labels as examples (examples: "
+            f"{len(X)}, labels: {len(y)})"
+        )
+
+
+def check_lists(
+    device_params: Sequence[object], devices: Sequence[torch.device]
+) -> None:
+    """Raise ValueError unless there is one list of parameters per device."""
+    if len(device_params) != len(devices):
+        raise ValueError(
+            "there is not one list of parameters per device (lists: "
+            f"{len(device_params)}, devices: {len(devices)}); replicate() "
+            "makes them"
+        )
+
+
 def check_tensors(tensors: Sequence[Tensor]) -> None:
     """Raise an error unless the tensors can take part together."""
     if isinstance(tensors, Tensor):

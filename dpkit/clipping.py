@@ -43,8 +43,6 @@ def clip_grad_norm(
         >>> one.grad, other.grad = torch.tensor([[3.0, 4.0]] * 2)
         >>> clip_grad_norm([one, other], 1.0, copies=[(one, other)])
         tensor(5.)
-        >>> other.grad
-        tensor([0.6000, 0.8000])
     """
     params = [params] if isinstance(params, Tensor) else list(params)
     given = {id(p) for p in params}
@@ -56,6 +54,7 @@ def clip_grad_norm(
                 f"parameter (shape: {tuple(group.shape)}); put the group "
                 "into a list"
             )
+        # Of the copies a, b and c with b and c given: c does not count again.
         again.update([id(p) for p in group if id(p) in given][1:])
     grads = [
         p.grad for p in params if p.grad is not None and id(p) not in again

@@ -1,7 +1,7 @@
 """Operations in which every device takes part, such as an allreduce.
 
-The tensors of all ranks are given as one list: ``tensors[rank]`` lies on
-``devices[rank]``. Each operation works in place::
+The tensors of all ranks are given as one list, of one shape and dtype:
+``tensors[rank]`` lies on ``devices[rank]``. Each operation works in place::
 
     before            broadcast        reduce (sum)     allreduce (sum)
     rank 0  [1 1]     [1 1]            [6 6]            [6 6]
@@ -63,9 +63,7 @@ def broadcast(
             it send it on).
 
     Raises:
-        TypeError: ``tensors`` is no list of tensors, or ``root`` no number.
-        ValueError: the tensors, as for :func:`allreduce`; no such root; an
-            unknown algorithm.
+        TypeError, ValueError: as for :func:`allreduce`; no such root.
 
     Example:
         >>> import dpkit, torch
@@ -102,9 +100,7 @@ def reduce(
             send to the other half).
 
     Raises:
-        TypeError: ``tensors`` is no list of tensors, or ``root`` no number.
-        ValueError: the tensors, op or algorithm, as for :func:`allreduce`; no
-            such root.
+        TypeError, ValueError: as for :func:`allreduce`; no such root.
 
     Example:
         >>> import dpkit, torch
@@ -124,7 +120,7 @@ def reduce(
     adding = {m.target for m in plan.messages} - {root}
     with _flat([tensors[root]]) as (total,):
         flats = [t.detach().reshape(-1) for t in tensors]
-        for rank in adding:
+        for rank in sorted(adding):
             flats[rank] = flats[rank].clone()
         flats[root] = total
         _run_in_pieces(plan, flats, op)
@@ -146,14 +142,12 @@ def allreduce(
         tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
         op: "sum", "mean", "max" or "min".
         algorithm: Who sends what to whom: "star", "tree", "direct", "ring",
-            "recursive_doubling", "halving_doubling" or "hierarchical", as
-            ``dpkit.theory.collectives.algorithms`` says.
+            "recursive_doubling", "halving_doubling" or "hierarchical".
         ranks_per_node: For "hierarchical": the first so many ranks are on one
             node, the next on another, and so on.
 
     Raises:
-        TypeError: ``tensors`` is no list of tensors, or ``ranks_per_node``
-            no whole number.
+        TypeError: ``tensors`` is no list of tensors, or a number not whole.
         ValueError: no tensors; shapes or dtypes differ; two tensors, or two
             elements of one, share memory; an unknown op or algorithm; the
             mean of integers, or the maximum or minimum of complex numbers;
@@ -200,11 +194,8 @@ def reduce_scatter(
         >>> import dpkit, torch
         >>> tensors = [torch.arange(5, device=d) * 10**r
         ...            for r, d in enumerate(dpkit.devices(3, kind="sim"))]
-        >>> for part in dpkit.reduce_scatter(tensors):
-        ...     print(part)
-        tensor([  0, 111], device='sim:0')
-        tensor([222, 333], device='sim:1')
-        tensor([444], device='sim:2')
+        >>> [part.tolist() for part in dpkit.reduce_scatter(tensors)]
+        [[0, 111], [222, 333], [444]]
     """
     check_tensors(tensors)
     check_op(op, tensors[0].dtype)
@@ -220,11 +211,9 @@ def reduce_scatter(
 def allgather(tensors: Sequence[Tensor], algorithm: str = "ring") -> None:
     """Give every rank the part of each other rank, in place.
 
-    The parts are those of :func:`reduce_scatter`: part r of ``tensors[r]``
-    goes to all.
-
     Args:
-        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
+        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``;
+            part r of ``tensors[r]`` goes to all.
         algorithm: "ring" or "direct" (each part goes straight to each rank).
 
     Raises:
@@ -249,13 +238,11 @@ def alltoall(tensors: Sequence[Tensor]) -> None:
     """Exchange part s of rank r with part r of rank s, in place.
 
     Args:
-        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``;
-            k divides their number of elements.
+        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
 
     Raises:
-        TypeError: ``tensors`` is no list of tensors.
-        ValueError: the tensors, as for :func:`allreduce`; k does not divide
-            the number of elements.
+        TypeError, ValueError: as for :func:`allreduce`; k does not divide the
+            number of elements.
 
     Example:
         >>> import dpkit, torch
@@ -267,6 +254,7 @@ def alltoall(tensors: Sequence[Tensor]) -> None:
     """
     check_tensors(tensors)
     p = len(tensors)
+    # Parts of two sizes could not change places: 7 elements, 3 + 2 + 2.
     if tensors[0].numel() % p:
         raise ValueError(
             "parts that are exchanged need one size (elements: "
@@ -278,6 +266,7 @@ def alltoall(tensors: Sequence[Tensor]) -> None:
 
 def _members(p: int) -> tuple[range, list[Chunks]]:
     """Return the members of a ring, and the chunk of each."""
+    # Three ranks: members 0 1 2, with the chunks 0:1, 1:2 and 2:3.
     return range(p), [(rank, rank + 1) for rank in range(p)]
 
 
@@ -285,7 +274,10 @@ def _members(p: int) -> tuple[range, list[Chunks]]:
 def _flat(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """Give the tensors as contiguous ones of shape (n,), to change."""
     with torch.no_grad():
-        flats = [t.detach().contiguous().view(-1) for t in tensors]
+        flats = [
+            (t.detach() if t.requires_grad else t).contiguous().view(-1)
+            for t in tensors
+        ]
         yield flats
         for tensor, flat in zip(tensors, flats):
             if not tensor.is_contiguous():

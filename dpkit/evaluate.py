@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import device_list
+from dpkit.arguments import check_lists, device_list
 from dpkit.data_parallel import DataParallel, DistributedDataParallel
 from dpkit.placement import split_batch
 
@@ -32,19 +32,18 @@ def evaluate_accuracy(
 ) -> float:
     """Return the fraction of examples whose largest output is their label.
 
-    Each batch is split over all devices. The devices count their correct
-    answers, the counts are added, and one division follows: shards of
-    unequal size weigh as many examples as they have.
+    Each batch is split over all devices. Their counts of correct answers are
+    added, and one division follows: shards of unequal size weigh as many
+    examples as they have.
 
     Args:
         net: A module, which is copied to the devices and evaluated in
             evaluation mode, itself left as it is. Of a wrapper, dpkit's or
-            PyTorch's for data parallelism, the module within is evaluated,
-            without the wrapper: of several processes each evaluates by
-            itself. A module that lies on several devices already, such as a
-            pipeline, takes whole batches where it is. Or, with
-            ``device_params``, a function ``net(X, params)``. Each gives one
-            row of scores per example, shape (rows, classes).
+            PyTorch's for data parallelism, the module within is evaluated:
+            of several processes each evaluates by itself. A module that lies
+            on several devices already, such as a pipeline, takes whole
+            batches where it is. Or, with ``device_params``, a function
+            ``net(X, params)``. Each gives scores, shape (rows, classes).
         batches: Pairs of examples, shape (b, …), and labels, shape (b,).
         devices: k devices.
         device_params: ``device_params[r]`` are the parameters on
@@ -106,11 +105,7 @@ def _net_on_each(
         return [copy.deepcopy(net).to(d).eval() for d in devices]
     if device_params is None:
         return [net] * len(devices)
-    if len(device_params) != len(devices):
-        raise ValueError(
-            "there is not one list of parameters per device (lists: "
-            f"{len(device_params)}, devices: {len(devices)})"
-        )
+    check_lists(device_params, devices)
     return [partial(_with_params, net, params) for params in device_params]
 
 

@@ -26,7 +26,7 @@ DEVICE_KINDS = ("cuda", "sim", "cpu")
 def devices(
     count: int | None = None, kind: str | None = None
 ) -> list[torch.device]:
-    """Return ``count`` devices to train on.
+    """Return ``count`` devices to train on, in order of rank.
 
     Args:
         count: How many. None means all there are, and one of the kind "cpu".
@@ -35,9 +35,6 @@ def devices(
             environment variable ``DPKIT_DEVICES`` says; if it says nothing,
             GPUs where there are ``count`` of them, else simulated devices,
             whose numbers a GPU holds if there is one.
-
-    Returns:
-        The devices in order of rank, so that ``devices[rank]`` is a rank's.
 
     Raises:
         TypeError: ``count`` is no whole number.
@@ -99,9 +96,8 @@ def synchronize(devices: Iterable[torch.device]) -> None:
     """Wait until all work issued to ``devices`` is done.
 
     A GPU works on while Python has gone ahead: without this wait a clock
-    stops before the work does. Every device is waited for, not the current
-    one alone. Where each simulated device has a host of its own, the hosts
-    wait for each other too.
+    stops before the work does. Where each simulated device has a host of its
+    own, the hosts wait for each other too.
 
     Raises:
         TypeError: ``devices`` is no list.

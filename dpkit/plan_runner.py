@@ -100,6 +100,7 @@ def pieces(flats: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     A plan that treats every element alike, such as an allreduce, may run on
     one piece after another.
     """
+    # Three ranks of float32: 16 MiB / (3 · 4 bytes) = 1.4 million elements.
     most = max(1, CACHE_BYTES // (len(flats) * flats[0].element_size()))
     if any(has_streams(flat.device) for flat in flats):
         most = max(1, len(flats[0]))
@@ -114,6 +115,8 @@ def _send(
     chunks = range(message.first, message.stop)
     x = view(plan, chunks, flats[message.source])
     target = flats[message.target].device
+    # If a message adds, x arrives as a new tensor, which _run_step adds. Else
+    # x is copied to where it belongs; apart, _run_step does that as well.
     if apart:
         return send(x.clone() if x.device == target else x, target)
     into = None if message.adds else _landing(plan, message, flats)

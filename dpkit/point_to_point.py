@@ -46,24 +46,8 @@ def allreduce_by_sends(
         ranks_per_node: For "hierarchical".
 
     Raises:
-        ValueError: an unknown op or algorithm; the mean of integers, or the
-            maximum or minimum of complex numbers; ``ranks_per_node`` is
-            missing, not wanted, or does not divide the ranks.
-
-    Example:
-        In each of the processes that :func:`dpkit.launch` starts; here there
-        is one:
-
-        >>> import torch, torch.distributed as dist
-        >>> from dpkit.point_to_point import allreduce_by_sends
-        >>> dist.init_process_group(
-        ...     "gloo", store=dist.HashStore(), rank=0, world_size=1
-        ... )
-        >>> x = torch.ones(3)
-        >>> allreduce_by_sends(x)
-        >>> x
-        tensor([1., 1., 1.])
-        >>> dist.destroy_process_group()
+        ValueError: op, algorithm or ``ranks_per_node``, as for
+            :func:`dpkit.allreduce`.
     """
     check_op(op, tensor.dtype)
     p = dist.get_world_size()

@@ -59,6 +59,7 @@ class Parcel:
             stream = _current(device)
             stream.wait_event(self.arrived)
         if self.waiting:
+            # Made on the stream that receives; from now on this one uses it.
             self.x.record_stream(stream)
         return self.x
 
@@ -151,6 +152,7 @@ def _copy(
         else:
             copy = into.copy_(x, non_blocking=True)
             into.record_stream(receiving)
+    # If x is freed now, its memory must not be used before it has been sent.
     x.record_stream(sending)
     return copy
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -36,8 +37,8 @@ def recomputing() -> Iterator[None]:
     """Say that forward, in this block, is run again for backward.
 
     A :class:`DeferredBatchNorm` has counted these rows before.
-    :class:`dpkit.Pipeline` says it by itself; to
-    ``torch.utils.checkpoint.checkpoint`` one gives it, with
+    :class:`dpkit.Pipeline` says it by itself; for
+    ``torch.utils.checkpoint.checkpoint`` pass
     ``use_reentrant=False, context_fn=lambda: (nullcontext(), recomputing())``.
     """
     token = _AGAIN.set(True)
@@ -59,11 +60,7 @@ class DeferredBatchNorm(_BatchNorm):
     Args:
         num_features: The number of channels.
         num_micro_batches: How many of them make a batch.
-        eps: Added to the variance.
-        momentum: The weight of a batch in the running statistics; None makes
-            them the average of all batches.
-        affine: Whether there are a weight and a bias for each channel.
-        track_running_stats: Whether there are running statistics.
+        options: Those of ``nn.BatchNorm2d``, such as ``momentum``.
 
     Raises:
         ValueError: there is no micro-batch in a batch. In forward: the input
@@ -89,19 +86,14 @@ class DeferredBatchNorm(_BatchNorm):
         self,
         num_features: int,
         num_micro_batches: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
+        **options: Any,
     ) -> None:
         if num_micro_batches < 1:
             raise ValueError(
                 "a batch has no micro-batch (num_micro_batches: "
                 f"{num_micro_batches})"
             )
-        super().__init__(
-            num_features, eps, momentum, affine, track_running_stats
-        )
+        super().__init__(num_features, **options)
         self.num_micro_batches = num_micro_batches
         self._gathered: list[Moments] = []
 

@@ -44,14 +44,11 @@ class Moments(NamedTuple):
 
 @torch.no_grad()
 def moments(x: Tensor) -> Moments:
-    """Return the moments of each channel of a batch.
+    """Return the moments of each channel of a batch, zero without rows.
 
     Args:
         x: Shape (rows, channels, …). Statistics of half precision are taken
             in float32.
-
-    Returns:
-        The moments; all zero where there are no rows.
 
     Example:
         >>> import torch
@@ -85,9 +82,10 @@ def combine(parts: Sequence[Moments]) -> Moments:
 
     Source:
         T. F. Chan, G. H. Golub, R. J. LeVeque, Algorithms for computing the
-        sample variance: analysis and recommendations, Yale University,
-        technical report 222, 1981.
+        sample variance, Yale University, technical report 222, 1981.
     """
+    # The table above: counts 2 3, means 2 7, squares 2 8; mean 25/5 = 5 and
+    # between 2·3² + 3·2² = 30.
     counts, means, squares = map(torch.stack, zip(*parts))
     counts = counts[:, None]
     count = counts.sum()
@@ -142,6 +140,7 @@ def update_running(norm: _BatchNorm, batch: Moments) -> None:
     weight = norm.momentum
     if weight is None:
         weight = 1 / int(norm.num_batches_tracked)
+    # With a weight of 1/n, the mean of n batches: m + (x − m)/n.
     unbiased = batch.squares / (batch.num_values - 1)
     for kept, found in (
         (norm.running_mean, batch.mean),

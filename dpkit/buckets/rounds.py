@@ -40,10 +40,10 @@ def _ignore(buckets: Buckets) -> None:
 class Buckets:
     """The gradients of one rank, in buckets that are handed on when full.
 
-    Gradients are views of the buckets, from the first round on and over all
-    rounds. At first the buckets are filled from the last parameter to the
-    first. :attr:`order` is the order that backward was seen to take;
-    :meth:`rebuild` makes buckets for it.
+    Gradients are views of the buckets, from the first round on. At first the
+    buckets are filled from the last parameter to the first. :attr:`order` is
+    the order that backward was seen to take; :meth:`rebuild` makes buckets
+    for it.
 
     The parameters do not keep the buckets alive: without them, backward is
     as it was. Buckets that are made later for the same parameters, or for
@@ -118,12 +118,12 @@ class Buckets:
         return list(dict.fromkeys([*self._made, *self._planned]))
 
     def rebuild(self, order: Sequence[int]) -> None:
-        """Make the buckets anew; gradients that are there move over.
+        """Make the buckets for an order; gradients that are there move over.
 
-        Args:
-            order: The places of all parameters, in the order in which
-                backward is expected to make their gradients.
+        ``order`` has the places of all parameters.
         """
+        # From [2, 1, 0] to [1, 2, 0]: the gradients that are views of the old
+        # buckets are copied into the new ones.
         if list(order) != self._planned:
             self._build(list(order))
             for bucket in self.buckets:
@@ -131,10 +131,7 @@ class Buckets:
                     bucket.take_in(place)
 
     def settle(self) -> None:
-        """Give a gradient to the parameters that lack one, if a rank had it.
-
-        See :meth:`Bucket.settle`.
-        """
+        """Call :meth:`Bucket.settle` of all buckets."""
         for bucket in self.buckets:
             bucket.settle()
 

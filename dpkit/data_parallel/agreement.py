@@ -72,6 +72,7 @@ def check_alike(module: nn.Module, options: Mapping[str, object]) -> None:
 
 
 def _check_same(what: str, mine: Sequence[object]) -> None:
+    # All ranks compare all, so that all raise and none waits for another.
     ranks: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(ranks, mine)
     for rank, theirs in enumerate(ranks):

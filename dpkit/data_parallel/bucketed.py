@@ -123,17 +123,13 @@ class BucketedDataParallel:
         They are added to those that are there, as backward does.
 
         Args:
-            X: The examples of the batch, shape (b, …), on any device.
+            X: The examples, shape (b, …), at least one for each device.
             y: Their labels, shape (b, …).
             loss: ``loss(outputs, y)`` is the mean over examples.
 
         Returns:
             The mean loss over the batch, a tensor of no dimensions on the
             first device, detached.
-
-        Raises:
-            ValueError: there are fewer examples than devices, or not as many
-                labels as examples.
         """
         k = len(self.devices)
         if len(X) < k:
@@ -143,7 +139,8 @@ class BucketedDataParallel:
             )
         self._full.clear()
         losses = [
-            # The mean over ranks of these is the mean over the batch.
+            # The mean over ranks of these is the mean over the batch: of 5
+            # examples on 2 devices, 3 count 2 · 3/5 and 2 count 2 · 2/5.
             loss(replica(X_shard), y_shard) * (k * len(X_shard) / len(X))
             for replica, X_shard, y_shard in zip(
                 self.replicas, *split_batch(X, y, self.devices)

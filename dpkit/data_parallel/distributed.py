@@ -79,8 +79,6 @@ class DistributedDataParallel(nn.Module):
         >>> net(torch.ones(5, 3)).sum().backward()
         >>> net.module.bias.grad
         tensor([5., 5.])
-        >>> [tuple(bucket.flat.shape) for bucket in net.buckets.buckets]
-        [(10,)]
         >>> dist.destroy_process_group()
     """
 
@@ -110,6 +108,7 @@ class DistributedDataParallel(nn.Module):
         trains = self.training and torch.is_grad_enabled()
         if trains and self.buckets.enabled:
             self._check_params()
+            # Of several forwards before a backward, the first one alone.
             if self.broadcast_buffers and not self._means.are_awaited:
                 copy_from_rank_0(list(self.module.buffers()))
             self._means.are_awaited = True
@@ -117,18 +116,10 @@ class DistributedDataParallel(nn.Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Let backward, in this block, leave gradients to this rank alone.
+        """Let this rank's gradients add up by themselves in a block.
 
-        They add up; the next backward outside of it takes the mean over
-        ranks of all that was added. Every rank has to do likewise.
-
-        Example:
-            >>> def accumulate(net, loss, batches):
-            ...     *others, (X, y) = batches
-            ...     with net.no_sync():
-            ...         for X_other, y_other in others:
-            ...             loss(net(X_other), y_other).backward()
-            ...     loss(net(X), y).backward()
+        The next backward after it takes the mean over ranks of all that was
+        added. Every rank has to do likewise.
         """
         before, self.buckets.enabled = self.buckets.enabled, False
         try:
@@ -189,6 +180,7 @@ class Means:
 
     def send(self, bucket: Bucket) -> None:
         """Begin to reduce a bucket; return before it is done."""
+        # Divided first: in half precision the sum could overflow.
         bucket.flat /= dist.get_world_size()
         work = dist.all_reduce(bucket.flat, async_op=True)
         assert work is not None

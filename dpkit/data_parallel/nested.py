@@ -34,6 +34,7 @@ def scatter_nested(nested: Any, devices: Sequence[torch.device]) -> list[Any]:
     these are fewer; one if there are no rows at all.
     """
     tensors = list(named_tensors(nested))
+    # 7 rows on 3 devices: 3 shards; 2 rows: 2; none, or no tensors: 1.
     num_shards = min(len(devices), max(_num_rows(tensors), 1))
     shards = {
         id(x): _shards(x, devices[:num_shards])  # once, if it is there twice

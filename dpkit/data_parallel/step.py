@@ -19,7 +19,7 @@ from math import isfinite
 import torch
 from torch import Tensor
 
-from dpkit.arguments import device_list
+from dpkit.arguments import check_lists, device_list
 from dpkit.collectives import allreduce
 from dpkit.losses import Loss, check_sum, tried_as_sum
 from dpkit.placement import split_batch
@@ -115,6 +115,7 @@ def clear_gradients(device_params: Sequence[Sequence[Tensor]]) -> None:
 @torch.no_grad()
 def sgd(params: Sequence[Tensor], lr: float, batch_size: int) -> None:
     """Step against the mean gradient, given gradients that are sums."""
+    # A sum over 6 examples, on whichever devices, is 6 times their mean.
     for p in params:
         if p.grad is not None:
             p -= lr * p.grad / batch_size
@@ -130,12 +131,7 @@ def _check_step(
         raise ValueError(
             f"the batch has no examples (shape of X: {tuple(X.shape)})"
         )
-    if len(device_params) != len(device_list(devices)):
-        raise ValueError(
-            "there is not one list of parameters per device (lists: "
-            f"{len(device_params)}, devices: {len(devices)}); replicate() "
-            "makes them"
-        )
+    check_lists(device_params, device_list(devices))
     if not isfinite(lr):
         raise ValueError(
             f"the learning rate is not a finite number (lr: {lr})"

@@ -8,8 +8,9 @@ One forward on two devices, and the backward that autograd makes of it::
               └─ copy ─────┘
        scatter, replicate       apply   gather
 
-Backward goes the same ways in the other direction, and so gradients end in
-the parameters of the module. A loop of training sees one module.
+A replica is made of copies, and a copy is an operation like others: backward
+goes through it, takes the gradient back to devices[0] and adds it to what the
+other replicas give, in the parameters of the module.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ import torch
 from torch import nn
 
 from dpkit.data_parallel.nested import gather_nested, scatter_nested
-from dpkit.data_parallel.replicas import replicate_module
 from dpkit.machine import has_streams
 from dpkit.placement import scatter
 
@@ -56,8 +56,7 @@ class DataParallel(nn.Module):
 
     The replica on the first device is the module itself. What it changes in
     itself stays, such as the running statistics of batch norm; what the
-    others change in themselves is lost. A list or dict that the module
-    keeps, other than of its own parts, is the same in all. Hooks run on each.
+    others change in themselves is lost. Hooks run on each.
 
     Args:
         module: Lies on ``devices[0]`` when it runs; ``.to(devices[0])`` of
@@ -79,13 +78,9 @@ class DataParallel(nn.Module):
         >>> devices = dpkit.devices(3, kind="sim")
         >>> net = dpkit.DataParallel(torch.nn.Linear(2, 1), devices)
         >>> y = net.to(devices[0])(torch.ones(7, 2))
-        >>> y.shape, y.device
-        (torch.Size([7, 1]), device(type='sim', index=0))
         >>> y.sum().backward()
         >>> net.module.weight.grad
         tensor([[7., 7.]], device='sim:0')
-        >>> list(net.state_dict())
-        ['weight', 'bias']
     """
 
     def __init__(
@@ -130,6 +125,36 @@ class DataParallel(nn.Module):
                     f"{tensor.device}, devices[0]: {self.devices[0]}); "
                     "module.to(devices[0]) takes it there"
                 )
+
+
+def replicate_module(
+    module: nn.Module, devices: Sequence[torch.device]
+) -> list[nn.Module]:
+    """Return a replica of a module on each device; the first is itself.
+
+    The other replicas share with it all but parameters, buffers and modules,
+    which are copied, even to the same device. They are made for one forward:
+    what it sets in them is lost.
+    """
+    return [module] + [_copy_of(module, device) for device in devices[1:]]
+
+
+def _copy_of(module: nn.Module, device: torch.device) -> nn.Module:
+    """Return a copy of a module and all that it consists of."""
+    copies: dict[Any, Any] = {  # one each, though it be held in two places
+        tensor: tensor.to(device, copy=True)
+        for tensor in chain(module.parameters(), module.buffers())
+    }
+    modules = list(module.modules())
+    copies |= {m: object.__new__(type(m)) for m in modules}
+    for m in modules:
+        state = vars(copies[m])
+        state.update(vars(m))
+        for kind in ("_parameters", "_buffers", "_modules"):
+            held = state[kind].items()
+            state[kind] = {name: copies.get(x, x) for name, x in held}
+    replica: nn.Module = copies[module]
+    return replica
 
 
 def _as_current(device: torch.device) -> AbstractContextManager[Any]:

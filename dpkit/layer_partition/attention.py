@@ -59,8 +59,6 @@ class HeadParallelAttention(SplitModule):
         >>> layer = HeadParallelAttention(attention, devices)
         >>> [part.out_features for part in layer.project.parts]
         [24, 12]
-        >>> layer([torch.ones(2, 5, 12, device=d) for d in devices])[1].shape
-        torch.Size([2, 5, 12])
 
     Source:
         M. Shoeybi et al., Megatron-LM, 2019, section 3.

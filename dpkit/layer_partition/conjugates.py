@@ -15,6 +15,9 @@ Every row is exact under one condition, which every row preserves: where the
 tensors of all ranks are replicas, so are the gradients that arrive. (In
 ``reduce_scatter_backward`` and ``allreduce_backward`` each rank's gradient is
 only the part that this rank's work contributes; their sum is the gradient.)
+
+Source: M. Shoeybi et al., Megatron-LM, 2019, section 3, where the first two
+are f and g.
 """
 
 from __future__ import annotations
@@ -69,9 +72,6 @@ def allreduce_backward(xs: Sequence[Tensor]) -> list[Tensor]:
     It stands before a layer of which each rank has a part: each part uses the
     whole input, so the input's gradient is the sum of what they send back.
 
-    Args:
-        xs: k replicas of one tensor, each on its device.
-
     Example:
         >>> import dpkit, torch
         >>> from dpkit.layer_partition import allreduce_backward
@@ -81,9 +81,6 @@ def allreduce_backward(xs: Sequence[Tensor]) -> list[Tensor]:
         >>> torch.autograd.backward([ys[0].sum(), 4 * ys[1].sum()])
         >>> [x.grad.tolist() for x in xs]  # 1 + 4
         [[5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
-
-    Source:
-        M. Shoeybi et al., Megatron-LM, 2019, section 3, where it is f.
     """
     return conjugates(xs, there=views, back=sums)
 
@@ -91,13 +88,8 @@ def allreduce_backward(xs: Sequence[Tensor]) -> list[Tensor]:
 def allreduce_forward(xs: Sequence[Tensor]) -> list[Tensor]:
     """Add up the tensors of all ranks; in backward, pass gradients on.
 
-    It stands behind a layer of which each rank has computed a term.
-
-    Args:
-        xs: k terms of one shape, each on its device.
-
-    Returns:
-        k replicas of their sum.
+    It stands behind a layer of which each rank has computed a term, of one
+    shape. It gives k replicas of their sum.
 
     Example:
         >>> import dpkit, torch
@@ -106,9 +98,6 @@ def allreduce_forward(xs: Sequence[Tensor]) -> list[Tensor]:
         ...       for r, d in enumerate(dpkit.devices(3, kind="sim"))]
         >>> allreduce_forward(xs)[2]  # 1 + 2 + 3
         tensor([6., 6.], device='sim:2')
-
-    Source:
-        M. Shoeybi et al., Megatron-LM, 2019, section 3, where it is g.
     """
     return conjugates(xs, there=sums, back=tuple)
 
@@ -120,12 +109,8 @@ def allgather_forward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
     each computes the loss.
 
     Args:
-        xs: k shards, each on its device; they may differ in size along
-            ``dim``.
+        xs: k shards; they may differ in size along ``dim``.
         dim: The dimension to join along.
-
-    Returns:
-        k replicas of the whole.
 
     Example:
         >>> import dpkit, torch
@@ -152,23 +137,21 @@ def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
     :func:`allreduce_backward` are together, and sends half as much back.
 
     Args:
-        xs: k shards, each on its device; they may differ in size along
-            ``dim``.
+        xs: k shards; they may differ in size along ``dim``.
         dim: The dimension to join along.
-
-    Returns:
-        k replicas of the whole.
     """
     sizes = [x.shape[dim] for x in xs]
 
     def sums_of_parts(gradients: Sequence[Tensor]) -> list[Tensor]:
         # On rank 1 of 3: its part of gradient 1, then += those of 0 and 2.
         parts = [g.split(sizes, dim) for g in gradients]
-        totals = [parts[rank][rank].clone() for rank in range(len(parts))]
-        for rank, total in enumerate(totals):
+        totals = []
+        for rank in range(len(parts)):
+            total = parts[rank][rank].clone()
             for other in range(len(parts)):
                 if other != rank:
                     total += parts[other][rank].to(total.device)
+            totals.append(total)
         return totals
 
     return conjugates(xs, there=lambda xs: wholes(xs, dim), back=sums_of_parts)
@@ -178,13 +161,6 @@ def spread(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
     """Copy a tensor to all devices; in backward, take the first's gradient.
 
     The gradients of replicas are equal, so one of them is the gradient.
-
-    Args:
-        x: A tensor, on any device.
-        devices: k devices.
-
-    Returns:
-        k replicas; ``xs[r]`` lies on ``devices[r]``.
     """
     home = x.device
     return conjugates(
@@ -195,14 +171,7 @@ def spread(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
 
 
 def take_one(xs: Sequence[Tensor]) -> Tensor:
-    """Return the first of equal tensors; in backward, give all its gradient.
-
-    Args:
-        xs: k replicas, each on its device.
-
-    Returns:
-        The one of rank 0.
-    """
+    """Return the first of equal tensors; in backward, copy its gradient."""
     devices = [x.device for x in xs]
     (one,) = conjugates(
         xs,

@@ -41,9 +41,8 @@ class ChannelParallelConv2d(SplitModule):
 
     Raises:
         TypeError: ``devices`` is no list.
-        ValueError: there are more devices than output channels; the layer has
-            groups, and their number is not a multiple of k or the input is to
-            be gathered.
+        ValueError: there are more devices than output channels, or groups
+            that do not fit the table.
 
     Example:
         >>> import dpkit, torch
@@ -102,6 +101,7 @@ def _part(
     num_devices: int,
 ) -> nn.Conv2d:
     """Return a convolution like the given one, with these parameters."""
+    # 4 groups of 6 inputs on 2 devices: 2 groups and 3 inputs for each.
     share = num_devices if conv.groups > 1 else 1
     part = nn.Conv2d(
         conv.in_channels // share,

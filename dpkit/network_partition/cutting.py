@@ -108,13 +108,9 @@ def split_layers(
         model: The layers.
         num_stages: How many stages.
         costs: A number for each layer, or what
-            :func:`dpkit.network_partition.layer_seconds` finds. The stages
-            are cut so that the most costly one costs as little as can be.
-            None: the parameters.
+            :func:`dpkit.network_partition.layer_seconds` finds. The most
+            costly stage costs as little as can be. None: the parameters.
         sizes: How many layers each stage has, by hand, in place of costs.
-
-    Returns:
-        The stages, in order.
 
     Raises:
         TypeError: the model is not an ``nn.Sequential``, or a number is not
@@ -156,6 +152,7 @@ def split_layers(
             "the sizes do not cut the layers into stages (layers: "
             f"{len(model)}, stages: {num_stages}, sizes: {list(sizes)})"
         )
+    # Sizes 3 1 2: they end at 3, 4 and 6, so layers 0:3, 3:4 and 4:6.
     ends = list(accumulate(sizes))
     return [model[end - size : end] for size, end in zip(sizes, ends)]
 

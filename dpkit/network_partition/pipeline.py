@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import device_list
+from dpkit.arguments import check_labels_of, device_list
 from dpkit.losses import Loss, check_labels, check_mean, tried_as_mean
 from dpkit.machine import random_states_kept
 from dpkit.network_partition.interpreter import Interpreter
@@ -113,20 +113,13 @@ class Pipeline(nn.Module):
 
     @property
     def most_in_flight(self) -> list[int]:
-        """Of how many micro-batches each stage kept something at once.
-
-        In the last step, from forward until the last of its gradients.
-        """
+        """The most micro-batches that each stage kept in the last step."""
         return [stage.most_kept for stage in self._stages]
 
     def forward(self, X: Tensor) -> Tensor:
-        """Run the whole batch through all stages, one after another.
+        """Run the whole batch, shape (b, …), through all stages in turn.
 
-        Args:
-            X: The examples, shape (b, …), on any device.
-
-        Returns:
-            The outputs, shape (b, …), on the device of the last stage.
+        The outputs lie on the device of the last stage.
         """
         for stage, device in zip(self.stages, self.devices):
             X = stage(X.to(device))
@@ -154,8 +147,7 @@ class Pipeline(nn.Module):
 
         Raises:
             ValueError: ``X`` and ``y`` differ in length, have fewer examples
-                than there are micro-batches, or the loss is not one number,
-                a sum, or a mean in which examples do not count alike.
+                than there are micro-batches, or the loss is no such mean.
             TypeError: a stage gives something else than a tensor.
         """
         self._check_batch(X, y)
@@ -190,11 +182,7 @@ class Pipeline(nn.Module):
                 run.do(action)
 
     def _check_batch(self, X: Tensor, y: Tensor) -> None:
-        if len(X) != len(y):
-            raise ValueError(
-                "the batch has not as many labels as examples (examples: "
-                f"{len(X)}, labels: {len(y)})"
-            )
+        check_labels_of(X, y)
         if len(X) < self.num_micro_batches:
             raise ValueError(
                 f"fewer examples than micro-batches (examples: {len(X)}, "
@@ -248,6 +236,7 @@ def _channels(
     devices: Sequence[torch.device],
 ) -> dict[tuple[int, int], Channel]:
     """Return the channels from each stage to the next, and back."""
+    # Three stages: 0 → 1, 1 → 0, 1 → 2 and 2 → 1.
     found = {}
     for s, (here, there) in enumerate(pairwise(devices)):
         found[s, s + 1] = Channel(here, there)
@@ -265,6 +254,7 @@ def _end(y: Tensor, total: int, loss_fn: Loss) -> Layer:
                 f"the loss is not one number (shape: {tuple(loss.shape)}); "
                 "it has to average over examples"
             )
+        # 7 examples in 3 micro-batches: the means count 3/7, 2/7 and 2/7.
         return loss * (len(y) / total)
 
     return end

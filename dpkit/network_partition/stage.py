@@ -44,9 +44,8 @@ class Stage:
     """The layers of one stage, and the micro-batches that are in flight.
 
     Args:
-        module: The layers, as ``nn.Sequential``; any other module counts as
-            one layer.
-        device: Where they lie.
+        module: An ``nn.Sequential``; any other module counts as one layer.
+        device: Where the layers lie.
         first_layer: The number of the first of them in the network.
         split: Whether gradients of inputs and of weights are made apart. Then
             the graph ends before every layer that has weights, too.
@@ -100,6 +99,7 @@ class Stage:
     def backward_inputs(self, m: int, dy: Tensor | None) -> Tensor | None:
         """Make the gradient of what came in alone; see :meth:`backward`."""
         self._put_off[m] = []
+        # From the last piece to the first: dx of one is dy of the one before.
         for piece in reversed(self._kept.pop(m)()):
             if dy is None or not piece.y.requires_grad:
                 return None
@@ -169,6 +169,7 @@ def layers_of(module: nn.Module) -> list[Layer]:
 
 def _apart(layers: Sequence[Layer]) -> list[list[Layer]]:
     """Begin a group with every layer that has weights."""
+    # Linear ReLU Linear Dropout: [Linear ReLU] [Linear Dropout]
     groups: list[list[Layer]] = [[]]
     for layer in layers:
         if groups[-1] and _trained([layer]):
