@@ -1,18 +1,18 @@
-# Everything starts here: `make` lists the targets. Each one installs what it
-# needs into .venv first; nothing is installed twice.
+# Everything starts here: `make` lists the targets. Each target first installs
+# what it needs into .venv; nothing is installed twice.
 #
-#   make test PYTHON=python3.12    .venv is made by this Python
-#   make setup TORCH=there         .venv sees the torch that this Python has
-#   make test ENV=/path/to/one     an environment that is there; none is made
+#   make test PYTHON=python3.12    makes .venv with this Python
+#   make setup TORCH=there         makes a .venv that sees this Python's torch
+#   make test ENV=/path/to/one     uses this environment and makes none
 
 PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/ready
-# Where this file is, the environment sees a torch that was there before it.
+# If this file exists, the environment sees a torch that was there before it.
 OUTER  := $(VENV)/without-torch.txt
 
-# Shells know a variable ENV too: what counts is what make was told.
+# Some shells set a variable ENV: only the one on make's command line counts.
 ifeq ($(origin ENV),command line)
 PY    := $(firstword $(wildcard $(addprefix $(abspath $(ENV))/bin/,\
            python python3)))
@@ -35,23 +35,24 @@ endif
 # The stored outputs of the chapters are those of the simulated devices.
 ON_SIM := DPKIT_DEVICES=sim
 PYTEST := $(PY) -m pytest
-# Two workers with one thread each: more threads than cores would spin.
+# Two workers with one thread each: with more threads than cores, they spin.
 ONE    := OMP_NUM_THREADS=1
-# Each takes a file at a time, the longest first (tests/conftest.py).
+# Each worker takes one file at a time, the longest first (tests/conftest.py).
 SHARED := -n 2 --dist loadscope --no-loadscope-reorder
 UNITS  := $(PYTEST) $(SHARED) --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
-# Drivers of GPUs make such files; torch takes seconds to say that none is.
+# A driver of GPUs makes such files. To ask torch instead takes seconds.
 HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|kfd)'
-# A reader has not set DPKIT_DEVICES, which the other targets do.
+# These tests run without DPKIT_DEVICES, as for a reader who has not set it.
 FOUND := processes workers job machine sim configuration pinned
-# Nothing else asks torch: it counts simulated devices too.
+# torch itself is not asked, because it counts simulated devices too.
 GPUS := from dpkit.accelerator import real_devices; gpus = real_devices()
 
-# The tests start a few hundred Pythons: none should compile dpkit again.
+# The tests start a few hundred Pythons. None of them should compile dpkit
+# again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# The notebooks that a target runs: all, or with ONLY=name that one.
+# The notebooks that a target runs: all of them, or the one in ONLY=name.
 CHAPTERS := $(sort $(wildcard book/*.ipynb))
 CHOSEN := $(if $(ONLY),$(filter book/$(ONLY).ipynb,$(CHAPTERS)),$(CHAPTERS))
 ifeq ($(CHOSEN),)
@@ -61,8 +62,8 @@ endif
 PORT := 8000
 # Modules of scripts/recorders, each in a process of its own.
 RECORDERS := headline published recipe large_batches resident
-# STAND_IN=2: rehearse on the CPU, as if there were two GPUs. AGAIN=all, failed
-# or the names of parts: run them once more. LIMIT: seconds for all of it.
+# STAND_IN=2 rehearses on the CPU, as if there were two GPUs. AGAIN=all, failed
+# or the names of parts runs these again. LIMIT is in seconds, for all parts.
 REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
   $(if $(AGAIN),--again $(AGAIN)) $(if $(LIMIT),--limit $(LIMIT))
 
@@ -104,8 +105,8 @@ book: $(READY)  ## build the site into _build/html
 check: book  ## look at every page in a browser: axe, links, spelling, …
 	$(ON_SIM) $(ONE) scripts/check/run.sh . $(PY)
 
-# The port is tried first: nobody should wait for the pages to be built and
-# learn then that they cannot be shown.
+# The port is tried first: nobody should wait until the pages are built, and
+# then learn that the port is taken.
 serve: free-port book  ## show the site on http://localhost:8000, or on PORT=…
 	@$(PY) scripts/serve.py _build/html "$(PORT)"
 
@@ -119,11 +120,11 @@ execute: $(READY)  ## run every notebook, or ONLY=name; store its outputs
 	$(ON_SIM) $(ONE) $(PY) scripts/execute_notebooks.py \
 	  $(if $(LIVE),--live) $(CHOSEN)
 
-reproducible: $(READY)  ## run every notebook, or ONLY=name; fail if it changes
+reproducible: $(READY)  ## run every notebook, or ONLY=name; fail on a change
 	printf '%s\n' $(CHOSEN) | $(ON_SIM) $(ONE) xargs -n 1 -P 2 \
 	  $(PY) scripts/execute_notebooks.py --check
 
-test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu, if it can be
+test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu on GPUs
 	@if $(HAS_DRIVER) && $(PY) -c '$(GPUS); exit(not gpus)'; then \
 	  $(MAKE) test-gpu; fi
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
@@ -132,21 +133,21 @@ test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu, if it can be
 test-fast: $(READY)  ## the tests without the slow ones and the notebooks
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not slow" dpkit tests
 
-test-reader: $(READY)  ## what depends on the devices found, none being named
+test-reader: $(READY)  ## the tests of which devices are found by default
 	env -u DPKIT_DEVICES $(ONE) $(PYTEST) $(SHARED) -m "not cuda" \
 	  $(FOUND:%=tests/test_%.py)
 
-coverage: $(READY)  ## how much of dpkit the tests reach: 95 % or more
+coverage: $(READY)  ## check that the tests reach 95 % of dpkit
 	rm -rf _build/coverage && mkdir -p _build/coverage
 	$(ON_SIM) $(ONE) $(PY) -m coverage run -m \
 	  pytest $(SHARED) --doctest-modules -m "not cuda" dpkit tests
 	$(PY) -m coverage combine --quiet
 	$(PY) -m coverage report --fail-under=95
 
-test-cpu: $(READY)  ## every chapter, or ONLY=name, on the CPU; not compared
+test-cpu: $(READY)  ## run every chapter, or ONLY=name, on the CPU
 	DPKIT_DEVICES=cpu $(ONE) $(PYTEST) $(SHARED) --nbval-lax $(NBVAL) $(CHOSEN)
 
-test-gpu: $(READY)  ## what needs CUDA: its tests, and the chapters on it
+test-gpu: $(READY)  ## the tests that need CUDA, and the chapters on CUDA
 	@$(PY) -c '$(GPUS); \
 	  exit(0 if gpus else "there is no GPU (torch sees: 0)")'
 	env -u DPKIT_DEVICES $(PYTEST) -m cuda tests
@@ -155,10 +156,10 @@ test-gpu: $(READY)  ## what needs CUDA: its tests, and the chapters on it
 	  "gets simulated ones.")'
 	env -u DPKIT_DEVICES $(PYTEST) --nbval-lax $(NBVAL) book/*.ipynb
 
-gpu-report: $(READY)  ## what runs on the GPUs, how fast: a file to attach
+gpu-report: $(READY)  ## write what runs on the GPUs, and how fast, to attach
 	env -u DPKIT_DEVICES $(PY) scripts/gpu_report.py $(REPORT)
 
-new-chapter: $(READY)  ## a chapter that passes all checks, to rewrite (NAME=…)
+new-chapter: $(READY)  ## make a chapter that passes all checks (NAME=…)
 	@$(ON_SIM) $(ONE) $(PY) scripts/new_chapter.py "$(NAME)"
 
 address:  ## write the public address of the repository (URL=https://…)
@@ -175,7 +176,7 @@ bench: $(READY)  ## measure speed, as ratios taken side by side in one run
 reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
 	set -e; for name in $(RECORDERS); do $(PY) scripts/record.py $$name; done
 
-lint: $(READY)  ## style (notebooks too), types, words, and the workflows
+lint: $(READY)  ## check style (notebooks too), types, words and workflows
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
@@ -183,14 +184,14 @@ lint: $(READY)  ## style (notebooks too), types, words, and the workflows
 	PATH="$(dir $(PY)):$$PATH" zizmor --offline --quiet .github
 	scripts/check/lint_workflows
 
-words: $(READY)  ## what is hard to read, by file and line; LOWER=1 commits less
+words: $(READY)  ## list what is hard to read; LOWER=1 writes lower counts
 	$(PY) scripts/words.py $(if $(LOWER),--lower)
 
-format: $(READY)  ## let ruff format and mend what it can
+format: $(READY)  ## format and mend with ruff
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-lock: $(READY)  ## resolve pyproject.toml anew into requirements.txt
+lock: $(READY)  ## resolve pyproject.toml again into requirements.txt
 	$(PY) -m pip install --quiet uv
 	$(PY) -m uv pip compile --universal --python-version 3.11 --extra dev \
 	  --no-header --no-annotate --upgrade pyproject.toml -o requirements.txt
