@@ -44,7 +44,7 @@ NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 # A driver of GPUs makes such files. To ask torch instead takes seconds.
 HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|kfd)'
 # These tests run without DPKIT_DEVICES, as for a reader who has not set it.
-FOUND := processes workers cluster machine sim configuration pinned
+FOUND := processes workers job machine sim configuration pinned
 # torch itself is not asked, because it counts simulated devices too.
 GPUS := from dpkit.accelerator import real_devices; gpus = real_devices()
 
@@ -60,6 +60,8 @@ $(error there is no such chapter (ONLY: $(ONLY), known: \
   $(patsubst book/%.ipynb,%,$(CHAPTERS))))
 endif
 PORT := 8000
+# Modules of scripts/recorders, each in a process of its own.
+RECORDERS := headline published recipe large_batches resident
 # STAND_IN=2 rehearses on the CPU, as if there were two GPUs. AGAIN=all, failed
 # or the names of parts runs these again. LIMIT is in seconds, for all parts.
 REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
@@ -172,11 +174,7 @@ bench: $(READY)  ## measure speed, as ratios taken side by side in one run
 	$(PY) scripts/bench.py
 
 reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
-	$(PY) scripts/reproduce.py
-	$(PY) scripts/simulate_published.py
-	$(PY) scripts/record_recipe.py
-	$(PY) scripts/record_large_batches.py
-	$(PY) scripts/record_resident.py
+	set -e; for name in $(RECORDERS); do $(PY) scripts/record.py $$name; done
 
 lint: $(READY)  ## check style (notebooks too), types, words and workflows
 	$(PY) -m ruff format --check .

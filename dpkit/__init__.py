@@ -1,29 +1,29 @@
 """Training neural networks on many devices, from scratch.
 
-The floor plan: a module imports only from floors below its own.
+The floor plan: a module imports only from floors below its own. A folder is a
+room with one subject; its ``__init__.py`` says what is in it.
 
 Floor 1, theory: the standard library alone
     ``theory/hardware/`` -- accelerators, links, hosts; what work costs;
     ``theory/clock/`` -- how time passes on them;
     ``theory/collectives/`` -- who sends what to whom;
     ``theory/pipelines/`` -- who computes what, in which order;
-    ``theory/timeline/`` -- what happened, and all drawing.
+    ``theory/timeline/`` -- what happened, and all drawing of it.
 Floor 2, asked from everywhere
     ``accelerator`` -- which real accelerators this machine has;
-    ``arguments`` -- what stands for a list of devices.
+    ``arguments`` -- checks of arguments that many functions take.
 Floor 3, simulated devices
     ``sim/`` -- the torch devices ``sim:0``, ``sim:1``, …
 Floor 4, one concept each
     ``machine`` -- the devices at hand, and the time their work takes;
     ``placement`` -- tensors to devices: scatter, gather, replicate;
     ``losses`` -- whether a loss is a sum or a mean;
-    ``norms`` -- the norm of gradients on several devices;
+    ``clipping`` -- gradients on several devices, clipped by their norm;
     ``batch_norm/`` -- batch norm of a batch that lies in parts;
     ``buckets/`` -- gradients in flat buckets, and back;
     ``processes/`` -- functions in real processes.
 Floor 5, on streams
-    ``channels`` -- send from device to device beside the work;
-    ``ports`` -- send and receive at the same time.
+    ``streams`` -- send from device to device beside the work.
 Floor 6, messages
     ``plan_runner`` -- move tensors by a list of messages.
 Floor 7, everyone takes part
@@ -48,11 +48,21 @@ Floor 13, the command line
 Floor 14, the way in
     ``__main__`` -- chooses the command.
 
-Importing dpkit registers no backend: simulated devices appear when
-:func:`devices` is first asked for some.
+Where to look
+    A copy is sent in ``streams`` and charged in ``sim/charge.py``, by the
+    seconds of ``theory/hardware/costs.py``; ``theory/clock/`` says when.
+    A schedule is checked in ``theory/pipelines/check.py``, a plan of messages
+    in ``theory/collectives/check.py``.
+    A chapter's figure is drawn in ``lab/<chapter>/pictures.py``, with
+    ``lab/common/plots.py``; a timeline draws itself, in ``theory/timeline/``.
+    A new link or accelerator is a preset in ``theory/hardware/``.
+    What registering ``sim`` changes in torch is the table in
+    ``sim/patches.py``. Importing dpkit registers nothing: it happens when
+    :func:`devices` is first asked for simulated devices.
 """
 
 from dpkit import sim
+from dpkit.clipping import clip_grad_norm
 from dpkit.collectives import (
     allgather,
     allreduce,
@@ -74,7 +84,6 @@ from dpkit.layer_partition import (
 )
 from dpkit.machine import Timer, devices, synchronize
 from dpkit.network_partition import Pipeline, split_layers
-from dpkit.norms import clip_grad_norm
 from dpkit.placement import gather, replicate, scatter, split_batch
 from dpkit.processes import launch
 from dpkit.training import TrainingRecord, train

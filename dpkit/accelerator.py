@@ -1,8 +1,8 @@
-"""Which real accelerators this machine has.
+"""Which real accelerators this machine has: every place asks here alone.
 
 ``torch.accelerator`` answers ``sim`` once simulated devices are registered,
 and simulated devices are no reason to choose NCCL, to pin memory or to start
-a process for each. So every place asks here, and here alone.
+a process for each.
 """
 
 from __future__ import annotations
@@ -14,11 +14,6 @@ def real_devices() -> list[torch.device]:
     """Return the GPUs of this machine in order; none if there are none.
 
     Asking starts no GPU, so a process can still be forked afterwards.
-
-    Example:
-        >>> from dpkit.accelerator import real_devices
-        >>> all(device.type == "cuda" for device in real_devices())
-        True
     """
     count = torch.cuda.device_count()
     return [torch.device("cuda", index) for index in range(count)]

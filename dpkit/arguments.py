@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import combinations
 
 import torch
+from torch import Tensor
+
+from dpkit.theory.units import check_whole
 
 
 def device_list(devices: Iterable[torch.device]) -> list[torch.device]:
-    """Return the devices as a list; refuse what stands for one device.
-
-    Args:
-        devices: k devices, or their names.
-
-    Raises:
-        TypeError: it is one device or its name, or a number of devices.
-
-    Example:
-        >>> from dpkit.arguments import device_list
-        >>> device_list("sim:0")
-        Traceback (most recent call last):
-        TypeError: not a list of devices (devices: 'sim:0'); one device is a \
-list of one
-    """
+    """Return devices or their names as a list; refuse what is no list."""
     one = isinstance(devices, str | torch.device)
     if one or not isinstance(devices, Iterable):
         raise TypeError(
@@ -30,3 +20,87 @@ list of one
             "list of one"
         )
     return list(devices)
+
+
+def check_labels_of(X: Tensor, y: Tensor) -> None:
+    """Raise ValueError unless there is a row of labels for each example."""
+    if len(X) != len(y):
+        raise ValueError(
+            "the batch has not as many labels as examples (examples: "
+            f"{len(X)}, labels: {len(y)})"
+        )
+
+
+def check_lists(
+    device_params: Sequence[object], devices: Sequence[torch.device]
+) -> None:
+    """Raise ValueError unless there is one list of parameters per device."""
+    if len(device_params) != len(devices):
+        raise ValueError(
+            "there is not one list of parameters per device (lists: "
+            f"{len(device_params)}, devices: {len(devices)}); replicate() "
+            "makes them"
+        )
+
+
+def check_tensors(tensors: Sequence[Tensor]) -> None:
+    """Raise an error unless the tensors can take part together."""
+    if isinstance(tensors, Tensor):
+        raise TypeError(
+            "a tensor where a list of tensors belongs, one for each rank "
+            f"(shape: {tuple(tensors.shape)})"
+        )
+    for rank, tensor in enumerate(tensors):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"not a tensor (rank: {rank}, type: {type(tensor).__name__})"
+            )
+    if len(tensors) == 0:
+        raise ValueError("no tensors to communicate (tensors: 0)")
+    first = tensors[0]
+    for rank, tensor in enumerate(tensors):
+        if tensor.shape != first.shape or tensor.dtype != first.dtype:
+            raise ValueError(
+                "the tensors of all ranks need one shape and dtype (rank 0: "
+                f"{tuple(first.shape)} {first.dtype}, rank {rank}: "
+                f"{tuple(tensor.shape)} {tensor.dtype})"
+            )
+    _check_memory(tensors)
+
+
+def _check_memory(tensors: Sequence[Tensor]) -> None:
+    """Raise ValueError if an element would be changed twice."""
+    for rank, tensor in enumerate(tensors):
+        axes = zip(tensor.stride(), tensor.shape)
+        if tensor.numel() and any(s == 0 and n > 1 for s, n in axes):
+            raise ValueError(
+                "elements of a tensor share their memory (rank: "
+                f"{rank}, shape: {tuple(tensor.shape)}, strides: "
+                f"{tensor.stride()}); clone() it first"
+            )
+    # A tensor without elements has no memory that another could share.
+    ranks = range(len(tensors)) if tensors[0].numel() else ()
+    for a, b in combinations(ranks, 2):
+        if tensors[a].untyped_storage() == tensors[b].untyped_storage():
+            raise ValueError(
+                f"two ranks share one storage (ranks: {a} and {b}); "
+                "give each a copy of its own, as replicate() does"
+            )
+
+
+def check_root(root: int, world_size: int) -> None:
+    """Raise an error unless the root is a rank."""
+    check_whole("root", root)
+    if not 0 <= root < world_size:
+        raise ValueError(
+            f"the root is not a rank (root: {root}, ranks: 0 to "
+            f"{world_size - 1})"
+        )
+
+
+def check_known(what: str, name: str, known: Iterable[str]) -> None:
+    """Raise ValueError unless a name is one of those that are known."""
+    if name not in known:
+        raise ValueError(
+            f"unknown {what} ({what}: {name!r}, known: {', '.join(known)})"
+        )

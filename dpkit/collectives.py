@@ -1,7 +1,7 @@
 """Operations in which every device takes part, such as an allreduce.
 
-The tensors of all ranks are given as one list: ``tensors[rank]`` lies on
-``devices[rank]``. Each operation works in place::
+The tensors of all ranks are given as one list, of one shape and dtype:
+``tensors[rank]`` lies on ``devices[rank]``. Each operation works in place::
 
     before            broadcast        reduce (sum)     allreduce (sum)
     rank 0  [1 1]     [1 1]            [6 6]            [6 6]
@@ -17,24 +17,28 @@ what is left there, of no use to anyone::
     rank 2  [g h i]   [· · C]          [a e i]          [c f i]
 
 where A = a + d + g and so on. An allgather after a reduce_scatter makes an
-allreduce. Each is a list of messages first
-(``dpkit.theory.collectives.algorithms``), and the list is what is run.
+allreduce. Parts are cut along the flattened elements; where the ranks do not
+divide these, the first parts have one element more.
+
+Each operation is a list of messages first
+(``dpkit.theory.collectives.algorithms``), and the list is what is run. An op,
+"sum", "mean", "max" or "min", works on each element by itself. A mean is
+divided last: in half precision the sum may overflow before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import combinations
 
 import torch
 from torch import Tensor
 
+from dpkit.arguments import check_known, check_root, check_tensors
 from dpkit.plan_runner import check_op, pieces, run
 from dpkit.theory.collectives import algorithms
 from dpkit.theory.collectives.algorithms import Chunks
 from dpkit.theory.collectives.plans import Plan, Step
-from dpkit.theory.whole_numbers import check_whole
 
 ALGORITHMS = tuple(algorithms.ALLREDUCE)
 SCATTERS: dict[str, Callable[[int], list[Step]]] = {
@@ -53,29 +57,25 @@ def broadcast(
     """Copy the root's tensor over everyone else's, in place.
 
     Args:
-        tensors: k tensors of one shape and dtype; ``tensors[r]`` lies on
-            ``devices[r]``.
+        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
         root: The rank whose values are sent.
         algorithm: "star" (the root sends to all) or "tree" (those that have
             it send it on).
 
     Raises:
-        TypeError: ``tensors`` is no list of tensors, or ``root`` no number.
-        ValueError: no tensors; shapes or dtypes differ; two tensors, or two
-            elements of one, share memory; no such root; an unknown algorithm.
+        TypeError, ValueError: as for :func:`allreduce`; no such root.
 
     Example:
         >>> import dpkit, torch
-        >>> devices = dpkit.devices(3, kind="sim")
         >>> tensors = [torch.full((2,), r, device=d)
-        ...            for r, d in enumerate(devices)]
+        ...            for r, d in enumerate(dpkit.devices(3, kind="sim"))]
         >>> dpkit.broadcast(tensors, root=1)
         >>> tensors[2]
         tensor([1, 1], device='sim:2')
     """
-    _check_tensors(tensors)
-    _check_root(root, len(tensors))
-    _check_algorithm(algorithm, algorithms.BROADCAST)
+    check_tensors(tensors)
+    check_root(root, len(tensors))
+    check_known("algorithm", algorithm, algorithms.BROADCAST)
     steps = algorithms.BROADCAST[algorithm](len(tensors), root)
     with _flat(tensors) as flats:
         _run_in_pieces(Plan("broadcast", len(tensors), 1, steps), flats)
@@ -92,43 +92,36 @@ def reduce(
     The tensors of the other ranks stay as they are.
 
     Args:
-        tensors: k tensors of one shape and dtype; ``tensors[r]`` lies on
-            ``devices[r]``.
-        op: "sum", "mean", "max" or "min", each element by itself.
+        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
+        op: "sum", "mean", "max" or "min".
         root: The rank that receives the result.
         algorithm: "star" (all send to the root, which adds in order of rank,
             starting from its own) or "tree" (of those that are left, half
             send to the other half).
 
     Raises:
-        TypeError: ``tensors`` is no list of tensors, or ``root`` no number.
-        ValueError: no tensors; shapes or dtypes differ; two tensors, or two
-            elements of one, share memory; no such root; an unknown op or
-            algorithm, the mean of integers, or the maximum or minimum of
-            complex numbers.
+        TypeError, ValueError: as for :func:`allreduce`; no such root.
 
     Example:
         >>> import dpkit, torch
-        >>> devices = dpkit.devices(3, kind="sim")
         >>> tensors = [torch.full((2,), r, device=d)
-        ...            for r, d in enumerate(devices)]
+        ...            for r, d in enumerate(dpkit.devices(3, kind="sim"))]
         >>> dpkit.reduce(tensors, root=2)
         >>> tensors[2], tensors[1]
         (tensor([3, 3], device='sim:2'), tensor([1, 1], device='sim:1'))
     """
-    _check_tensors(tensors)
-    _check_root(root, len(tensors))
+    check_tensors(tensors)
+    check_root(root, len(tensors))
     check_op(op, tensors[0].dtype)
-    _check_algorithm(algorithm, algorithms.REDUCE)
+    check_known("algorithm", algorithm, algorithms.REDUCE)
     steps = algorithms.REDUCE[algorithm](len(tensors), root)
     plan = Plan("reduce", len(tensors), 1, steps)
+    # In a tree, others add too: they do so in a copy.
     adding = {m.target for m in plan.messages} - {root}
-    with _flat([tensors[root]]) as (total,), torch.no_grad():
+    with _flat([tensors[root]]) as (total,):
         flats = [t.detach().reshape(-1) for t in tensors]
-        flats = [
-            flat.clone() if rank in adding else flat
-            for rank, flat in enumerate(flats)
-        ]
+        for rank in sorted(adding):
+            flats[rank] = flats[rank].clone()
         flats[root] = total
         _run_in_pieces(plan, flats, op)
         _divide([total], op, len(tensors))
@@ -143,22 +136,18 @@ def allreduce(
     """Leave the sum, mean, maximum or minimum of all in each, in place.
 
     All ranks end up with the same bits. In which order the terms were added
-    depends on the algorithm. A mean is divided last: in half precision the
-    sum may overflow before.
+    depends on the algorithm.
 
     Args:
-        tensors: k tensors of one shape and dtype; ``tensors[r]`` lies on
-            ``devices[r]``.
-        op: "sum", "mean", "max" or "min", each element by itself.
+        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
+        op: "sum", "mean", "max" or "min".
         algorithm: Who sends what to whom: "star", "tree", "direct", "ring",
-            "recursive_doubling", "halving_doubling" or "hierarchical", as
-            ``dpkit.theory.collectives.algorithms`` says.
+            "recursive_doubling", "halving_doubling" or "hierarchical".
         ranks_per_node: For "hierarchical": the first so many ranks are on one
             node, the next on another, and so on.
 
     Raises:
-        TypeError: ``tensors`` is no list of tensors, or ``ranks_per_node``
-            no whole number.
+        TypeError: ``tensors`` is no list of tensors, or a number not whole.
         ValueError: no tensors; shapes or dtypes differ; two tensors, or two
             elements of one, share memory; an unknown op or algorithm; the
             mean of integers, or the maximum or minimum of complex numbers;
@@ -167,14 +156,13 @@ def allreduce(
 
     Example:
         >>> import dpkit, torch
-        >>> devices = dpkit.devices(2, kind="sim")
         >>> tensors = [torch.full((1, 3), r + 1.0, device=d)
-        ...            for r, d in enumerate(devices)]
+        ...            for r, d in enumerate(dpkit.devices(2, kind="sim"))]
         >>> dpkit.allreduce(tensors, algorithm="ring")
         >>> tensors[1]
         tensor([[3., 3., 3.]], device='sim:1')
     """
-    _check_tensors(tensors)
+    check_tensors(tensors)
     check_op(op, tensors[0].dtype)
     p = len(tensors)
     plan = algorithms.allreduce_plan(algorithm, p, ranks_per_node)
@@ -188,14 +176,11 @@ def reduce_scatter(
 ) -> list[Tensor]:
     """Leave with each rank the sum of its part of all tensors.
 
-    The tensors are cut into k parts along their flattened elements; the first
-    parts have one element more where k does not divide them. What is left in
-    the rest of each tensor is of no use.
+    What is left in the other parts of each tensor is of no use.
 
     Args:
-        tensors: k tensors of one shape and dtype; ``tensors[r]`` lies on
-            ``devices[r]``.
-        op: "sum", "mean", "max" or "min", each element by itself.
+        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
+        op: "sum", "mean", "max" or "min".
         algorithm: "ring" or "direct" (each part goes straight to its rank).
 
     Returns:
@@ -203,22 +188,18 @@ def reduce_scatter(
         ``tensors`` where these are contiguous.
 
     Raises:
-        TypeError: as for :func:`allreduce`.
-        ValueError: as for :func:`allreduce`.
+        TypeError, ValueError: as for :func:`allreduce`.
 
     Example:
         >>> import dpkit, torch
         >>> tensors = [torch.arange(5, device=d) * 10**r
         ...            for r, d in enumerate(dpkit.devices(3, kind="sim"))]
-        >>> for part in dpkit.reduce_scatter(tensors):
-        ...     print(part)
-        tensor([  0, 111], device='sim:0')
-        tensor([222, 333], device='sim:1')
-        tensor([444], device='sim:2')
+        >>> [part.tolist() for part in dpkit.reduce_scatter(tensors)]
+        [[0, 111], [222, 333], [444]]
     """
-    _check_tensors(tensors)
+    check_tensors(tensors)
     check_op(op, tensors[0].dtype)
-    _check_algorithm(algorithm, SCATTERS)
+    check_known("algorithm", algorithm, SCATTERS)
     p = len(tensors)
     with _flat(tensors) as flats:
         run(Plan("reduce-scatter", p, p, SCATTERS[algorithm](p)), flats, op)
@@ -230,18 +211,13 @@ def reduce_scatter(
 def allgather(tensors: Sequence[Tensor], algorithm: str = "ring") -> None:
     """Give every rank the part of each other rank, in place.
 
-    The parts are those of :func:`reduce_scatter`: part r of ``tensors[r]``
-    goes to all.
-
     Args:
-        tensors: k tensors of one shape and dtype; ``tensors[r]`` lies on
-            ``devices[r]``.
+        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``;
+            part r of ``tensors[r]`` goes to all.
         algorithm: "ring" or "direct" (each part goes straight to each rank).
 
     Raises:
-        TypeError: ``tensors`` is no list of tensors.
-        ValueError: no tensors; shapes or dtypes differ; two tensors, or two
-            elements of one, share memory; an unknown algorithm.
+        TypeError, ValueError: as for :func:`allreduce`.
 
     Example:
         >>> import dpkit, torch
@@ -251,8 +227,8 @@ def allgather(tensors: Sequence[Tensor], algorithm: str = "ring") -> None:
         >>> tensors[0]
         tensor([0, 0, 1, 1, 2], device='sim:0')
     """
-    _check_tensors(tensors)
-    _check_algorithm(algorithm, GATHERS)
+    check_tensors(tensors)
+    check_known("algorithm", algorithm, GATHERS)
     p = len(tensors)
     with _flat(tensors) as flats:
         run(Plan("allgather", p, p, GATHERS[algorithm](p)), flats)
@@ -262,14 +238,11 @@ def alltoall(tensors: Sequence[Tensor]) -> None:
     """Exchange part s of rank r with part r of rank s, in place.
 
     Args:
-        tensors: k tensors of one shape and dtype, whose number of elements k
-            divides; ``tensors[r]`` lies on ``devices[r]``.
+        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
 
     Raises:
-        TypeError: ``tensors`` is no list of tensors.
-        ValueError: no tensors; shapes or dtypes differ; two tensors, or two
-            elements of one, share memory; k does not divide the number of
-            elements.
+        TypeError, ValueError: as for :func:`allreduce`; k does not divide the
+            number of elements.
 
     Example:
         >>> import dpkit, torch
@@ -279,8 +252,9 @@ def alltoall(tensors: Sequence[Tensor]) -> None:
         >>> tensors[1]
         tensor([ 1, 11, 21], device='sim:1')
     """
-    _check_tensors(tensors)
+    check_tensors(tensors)
     p = len(tensors)
+    # Parts of two sizes could not change places: 7 elements, 3 + 2 + 2.
     if tensors[0].numel() % p:
         raise ValueError(
             "parts that are exchanged need one size (elements: "
@@ -292,6 +266,7 @@ def alltoall(tensors: Sequence[Tensor]) -> None:
 
 def _members(p: int) -> tuple[range, list[Chunks]]:
     """Return the members of a ring, and the chunk of each."""
+    # Three ranks: members 0 1 2, with the chunks 0:1, 1:2 and 2:3.
     return range(p), [(rank, rank + 1) for rank in range(p)]
 
 
@@ -321,66 +296,3 @@ def _divide(parts: Sequence[Tensor], op: str, count: int) -> None:
     if op == "mean":
         for part in parts:
             part /= count
-
-
-def _check_tensors(tensors: Sequence[Tensor]) -> None:
-    """Raise an error unless the tensors can take part together."""
-    if isinstance(tensors, Tensor):
-        raise TypeError(
-            "a tensor where a list of tensors belongs, one for each rank "
-            f"(shape: {tuple(tensors.shape)})"
-        )
-    for rank, tensor in enumerate(tensors):
-        if not isinstance(tensor, Tensor):
-            raise TypeError(
-                f"not a tensor (rank: {rank}, type: {type(tensor).__name__})"
-            )
-    if len(tensors) == 0:
-        raise ValueError("no tensors to communicate (tensors: 0)")
-    first = tensors[0]
-    for rank, tensor in enumerate(tensors):
-        if tensor.shape != first.shape or tensor.dtype != first.dtype:
-            raise ValueError(
-                "the tensors of all ranks need one shape and dtype (rank 0: "
-                f"{tuple(first.shape)} {first.dtype}, rank {rank}: "
-                f"{tuple(tensor.shape)} {tensor.dtype})"
-            )
-        if tensor.numel() > 1 and 0 in [
-            stride
-            for stride, size in zip(tensor.stride(), tensor.shape)
-            if size > 1
-        ]:
-            raise ValueError(
-                "elements of a tensor share their memory (rank: "
-                f"{rank}, shape: {tuple(tensor.shape)}, strides: "
-                f"{tensor.stride()}); clone() it first"
-            )
-    # A tensor without elements has no memory that another could share.
-    ranks = range(len(tensors)) if first.numel() else ()
-    for one, other in combinations(ranks, 2):
-        if _share_storage(tensors[one], tensors[other]):
-            raise ValueError(
-                f"two ranks share one storage (ranks: {one} and {other}); "
-                "give each a copy of its own, as replicate() does"
-            )
-
-
-def _share_storage(one: Tensor, other: Tensor) -> bool:
-    return one.untyped_storage() == other.untyped_storage()
-
-
-def _check_root(root: int, world_size: int) -> None:
-    check_whole("root", root)
-    if not 0 <= root < world_size:
-        raise ValueError(
-            f"the root is not a rank (root: {root}, ranks: 0 to "
-            f"{world_size - 1})"
-        )
-
-
-def _check_algorithm(algorithm: str, known: Mapping[str, object]) -> None:
-    if algorithm not in known:
-        raise ValueError(
-            f"unknown algorithm (algorithm: {algorithm!r}, known: "
-            f"{', '.join(known)})"
-        )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import device_list
+from dpkit.arguments import check_lists, device_list
 from dpkit.data_parallel import DataParallel, DistributedDataParallel
 from dpkit.placement import split_batch
 
@@ -31,19 +32,18 @@ def evaluate_accuracy(
 ) -> float:
     """Return the fraction of examples whose largest output is their label.
 
-    Each batch is split over all devices. The devices count their correct
-    answers, the counts are added, and one division follows: shards of
-    unequal size weigh as many examples as they have.
+    Each batch is split over all devices. Their counts of correct answers are
+    added, and one division follows: shards of unequal size weigh as many
+    examples as they have.
 
     Args:
         net: A module, which is copied to the devices and evaluated in
             evaluation mode, itself left as it is. Of a wrapper, dpkit's or
-            PyTorch's for data parallelism, the module within is evaluated,
-            without the wrapper: of several processes each evaluates by
-            itself. A module that lies on several devices already, such as a
-            pipeline, takes whole batches where it is. Or, with
-            ``device_params``, a function ``net(X, params)``. Each gives one
-            row of scores per example, shape (rows, classes).
+            PyTorch's for data parallelism, the module within is evaluated:
+            of several processes each evaluates by itself. A module that lies
+            on several devices already, such as a pipeline, takes whole
+            batches where it is. Or, with ``device_params``, a function
+            ``net(X, params)``. Each gives scores, shape (rows, classes).
         batches: Pairs of examples, shape (b, …), and labels, shape (b,).
         devices: k devices.
         device_params: ``device_params[r]`` are the parameters on
@@ -94,45 +94,37 @@ def _net_on_each(
     devices = device_list(devices)
     while isinstance(net, WRAPPERS):
         net = net.module
-    if isinstance(net, nn.Module) and device_params is not None:
-        raise ValueError(
-            "a module brings its own parameters (lists of device_params: "
-            f"{len(device_params)})"
-        )
     if isinstance(net, nn.Module):
+        if device_params is not None:
+            raise ValueError(
+                "a module brings its own parameters (lists of device_params: "
+                f"{len(device_params)})"
+            )
         if len({p.device for p in net.parameters()}) > 1:
-            return [_where_it_is(net, devices[0])]
+            return [partial(_where_it_is, net, devices[0])]
         return [copy.deepcopy(net).to(d).eval() for d in devices]
     if device_params is None:
         return [net] * len(devices)
-    if len(device_params) != len(devices):
-        raise ValueError(
-            "there is not one list of parameters per device (lists: "
-            f"{len(device_params)}, devices: {len(devices)})"
-        )
-
-    def net_with(params: Sequence[Tensor]) -> Callable[[Tensor], Any]:
-        return lambda X: net(X, params)
-
-    return [net_with(params) for params in device_params]
+    check_lists(device_params, devices)
+    return [partial(_with_params, net, params) for params in device_params]
 
 
-def _where_it_is(
-    net: nn.Module, device: torch.device
-) -> Callable[[Tensor], Tensor]:
-    """Return a function that runs ``net`` in evaluation mode."""
+def _with_params(
+    net: Callable[..., Tensor], params: Sequence[Tensor], X: Tensor
+) -> Tensor:
+    return net(X, params)
 
-    def scores(X: Tensor) -> Tensor:
-        modes = [(module, module.training) for module in net.modules()]
-        net.eval()
-        try:
-            found: Tensor = net(X)
-        finally:
-            for module, training in modes:
-                module.training = training
-        return found.to(device)
 
-    return scores
+def _where_it_is(net: nn.Module, device: torch.device, X: Tensor) -> Tensor:
+    """Run a module in evaluation mode, and leave its modes as they were."""
+    modes = [(module, module.training) for module in net.modules()]
+    net.eval()
+    try:
+        scores: Tensor = net(X)
+    finally:
+        for module, training in modes:
+            module.training = training
+    return scores.to(device)
 
 
 def _check_scores(scores: Tensor, y: Tensor) -> None:

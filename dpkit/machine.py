@@ -1,34 +1,32 @@
 """The devices at hand, and the time their work takes.
 
-The only file that asks whether a device is a GPU, a simulated one or the CPU.
+Here, and in ``streams``, it is asked whether a device is a GPU, a simulated
+one or the CPU. All else is one program for any of them.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
-from weakref import WeakKeyDictionary
+from typing import Self
 
 import torch
 
 from dpkit import sim
 from dpkit.accelerator import real_devices
 from dpkit.arguments import device_list
-from dpkit.theory.units import show_seconds
-from dpkit.theory.whole_numbers import check_whole
+from dpkit.theory.units import check_whole, show_seconds
 
-KINDS = ("cuda", "sim", "cpu")
+DEVICE_KINDS = ("cuda", "sim", "cpu")
 
 
 def devices(
     count: int | None = None, kind: str | None = None
 ) -> list[torch.device]:
-    """Return ``count`` devices to train on.
+    """Return ``count`` devices to train on, in order of rank.
 
     Args:
         count: How many. None means all there are, and one of the kind "cpu".
@@ -37,9 +35,6 @@ def devices(
             environment variable ``DPKIT_DEVICES`` says; if it says nothing,
             GPUs where there are ``count`` of them, else simulated devices,
             whose numbers a GPU holds if there is one.
-
-    Returns:
-        The devices in order of rank, so that ``devices[rank]`` is a rank's.
 
     Raises:
         TypeError: ``count`` is no whole number.
@@ -76,22 +71,22 @@ def devices(
 
 
 def _kind(count: int | None, kind: str | None) -> str:
-    """Return the kind asked for, by argument, environment or default."""
+    """Return the kind that argument, environment or default ask for."""
     source = "kind"
     if kind is None and os.environ.get("DPKIT_DEVICES"):
         source, kind = "DPKIT_DEVICES", os.environ["DPKIT_DEVICES"]
     if kind is None:
         return "cuda" if len(real_devices()) >= (count or 1) else "sim"
-    if kind not in KINDS:
+    if kind not in DEVICE_KINDS:
         raise ValueError(
             f"unknown kind of device ({source}: {kind!r}, known: "
-            f"{', '.join(KINDS)})"
+            f"{', '.join(DEVICE_KINDS)})"
         )
     return kind
 
 
 def _simulated_devices() -> list[torch.device]:
-    """Return all simulated devices, which there are from now on."""
+    """Register the simulated devices; return all of them."""
     sim.register()
     count = torch.get_device_module("sim").device_count()
     return [torch.device("sim", rank) for rank in range(count)]
@@ -101,9 +96,8 @@ def synchronize(devices: Iterable[torch.device]) -> None:
     """Wait until all work issued to ``devices`` is done.
 
     A GPU works on while Python has gone ahead: without this wait a clock
-    stops before the work does. Every device is waited for, not the current
-    one alone. Where each simulated device has a host of its own, the hosts
-    wait for each other too.
+    stops before the work does. Where each simulated device has a host of its
+    own, the hosts wait for each other too.
 
     Raises:
         TypeError: ``devices`` is no list.
@@ -120,82 +114,8 @@ def synchronize(devices: Iterable[torch.device]) -> None:
 
 
 def has_streams(device: torch.device) -> bool:
-    """Say whether a device works in streams, while Python goes ahead.
-
-    Example:
-        >>> import dpkit, torch
-        >>> from dpkit.machine import has_streams
-        >>> has_streams(torch.device("cpu"))
-        False
-        >>> has_streams(dpkit.devices(1, kind="sim")[0])
-        True
-    """
+    """Say whether a device works in streams, while Python goes ahead."""
     return torch.device(device).type != "cpu"
-
-
-@dataclass(frozen=True)
-class CopyStreams:
-    """The streams of a device for its copies to and from others.
-
-    Attributes:
-        sending: For what it sends.
-        receiving: For what it receives.
-        beside: For what is computed beside the device's own work.
-    """
-
-    sending: Any
-    receiving: Any
-    beside: Any
-
-
-def copy_streams(device: torch.device) -> CopyStreams | None:
-    """Return the streams for a device's copies; None if it has no streams.
-
-    They are the same ones each time, but for simulated devices on another
-    simulated machine.
-
-    Example:
-        >>> import dpkit, torch
-        >>> from dpkit.machine import copy_streams
-        >>> one = dpkit.devices(2, kind="sim")[1]
-        >>> copy_streams(one).sending.device
-        device(type='sim', index=1)
-        >>> copy_streams(one) is copy_streams(one)
-        True
-        >>> copy_streams(torch.device("cpu")) is None
-        True
-    """
-    if not has_streams(device):
-        return None
-    module = torch.get_device_module(device)
-    owner = sim.current_machine() if device.type == "sim" else module
-    streams = _copy_streams.setdefault(owner, {})
-    if device not in streams:
-        made = [module.Stream(device) for _ in range(3)]
-        streams[device] = CopyStreams(*made)
-    return streams[device]
-
-
-def threads_beside(events: Mapping[torch.device, Any]) -> Any:
-    """Return a context in which other threads than Python's issue work.
-
-    On simulated devices it is then charged to a thread beside each host;
-    elsewhere nothing changes, for time is what it is.
-
-    Args:
-        events: What was recorded on each device before: its thread issues no
-            earlier.
-    """
-    simulated = {d: e for d, e in events.items() if d.type == "sim"}
-    if simulated:
-        return sim.beside(simulated)
-    return nullcontext()
-
-
-# Of each machine: the GPUs, or the simulated devices of a configuration.
-_copy_streams: WeakKeyDictionary[Any, dict[torch.device, CopyStreams]] = (
-    WeakKeyDictionary()
-)
 
 
 @contextmanager
@@ -203,15 +123,6 @@ def random_states_kept(devices: Iterable[torch.device]) -> Iterator[None]:
     """Let a block draw random numbers and seed; go on after it as before.
 
     The generators of the CPU and of ``devices`` are those that are kept.
-
-    Example:
-        >>> import torch
-        >>> from dpkit.machine import random_states_kept
-        >>> state = torch.get_rng_state()
-        >>> with random_states_kept([]):
-        ...     x = torch.rand(3)
-        >>> torch.equal(state, torch.get_rng_state())
-        True
     """
     found = {torch.device(d) for d in devices if has_streams(d)}
     indices = sorted(d.index for d in found)
@@ -220,21 +131,10 @@ def random_states_kept(devices: Iterable[torch.device]) -> Iterator[None]:
         yield
 
 
-def seed(device: torch.device, number: int) -> None:
-    """Seed the generator that ``device`` draws from, and the CPU's.
+def seed_device(device: torch.device, number: int) -> None:
+    """Seed the generators of one device and of the CPU.
 
     ``torch.manual_seed`` seeds those of all devices, which takes longer.
-
-    Example:
-        >>> import dpkit, torch
-        >>> from dpkit.machine import seed
-        >>> (device,) = dpkit.devices(1, kind="sim")
-        >>> drawn = []
-        >>> for _ in range(2):
-        ...     seed(device, 7)
-        ...     drawn.append(torch.rand(3, device=device))
-        >>> torch.equal(*drawn)
-        True
     """
     torch.default_generator.manual_seed(number)
     if has_streams(device):

@@ -13,16 +13,15 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from dpkit.arguments import device_list
+from dpkit.arguments import check_labels_of, device_list
 
 
 def scatter(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
     """Cut ``x`` into one shard of rows per device and copy each there.
 
-    The rows keep their order. Where the number of devices does not divide
-    the number of rows, the first shards have one row more; where there are
-    fewer rows than devices, the last shards are empty. No shard shares
-    storage with ``x``, not even where a device is the one ``x`` lies on.
+    The rows keep their order. Where there are fewer rows than devices, the
+    last shards are empty. No shard shares storage with ``x``, not even where
+    a device is the one ``x`` lies on.
 
     Args:
         x: Tensor of shape (rows, …).
@@ -42,12 +41,10 @@ def scatter(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
         >>> shards = dpkit.scatter(x, dpkit.devices(3, kind="sim"))
         >>> [tuple(shard.shape) for shard in shards]
         [(3, 3), (2, 3), (2, 3)]
-        >>> shards[2]
-        tensor([[15, 16, 17],
-                [18, 19, 20]], device='sim:2')
     """
     devices = _some_devices(devices)
     _check_rows(x)
+    # 7 rows on 3 devices: 3, 2 and 2. 2 rows on 3 devices: 1, 1 and 0.
     shards = torch.tensor_split(x, len(devices))
     return [
         shard.to(device, copy=True)
@@ -95,9 +92,8 @@ def split_batch(
         :func:`scatter`.
 
     Raises:
-        TypeError: ``X`` or ``y`` is not a tensor, or ``devices`` no list.
-        ValueError: ``X`` and ``y`` differ in length or have no dimensions, or
-            there are no devices.
+        TypeError, ValueError: as for :func:`scatter`; ``X`` and ``y`` differ
+            in length.
 
     Example:
         >>> import dpkit, torch
@@ -105,19 +101,13 @@ def split_batch(
         >>> X_shards, y_shards = dpkit.split_batch(
         ...     X, y, dpkit.devices(2, kind="sim")
         ... )
-        >>> [tuple(shard.shape) for shard in X_shards]
-        [(3, 2), (2, 2)]
-        >>> y_shards[1]
-        tensor([3, 4], device='sim:1')
+        >>> [tuple(shard.shape) for shard in X_shards], y_shards[1].tolist()
+        ([(3, 2), (2, 2)], [3, 4])
     """
     devices = _some_devices(devices)
     _check_rows(X)
     _check_rows(y)
-    if len(X) != len(y):
-        raise ValueError(
-            "the batch has not as many labels as examples (examples: "
-            f"{len(X)}, labels: {len(y)})"
-        )
+    check_labels_of(X, y)
     return scatter(X, devices), scatter(y, devices)
 
 
@@ -138,16 +128,13 @@ def replicate(
         k lists of n tensors; ``replicas[r][i]`` lies on ``devices[r]``.
 
     Raises:
-        TypeError: ``params`` is one tensor, or holds something else than
-            tensors; or ``devices`` is no list.
+        TypeError: ``params`` or ``devices`` is no list.
         ValueError: there are no devices.
 
     Example:
         >>> import dpkit, torch
         >>> params = [torch.ones(2, 3), torch.zeros(3)]
         >>> replicas = dpkit.replicate(params, dpkit.devices(4, kind="sim"))
-        >>> len(replicas), len(replicas[0])
-        (4, 2)
         >>> replicas[3][1]
         tensor([0., 0., 0.], device='sim:3', requires_grad=True)
     """

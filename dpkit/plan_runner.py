@@ -1,18 +1,29 @@
 """Move tensors by a plan.
 
 The same list of messages that is checked, counted and replayed in
-``dpkit.theory`` sends here, from device to device, what it says.
+``dpkit.theory`` is run here, from device to device.
+
+Each flat buffer is cut into the chunks of the plan, the first ones larger by
+one element. In a plan of 3 chunks, for buffers of 7 elements::
+
+    element of a buffer    0 1 2 | 3 4 | 5 6
+    chunk                    0      1     2
+
+    message "source 0, target 1, chunk 2, adds":
+        x = flats[0][5:7], sent to devices[1];  flats[1][5:7] += x
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 
 import torch
 from torch import Tensor
 
+from dpkit.arguments import check_known
 from dpkit.machine import has_streams
-from dpkit.ports import Arrival, send
+from dpkit.streams import Parcel, send
 from dpkit.theory.collectives.plans import (
     Message,
     Plan,
@@ -21,15 +32,15 @@ from dpkit.theory.collectives.plans import (
     num_elements,
 )
 
-# How each op puts what has arrived to what is there, in place.
+# What each op does with the elements that are there and those that arrive.
 ADD: dict[str, Callable[[Tensor, Tensor], object]] = {
     "sum": lambda mine, x: mine.add_(x),
     "mean": lambda mine, x: mine.add_(x),  # divided in the end
     "max": lambda mine, x: torch.maximum(mine, x, out=mine),
     "min": lambda mine, x: torch.minimum(mine, x, out=mine),
 }
-# On a CPU all ranks' pieces of a buffer should fit into its cache together:
-# then each number comes from memory once, and goes back once.
+# On a CPU, all ranks' pieces of a buffer should fit into its cache together:
+# then each number is read from memory once, and written once.
 CACHE_BYTES = 16 * 2**20
 
 
@@ -41,8 +52,8 @@ def run(plan: Plan, flats: Sequence[Tensor], op: str = "sum") -> None:
         plan: What to send.
         flats: Tensors of shape (n,), contiguous; ``flats[r]`` lies on
             ``devices[r]``.
-        op: What adding is: "sum", "max" or "min"; "mean" adds, and the
-            division is left to the caller.
+        op: What adding is: "sum", "max" or "min". For "mean" the caller has
+            to divide the sums.
 
     Example:
         >>> import dpkit, torch
@@ -63,10 +74,10 @@ def run(plan: Plan, flats: Sequence[Tensor], op: str = "sum") -> None:
 def _run_step(
     plan: Plan, step: Step, flats: Sequence[Tensor], op: str
 ) -> None:
-    """Send all messages of a step, then take in what arrives."""
+    """Send all messages of a step; only then change what was sent."""
     apart = _in_each_others_way(step)
-    arrivals = [_send(plan, m, flats, m in apart) for m in step]
-    arrived = [arrival.open() for arrival in arrivals]
+    parcels = [_send(plan, m, flats, m in apart) for m in step]
+    arrived = [parcel.open() for parcel in parcels]
     for message, x in zip(step, arrived):
         if message.adds:
             ADD[op](_landing(plan, message, flats), x)
@@ -75,9 +86,8 @@ def _run_step(
 
 
 def check_op(op: str, dtype: torch.dtype) -> None:
-    """Raise ValueError unless numbers of this dtype can be put together so."""
-    if op not in ADD:
-        raise ValueError(f"unknown op (op: {op!r}, known: {', '.join(ADD)})")
+    """Raise ValueError unless the op is known and defined for the dtype."""
+    check_known("op", op, ADD)
     if op == "mean" and not (dtype.is_floating_point or dtype.is_complex):
         raise ValueError(f"integers have no exact mean (dtype: {dtype})")
     if op in ("max", "min") and dtype.is_complex:
@@ -85,17 +95,12 @@ def check_op(op: str, dtype: torch.dtype) -> None:
 
 
 def pieces(flats: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Cut what lies on a CPU into pieces that fit into its cache.
+    """Yield views of the same elements of all buffers, few at a time on a CPU.
 
-    For plans that treat every element alike, such as an allreduce: run on one
-    piece after another, they do the same.
-
-    Args:
-        flats: p tensors of shape (n,).
-
-    Yields:
-        p views, of the same place of each.
+    A plan that treats every element alike, such as an allreduce, may run on
+    one piece after another.
     """
+    # Three ranks of float32: 16 MiB / (3 · 4 bytes) = 1.4 million elements.
     most = max(1, CACHE_BYTES // (len(flats) * flats[0].element_size()))
     if any(has_streams(flat.device) for flat in flats):
         most = max(1, len(flats[0]))
@@ -105,11 +110,13 @@ def pieces(flats: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 def _send(
     plan: Plan, message: Message, flats: Sequence[Tensor], apart: bool
-) -> Arrival:
-    """Send a message: to where it lands, or apart from it."""
+) -> Parcel:
+    """Send a message: into the target's buffer, or to a new tensor."""
     chunks = range(message.first, message.stop)
     x = view(plan, chunks, flats[message.source])
     target = flats[message.target].device
+    # If a message adds, x arrives as a new tensor, which _run_step adds. Else
+    # x is copied to where it belongs; apart, _run_step does that as well.
     if apart:
         return send(x.clone() if x.device == target else x, target)
     into = None if message.adds else _landing(plan, message, flats)
@@ -117,7 +124,7 @@ def _send(
 
 
 def _landing(plan: Plan, message: Message, flats: Sequence[Tensor]) -> Tensor:
-    """Return what a message changes at its target."""
+    """Return the part of the target's buffer that a message changes."""
     return view(plan, message.landing, flats[message.target])
 
 
@@ -133,13 +140,13 @@ def _in_each_others_way(step: Step) -> set[Message]:
     Two ranks that exchange their whole buffers do: what is sent must have
     left before what arrives is put in its place.
     """
+    # Rank 0 sends chunk 0 to rank 1, which sends chunk 0 to rank 0: both.
+    # Rank 0 sends chunk 0 to rank 1, which sends chunk 1 to rank 0: neither.
     found = set()
-    for one in step:
-        for other in step:
-            if one.source == other.target:
-                chunks = range(one.first, one.stop)
-                if _overlap(chunks, other.landing):
-                    found |= {one, other}
+    for one, other in product(step, step):
+        chunks = range(one.first, one.stop)
+        if one.source == other.target and _overlap(chunks, other.landing):
+            found |= {one, other}
     return found
 
 

@@ -29,7 +29,7 @@ from dpkit.theory.collectives.blocking import Call, calls
 from dpkit.theory.collectives.plans import Message, Plan, num_elements
 
 
-def allreduce(
+def allreduce_by_sends(
     tensor: Tensor,
     op: str = "sum",
     algorithm: str = "ring",
@@ -46,35 +46,21 @@ def allreduce(
         ranks_per_node: For "hierarchical".
 
     Raises:
-        ValueError: an unknown op or algorithm; the mean of integers, or the
-            maximum or minimum of complex numbers; ``ranks_per_node`` is
-            missing, not wanted, or does not divide the ranks.
-
-    Example:
-        In each of the processes that :func:`dpkit.launch` starts; here there
-        is one:
-
-        >>> import torch, torch.distributed as dist
-        >>> from dpkit import point_to_point
-        >>> dist.init_process_group(
-        ...     "gloo", store=dist.HashStore(), rank=0, world_size=1
-        ... )
-        >>> x = torch.ones(3)
-        >>> point_to_point.allreduce(x)
-        >>> x
-        tensor([1., 1., 1.])
-        >>> dist.destroy_process_group()
+        ValueError: op, algorithm or ``ranks_per_node``, as for
+            :func:`dpkit.allreduce`.
     """
     check_op(op, tensor.dtype)
     p = dist.get_world_size()
-    run(algorithms.allreduce_plan(algorithm, p, ranks_per_node), tensor, op)
+    run_as_rank(
+        algorithms.allreduce_plan(algorithm, p, ranks_per_node), tensor, op
+    )
     if op == "mean":
         with torch.no_grad():
             tensor /= p
 
 
 @torch.no_grad()
-def run(plan: Plan, tensor: Tensor, op: str = "sum") -> None:
+def run_as_rank(plan: Plan, tensor: Tensor, op: str = "sum") -> None:
     """Send and receive this rank's messages of a plan, in place.
 
     Args:

@@ -15,7 +15,7 @@ from dpkit.evaluate import Batch, evaluate_accuracy
 from dpkit.losses import Loss
 from dpkit.machine import Timer
 from dpkit.placement import replicate
-from dpkit.theory.whole_numbers import check_whole
+from dpkit.theory.units import check_whole
 
 
 @dataclass
@@ -65,8 +65,7 @@ def train(
 
     Args:
         net: ``net(X, params)`` gives the scores, shape (rows, classes).
-        loss: ``loss(outputs, y)`` gives the loss of each example, or their
-            sum; not their mean, as :func:`dpkit.train_batch` makes sure.
+        loss: As for :func:`dpkit.train_batch`: no mean over examples.
         params: The parameters to start from.
         train_batches: Pairs of examples, shape (b, …), and labels, shape
             (b,); gone through once per epoch.
@@ -74,9 +73,6 @@ def train(
         devices: k devices.
         lr: The learning rate.
         num_epochs: How often to go through ``train_batches``.
-
-    Returns:
-        The record of the run, with the trained parameters.
 
     Raises:
         TypeError: ``devices`` or ``params`` is no list, or ``num_epochs`` no

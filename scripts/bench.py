@@ -14,7 +14,6 @@ from statistics import median
 
 import torch
 from bench_ddp import bench_ddp
-from bench_shared_memory import bench_shared_memory
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -190,7 +189,6 @@ BENCHES = (
     bench_pipeline,
     bench_replay,
     bench_allreduce,
-    bench_shared_memory,
     bench_ddp,
 )
 

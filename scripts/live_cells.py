@@ -4,8 +4,9 @@ A live cell, one tagged `nbval-ignore-output`, shows what differs from machine
 to machine or from run to run, such as wall seconds. No test compares its
 outputs. What it has stored stays if fresh outputs say the same but for their
 numbers, and if the source is the one that the stored ones came from: the
-cell's metadata hold a fingerprint of it. Simulated seconds are exact, so they
-count as text. Pictures are not compared.
+cell's metadata hold a fingerprint of it. Imports are left out of it, as a
+function that moves to another module does the same there. Simulated seconds
+are exact, so they count as text. Pictures are not compared.
 """
 
 import hashlib
@@ -20,6 +21,11 @@ NUMBER = re.compile(
     r"\s*+-?\d++(?:,\d{3})*+(?:\.\d++)?+(?:e[-+]?\d++)?+(?! \S+ simulated)"
 )
 
+# One statement, also one whose names stand in brackets on several lines.
+IMPORT = re.compile(
+    r"^(?:from \S+ import (?:\([^)]*\)|.*)|import .*)\n*", re.MULTILINE
+)
+
 
 def is_live(cell: NotebookNode) -> bool:
     """Tell whether what `cell` shows may differ from run to run."""
@@ -27,8 +33,9 @@ def is_live(cell: NotebookNode) -> bool:
 
 
 def fingerprint(cell: NotebookNode) -> str:
-    """Return a short name of the source of `cell`."""
-    return hashlib.sha256(cell.source.encode()).hexdigest()[:12]
+    """Return a short name of the source of `cell` without its imports."""
+    source = IMPORT.sub("", cell.source).strip()
+    return hashlib.sha256(source.encode()).hexdigest()[:12]
 
 
 def without_numbers(outputs: list[NotebookNode]) -> list[object]:
@@ -39,7 +46,9 @@ def without_numbers(outputs: list[NotebookNode]) -> list[object]:
         texts |= {k: output.get(k) for k in ("name", "text", "evalue")}
         for kind, text in sorted(texts.items()):
             picture = kind.startswith("image/")
-            said.append((kind, picture or NUMBER.sub(" #", str(text))))
+            # Narrower numbers leave their column more or fewer blanks.
+            words = re.sub(" +", " ", NUMBER.sub(" #", str(text)))
+            said.append((kind, picture or words))
     return said
 
 

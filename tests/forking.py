@@ -11,18 +11,20 @@ this process::
          │ the one between has ended                     │ forks
          └────────────────────────────────────────── the process
 
-Only Linux has it so.
+The process that runs the tests does not fork itself: autograd refuses to work
+in a fork of a process that has started its threads. Only Linux has it so.
 """
 
 import ctypes
-import inspect
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -89,35 +91,86 @@ os._exit(status)  # and leave the thousands of modules as they are
 """
 
 
-class Forked(subprocess.Popen):
-    """What ``python [-P] -c program arguments…`` is, forked by a server."""
+class Forked:
+    """What a Popen of ``python [-P] -c program arguments…`` is to its user."""
 
-    def __init__(self, server, *args, **kwargs):
-        self._server = server
-        super().__init__(*args, **kwargs)
-
-    def _execute_child(self, *args):
-        """Do what a Popen does here, by the server."""
-        real = inspect.signature(super()._execute_child)
-        told = SimpleNamespace(**real.bind(*args).arguments)
-        files = told.p2cread, told.c2pwrite, told.errwrite
-        words = [word for word in map(str, told.args) if word != "-P"]
+    def __init__(
+        self, server, words, *, env=None, cwd=None, text=False,
+        start_new_session, bufsize=-1, **streams,
+    ):  # fmt: skip
+        python, option, program, *arguments = [
+            word for word in map(str, words) if word != "-P"
+        ]
+        assert (python, option) == (sys.executable, "-c")
+        assert start_new_session
         job = {
-            "program": words[2],
-            "arguments": words[3:],
-            "environment": dict(told.env or os.environ),
-            "folder": str(told.cwd or os.getcwd()),
+            "program": program,
+            "arguments": arguments,
+            "environment": dict(env or os.environ),
+            "folder": str(cwd or os.getcwd()),
         }
-        assert (words[0], words[1]) == (sys.executable, "-c")
-        assert told.start_new_session
-        # Those that are no pipes are as here.
-        given = [own if f < 0 else f for own, f in enumerate(files)]
-        self.pid = self._server.fork(job, given)
-        self._child_created = True
-        own_ends = told.p2cwrite, told.c2pread, told.errread
-        for own_end, file in zip(own_ends, files):
-            if own_end >= 0:  # it is a pipe
-                os.close(file)
+        self.returncode, self._look = None, threading.Lock()
+        self.stdin = self.stdout = self.stderr = None
+        given, pipes = [0, 1, 2], []  # those that are not named are as here
+        for name, wanted in streams.items():
+            number = ("stdin", "stdout", "stderr").index(name)
+            if wanted == subprocess.PIPE:
+                ends = os.pipe()
+                pipes.append(ends[number > 0])
+                mode = ("r" if number else "w") + ("" if text else "b")
+                buffering = 0 if bufsize == 0 else -1
+                own = os.fdopen(ends[number == 0], mode, buffering)
+                setattr(self, name, own)
+            given[number] = pipes[-1] if wanted == subprocess.PIPE else wanted
+        numbers = [f if isinstance(f, int) else f.fileno() for f in given]
+        self.pid = server.fork(job, numbers)
+        for pipe in pipes:
+            os.close(pipe)
+
+    def poll(self):
+        with self._look:  # only one thread can bury it
+            if self.returncode is None:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid:
+                    self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout=600):
+        end = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            time.sleep(0.002)
+        return self.returncode
+
+    def communicate(self, timeout=600):
+        """Read both pipes to their ends at once, for either may be full."""
+        pipes = [pipe for pipe in (self.stdout, self.stderr) if pipe]
+        with self, ThreadPoolExecutor(2) as pool:
+            reads = {pipe: pool.submit(pipe.read) for pipe in pipes}
+            try:
+                found = {p: r.result(timeout) for p, r in reads.items()}
+                self.wait(timeout)
+            except BaseException:
+                self.kill()  # or the reads would never end
+                raise
+        return found.get(self.stdout), found.get(self.stderr)
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            if pipe:
+                pipe.close()
+        self.wait()
 
 
 class Server:
@@ -148,7 +201,7 @@ class Server:
         assert self._process.wait(30) == 0
 
     def popen(self, *args, **kwargs):
-        """Return a Popen of a Python that is forked."""
+        """Return a Python that is forked."""
         return Forked(self, *args, **kwargs)
 
     def fork(self, job, files):

@@ -1,18 +1,17 @@
-"""Tests of dpkit.lab.network_partitioning.amoebanet."""
+"""Tests of scripts/recorders/amoebanet.py."""
 
 import json
 from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
-from torch.nn import functional as F
-
-from dpkit.lab.network_partitioning.amoebanet import (
+from recorders.amoebanet import (
     Cell,
     HalfSize,
     amoebanet_d,
 )
+from torch import nn
+from torch.nn import functional as F
 
 DATA = Path(__file__).parent.parent / "book" / "_data"
 PUBLISHED = json.loads((DATA / "torchgpipe_amoebanet.json").read_text())

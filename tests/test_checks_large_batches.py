@@ -4,7 +4,7 @@ import pytest
 from torch.optim.lr_scheduler import ConstantLR, LinearLR
 
 from dpkit.lab.common.checks import failure
-from dpkit.lab.large_batches.critical_batch import fit, steps_needed
+from dpkit.lab.large_batches.results import fit, steps_needed
 
 
 def named(name, answer):

@@ -59,7 +59,7 @@ def test_there_and_back(tmp_path, name, original):
     )
 )
 def test_no_digit_is_lost(spans):
-    content = json.dumps(chrome.trace(Timeline(spans)))
+    content = json.dumps(chrome.as_trace(Timeline(spans)))
     assert chrome._ours(json.loads(content)).spans == spans
 
 
@@ -106,7 +106,7 @@ def test_spans_that_touch_do_so_in_whole_nanoseconds():
         Span("sim:0", "compute", "mm", "compute", a, b)
         for a, b in pairwise(ends)
     ]
-    events = chrome.trace(Timeline(spans))["traceEvents"][-len(spans) :]
+    events = chrome.as_trace(Timeline(spans))["traceEvents"][-len(spans) :]
     for e, after in pairwise(events):
         end = round(e["ts"] * 1000) + round(e["dur"] * 1000)
         assert end == round(after["ts"] * 1000)
@@ -273,7 +273,7 @@ def test_processes_and_threads_are_told_apart():
         x("cpu_op", "c", 90, 91, 7, 1),
         x("cuda_runtime", "cudaLaunchKernel", 90, 93, 8, 1),
     ]
-    spans = kineto.read({"traceEvents": events}).spans
+    spans = kineto.read_profile({"traceEvents": events}).spans
     assert [(s.name, s.device, s.stream) for s in spans] == [
         ("a", "host:0", "thread 1"),
         ("b", "host:0", "python"),
@@ -308,7 +308,7 @@ def test_operations_lie_within_others():
     events += [op("inner", 3, 6), op("another thread", 4, 1, BACKWARD)]
     events += [call("cuLaunchKernel", 1, 1, cat="cuda_driver")]
     events += [call("cudaLaunchKernel", 0, 2.5)]
-    spans = kineto.read({"traceEvents": events}).spans
+    spans = kineto.read_profile({"traceEvents": events}).spans
     names = ["cudaLaunchKernel", "outer", "another thread", "next"]
     assert [span.name for span in spans] == names
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dpkit.theory.clock.clock import Clock
-from dpkit.theory.clock.recorder import SECOND
+from dpkit.theory.clock.record import SECOND
 from dpkit.theory.hardware import Host, Link
 from dpkit.theory.hardware.clusters import cluster
 

@@ -25,6 +25,7 @@ from dpkit.theory.collectives.costs import (
     CHAINS,
     Chain,
     Rates,
+    busiest_port,
     chain,
     hierarchical_chains,
     hierarchical_seconds,
@@ -33,7 +34,6 @@ from dpkit.theory.collectives.costs import (
     seconds,
 )
 from dpkit.theory.collectives.plans import count
-from dpkit.theory.collectives.ports import busiest_port
 from dpkit.theory.hardware import ACCELERATORS, LINKS
 
 SIZES = range(1, 18)

@@ -53,47 +53,50 @@ def check_allreduce(devices, length, algorithm, op="sum", dtype=None):
             assert not (tensor == 99).any()
 
 
+# That each plan is right for 1 to 17 ranks is shown in test_plans; here, that
+# what the messages say is done: powers of two, their neighbours, and odd ones.
+WORLDS = [1, 2, 3, 4, 6, 8, 17]
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("p", range(1, 18))
+@pytest.mark.parametrize("p", WORLDS)
 def test_allreduce_on_every_rank(algorithm, p):
     devices = dpkit.devices(p, "cpu")
-    for length in (*range(2 * p + 2), 1000, 10_007):
+    for length in (0, 1, p - 1, p, 2 * p + 1, 1009):
         check_allreduce(devices, length, algorithm)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("p", range(1, 18))
+@pytest.mark.parametrize("p", [2, 3, 6])
 def test_allreduce_on_every_simulated_device(algorithm, p):
-    with dpkit.sim.machine(num_devices=max(p, 8)):
-        devices = dpkit.devices(p, "sim")
-        for length in (1, p - 1, 2 * p + 1, 1009):
-            check_allreduce(devices, length, algorithm)
+    devices = dpkit.devices(p, "sim")
+    for length in (0, 1, p - 1, 2 * p + 1):
+        check_allreduce(devices, length, algorithm)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+# The plan says which messages are sent, and nothing else: each operation by
+# one algorithm that adds all there is and one that adds pieces.
+@pytest.mark.parametrize("algorithm", ["star", "halving_doubling"])
 @pytest.mark.parametrize("op", EXPECTED)
-@pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64]
-)
-def test_ops_and_dtypes(get_ranks, algorithm, op, dtype):
-    if op == "mean" and dtype == torch.int64:
-        return
-    for p in (2, 4) if op == "mean" else (2, 3, 5, 6):  # exact in bfloat16
-        check_allreduce(get_ranks(p), 2 * p + 1, algorithm, op, dtype)
+def test_ops_and_dtypes(get_ranks, algorithm, op):
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        if (op, dtype) != ("mean", torch.int64):
+            p = 4 if op == "mean" else 5  # exact in bfloat16
+            check_allreduce(get_ranks(p), 2 * p + 1, algorithm, op, dtype)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("p", [2, 3, 5, 7, 8])
-def test_all_ranks_have_the_same_bits(get_ranks, algorithm, p):
+def test_all_ranks_have_the_same_bits(get_ranks, algorithm):
     """Replicas whose last bits differ would drift apart."""
-    for given in nodes(algorithm, p):
-        tensors = [torch.randn(1009, device=d) for d in get_ranks(p)]
-        dpkit.allreduce(tensors, "mean", algorithm, **given)
-        for tensor in tensors[1:]:
-            assert torch.equal(tensor.cpu(), tensors[0].cpu())
+    for p in (3, 6):
+        for given in nodes(algorithm, p):
+            tensors = [torch.randn(109, device=d) for d in get_ranks(p)]
+            dpkit.allreduce(tensors, "mean", algorithm, **given)
+            for tensor in tensors[1:]:
+                assert torch.equal(tensor.cpu(), tensors[0].cpu())
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ["star", "ring"])
 def test_large_tensors(algorithm):
     """Larger than the cache, so that they are worked through in pieces."""
     check_allreduce(dpkit.devices(3, "cpu"), 2_100_001, algorithm)
@@ -118,9 +121,9 @@ def test_tensors_that_are_not_contiguous(get_ranks):
 
 
 @pytest.mark.parametrize("algorithm", SCATTERS)
-@pytest.mark.parametrize("p", range(1, 8))
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 7])
 def test_reduce_scatter(get_ranks, algorithm, p):
-    for length in (*range(2 * p + 2), 1009):
+    for length in (0, 1, p, 2 * p + 1):
         wholes, tensors = whole_numbers(get_ranks(p), (length,))
         parts = dpkit.reduce_scatter(tensors, algorithm=algorithm)
         expected = torch.stack(wholes).sum(0).tensor_split(p)
@@ -141,9 +144,9 @@ def test_reduce_scatter_of_other_ops(get_ranks, op):
 
 
 @pytest.mark.parametrize("algorithm", GATHERS)
-@pytest.mark.parametrize("p", range(1, 8))
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 7])
 def test_allgather(get_ranks, algorithm, p):
-    for length in (*range(2 * p + 2), 1009):
+    for length in (0, 1, p, 2 * p + 1):
         wholes, tensors = whole_numbers(get_ranks(p), (length,))
         dpkit.allgather(tensors, algorithm)
         parts = [whole.tensor_split(p)[r] for r, whole in enumerate(wholes)]
@@ -159,17 +162,15 @@ def test_the_two_halves_of_an_allreduce(get_ranks):
         assert torch.equal(tensor.cpu(), torch.stack(wholes).sum(0))
 
 
-@pytest.mark.parametrize("p", range(1, 10))
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 7])
 def test_alltoall(get_ranks, p):
-    with dpkit.sim.machine(num_devices=9):
-        devices = get_ranks(p)
-        for length in (0, p, 3 * p):
-            wholes, tensors = whole_numbers(devices, (length,))
-            dpkit.alltoall(tensors)
-            given = [whole.tensor_split(p) for whole in wholes]
-            for rank, tensor in enumerate(tensors):
-                expected = torch.cat([parts[rank] for parts in given])
-                assert torch.equal(tensor.cpu(), expected)
+    for length in (0, p, 3 * p):
+        wholes, tensors = whole_numbers(get_ranks(p), (length,))
+        dpkit.alltoall(tensors)
+        given = [whole.tensor_split(p) for whole in wholes]
+        for rank, tensor in enumerate(tensors):
+            expected = torch.cat([parts[rank] for parts in given])
+            assert torch.equal(tensor.cpu(), expected)
 
 
 def test_alltoall_of_parts_that_differ_in_size(get_ranks):
@@ -192,9 +193,9 @@ def sent(act, *args, **kwargs):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("length", [1, 5, 1009])
+@pytest.mark.parametrize("length", [1, 1009])
 def test_the_plan_is_what_is_sent(algorithm, length):
-    for p in (2, 5, 6):
+    for p in (2, 6):
         for given in nodes(algorithm, p):
             plan = allreduce_plan(algorithm, p, **given)
             expected = [
@@ -252,7 +253,7 @@ def test_the_clock_and_the_closed_forms(algorithm, messages, moved, added):
 def test_on_the_current_streams_a_ring_is_as_slow_as_a_star(monkeypatch):
     """What the streams for copies are for."""
     ring = seconds(dpkit.allreduce, "sum", "ring")
-    monkeypatch.setattr("dpkit.ports.copy_streams", lambda device: None)
+    monkeypatch.setattr("dpkit.streams.copy_streams", lambda device: None)
     slow = seconds(dpkit.allreduce, "sum", "ring")
     assert slow > 5 * ring
     assert slow == pytest.approx(
@@ -282,33 +283,11 @@ def test_a_receive_buffer_at_a_time():
 # What is refused, and what else is promised.
 
 
-@pytest.mark.parametrize("k", [2, 4])
-def test_allreduce_means_on_every_rank(get_ranks, k):
-    wholes, tensors = whole_numbers(get_ranks(k))
-    dpkit.allreduce(tensors, op="mean")
-    for tensor in tensors:
-        assert torch.equal(tensor.cpu(), torch.stack(wholes).mean(0))
-
-
-@pytest.mark.parametrize("k", range(1, 6))
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
-def test_allreduce_finds_the_maximum_on_every_rank(get_ranks, k, dtype):
-    wholes, tensors = whole_numbers(get_ranks(k), (17,), dtype)
-    objects = list(tensors)
-    dpkit.allreduce(tensors, op="max")
-    assert all(a is b for a, b in zip(objects, tensors, strict=True))
-    for tensor in tensors:
-        assert torch.equal(tensor.cpu(), torch.stack(wholes).amax(0))
-
-
-@pytest.mark.parametrize(
-    "dtype", [torch.float64, torch.bfloat16, torch.int64, torch.complex64]
-)
-def test_allreduce_keeps_the_dtype(get_ranks, dtype):
-    wholes, tensors = whole_numbers(get_ranks(3), dtype=dtype)
+def test_allreduce_of_complex_numbers(get_ranks):
+    wholes, tensors = whole_numbers(get_ranks(3), dtype=torch.complex64)
     dpkit.allreduce(tensors)
     for tensor in tensors:
-        assert tensor.dtype == dtype
+        assert tensor.dtype == torch.complex64
         assert torch.equal(tensor.cpu(), torch.stack(wholes).sum(0))
 
 
@@ -332,9 +311,9 @@ def test_allreduce_of_leaves_that_require_gradients(get_ranks):
 
 
 @pytest.mark.parametrize("algorithm", ["star", "tree"])
-@pytest.mark.parametrize("k", range(1, 7))
+@pytest.mark.parametrize("k", [1, 2, 3, 6])
 def test_broadcast(get_ranks, algorithm, k):
-    for root in range(k):
+    for root in {0, k // 2, k - 1}:
         wholes, tensors = whole_numbers(get_ranks(k))
         dpkit.broadcast(tensors, root, algorithm)
         for tensor in tensors:
@@ -342,10 +321,10 @@ def test_broadcast(get_ranks, algorithm, k):
 
 
 @pytest.mark.parametrize("algorithm", ["star", "tree"])
-@pytest.mark.parametrize("k", range(1, 7))
-@pytest.mark.parametrize("op", EXPECTED)
+@pytest.mark.parametrize("k", [1, 2, 3, 6])
+@pytest.mark.parametrize("op", ["sum", "mean"])
 def test_reduce_changes_the_root_alone(get_ranks, algorithm, k, op):
-    for root in range(k):
+    for root in {0, k // 2, k - 1}:
         wholes, tensors = whole_numbers(get_ranks(k))
         dpkit.reduce(tensors, op, root, algorithm)
         for rank, tensor in enumerate(tensors):

@@ -18,11 +18,7 @@ from torch.distributed.pipelining import (
 )
 
 import dpkit
-from dpkit.lab.common.engines import (
-    pipeline_step,
-    sequence_parallel_step,
-    tensor_parallel_step,
-)
+from dpkit.lab.common.engines import pipeline_step, tensor_parallel_step
 from dpkit.layer_partition import ParallelMLP, full_tensors
 from dpkit.processes import launch
 
@@ -136,39 +132,20 @@ def by_our_pipeline(model, X, y, loss_fn, schedule, m, world_size):
     return loss.cpu(), dict(zip(names, gradients, strict=True))
 
 
-def run_split_layers(layers, block, X, y, loss_fn):
-    """On one rank: split layers, then split sequences as well."""
-    return (
-        tensor_parallel_step(layers, X[:, 0], y[:, 0], loss_fn),
-        sequence_parallel_step(block, X, y, loss_fn),
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("world_size", [2, 4])
 def test_split_layers(world_size):
-    X, y = torch.randn(3, 8, 5).double(), torch.randn(3, 8, 7).double()
-    layers = mlp([5, 12, 7])
-    block = nn.Sequential(nn.LayerNorm(5), *mlp([5, 12, 7])).double()
-    loss_fn = nn.MSELoss()
-    results = launch(
-        run_split_layers,
-        world_size,
-        layers, block, X, y, loss_fn,
-        backend="gloo",
-    )  # fmt: skip
-    references = (
-        on_one_device(layers, X[:, 0], y[:, 0], loss_fn),
-        on_one_device(block, X, y, loss_fn),
+    X, y = torch.randn(3, 5).double(), torch.randn(3, 7).double()
+    layers, loss_fn = mlp([5, 12, 7]), nn.MSELoss()
+    steps = launch(
+        tensor_parallel_step, world_size, layers, X, y, loss_fn, backend="gloo"
     )
-    assert len(results) == world_size
-    for steps in results:
-        for step, reference in zip(steps, references, strict=True):
-            assert largest_difference(step, reference) <= 1e-10
-        ours = by_our_split_layers(
-            layers, X[:, 0], y[:, 0], loss_fn, world_size
-        )
-        assert largest_difference(steps[0], ours) <= 1e-10
+    reference = on_one_device(layers, X, y, loss_fn)
+    ours = by_our_split_layers(layers, X, y, loss_fn, world_size)
+    assert len(steps) == world_size
+    for step in steps:
+        assert largest_difference(step, reference) <= 1e-10
+        assert largest_difference(step, ours) <= 1e-10
 
 
 def by_our_split_layers(layers, X, y, loss_fn, k):

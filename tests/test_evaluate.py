@@ -25,8 +25,9 @@ def count_on_one(sizes, params):
     )
 
 
-@pytest.mark.parametrize("k", range(1, 6))
-@pytest.mark.parametrize("sizes", [(64, 64, 7), (1,), (3, 2), (257,)])
+# Several batches and one; rows that the devices do not divide, or too few.
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("sizes", [(64, 64, 7), (1,)])
 def test_accuracy_is_the_exact_fraction(get_devices, sizes, k):
     devices, params = get_devices(k), lenet_params(seed=1)
     accuracy = dpkit.evaluate_accuracy(
@@ -74,8 +75,7 @@ WRAPPERS = {
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("sizes", [(64, 64, 7), (1,), (3, 2), (257,)])
-@pytest.mark.parametrize("k", range(1, 6))
+@pytest.mark.parametrize(("k", "sizes"), [(1, (5,)), (2, (1,)), (3, (8, 7))])
 @pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
 def test_accuracy_of_modules_and_wrappers(get_devices, wrap, k, sizes):
     torch.manual_seed(2)

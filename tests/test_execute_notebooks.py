@@ -73,6 +73,7 @@ def test_live_cells_show_what_their_own_source_printed(path):
         ("took    9 ms\n", "took 1,200 ms\n", True),
         ("error 2e-07, 10 %\n", "error 1.5e+12, 9 %\n", True),
         ("off by 0.1\n", "off by -0.1\n", True),
+        ("   ms\n12.50\n", "  ms\n9.50\n", True),
         ("took 1.25 s\n", "took 1.25 ms\n", False),
         ("a 1\nb 2\n", "a 1\n", False),
         ("exactly: False\n", "exactly: True\n", False),
@@ -114,6 +115,24 @@ def test_outputs_of_another_source_are_not_kept():
     stored, fresh = stream("took 1 s\n"), stream("took 2 s\n")
     assert kept(a_cell("f()", stored), a_cell("f()", fresh))
     assert not kept(a_cell("f()", stored), a_cell("g()", fresh))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "same"),
+    [
+        ("from a import f\n\nf()", "from b.c import f\n\nf()", True),
+        (
+            "import x\nfrom a import f, g\nf()",
+            "from b import (\n    f,\n    g,\n)\nimport x\n\nf()",
+            True,
+        ),
+        ("from a import f\nf(1)", "from a import f\nf(2)", False),
+        ("f()\n\ng()", "f()\ng()", False),
+        ("important = 1", "important = 2", False),
+    ],
+)
+def test_a_function_that_moved_does_the_same(before, now, same):
+    assert kept(a_cell(before, stream("1")), a_cell(now, stream("2"))) is same
 
 
 def test_outputs_of_a_cell_that_is_not_live_are_never_kept():

@@ -392,7 +392,9 @@ def run_cell(client, source):
 IN_JUPYTER = """
 import noted, torch.distributed as dist
 from dpkit.processes import launch
-def mine(): return 3
+start = 10
+def mine(): return start + dist.get_rank()
+def fail(): raise KeyError(3)
 """
 
 
@@ -413,13 +415,13 @@ def test_in_jupyter(tmp_path, wait_until_ended):
         manager.interrupt_kernel()
         assert reply(client, call)["ename"] == "KeyboardInterrupt"
         wait_until_ended(ranks)
-        # The kernel is well; what is defined in a cell cannot be launched.
-        done, printed = run_cell(client, "print(launch(dist.get_rank, 1))")
-        assert (done["status"], printed) == ("ok", "[0]\n")
-        refused, _ = run_cell(client, "launch(mine, 2)")
-        assert refused["ename"] == "ValueError"
-        told = "mine, module: __main__); put it into a module"
-        assert told in refused["evalue"]
+        # The kernel is well, and launches what is defined in a cell.
+        done, printed = run_cell(client, "print(launch(mine, 2))")
+        assert (done["status"], printed) == ("ok", "[10, 11]\n")
+        failed, _ = run_cell(client, "launch(fail, 2)")
+        assert failed["ename"] == "RuntimeError"
+        assert "in fail" in failed["evalue"]
+        assert "KeyError: 3" in failed["evalue"]
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)

@@ -137,7 +137,7 @@ def test_contrast():
     for colour in solid | {gantt.NARROW, drawing.QUIET}:
         assert contrast(colour) > 3
         assert contrast(colour, drawing.TRACK) > 3
-    fills = {*gantt.FILLS.values(), *memory_chart.FILLS.values()}
+    fills = {*gantt.SPAN_FILLS.values(), *memory_chart.CATEGORY_FILLS.values()}
     known = {*solid, drawing.QUIET, "#ffffff"}
     assert {f for f in fills if not f.startswith("url")} <= known
     assert contrast("#ffffff", drawing.BLUE) > 4.5, "names in bars"
@@ -366,10 +366,10 @@ def test_memory_before_the_first_event_and_after_a_release_in_it():
 
 
 def test_the_legend_stays_on_the_page():
-    blocks = [Block("sim:0", 1, c, 0) for c in memory_chart.FILLS]
+    blocks = [Block("sim:0", 1, c, 0) for c in memory_chart.CATEGORY_FILLS]
     picture = Timeline(blocks=blocks).draw_memory("sim:0")
     entries = {t.text: t for t in parsed(picture).iter(SVG + "text")}
-    for category in memory_chart.FILLS:
+    for category in memory_chart.CATEGORY_FILLS:
         x = float(entries[category].get("x"))
         assert x + drawing.LETTER * len(category) <= drawing.WIDTH
         assert float(entries[category].get("y")) < memory_chart.TOP - 20

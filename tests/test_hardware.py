@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from dpkit.theory.hardware import (
     LINKS,
     faster,
     find,
+    presets,
 )
 
 TABLES = {"accelerator": ACCELERATORS, "link": LINKS, "host": HOSTS}
@@ -60,6 +62,12 @@ def test_the_presets_are_those_that_the_book_names():
         "ethernet25 ethernet100".split()
     )
     assert list(HOSTS) == ["eager", "eager-fast", "cpu"]
+
+
+@pytest.mark.parametrize(("part", "table"), TABLES.items())
+def test_each_file_is_named_in_its_table(part, table):
+    folder = Path(presets.__file__).parent / "data" / f"{part}s"
+    assert {path.stem for path in folder.iterdir()} == set(table)
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)

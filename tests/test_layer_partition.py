@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from dpkit import layer_partition as lp
+from dpkit.clipping import clip_grad_norm
 from dpkit.layer_partition.shards import even_sizes
-from dpkit.norms import clip_grad_norm
 
 
 class Case(NamedTuple):
@@ -203,7 +203,7 @@ def assert_same_parameters(net, plain, pick):
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-@pytest.mark.parametrize("k", range(1, 5))
+@pytest.mark.parametrize("k", [1, 2, 3])
 def test_k_devices_give_what_one_gives(get_devices, case, k):
     devices = get_devices(k)
     torch.manual_seed(k)
@@ -238,16 +238,13 @@ def test_parameters_lie_where_they_should(case):
     assert total == sum(p.numel() for p in plain.parameters()) + extra
 
 
-@pytest.mark.parametrize("groups", [2, 4])
-@pytest.mark.parametrize("k", [1, 2, 4])
+@pytest.mark.parametrize(("groups", "k"), [(2, 1), (2, 2), (4, 2)])
 def test_towers_are_a_convolution_with_groups(get_devices, groups, k):
-    if groups % k:
-        pytest.skip("no whole groups")
     case = Case(conv(12, 8, groups=groups), on_replicas, (2, 12, 5, 6), 1, 1)
     test_k_devices_give_what_one_gives(get_devices, case, k)
 
 
-@pytest.mark.parametrize("k", range(1, 5))
+@pytest.mark.parametrize("k", [1, 3])
 def test_frozen_parameters_stay_frozen(get_devices, k):
     plain = plain_mlp()
     plain[0].weight.requires_grad_(False)
@@ -294,12 +291,12 @@ WHOLE = {
 
 
 def train(plain, net, case, devices, backward):
-    """Train both for five steps, with momentum and clipping."""
+    """Train both for three steps, with momentum and clipping."""
     optimizers = [
         torch.optim.SGD(module.parameters(), lr=0.3, momentum=0.9)
         for module in (plain, net)
     ]
-    for _ in range(5):
+    for _ in range(3):
         x = torch.randn(case.shape, dtype=torch.double)
         y = plain(x)
         wanted = torch.randn_like(y)
@@ -316,7 +313,7 @@ def train(plain, net, case, devices, backward):
 
 
 @pytest.mark.parametrize("case", WHOLE.values(), ids=WHOLE.keys())
-@pytest.mark.parametrize("k", range(1, 5))
+@pytest.mark.parametrize("k", [1, 3])
 def test_k_devices_train_as_one(get_devices, case, k):
     """Each rank has a loss of its own, and backward starts from all."""
     devices = get_devices(k)
@@ -334,7 +331,7 @@ def test_k_devices_train_as_one(get_devices, case, k):
 
 
 @pytest.mark.parametrize("case", WHOLE.values(), ids=WHOLE.keys())
-@pytest.mark.parametrize("k", range(1, 5))
+@pytest.mark.parametrize("k", [1, 3])
 def test_wrapped_it_trains_like_any_module(get_devices, case, k):
     """One tensor in, one out, one loss."""
     devices = get_devices(k)
@@ -351,7 +348,7 @@ def test_wrapped_it_trains_like_any_module(get_devices, case, k):
     assert_same_parameters(net.module, plain, lambda p: p)
 
 
-@pytest.mark.parametrize("k", range(1, 5))
+@pytest.mark.parametrize("k", [1, 3])
 def test_two_wrapped_blocks_one_after_another(get_devices, k):
     """As the stages of a pipeline: the gradient passes through both."""
     devices = get_devices(k)

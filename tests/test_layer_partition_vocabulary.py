@@ -6,8 +6,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from dpkit import layer_partition as lp
+from dpkit.clipping import clip_grad_norm
 from dpkit.layer_partition.shards import even_sizes
-from dpkit.norms import clip_grad_norm
 
 
 def on_each(tensor, devices):

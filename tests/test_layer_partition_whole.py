@@ -7,8 +7,8 @@ from torch.nn import functional as F
 
 import dpkit
 from dpkit import layer_partition as lp
+from dpkit.clipping import clip_grad_norm
 from dpkit.network_partition import Pipeline
-from dpkit.norms import clip_grad_norm
 
 
 def plain_stage():
@@ -28,13 +28,12 @@ def split_stage(plain, devices):
     )
 
 
-@pytest.mark.parametrize("schedule", ["naive", "gpipe", "1f1b", "zb-h1"])
-@pytest.mark.parametrize("num_micro_batches", [1, 3])
-@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("schedule", "num_micro_batches", "k"),
+    [("naive", 1, 2), ("1f1b", 3, 1), ("1f1b", 3, 3), ("zb-h1", 3, 2)],
+)
 def test_a_pipeline_of_split_stages(k, num_micro_batches, schedule):
     """Two stages of k devices each: three steps, with momentum, clipped."""
-    if schedule == "naive" and num_micro_batches > 1:
-        pytest.skip("one batch at a time")
     devices = dpkit.devices(2 * k, kind="sim")
     torch.manual_seed(k)
     plain = nn.Sequential(plain_stage(), plain_stage())

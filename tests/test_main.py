@@ -51,7 +51,7 @@ def quick(monkeypatch):
         return ROWS
 
     monkeypatch.setattr(calibration, "calibrate", calibrate)
-    monkeypatch.setattr(calibration, "load", lambda: 0.0)
+    monkeypatch.setattr(calibration, "machine_load", lambda: 0.0)
     monkeypatch.setattr(calibrate_command, "predictions", predictions)
     return asked
 
@@ -239,7 +239,7 @@ def test_doubts_are_told_with_their_figures(
 ):
     found = replace(FOUND, spread=0.5)
     monkeypatch.setattr(calibration, "calibrate", lambda device: found)
-    monkeypatch.setattr(calibration, "load", lambda: 3.21)
+    monkeypatch.setattr(calibration, "machine_load", lambda: 3.21)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     path = tmp_path / "mine.json"
     main(["calibrate", "--no-check", "--output", str(path)])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpkit.lab.common.models import lenet, lenet_params
+from dpkit.lab.common.models import LeNet, lenet, lenet_params
 
 
 def as_modules(params):
@@ -27,6 +27,21 @@ def test_lenet_is_what_torchs_layers_compute():
     params[1::2] = [torch.randn_like(b) for b in params[1::2]]
     X = torch.randn(3, 1, 28, 28)
     torch.testing.assert_close(lenet(X, params), as_modules(params)(X))
+
+
+def test_lenet_with_another_activation():
+    params, X = lenet_params(), torch.randn(3, 1, 28, 28)
+    net = as_modules(params)
+    for i in (1, 4, 8):
+        net[i] = nn.Tanh()
+    torch.testing.assert_close(lenet(X, params, torch.tanh), net(X))
+
+
+def test_the_module_is_the_function_of_its_parameters():
+    net, X = LeNet(seed=3), torch.randn(2, 1, 28, 28)
+    params = lenet_params(seed=3)
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), params))
+    assert torch.equal(net(X), lenet(X, params))
 
 
 @pytest.mark.parametrize(

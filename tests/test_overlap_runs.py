@@ -12,7 +12,7 @@ from dpkit.lab.overlap.runs import (
     simulated_step,
     wide,
 )
-from dpkit.theory.clock.recorder import SECOND
+from dpkit.theory.clock.record import SECOND
 from dpkit.theory.hardware.clusters import cluster
 
 TOLD = {"make": wide, "num_devices": 3, "rows": 512}

@@ -28,7 +28,7 @@ def results(shapes, op):
         for g in sizes if name == "hierarchical" else [None]:
             for shape in shapes:
                 x = tensors(p, shape)[rank].to(rank_device())
-                point_to_point.allreduce(x, op, name, g)
+                point_to_point.allreduce_by_sends(x, op, name, g)
                 found[name, g, shape] = x.cpu()
     return found
 
@@ -38,9 +38,9 @@ def views_and_exchanges():
     rank, p = dist.get_rank(), dist.get_world_size()
     device = rank_device()
     x = tensors(p, (3, 5))[rank].to(device).t()
-    point_to_point.allreduce(x, algorithm="ring")
+    point_to_point.allreduce_by_sends(x, algorithm="ring")
     y = torch.arange(2 * p, device=device) + 100 * rank
-    point_to_point.run(pairwise(p), y)
+    point_to_point.run_as_rank(pairwise(p), y)
     return x.cpu(), y.cpu()
 
 
@@ -66,7 +66,7 @@ def with_sends_that_block(order):
         point_to_point.calls = send_first
     x = tensors(p, (7,))[rank]
     try:
-        point_to_point.allreduce(x)
+        point_to_point.allreduce_by_sends(x)
     finally:
         dist.send, dist.recv = SEND, RECEIVE
         point_to_point.calls = calls
@@ -126,9 +126,11 @@ def test_every_rank_has_the_sum(forked_ranks, need_gpus, p, backend):
 def refused():
     errors = []
     for act in (
-        lambda: point_to_point.run(ring(3), torch.ones(2)),
-        lambda: point_to_point.allreduce(torch.ones(2), "avg"),
-        lambda: point_to_point.allreduce(torch.ones(2), algorithm="rung"),
+        lambda: point_to_point.run_as_rank(ring(3), torch.ones(2)),
+        lambda: point_to_point.allreduce_by_sends(torch.ones(2), "avg"),
+        lambda: point_to_point.allreduce_by_sends(
+            torch.ones(2), algorithm="rung"
+        ),
     ):
         try:
             act()

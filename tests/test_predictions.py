@@ -141,8 +141,8 @@ def test_the_table_lines_up():
         Prediction("transformer block", 256, 12.3456, 9.87654, 30.5),
         Prediction("MLP", 1, 1e-5, 1e-5, 1e-5),
     ]
-    lines = table(rows).splitlines()
+    lines = str(table(rows)).splitlines()
     assert len({len(line) for line in lines}) == 1
     assert lines[1].split() == (
-        "transformer block 256 12345.60 9876.54 30500.00 +147 %".split()
+        "transformer block 256 12345.60 9876.54 30500.00 +147%".split()
     )

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from functools import partial
@@ -80,8 +81,8 @@ def sleep_beyond(first, folder):
         hang()
 
 
-def return_a_lambda():
-    return lambda: 3
+def return_a_lock():
+    return threading.Lock()
 
 
 def children():
@@ -203,28 +204,31 @@ def test_too_few_processes(world_size):
         launch(dist.get_rank, world_size)
 
 
-def from_a_notebook():
-    pass
+class Net(nn.Linear):
+    """A class that no rank can import, such as one of a notebook cell."""
 
 
-from_a_notebook.__module__ = "__main__"
+Net.__module__ = "__main__"
 
 
-@pytest.mark.parametrize(
-    ("fn", "name"),
-    [
-        (lambda: 3, "<lambda>"),
-        (partial(lambda: 3), "<lambda>"),
-        (from_a_notebook, "from_a_notebook, module: __main__"),
-        (partial(max, type("Net", (), {"__module__": "__main__"})()), "Net"),
-    ],
-)
-def test_what_the_ranks_cannot_import(monkeypatch, fn, name):
+def test_what_the_ranks_cannot_import_is_copied(forked):
+    seen = []
+
+    def count(net):
+        seen.append(net.in_features)
+        return net, len(seen), lambda: 2 * net.out_features
+
+    for _ in range(2):
+        for net, length, twice in launch(count, 2, Net(3, 4)):
+            assert type(net) is Net
+            assert (length, twice()) == (1, 8)
+    assert seen == []  # the ranks have copies
+
+
+def test_what_cannot_be_copied(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", None)  # nothing may start
-    with pytest.raises(ValueError, match=f"{name}.*; put it into a module"):
-        launch(fn, 2)
-    with pytest.raises(ValueError, match=f"{name}.*; put it into a module"):
-        launch(max, 2, 3, fn)
+    with pytest.raises(TypeError, match="cannot pickle"):
+        launch(max, 2, 3, threading.Lock())
 
 
 @pytest.mark.slow
@@ -263,8 +267,9 @@ def test_a_rank_that_ends_as_if_all_were_well(forked):
 
 @pytest.mark.slow
 def test_a_value_that_cannot_come_back(forked):
-    with pytest.raises(RuntimeError, match=r"\(rank: 0 of 1\)(.*\n)*.*lambda"):
-        launch(return_a_lambda, 1)
+    told = r"\(rank: 0 of 1\)(.*\n)*.*cannot pickle '_thread.lock'"
+    with pytest.raises(RuntimeError, match=told):
+        launch(return_a_lock, 1)
 
 
 @pytest.mark.slow
@@ -284,27 +289,33 @@ def test_the_deadline_names_who_is_late(forked, tmp_path, is_running):
         assert not any(map(is_running, pids(tmp_path, 3)))
 
 
-# Programs that launch on their first line: no rank may run them again.
+# A program that launches functions of its own: no rank may run it again.
 PROGRAM = """
-import sys, torch.distributed as dist
+import torch.distributed as dist
 from dpkit.processes import launch
-print(launch(dist.get_rank, 1))
+scale = 10
+def times(x):
+    return scale * x
+def mine(x):
+    return times(x) + dist.get_rank()
+print(launch(mine, 2, 3))
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["script", "input"])
-def test_wherever_it_is_called(tmp_path, how):
+@pytest.mark.parametrize("how", ["script", "command", "input"])
+def test_a_function_of_the_program_itself(tmp_path, how):
     script = tmp_path / "script.py"
     script.write_text(PROGRAM)
+    words = {"script": [script], "command": ["-c", PROGRAM], "input": []}
     out = subprocess.run(
-        [sys.executable, *([script] if how == "script" else [])],
+        [sys.executable, *words[how]],
         input=PROGRAM if how == "input" else "",
         capture_output=True,
         text=True,
         check=True,
     )
-    assert out.stdout == "[0]\n"
+    assert out.stdout == "[30, 31]\n"
     assert out.stderr == ""
 
 

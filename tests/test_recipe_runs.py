@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from dpkit.lab.common.batches import Batches
 from dpkit.lab.common.datasets import Labelled
-from dpkit.lab.data_parallelism_concise.recipe_pictures import (
+from dpkit.lab.data_parallelism_concise.pictures import (
     accuracies_of,
     plot_recipe,
 )

@@ -35,7 +35,7 @@ def close(value):
     return pytest.approx(value, rel=1e-9, abs=0)
 
 
-@settings(max_examples=1000)
+@settings(deadline=None, max_examples=150)
 @given(
     st.sampled_from(["naive", "gpipe", "1f1b"]),
     stages,
@@ -48,7 +48,7 @@ def test_closed_forms(name, p, m, forward, backward):
     assert found == close(makespan(name, p, m, forward, backward))
 
 
-@settings(max_examples=1000)
+@settings(deadline=None, max_examples=150)
 @given(stages, st.integers(1, 4), st.integers(1, 4), durations, durations)
 def test_closed_form_of_interleaving(p, groups, v, forward, backward):
     m = groups * p
@@ -58,7 +58,7 @@ def test_closed_form_of_interleaving(p, groups, v, forward, backward):
     )
 
 
-@settings(max_examples=1000)
+@settings(deadline=None, max_examples=150)
 @given(stages, st.integers(0, 12), durations, durations, st.floats(0.01, 1))
 def test_closed_form_of_zero_bubble(p, more, forward, inputs, share):
     m, weights = p + more, share * min(forward, inputs)
@@ -112,7 +112,7 @@ def random_schedules(draw):
     return schedule
 
 
-@settings(max_examples=1000)
+@settings(deadline=None, max_examples=150)
 @given(random_schedules(), st.data())
 def test_nothing_beats_the_lower_bound(schedule, data):
     seconds = {a: data.draw(durations) for row in schedule for a in row}
@@ -121,16 +121,14 @@ def test_nothing_beats_the_lower_bound(schedule, data):
     assert found >= lower_bound(schedule, seconds.get, hop) * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("p", range(1, 6))
-@pytest.mark.parametrize("m", range(1, 8))
+@pytest.mark.parametrize(("p", "m"), [(1, 1), (1, 4), (4, 1), (3, 3), (5, 7)])
 def test_gpipe_reaches_the_lower_bound_with_hops(p, m):
     bound = lower_bound(gpipe(p, m), lambda action: 1, hop_seconds=3)
     assert bound == 2 * (m + p - 1) + 2 * (p - 1) * 3
     assert bound == length(gpipe(p, m), lambda action: 1, hop=3)
 
 
-@pytest.mark.parametrize("p", range(1, 6))
-@pytest.mark.parametrize("m", range(1, 8))
+@pytest.mark.parametrize(("p", "m"), [(1, 1), (1, 4), (4, 1), (3, 3), (5, 7)])
 @pytest.mark.parametrize("make", [gpipe, one_f_one_b])
 def test_equal_stages_reach_the_lower_bound(make, p, m):
     """With F = B = 1 that is 2 (m + p - 1) ticks."""
@@ -138,7 +136,7 @@ def test_equal_stages_reach_the_lower_bound(make, p, m):
     assert bound == 2 * (m + p - 1) == length(make(p, m), lambda action: 1)
 
 
-@settings(max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(random_schedules(), st.data())
 def test_actions_start_when_they_can(schedule, data):
     """On time, one after the other, and not before what they need."""

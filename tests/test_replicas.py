@@ -1,4 +1,4 @@
-"""Tests of dpkit.data_parallel.replicas."""
+"""Tests of dpkit.data_parallel.wrapper."""
 
 import copy
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpkit.data_parallel.replicas import replicate_module
+from dpkit.data_parallel.wrapper import replicate_module
 
 
 def net_on(device):

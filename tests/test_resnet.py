@@ -47,5 +47,5 @@ def test_another_width_starts_alike():
 
 @pytest.mark.parametrize("size", [8, 28])
 def test_scores(size):
-    net = resnet18(num_classes=5, in_channels=3, width=4)
-    assert net(torch.zeros(2, 3, size, size)).shape == (2, 5)
+    net = resnet18(width=4)
+    assert net(torch.zeros(2, 1, size, size)).shape == (2, 10)

@@ -8,7 +8,7 @@ import pytest
 
 from dpkit.lab.common.resnet import resnet18
 from dpkit.lab.data_parallelism_concise.pictures import PARTS, shares
-from dpkit.lab.data_parallelism_concise.runs import (
+from dpkit.lab.data_parallelism_concise.scaling import (
     launching_before_backward,
     processes_step,
     wrapper_step,

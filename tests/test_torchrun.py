@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from dpkit.lab.common.datasets import load_fashion_mnist
 from dpkit.lab.data_parallelism_concise import ddp_program
 from dpkit.lab.data_parallelism_concise.torchrun import torchrun
-from dpkit.lab.overlap import killed_jobs as cluster_runs
+from dpkit.lab.overlap import programs
 
 
 def on_one_device():
@@ -51,7 +51,7 @@ def test_a_process_that_fails_is_reported(tmp_path):
 
 def test_a_run_that_ends_badly_is_told_unless_it_was_killed(monkeypatch):
     false = SimpleNamespace(executable="false")  # the program: it fails
-    monkeypatch.setattr(cluster_runs, "sys", false)
+    monkeypatch.setattr(programs, "sys", false)
     with pytest.raises(RuntimeError, match=r"\(exit status: 1\)"):
-        cluster_runs.train_under_torchrun("folder")
-    assert cluster_runs.train_under_torchrun("folder", kill_at=4) == []
+        programs.train_under_torchrun("folder")
+    assert programs.train_under_torchrun("folder", kill_at=4) == []

@@ -16,9 +16,9 @@ def convert(
 ) -> nn.Module:
     """Replace every batch norm within a module, in place.
 
-    The parameters and buffers of the new ones are those of the old, the very
-    tensors, so an optimizer that has them may stay; modes stay too. Hooks on
-    the old ones are lost. Convert before wrapping for data parallelism.
+    The new ones have the very parameters and buffers of the old, so an
+    optimizer that has them may stay; modes stay too. Hooks on the old ones
+    are lost. Convert before wrapping for data parallelism.
 
     Args:
         module: May be a batch norm itself, which is then not changed.
@@ -61,10 +61,8 @@ def _in_place_of(
     old: _BatchNorm, num_micro_batches: int | None
 ) -> SyncBatchNorm | DeferredBatchNorm:
     """Return another batch norm with the same tensors."""
-    new: SyncBatchNorm | DeferredBatchNorm
-    if num_micro_batches is None:
-        new = SyncBatchNorm(old.num_features)
-    else:
+    new: SyncBatchNorm | DeferredBatchNorm = SyncBatchNorm(old.num_features)
+    if num_micro_batches is not None:
         new = DeferredBatchNorm(old.num_features, num_micro_batches)
     for name in ("eps", "momentum", "affine", "track_running_stats"):
         setattr(new, name, getattr(old, name))

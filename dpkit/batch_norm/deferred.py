@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 from torch import Tensor
-from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpkit.batch_norm.moments import (
@@ -25,6 +25,7 @@ from dpkit.batch_norm.moments import (
     check_input,
     combine,
     moments,
+    normalize_alone,
     update_running,
 )
 
@@ -36,8 +37,8 @@ def recomputing() -> Iterator[None]:
     """Say that forward, in this block, is run again for backward.
 
     A :class:`DeferredBatchNorm` has counted these rows before.
-    :class:`dpkit.Pipeline` says it by itself; to
-    ``torch.utils.checkpoint.checkpoint`` one gives it, with
+    :class:`dpkit.Pipeline` says it by itself; for
+    ``torch.utils.checkpoint.checkpoint`` pass
     ``use_reentrant=False, context_fn=lambda: (nullcontext(), recomputing())``.
     """
     token = _AGAIN.set(True)
@@ -53,17 +54,13 @@ class DeferredBatchNorm(_BatchNorm):
     The outputs are those of ``nn.BatchNorm2d`` on each micro-batch alone. The
     running statistics move once in ``num_micro_batches`` forward passes in
     training mode, to where ``nn.BatchNorm2d`` would have moved them for the
-    whole batch. Micro-batches may differ in size. A step that is broken off
-    leaves a part of a batch behind, which has to be forgotten before the next.
+    whole batch. Micro-batches may differ in size. After a step that an
+    exception ended, call :meth:`forget` before the next.
 
     Args:
         num_features: The number of channels.
         num_micro_batches: How many of them make a batch.
-        eps: Added to the variance.
-        momentum: The weight of a batch in the running statistics; None makes
-            them the average of all batches.
-        affine: Whether there are a weight and a bias for each channel.
-        track_running_stats: Whether there are running statistics.
+        options: Those of ``nn.BatchNorm2d``, such as ``momentum``.
 
     Raises:
         ValueError: there is no micro-batch in a batch. In forward: the input
@@ -89,19 +86,14 @@ class DeferredBatchNorm(_BatchNorm):
         self,
         num_features: int,
         num_micro_batches: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
+        **options: Any,
     ) -> None:
         if num_micro_batches < 1:
             raise ValueError(
                 "a batch has no micro-batch (num_micro_batches: "
                 f"{num_micro_batches})"
             )
-        super().__init__(
-            num_features, eps, momentum, affine, track_running_stats
-        )
+        super().__init__(num_features, **options)
         self.num_micro_batches = num_micro_batches
         self._gathered: list[Moments] = []
 
@@ -109,21 +101,13 @@ class DeferredBatchNorm(_BatchNorm):
         """Normalize a micro-batch, shape (rows, channels, …)."""
         check_input(self, x)
         alone = self.training or self.running_mean is None
-        y = F.batch_norm(
-            x,
-            None if alone else self.running_mean,
-            None if alone else self.running_var,
-            self.weight,
-            self.bias,
-            training=alone,
-            eps=self.eps,
-        )
+        y = normalize_alone(self, x, own=alone)
         if self.training and not _AGAIN.get():
             self._gather(moments(x))
         return y
 
     def forget(self) -> None:
-        """Begin a batch anew, as after a step that was broken off."""
+        """Begin a batch anew, as after a step that an exception ended."""
         self._gathered = []
 
     def _gather(self, part: Moments) -> None:

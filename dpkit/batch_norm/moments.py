@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 
@@ -43,14 +44,11 @@ class Moments(NamedTuple):
 
 @torch.no_grad()
 def moments(x: Tensor) -> Moments:
-    """Return the moments of each channel of a batch.
+    """Return the moments of each channel of a batch, zero without rows.
 
     Args:
         x: Shape (rows, channels, …). Statistics of half precision are taken
             in float32.
-
-    Returns:
-        The moments; all zero where there are no rows.
 
     Example:
         >>> import torch
@@ -84,9 +82,10 @@ def combine(parts: Sequence[Moments]) -> Moments:
 
     Source:
         T. F. Chan, G. H. Golub, R. J. LeVeque, Algorithms for computing the
-        sample variance: analysis and recommendations, Yale University,
-        technical report 222, 1981.
+        sample variance, Yale University, technical report 222, 1981.
     """
+    # The table above: counts 2 3, means 2 7, squares 2 8; mean 25/5 = 5 and
+    # between 2·3² + 3·2² = 30.
     counts, means, squares = map(torch.stack, zip(*parts))
     counts = counts[:, None]
     count = counts.sum()
@@ -96,7 +95,7 @@ def combine(parts: Sequence[Moments]) -> Moments:
 
 
 def check_input(norm: _BatchNorm, x: Tensor) -> None:
-    """Raise unless ``x`` has values of all channels of a batch norm."""
+    """Raise an error unless ``x`` is a float tensor with all channels."""
     if x.dim() < 2 or x.shape[1] != norm.num_features:
         raise ValueError(
             "the input has not the channels in its second dimension "
@@ -113,16 +112,25 @@ def statistics_dtype(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
+def normalize_alone(norm: _BatchNorm, x: Tensor, own: bool) -> Tensor:
+    """Normalize a batch by its own statistics, or by the running ones."""
+    return F.batch_norm(
+        x,
+        None if own else norm.running_mean,
+        None if own else norm.running_var,
+        norm.weight,
+        norm.bias,
+        training=own,
+        eps=norm.eps,
+    )
+
+
 @torch.no_grad()
 def update_running(norm: _BatchNorm, batch: Moments) -> None:
-    """Move the running statistics of a batch norm towards those of a batch.
+    """Move the running statistics of a batch norm, as ``nn.BatchNorm2d`` does.
 
-    As ``nn.BatchNorm2d`` does: the variance that it keeps is the unbiased
-    one, and a momentum of None makes it the average of all batches so far.
-
-    Args:
-        norm: Any batch norm; one that does not track them stays as it is.
-        batch: The moments of the whole batch, of two values or more.
+    The variance that it keeps is the unbiased one, and a momentum of None
+    makes it the average of all batches so far.
     """
     if not norm.track_running_stats or norm.running_mean is None:
         return
@@ -132,6 +140,7 @@ def update_running(norm: _BatchNorm, batch: Moments) -> None:
     weight = norm.momentum
     if weight is None:
         weight = 1 / int(norm.num_batches_tracked)
+    # With a weight of 1/n, the mean of n batches: m + (x − m)/n.
     unbiased = batch.squares / (batch.num_values - 1)
     for kept, found in (
         (norm.running_mean, batch.mean),

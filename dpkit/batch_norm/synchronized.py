@@ -19,7 +19,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpkit.batch_norm.moments import (
@@ -27,6 +26,7 @@ from dpkit.batch_norm.moments import (
     check_input,
     combine,
     moments,
+    normalize_alone,
     statistics_dtype,
     update_running,
 )
@@ -51,16 +51,13 @@ class SyncBatchNorm(_BatchNorm):
         TypeError: in forward: the input holds integers.
 
     Example:
-        In each of the processes that :func:`dpkit.launch` starts; here there
-        is none, and the rows are all there are:
+        Without a process group, the rows are all there are:
 
         >>> import torch
         >>> from dpkit.batch_norm import SyncBatchNorm
         >>> norm = SyncBatchNorm(1, eps=0.0)
         >>> norm(torch.tensor([[1.0], [3.0]])).tolist()
         [[-1.0], [1.0]]
-        >>> norm.running_mean, norm.running_var
-        (tensor([0.2000]), tensor([1.1000]))
 
     Source:
         S. Ioffe, C. Szegedy, Batch normalization, arXiv:1502.03167, for the
@@ -71,15 +68,7 @@ class SyncBatchNorm(_BatchNorm):
         """Normalize the rows of this rank, shape (rows, channels, …)."""
         check_input(self, x)
         if not self.training:
-            return F.batch_norm(
-                x,
-                self.running_mean,
-                self.running_var,
-                self.weight,
-                self.bias,
-                training=self.running_mean is None,
-                eps=self.eps,
-            )
+            return normalize_alone(self, x, own=self.running_mean is None)
         batch = over_ranks(moments(x))
         update_running(self, batch)
         y: Tensor = Normalize.apply(x, self.weight, self.bias, batch, self.eps)
@@ -112,11 +101,8 @@ class Normalize(torch.autograd.Function):
         x_hat = (x - channels(batch.mean, x)) * channels(scale, x)
         ctx.save_for_backward(x, weight, batch.mean, scale, batch.num_values)
         ctx.has_bias = bias is not None
-        y = x_hat
-        if weight is not None:
-            y = y * channels(weight, x)
-        if bias is not None:
-            y = y + channels(bias, x)
+        y = x_hat if weight is None else x_hat * channels(weight, x)
+        y = y if bias is None else y + channels(bias, x)
         return y.to(x.dtype)
 
     @staticmethod
@@ -148,16 +134,10 @@ class Normalize(torch.autograd.Function):
 
 
 def over_ranks(mine: Moments) -> Moments:
-    """Return the moments over all ranks, equal to the last bit on each.
-
-    Args:
-        mine: Those of this rank's rows.
-
-    Raises:
-        ValueError: there are fewer than two values on all ranks together.
-    """
+    """Return the moments over all ranks, equal to the last bit on each."""
     batch = mine
     if num_ranks() > 1:
+        # One message: [count, means of all channels, squares of all channels]
         row = torch.cat([mine.num_values[None], mine.mean, mine.squares])
         rows = [torch.empty_like(row) for _ in range(num_ranks())]
         dist.all_gather(rows, row)

@@ -13,7 +13,9 @@ A point is a flag, one for each parameter: 1 where backward made a gradient,
 0 where it did not. It travels with the gradients, so that a rank that has no
 gradient learns whether another rank has one.
 
-How buckets travel is for others to say: they are told when one is full.
+Begin with ``bucket``: one bucket, and which gradients share it. ``rounds``
+fills all buckets of a rank in backward, and calls a function with each full
+one. How it travels is that function's business.
 """
 
 from dpkit.buckets.bucket import Bucket, assign

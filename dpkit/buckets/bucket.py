@@ -13,10 +13,10 @@ def assign(
     bucket_bytes: float,
     first_bytes: float | None = None,
 ) -> list[list[int]]:
-    """Say which tensors share a bucket.
+    """Say which tensors share a bucket: neighbours, as long as they fit.
 
-    Neighbours do, as long as they fit. A tensor larger than a bucket gets
-    its own. Tensors of two dtypes or on two devices never share one.
+    A tensor larger than a bucket gets its own. Tensors of two dtypes or on
+    two devices never share one.
 
     Args:
         tensors: Tensors in the order in which they will be ready.
@@ -32,11 +32,11 @@ def assign(
         >>> import torch
         >>> from dpkit.buckets import assign
         >>> tensors = [torch.zeros(n) for n in (3, 2, 4, 7, 1)]
-        >>> [t.nbytes for t in tensors]
-        [12, 8, 16, 28, 4]
         >>> assign(tensors, bucket_bytes=24, first_bytes=16)
         [[0], [1, 2], [3], [4]]
     """
+    # Tensors of 12, 8, 16, 28 and 4 bytes, in buckets of 24, the first of 16:
+    # [12], where 8 has no room; [8 16], full; [28], which is too large; [4].
     first_bytes = bucket_bytes if first_bytes is None else first_bytes
     groups: list[list[int]] = []
     current: dict[tuple[torch.device, torch.dtype], list[int]] = {}
@@ -60,9 +60,8 @@ class Bucket:
         params: The parameters, all of one dtype and on one device.
         flat: Their gradients one after another, then a flag for each, shape
             (elements of all parameters + parameters,).
-        gradients: ``gradients[i]`` is a view of ``flat`` with the shape and
-            the strides of ``params[i]``; it is what ``params[i].grad``
-            becomes.
+        gradients: ``gradients[i]`` is the view of ``flat`` that becomes
+            ``params[i].grad``; it has the shape and strides of ``params[i]``.
         is_sent: Whether it was handed on since backward began.
     """
 
@@ -115,9 +114,9 @@ class Bucket:
     def close(self) -> None:
         """Fill in for the gradients that backward did not make.
 
-        A gradient that is there from before counts as it is; a parameter
-        that has none contributes zeros.
+        A gradient that is there from before counts; without one, zeros do.
         """
+        # Two gradients of three, of 2 elements each: [g g | 0 0 | g g | 1 0 1]
         self._flags.fill_(1)
         for place, p in enumerate(self.params):
             if place not in self._ready:
@@ -130,9 +129,9 @@ class Bucket:
     def settle(self) -> None:
         """Give a gradient to the parameters that lack one, if a rank had it.
 
-        Call it when the bucket holds the sum, or the mean, over all ranks. A
-        parameter that no rank has a gradient of still has none.
+        Call it when the bucket holds the sum, or the mean, over all ranks.
         """
+        # A flag is a sum, or a mean, over all ranks: above 0 if one had it.
         lacking = [i for i, p in enumerate(self.params) if p.grad is None]
         if lacking:
             flags = self._flags.tolist()  # waits for the device
@@ -142,7 +141,7 @@ class Bucket:
 
 
 def _shaped_like(p: Tensor, piece: Tensor) -> Tensor:
-    """Return a view of a flat piece with the shape and strides of ``p``.
+    """Return a view of a flat piece, shaped like ``p``.
 
     Strides that leave gaps, or that overlap, become those of a new tensor.
     """

@@ -1,8 +1,24 @@
-"""All buckets of a rank, filled by backward and handed on in turn."""
+"""All buckets of a rank, filled by backward and handed on in turn.
+
+A backward is a round. Two buckets, [g3 g2] and [g1 g0], on a rank whose
+backward makes g1 before g2::
+
+    call         bucket 0    bucket 1    told to the caller
+    note(p3)     g3  ·       ·   ·       on_start
+    note(p1)     g3  ·       g1  ·
+    note(p0)     g3  ·       g1  g0      nothing: bucket 0 has to be first
+    note(p2)     g3  g2      g1  g0      on_full(bucket 0), on_full(bucket 1)
+    _finish()                            on_end
+
+If the loss does not depend on p2, then note(p2) is never called: ``_finish``
+hands on bucket 0, with zeros for g2, and then bucket 1. So all ranks hand on
+the same buckets in the same order, whatever their own backward does.
+"""
 
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from torch import Tensor
@@ -24,15 +40,10 @@ def _ignore(buckets: Buckets) -> None:
 class Buckets:
     """The gradients of one rank, in buckets that are handed on when full.
 
-    A backward is a round: ``on_start`` when it makes its first gradient;
-    ``on_full`` for each bucket, always in the order of the list, so that all
-    ranks send alike; ``on_end`` at the end of backward, when the buckets that
-    did not become full have been handed on too. Gradients are views of the
-    buckets from then on, and stay those over all rounds.
-
-    At first the buckets are filled from the last parameter to the first.
-    :attr:`order` is the order that backward was seen to take; :meth:`rebuild`
-    makes buckets for it.
+    Gradients are views of the buckets, from the first round on. At first the
+    buckets are filled from the last parameter to the first. :attr:`order` is
+    the order that backward was seen to take; :meth:`rebuild` makes buckets
+    for it.
 
     The parameters do not keep the buckets alive: without them, backward is
     as it was. Buckets that are made later for the same parameters, or for
@@ -48,11 +59,11 @@ class Buckets:
         bucket_megabytes: The size of a bucket, in units of 2^20 bytes.
         first_megabytes: The size of the first, if that is less: it leaves
             early.
-        on_full: Is given each bucket. It may send it off and return.
-        on_end: Is given the ``Buckets``. When all have travelled, it calls
-            :meth:`settle`.
-        on_start: Is given the ``Buckets``. The round before may have been
-            broken off by an exception.
+        on_full: Is given each bucket in turn. It may send it off and return.
+        on_end: Is given the ``Buckets`` at the end of backward. When all have
+            travelled, it calls :meth:`settle`.
+        on_start: Is given the ``Buckets`` when backward makes its first
+            gradient. An exception may have ended the round before.
 
     Raises:
         ValueError: a size is not above zero, or other buckets hold some of
@@ -92,7 +103,7 @@ class Buckets:
         self._first_bytes = first_megabytes * BYTES_PER_MEGABYTE
         self._on_start, self._on_full, self._on_end = on_start, on_full, on_end
         self._end: weakref.ref[Callable[[], None]] | None = None
-        self._made: list[int] = []
+        self._made: list[int] = []  # the places of gradients, in order of time
         self._build(list(range(len(self.params)))[::-1])
         _take_over(self)
         self._handles = _watch(self)
@@ -107,12 +118,12 @@ class Buckets:
         return list(dict.fromkeys([*self._made, *self._planned]))
 
     def rebuild(self, order: Sequence[int]) -> None:
-        """Make the buckets anew; gradients that are there move over.
+        """Make the buckets for an order; gradients that are there move over.
 
-        Args:
-            order: The places of all parameters, in the order in which
-                backward is expected to make their gradients.
+        ``order`` has the places of all parameters.
         """
+        # From [2, 1, 0] to [1, 2, 0]: the gradients that are views of the old
+        # buckets are copied into the new ones.
         if list(order) != self._planned:
             self._build(list(order))
             for bucket in self.buckets:
@@ -120,10 +131,7 @@ class Buckets:
                     bucket.take_in(place)
 
     def settle(self) -> None:
-        """Give a gradient to the parameters that lack one, if a rank had it.
-
-        See :meth:`Bucket.settle`.
-        """
+        """Call :meth:`Bucket.settle` of all buckets."""
         for bucket in self.buckets:
             bucket.settle()
 
@@ -146,7 +154,6 @@ class Buckets:
             for bucket in self.buckets
             for place, p in enumerate(bucket.params)
         }
-        self._num_sent = 0
 
     def note(self, p: Tensor) -> None:
         """Take note that backward has made the gradient of a parameter."""
@@ -163,15 +170,11 @@ class Buckets:
             )
         bucket.note_ready(place)
         self._made.append(self._number[p])
-        while self._num_sent < len(self.buckets) and self._next.is_full:
-            self._send()
-
-    @property
-    def _next(self) -> Bucket:
-        return self.buckets[self._num_sent]
+        while self._waiting and self._waiting[0].is_full:
+            self._hand_on()
 
     def _start(self) -> None:
-        """Begin a round, and see to it that the end of backward ends it."""
+        """Begin a round, and have the engine call its end."""
 
         def end() -> None:
             self._finish()
@@ -180,22 +183,21 @@ class Buckets:
         self._on_start(self)
         for bucket in self.buckets:
             bucket.clear()
-        self._made, self._num_sent = [], 0
+        self._made, self._waiting = [], deque(self.buckets)
         # The engine keeps `end` until it has called it, or drops it where an
-        # exception breaks backward off: then the next gradient starts anew.
+        # exception ends backward: then the next gradient starts a new round.
         Variable._execution_engine.queue_callback(end)
         self._end = weakref.ref(end)
 
     def _finish(self) -> None:
         """Hand on the buckets that did not become full, and end the round."""
-        while self._num_sent < len(self.buckets):
-            self._send()
+        while self._waiting:
+            self._hand_on()
         self._end = None
         self._on_end(self)
 
-    def _send(self) -> None:
-        bucket = self._next
-        self._num_sent += 1
+    def _hand_on(self) -> None:
+        bucket = self._waiting.popleft()
         bucket.close()
         self._on_full(bucket)
 

@@ -1,20 +1,27 @@
 """Measure the hardware at hand, as presets that ``configure`` can load.
 
 By microbenchmarks alone: products of matrices, elementwise operations and
-copies over sizes, and operations so small that only their issue counts. No
-network is trained for it, so training steps can test what comes out
+copies of many sizes, and operations so small that only the time to issue them
+counts. No network is trained for it, so training steps can test the presets
 (``dpkit.lab.limits.predictions``).
+
+``calibrate`` -- begin here: all of it together;
+``probes`` -- what is timed, by the ``stopwatch``;
+``fitting`` -- times that grow with a size, as a line;
+``conversion`` -- from lines to presets;
+``conditions`` -- on what, when and how undisturbed it was measured.
 """
 
 from dpkit.calibration.calibrate import calibrate
-from dpkit.calibration.conditions import doubts, load
-from dpkit.calibration.presets import Calibration
-from dpkit.calibration.provenance import (
+from dpkit.calibration.conditions import (
     cpu_name,
     device_name,
+    doubts,
+    machine_load,
     memory_bytes,
     provenance,
 )
+from dpkit.calibration.conversion import Calibration
 
 __all__ = [
     "Calibration",
@@ -22,7 +29,7 @@ __all__ = [
     "cpu_name",
     "device_name",
     "doubts",
-    "load",
+    "machine_load",
     "memory_bytes",
     "provenance",
 ]

@@ -9,10 +9,10 @@ from datetime import date
 
 import torch
 
-from dpkit.calibration.presets import Calibration, Device, fit
+from dpkit.calibration.conditions import device_name, memory_bytes
+from dpkit.calibration.conversion import Calibration, DeviceFacts, to_presets
 from dpkit.calibration.probes import Sizes, peer_of, probes
-from dpkit.calibration.provenance import device_name, memory_bytes
-from dpkit.calibration.timing import ROUNDS, fastest, measure, spread
+from dpkit.calibration.stopwatch import ROUNDS, fastest, measure, spread_of
 
 
 def calibrate(
@@ -24,17 +24,8 @@ def calibrate(
     """Measure a device by microbenchmarks.
 
     It takes about half a minute; a bar shows how far it is. Other work on the
-    machine makes it look slower than it is, and the repetitions differ.
-
-    Args:
-        device: The CPU or a GPU.
-        sizes: How large the things are that are timed; None: as suits the
-            device.
-        rounds: How often each is timed.
-        now: The clock, in seconds.
-
-    Returns:
-        The presets, each number with its source.
+    machine makes it look slower than it is, and the repetitions differ. The
+    sizes are those that suit the device, if none are given.
 
     Raises:
         ValueError: times do not grow with sizes, so nothing can be fitted.
@@ -47,15 +38,15 @@ def calibrate(
     """
     measured = measure(probes(device, sizes), rounds, now)
     name = device_name(device)
-    about = Device(
+    about = DeviceFacts(
         name,
         memory_bytes(device),
         synchronous=device.type == "cpu",
         peer_to_peer=_reaches_peer(device),
     )
     source = f"python -m dpkit calibrate on {name}, {date.today()}"
-    found = fit(fastest(measured), about, source)
-    return replace(found, spread=spread(measured))
+    found = to_presets(fastest(measured), about, source)
+    return replace(found, spread=spread_of(measured))
 
 
 def _reaches_peer(device: torch.device) -> bool:

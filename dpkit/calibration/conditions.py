@@ -1,23 +1,62 @@
-"""Whether a machine was quiet enough to be measured."""
+"""On what, when and how undisturbed something was measured."""
 
 from __future__ import annotations
 
 import os
+import platform
+from datetime import date
+from pathlib import Path
+from typing import Any
 
+import torch
+
+CPU_FACTS = Path("/proc/cpuinfo")
 # Of 75 probes on two cores that had four times their work, the median was 50
 # to 150 % above the fastest round.
 MOST_SPREAD = 0.2
 
 
-def load() -> float:
-    """Return how many programs ran or waited to, in the last minute.
+def provenance(command: str, device: torch.device) -> dict[str, Any]:
+    """Tell on what, with what and when a command measured numbers."""
+    return {
+        "command": command,
+        "date": date.today().isoformat(),
+        "device": str(device),
+        "device_name": device_name(device),
+        "cpu": cpu_name(),
+        "cpu_threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
 
-    Where the system does not tell, it is zero.
 
-    Example:
-        >>> load() >= 0
-        True
-    """
+def device_name(device: torch.device) -> str:
+    """Return what a device is sold as, as far as the system tells it."""
+    if device.type == "cpu":
+        return cpu_name()
+    return str(torch.get_device_module(device).get_device_name(device))
+
+
+def cpu_name() -> str:
+    """Return what the processor is sold as, as far as the system tells it."""
+    try:
+        lines = CPU_FACTS.read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(": ")[1] for line in lines if "model name" in line]
+    return names[0] if names else platform.machine()
+
+
+def memory_bytes(device: torch.device) -> int:
+    """Return the size of the memory of a device."""
+    if device.type == "cpu":
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    facts = torch.get_device_module(device).get_device_properties(device)
+    return int(facts.total_memory)
+
+
+def machine_load() -> float:
+    """Return how many programs ran or waited to, or 0 if no one knows."""
     try:
         return os.getloadavg()[0]
     except (AttributeError, OSError):
@@ -27,14 +66,7 @@ def load() -> float:
 def doubts(spread: float, load: float, threads: int) -> list[str]:
     """Return why measurements may be wrong, with the figures.
 
-    Args:
-        spread: How far repetitions lay above the fastest, as a share of it.
-        load: How many programs wanted to run before.
-        threads: How many this one computes with.
-
     Example:
-        >>> doubts(spread=0.03, load=0.1, threads=1)
-        []
         >>> print(*doubts(spread=1.5, load=0.0, threads=1))
         repetitions were not steady (median above the fastest: 150 %, quiet \
 machines: below 20 %)

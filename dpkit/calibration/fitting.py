@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dpkit.theory.least_squares import fit_two
+
 PASSES = 10  # the weights have settled by then
 
 
@@ -69,20 +71,18 @@ def _weight(fitted: float, measured: float) -> float:
 def _least_squares(
     samples: Sequence[tuple[float, float]], weights: Sequence[float]
 ) -> Line:
-    """Fit seconds = fixed + slope · size by the normal equations."""
+    """Fit seconds = fixed + slope · size, where fixed is not negative."""
     unit = max(size for size, _ in samples)
-    n = sx = sy = sxx = sxy = 0.0
-    for (size, seconds), weight in zip(samples, weights):
-        x = size / unit
-        n += weight
-        sx += weight * x
-        sy += weight * seconds
-        sxx += weight * x * x
-        sxy += weight * x * seconds
-    spread = n * sxx - sx * sx
-    fixed = (sy * sxx - sxy * sx) / spread if spread else 0.0
-    fixed = max(0.0, fixed)
-    slope = (sxy - fixed * sx) / sxx
+    xs = [size / unit for size, _ in samples]
+    times = [seconds for _, seconds in samples]
+    fixed = -1.0
+    if min(xs) < max(xs):
+        fixed, slope = fit_two([1.0] * len(xs), xs, times, weights)
+    if fixed < 0:  # the best line through zero
+        fixed = 0.0
+        slope = sum(w * x * t for w, x, t in zip(weights, xs, times)) / sum(
+            w * x * x for w, x in zip(weights, xs)
+        )
     if not slope > 0:
         raise ValueError(
             f"times do not grow with sizes (samples: {list(samples)})"

@@ -1,9 +1,9 @@
 """What is timed: products, elementwise operations, copies, and tiny ones.
 
-Operations run as in the forward pass of training: an operand wants a
-gradient, so autograd notes each of them, and results are new tensors.
-Operands come from memory, since the clock knows of no caches: calls take turns
-with parts of a pool that is larger than caches are.
+Operations run as in the forward pass of training: an operand requires a
+gradient, so autograd records each of them, and results are new tensors. The
+clock knows of no caches, so operands come from memory: calls take turns with
+parts of a pool that is larger than caches are.
 """
 
 from __future__ import annotations
@@ -16,26 +16,19 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dpkit.calibration.timing import Probe
+from dpkit.calibration.stopwatch import Probe
 
-Call = Callable[[], object]
+Timed = Callable[[], object]
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the things are that are timed.
+    """How large the things are that are timed."""
 
-    Attributes:
-        rows: Of square matrices, for products.
-        lengths: Of float32 vectors, for elementwise operations and copies.
-        chains: Of operations that one backward pass goes through.
-        pool: How many numbers the operands are parts of.
-    """
-
-    rows: Sequence[int]
-    lengths: Sequence[int]
-    chains: Sequence[int] = (10, 100)
-    pool: int = 2**25
+    rows: Sequence[int]  # of square matrices, for products
+    lengths: Sequence[int]  # of float32 vectors, for sums and copies
+    chains: Sequence[int] = (10, 100)  # operations in a backward pass
+    pool: int = 2**25  # how many numbers the operands are parts of
 
 
 # The largest vectors have 16 MB on a CPU. For more than 32 MB the C library
@@ -49,11 +42,7 @@ GPU_DTYPES = ("float32", "tf32", "float16", "bfloat16", "float64")
 
 
 def probes(device: torch.device, sizes: Sizes | None = None) -> list[Probe]:
-    """Return what is timed on a device.
-
-    Args:
-        device: The CPU or a GPU.
-        sizes: How large the things are; None: as suits the device.
+    """Return what is timed on a CPU or GPU, at sizes that suit it or given.
 
     Example:
         >>> found = probes(torch.device("cpu"), Sizes([2], lengths=[3, 5]))
@@ -124,13 +113,13 @@ def _products(
         pool = _pool(device, sizes, form)
         for n in sizes.rows:
             pairs = _pairs(pool, n, n)
-            calls: list[Call] = [partial(torch.matmul, *p) for p in pairs]
+            calls: list[Timed] = [partial(torch.matmul, *p) for p in pairs]
             if dtype == "tf32":
                 calls = [_rounded(call) for call in calls]
             yield Probe(f"product {dtype}", 2 * n**3, calls)
 
 
-def _rounded(call: Call) -> Call:
+def _rounded(call: Timed) -> Timed:
     """Let float32 be rounded to TF32 in a call."""
 
     def rounded() -> None:
@@ -190,7 +179,7 @@ def _waited_for(probe: Probe, device: torch.device) -> Probe:
     """Let each call of a probe end when the device is done with it."""
     wait = partial(torch.get_device_module(device).synchronize, device)
 
-    def waited(call: Call) -> None:
+    def waited(call: Timed) -> None:
         call()
         wait()
 

@@ -17,7 +17,7 @@ from dpkit import calibration, sim
 from dpkit.accelerator import real_devices
 from dpkit.commands.parser import PROGRAM, Commands, refuse
 from dpkit.lab.limits.predictions import CASES, Prediction, predictions, table
-from dpkit.theory.hardware.preset_files import save
+from dpkit.theory.hardware.presets import save
 
 # In the median of the steps; on a machine without other work it was 17 %.
 MOST_ERROR = 0.5
@@ -30,7 +30,7 @@ def add_calibrate(commands: Commands) -> None:
         "calibrate",
         help=measured,
         description=f"{measured}: by microbenchmarks, in about a minute; then "
-        "hold simulated training steps against measured ones",
+        "compare simulated training steps with measured ones",
     )
     measure.add_argument(
         "--device",
@@ -55,17 +55,17 @@ def add_calibrate(commands: Commands) -> None:
         help="write the file even if simulated steps are off by more than "
         f"{100 * MOST_ERROR:.0f} %%, in the median",
     )
-    measure.set_defaults(command=calibrate)
+    measure.set_defaults(command=calibrate_machine)
 
 
-def calibrate(options: argparse.Namespace, command: str) -> None:
+def calibrate_machine(options: argparse.Namespace, command: str) -> None:
     """Measure this machine; write presets, unless they are far off."""
     device = _device(options.device)
     _check_output(options.output)
     if options.check:
         _check_simulation()
     facts = calibration.provenance(command, device)
-    facts["load"] = calibration.load()
+    facts["load"] = calibration.machine_load()
     found = _measure(device, facts["load"])
     facts |= {"times": found.times, "spread": found.spread}
     if options.check:

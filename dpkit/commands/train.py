@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from dpkit.commands.parser import PROGRAM, Commands, refuse
 from dpkit.job.checkpoints import Checkpoints
-from dpkit.job.ranks import Ranks, brief, is_of_others, join
+from dpkit.job.ranks import Ranks, brief, is_of_others, join_job
 from dpkit.job.resume import resume, train_to
 from dpkit.job.run import MODELS, Run, Settings
 from dpkit.lab.common.datasets import load_fashion_mnist
@@ -26,9 +26,9 @@ TOLD = "train on Fashion-MNIST, in one process or under torchrun"
 DESCRIPTION = f"""\
 {TOLD}
 
-The parameters are the same on any number of processes, to rounding, which
-grows with the steps; and to the bit, on the same number, when the run was
-killed and started again in between.
+The parameters do not depend on the number of processes, but for rounding,
+which grows with the steps. On the same number of processes they are equal to
+the bit, also if the run was killed and started again in between.
 """
 EXAMPLES = """\
 one process:     python -m dpkit train
@@ -40,14 +40,14 @@ killed:          with --checkpoint FOLDER, type the same line again
 """
 
 
-def count(text: str) -> int:
+def _count(text: str) -> int:
     """Return a number from one up."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"not a count from 1 up ({text!r})")
     return int(text)
 
 
-def amount(text: str) -> float:
+def _amount(text: str) -> float:
     """Return a finite number from zero up."""
     try:
         number = float(text)
@@ -58,9 +58,9 @@ def amount(text: str) -> float:
     return number
 
 
-def seconds(text: str) -> float:
+def _seconds(text: str) -> float:
     """Return a time in seconds, above zero and at most a day."""
-    number = amount(text)
+    number = _amount(text)
     if not 0 < number <= SECONDS_PER_DAY:
         raise argparse.ArgumentTypeError(
             f"not above 0 and at most {SECONDS_PER_DAY}, a day ({text!r})"
@@ -68,7 +68,7 @@ def seconds(text: str) -> float:
     return number
 
 
-def folder(text: str) -> Path:
+def _folder(text: str) -> Path:
     """Return a path that has a name."""
     if not text.strip():
         raise argparse.ArgumentTypeError(f"not a folder ({text!r})")
@@ -89,24 +89,29 @@ def add_train(commands: Commands) -> None:
     add("--model", choices=list(MODELS), default=start.model)
     add("--data", choices=["sample", "full"], default=start.data)
     for name, kind, default, told in (
-        ("--batch-size", count, start.batch_size, "of all processes together"),
-        ("--lr", amount, start.lr, "the learning rate"),
-        ("--momentum", amount, start.momentum, "of SGD"),
+        (
+            "--batch-size",
+            _count,
+            start.batch_size,
+            "of all processes together",
+        ),
+        ("--lr", _amount, start.lr, "the learning rate"),
+        ("--momentum", _amount, start.momentum, "of SGD"),
         ("--seed", int, start.seed, "of parameters and shuffling"),
-        ("--epochs", count, 10, "how often to go through the data"),
-        ("--checkpoint-every", count, 100, "steps from one to the next"),
-        ("--keep", count, 3, "how many checkpoints to keep"),
-        ("--timeout", seconds, 60.0, "seconds to wait for a silent process"),
+        ("--epochs", _count, 10, "how often to go through the data"),
+        ("--checkpoint-every", _count, 100, "steps from one to the next"),
+        ("--keep", _count, 3, "how many checkpoints to keep"),
+        ("--timeout", _seconds, 60.0, "seconds to wait for a silent process"),
     ):
         text = f"{told} (default: %(default)s)"
         add(name, type=kind, metavar="N", default=default, help=text)
-    add("--max-steps", type=count, metavar="N", help="stop after so many")
+    add("--max-steps", type=_count, metavar="N", help="stop after so many")
     add(
         "--checkpoint",
-        type=folder,
+        type=_folder,
         metavar="FOLDER",
-        help="save there, and go on from what is there; on the disk of the "
-        "first process alone",
+        help="save there, and resume from what is there; only the first "
+        "process reads and writes",
     )
     train.set_defaults(command=train_job)
 
@@ -116,7 +121,7 @@ def train_job(options: argparse.Namespace, command: str) -> None:
     given = vars(options)
     settings = Settings(**{name: given[name] for name in asdict(Settings())})
     try:
-        ranks = join(options.timeout)
+        ranks = join_job(options.timeout)
     except ValueError as error:
         refuse(error)
     except ConnectionError as error:

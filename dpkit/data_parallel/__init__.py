@@ -3,8 +3,8 @@
 A gradient is a sum over examples, so devices that each have some of the
 examples have only gradients to exchange. ``step`` does it in one process, by
 hand; ``wrapper`` in a module that is called like any other; ``distributed``
-between processes, while backward still runs; ``bucketed`` like that in one
-process, on devices that it drives all.
+between processes, while backward still runs; ``bucketed`` the same in one
+process, which drives all devices. Begin with ``step``.
 """
 
 from dpkit.data_parallel.bucketed import BucketedDataParallel

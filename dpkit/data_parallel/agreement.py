@@ -17,8 +17,8 @@ BROADCAST_BYTES = 25 * 2**20  # broadcast together, in one flat tensor
 
 
 @torch.no_grad()
-def broadcast(tensors: Sequence[Tensor]) -> None:
-    """Make the tensors those of rank 0, many in one message."""
+def copy_from_rank_0(tensors: Sequence[Tensor]) -> None:
+    """Make the tensors equal to those of rank 0, many in one message."""
     for group in assign(tensors, BROADCAST_BYTES):
         some = [tensors[i] for i in group]
         flat = torch.cat([tensor.reshape(-1) for tensor in some])
@@ -31,7 +31,7 @@ def broadcast(tensors: Sequence[Tensor]) -> None:
 
 
 def check_module(module: nn.Module) -> None:
-    """Raise unless there is a group, and a module that it can train."""
+    """Raise an error unless there is a group that can train the module."""
     if not (dist.is_available() and dist.is_initialized()):
         raise RuntimeError(
             "there is no process group (torch.distributed is not "
@@ -62,12 +62,7 @@ def check_module(module: nn.Module) -> None:
 
 
 def check_alike(module: nn.Module, options: Mapping[str, object]) -> None:
-    """Raise ValueError on all ranks unless all have the same module.
-
-    Args:
-        module: The module.
-        options: What else the ranks have to agree on, by name.
-    """
+    """Raise ValueError on all ranks unless module and options are the same."""
     tensors = [
         (name, str(t.dtype), tuple(t.shape), t.stride(), t.requires_grad)
         for name, t in chain(module.named_parameters(), module.named_buffers())
@@ -77,6 +72,7 @@ def check_alike(module: nn.Module, options: Mapping[str, object]) -> None:
 
 
 def _check_same(what: str, mine: Sequence[object]) -> None:
+    # All ranks compare all, so that all raise and none waits for another.
     ranks: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(ranks, mine)
     for rank, theirs in enumerate(ranks):

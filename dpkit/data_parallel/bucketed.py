@@ -1,4 +1,4 @@
-"""The same buckets in one process, on devices that it drives all.
+"""The same buckets in one process, which drives all devices.
 
 Each device has a replica and runs its own backward. A bucket that is full on
 all of them is reduced, on streams beside their work::
@@ -29,7 +29,7 @@ from dpkit.buckets import Bucket, Buckets
 from dpkit.collectives import allreduce
 from dpkit.losses import Loss
 from dpkit.placement import split_batch
-from dpkit.ports import beside, join, record
+from dpkit.streams import beside, record_event, wait_for_beside
 from dpkit.theory.collectives.algorithms import allreduce_plan
 
 
@@ -103,6 +103,8 @@ class BucketedDataParallel:
             ranks_per_node=ranks_per_node,
         )
         first = inf if bucket_megabytes == inf else 1.0
+        # self._full[1] = {3: …, 0: …}: bucket 1 was full on rank 3 first, then
+        # on rank 0; with each, the event at the end of what filled it.
         self._full: dict[int, dict[int, tuple[Bucket, Any]]] = {}
         self._lock = Lock()  # on GPUs, each device's backward has a thread
         self.buckets = [
@@ -121,17 +123,13 @@ class BucketedDataParallel:
         They are added to those that are there, as backward does.
 
         Args:
-            X: The examples of the batch, shape (b, …), on any device.
+            X: The examples, shape (b, …), at least one for each device.
             y: Their labels, shape (b, …).
             loss: ``loss(outputs, y)`` is the mean over examples.
 
         Returns:
             The mean loss over the batch, a tensor of no dimensions on the
             first device, detached.
-
-        Raises:
-            ValueError: there are fewer examples than devices, or not as many
-                labels as examples.
         """
         k = len(self.devices)
         if len(X) < k:
@@ -141,7 +139,8 @@ class BucketedDataParallel:
             )
         self._full.clear()
         losses = [
-            # The mean over ranks of these is the mean over the batch.
+            # The mean over ranks of these is the mean over the batch: of 5
+            # examples on 2 devices, 3 count 2 · 3/5 and 2 count 2 · 2/5.
             loss(replica(X_shard), y_shard) * (k * len(X_shard) / len(X))
             for replica, X_shard, y_shard in zip(
                 self.replicas, *split_batch(X, y, self.devices)
@@ -154,10 +153,10 @@ class BucketedDataParallel:
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Let backward, in this block, leave gradients to each replica alone.
+        """Let each replica's gradients add up by themselves in a block.
 
-        They add up; the next step outside of it takes the mean over replicas
-        of all that was added.
+        The next step after it takes the mean over replicas of all that was
+        added.
         """
         for buckets in self.buckets:
             buckets.enabled = False
@@ -168,7 +167,7 @@ class BucketedDataParallel:
                 buckets.enabled = True
 
     def _backward(self, losses: Sequence[Tensor]) -> None:
-        """Run all replicas' backward, and have their buckets reduced."""
+        """Run all replicas' backward, and reduce their buckets."""
         try:
             # One call: on GPUs, each device's backward has its own thread.
             torch.autograd.backward(losses)
@@ -176,29 +175,28 @@ class BucketedDataParallel:
                 for index in sorted(self._full):
                     self._reduce(index)
         finally:
-            # Also if it broke off: what is on its way uses the buckets.
+            # After an exception too: what is on its way uses the buckets.
             for device in self.devices:
-                join(device)
+                wait_for_beside(device)
         for buckets in self.buckets:
             if buckets.enabled:
                 buckets.settle()
 
     def _note_full(self, rank: int, bucket: Bucket) -> None:
-        """Take note that a replica's bucket is full; perhaps reduce it."""
+        """Reduce a bucket if it is now full on all replicas."""
         with self._lock:
             full = self._full.setdefault(bucket.index, {})
-            full[rank] = bucket, record(self.devices[rank])
+            full[rank] = bucket, record_event(self.devices[rank])
             if self.overlap and len(full) == len(self.devices):
                 self._reduce(bucket.index)
 
     def _reduce(self, index: int) -> None:
-        """Let all replicas' buckets of this number become their mean."""
+        """Make all replicas' buckets of this number their mean."""
         full = self._full[index]  # in the order of time
         flats = [full[rank][0].flat for rank in sorted(full)]
+        events = {}
         if self.overlap:
             # Where ranks share a device, the latest of them counts.
             events = {self.devices[rank]: full[rank][1] for rank in full}
-            with beside(events):
-                self._allreduce(flats)
-        else:
+        with beside(events):
             self._allreduce(flats)

@@ -23,9 +23,9 @@ from torch import nn
 
 from dpkit.buckets import Bucket, Buckets
 from dpkit.data_parallel.agreement import (
-    broadcast,
     check_alike,
     check_module,
+    copy_from_rank_0,
 )
 
 
@@ -39,10 +39,9 @@ class DistributedDataParallel(nn.Module):
     gradient. All ranks have to run backward equally often, each time from
     something that depends on a parameter.
 
-    Gradients travel in buckets, while backward goes on. They are views of
-    the buckets, and overwritten by the next step's. A module that is wrapped
-    again is trained by its last wrapper. Wrap again as well when parameters
-    are replaced, or begin to require a gradient: a forward in training mode
+    Gradients are views of buckets, which travel while backward goes on. The
+    last wrapper of a module trains it. Wrap again when parameters are
+    replaced, or begin to require a gradient: a forward in training mode
     raises RuntimeError where the buckets lack one.
 
     Args:
@@ -53,8 +52,8 @@ class DistributedDataParallel(nn.Module):
             gradient larger than that has its own.
         broadcast_buffers: Whether buffers, such as the running statistics of
             batch norm, become those of rank 0 before a forward in training
-            mode. It is done once for several forwards before one backward,
-            which may still need the buffers as they are.
+            mode: before the first one, if several precede a backward, which
+            may still need the buffers as they are.
 
     Attributes:
         module: The module within.
@@ -80,8 +79,6 @@ class DistributedDataParallel(nn.Module):
         >>> net(torch.ones(5, 3)).sum().backward()
         >>> net.module.bias.grad
         tensor([5., 5.])
-        >>> [tuple(bucket.flat.shape) for bucket in net.buckets.buckets]
-        [(10,)]
         >>> dist.destroy_process_group()
     """
 
@@ -104,32 +101,25 @@ class DistributedDataParallel(nn.Module):
             "broadcast_buffers": broadcast_buffers,
         }
         check_alike(module, options)
-        broadcast([*module.parameters(), *module.buffers()])
+        copy_from_rank_0([*module.parameters(), *module.buffers()])
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the module returns."""
         trains = self.training and torch.is_grad_enabled()
         if trains and self.buckets.enabled:
             self._check_params()
+            # Of several forwards before a backward, the first one alone.
             if self.broadcast_buffers and not self._means.are_awaited:
-                broadcast(list(self.module.buffers()))
+                copy_from_rank_0(list(self.module.buffers()))
             self._means.are_awaited = True
         return self.module(*args, **kwargs)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Let backward, in this block, leave gradients to this rank alone.
+        """Let this rank's gradients add up by themselves in a block.
 
-        They add up; the next backward outside of it takes the mean over
-        ranks of all that was added. Every rank has to do likewise.
-
-        Example:
-            >>> def accumulate(net, loss, batches):
-            ...     *others, (X, y) = batches
-            ...     with net.no_sync():
-            ...         for X_other, y_other in others:
-            ...             loss(net(X_other), y_other).backward()
-            ...     loss(net(X), y).backward()
+        The next backward after it takes the mean over ranks of all that was
+        added. Every rank has to do likewise.
         """
         before, self.buckets.enabled = self.buckets.enabled, False
         try:
@@ -138,7 +128,7 @@ class DistributedDataParallel(nn.Module):
             self.buckets.enabled = before
 
     def _check_params(self) -> None:
-        """Raise unless the buckets have all parameters that are trained."""
+        """Raise an error unless the buckets have all trained parameters."""
         for name, p in self.module.named_parameters():
             if p.requires_grad and id(p) not in self._known:
                 raise RuntimeError(
@@ -160,7 +150,7 @@ class DistributedDataParallel(nn.Module):
         self._known = {id(p) for p in self.buckets.params}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what belongs to these parameters and this process."""
+        """Leave out what only these parameters and this process can use."""
         return {
             name: value
             for name, value in self.__dict__.items()
@@ -185,11 +175,12 @@ class Means:
         self._have_order = False
 
     def start(self, buckets: Buckets) -> None:
-        """Wait for what a backward that was broken off has sent."""
+        """Wait for what was sent by a backward that an exception ended."""
         self._wait()
 
     def send(self, bucket: Bucket) -> None:
         """Begin to reduce a bucket; return before it is done."""
+        # Divided first: in half precision the sum could overflow.
         bucket.flat /= dist.get_world_size()
         work = dist.all_reduce(bucket.flat, async_op=True)
         assert work is not None

@@ -6,6 +6,9 @@ the caller's has; tensors in it have fewer rows::
     {"x": 5 rows, "options": ("fast", 2)}
         replica 0    {"x": rows 0 1 2, "options": ("fast", 2)}
         replica 1    {"x": rows 3 4,   "options": ("fast", 2)}
+
+``torch.utils._pytree`` takes dataclasses, and subclasses of lists and dicts,
+for leaves: their tensors would not be cut.
 """
 
 from __future__ import annotations
@@ -25,33 +28,13 @@ from dpkit.placement import gather, scatter
 def scatter_nested(nested: Any, devices: Sequence[torch.device]) -> list[Any]:
     """Cut all tensors of a structure by rows, each device getting a shard.
 
-    Tuples, named tuples, lists, dicts and dataclasses are gone into, and
-    built again with shards in place of tensors. A tensor without dimensions
-    is copied to each device. All else, also a structure without tensors, is
-    given to each as it is. Gradients flow back through the copies.
-
-    Args:
-        nested: The structure; its tensors have shapes (rows, …), or ().
-        devices: k devices.
-
-    Returns:
-        The structure for each of the first devices, as many as have rows: k,
-        or fewer if there are fewer rows; one if there are no rows at all.
-
-    Raises:
-        ValueError: tensors differ in their number of rows.
-
-    Example:
-        >>> import dpkit, torch
-        >>> from dpkit.data_parallel.nested import scatter_nested
-        >>> shards = scatter_nested(
-        ...     {"x": torch.arange(5), "options": ("fast", 2)},
-        ...     dpkit.devices(2, kind="sim"),
-        ... )
-        >>> shards[1]
-        {'x': tensor([3, 4], device='sim:1'), 'options': ('fast', 2)}
+    A tensor without dimensions is copied to each device. All else, also a
+    structure without tensors, is given to each as it is. Gradients flow back
+    through the copies. There are as many shards as devices, or as rows if
+    these are fewer; one if there are no rows at all.
     """
     tensors = list(named_tensors(nested))
+    # 7 rows on 3 devices: 3 shards; 2 rows: 2; none, or no tensors: 1.
     num_shards = min(len(devices), max(_num_rows(tensors), 1))
     shards = {
         id(x): _shards(x, devices[:num_shards])  # once, if it is there twice
@@ -68,28 +51,8 @@ def gather_nested(
 ) -> Any:
     """Join structures that are alike into one, whose tensors are whole.
 
-    Args:
-        parts: The structure that each replica returned. Tensors of shapes
-            (rows of the replica, …) are joined along their rows; of those
-            without dimensions one is made, of shape (replicas,). All else
-            has to be equal.
-        device: Where the tensors are to lie.
-        name: What an error calls the structure.
-
-    Raises:
-        ValueError: the parts are not alike, or something in them that is not
-            a tensor differs.
-
-    Example:
-        >>> import torch
-        >>> from dpkit.data_parallel.nested import gather_nested
-        >>> parts = [
-        ...     {"y": torch.ones(3, 2), "loss": torch.tensor(0.5)},
-        ...     {"y": torch.ones(2, 2), "loss": torch.tensor(0.7)},
-        ... ]
-        >>> whole = gather_nested(parts, torch.device("cpu"))
-        >>> tuple(whole["y"].shape), whole["loss"]
-        ((5, 2), tensor([0.5000, 0.7000]))
+    Tensors are joined along their rows; those without dimensions become one
+    of shape (replicas,). All else has to be equal.
     """
     first = parts[0]
     if not all(_are_alike(first, part) for part in parts):
@@ -114,12 +77,7 @@ def gather_nested(
 def named_tensors(nested: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
     """Yield all tensors of a structure, each with the way to it.
 
-    Example:
-        >>> import torch
-        >>> from dpkit.data_parallel.nested import named_tensors
-        >>> nested = [torch.zeros(5, 3), {"y": (torch.zeros(5), "a word")}]
-        >>> [name for name, _ in named_tensors(nested, "batch")]
-        ['batch[0]', "batch[1]['y'][0]"]
+    In ``[zeros, {"y": (zeros, "a word")}]``: ``[0]`` and ``[1]['y'][0]``.
     """
     if isinstance(nested, Tensor):
         yield name, nested
@@ -188,7 +146,7 @@ def _rebuild(nested: Any, items: Sequence[Any]) -> Any:
 
 
 def _are_alike(one: Any, other: Any) -> bool:
-    """Say whether two can be joined, leaving what is inside for later."""
+    """Tell whether two can be joined, apart from what is inside."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return (one.dim(), one.shape[1:]) == (other.dim(), other.shape[1:])
     if type(one) is not type(other):

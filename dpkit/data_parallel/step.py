@@ -19,7 +19,7 @@ from math import isfinite
 import torch
 from torch import Tensor
 
-from dpkit.arguments import device_list
+from dpkit.arguments import check_lists, device_list
 from dpkit.collectives import allreduce
 from dpkit.losses import Loss, check_sum, tried_as_sum
 from dpkit.placement import split_batch
@@ -39,15 +39,14 @@ def train_batch(
     Gradients are summed over examples and devices, and divided once by the
     size of the whole batch. That is the step of one device if the loss of an
     example depends on that example alone; with batch norm it does not. A
-    device whose shard is empty runs nothing and contributes zeros. The summed
-    gradients stay in ``p.grad``.
+    device whose shard is empty contributes zeros. The summed gradients stay
+    in ``p.grad``.
 
     Args:
         net: ``net(X, params)`` gives the outputs, shape (rows, …).
         loss: ``loss(outputs, y)`` gives the loss of each example, or their
-            sum; not their mean. Where it gives one number, that is made sure
-            of on the first batch, when no parameter has a gradient yet, if
-            the outputs have a row for each row of labels.
+            sum; not their mean, which is checked on the first batch, when no
+            parameter has a gradient yet.
         X: The examples of the batch, shape (b, …), on any device.
         y: Their labels, shape (b, …).
         device_params: ``device_params[r]`` are the parameters on
@@ -93,11 +92,7 @@ def train_batch(
 def allreduce_gradients(device_params: Sequence[Sequence[Tensor]]) -> None:
     """Replace each gradient by its sum over all devices.
 
-    A parameter that has no gradient counts as one with zeros.
-
-    Args:
-        device_params: ``device_params[r]`` are the parameters on
-            ``devices[r]``.
+    A parameter that has none counts as one with zeros.
     """
     for copies in zip(*device_params, strict=True):
         allreduce([gradient(p) for p in copies])
@@ -120,6 +115,7 @@ def clear_gradients(device_params: Sequence[Sequence[Tensor]]) -> None:
 @torch.no_grad()
 def sgd(params: Sequence[Tensor], lr: float, batch_size: int) -> None:
     """Step against the mean gradient, given gradients that are sums."""
+    # A sum over 6 examples, on whichever devices, is 6 times their mean.
     for p in params:
         if p.grad is not None:
             p -= lr * p.grad / batch_size
@@ -135,12 +131,7 @@ def _check_step(
         raise ValueError(
             f"the batch has no examples (shape of X: {tuple(X.shape)})"
         )
-    if len(device_params) != len(device_list(devices)):
-        raise ValueError(
-            "there is not one list of parameters per device (lists: "
-            f"{len(device_params)}, devices: {len(devices)}); replicate() "
-            "makes them"
-        )
+    check_lists(device_params, device_list(devices))
     if not isfinite(lr):
         raise ValueError(
             f"the learning rate is not a finite number (lr: {lr})"

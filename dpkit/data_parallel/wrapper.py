@@ -8,8 +8,9 @@ One forward on two devices, and the backward that autograd makes of it::
               └─ copy ─────┘
        scatter, replicate       apply   gather
 
-Backward goes the same ways in the other direction, and so gradients end in
-the parameters of the module. A loop of training sees one module.
+A replica is made of copies, and a copy is an operation like others: backward
+goes through it, takes the gradient back to devices[0] and adds it to what the
+other replicas give, in the parameters of the module.
 """
 
 from __future__ import annotations
@@ -23,12 +24,11 @@ import torch
 from torch import nn
 
 from dpkit.data_parallel.nested import gather_nested, scatter_nested
-from dpkit.data_parallel.replicas import replicate_module
 from dpkit.machine import has_streams
 from dpkit.placement import scatter
 
 
-class Call(NamedTuple):
+class Inputs(NamedTuple):
     """What a module is called with."""
 
     args: tuple[Any, ...]
@@ -43,23 +43,20 @@ class DataParallel(nn.Module):
     replicas one after another in one Python loop, without threads, and joins
     their outputs on the first device. Gradients are the module's own, and
     equal to those of one device if the output for an example depends on that
-    example alone. With batch norm in training mode it does not, for each
-    replica takes the statistics of its shard.
+    example alone. With batch norm in training mode it does not: each replica
+    takes the statistics of its shard.
 
     Tensors may stand in tuples, named tuples, lists, dicts and dataclasses,
-    and have to agree in their number of rows; those without dimensions are
-    copied to each replica, all else is given to each as it is: an iterator
-    is used up by the first. Fewer rows than devices run on as many devices
-    as there are rows; no rows at all, on the first.
-    What the module returns is joined likewise; of tensors without dimensions
-    comes one with an entry for each replica that ran, such as the loss of
-    each shard. Rows are the first dimension of every tensor, also of what a
-    module means as something else, such as the layers of an LSTM's state.
+    and have to agree in their number of rows, the first dimension. Those
+    without dimensions are copied to each replica; all else is given to each
+    as it is. Fewer rows than devices run on as many devices as there are
+    rows; no rows at all, on the first. Outputs are joined likewise; tensors
+    without dimensions, such as the loss of each shard, become one with an
+    entry for each replica that ran.
 
     The replica on the first device is the module itself. What it changes in
     itself stays, such as the running statistics of batch norm; what the
-    others set or do to their buffers is lost. A list or dict that the module
-    keeps, other than of its own parts, is the same in all. Hooks run on each.
+    others change in themselves is lost. Hooks run on each.
 
     Args:
         module: Lies on ``devices[0]`` when it runs; ``.to(devices[0])`` of
@@ -81,13 +78,9 @@ class DataParallel(nn.Module):
         >>> devices = dpkit.devices(3, kind="sim")
         >>> net = dpkit.DataParallel(torch.nn.Linear(2, 1), devices)
         >>> y = net.to(devices[0])(torch.ones(7, 2))
-        >>> y.shape, y.device
-        (torch.Size([7, 1]), device(type='sim', index=0))
         >>> y.sum().backward()
         >>> net.module.weight.grad
         tensor([[7., 7.]], device='sim:0')
-        >>> list(net.state_dict())
-        ['weight', 'bias']
     """
 
     def __init__(
@@ -95,7 +88,7 @@ class DataParallel(nn.Module):
     ) -> None:
         super().__init__()
         self.module = module
-        # That of a tensor has its number, where a name may leave it out.
+        # The device of a tensor has a number; "cuda" or "sim" alone has none.
         self.devices = [x.device for x in scatter(torch.empty(0), devices)]
         self.register_load_state_dict_pre_hook(  # type: ignore[no-untyped-call]
             _name_as_held
@@ -104,7 +97,7 @@ class DataParallel(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the module returns, for all rows."""
         self._check_place()
-        shards = scatter_nested(Call(args, kwargs), self.devices)
+        shards = scatter_nested(Inputs(args, kwargs), self.devices)
         devices = self.devices[: len(shards)]
         replicas = replicate_module(self.module, devices)
         outputs = []
@@ -122,7 +115,7 @@ class DataParallel(nn.Module):
         return self.module.load_state_dict(*args, **kwargs)
 
     def _check_place(self) -> None:
-        """Raise unless the module lies on the first device."""
+        """Raise ValueError unless the module lies on the first device."""
         for name, tensor in chain(
             self.module.named_parameters(), self.module.named_buffers()
         ):
@@ -134,8 +127,38 @@ class DataParallel(nn.Module):
                 )
 
 
+def replicate_module(
+    module: nn.Module, devices: Sequence[torch.device]
+) -> list[nn.Module]:
+    """Return a replica of a module on each device; the first is itself.
+
+    The other replicas share with it all but parameters, buffers and modules,
+    which are copied, even to the same device. They are made for one forward:
+    what it sets in them is lost.
+    """
+    return [module] + [_copy_of(module, device) for device in devices[1:]]
+
+
+def _copy_of(module: nn.Module, device: torch.device) -> nn.Module:
+    """Return a copy of a module and all that it consists of."""
+    copies: dict[Any, Any] = {  # one each, though it be held in two places
+        tensor: tensor.to(device, copy=True)
+        for tensor in chain(module.parameters(), module.buffers())
+    }
+    modules = list(module.modules())
+    copies |= {m: object.__new__(type(m)) for m in modules}
+    for m in modules:
+        state = vars(copies[m])
+        state.update(vars(m))
+        for kind in ("_parameters", "_buffers", "_modules"):
+            held = state[kind].items()
+            state[kind] = {name: copies.get(x, x) for name, x in held}
+    replica: nn.Module = copies[module]
+    return replica
+
+
 def _as_current(device: torch.device) -> AbstractContextManager[Any]:
-    """Return a context in which a device without a number is this one."""
+    """Return a context in which "cuda" or "sim" alone means this device."""
     if not has_streams(device):
         return nullcontext()
     current: AbstractContextManager[Any]
@@ -146,10 +169,7 @@ def _as_current(device: torch.device) -> AbstractContextManager[Any]:
 def _name_as_held(
     wrapper: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any
 ) -> None:
-    """Let a state dict name what it has for the module as the wrapper does.
-
-    Where the wrapper is part of another module, that one does the loading.
-    """
+    """Name the entries as the wrapper does, where another module loads it."""
     for name in [name for name in state_dict if name.startswith(prefix)]:
         held = f"{prefix}module.{name.removeprefix(prefix)}"
         state_dict[held] = state_dict.pop(name)

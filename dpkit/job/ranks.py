@@ -34,21 +34,14 @@ OF_OTHERS = re.compile(r"\[/|.*(timed? ?out|connection)", re.I | re.S)
 class Ranks:
     """The ranks of a job, seen from one of them.
 
-    Attributes:
-        rank: This one.
-        device: Where its tensors belong.
-        hosts: The name of each rank's host, in order of rank.
-        store: What all ranks can read and write.
-        roll: Tells which of them are lost.
-
     To be used in a ``with`` statement, at whose end the others are left.
     """
 
     rank: int
-    device: torch.device
-    hosts: list[str]
-    store: Store
-    roll: RollCall
+    device: torch.device  # where its tensors belong
+    hosts: list[str]  # the name of each rank's host
+    store: Store  # what all ranks can read and write
+    roll: RollCall  # tells which of them are lost
 
     def __enter__(self) -> Ranks:
         """Return the ranks themselves."""
@@ -64,7 +57,7 @@ class Ranks:
         dist.barrier()
         self.roll.end()
         with suppress(RuntimeError):
-            dist.barrier()  # rank 0 takes the store away, where no one looks
+            dist.barrier()  # rank 0 ends, and the store with it, last
 
     @property
     def world_size(self) -> int:
@@ -72,11 +65,7 @@ class Ranks:
         return len(self.hosts)
 
     def broadcast_bytes(self, content: bytes) -> bytes:
-        """Return rank 0's bytes on every rank.
-
-        Args:
-            content: One byte or more; what the other ranks give is not used.
-        """
+        """Return rank 0's bytes, one or more, on every rank."""
         size = torch.tensor(len(content), device=self.device)
         dist.broadcast(size, 0)
         data = torch.empty(int(size), dtype=torch.uint8)
@@ -89,9 +78,8 @@ class Ranks:
     def lost(self) -> list[int]:
         """Call the roll; return the other ranks that are lost.
 
-        Where not even the store answers, all ranks on other hosts are lost to
-        this one; if there is no other host, then rank 0, which keeps the
-        store.
+        If not even the store answers, all ranks on other hosts are lost to
+        this one; if there is no other host, rank 0, which keeps the store.
         """
         lost = self.roll.lost()
         if lost is not None:
@@ -103,13 +91,10 @@ class Ranks:
     def watch(self, stop: Callable[[list[int]], None]) -> None:
         """Have this rank end soon after the others, if one is lost.
 
-        Who is silent is lost. A rank that others wait for in vain, and that
-        answers the roll call, may have something to save, and goes on.
-
-        Args:
-            stop: Takes the ranks that are lost, and ends this process. It is
-                called from a thread, where the others have stopped and this
-                rank has not noticed.
+        ``stop`` takes the silent ranks and ends this process. A thread calls
+        it when the others have stopped and this rank has not noticed. A rank
+        that answers the roll call, and that others wait for in vain, may have
+        something to save: it goes on.
         """
 
         def wait() -> None:
@@ -124,18 +109,13 @@ class Ranks:
         return ", ".join(f"rank {r} on {self.hosts[r]}" for r in ranks)
 
 
-def join(timeout_seconds: float) -> Ranks:
+def join_job(timeout_seconds: float) -> Ranks:
     """Join the ranks that ``torchrun`` has started, or be the only one.
 
     The default process group is NCCL's where every rank of this host has a
     GPU and ``DPKIT_DEVICES`` does not ask for other devices, else gloo's.
 
-    Args:
-        timeout_seconds: How long a rank waits for the others: now, and in
-            every operation that they take part in together.
-
-    Returns:
-        The ranks.
+    The timeout holds now, and in every operation of several ranks.
 
     Raises:
         ConnectionError: the ranks could not meet.
@@ -170,10 +150,7 @@ def join(timeout_seconds: float) -> Ranks:
 
 
 def is_of_others(error: BaseException) -> bool:
-    """Tell whether an error says that other ranks did not answer.
-
-    Every other error is this rank's own.
-    """
+    """Tell whether other ranks did not answer, or the error is our own."""
     if isinstance(error, dist.DistError):
         return True
     told = OF_OTHERS.match(str(error))

@@ -1,4 +1,4 @@
-"""A run with checkpoints: taken up from one, and saving more."""
+"""A run with checkpoints: resumed from one, and saving more."""
 
 from __future__ import annotations
 
@@ -12,20 +12,14 @@ from dpkit.job.run import Run
 
 
 def resume(run: Run, checkpoints: Checkpoints) -> list[str]:
-    """Take up the newest good checkpoint on rank 0's disk, on every rank.
+    """Load the newest good checkpoint on rank 0's disk, on every rank.
 
-    From now on the folder is this job's, until rank 0 ends.
-
-    Rank 0 reads, and sends what it read: the others need no such disk, and
-    none can take up another checkpoint than the rest.
-
-    Args:
-        run: A run at step 0; its settings are those of the checkpoints.
-        checkpoints: Where to look.
+    Rank 0 locks the folder until it ends. It reads, and sends what it read:
+    so the others need no such disk, and all load the same checkpoint.
 
     Returns:
-        A line for each file that was refused, and one for what was taken up;
-        none on the other ranks.
+        A line for each file that was refused, and one for the file that was
+        loaded; none on the other ranks.
 
     Raises:
         ValueError: all checkpoints are of other runs, or another job uses

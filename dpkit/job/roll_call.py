@@ -1,7 +1,7 @@
 """Which ranks of a job are lost, when something they do together fails.
 
 When a rank is lost, another notices it by an operation that fails or does not
-end in time. Which rank it was, the operation does not say; and a rank that
+end in time. The operation does not say which rank it was; and a rank that
 waits for one that waits for the lost one notices nothing at all. So a thread
 of each rank listens for the roll call, and answers it::
 
@@ -9,11 +9,11 @@ of each rank listens for the roll call, and answers it::
     rank 1   recv from 2 … failed: the roll!    "rank 1 is here, and stops"
     rank 2   (killed)                           silence
 
-Lost is who is silent. If nobody is, it is who does not stop: its disk may
-keep it, or a loop without end, and the others' operations did not end in time.
+A rank that is silent is lost. If none is silent, a rank that does not stop is
+lost: its disk may hold it up, or an endless loop.
 
-The job is over then, also for a rank that notices nothing: an operation may
-go on waiting for who is lost. :meth:`RollCall.unnoticed` tells for whom.
+The job is over then, also for a rank that notices nothing, because it still
+waits for the lost one: :meth:`RollCall.unnoticed` tells it.
 """
 
 from __future__ import annotations
@@ -33,20 +33,13 @@ NOTICE_SECONDS = 5.0
 class RollCall(threading.Thread):
     """Listens for the roll call of a job, and answers for one rank.
 
-    There is one in a job: who calls it goes no further.
-
-    Args:
-        rank: This one.
-        world_size: The number of ranks.
-        store: What all ranks can read and write.
-
-    Attributes:
-        here: The ranks that have answered.
-        stopped: The ranks that have called the roll.
+    There is one roll call in a job: a rank that calls it goes no further.
+    ``here`` are the ranks that have answered, ``stopped`` those that have
+    called it themselves.
     """
 
     def __init__(self, rank: int, world_size: int, store: Store) -> None:
-        # A store behind a cut cable may hold its reader for ever: hence a
+        # A store behind a cut cable may block its reader for ever: hence a
         # daemon, and a connection of its own.
         super().__init__(daemon=True)
         self._rank, self._ranks = rank, set(range(world_size))
@@ -64,13 +57,12 @@ class RollCall(threading.Thread):
                     self._answer()
                     return
         except RuntimeError:
-            return  # the store is gone, and who has not answered is lost
+            return  # the store is gone: ranks without an answer are lost
 
     def lost(self) -> set[int] | None:
-        """Call the roll, if nobody has; return the others that are lost.
+        """Call the roll, if no rank has; return the others that are lost.
 
-        Returns:
-            The ranks; None if not even the store can be reached.
+        None stands for a store that cannot be reached.
         """
         self._noticed.set()
         self._called.set()
@@ -83,9 +75,8 @@ class RollCall(threading.Thread):
     def unnoticed(self) -> set[int]:
         """Wait until others have called the roll, and for this rank to do so.
 
-        Returns:
-            Who was silent, if this rank has not called it even then; nobody
-            if it has, or if it listens no more, or the store is gone.
+        Returns the silent ranks, if this rank has not called it even then;
+        none if it has, or if it listens no more, or the store is gone.
         """
         self.join()
         called = self._rank in self.here

@@ -26,25 +26,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpkit.data_parallel import DistributedDataParallel
-from dpkit.job.checkpoints import check_fit, forms
 from dpkit.job.ranks import Ranks
+from dpkit.job.state_forms import check_fit, forms
 from dpkit.lab.common.datasets import Labelled
-from dpkit.lab.common.models import lenet, lenet_params
+from dpkit.lab.common.models import LeNet
 
 # How many images are scored at a time.
 TEST_ROWS = 1000
-
-
-class LeNet(nn.Module):
-    """LeNet as a module, from ``dpkit.lab.common.models``."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self.params = nn.ParameterList(lenet_params(seed=seed))
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Return scores of shape (b, 10) for images (b, 1, 28, 28)."""
-        return lenet(X, list(self.params))
 
 
 def linear(seed: int) -> nn.Module:
@@ -63,32 +51,20 @@ MODELS: dict[str, Callable[[int], nn.Module]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides the parameters after a number of steps.
+    """What decides the parameters after a number of steps."""
 
-    Attributes:
-        model: A name in ``MODELS``.
-        data: "sample" or "full", of Fashion-MNIST.
-        batch_size: Examples in a step, those of all ranks together.
-        lr: The learning rate.
-        momentum: The share of the last update that is kept.
-        seed: Where the parameters and the shuffling start.
-    """
-
-    model: str = "lenet"
-    data: str = "sample"
-    batch_size: int = 256
+    model: str = "lenet"  # a name in MODELS
+    data: str = "sample"  # or "full", of Fashion-MNIST
+    batch_size: int = 256  # examples in a step, of all ranks together
     lr: float = 0.05
     momentum: float = 0.9
-    seed: int = 0
+    seed: int = 0  # of the parameters and of shuffling
 
 
 class Run:
     """A run at some step: parameters, momenta, and what comes next.
 
-    Args:
-        settings: What decides where it goes.
-        train_set: Images, (n, 1, 28, 28), and labels, (n,), on the CPU.
-        ranks: Who takes part; the process group is there.
+    Data are images, (n, 1, 28, 28), and labels, (n,), on the CPU.
     """
 
     def __init__(
@@ -141,12 +117,12 @@ class Run:
         (loss * ranks.world_size / len(rows)).backward()
 
     def _rehearse(self) -> None:
-        """Let the wrapper put gradients into buckets as they come.
+        """Take a step and take it back, so that all later steps are alike.
 
-        It does so after its first backward. That alters the order in which
-        terms are added, and with it the last bits: so a first step after a
-        resume has to find it done, as any other. What a state consists of
-        shows when the optimizer has taken a step.
+        The wrapper arranges its buckets after its first backward. That alters
+        the order in which terms are added, and with it the last bits: it has
+        to be done before the first step, also after a resume. And what a
+        state consists of shows when the optimizer has taken a step.
         """
         before = copy.deepcopy(self.state())
         self._backward()
@@ -168,11 +144,7 @@ class Run:
         }
 
     def check(self, state: dict[str, Any]) -> None:
-        """Refuse a state that does not fit.
-
-        Raises:
-            ValueError: a part is missing, or has another shape or kind.
-        """
+        """Raise a ValueError for a state that does not fit."""
         check_fit(state, self._forms)
 
     def load(self, state: dict[str, Any]) -> None:
@@ -191,11 +163,7 @@ class Run:
         return total.hexdigest()
 
     def check_alike(self) -> None:
-        """Let rank 0 see that all ranks hold the same parameters.
-
-        Raises:
-            RuntimeError: on rank 0, if one holds others.
-        """
+        """Raise a RuntimeError on rank 0, if a rank has other parameters."""
         store, digest = self.ranks.store, self.digest()
         store.set(f"digest/{self.ranks.rank}", digest)
         if self.ranks.rank == 0:
@@ -210,11 +178,7 @@ class Run:
 
     @torch.no_grad()
     def count_correct(self, test_set: Labelled) -> int:
-        """Return how many images are put into their class.
-
-        Args:
-            test_set: Images, (n, 1, 28, 28), and labels, (n,), on the CPU.
-        """
+        """Return how many images are put into their class."""
         ranks = self.ranks
         count = torch.zeros((), dtype=torch.int64, device=ranks.device)
         mine = torch.arange(len(test_set.labels)).tensor_split(

@@ -12,8 +12,20 @@ from dpkit.layer_partition.linear import (
     ColumnParallelLinear,
     RowParallelLinear,
 )
-from dpkit.layer_partition.shards import check_enough, even_sizes
-from dpkit.layer_partition.split_module import Pick, SplitModule
+from dpkit.layer_partition.shards import (
+    Pick,
+    SplitModule,
+    check_enough,
+    check_plain,
+    even_sizes,
+)
+
+PLAIN: dict[str, object] = {
+    "batch_first": True,
+    "dropout": 0.0,
+    "bias_k": None,
+    "add_zero_attn": False,
+}
 
 
 class HeadParallelAttention(SplitModule):
@@ -47,8 +59,6 @@ class HeadParallelAttention(SplitModule):
         >>> layer = HeadParallelAttention(attention, devices)
         >>> [part.out_features for part in layer.project.parts]
         [24, 12]
-        >>> layer([torch.ones(2, 5, 12, device=d) for d in devices])[1].shape
-        torch.Size([2, 5, 12])
 
     Source:
         M. Shoeybi et al., Megatron-LM, 2019, section 3.
@@ -61,7 +71,8 @@ class HeadParallelAttention(SplitModule):
         causal: bool = False,
     ) -> None:
         super().__init__()
-        _check_kind(attention)
+        plain = {"kdim": attention.embed_dim, "vdim": attention.embed_dim}
+        check_plain(attention, "attention", PLAIN | plain)
         num_heads, size = attention.num_heads, attention.head_dim
         check_enough(num_heads, "heads", devices)
         heads = even_sizes(num_heads, len(devices))
@@ -100,40 +111,17 @@ class HeadParallelAttention(SplitModule):
 
 
 def _by_head(attention: nn.MultiheadAttention) -> nn.Linear:
-    """Return one layer for queries, keys and values, rows in order of heads.
-
-    In ``in_proj_weight`` all queries come first, then all keys, all values.
-    """
+    """Return a layer for queries, keys and values, rows in order of heads."""
+    # Rows of in_proj_weight with two heads    q0 q1 k0 k1 v0 v1
+    # and of the layer                         q0 k0 v0 q1 k1 v1
     weight, bias = attention.in_proj_weight, attention.in_proj_bias
     shape = (3, attention.num_heads, attention.head_dim)
     outputs, inputs = weight.shape
     linear = nn.Linear(inputs, outputs, bias=False, device="meta")
-    tensors = {"weight": weight, "bias": bias}
-    for name, tensor in tensors.items():
+    for name, tensor in {"weight": weight, "bias": bias}.items():
         if tensor is not None:
             rows = tensor.detach().unflatten(0, shape)
             rows = rows.transpose(0, 1).flatten(0, 2)
-            trained = tensor.requires_grad
-            parameter = nn.Parameter(rows, requires_grad=trained)
+            parameter = nn.Parameter(rows, tensor.requires_grad)
             linear.register_parameter(name, parameter)
     return linear
-
-
-def _check_kind(attention: nn.MultiheadAttention) -> None:
-    """Raise ValueError for what nn.MultiheadAttention can do, and we not."""
-    plain = {
-        "batch_first": True,
-        "kdim": attention.embed_dim,
-        "vdim": attention.embed_dim,
-        "dropout": 0.0,
-        "bias_k": None,
-        "add_zero_attn": False,
-    }
-    for name, value in plain.items():
-        found = getattr(attention, name)
-        if found is not value and found != value:
-            raise ValueError(
-                f"attention of this kind is not split ({name}: "
-                f"{'given' if isinstance(found, Tensor) else found}, "
-                f"possible: {value})"
-            )

@@ -15,11 +15,14 @@ Every row is exact under one condition, which every row preserves: where the
 tensors of all ranks are replicas, so are the gradients that arrive. (In
 ``reduce_scatter_backward`` and ``allreduce_backward`` each rank's gradient is
 only the part that this rank's work contributes; their sum is the gradient.)
+
+Source: M. Shoeybi et al., Megatron-LM, 2019, section 3, where the first two
+are f and g.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -29,15 +32,45 @@ from torch.autograd.function import once_differentiable
 
 from dpkit.collectives import allreduce
 
+# An operation takes a tensor of each rank, and gives one to each.
+Operation = Callable[[Sequence[Tensor]], Iterable[Tensor]]
+
+
+class Conjugates(Function):
+    """Do one operation in forward, and its conjugate in backward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, there: Operation, back: Operation, *xs: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Return what ``there`` makes of the tensors."""
+        ctx.back = back
+        return tuple(there(xs))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Return what ``back`` makes of their gradients."""
+        return None, None, *ctx.back(gradients)
+
+
+def conjugates(
+    xs: Sequence[Tensor], there: Operation, back: Operation
+) -> list[Tensor]:
+    """Do ``there`` now, and ``back`` to the gradients in backward."""
+    if isinstance(xs, Tensor):  # its rows would pass for those of the ranks
+        raise TypeError(
+            "not a list with a tensor for each rank (a tensor of shape "
+            f"{tuple(xs.shape)})"
+        )
+    return list(Conjugates.apply(there, back, *xs))
+
 
 def allreduce_backward(xs: Sequence[Tensor]) -> list[Tensor]:
     """Pass replicas on; in backward, add up the gradients of all ranks.
 
     It stands before a layer of which each rank has a part: each part uses the
     whole input, so the input's gradient is the sum of what they send back.
-
-    Args:
-        xs: k replicas of one tensor, each on its device.
 
     Example:
         >>> import dpkit, torch
@@ -48,23 +81,15 @@ def allreduce_backward(xs: Sequence[Tensor]) -> list[Tensor]:
         >>> torch.autograd.backward([ys[0].sum(), 4 * ys[1].sum()])
         >>> [x.grad.tolist() for x in xs]  # 1 + 4
         [[5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
-
-    Source:
-        M. Shoeybi et al., Megatron-LM, 2019, section 3, where it is f.
     """
-    return list(_AllreduceBackward.apply(*_each(xs)))
+    return conjugates(xs, there=views, back=sums)
 
 
 def allreduce_forward(xs: Sequence[Tensor]) -> list[Tensor]:
     """Add up the tensors of all ranks; in backward, pass gradients on.
 
-    It stands behind a layer of which each rank has computed a term.
-
-    Args:
-        xs: k terms of one shape, each on its device.
-
-    Returns:
-        k replicas of their sum.
+    It stands behind a layer of which each rank has computed a term, of one
+    shape. It gives k replicas of their sum.
 
     Example:
         >>> import dpkit, torch
@@ -73,11 +98,8 @@ def allreduce_forward(xs: Sequence[Tensor]) -> list[Tensor]:
         ...       for r, d in enumerate(dpkit.devices(3, kind="sim"))]
         >>> allreduce_forward(xs)[2]  # 1 + 2 + 3
         tensor([6., 6.], device='sim:2')
-
-    Source:
-        M. Shoeybi et al., Megatron-LM, 2019, section 3, where it is g.
     """
-    return list(_AllreduceForward.apply(*_each(xs)))
+    return conjugates(xs, there=sums, back=tuple)
 
 
 def allgather_forward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
@@ -87,12 +109,8 @@ def allgather_forward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
     each computes the loss.
 
     Args:
-        xs: k shards, each on its device; they may differ in size along
-            ``dim``.
+        xs: k shards; they may differ in size along ``dim``.
         dim: The dimension to join along.
-
-    Returns:
-        k replicas of the whole.
 
     Example:
         >>> import dpkit, torch
@@ -102,7 +120,13 @@ def allgather_forward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
         >>> allgather_forward(xs, dim=1)[0]
         tensor([[0, 0, 1]], device='sim:0')
     """
-    return list(_AllgatherForward.apply(dim, *xs))
+    sizes = [x.shape[dim] for x in xs]
+
+    def own_parts(gradients: Sequence[Tensor]) -> list[Tensor]:
+        parts = [g.split(sizes, dim) for g in gradients]
+        return [parts[rank][rank] for rank in range(len(parts))]
+
+    return conjugates(xs, there=lambda xs: wholes(xs, dim), back=own_parts)
 
 
 def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
@@ -113,146 +137,67 @@ def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
     :func:`allreduce_backward` are together, and sends half as much back.
 
     Args:
-        xs: k shards, each on its device; they may differ in size along
-            ``dim``.
+        xs: k shards; they may differ in size along ``dim``.
         dim: The dimension to join along.
-
-    Returns:
-        k replicas of the whole.
     """
-    return list(_ReduceScatterBackward.apply(dim, *xs))
+    sizes = [x.shape[dim] for x in xs]
+
+    def sums_of_parts(gradients: Sequence[Tensor]) -> list[Tensor]:
+        # On rank 1 of 3: its part of gradient 1, then += those of 0 and 2.
+        parts = [g.split(sizes, dim) for g in gradients]
+        totals = []
+        for rank in range(len(parts)):
+            total = parts[rank][rank].clone()
+            for other in range(len(parts)):
+                if other != rank:
+                    total += parts[other][rank].to(total.device)
+            totals.append(total)
+        return totals
+
+    return conjugates(xs, there=lambda xs: wholes(xs, dim), back=sums_of_parts)
 
 
 def spread(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
     """Copy a tensor to all devices; in backward, take the first's gradient.
 
     The gradients of replicas are equal, so one of them is the gradient.
-
-    Args:
-        x: A tensor, on any device.
-        devices: k devices.
-
-    Returns:
-        k replicas; ``xs[r]`` lies on ``devices[r]``.
     """
-    return list(_Spread.apply(x, devices))
-
-
-def take_one(xs: Sequence[Tensor]) -> Tensor:
-    """Return the first of equal tensors; in backward, give all its gradient.
-
-    Args:
-        xs: k replicas, each on its device.
-
-    Returns:
-        The one of rank 0.
-    """
-    return _TakeOne.apply(*xs)  # type: ignore[no-any-return]
-
-
-def _each(xs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Refuse one tensor, whose rows would pass for those of the ranks."""
-    if isinstance(xs, Tensor):
-        raise TypeError(
-            "not a list with a tensor for each rank (a tensor of shape "
-            f"{tuple(xs.shape)})"
-        )
-    return xs
-
-
-def _sums(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the sum of the tensors on each of their devices."""
-    if len(tensors) == 1:
-        return tuple(tensors)  # one device has it already
-    sums = [t.clone(memory_format=torch.contiguous_format) for t in tensors]
-    allreduce(sums)
-    return tuple(sums)
-
-
-def _join(shards: Sequence[Tensor], dim: int) -> tuple[Tensor, ...]:
-    """Return the whole, on each of the shards' devices."""
-    return tuple(
-        torch.cat([shard.to(own.device) for shard in shards], dim)
-        for own in shards
+    home = x.device
+    return conjugates(
+        [x],
+        there=lambda xs: [xs[0].to(device, copy=True) for device in devices],
+        back=lambda gradients: [gradients[0].to(home)],
     )
 
 
-class _AllreduceBackward(Function):
-    @staticmethod
-    def forward(ctx: Any, *xs: Tensor) -> tuple[Tensor, ...]:
-        return tuple(x.view_as(x) for x in xs)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        return _sums(gradients)
-
-
-class _AllreduceForward(Function):
-    @staticmethod
-    def forward(ctx: Any, *xs: Tensor) -> tuple[Tensor, ...]:
-        return _sums(xs)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        return gradients
+def take_one(xs: Sequence[Tensor]) -> Tensor:
+    """Return the first of equal tensors; in backward, copy its gradient."""
+    devices = [x.device for x in xs]
+    (one,) = conjugates(
+        xs,
+        there=lambda xs: views(xs[:1]),
+        back=lambda gradients: [gradients[0].to(device) for device in devices],
+    )
+    return one
 
 
-class _AllgatherForward(Function):
-    @staticmethod
-    def forward(ctx: Any, dim: int, *xs: Tensor) -> tuple[Tensor, ...]:
-        ctx.dim, ctx.sizes = dim, [x.shape[dim] for x in xs]
-        return _join(xs, dim)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        parts = [g.split(ctx.sizes, ctx.dim) for g in gradients]
-        return None, *(parts[rank][rank] for rank in range(len(parts)))
+def views(xs: Sequence[Tensor]) -> list[Tensor]:
+    """Return views of the tensors: what goes in must not come out as it is."""
+    return [x.view_as(x) for x in xs]
 
 
-class _ReduceScatterBackward(Function):
-    @staticmethod
-    def forward(ctx: Any, dim: int, *xs: Tensor) -> tuple[Tensor, ...]:
-        ctx.dim, ctx.sizes = dim, [x.shape[dim] for x in xs]
-        return _join(xs, dim)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        parts = [g.split(ctx.sizes, ctx.dim) for g in gradients]
-        totals = []
-        for rank, gradient in enumerate(gradients):
-            total = parts[rank][rank].clone()
-            for other in range(len(parts)):
-                if other != rank:
-                    total += parts[other][rank].to(gradient.device)
-            totals.append(total)
-        return None, *totals
+def sums(xs: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return the sum of the tensors on each of their devices."""
+    if len(xs) == 1:
+        return xs  # one device has it already
+    totals = [x.clone(memory_format=torch.contiguous_format) for x in xs]
+    allreduce(totals)
+    return totals
 
 
-class _Spread(Function):
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, devices: Sequence[torch.device]
-    ) -> tuple[Tensor, ...]:
-        ctx.device = x.device
-        return tuple(x.to(device, copy=True) for device in devices)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0].to(ctx.device), None
-
-
-class _TakeOne(Function):
-    @staticmethod
-    def forward(ctx: Any, *xs: Tensor) -> Tensor:
-        ctx.devices = [x.device for x in xs]
-        return xs[0].view_as(xs[0])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        return tuple(gradient.to(device) for device in ctx.devices)
+def wholes(shards: Sequence[Tensor], dim: int) -> list[Tensor]:
+    """Return the joined shards on each of their devices."""
+    return [
+        torch.cat([shard.to(own.device) for shard in shards], dim)
+        for own in shards
+    ]

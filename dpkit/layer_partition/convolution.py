@@ -11,8 +11,12 @@ from dpkit.layer_partition.conjugates import (
     allreduce_backward,
     reduce_scatter_backward,
 )
-from dpkit.layer_partition.shards import checked_sizes, shards_of
-from dpkit.layer_partition.split_module import SplitModule
+from dpkit.layer_partition.shards import (
+    SplitModule,
+    bias_shards,
+    checked_sizes,
+    shards_of,
+)
 
 
 class ChannelParallelConv2d(SplitModule):
@@ -37,9 +41,8 @@ class ChannelParallelConv2d(SplitModule):
 
     Raises:
         TypeError: ``devices`` is no list.
-        ValueError: there are more devices than output channels; the layer has
-            groups, and their number is not a multiple of k or the input is to
-            be gathered.
+        ValueError: there are more devices than output channels, or groups
+            that do not fit the table.
 
     Example:
         >>> import dpkit, torch
@@ -74,9 +77,7 @@ class ChannelParallelConv2d(SplitModule):
                 f"{conv.groups}, devices: {k}, gather_input: {gather_input})"
             )
         weights = shards_of(conv.weight, sizes, devices)
-        biases: list[nn.Parameter] | list[None] = [None] * k
-        if conv.bias is not None:
-            biases = shards_of(conv.bias, sizes, devices)
+        biases = bias_shards(conv.bias, sizes, devices)
         self.parts = nn.ModuleList(
             _part(conv, weight, bias, k)
             for weight, bias in zip(weights, biases, strict=True)
@@ -100,6 +101,7 @@ def _part(
     num_devices: int,
 ) -> nn.Conv2d:
     """Return a convolution like the given one, with these parameters."""
+    # 4 groups of 6 inputs on 2 devices: 2 groups and 3 inputs for each.
     share = num_devices if conv.groups > 1 else 1
     part = nn.Conv2d(
         conv.in_channels // share,

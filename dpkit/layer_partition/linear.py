@@ -1,7 +1,10 @@
 """Linear layers of which every device has a part: by columns, by rows.
 
 The names are those of x A, where the weight is A = W transposed: W of
-``nn.Linear`` has the shape (outputs, inputs).
+``nn.Linear`` has the shape (outputs, inputs). Parts are of ``sizes``, or as
+equal as can be, the first ones larger by one.
+
+Source: M. Shoeybi et al., Megatron-LM, 2019, section 3.
 """
 
 from __future__ import annotations
@@ -18,12 +21,14 @@ from dpkit.layer_partition.conjugates import (
 )
 from dpkit.layer_partition.replicated import Replicated
 from dpkit.layer_partition.shards import (
+    Pick,
+    SplitModule,
+    bias_shards,
     checked_sizes,
-    join,
+    joined,
     replicas_of,
     shards_of,
 )
-from dpkit.layer_partition.split_module import Pick, SplitModule
 
 
 class ColumnParallelLinear(SplitModule):
@@ -35,8 +40,7 @@ class ColumnParallelLinear(SplitModule):
     Args:
         linear: The layer to split; its parameters are copied.
         devices: k devices, no more than the layer has outputs.
-        sizes: How many outputs each device computes; None: as equal as can
-            be, the first devices one more.
+        sizes: How many outputs each device computes.
 
     Attributes:
         parts: The layer of each device.
@@ -54,9 +58,6 @@ class ColumnParallelLinear(SplitModule):
         >>> xs = [torch.ones(5, 2, device=d) for d in devices]
         >>> [tuple(y.shape) for y in layer(xs)]  # 3 + 2 + 2 = 7
         [(5, 3), (5, 2), (5, 2)]
-
-    Source:
-        M. Shoeybi et al., Megatron-LM, 2019, section 3.
     """
 
     def __init__(
@@ -69,9 +70,7 @@ class ColumnParallelLinear(SplitModule):
         total = linear.out_features
         sizes = checked_sizes(sizes, total, "outputs", devices)
         weights = shards_of(linear.weight, sizes, devices)
-        biases: list[nn.Parameter] | list[None] = [None] * len(sizes)
-        if linear.bias is not None:
-            biases = shards_of(linear.bias, sizes, devices)
+        biases = bias_shards(linear.bias, sizes, devices)
         self.parts = nn.ModuleList(map(_linear, weights, biases))
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
@@ -90,17 +89,14 @@ class RowParallelLinear(SplitModule):
     Args:
         linear: The layer to split; its parameters are copied.
         devices: k devices, no more than the layer has inputs.
-        sizes: How many inputs each device takes; None: as equal as can be,
-            the first devices one more.
+        sizes: How many inputs each device takes.
 
     Attributes:
         parts: The layer of each device, without bias.
         biases: The copies of the bias; none if the layer has none.
 
     Raises:
-        TypeError: ``devices`` is no list, or a size no whole number.
-        ValueError: there are more devices than inputs, or the sizes are not k
-            positive numbers that add up to the inputs.
+        TypeError, ValueError: as for :class:`ColumnParallelLinear`.
 
     Example:
         >>> import dpkit, torch
@@ -110,9 +106,6 @@ class RowParallelLinear(SplitModule):
         >>> xs = [torch.ones(3, n, device=d) for n, d in zip((3, 2), devices)]
         >>> [tuple(y.shape) for y in layer(xs)]
         [(3, 4), (3, 4)]
-
-    Source:
-        M. Shoeybi et al., Megatron-LM, 2019, section 3.
     """
 
     def __init__(
@@ -147,9 +140,9 @@ class RowParallelLinear(SplitModule):
     def full_tensors(self, pick: Pick) -> dict[str, Tensor]:
         """Return what is picked of the parameters, joined, by name."""
         weights = [pick(part.get_parameter("weight")) for part in self.parts]
-        full = {"weight": join(weights, dim=1)}
+        full = {"weight": joined(weights, dim=1)}
         if self.biases:
-            full["bias"] = join([pick(self.biases[0])])
+            full["bias"] = joined([pick(self.biases[0])])
         return full
 
 
@@ -162,16 +155,14 @@ class ParallelMLP(nn.Sequential):
 
     Args:
         first: The first layer.
-        activation: Works on each feature by itself.
+        activation: Works on each feature by itself, without parameters.
         second: The second layer, with as many inputs as the first has
             outputs.
-        devices: k devices.
+        devices: k devices, no more than features between the layers.
 
     Raises:
         TypeError: ``devices`` is no list.
-        ValueError: the layers do not fit together, there are more devices
-            than features between them, or the activation has parameters or
-            does not work on each feature by itself.
+        ValueError: the layers do not fit together, or cannot be split.
 
     Example:
         >>> import dpkit, torch

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dpkit.arguments import device_list
 from dpkit.layer_partition.conjugates import allgather_forward
-from dpkit.layer_partition.split_module import Pick, SplitModule
+from dpkit.layer_partition.shards import Pick, SplitModule
 
 RANDOM = (
     nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d,
@@ -41,9 +41,8 @@ class Replicated(SplitModule):
         >>> from dpkit.layer_partition import Replicated
         >>> devices = dpkit.devices(2, kind="sim")
         >>> norm = Replicated(torch.nn.LayerNorm(3), devices)
-        >>> [tuple(y.shape) for y in norm(
-        ...     [torch.ones(5, 3, device=d) for d in devices])]
-        [(5, 3), (5, 3)]
+        >>> norm([torch.ones(5, 3, device=d) for d in devices])[1].device
+        device(type='sim', index=1)
     """
 
     def __init__(
@@ -78,12 +77,9 @@ class Replicated(SplitModule):
 
 
 class Joined(nn.Module):
-    """Shards joined to the whole on every device.
+    """Shards along dimension ``dim``, joined to the whole on every device.
 
     What follows must be the same on every device: replicas, down to the loss.
-
-    Args:
-        dim: The dimension that they are shards of.
 
     Example:
         >>> import dpkit, torch
@@ -106,8 +102,7 @@ class Joined(nn.Module):
 class Residual(nn.Module):
     """A branch, and past it what goes in: ``x + branch(x)`` on each device.
 
-    Args:
-        branch: Takes replicas, and gives replicas of the same shape.
+    The branch takes replicas, and gives replicas of the same shape.
     """
 
     def __init__(self, branch: nn.Module) -> None:

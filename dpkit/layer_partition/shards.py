@@ -1,23 +1,42 @@
-"""Parameters cut into shards, one for each device, or copied to all."""
+"""Layers cut into parts, one for each device: sizes, parameters, modules."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from dpkit.arguments import device_list
-from dpkit.theory.whole_numbers import check_whole
+from dpkit.theory.units import check_whole
+
+Pick = Callable[[nn.Parameter], Tensor]
+
+
+class SplitModule(nn.Module):
+    """A module of which each device has a part, in ``parts``.
+
+    Attributes:
+        parts: What each device has, in order of rank.
+    """
+
+    parts: nn.ModuleList
+
+    def copies(self) -> list[list[nn.Parameter]]:
+        """Return the groups of parameters that are copies of one."""
+        return []
+
+    def full_tensors(self, pick: Pick) -> dict[str, Tensor]:
+        """Return what is picked of the parameters, joined, by name."""
+        return {
+            name: joined([pick(p.get_parameter(name)) for p in self.parts])
+            for name, _ in self.parts[0].named_parameters()
+        }
 
 
 def even_sizes(length: int, count: int) -> list[int]:
-    """Return the sizes of ``count`` parts, the first ones larger by one.
-
-    Example:
-        >>> even_sizes(7, 3)
-        [3, 2, 2]
-    """
+    """Return the sizes of ``count`` parts, the first ones larger by one."""
+    # 7 in 3 parts: 7 // 3 = 2 each, and one more for the first 7 % 3 = 1.
     return [length // count + (i < length % count) for i in range(count)]
 
 
@@ -33,6 +52,20 @@ def check_enough(
             f"too few {what} for each device to have one "
             f"({what}: {length}, devices: {num_devices})"
         )
+
+
+def check_plain(
+    layer: nn.Module, what: str, plain: Mapping[str, object]
+) -> None:
+    """Raise ValueError for an option of a layer that is not split here."""
+    for name, value in plain.items():
+        found = getattr(layer, name)
+        if found is not value and found != value:
+            shown = "given" if isinstance(found, Tensor) else found
+            raise ValueError(
+                f"{what} of this kind is not split ({name}: {shown}, "
+                f"possible: {value})"
+            )
 
 
 def checked_sizes(
@@ -69,6 +102,15 @@ def shards_of(
     ]
 
 
+def bias_shards(
+    bias: Tensor | None, sizes: Sequence[int], devices: Sequence[torch.device]
+) -> Sequence[nn.Parameter | None]:
+    """Return one part of a bias for each device; None where there is none."""
+    if bias is None:
+        return [None] * len(sizes)
+    return shards_of(bias, sizes, devices)
+
+
 def replicas_of(
     parameter: Tensor, devices: Sequence[torch.device]
 ) -> list[nn.Parameter]:
@@ -85,6 +127,6 @@ def _parameter_like(
     return nn.Parameter(own, requires_grad=parameter.requires_grad)
 
 
-def join(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def joined(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Return the shards as one tensor on the CPU."""
     return torch.cat([tensor.detach().cpu() for tensor in tensors], dim)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +10,21 @@ from torch.nn import functional as F
 
 from dpkit.collectives import allreduce
 from dpkit.layer_partition.conjugates import allreduce_forward
-from dpkit.layer_partition.shards import checked_sizes, join, shards_of
-from dpkit.layer_partition.split_module import Pick, SplitModule
+from dpkit.layer_partition.shards import (
+    Pick,
+    SplitModule,
+    check_plain,
+    checked_sizes,
+    joined,
+    shards_of,
+)
+
+PLAIN: dict[str, object] = {
+    "padding_idx": None,
+    "max_norm": None,
+    "scale_grad_by_freq": False,
+    "sparse": False,
+}
 
 
 class VocabParallelEmbedding(SplitModule):
@@ -20,11 +33,11 @@ class VocabParallelEmbedding(SplitModule):
     It takes replicas of the words' numbers and gives replicas of their rows:
     a device that does not have a word gives zeros, and an allreduce adds up.
     :class:`dpkit.ColumnParallelLinear` splits its outputs as the rows are
-    split, so the two can share their weights. The row of a word that there is
-    not is NaN; to raise an error would be to wait for the device.
+    split, so the two can share their weights. The row of a word that does not
+    exist is NaN: to raise an error, Python would wait for the device.
 
     Args:
-        embedding: The table to split; it is copied.
+        embedding: The table to split, without options; it is copied.
         devices: k devices, no more than there are words.
 
     Attributes:
@@ -33,16 +46,13 @@ class VocabParallelEmbedding(SplitModule):
     Raises:
         TypeError: ``devices`` is no list.
         ValueError: there are more devices than words, or the embedding has
-            options: a padding word, a limit of the norm, scaled or sparse
-            gradients.
+            options, such as a padding word.
 
     Example:
         >>> import dpkit, torch
         >>> from dpkit.layer_partition import VocabParallelEmbedding
         >>> devices = dpkit.devices(2, kind="sim")
         >>> table = VocabParallelEmbedding(torch.nn.Embedding(7, 3), devices)
-        >>> [tuple(rows.shape) for rows in table.weights]
-        [(4, 3), (3, 3)]
         >>> words = [torch.tensor([[6, 0]], device=d) for d in devices]
         >>> table(words)[1].shape
         torch.Size([1, 2, 3])
@@ -55,7 +65,7 @@ class VocabParallelEmbedding(SplitModule):
         self, embedding: nn.Embedding, devices: Sequence[torch.device]
     ) -> None:
         super().__init__()
-        _check_plain(embedding)
+        check_plain(embedding, "an embedding", PLAIN)
         num_words = embedding.num_embeddings
         sizes = checked_sizes(None, num_words, "words", devices)
         self.weights = nn.ParameterList(
@@ -64,20 +74,16 @@ class VocabParallelEmbedding(SplitModule):
 
     def forward(self, words: Sequence[Tensor]) -> list[Tensor]:
         """Return replicas (…, features) of replicas (…) of whole numbers."""
-        rows, start = [], 0
-        num_words = sum(len(weight) for weight in self.weights)
-        for weight, word in zip(self.weights, words, strict=True):
-            own, local = _own_words(word, start, len(weight))
-            found = F.embedding(local, weight)
-            row = torch.where(own.unsqueeze(-1), found, 0.0)
-            known = _known(word, num_words).unsqueeze(-1)
-            rows.append(torch.where(known, row, torch.nan))
-            start += len(weight)
-        return allreduce_forward(rows)
+        sizes = [len(weight) for weight in self.weights]
+
+        def rows(rank: int, local: Tensor) -> Tensor:
+            return F.embedding(local, self.weights[rank])
+
+        return allreduce_forward(_looked_up(words, sizes, rows))
 
     def full_tensors(self, pick: Pick) -> dict[str, Tensor]:
         """Return what is picked of the rows, joined, by name."""
-        return {"weight": join([pick(weight) for weight in self.weights])}
+        return {"weight": joined([pick(weight) for weight in self.weights])}
 
 
 def vocab_parallel_cross_entropy(
@@ -89,12 +95,10 @@ def vocab_parallel_cross_entropy(
     go round, in an allreduce each: the largest score, the sum of
     exponentials, and the score of the target. Backward sends nothing.
 
-    A target outside of the vocabulary makes the loss NaN; to raise an error
-    would be to wait for the device.
-
     Args:
         logit_shards: k tensors (b, words of r), each on its device.
-        targets: k replicas (b,) of the numbers of the right words.
+        targets: k replicas (b,) of the numbers of the right words. One
+            outside of the vocabulary makes the loss NaN.
 
     Returns:
         k replicas of the loss, without dimensions.
@@ -124,54 +128,43 @@ def vocab_parallel_cross_entropy(
         x - m.unsqueeze(1) for x, m in zip(logit_shards, largest, strict=True)
     ]
     sums = allreduce_forward([x.exp().sum(dim=1) for x in shifted])
-    scores = allreduce_forward(_scores_of_targets(shifted, targets))
+    sizes = [x.shape[1] for x in shifted]
+
+    def scores_of(rank: int, local: Tensor) -> Tensor:
+        return shifted[rank].gather(1, local.unsqueeze(1)).squeeze(1)
+
+    scores = allreduce_forward(_looked_up(targets, sizes, scores_of))
     return [
         (total.log() - score).mean()
         for total, score in zip(sums, scores, strict=True)
     ]
 
 
-def _scores_of_targets(
-    shards: Sequence[Tensor], targets: Sequence[Tensor]
+def _looked_up(
+    words: Sequence[Tensor],
+    sizes: Sequence[int],
+    find: Callable[[int, Tensor], Tensor],
 ) -> list[Tensor]:
-    """Return the targets' scores, zero where another device has them."""
-    num_words = sum(x.shape[1] for x in shards)
-    scores, start = [], 0
-    for x, target in zip(shards, targets, strict=True):
-        own, local = _own_words(target, start, x.shape[1])
-        score = x.gather(1, local.unsqueeze(1)).squeeze(1)
-        score = torch.where(own, score, 0.0)
-        known = _known(target, num_words)
-        scores.append(torch.where(known, score, torch.nan))
-        start += x.shape[1]
-    return scores
+    """Return what each device finds for the words that it has, else zeros.
 
-
-def _own_words(words: Tensor, start: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return which words are among ``count``, and the number of each there."""
-    local = words - start
-    own = (local >= 0) & (local < count)
-    return own, local.clamp(0, count - 1)
-
-
-def _known(words: Tensor, num_words: int) -> Tensor:
-    return (words >= 0) & (words < num_words)
-
-
-def _check_plain(embedding: nn.Embedding) -> None:
-    plain = {
-        "padding_idx": None,
-        "max_norm": None,
-        "scale_grad_by_freq": False,
-        "sparse": False,
-    }
-    for name, value in plain.items():
-        found = getattr(embedding, name)
-        if found is not value and found != value:
-            raise ValueError(
-                f"an embedding of this kind is not split ({name}: {found}, "
-                f"possible: {value})"
-            )
+    For a number that is no word's it is NaN. ``find`` takes a rank, and the
+    number of each word among those of the rank.
+    """
+    # Words 5 6 0 9 on rank 1, sizes 4 and 3: its words are 4, 5 and 6.
+    # local  1 2 -4 5, of which it finds the first two; 0 is another's; 9: NaN
+    values, start = [], 0
+    for rank, (word, size) in enumerate(zip(words, sizes, strict=True)):
+        local = word - start
+        own = (local >= 0) & (local < size)
+        value = find(rank, local.clamp(0, size - 1))
+        has_features = value.dim() > word.dim()
+        own = own.unsqueeze(-1) if has_features else own
+        value = torch.where(own, value, 0.0)
+        known = (word >= 0) & (word < sum(sizes))
+        known = known.unsqueeze(-1) if has_features else known
+        values.append(torch.where(known, value, torch.nan))
+        start += size
+    return values
 
 
 def _check_scores(

@@ -6,10 +6,18 @@ so that all parts have something to do::
 
     device 0 | 0F0 0F1 0F2     0B0 0B1 0B2
     device 1 |     1F0 1F1 1F2 1B0 1B1 1B2
+
+``cutting`` makes the stages, ``stage`` runs one, ``interpreter`` does the
+actions of a schedule, ``pipeline`` puts them together; ``untie`` copies what
+stages share. Begin with ``pipeline``. What schedules there are, and how they
+are checked, is in ``dpkit.theory.pipelines``.
 """
 
-from dpkit.network_partition.cutting import split_layers
+from dpkit.network_partition.cutting import (
+    LayerCost,
+    layer_seconds,
+    split_layers,
+)
 from dpkit.network_partition.pipeline import Pipeline
-from dpkit.network_partition.timing import LayerCost, layer_seconds
 
 __all__ = ["LayerCost", "Pipeline", "layer_seconds", "split_layers"]

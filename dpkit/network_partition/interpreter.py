@@ -1,4 +1,16 @@
-"""Do the actions of a schedule, whichever it is."""
+"""Do the actions of any schedule.
+
+An action ``sKm`` is named by its stage, its kind and its micro-batch. Two
+stages and one micro-batch, with what lies in a parcel after each action::
+
+    0F0    stage 0 takes inputs[0]         1F0: y
+    1F0    stage 1 opens the parcel        nothing; losses[0] is known
+    1B0    stage 1 begins with 1           0B0: dx
+    0B0    stage 0 opens the parcel        nothing; all gradients are there
+
+B makes all gradients; I makes those of the inputs alone, W those of the
+weights, later.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +19,17 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from dpkit.channels import Channel, Parcel
 from dpkit.network_partition.stage import Layer, Stage
+from dpkit.streams import Channel, Parcel
 from dpkit.theory.pipelines.actions import Action
 
 
 class Interpreter:
-    """One step: what is on its way, and what it came to.
+    """One step of a pipeline: what is on its way, and the losses.
 
     Args:
         stages: The stages.
-        channels: The way from each stage to the next and to the one before,
-            by both numbers.
+        channels: ``channels[s, t]`` leads from stage s to its neighbour t.
         inputs: The micro-batches, on the device of the first stage.
         ends: What follows the last stage, for each micro-batch: its loss.
 
@@ -36,7 +47,7 @@ class Interpreter:
         self.stages, self.channels = stages, channels
         self.inputs, self.ends = inputs, ends
         self.losses: dict[int, Tensor] = {}
-        # What comes in, by the action that waits for it.
+        # What was sent to a stage, by the action that waits for it.
         self._parcels: dict[Action, Parcel] = {}
 
     def do(self, action: Action) -> None:

@@ -8,19 +8,18 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import device_list
-from dpkit.channels import Channel
-from dpkit.collectives import allreduce
+from dpkit.arguments import check_labels_of, device_list
 from dpkit.losses import Loss, check_labels, check_mean, tried_as_mean
 from dpkit.machine import random_states_kept
 from dpkit.network_partition.interpreter import Interpreter
 from dpkit.network_partition.stage import Layer, Stage, layers_of
-from dpkit.network_partition.untie import untie
+from dpkit.network_partition.untie import gradients_summed, untie
+from dpkit.streams import Channel
 from dpkit.theory.pipelines.actions import Schedule, owners, parse
 from dpkit.theory.pipelines.check import check
 from dpkit.theory.pipelines.replay import times
 from dpkit.theory.pipelines.schedules import by_name
-from dpkit.theory.whole_numbers import check_whole
+from dpkit.theory.units import check_whole
 
 TICKS = {"F": 1, "B": 2, "I": 1, "W": 1}
 
@@ -32,11 +31,10 @@ class Pipeline(nn.Module):
     on several devices already stays. A layer that shares a parameter with an
     earlier stage is copied, and the gradients of such copies are summed: make
     the optimizer from ``pipeline.parameters()``, and it keeps them equal.
-    With batch norm, the statistics are those of each micro-batch, and if
-    forward is run again they count it twice;
-    :class:`~dpkit.batch_norm.DeferredBatchNorm` tracks those of whole
-    batches. A layer that works in place cannot be the first of a stage.
-    Between stages passes one tensor.
+    Batch norm takes the statistics of each micro-batch, and counts it twice
+    with ``recompute``; :class:`~dpkit.batch_norm.DeferredBatchNorm` tracks
+    those of whole batches. A layer that works in place cannot be the first of
+    a stage. Between stages passes one tensor.
 
     Args:
         stages: The stages, in order, such as :func:`dpkit.split_layers` gives.
@@ -103,7 +101,8 @@ class Pipeline(nn.Module):
         ]
         self._channels = _channels(self.devices)
         self._has_run = False
-        # Issued in the order of time, so that no device waits for Python.
+        # Issued in the order of time, so that no device waits for Python:
+        # gpipe, 2 stages, 2 micro-batches  0F0 0F1 1F0 1F1 1B0 0B0 1B1 0B1
         start = times(self.schedule, TICKS)
         self._order = sorted(every, key=lambda action: start[action])
 
@@ -114,20 +113,13 @@ class Pipeline(nn.Module):
 
     @property
     def most_in_flight(self) -> list[int]:
-        """Of how many micro-batches each stage kept something at once.
-
-        In the last step, from forward until the last of its gradients.
-        """
+        """The most micro-batches that each stage kept in the last step."""
         return [stage.most_kept for stage in self._stages]
 
     def forward(self, X: Tensor) -> Tensor:
-        """Run the whole batch through all stages, one after another.
+        """Run the whole batch, shape (b, …), through all stages in turn.
 
-        Args:
-            X: The examples, shape (b, …), on any device.
-
-        Returns:
-            The outputs, shape (b, …), on the device of the last stage.
+        The outputs lie on the device of the last stage.
         """
         for stage, device in zip(self.stages, self.devices):
             X = stage(X.to(device))
@@ -137,7 +129,7 @@ class Pipeline(nn.Module):
         """Run a batch through the schedule; leave gradients in the stages.
 
         The batch is cut as by ``tensor_split``: the first micro-batches have
-        an example more. Each loss counts as its micro-batch has examples, so
+        an example more. Each loss is weighted by its number of examples, so
         loss and gradients are those of the whole batch. Gradients are added
         to those that are there. What layers draw at random depends on the
         layer, the micro-batch and PyTorch's seed alone.
@@ -146,18 +138,16 @@ class Pipeline(nn.Module):
             X: The examples, shape (b, …), on any device.
             y: The labels, shape (b, …), on any device.
             loss_fn: ``loss_fn(outputs, labels)``, a mean over examples, in
-                which all count alike: no class weights, none left out. What
-                PyTorch's losses do not say of themselves is made sure of on
-                the first batch, and that no labels are left out on each whose
-                labels lie on the CPU.
+                which all count alike: no class weights, none left out. This
+                is checked on the first batch; that no labels are left out, on
+                each batch whose labels lie on the CPU.
 
         Returns:
             The loss, of no dimensions, on the device of the last stage.
 
         Raises:
             ValueError: ``X`` and ``y`` differ in length, have fewer examples
-                than there are micro-batches, or the loss is not one number,
-                a sum, or a mean in which examples do not count alike.
+                than there are micro-batches, or the loss is no such mean.
             TypeError: a stage gives something else than a tensor.
         """
         self._check_batch(X, y)
@@ -167,20 +157,19 @@ class Pipeline(nn.Module):
             check_labels(loss_fn, y)
         if not self._has_run:
             loss_fn = tried_as_mean(loss_fn)
-        m, before = self.num_micro_batches, self._put_aside()
+        m = self.num_micro_batches
         X, y = X.to(self.devices[0]), y.to(self.devices[-1])
         ends = [_end(part, len(y), loss_fn) for part in y.tensor_split(m)]
         run = Interpreter(
             self._stages, self._channels, X.tensor_split(m), ends
         )
         try:
-            self._run(run)
-            self._sum_copies()
+            with gradients_summed(self.copies):
+                self._run(run)
             self._has_run = True
         finally:
             for stage in self._stages:
                 stage.forget()
-            self._put_back(before)
         return torch.stack(list(run.losses.values())).sum()
 
     def _run(self, run: Interpreter) -> None:
@@ -193,44 +182,12 @@ class Pipeline(nn.Module):
                 run.do(action)
 
     def _check_batch(self, X: Tensor, y: Tensor) -> None:
-        if len(X) != len(y):
-            raise ValueError(
-                "the batch has not as many labels as examples (examples: "
-                f"{len(X)}, labels: {len(y)})"
-            )
+        check_labels_of(X, y)
         if len(X) < self.num_micro_batches:
             raise ValueError(
                 f"fewer examples than micro-batches (examples: {len(X)}, "
                 f"micro-batches: {self.num_micro_batches})"
             )
-
-    def _put_aside(self) -> list[list[Tensor | None]]:
-        """Take the gradients of copies away: they are summed already."""
-        before = [[p.grad for p in group] for group in self.copies]
-        for group in self.copies:
-            for p in group:
-                p.grad = None
-        return before
-
-    @torch.no_grad()
-    def _sum_copies(self) -> None:
-        """Give all copies of a parameter the sum of their gradients."""
-        for group in self.copies:
-            found = [p.grad for p in group]
-            if any(grad is not None for grad in found):
-                for p in group:
-                    p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-                allreduce([p.grad for p in group if p.grad is not None])
-
-    @torch.no_grad()
-    def _put_back(self, before: list[list[Tensor | None]]) -> None:
-        """Add the gradients that were there before."""
-        for group, old in zip(self.copies, before):
-            for p, grad in zip(group, old):
-                if p.grad is None:
-                    p.grad = grad
-                elif grad is not None:
-                    p.grad += grad
 
 
 def _schedule(
@@ -278,7 +235,8 @@ def _devices(module: nn.Module) -> set[torch.device]:
 def _channels(
     devices: Sequence[torch.device],
 ) -> dict[tuple[int, int], Channel]:
-    """Return the ways from each stage to the next, and back."""
+    """Return the channels from each stage to the next, and back."""
+    # Three stages: 0 → 1, 1 → 0, 1 → 2 and 2 → 1.
     found = {}
     for s, (here, there) in enumerate(pairwise(devices)):
         found[s, s + 1] = Channel(here, there)
@@ -296,6 +254,7 @@ def _end(y: Tensor, total: int, loss_fn: Loss) -> Layer:
                 f"the loss is not one number (shape: {tuple(loss.shape)}); "
                 "it has to average over examples"
             )
+        # 7 examples in 3 micro-batches: the means count 3/7, 2/7 and 2/7.
         return loss * (len(y) / total)
 
     return end

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from dpkit.batch_norm import recomputing
-from dpkit.machine import seed
+from dpkit.machine import seed_device
 
 Layer = Callable[[Tensor], Tensor]
 
@@ -44,9 +44,8 @@ class Stage:
     """The layers of one stage, and the micro-batches that are in flight.
 
     Args:
-        module: The layers, as ``nn.Sequential``; any other module counts as
-            one layer.
-        device: Where they lie.
+        module: An ``nn.Sequential``; any other module counts as one layer.
+        device: Where the layers lie.
         first_layer: The number of the first of them in the network.
         split: Whether gradients of inputs and of weights are made apart. Then
             the graph ends before every layer that has weights, too.
@@ -55,7 +54,7 @@ class Stage:
 
     Attributes:
         seed: Where the random numbers of the layers come from.
-        most_kept: Of how many micro-batches something was kept at once.
+        most_kept: The most micro-batches that were in flight at once.
     """
 
     def __init__(
@@ -75,15 +74,9 @@ class Stage:
         self._put_off: dict[int, list[Piece]] = {}
 
     def forward(self, m: int, x: Tensor, end: Layer | None = None) -> Tensor:
-        """Run a micro-batch forward.
+        """Run micro-batch m forward; return what comes out, without a graph.
 
-        Args:
-            m: Its number.
-            x: What comes in.
-            end: What follows the last layer, such as the loss.
-
-        Returns:
-            What comes out, without a graph.
+        ``end`` follows the last layer, such as the loss.
         """
         with torch.set_grad_enabled(not self.recompute):
             pieces = self._run(m, x, end)
@@ -94,14 +87,9 @@ class Stage:
         return pieces[-1].y.detach()
 
     def backward(self, m: int, dy: Tensor | None) -> Tensor | None:
-        """Make all gradients of a micro-batch.
+        """Make all gradients of micro-batch m; return that of what came in.
 
-        Args:
-            m: Its number.
-            dy: The gradient of what came out; None if there is none.
-
-        Returns:
-            The gradient of what came in, if there is one.
+        ``dy`` is the gradient of what came out. Each is None if there is none.
         """
         (piece,) = self._kept.pop(m)()
         if dy is not None and piece.y.requires_grad:
@@ -111,6 +99,7 @@ class Stage:
     def backward_inputs(self, m: int, dy: Tensor | None) -> Tensor | None:
         """Make the gradient of what came in alone; see :meth:`backward`."""
         self._put_off[m] = []
+        # From the last piece to the first: dx of one is dy of the one before.
         for piece in reversed(self._kept.pop(m)()):
             if dy is None or not piece.y.requires_grad:
                 return None
@@ -133,12 +122,12 @@ class Stage:
             torch.autograd.backward(piece.y, piece.dy, inputs=piece.params)
 
     def forget(self) -> None:
-        """Keep nothing, as after a step that was broken off."""
+        """Keep nothing, as after a step that an exception ended."""
         self._kept.clear()
         self._put_off.clear()
 
     def _run_again(self, *given: Any) -> list[Piece]:
-        """Run all layers once more; let none of them count the rows twice."""
+        """Run all layers again; batch norms do not count the rows again."""
         with recomputing():
             return self._run(*given)
 
@@ -153,7 +142,7 @@ class Stage:
             for layer in group:
                 # Random numbers of a layer depend neither on the stage that
                 # it is in nor on the schedule.
-                seed(self.device, hash((self.seed, number, m)))
+                seed_device(self.device, hash((self.seed, number, m)))
                 y = layer(y)
                 number += 1
             if not isinstance(y, Tensor):
@@ -180,6 +169,7 @@ def layers_of(module: nn.Module) -> list[Layer]:
 
 def _apart(layers: Sequence[Layer]) -> list[list[Layer]]:
     """Begin a group with every layer that has weights."""
+    # Linear ReLU Linear Dropout: [Linear ReLU] [Linear Dropout]
     groups: list[list[Layer]] = [[]]
     for layer in layers:
         if groups[-1] and _trained([layer]):

@@ -1,21 +1,31 @@
-"""Give layers of different stages parameters of their own."""
+"""Parameters that several stages share: a copy for each stage.
+
+A layer that shares a parameter with an earlier stage is copied. From then on
+the copies are kept equal, by the sum of their gradients::
+
+    before    stage 0: E        stage 2: E         one parameter E
+    after     stage 0: E0       stage 2: E2        equal values
+    backward  gradient g0       gradient g2
+    after it  g0 + g2           g0 + g2            so equal steps follow
+"""
 
 from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+import torch
 from torch import nn
 
+from dpkit.collectives import allreduce
 from dpkit.network_partition.stage import layers_of
 
-Groups = dict[int, list[nn.Parameter]]
+Groups = list[list[nn.Parameter]]
 
 
-def untie(
-    stages: Sequence[nn.Module],
-) -> tuple[list[nn.Module], list[list[nn.Parameter]]]:
+def untie(stages: Sequence[nn.Module]) -> tuple[list[nn.Module], Groups]:
     """Copy the layers that share parameters with an earlier stage.
 
     Returns:
@@ -23,16 +33,8 @@ def untie(
 
     Raises:
         ValueError: two stages share a buffer.
-
-    Example:
-        >>> from torch import nn
-        >>> first, last = nn.Linear(3, 5), nn.Linear(3, 5)
-        >>> last.weight = first.weight
-        >>> stages, groups = untie([first, nn.Sequential(nn.ReLU(), last)])
-        >>> [[tuple(p.shape) for p in group] for group in groups]
-        [[(5, 3), (5, 3)]]
     """
-    groups: Groups = {}
+    groups: dict[int, list[nn.Parameter]] = {}
     buffers: set[int] = set()
     separate = []
     for stage in stages:
@@ -56,7 +58,9 @@ def untie(
 
 
 def _own(
-    layer: nn.Module, earlier: frozenset[int], groups: Groups
+    layer: nn.Module,
+    earlier: frozenset[int],
+    groups: dict[int, list[nn.Parameter]],
 ) -> nn.Module:
     """Return the layer, or a copy if an earlier stage has its parameters."""
     shared = any(id(p) in earlier for p in layer.parameters())
@@ -68,3 +72,43 @@ def _own(
         if not any(twin is other for other in group):
             group.append(twin)
     return own
+
+
+@contextmanager
+def gradients_summed(groups: Groups) -> Iterator[None]:
+    """After a block that makes gradients, sum those of copies.
+
+    The gradients that were there before are sums already. They are put aside,
+    and added when the new ones have been summed, or when the block raises.
+    """
+    before = [[p.grad for p in group] for group in groups]
+    for group in groups:
+        for p in group:
+            p.grad = None
+    try:
+        yield
+        for group in groups:
+            _sum(group)
+    finally:
+        for group, old in zip(groups, before):
+            _add(group, old)
+
+
+@torch.no_grad()
+def _sum(group: Sequence[nn.Parameter]) -> None:
+    """Give all copies the sum of their gradients, if one has any."""
+    if any(p.grad is not None for p in group):
+        for p in group:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+        allreduce([p.grad for p in group if p.grad is not None])
+
+
+@torch.no_grad()
+def _add(
+    group: Sequence[nn.Parameter], old: Sequence[torch.Tensor | None]
+) -> None:
+    for p, grad in zip(group, old):
+        if p.grad is None:
+            p.grad = grad
+        elif grad is not None:
+            p.grad += grad

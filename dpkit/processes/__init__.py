@@ -13,18 +13,15 @@ a notebook or standard input can then call :func:`launch` on its first line,
 for no rank runs the calling program again. :class:`Workers` are ranks that
 stay for the next function.
 
-``workers`` -- the parent: start, give a job, take the values, end;
+``workers`` -- begin here. The parent: start, give a job, take the values;
 ``starting`` -- a new Python for a rank;
 ``jobs`` -- a function and its arguments on the way to the ranks;
 ``rank`` -- the program of a rank;
 ``whereabouts`` -- each rank notes where it is, for the parent to read;
-``failures`` -- what the parent says when a rank fails or is late;
-``shared_memory`` -- allreduce on one host, through memory that its
-``mapping`` provides, ``segments`` use, and a ``barrier`` keeps in order.
+``failures`` -- what the parent says when a rank fails or is late.
 """
 
 from dpkit.processes.rank import rank_device, run_rank
-from dpkit.processes.shared_memory import SharedAllreduce
 from dpkit.processes.workers import Workers, launch
 
-__all__ = ["SharedAllreduce", "Workers", "launch", "rank_device", "run_rank"]
+__all__ = ["Workers", "launch", "rank_device", "run_rank"]

@@ -32,9 +32,11 @@ NUM_SHOWN = 3
 TORCH = str(Path(torch.__file__).parent)
 # What most often lies behind a signal that none of us sent.
 REASONS = {
-    -signal.SIGKILL: "\n\nwhere memory runs out, the kernel kills so",
+    -signal.SIGKILL: (
+        "\n\nthe kernel ends a process this way when memory runs out"
+    ),
     -signal.SIGABRT: (
-        "\n\nwhat it said stands on the error output; gloo ends a process so "
+        "\n\nits last words are on the error output; gloo aborts a process "
         "when tensors of two ranks differ in size"
     ),
 }
@@ -45,7 +47,7 @@ LIBRARIES = (
     sysconfig.get_path("stdlib"),
     "<frozen",
 )
-WAITS = (str(Path(TORCH, "distributed")), str(Path(__file__).parent))
+WAITING = (str(Path(TORCH, "distributed")), str(Path(__file__).parent))
 
 
 def failure(processes: Sequence[Process], folder: Path) -> str:
@@ -134,7 +136,7 @@ def _place(note: Note) -> str:
         return note.doing
     inner = note.frames[-1]
     own = [f for f in note.frames if not _is_in(f, LIBRARIES)]
-    if _is_in(inner, WAITS):
+    if _is_in(inner, WAITING):
         before += "waiting "
     if not own or own[-1] is inner:
         return f"{before}in {_call(inner)}"
@@ -172,7 +174,7 @@ def _is_stopped(pid: int) -> bool:
 def _advice(notes: Iterable[Note]) -> list[str]:
     """Say so if ranks wait for each other in different calls."""
     inner = [n.frames[-1] for n in notes if n.frames and n.doing == "running"]
-    calls = sorted({f.name for f in inner if _is_in(f, WAITS)})
+    calls = sorted({f.name for f in inner if _is_in(f, WAITING)})
     if len(calls) < 2:
         return []
     return [

@@ -10,8 +10,8 @@
       │ "run-1" ──────────────────────────▶ …
       ╳ the end of the input ─────────────▶ removes the folder, ends
 
-Where the parent is killed, the kernel of Linux may kill the rank before it
-comes to that: then the folder stays, and what the rank has started.
+When the parent is killed, Linux may kill the rank before it has removed the
+folder: then the folder stays, and so does what the rank has started.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any
 
+import cloudpickle  # type: ignore[import-untyped]
 import torch
 import torch.distributed as dist
 
@@ -136,7 +137,7 @@ def _default_backend(world_size: int) -> str:
 def _leave(path: Path, item: Any) -> None:
     """Save for the parent; it sees the file once it is whole."""
     part = path.with_name(f"part-of-{path.name}")
-    torch.save(item, part)
+    torch.save(item, part, cloudpickle)
     part.replace(path)
 
 

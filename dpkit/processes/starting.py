@@ -12,20 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 Process = subprocess.Popen[bytes]
-PROGRAM = "from dpkit.processes import run_rank; run_rank()"
+RANK_PROGRAM = "from dpkit.processes import run_rank; run_rank()"
 
 
 def start(
     folder: Path, rank: int, world_size: int, backend: str | None
 ) -> Process:
-    """Start the process of a rank, without a job.
-
-    Args:
-        folder: Where the rank finds its jobs and leaves its notes.
-        rank: Its rank.
-        world_size: The number of ranks.
-        backend: What the ranks talk by; None to let them choose.
-    """
+    """Start the process of a rank, which waits for jobs in the folder."""
     path = (str(entry) or os.getcwd() for entry in sys.path)
     environment = {
         "OMP_NUM_THREADS": "1",  # more threads than cores would spin
@@ -39,7 +32,7 @@ def start(
     parent = str(os.getpid() if is_main else 0)
     arguments = [str(folder), parent, backend or ""]
     return subprocess.Popen(
-        [sys.executable, "-P", "-c", PROGRAM, *arguments],
+        [sys.executable, "-P", "-c", RANK_PROGRAM, *arguments],
         env=environment,
         bufsize=0,
         stdin=subprocess.PIPE,  # its end tells the rank that we are gone
@@ -66,7 +59,8 @@ def kill(process: Process) -> None:
 def ctrl_c_deferred() -> Iterator[None]:
     """Let Ctrl-C wait for the end of the block: no process may be forgotten.
 
-    Only the main thread is interrupted by it; in others nothing changes.
+    Only the main thread is interrupted by it; in other threads nothing
+    changes.
     """
     before = signal.getsignal(signal.SIGINT)
     is_main = threading.current_thread() is threading.main_thread()

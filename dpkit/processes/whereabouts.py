@@ -7,10 +7,12 @@ into a small file what it sees::
       File "…/distributed_c10d.py", line 3005 in all_reduce
       File "train.py", line 31 in step
 
-The file outlives the rank: the parent can tell where a rank was that was
-killed or stopped. A rank whose main thread holds the interpreter lock
-notes nothing; so the parent can also :func:`ask`, and the handler of a signal,
-which needs no lock, writes the stack.
+The file outlives the rank, so the parent can tell where a killed rank was. A
+rank whose main thread holds the interpreter lock notes nothing; the parent
+then asks by a signal, and ``faulthandler``, which needs no lock, writes the
+stack. Its own clock, ``dump_traceback_later``, could not take the thread's
+place: it tells neither since when a rank has been somewhere nor where a rank
+was that was killed before, unless it fills a file with stacks.
 """
 
 from __future__ import annotations
@@ -34,36 +36,22 @@ from dpkit.processes.starting import Process
 # So often that less than a hundredth of the rank's time goes to it.
 FIRST_LOOK_SECONDS, LOOK_SECONDS = 0.001, 0.05
 NOTE_BYTES, NUM_FRAMES = 4096, 24
-LINE = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+STACK_LINE = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 
 
 @dataclass(frozen=True)
 class Note:
-    """Where a rank was last seen.
+    """Where a rank was last seen; times are those of time.monotonic()."""
 
-    Attributes:
-        doing: "starting", "importing", "joining", "running", "saving" or
-            "resting".
-        since: When it came to this place, in seconds of time.monotonic().
-        seen: When it was last seen there.
-        thread: The identifier of its main thread, as written in stacks.
-        frames: The calls it was in, outermost first.
-    """
-
-    doing: str
-    since: float
-    seen: float
-    thread: str
-    frames: tuple[FrameSummary, ...] = ()
+    doing: str  # "importing", "joining", "running", "saving" or "resting"
+    since: float  # when it came to this place
+    seen: float  # when it was last seen there
+    thread: str  # the identifier of its main thread, as stacks have it
+    frames: tuple[FrameSummary, ...] = ()  # its calls, outermost first
 
 
 class Watch:
-    """Note in a file where the main thread of this process is.
-
-    Args:
-        folder: Where the files lie.
-        rank: The rank of this process.
-    """
+    """Note in a file of the folder where the main thread of this rank is."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         # The files stay open as long as the process lives.
@@ -140,28 +128,19 @@ def read_note(folder: Path, rank: int) -> Note | None:
 
 
 def read_answer(folder: Path, rank: int, note: Note) -> Note:
-    """Correct a note by the stack that the rank wrote in a signal handler.
-
-    A rank does so when it is asked, and when it crashes.
-    """
+    """Correct a note by what faulthandler wrote: when asked, or in a crash."""
     text = (folder / f"answer-{rank}").read_text(errors="replace")
     _, _, stack = text.partition(f"{note.thread} ")
     frames = _frames(stack.partition("\n\n")[0])
     if not frames:
         return note
-    if _calls(frames)[-len(note.frames) :] == _calls(note.frames):
-        return replace(note, frames=frames)
-    return replace(note, frames=frames, since=note.seen)
+    is_same = _calls(frames)[-len(note.frames) :] == _calls(note.frames)
+    since = note.since if is_same else note.seen
+    return replace(note, frames=frames, since=since)
 
 
 def ask(processes: Mapping[Process, Path], seconds: float) -> None:
-    """Let running ranks write where they are, even without the lock.
-
-    Args:
-        processes: Ranks that have noted something, and the files into which
-            they answer.
-        seconds: How long to wait for the answers.
-    """
+    """Let ranks write where they are into files; wait for it, not for long."""
     for process in processes:
         _signal_main_thread(process)
         process.send_signal(signal.SIGCONT)  # the stopped wake to an answer
@@ -176,8 +155,8 @@ def ask(processes: Mapping[Process, Path], seconds: float) -> None:
 def _signal_main_thread(process: Process) -> None:
     """Send SIGUSR1; where it can be, to the main thread alone.
 
-    If a stopped process wakes to a signal that any of its threads may take,
-    the main thread runs on while another one answers.
+    A stopped process wakes up to it. If any other thread took the signal, the
+    main thread would run on meanwhile.
     """
     tgkill = getattr(ctypes.CDLL(None), "tgkill", None)
     if tgkill is None:
@@ -196,7 +175,7 @@ def _frames(text: str) -> tuple[FrameSummary, ...]:
     """Return the calls outermost first, from a stack innermost first."""
     frames: list[FrameSummary] = []
     for line in text.splitlines():
-        found = LINE.fullmatch(line.rstrip())
+        found = STACK_LINE.fullmatch(line.rstrip())
         if found and found[1].endswith("dpkit/processes/rank.py"):
             break  # the program of the rank, which called the function
         if found:

@@ -23,7 +23,7 @@ from dpkit.processes.starting import (
     start,
     tell,
 )
-from dpkit.theory.whole_numbers import check_whole
+from dpkit.theory.units import check_whole
 
 # How often the parent looks, and how long it waits after a failure for more
 # to show: the end of one rank makes its partners fail, and it is to blame.
@@ -42,8 +42,8 @@ def launch(
     In each process the default process group is there before ``fn`` is
     called: ``torch.distributed.get_rank()`` tells the ranks apart, and
     :func:`dpkit.processes.rank_device` where their tensors belong. What they
-    print comes in any order, and from a notebook not onto the page: return
-    values, and print those. A rank computes with one thread, unless
+    print comes in any order, and does not show in a notebook: return values,
+    and print those. A rank computes with one thread, unless
     ``OMP_NUM_THREADS`` or the function says otherwise. When one rank fails,
     the others are ended at once. No process and no file is left behind: what
     a rank has started ends with it, unless it began a session of its own.
@@ -54,7 +54,9 @@ def launch(
     :class:`dpkit.processes.Workers` stay for several functions.
 
     Args:
-        fn: A function at the top level of a module, which each rank imports.
+        fn: The function. Each rank imports it from its module; a function
+            of a notebook cell or of a script is copied to the ranks, with
+            the variables that it uses.
         world_size: The number of processes.
         *args: What every rank is given a copy of; tensors on the CPU.
         backend: "gloo" (on the CPU) or "nccl" (a GPU for each rank). None
@@ -67,10 +69,10 @@ def launch(
         What each rank returned, in order of rank; tensors on the CPU.
 
     Raises:
-        TypeError: ``world_size`` is no whole number.
-        ValueError: ``world_size`` is below one, the ranks cannot import the
-            function or something among its arguments, a tensor does not lie
-            on the CPU, or there is no such backend.
+        TypeError: ``world_size`` is no whole number, or an argument cannot be
+            copied, such as an open file.
+        ValueError: ``world_size`` is below one, a tensor does not lie on the
+            CPU, or there is no such backend.
         RuntimeError: a rank raised an exception, whose traceback the message
             holds, or ended without a result.
         TimeoutError: some ranks had not returned in time; the message says
@@ -95,15 +97,8 @@ class Workers:
     functions of earlier runs left in their modules stays, unlike under
     :func:`dpkit.launch`: seeds, the default dtype, caches, and the modules
     themselves, which are not read again when their files change. Runs that
-    are called from several threads take turns.
-
-    Args:
-        world_size: The number of processes.
-        backend: As for :func:`dpkit.launch`.
-
-    Raises:
-        TypeError: ``world_size`` is no whole number.
-        ValueError: ``world_size`` is below one, or there is no such backend.
+    are called from several threads take turns. Arguments and errors are those
+    of :func:`dpkit.launch`.
 
     Example:
         >>> import torch.distributed as dist
@@ -140,20 +135,8 @@ class Workers:
     ) -> list[Any]:
         """Run ``fn(*args)`` on every rank; return their values.
 
-        Args:
-            fn: A function at the top level of a module.
-            *args: What every rank is given a copy of; tensors on the CPU.
-            timeout_seconds: How long it may take, the start of the processes
-                included where they have to start.
-
-        Returns:
-            What each rank returned, in order of rank; tensors on the CPU.
-
-        Raises:
-            ValueError: the ranks cannot import the function or something
-                among its arguments, or a tensor does not lie on the CPU.
-            RuntimeError: a rank raised an exception or ended.
-            TimeoutError: some ranks had not returned in time.
+        Arguments, values and errors are those of :func:`dpkit.launch`. The
+        start of the processes counts where they have to start.
         """
         job = pickled(fn, args)
         with self._turn:

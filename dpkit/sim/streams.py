@@ -14,7 +14,7 @@ import torch
 from dpkit.sim.configuration import simulation
 from dpkit.sim.numbering import full_device
 from dpkit.theory.clock.clock import DEFAULT
-from dpkit.theory.clock.recorder import SECOND
+from dpkit.theory.clock.record import SECOND
 
 
 class Stream:

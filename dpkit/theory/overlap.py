@@ -41,6 +41,8 @@ def bucket_ends(ready: Sequence[float], costs: Sequence[float]) -> list[float]:
             "each bucket needs a time and a cost (times: "
             f"{len(ready)}, costs: {len(costs)})"
         )
+    # ready 2 4 6, costs 3 3 1:
+    #     max(0, 2) + 3 = 5, max(5, 4) + 3 = 8, max(8, 6) + 1 = 9
     pairs = zip(ready, costs)
     ends = accumulate(
         pairs, lambda end, pair: max(end, pair[0]) + pair[1], initial=0.0

@@ -1,8 +1,9 @@
-"""Numbers as people read them: with a unit, and round ones on an axis."""
+"""Numbers: written with a unit, as the ticks of an axis, or checked."""
 
 from __future__ import annotations
 
 import math
+from operator import index
 
 TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 BINARY = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
@@ -10,25 +11,13 @@ DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
-    """Return the unit, in seconds and by name, that fits a time.
-
-    Example:
-        >>> from dpkit.theory.units import time_unit
-        >>> time_unit(0.25)
-        (0.001, 'ms')
-    """
+    """Return the unit that fits a time: in seconds, and its name."""
     fits = (u for u in TIMES if abs(seconds) >= u[0])
     return next(fits, TIMES[-1] if seconds else TIMES[0])
 
 
 def memory_unit(num_bytes: int) -> tuple[int, str]:
-    """Return the unit, in bytes and by name, that fits a memory.
-
-    Example:
-        >>> from dpkit.theory.units import memory_unit
-        >>> memory_unit(3 * 2**30)
-        (1073741824, 'GiB')
-    """
+    """Return the unit that fits a memory: in bytes, and its name."""
     return next((u for u in BINARY if num_bytes >= u[0]), BINARY[-1])
 
 
@@ -36,7 +25,6 @@ def show_seconds(seconds: float) -> str:
     """Write a time to four digits.
 
     Example:
-        >>> from dpkit.theory.units import show_seconds
         >>> show_seconds(0.0123456), show_seconds(0.0)
         ('12.35 ms', '0 s')
     """
@@ -48,7 +36,6 @@ def show_memory(num_bytes: int) -> str:
     """Write the size of a memory, in powers of 1024, to four digits.
 
     Example:
-        >>> from dpkit.theory.units import show_memory
         >>> show_memory(1536)
         '1.5 KiB'
     """
@@ -60,7 +47,6 @@ def show_bytes(num_bytes: int) -> str:
     """Write an amount of traffic, in powers of 1000, to four digits.
 
     Example:
-        >>> from dpkit.theory.units import show_bytes
         >>> show_bytes(25_600_000)
         '25.6 MB'
     """
@@ -71,7 +57,6 @@ def show_flops(flops: int) -> str:
     """Write an amount of arithmetic, in powers of 1000, to four digits.
 
     Example:
-        >>> from dpkit.theory.units import show_flops
         >>> show_flops(2 * 4000**3)
         '128 GFLOP'
     """
@@ -89,20 +74,16 @@ def _digits(value: float) -> str:
 
 
 def round_ticks(start: float, end: float, at_most: int = 6) -> list[str]:
-    """Return the round numbers of an axis, as they are written.
-
-    Args:
-        start: Where the axis begins.
-        end: Where it ends; more than start.
-        at_most: About how many steps there may be.
+    """Return the round numbers of an axis, in about so many steps at most.
 
     Example:
-        >>> from dpkit.theory.units import round_ticks
         >>> round_ticks(0, 1.3)
         ['0.0', '0.5', '1.0']
         >>> round_ticks(96, 128)
         ['100', '110', '120']
     """
+    # A step is 1, 2 or 5 times a power of ten, the least that is long enough.
+    # From 96 to 128 in 6 steps: at least 5.33, so 10.
     least = (end - start) / at_most
     power = math.floor(math.log10(least))
     step = next(m for m in (1, 2, 5, 10) if m * 10.0**power >= least * 0.999)
@@ -113,3 +94,18 @@ def round_ticks(start: float, end: float, at_most: int = 6) -> list[str]:
     first, last = start / size - slack, end / size + slack
     ticks = range(math.ceil(first), math.floor(last) + 1)
     return [f"{tick * size:.{max(0, -power)}f}" for tick in ticks]
+
+
+def check_whole(name: str, value: object) -> None:
+    """Raise TypeError unless a count, rank or size is a whole number.
+
+    Example:
+        >>> check_whole("num_devices", 2)
+        >>> check_whole("num_devices", 2.0)
+        Traceback (most recent call last):
+        TypeError: not a whole number (num_devices: 2.0)
+    """
+    try:
+        index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"not a whole number ({name}: {value!r})") from None

@@ -1,4 +1,6 @@
 // Every link inside the site leads somewhere, also to a place on a page.
+// The options are here and not in a linkinator.config.json: its command reads
+// that file, but checks all pages at once, and misses places on a page.
 import { LinkChecker } from "linkinator";
 
 import { finding } from "./site.mjs";

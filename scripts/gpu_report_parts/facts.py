@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import torch
-from reproduce import provenance
+from recorders.provenance import provenance
 
 from dpkit.accelerator import real_devices
 from dpkit.calibration import device_name

@@ -78,7 +78,7 @@ def _calibrate(file: Path, stand_in: int) -> Part:
 
 
 def _resident(file: Path, stand_in: int) -> Part:
-    script = "scripts/record_resident.py"
+    script = "scripts/record.py resident"
     epochs = ("2",) if stand_in else ()  # of which each takes long
     words = _seeing(stand_in, script, str(file), *epochs)
     return Part("resident", words, 60, results=(file,))

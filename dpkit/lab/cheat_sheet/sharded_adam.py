@@ -39,8 +39,7 @@ class ShardedAdam:
         ValueError: k does not divide n, or there is no such stage.
 
     Example:
-        >>> import dpkit, torch
-        >>> from dpkit.lab.cheat_sheet.sharded_adam import ShardedAdam
+        >>> import dpkit
         >>> devices = dpkit.devices(2, kind="sim")
         >>> adam = ShardedAdam(torch.ones(4), devices, stage=3, lr=0.5)
         >>> adam.step([torch.ones_like, torch.ones_like])
@@ -80,12 +79,7 @@ class ShardedAdam:
         self._adam = torch.optim.Adam(self._masters, lr)
 
     def step(self, gradients: Sequence[Gradient]) -> None:
-        """Take a step by the mean of the ranks' gradients.
-
-        Args:
-            gradients: For each rank a function that returns the gradient of
-                its examples, of shape (n,), at weights of shape (n,).
-        """
+        """Take a step by the mean of what these return at all weights."""
         self.gradients = []  # those of the step before
         if self.stage == 3:
             self.whole()  # for the forward pass, after which they go
@@ -119,6 +113,8 @@ class ShardedAdam:
 
     def _mine(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Return the part that each device updates, of wholes or shards."""
+        # 4 values on 2 devices: rank 1 updates [2:4] of a whole, and all of a
+        # shard, which is those two.
         size, k = len(self._masters[0]), len(self.devices)
         return [
             tensor if len(tensor) == size else tensor.tensor_split(k)[rank]

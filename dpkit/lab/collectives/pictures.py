@@ -25,11 +25,6 @@ def plot_ports(
     Args:
         sent: Algorithm -> bytes that each rank sends.
         bound: Bytes that the average port has to send; a line, if given.
-
-    Example:
-        >>> from dpkit.lab.collectives.pictures import plot_ports
-        >>> plot_ports({"star": [6, 2, 2, 2], "ring": [3, 3, 3, 3]})
-        <picture: bytes that each rank sends: star, ring>
     """
 
     def draw(ax: Axes) -> None:
@@ -65,11 +60,6 @@ def plot_costs(
         bound: Seconds that nothing beats, at each size; the ground below it
             is grey.
         dots: Name -> sizes and seconds that were found, as dots.
-
-    Example:
-        >>> from dpkit.lab.collectives.pictures import plot_costs
-        >>> plot_costs([1, 10], {"star": [2, 20], "ring": [3, 5]}, [2, 4])
-        <picture: seconds by size: star, ring, with a lower bound>
     """
 
     def draw(ax: Axes) -> None:
@@ -115,11 +105,6 @@ def plot_winners(
         world_sizes: Numbers of ranks: a row of the map for each.
         sizes: Bytes on each rank, evenly spaced on a logarithmic axis.
         winners: As ``dpkit.theory.collectives.choice.winners`` returns them.
-
-    Example:
-        >>> from dpkit.lab.collectives.pictures import plot_winners
-        >>> plot_winners([2, 3], [1e3, 1e6], [["tree", "ring"]] * 2)
-        <picture: the fastest by ranks and size: ring, tree>
     """
     names = sorted({name for row in winners for name in row})
     colours = dict(zip(names, COLOURS))

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from dpkit.lab.collectives.plan_pictures import (
-    CELL,
-    Grid,
-    fills,
-    frames,
-    heads,
-    key,
-    levels_of,
-    quiet,
-    words_for,
-)
+from dpkit.lab.collectives import plan_pictures as still
 from dpkit.theory.collectives.plans import Message, Plan
 from dpkit.theory.timeline import drawing
 from dpkit.theory.timeline.drawing import BLUE, GREEN
@@ -27,10 +17,6 @@ class Animation:
 
     No script runs in it. It stands still for readers who have asked their
     system for less motion.
-
-    Args:
-        html: The text.
-        title: What it shows, for those who see text alone.
     """
 
     def __init__(self, html: str, title: str) -> None:
@@ -47,32 +33,25 @@ class Animation:
 def animate_plan(plan: Plan) -> Animation:
     """Let the messages of a plan move, step after step, over and over.
 
-    Args:
-        plan: A plan, of not too many ranks.
-
     Raises:
         ValueError: a step cannot be.
-
-    Example:
-        >>> from dpkit.lab.collectives.plan_animation import animate_plan
-        >>> from dpkit.theory.collectives.algorithms import ring
-        >>> animate_plan(ring(4))
-        <animation: ring, 4 ranks, 6 steps: messages move, and boxes fill up>
     """
-    grid, y = Grid(plan.world_size, plan.num_chunks), 76.0
+    grid, y = still.Grid(plan.world_size, plan.num_chunks), 76.0
     name = f"dpkit-plan-{zlib.crc32(str(plan).encode()):08x}"
-    levels = list(levels_of(plan))
-    parts = [*heads(grid), *key(24), *frames(grid, y)]
-    parts += [f'<g class="level">{r}</g>' for r in fills(grid, levels[0], y)]
+    levels = list(still.levels_of(plan))
+    parts = [*still.heads(grid), *still.key(24), *still.frames(grid, y)]
+    parts += [
+        f'<g class="level">{r}</g>' for r in still.fills(grid, levels[0], y)
+    ]
     for number, step in enumerate(plan.steps, start=1):
         before, after = levels[number - 1], levels[number]
-        more = "".join(fills(grid, after, y, before))
+        more = "".join(still.fills(grid, after, y, before))
         parts.append(f'<g class="then then-{number}">{more}</g>')
         parts += [_moving(grid, m, y, number) for m in step]
-        words = drawing.text(14, y + 16, f"step {number}", more=quiet())
+        words = drawing.text(14, y + 16, f"step {number}", more=still.quiet())
         parts.append(f'<g class="now now-{number}">{words}</g>')
-    title = f"{words_for(plan)}: messages move, and boxes fill up"
-    picture = drawing.page(parts, y + 2 * CELL + 20, title)
+    title = f"{still.words_for(plan)}: messages move, and boxes fill up"
+    picture = drawing.page(parts, y + 2 * still.CELL + 20, title)
     html = _pausable(picture.svg, name, len(plan.steps))
     return Animation(html, title)
 
@@ -127,16 +106,16 @@ def _keyframes(start: str, end: str, last: str) -> dict[str, str]:
     }
 
 
-def _moving(grid: Grid, message: Message, y: float, number: int) -> str:
+def _moving(grid: still.Grid, message: Message, y: float, number: int) -> str:
     """Draw a message below the boxes that it comes from, to be moved."""
     count = message.stop - message.first
     x = grid.x(message.source, message.first)
     far = grid.x(message.target, message.landing[0]) - x
     shape = drawing.box(
         x + 1,
-        y + CELL + 10,
+        y + still.CELL + 10,
         count * grid.width - 2,
-        CELL / 2,
+        still.CELL / 2,
         BLUE if message.adds else GREEN,
         ' rx="3"',
     )

@@ -20,17 +20,7 @@ def sent_bytes(
 ) -> list[int]:
     """Run an allreduce on simulated devices; return what each sends.
 
-    Args:
-        algorithm: As for ``allreduce``.
-        num_devices: How many devices take part.
-        num_elements: The elements that each has, of float32.
-        ranks_per_node: As for ``allreduce``.
-
-    Returns:
-        The bytes that each device sends to others, by rank.
-
     Example:
-        >>> from dpkit.lab.collectives.runs import sent_bytes
         >>> sent_bytes("ring", 3, 5)  # 2 · 5 numbers, less two parts
         [24, 28, 28]
     """
@@ -48,21 +38,8 @@ def timed(
 ) -> Timeline:
     """Time an allreduce of float32 on a simulated machine, without numbers.
 
-    Args:
-        algorithm: As for ``allreduce``.
-        num_devices: How many devices take part.
-        num_bytes: What each has; a multiple of 4.
-        machine: The hardware, as for ``dpkit.sim.machine``. For
-            "hierarchical", the nodes are its.
-
     Raises:
         RuntimeError: tensors live on simulated devices without numbers.
-
-    Example:
-        >>> from dpkit.lab.collectives.runs import timed
-        >>> found = timed("ring", 2, 80_000_000, hosts="per_device")
-        >>> f"{1e3 * found.makespan:.2f} ms, {found.label}"
-        '0.74 ms, simulated (v100, nvlink2)'
     """
     nodes = machine.get("ranks_per_node")
     with sim.machine(backing="meta", **machine):

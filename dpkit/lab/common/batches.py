@@ -7,6 +7,7 @@ longer than the step it feeds. Here a batch is one indexing operation.
 from collections.abc import Iterator
 
 import torch
+from torch import Tensor
 
 
 class Batches:
@@ -20,10 +21,9 @@ class Batches:
         images: The images, (n, ...).
         labels: Their labels, (n,).
         batch_size: The number of examples in a batch.
-        shuffle: Take the examples in a new random order each epoch, and not
-            in the order of the set.
-        seed: Where the random orders start. It belongs to this object alone:
-            nothing else that draws random numbers changes them.
+        shuffle: Take the examples in a new random order each epoch.
+        seed: Where the random orders start. They come from a generator of
+            this object alone, which nothing else draws from.
 
     Raises:
         ValueError: If ``batch_size`` is less than 1, or if images and labels
@@ -42,13 +42,12 @@ class Batches:
 
     def __init__(
         self,
-        images: torch.Tensor,
-        labels: torch.Tensor,
+        images: Tensor,
+        labels: Tensor,
         batch_size: int,
         shuffle: bool = False,
         seed: int = 0,
     ) -> None:
-        """Keep the set, unchanged and uncopied."""
         if batch_size < 1:
             raise ValueError(f"batch without rows (batch_size: {batch_size})")
         if len(images) != len(labels):
@@ -63,11 +62,9 @@ class Batches:
         self._generator = torch.Generator().manual_seed(seed)
 
     def __len__(self) -> int:
-        """The number of batches in an epoch."""
         return -(-len(self.labels) // self.batch_size)
 
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield the batches of one epoch."""
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         n = len(self.labels)
         order = torch.arange(n)
         if self.shuffle:

@@ -1,4 +1,7 @@
-"""Boxes and arrows, for drawings of what goes where."""
+"""Boxes and arrows, for drawings of what goes where.
+
+A box is given by its middle, and an arrow by the middles of its two boxes.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,16 @@ from dpkit.theory.timeline.drawing import QUIET
 def box(
     ax: Axes, x: float, y: float, text: str, colour: str, width: float = 1.6
 ) -> None:
-    """Draw a rounded box with text, its middle at (x, y)."""
-    ax.add_patch(
-        FancyBboxPatch(
-            (x - width / 2, y - 0.32),
-            width,
-            0.64,
-            boxstyle="round,pad=0.02,rounding_size=0.1",
-            facecolor=mpl.colors.to_rgba(colour, 0.12),
-            edgecolor=colour,
-        )
+    """Draw a rounded box with text."""
+    patch = FancyBboxPatch(
+        (x - width / 2, y - 0.32),
+        width,
+        0.64,
+        boxstyle="round,pad=0.02,rounding_size=0.1",
+        facecolor=mpl.colors.to_rgba(colour, 0.12),
+        edgecolor=colour,
     )
+    ax.add_patch(patch)
     ax.text(x, y, text, ha="center", va="center", fontsize=12)
 
 
@@ -33,19 +35,18 @@ def arrow(
 ) -> None:
     """Draw an arrow between the sides of two boxes; ``back``: to the left."""
     out = -0.84 if back else 0.84
-    ax.annotate(
-        "",
-        (end[0] - out, end[1]),
-        (start[0] + out, start[1]),
-        arrowprops={"arrowstyle": "->", "color": QUIET},
-    )
+    _arrow(ax, start, end, out, 0.0)
 
 
 def down(ax: Axes, start: Sequence[float], end: Sequence[float]) -> None:
     """Draw an arrow from the bottom of a box to the top of one below."""
-    ax.annotate(
-        "",
-        (end[0], end[1] + 0.36),
-        (start[0], start[1] - 0.36),
-        arrowprops={"arrowstyle": "->", "color": QUIET},
-    )
+    _arrow(ax, start, end, 0.0, -0.36)
+
+
+def _arrow(
+    ax: Axes, start: Sequence[float], end: Sequence[float], x: float, y: float
+) -> None:
+    """Draw an arrow that keeps off the middles of its boxes by x and y."""
+    tip, tail = (end[0] - x, end[1] - y), (start[0] + x, start[1] + y)
+    line = {"arrowstyle": "->", "color": QUIET}
+    ax.annotate("", tip, tail, arrowprops=line)

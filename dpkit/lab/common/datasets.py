@@ -74,8 +74,8 @@ def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
             and 2,000, of each class every sixth and every fifth. They are
             looked for in the folder ``$DPKIT_DATA`` (``dpkit`` in the user's
             cache folder where that is not set), then where Debian's package
-            ``dataset-fashion-mnist`` puts them; if neither has any,
-            torchvision downloads them.
+            ``dataset-fashion-mnist`` puts them, and downloaded if neither
+            has any.
 
     Returns:
         The two sets in the order of the files, not sorted by class.
@@ -174,11 +174,9 @@ def _read_file(file: Traversable, sha256: str, advice: str) -> bytes:
 
 
 def _labelled(images: bytes, labels: bytes) -> Labelled:
-    """Tensors from idx files, which _read_file has checked.
-
-    The header is 4 bytes, and 4 more for each dimension: 16 bytes before the
-    images, which are (n, 28, 28), and 8 before the labels.
-    """
+    """Tensors from idx files, which _read_file has checked."""
+    # A header has 4 bytes, and 4 more for each dimension: 16 bytes before
+    # the images, (n, 28, 28), and 8 before the labels, (n,).
     # frombuffer shares memory, which it wants writable: hence the bytearray.
     pixels = torch.frombuffer(bytearray(images), dtype=torch.uint8, offset=16)
     classes = torch.frombuffer(bytearray(labels), dtype=torch.uint8, offset=8)
@@ -214,7 +212,7 @@ def _download_into(folder: Path) -> tuple[Labelled, Labelled]:
         try:
             fresh.rename(folder)
         except OSError:
-            # Another process may have been faster: its files will do.
+            # Another process may have been faster: its files serve.
             if not any(_find(folder, name) for name in _FILES):
                 raise
     return loaded

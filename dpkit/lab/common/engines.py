@@ -18,11 +18,10 @@ from torch.distributed.pipelining.schedules import (
     PipelineScheduleMulti,
     PipelineScheduleSingle,
 )
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
-    SequenceParallel,
     parallelize_module,
 )
 
@@ -54,9 +53,7 @@ def pipeline_step(
         X: The examples of the batch, shape (b, …).
         y: Their labels, shape (b, …).
         loss_fn: ``loss_fn(outputs, y)`` gives the mean loss of examples.
-        schedule: ``ScheduleGPipe``, ``Schedule1F1B``,
-            ``ScheduleInterleaved1F1B`` or ``ScheduleInterleavedZeroBubble``
-            of ``torch.distributed.pipelining``.
+        schedule: A schedule of ``torch.distributed.pipelining``.
         num_micro_batches: How many; it must divide b.
 
     Returns:
@@ -113,8 +110,7 @@ def tensor_parallel_step(
         loss_fn: ``loss_fn(outputs, y)`` gives the loss of the batch.
 
     Returns:
-        The loss, and the gradients by name, joined from all ranks: the same
-        on every rank.
+        The loss, and the gradients by name, joined from all ranks.
     """
     device = rank_device()
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
@@ -124,41 +120,6 @@ def tensor_parallel_step(
     loss = loss_fn(mlp(X.to(device)), y.to(device))
     loss.backward()
     return loss.detach(), gradients(mlp)
-
-
-def sequence_parallel_step(
-    block: nn.Sequential, X: Tensor, y: Tensor, loss_fn: Loss
-) -> Step:
-    """Run the step of split layers with what lies around them split too.
-
-    Between the split layers' inputs and outputs each rank has some positions
-    of all sequences: an allgather brings them together before the first
-    layer, a reduce-scatter takes them apart after the second. The norm's
-    parameters are whole on every rank, their gradients are sums over ranks.
-
-    Args:
-        block: A layer norm, a linear layer, an activation, a linear layer;
-            the ranks must divide the hidden size.
-        X: Shape (b, s, features); the ranks must divide s.
-        y: Labels of the outputs, shape (b, s, …).
-        loss_fn: ``loss_fn(outputs, y)`` gives the loss of the batch.
-
-    Returns:
-        The loss, and the gradients by name, joined from all ranks: the same
-        on every rank.
-    """
-    device = rank_device()
-    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    plan = {
-        "0": SequenceParallel(),
-        "1": ColwiseParallel(input_layouts=Shard(1)),
-        "3": RowwiseParallel(output_layouts=Shard(1), use_local_output=False),
-    }
-    parallelize_module(block.to(device), mesh, plan)
-    outputs = block(distribute_tensor(X.to(device), mesh, [Shard(1)]))
-    loss = loss_fn(outputs.full_tensor(), y.to(device))
-    loss.backward()
-    return loss.detach(), gradients(block)
 
 
 def gradients(module: nn.Module) -> dict[str, Tensor]:

@@ -15,10 +15,10 @@ def take_step(
     """Take a step of an optimizer on the mean loss of a batch.
 
     Args:
-        net: A wrapper, which takes examples from anywhere.
+        net: A module, or a wrapper that sends examples to its devices.
         optimizer: Updates its parameters.
         X: Examples, shape (b, …).
-        y: Labels, shape (b,).
+        y: Labels, shape (b,), on any device.
 
     Returns:
         The mean loss before the step, a tensor of no dimensions.
@@ -46,15 +46,6 @@ def take_step(
 def train_epoch(
     net: nn.Module, optimizer: Optimizer, batches: Batches
 ) -> float:
-    """Take a step for each batch.
-
-    Args:
-        net: A wrapper, which takes examples from anywhere.
-        optimizer: Updates its parameters.
-        batches: Pairs of examples, shape (b, …), and labels, shape (b,).
-
-    Returns:
-        The mean loss over all examples, each before its step.
-    """
+    """Take a step for each batch; return the mean loss over all examples."""
     losses = [take_step(net, optimizer, X, y) * len(y) for X, y in batches]
     return float(sum(losses)) / len(batches.labels)

@@ -1,8 +1,11 @@
-"""Networks small enough to watch: LeNet as a function of its parameters."""
+"""Networks small enough to watch: LeNet as a function of its parameters.
+
+Images have shape (b, 1, 28, 28) and scores (b, 10).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -29,10 +32,7 @@ def lenet_params(scale: float | None = None, seed: int = 0) -> list[Tensor]:
 
     Example:
         >>> from dpkit.lab.common.models import lenet_params
-        >>> params = lenet_params(scale=0.01)
-        >>> [tuple(p.shape) for p in params[:4]]
-        [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,)]
-        >>> sum(p.numel() for p in params)
+        >>> sum(p.numel() for p in lenet_params(scale=0.01))
         129068
 
     Source:
@@ -50,15 +50,17 @@ def lenet_params(scale: float | None = None, seed: int = 0) -> list[Tensor]:
     return params
 
 
-def lenet(X: Tensor, params: Sequence[Tensor]) -> Tensor:
+def lenet(
+    X: Tensor,
+    params: Sequence[Tensor],
+    activation: Callable[[Tensor], Tensor] = F.relu,
+) -> Tensor:
     """Return the class scores of images: two convolutions, two dense layers.
 
     Args:
-        X: Images, shape (b, 1, 28, 28), on the device of the parameters.
+        X: Images, on the device of the parameters.
         params: As :func:`lenet_params` gives them.
-
-    Returns:
-        Scores of shape (b, 10).
+        activation: What follows all layers but the last.
 
     Example:
         >>> import torch
@@ -71,18 +73,29 @@ def lenet(X: Tensor, params: Sequence[Tensor]) -> Tensor:
         learning applied to document recognition, Proc. IEEE 86(11), 1998.
     """
     W1, b1, W2, b2, W3, b3, W4, b4 = params
-    h = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), 2)  # (b, 20, 13, 13)
-    h = F.avg_pool2d(F.relu(F.conv2d(h, W2, b2)), 2)  # (b, 50, 4, 4)
-    h = F.relu(h.flatten(start_dim=1) @ W3 + b3)  # (b, 128)
+    h = F.avg_pool2d(activation(F.conv2d(X, W1, b1)), 2)  # (b, 20, 13, 13)
+    h = F.avg_pool2d(activation(F.conv2d(h, W2, b2)), 2)  # (b, 50, 4, 4)
+    h = activation(h.flatten(start_dim=1) @ W3 + b3)  # (b, 128)
     return h @ W4 + b4
+
+
+class LeNet(nn.Module):
+    """:func:`lenet` as a module."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        self.params = nn.ParameterList(lenet_params(seed=seed))
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the class scores of images."""
+        return lenet(X, list(self.params))
 
 
 def convolutions_then_dense() -> nn.Sequential:
     """Return a network whose time lies early and whose parameters lie late.
 
-    Four convolutions, which slide few weights over large images, and two
-    dense layers, which use each of many weights once an image. It takes
-    images of shape (b, 1, 28, 28) and gives scores of shape (b, 10).
+    Four convolutions slide few weights over large images; two dense layers
+    use each of many weights once an image.
 
     Example:
         >>> from dpkit.lab.common.models import convolutions_then_dense

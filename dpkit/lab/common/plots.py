@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import matplotlib as mpl
@@ -19,7 +18,7 @@ from matplotlib.figure import Figure
 
 from dpkit.lab.common.boxes import arrow, box
 from dpkit.lab.common.ticks import decades, doublings
-from dpkit.theory.timeline.drawing import INK, QUIET
+from dpkit.theory.timeline.drawing import INK, QUIET, Drawing
 from dpkit.training import TrainingRecord
 
 COLOURS = ("#2563eb", "#b45309", "#047857", "#7c3aed", "#be123c")
@@ -52,8 +51,8 @@ STYLE: dict[str, Any] = {
 }
 
 
-class Picture:
-    """A figure as SVG, which notebooks display.
+class Picture(Drawing):
+    """A figure of matplotlib as SVG, which notebooks display.
 
     Args:
         draw: Draws on the axes it is given.
@@ -67,40 +66,25 @@ class Picture:
         title: str,
         size: tuple[float, float] = SIZE,
     ) -> None:
-        self.title = title
-        with _style():
+        with mpl.rc_context(STYLE):  # type: ignore[arg-type]
             figure = Figure(figsize=size)
             axes = figure.add_subplot()
             draw(axes)
-            _level_label(axes)
+            # The label of the vertical axis stands level, above the axis.
+            axes.set_title(axes.get_ylabel(), loc="left")
+            axes.yaxis.label.set_visible(False)
             text = io.StringIO()
             figure.savefig(
                 text, format="svg", metadata={"Date": None, "Creator": None}
             )
-        self.svg = text.getvalue()
-
-    def _repr_svg_(self) -> str:
-        return self.svg
+        super().__init__(text.getvalue(), title)
 
     def __repr__(self) -> str:
         return f"<picture: {self.title}>"
 
 
-def _style() -> AbstractContextManager[None]:
-    return mpl.rc_context(STYLE)  # type: ignore[arg-type]
-
-
-def _level_label(ax: Axes) -> None:
-    """Write the label of the vertical axis level, above the axis."""
-    ax.set_title(ax.get_ylabel(), loc="left")
-    ax.yaxis.label.set_visible(False)
-
-
 def plot_training(records: Mapping[str, TrainingRecord]) -> Picture:
-    """Draw test accuracy against epoch, a line for each run.
-
-    Args:
-        records: The runs by the name that the legend gives them.
+    """Draw test accuracy against epoch, a line for each run, by its name.
 
     Example:
         >>> import dpkit
@@ -115,13 +99,8 @@ def plot_training(records: Mapping[str, TrainingRecord]) -> Picture:
         widths = [1.8 + 2.4 * i for i in reversed(range(len(records)))]
         for (name, record), width in zip(records.items(), widths):
             epochs = range(1, len(record.accuracies) + 1)
-            ax.plot(
-                epochs,
-                record.accuracies,
-                marker="o",
-                linewidth=width,
-                label=name,
-            )
+            style: dict[str, Any] = {"marker": "o", "linewidth": width}
+            ax.plot(epochs, record.accuracies, label=name, **style)
             ax.set_xticks(epochs)
         ax.set(xlabel="epoch", ylabel="test accuracy", ylim=(0, 1))
         ax.legend(loc="lower right")
@@ -164,11 +143,11 @@ def _devices(count: int) -> str:
 
 
 def plot_bars(values: Mapping[str, float], unit: str) -> Picture:
-    """Draw one horizontal bar for each value, with the number beside it.
+    """Draw a horizontal bar for each value, with the number beside it.
 
     Args:
         values: The lengths by the name of each bar.
-        unit: What the lengths count; the label of the axis.
+        unit: What the lengths count.
 
     Example:
         >>> from dpkit.lab.common.plots import plot_bars
@@ -226,9 +205,6 @@ def plot_lines(
 
 def draw_step(num_devices: int = 2) -> Picture:
     """Draw one data-parallel step: split, gradients, allreduce, update.
-
-    Args:
-        num_devices: How many devices take part.
 
     Example:
         >>> from dpkit.lab.common.plots import draw_step

@@ -28,10 +28,10 @@ def show(*functions: Callable[..., Any] | ModuleType) -> Markdown:
         TypeError: there is no Python source, as for a built-in function.
 
     Example:
-        >>> from dpkit.lab.common.models import lenet
+        >>> from dpkit.lab.common.loop import train_epoch
         >>> from dpkit.lab.common.show import show
-        >>> print(show(lenet).data.splitlines()[1])
-        def lenet(X: Tensor, params: Sequence[Tensor]) -> Tensor:
+        >>> print(show(train_epoch).data.splitlines()[1])
+        def train_epoch(
     """
     listings = [source(function) for function in functions]
     return Markdown("```python\n" + "\n\n\n".join(listings) + "\n```")

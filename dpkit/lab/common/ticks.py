@@ -1,4 +1,7 @@
-"""Logarithmic axes in plain numbers."""
+"""Logarithmic axes in plain numbers.
+
+The limits of the axis are set before, or what it shows is drawn.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,10 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
 
 def doublings(axis: Axis, at_most: int = 8) -> None:
-    """Label a logarithmic axis at powers of two, in plain numbers.
-
-    Args:
-        axis: Its limits are set, or what it shows is drawn.
-        at_most: How many labels there may be; every second power or fewer
-            are labelled where there would be more.
-    """
+    """Label an axis at powers of two, at every n-th if they are too many."""
     low, high = sorted(axis.get_view_interval())
     first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
+    # From 2^-6 to 2^5 there are 12 powers: 8 labels allow every second.
     each = -(-(last - first + 1) // at_most)
     powers = [p for p in range(first, last + 1) if p % each == 0]
     axis.set_major_locator(FixedLocator([2.0**p for p in powers]))
@@ -25,7 +23,7 @@ def doublings(axis: Axis, at_most: int = 8) -> None:
 
 
 def decades(axis: Axis) -> None:
-    """Label a logarithmic axis at 1, 2 and 5, or at powers of ten."""
+    """Label an axis at 1, 2 and 5, or at powers of ten where it is long."""
     low, high = sorted(axis.get_view_interval())
     subs = (1.0, 2.0, 5.0) if high < 200 * low else (1.0,)
     axis.set_major_locator(LogLocator(10, subs))

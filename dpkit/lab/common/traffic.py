@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
@@ -51,30 +52,22 @@ class Traffic(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         for source, target in _copies(func, args, out):
             if source.device != target.device:
-                self._count(source, target.device)
+                self.sent[source.device] += source.nbytes
+                self.received[target.device] += source.nbytes
+                if "cpu" not in (source.device.type, target.device.type):
+                    self.messages += 1
+                    self.num_bytes += source.nbytes
         return out
-
-    def _count(self, source: torch.Tensor, target: torch.device) -> None:
-        num_bytes = source.nbytes
-        self.sent[source.device] += num_bytes
-        self.received[target] += num_bytes
-        if "cpu" not in (source.device.type, target.type):
-            self.messages += 1
-            self.num_bytes += num_bytes
 
 
 def sent(work: Callable[..., Any], *arguments: Any) -> tuple[int, int]:
     """Run some work; return the messages that devices sent, and their bytes.
 
-    Every copy between two devices counts, once. What comes from the CPU is
-    not sent by a device.
+    What comes from the CPU is not sent by a device.
 
     Args:
         work: A function.
         arguments: What to call it with.
-
-    Returns:
-        The number of copies, and the sum of their bytes.
 
     Example:
         >>> import dpkit, torch
@@ -89,13 +82,12 @@ def sent(work: Callable[..., Any], *arguments: Any) -> tuple[int, int]:
     return traffic.messages, traffic.num_bytes
 
 
-def _copies(
-    func: Any, args: Sequence[Any], out: Any
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield the source and the target of each copy that an operation is."""
+def _copies(func: Any, args: Any, out: Any) -> Iterable[tuple[Tensor, Tensor]]:
+    """Return the source and the target of each copy that an operation is."""
     if func is aten._to_copy.default:
-        yield args[0], out
-    elif func is aten.copy_.default:
-        yield args[1], args[0]
-    elif func is aten._foreach_copy_.default:
-        yield from zip(args[1], args[0])
+        return [(args[0], out)]
+    if func is aten.copy_.default:
+        return [(args[1], args[0])]
+    if func is aten._foreach_copy_.default:
+        return zip(args[1], args[0])
+    return []

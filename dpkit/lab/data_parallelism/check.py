@@ -12,7 +12,7 @@ from dpkit.lab.common.batches import Batches
 from dpkit.lab.common.datasets import Labelled
 from dpkit.lab.common.models import lenet, lenet_params
 from dpkit.lab.common.traffic import Traffic
-from dpkit.lab.common.verdict import Answer, require
+from dpkit.lab.common.verdict import Answer, require, require_ports
 from dpkit.machine import devices
 from dpkit.placement import replicate
 from dpkit.training import TrainingRecord, train
@@ -52,9 +52,8 @@ def _expect_same_training(
         f"it returned {record!r}, not what train() returns",
     )
     used = len(record.device_params)
-    require(
-        used == num_devices, f"it trained on {used} devices, not {num_devices}"
-    )
+    words = f"it trained on {used} devices, not {num_devices}"
+    require(used == num_devices, words)
     distance = max(
         float((p.detach().cpu() - q.detach().cpu()).abs().max())
         for params in record.device_params
@@ -119,37 +118,15 @@ def check_allreduce_by_parts(answer: Answer) -> None:
         given = list(tensors)  # the answer may put others into its list
         with Traffic() as traffic:
             answer(tensors)
+        case = f"{length} elements on {k} devices"
         for rank, tensor in enumerate(given):
             wrong = (tensor.cpu() != total).nonzero().flatten().tolist()
-            require(
-                not wrong,
-                f"{length} elements on {k} devices: rank {rank} is wrong at "
-                f"{wrong}",
-            )
-        _check_ports(traffic, ranks, length * tensors[0].element_size())
-
-
-def _check_ports(
-    traffic: Traffic, ranks: Sequence[torch.device], num_bytes: int
-) -> None:
-    """Require that each port carries its share, rounded up to whole parts."""
-    k = len(ranks)
-    largest_part = 8 * -(-num_bytes // (8 * k))
-    # A rank receives its own part from the k - 1 others, and the finished
-    # parts of the others from them.
-    limit = 2 * (k - 1) * largest_part
-    cpu = torch.device("cpu")
-    require(
-        not traffic.sent[cpu] + traffic.received[cpu],
-        "it goes through the CPU, where the devices can send to each other",
-    )
-    for rank, device in enumerate(ranks):
-        busiest = max(traffic.sent[device], traffic.received[device])
-        require(
-            busiest <= limit,
-            f"rank {rank} of {k} carries {busiest} bytes one way, where "
-            f"{limit} do",
-        )
+            require(not wrong, f"{case}: rank {rank} is wrong at {wrong}")
+        # A rank receives its own part, 8 bytes a number, from the k - 1
+        # others, and the finished parts of the others from them. 7 numbers
+        # on 3 devices: parts of 3 at most, 2 * 2 * 3 numbers each way.
+        limit = 2 * (k - 1) * 8 * -(-length // k)
+        require_ports(traffic, ranks, limit, case)
 
 
 def check_accuracy_on_all(answer: Answer) -> None:

@@ -26,14 +26,6 @@ def time_resident_epoch(
     They are copied there before the time begins. From then on the host sends
     an order of rows, once, and launches operations.
 
-    Args:
-        images: Images, shape (n, 1, 28, 28), and labels, shape (n,), on any
-            device.
-        device_params: LeNet's parameters on each device.
-        devices: k devices.
-        lr: The learning rate.
-        batch_size: The number of rows in a batch.
-
     Returns:
         A timer that has stopped; ``seconds`` are those of the epoch.
 
@@ -54,8 +46,6 @@ def time_resident_epoch(
     loss = nn.CrossEntropyLoss(reduction="none")
     batches = Batches(X, y, batch_size, shuffle=True)
     with Timer(devices) as timer:
-        for X_batch, y_batch in batches:
-            train_batch(
-                lenet, loss, X_batch, y_batch, device_params, devices, lr
-            )
+        for X, y in batches:
+            train_batch(lenet, loss, X, y, device_params, devices, lr)
     return timer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import ceil, log2
 
 import torch
@@ -9,31 +10,27 @@ from torch import nn
 from torch.nn import functional as F
 
 from dpkit.lab.common.traffic import Traffic
-from dpkit.lab.common.verdict import Answer, require
-from dpkit.lab.data_parallelism_concise.scaling_laws import (
-    strong_speedups,
-    weak_speedups,
-)
+from dpkit.lab.common.verdict import Answer, require, require_number
+from dpkit.lab.data_parallelism_concise import scaling
 from dpkit.machine import devices
 
 
 def check_speedups(answer: Answer) -> None:
     """Of weak scaling and of strong, from the same seconds."""
+    laws = {"weak": scaling.weak_speedups, "strong": scaling.strong_speedups}
     for seconds in ({1: 4.0, 2: 5.0, 4: 8.0}, {1: 60.0, 3: 25.0, 8: 40.0}):
-        for weak in (True, False):
-            law = weak_speedups if weak else strong_speedups
+        for name, law in laws.items():
             expected = law(seconds)
-            found = answer(seconds, weak)
+            found = answer(seconds, name == "weak")
             require(
                 isinstance(found, dict) and found.keys() == expected.keys(),
                 f"it returned {found!r}, not a number for each of "
                 f"{list(expected)}",
             )
-            away = max(abs(found[k] - expected[k]) for k in expected)
             require(
-                away < 1e-9,
-                f"{'weak' if weak else 'strong'} scaling, seconds {seconds}: "
-                f"it returned {found}, expected {expected}",
+                all(abs(found[k] - expected[k]) < 1e-9 for k in expected),
+                f"{name} scaling, seconds {seconds}: it returned {found}, "
+                f"expected {expected}",
             )
 
 
@@ -72,28 +69,9 @@ def check_shard_losses(answer: Answer) -> None:
         inner = inner.to(ranks[0])
         with Traffic() as traffic:
             losses = answer(inner, ranks, X, y)
-        require(
-            isinstance(losses, torch.Tensor) and losses.shape == (k,),
-            f"{k} devices: it returned {_shape(losses)}, not {k} losses",
-        )
-        total, mean = float(losses.detach().sum()), float(expected.detach())
-        require(
-            abs(total - mean) < 1e-9,
-            f"7 examples on {k} devices: the losses add up to {total:.4f}, "
-            f"expected {mean:.4f}",
-        )
-        for rank in ranks[1:]:
-            require(
-                traffic.received[rank] > 0,
-                f"{k} devices: {rank} received nothing, so it computes no "
-                "loss",
-            )
-        received = traffic.received[ranks[0]] - 8 * (X.numel() + len(y))
-        require(
-            received <= 8 * k,
-            f"the first device received {received} bytes beside the images "
-            "and labels: more than losses",
-        )
+        given = 8 * (X.numel() + len(y))  # the bytes of images and labels
+        _check_losses(losses, float(expected.detach()), k)
+        _check_arrivals(traffic, ranks, given)
         losses.sum().backward()
         require(
             inner.weight.grad is not None
@@ -103,27 +81,49 @@ def check_shard_losses(answer: Answer) -> None:
         )
 
 
-def _shape(found: object) -> str:
-    if isinstance(found, torch.Tensor):
-        return f"a tensor of shape {tuple(found.shape)}"
-    return repr(found)
+def _check_losses(losses: object, mean: float, k: int) -> None:
+    """Require k losses that add up to the mean over 7 examples."""
+    found = repr(losses)
+    if isinstance(losses, torch.Tensor):
+        found = f"a tensor of shape {tuple(losses.shape)}"
+    right = isinstance(losses, torch.Tensor) and losses.shape == (k,)
+    require(right, f"{k} devices: it returned {found}, not {k} losses")
+    assert isinstance(losses, torch.Tensor)
+    total = float(losses.detach().sum())
+    require(
+        abs(total - mean) < 1e-9,
+        f"7 examples on {k} devices: the losses add up to {total:.4f}, "
+        f"expected {mean:.4f}",
+    )
+
+
+def _check_arrivals(
+    traffic: Traffic, ranks: list[torch.device], given: int
+) -> None:
+    """Require work for all devices, and little but losses at the first."""
+    k = len(ranks)
+    for rank in ranks[1:]:
+        require(
+            traffic.received[rank] > 0,
+            f"{k} devices: {rank} received nothing, so it computes no loss",
+        )
+    received = traffic.received[ranks[0]] - given
+    require(
+        received <= 8 * k,
+        f"the first device received {received} bytes beside the images "
+        "and labels: more than losses",
+    )
 
 
 def check_replicate_seconds(answer: Answer) -> None:
     """One device, few and many; one message for each tensor, or for all."""
     sizes = [4000, 12, 800_000, 64]
     alpha, beta = 1e-5, 1e-9
-    for k in (1, 2, 4, 5, 8):
-        for tree in (False, True):
-            for together in (False, True):
-                num_messages = 1 if together else len(sizes)
-                once = num_messages * alpha + sum(sizes) * beta
-                rounds = ceil(log2(k)) if tree else k - 1
-                expected = rounds * once
-                found = answer(sizes, k, alpha, beta, tree, together)
-                require(
-                    isinstance(found, (int, float))
-                    and abs(found - expected) < 1e-12,
-                    f"{k} devices, tree={tree}, together={together}: it "
-                    f"returned {found!r}, expected {expected:.7f}",
-                )
+    ways = (False, True)
+    for k, tree, together in product((1, 2, 4, 5, 8), ways, ways):
+        num_messages = 1 if together else len(sizes)
+        once = num_messages * alpha + sum(sizes) * beta
+        expected = (ceil(log2(k)) if tree else k - 1) * once
+        case = f"{k} devices, tree={tree}, together={together}"
+        found = answer(sizes, k, alpha, beta, tree, together)
+        require_number(found, expected, case, ".7f", near=1e-9)

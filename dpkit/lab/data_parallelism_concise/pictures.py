@@ -1,15 +1,17 @@
-"""Pictures of steps on several devices: how they scale, where time goes."""
+"""Pictures of how steps scale, where time goes, and runs of a recipe."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from dpkit.lab.common.plots import COLOURS, SIZE, Picture
 from dpkit.theory.clock.record import is_host
-from dpkit.theory.timeline.drawing import QUIET
+from dpkit.theory.timeline.drawing import INK, QUIET
 from dpkit.theory.timeline.timeline import Timeline
 
 PARTS = ("computing", "replicating", "gathering", "images", "idle")
@@ -20,14 +22,8 @@ def plot_speedups(
 ) -> Picture:
     """Draw speed-ups against the number of devices, beside the ideal.
 
-    Args:
-        lines: Of each machine, which has a colour, and each engine, which
-            has a style: the speed-up by the number of devices.
-        ylabel: What is compared with what.
-
-    Example:
-        >>> plot_speedups({"v100": {"wrapper": {1: 1.0, 2: 1.7}}}, "speed-up")
-        <picture: speed-up by devices: v100 wrapper>
+    Each machine has a colour and each engine a style; of each the speed-up is
+    given by the number of devices.
     """
     rows = [
         (machine, engine, line, colour, style)
@@ -59,13 +55,6 @@ def shares(timeline: Timeline) -> dict[str, dict[str, float]]:
         received parameters on their way to a replica ("replicating"), or
         outputs and gradients on their way to the first device ("gathering");
         it received the images; it was idle. They add up to one.
-
-    Example:
-        >>> from dpkit.theory.timeline.timeline import Span
-        >>> work = Span("sim:1", "compute", "mm", "compute", 0.0, 3.0)
-        >>> copy = Span("sim:1", "compute", "copy to sim:0", "copy", 3.0, 4.0)
-        >>> shares(Timeline([work, copy]))["sim:1"]["gathering"]
-        0.25
     """
     found: dict[str, dict[str, float]] = {}
     for span in timeline.spans:
@@ -91,17 +80,7 @@ def _part(device: str, kind: str, name: str) -> str:
 
 
 def plot_shares(steps: Mapping[str, Timeline]) -> Picture:
-    """Draw the shares of each device's time in steps of the wrapper.
-
-    Args:
-        steps: The timeline of a step by its name.
-
-    Example:
-        >>> from dpkit.theory.timeline.timeline import Span
-        >>> work = Span("sim:0", "compute", "mm", "compute", 0.0, 3.0)
-        >>> plot_shares({"v100": Timeline([work])})
-        <picture: shares of the time of v100, sim:0>
-    """
+    """Draw the shares of each device's time in steps of the wrapper."""
     rows = {
         f"{name}, {device}": parts
         for name, timeline in steps.items()
@@ -126,3 +105,44 @@ def plot_shares(steps: Mapping[str, Timeline]) -> Picture:
 
     size = (SIZE[0], 1.4 + 0.4 * len(rows))
     return Picture(draw, f"shares of the time of {'; '.join(rows)}", size)
+
+
+def accuracies_of(
+    record: Mapping[str, Any], way: str, key: str = "accuracies"
+) -> list[list[float]]:
+    """Return the accuracies of each run of a way, epoch by epoch.
+
+    The record is ``book/_data/resnet18_recipe.json``; ``key`` is "accuracies"
+    or "accuracies_of_batches".
+    """
+    return [run[key] for run in record["runs"] if run["way"] == way]
+
+
+def plot_recipe(
+    record: Mapping[str, Any],
+    ways: Sequence[str],
+    levels: Mapping[str, float],
+) -> Picture:
+    """Draw accuracy against epoch: each run, and the median of a way.
+
+    The published accuracies, ``levels``, are horizontal lines.
+    """
+
+    def draw(ax: Axes) -> None:
+        for way, colour in zip(ways, COLOURS):
+            runs = accuracies_of(record, way)
+            epochs = range(1, len(runs[0]) + 1)
+            for run in runs:
+                ax.plot(epochs, run, color=colour, linewidth=0.7, alpha=0.6)
+            middle = [median(values) for values in zip(*runs)]
+            label = f"{way}, median of {len(runs)}"
+            ax.plot(epochs, middle, "o-", color=colour, label=label)
+        for (name, level), style in zip(levels.items(), (":", "--")):
+            label = f"{name}: {level}"
+            ax.axhline(level, color=INK, linestyle=style, label=label)
+        ax.set(xlabel="epoch", ylabel="test accuracy", xticks=epochs)
+        ax.legend(loc="lower right")
+
+    words = ", ".join(f"{name} {level}" for name, level in levels.items())
+    title = f"test accuracy by epoch: {', '.join(ways)}; {words}"
+    return Picture(draw, title, (5.2, 4.4))

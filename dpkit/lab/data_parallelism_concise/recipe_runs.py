@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from dpkit.data_parallel import DataParallel
@@ -84,17 +84,6 @@ def epochs_of(
         test_set: The same, to measure accuracy on.
         devices: At least as many as the way has.
         width: The channels of the first layers.
-
-    Example:
-        >>> import dpkit, torch
-        >>> from dpkit.lab.common.datasets import Labelled
-        >>> from dpkit.lab.data_parallelism_concise.recipe_runs import (
-        ...     Way, epochs_of)
-        >>> few = Labelled(torch.rand(8, 1, 8, 8), torch.arange(8))
-        >>> epochs = epochs_of(Way(2, 4, 0.1), 0, few, few,
-        ...                    dpkit.devices(2, kind="sim"), width=2)
-        >>> 0 <= next(epochs).accuracy <= 1
-        True
     """
     devices = devices[: way.num_devices]
     inner = initial_net(width, seed).to(devices[0])
@@ -119,10 +108,6 @@ def initial_net(width: int, seed: int) -> nn.Module:
     Those of convolutions and of the dense layer are drawn with standard
     deviation 0.01, biases are zero, batch norm begins as it always does.
 
-    Args:
-        width: The channels of the first layers.
-        seed: Where the random numbers start.
-
     Example:
         >>> net = initial_net(width=4, seed=0)
         >>> f"{net.conv1.weight.std():.2f}", net.fc.bias.abs().max().item()
@@ -139,17 +124,8 @@ def initial_net(width: int, seed: int) -> nn.Module:
 
 
 def half_size(data: Labelled) -> Labelled:
-    """Return the images with half as many rows and columns.
-
-    Each value is the mean of four.
-
-    Example:
-        >>> data = Labelled(torch.rand(3, 1, 28, 28), torch.arange(3))
-        >>> half_size(data).images.shape
-        torch.Size([3, 1, 14, 14])
-    """
-    images: Tensor = F.avg_pool2d(data.images, 2)
-    return Labelled(images, data.labels)
+    """Return images with half the rows and columns: means of four values."""
+    return Labelled(F.avg_pool2d(data.images, 2), data.labels)
 
 
 def _with_batch_statistics(net: nn.Module) -> nn.Module:

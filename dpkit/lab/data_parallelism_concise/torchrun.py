@@ -14,11 +14,6 @@ def torchrun(num_processes: int, file: str | Path, *args: str | Path) -> None:
     ``torchrun`` is the program ``python -m torch.distributed.run``. Each
     process computes with one thread, unless ``OMP_NUM_THREADS`` says more.
 
-    Args:
-        num_processes: How many; each finds its rank in its environment.
-        file: The program.
-        args: What it is given.
-
     Raises:
         RuntimeError: a process failed; its words are in the message.
     """

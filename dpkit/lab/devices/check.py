@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import torch
 
 from dpkit import sim
-from dpkit.lab.common.verdict import Answer, require
+from dpkit.lab.common.verdict import Answer, require, require_equal
 from dpkit.machine import Timer, devices, synchronize
 from dpkit.theory.clock.record import Span
 from dpkit.theory.hardware import ACCELERATORS, HOSTS
@@ -36,16 +36,13 @@ def check_seconds_of(answer: Answer) -> None:
         if busy is not None:
             busy @ busy  # still at work when the answer is called
         found = answer(work, ranks)
-        require(
-            isinstance(found, float),
-            f"it returned {found!r}, not the seconds",
-        )
-        require(
-            abs(found - timer.seconds) < 0.02 * timer.seconds,
-            f"it returned {found:.3g}, where the work takes "
-            f"{timer.seconds:.3g}"
-            + ("" if busy is None else f"; {busy.device} was busy before"),
-        )
+        words = f"it returned {found!r}, not the seconds"
+        require(isinstance(found, float), words)
+        words = f"it returned {found:.3g}, where the work takes "
+        words += f"{timer.seconds:.3g}"
+        if busy is not None:
+            words += f"; {busy.device} was busy before"
+        require(abs(found - timer.seconds) < 0.02 * timer.seconds, words)
 
 
 def check_overlapped(answer: Answer) -> None:
@@ -73,9 +70,9 @@ def check_overlapped(answer: Answer) -> None:
 
 def _check_order(products: Sequence[Span], copies: Sequence[Span]) -> None:
     """Require that copies follow their products and hold up no other."""
-    for i, (product, copy) in enumerate(zip(products, copies)):
+    for i, (work, copy) in enumerate(zip(products, copies)):
         require(
-            copy.start >= product.end,
+            copy.start >= work.end,
             f"copy {i} starts before its product is done",
         )
     for i, (one, next_one) in enumerate(pairwise(products)):
@@ -90,21 +87,16 @@ def check_crossover(answer: Answer) -> None:
     """The first size at which the device takes longer than the launch."""
     host = HOSTS["eager"]
     slow_host = replace(host, launch_seconds=10 * host.launch_seconds)
-    for name in ("v100-pcie", "h100", "k80"):
-        for chosen in (host, slow_host):
-            accelerator = ACCELERATORS[name]
-            found = answer(accelerator, chosen)
-            expected = next(
-                n
-                for n in range(1, 100_000)
-                if operation_seconds(accelerator, 2 * n**3, 12 * n**2)
-                > chosen.launch_seconds
-            )
-            require(
-                found == expected,
-                f"{name} with launches of {1e6 * chosen.launch_seconds:g} µs: "
-                f"it returned {found}, expected {expected}",
-            )
+    names = ("v100-pcie", "h100", "k80")
+    for name, chosen in product(names, (host, slow_host)):
+        accelerator, launch = ACCELERATORS[name], chosen.launch_seconds
+        expected = next(
+            n
+            for n in range(1, 100_000)
+            if operation_seconds(accelerator, 2 * n**3, 12 * n**2) > launch
+        )
+        case = f"{name} with launches of {1e6 * launch:g} µs"
+        require_equal(answer(accelerator, chosen), expected, case)
 
 
 def check_largest_batch(answer: Answer) -> None:
@@ -121,10 +113,8 @@ def check_largest_batch(answer: Answer) -> None:
                 raise torch.OutOfMemoryError("out of memory")
 
         found = answer(step)
-        require(
-            found == limit,
-            f"batches of up to {limit} fit; it returned {found}",
-        )
+        words = f"batches of up to {limit} fit; it returned {found}"
+        require(found == limit, words)
         enough = 2 * limit.bit_length() + 3
         require(
             len(attempts) <= enough,

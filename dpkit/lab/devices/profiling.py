@@ -14,19 +14,7 @@ from dpkit.theory.timeline.timeline import Timeline
 
 
 def profiled(work: Callable[[], object]) -> Timeline:
-    """Run ``work`` under PyTorch's profiler; return its timeline.
-
-    Args:
-        work: A function without arguments.
-
-    Example:
-        >>> import torch
-        >>> from dpkit.lab.devices.profiling import profiled
-        >>> x = torch.ones(300, 300)
-        >>> timeline = profiled(lambda: x @ x)
-        >>> [span.name for span in timeline.spans if span.kind == "compute"]
-        ['aten::matmul']
-    """
+    """Run ``work`` under PyTorch's profiler; return its timeline."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         with _errors_of_the_process_to(Path(folder) / "remarks.txt"):

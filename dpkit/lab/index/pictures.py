@@ -16,18 +16,6 @@ def one_step(num_devices: int = 4, rows: int = 2048) -> Timeline:
     A network of six dense layers; gradients are reduced by a ring, beside
     backward. What devices receive and add, and what their hosts do, is left
     out.
-
-    Args:
-        num_devices: How many.
-        rows: Examples on each of them.
-
-    Returns:
-        The timeline of the simulated step.
-
-    Example:
-        >>> from dpkit.lab.index.pictures import one_step
-        >>> sorted({span.stream for span in one_step(2, rows=256).spans})
-        ['computes', 'sends']
     """
     step = simulated_step(
         16,

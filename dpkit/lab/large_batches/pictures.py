@@ -21,13 +21,7 @@ SHADES = LinearSegmentedColormap.from_list("error", ["#ffffff", "#f2a65a"])
 
 
 def plot_schedules(k: int) -> Picture:
-    """Draw the learning rates of a run with a batch of k·b, by the epoch.
-
-    Example:
-        >>> from dpkit.lab.large_batches.pictures import plot_schedules
-        >>> plot_schedules(8)
-        <picture: learning rates by epoch: none, constant, gradual>
-    """
+    """Draw the learning rates of a run with a batch of k·b, by the epoch."""
     per_epoch = RECIPE.steps_per_epoch(k)
     steps = range(RECIPE.num_epochs * per_epoch)
 
@@ -58,11 +52,6 @@ def plot_errors(ways: Mapping[str, Mapping[int, Sequence[float]]]) -> Picture:
     Args:
         ways: Way -> k -> percent of error, for each seed. The ways are some
             of ``dpkit.lab.large_batches.results.WAYS``; each has its colour.
-
-    Example:
-        >>> from dpkit.lab.large_batches.pictures import plot_errors
-        >>> plot_errors({"k·η": {1: [15.0, 17.0], 2: [16.0, 16.5]}})
-        <picture: test error by batch: k·η>
     """
 
     def draw(ax: Axes) -> None:
@@ -108,14 +97,6 @@ def plot_rates(errors: Mapping[int, Mapping[float, float]]) -> Picture:
     """Draw a table of mean test errors, a column for each batch.
 
     The least error of a column is bold, and a dot marks the rate k·η.
-
-    Args:
-        errors: k -> learning rate -> percent of error.
-
-    Example:
-        >>> from dpkit.lab.large_batches.pictures import plot_rates
-        >>> plot_rates({1: {0.01: 16.0, 0.02: 17.0}})
-        <picture: mean test error by batch and learning rate>
     """
     ks, rates = list(errors), sorted(next(iter(errors.values())))
     table = [[errors[k][lr] for k in ks] for lr in rates]

@@ -1,10 +1,15 @@
-"""What book/_data/large_batches.json says, sorted by question."""
+"""What book/_data/large_batches.json says, and the law of its steps.
+
+A record is what ``scripts/recorders/large_batches.py`` wrote to that file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
+
+from dpkit.theory.least_squares import fit_two
 
 Record = Mapping[str, Any]
 ByBatch = dict[int, list[float]]
@@ -20,9 +25,6 @@ WAYS = {
 
 def errors_by_way(record: Record) -> dict[str, ByBatch]:
     """Return the test errors of the runs of each way.
-
-    Args:
-        record: What ``scripts/record_large_batches.py`` wrote.
 
     Returns:
         Way -> k -> percent of error, for each seed.
@@ -42,9 +44,6 @@ def errors_by_rate(record: Record) -> dict[int, dict[float, float]]:
 
     The mean is over the seeds that all rates have in common.
 
-    Args:
-        record: What ``scripts/record_large_batches.py`` wrote.
-
     Returns:
         k -> learning rate -> percent of error.
     """
@@ -61,9 +60,6 @@ def best_steps(record: Record) -> dict[int, tuple[float, float]]:
     """Return, for each k, the rate that needs the fewest steps, and those.
 
     A rate at which a seed did not reach the target is out.
-
-    Args:
-        record: What ``scripts/record_large_batches.py`` wrote.
 
     Returns:
         k -> (learning rate, mean number of steps to the target).
@@ -86,3 +82,48 @@ def spread(values: Sequence[float]) -> str:
         '16.0 ± 1.0'
     """
     return f"{mean(values):.1f} ± {stdev(values):.1f}"
+
+
+# How the number of steps depends on the batch: a law of two numbers.
+#
+# With small batches twice the batch halves the steps; with large ones it
+# changes nothing. In between the law is a sum of the two:
+#
+#     steps = least_steps * (1 + critical_batch / batch)
+#
+#     batch, of a critical one     1/4    1    4
+#     steps, of the least            5    2    1.25
+#     examples, of the fewest     1.25    2    5
+
+
+def steps_needed(
+    batch: float, least_steps: float, critical_batch: float
+) -> float:
+    """Return the steps to a target that a batch of this size takes.
+
+    Source:
+        S. McCandlish, J. Kaplan, D. Amodei, the OpenAI Dota team, An
+        empirical model of large-batch training, 2018, arXiv:1812.06162.
+    """
+    return least_steps * (1 + critical_batch / batch)
+
+
+def fit(batches: Sequence[int], steps: Sequence[float]) -> tuple[float, float]:
+    """Return the least steps and the critical batch that fit best.
+
+    The sum of the squares of the *relative* errors is least: a run of 100
+    steps counts as much as one of 10,000. With u = 1 / steps and
+    v = 1 / (batch * steps) the law asks for ``least * u + a * v = 1``, where
+    ``a = least * critical``: two linear equations in two numbers.
+
+    Raises:
+        ValueError: all batches are of one size.
+    """
+    if len(set(batches)) < 2:
+        raise ValueError(
+            f"one size of batch cannot tell two numbers (batches: {batches})"
+        )
+    us = [1 / s for s in steps]
+    vs = [1 / (b * s) for b, s in zip(batches, steps, strict=True)]
+    least, a = fit_two(us, vs, [1.0] * len(us))
+    return least, a / least

@@ -1,8 +1,12 @@
 """An experiment on large batches, small enough for one core.
 
 A network is trained for a fixed number of epochs with a batch of k·b images,
-the batch of k devices that have b each. One device takes their part: it takes
+the batch of k devices that have b each. One device stands for them: it takes
 the same step, up to rounding.
+
+``k`` is how many times the batch of one device a batch is, ``lr`` the learning
+rate once the run is warm, ``seed`` where the parameters and the shuffling
+start, ``warmup`` a name in ``WARMUPS``.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from torch.nn import functional as F
 
 from dpkit.lab.common.batches import Batches
 from dpkit.lab.common.datasets import Labelled, load_fashion_mnist
+from dpkit.lab.common.loop import take_step
 from dpkit.lab.large_batches.warmup import WARMUPS
 
 # A power of two, as batches are: a smaller last batch, with the rate of a
@@ -60,13 +65,7 @@ def network(seed: int = 0) -> nn.Sequential:
 
     It takes shape (b, 1, 14, 14) and gives scores of shape (b, 10).
 
-    Args:
-        seed: The same seed gives the same parameters.
-
     Example:
-        >>> import torch
-        >>> network()(torch.zeros(3, 1, 14, 14)).shape
-        torch.Size([3, 10])
         >>> sum(p.numel() for p in network().parameters())
         25738
     """
@@ -86,13 +85,6 @@ def schedule(
     k: int, lr: float, warmup: str = "none", recipe: Recipe = RECIPE
 ) -> Rate:
     """Return the learning rate of a run with a batch of k·b, by the step.
-
-    Args:
-        k: How many times the batch of one device.
-        lr: The rate once the run is warm.
-        warmup: A name in ``WARMUPS``; the rate to begin with is that of
-            one device.
-        recipe: How many epochs there are, and what happens in which.
 
     Example:
         >>> rate = schedule(k=64, lr=0.64, warmup="gradual")
@@ -116,12 +108,7 @@ def steps(
 ) -> Iterator[int]:
     """Train without an end; yield the number of steps taken after each.
 
-    Args:
-        net: Is trained in place.
-        rate: The learning rate of each step, by its number from 0.
-        k: How many times the batch of one device.
-        seed: Where the shuffling starts: the same order for every k.
-        recipe: The batch of one device, and the momentum.
+    The order of the images follows from the seed, and is the same for all k.
     """
     images, labels = sets()[0]
     batches = Batches(images, labels, k * recipe.batch_size, True, seed)
@@ -132,33 +119,18 @@ def steps(
     while True:
         for X, y in batches:
             optimizer.param_groups[0]["lr"] = rate(step)
-            optimizer.zero_grad()
-            F.cross_entropy(net(X), y).backward()
-            optimizer.step()
+            take_step(net, optimizer, X, y)
             step += 1
             yield step
 
 
 def final_error(
-    k: int,
-    lr: float,
-    seed: int,
-    warmup: str = "none",
-    recipe: Recipe = RECIPE,
+    k: int, lr: float, seed: int, warmup: str = "none", recipe: Recipe = RECIPE
 ) -> float:
     """Train with a batch of k·b for all epochs; return the test error.
 
-    Args:
-        k: How many times the batch of one device.
-        lr: The learning rate once the run is warm.
-        seed: Where the parameters and the shuffling start.
-        warmup: A name in ``WARMUPS``.
-        recipe: What else there is to decide.
-
-    Returns:
-        Percent of the test images that are put into another class than
-        theirs. Guessing gives 90, and so do parameters that have grown past
-        all numbers.
+    It is the percent of the test images that are put into another class than
+    theirs. Guessing gives 90, and so do parameters that have overflowed.
     """
     net = network(seed)
     num_steps = recipe.num_epochs * recipe.steps_per_epoch(k)
@@ -176,21 +148,10 @@ def steps_to(
     max_steps: int,
     recipe: Recipe = RECIPE,
 ) -> int | None:
-    """Train at one rate until the test error is at most the target.
+    """Train at one rate until the test error is at most the target, percent.
 
     The error is measured after each step, but not more often than once in
-    1,024 images.
-
-    Args:
-        target: Percent.
-        k: How many times the batch of one device.
-        lr: The learning rate of all steps.
-        seed: Where the parameters and the shuffling start.
-        max_steps: When to give up.
-        recipe: The batch of one device, and the momentum.
-
-    Returns:
-        The steps that it took; None if the run was given up.
+    1,024 images. Return the steps that it took, or None after ``max_steps``.
     """
     net = network(seed)
     every = max(1, 1024 // (k * recipe.batch_size))

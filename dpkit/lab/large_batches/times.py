@@ -5,10 +5,8 @@ from __future__ import annotations
 from torch import nn
 
 from dpkit.lab.large_batches.runs import RECIPE, network
-from dpkit.lab.overlap.runs import ring_seconds, simulated_step
+from dpkit.lab.overlap.runs import ALL_IN_ONE, ring_seconds, simulated_step
 from dpkit.theory.hardware.clusters import cluster
-
-NO_LIMIT = float("inf")  # megabytes: all gradients in one bucket
 
 
 def images_network() -> nn.Module:
@@ -21,13 +19,9 @@ def simulated_seconds(k: int, link: str) -> float:
 
     Forward, backward and the sum of the gradients; a process for each device.
     The update, which takes the same time for every k, is left out.
-
-    Args:
-        k: How many devices.
-        link: The name of what joins them.
     """
     step = simulated_step(
-        NO_LIMIT,
+        ALL_IN_ONE,
         make=images_network,
         num_devices=k,
         rows=RECIPE.batch_size,
@@ -37,18 +31,7 @@ def simulated_seconds(k: int, link: str) -> float:
 
 
 def predicted_seconds(k: int, link: str) -> float:
-    """Return the same from one device and the cost of a ring, for any k.
-
-    Args:
-        k: How many devices.
-        link: The name of what joins them.
-
-    Example:
-        >>> from dpkit.lab.large_batches.times import predicted_seconds
-        >>> times = [predicted_seconds(k, "ethernet25") for k in (1, 4, 64)]
-        >>> [f"{1e3 * seconds:.2f} ms" for seconds in times]
-        ['0.34 ms', '0.58 ms', '4.37 ms']
-    """
+    """Return the same from one device and the cost of a ring, for any k."""
     alone = simulated_seconds(1, link)
     if k == 1:
         return alone

@@ -7,6 +7,10 @@ up::
     none        4    4    4    4    4    4    4    4
     constant    1    1    1    1    1    1    4    4
     gradual     1   1.5   2   2.5   3   3.5   4    4
+
+Source:
+    P. Goyal et al., Accurate, large minibatch SGD: training ImageNet in
+    1 hour, 2017, arXiv:1706.02677, section 2.2.
 """
 
 from __future__ import annotations
@@ -17,58 +21,21 @@ Warmup = Callable[[int, int, float, float], float]
 
 
 def no_warmup(step: int, num_steps: int, low: float, high: float) -> float:
-    """Begin at the rate of the whole run.
-
-    Args:
-        step: The number of the step, from 0.
-        num_steps: How many steps the others take to warm up.
-        low: The rate that the others begin with.
-        high: The rate of the whole run.
-    """
+    """Begin at the rate of the whole run."""
     return high
 
 
 def constant_warmup(
     step: int, num_steps: int, low: float, high: float
 ) -> float:
-    """Keep a low rate for some steps, then jump.
-
-    Args:
-        step: The number of the step, from 0.
-        num_steps: How many steps have the low rate.
-        low: The rate to begin with.
-        high: The rate of all later steps.
-
-    Example:
-        >>> [constant_warmup(step, 2, 1.0, 4.0) for step in range(4)]
-        [1.0, 1.0, 4.0, 4.0]
-
-    Source:
-        P. Goyal et al., Accurate, large minibatch SGD: training ImageNet in
-        1 hour, 2017, arXiv:1706.02677, section 2.2.
-    """
+    """Keep a low rate for some steps, then jump."""
     return low if step < num_steps else high
 
 
 def gradual_warmup(
     step: int, num_steps: int, low: float, high: float
 ) -> float:
-    """Raise the rate by the same amount each step.
-
-    Args:
-        step: The number of the step, from 0.
-        num_steps: After how many steps the rate is ``high``; at least one.
-        low: The rate to begin with.
-        high: The rate of all later steps.
-
-    Example:
-        >>> [gradual_warmup(step, 2, 1.0, 4.0) for step in range(4)]
-        [1.0, 2.5, 4.0, 4.0]
-
-    Source:
-        P. Goyal et al., Accurate, large minibatch SGD: training ImageNet in
-        1 hour, 2017, arXiv:1706.02677, section 2.2.
-    """
+    """Raise the rate by the same amount each step."""
     return low + (high - low) * min(step / num_steps, 1.0)
 
 

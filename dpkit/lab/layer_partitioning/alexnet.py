@@ -16,6 +16,10 @@ and the ratios of the widths. Other than in the paper: images of 28 by 28, a
 kernel and a stride in the first layer that suit them, no dropout, other
 initial weights. Dense layers are written as convolutions whose kernel covers
 all of its input, so that all eight layers are split alike.
+
+Source:
+    A. Krizhevsky, I. Sutskever, G. Hinton, ImageNet classification with
+    deep convolutional neural networks, NIPS 2012, sections 3.2 to 3.5.
 """
 
 from __future__ import annotations
@@ -25,10 +29,10 @@ from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from dpkit.lab.common.batches import Batches
 from dpkit.lab.common.datasets import Labelled
+from dpkit.lab.common.loop import train_epoch
 from dpkit.layer_partition import ChannelParallelConv2d, Joined, Replicated
 
 # Output channels of the five convolutions and of the dense layers, 2012.
@@ -41,15 +45,8 @@ KERNELS = (5, 5, 3, 3, 3, 2, 1, 1)  # of 28 pixels, pooling leaves 2
 class TowerNorm(nn.Module):
     """Response normalization over the channels of each tower by itself.
 
-    A channel is divided by a power of the sum of squares of its neighbours.
-
-    Args:
-        num_towers: Of how many towers the channels are.
-
-    Source:
-        A. Krizhevsky, I. Sutskever, G. Hinton, ImageNet classification with
-        deep convolutional neural networks, NIPS 2012, section 3.3, for the
-        constants.
+    A channel is divided by a power of the sum of squares of its neighbours;
+    the constants are those of section 3.3.
     """
 
     def __init__(self, num_towers: int) -> None:
@@ -60,6 +57,7 @@ class TowerNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the normalized (b, channels, height, width)."""
+        # (3, 96, 12, 12) of two towers is normalized as (6, 48, 12, 12).
         towers = x.reshape(-1, x.shape[1] // self.num_towers, *x.shape[2:])
         normalized: Tensor = self.norm(towers)
         return normalized.view_as(x)
@@ -73,37 +71,27 @@ def alexnet(
     normalize: bool = True,
     seed: int = 0,
 ) -> nn.Sequential:
-    """Make AlexNet for images of 28 by 28, on one device.
+    """Make AlexNet for images (b, 1, 28, 28), on one device.
 
     Args:
         num_towers: Into how many towers the channels are parted.
-        talk: In which layers a tower takes the channels of all towers:
-            names such as "conv3" and "dense6". The first has one image.
+        talk: The layers in which a tower takes the channels of all towers.
         scale: Width of the layers, as a fraction of that of 2012.
         num_classes: How many scores there are.
-        normalize: Whether to have response normalization, which is slow on a
-            CPU.
-        seed: The same seed gives the same weights.
-
-    Returns:
-        A network of images (b, 1, 28, 28), which gives (b, num_classes).
+        normalize: Whether to normalize responses, which is slow on a CPU.
+        seed: Of the weights.
 
     Raises:
         ValueError: a layer to talk in is unknown, or a width is not divisible
             by the number of towers.
 
     Example:
-        >>> import torch
-        >>> from dpkit.lab.layer_partitioning.alexnet import alexnet
         >>> net = alexnet()
         >>> net.conv3.weight.shape, net.conv4.weight.shape  # all, own half
         (torch.Size([48, 32, 3, 3]), torch.Size([48, 24, 3, 3]))
         >>> net(torch.zeros(3, 1, 28, 28)).shape
         torch.Size([3, 10])
 
-    Source:
-        A. Krizhevsky, I. Sutskever, G. Hinton, ImageNet classification with
-        deep convolutional neural networks, NIPS 2012, sections 3.2 to 3.5.
     """
     widths = [1, *(round(scale * n) for n in WIDTHS_2012), num_classes]
     _check_towers(widths[1:], num_towers, talk)
@@ -131,18 +119,8 @@ def split_towers(
 ) -> nn.Sequential:
     """Split a network of :func:`alexnet`: a tower for each device.
 
-    Args:
-        net: The network; its parameters are copied.
-        devices: As many devices as it has towers.
-
-    Returns:
-        A network that takes replicas of the images and gives replicas of the
-        scores, with the names of the one given.
-
     Example:
-        >>> import dpkit, torch
-        >>> from dpkit.lab.layer_partitioning.alexnet import (
-        ...     alexnet, split_towers)
+        >>> import dpkit
         >>> devices = dpkit.devices(2, kind="sim")
         >>> net = split_towers(alexnet(), devices)
         >>> [tuple(part.weight.shape) for part in net.conv4.parts]
@@ -174,23 +152,11 @@ def accuracy_after(
     lr: float,
     seed: int = 0,
 ) -> float:
-    """Train on one device by SGD with momentum; return the test accuracy.
-
-    Args:
-        net: The network; it is trained.
-        train_set: Images and labels, taken in batches of 32.
-        test_set: Images and labels.
-        num_epochs: How often to go through the training set.
-        lr: The learning rate.
-        seed: Where the random orders of the examples start.
-    """
+    """Train in batches of 32 by SGD with momentum; return the accuracy."""
     optimizer = torch.optim.SGD(net.parameters(), lr, momentum=0.9)
     batches = Batches(*train_set, batch_size=32, shuffle=True, seed=seed)
     for _ in range(num_epochs):
-        for X, y in batches:
-            optimizer.zero_grad()
-            F.cross_entropy(net(X), y).backward()
-            optimizer.step()
+        train_epoch(net, optimizer, batches)
     with torch.no_grad():
         answers = net(test_set.images).argmax(dim=1)
     return float((answers == test_set.labels).double().mean())

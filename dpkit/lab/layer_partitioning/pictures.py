@@ -15,16 +15,7 @@ TOWER = 3.0  # from one tower to the other, in units of the drawing
 
 
 def draw_mlp(num_devices: int = 2) -> Picture:
-    """Draw two linear layers split over devices, by columns, then by rows.
-
-    Args:
-        num_devices: How many devices take part.
-
-    Example:
-        >>> from dpkit.lab.layer_partitioning.pictures import draw_mlp
-        >>> draw_mlp(3)
-        <picture: two layers split over 3 devices>
-    """
+    """Draw two linear layers split over devices, by columns, then by rows."""
     middle = (num_devices - 1) / 2
 
     def draw(ax: Axes) -> None:
@@ -49,17 +40,7 @@ def draw_mlp(num_devices: int = 2) -> Picture:
 
 
 def draw_towers(layers: Sequence[str], talk: Collection[str]) -> Picture:
-    """Draw a network of two towers, with a crossing where they talk.
-
-    Args:
-        layers: The names of the layers, from the first to the last.
-        talk: Those whose input comes from both towers.
-
-    Example:
-        >>> from dpkit.lab.layer_partitioning.pictures import draw_towers
-        >>> draw_towers(["conv1", "conv2", "conv3"], talk=["conv3"])
-        <picture: two towers that talk in conv3>
-    """
+    """Draw a network of two towers, with a crossing where they talk."""
 
     def draw(ax: Axes) -> None:
         for i, name in enumerate(layers):
@@ -82,21 +63,7 @@ def plot_gains(
     xlabel: str,
     ylabel: str,
 ) -> Picture:
-    """Draw what splitting gains over a size, and where it should begin to.
-
-    Args:
-        gains: The sizes and the gain at each, by the name of the line; a gain
-            above 1 is worth it.
-        predicted: By the same names, the size from which it should be; drawn
-            as a dotted line.
-        xlabel: What the size is.
-        ylabel: What the gain is.
-
-    Example:
-        >>> from dpkit.lab.layer_partitioning.pictures import plot_gains
-        >>> plot_gains({"bus": ([1, 10], [0.5, 2])}, {"bus": 3}, "n", "gain")
-        <picture: gain by n: bus>
-    """
+    """Draw what splitting gains over a size, and where it should begin to."""
 
     def draw(ax: Axes) -> None:
         ax.axhline(1, color=INK, linewidth=1)

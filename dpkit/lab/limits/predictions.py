@@ -16,24 +16,13 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from dpkit import sim
-from dpkit.lab.common.models import lenet, lenet_params
+from dpkit.lab.common.models import LeNet
 from dpkit.machine import Timer, devices
 from dpkit.theory.hardware import Accelerator, Host, Link
+from dpkit.theory.tables import Table
 
 NUM_STEPS = 11
 WARM_UP = 2  # steps that do what is done once: load, allocate, lay out
-
-
-class LeNet(nn.Module):
-    """The LeNet of the chapters, as a module."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights = nn.ParameterList(lenet_params())
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Return the scores, shape (b, 10), of images (b, 1, 28, 28)."""
-        return lenet(X, list(self.weights))
 
 
 class TransformerBlock(nn.Module):
@@ -78,18 +67,11 @@ def resnet18() -> nn.Module:
 
 @dataclass(frozen=True)
 class Case:
-    """A network to train, with batches of some sizes.
-
-    Attributes:
-        name: What it is called.
-        make: Makes it, on the CPU.
-        shape: The shape of one example.
-        batch_sizes: How many examples a step has.
-    """
+    """A network to train, with batches of some sizes."""
 
     name: str
-    make: Callable[[], nn.Module]
-    shape: Sequence[int]
+    make: Callable[[], nn.Module]  # on the CPU
+    shape: Sequence[int]  # of one example
     batch_sizes: Sequence[int]
 
 
@@ -103,22 +85,13 @@ CASES = (
 
 @dataclass(frozen=True)
 class Prediction:
-    """A training step of one network and batch size, and two times of it.
-
-    Attributes:
-        model: The name of the network.
-        batch_size: Examples in the step.
-        measured_seconds: The median of several steps.
-        least_seconds: The least of them: far less, and the machine had other
-            work.
-        predicted_seconds: What the simulated clock says.
-    """
+    """A training step of one network and batch size, and two times of it."""
 
     model: str
     batch_size: int
-    measured_seconds: float
-    least_seconds: float
-    predicted_seconds: float
+    measured_seconds: float  # the median of several steps
+    least_seconds: float  # if far less, the machine had other work
+    predicted_seconds: float  # on the simulated clock
 
     @property
     def error(self) -> float:
@@ -136,24 +109,8 @@ def predictions(
 ) -> list[Prediction]:
     """Measure training steps on a device, and simulate the same on presets.
 
-    Args:
-        accelerator: The preset of the device.
-        host: The preset of its host.
-        link: The preset of its link.
-        device: Where steps are measured.
-        cases: The networks.
-        num_steps: How many steps to measure of each.
-
     Raises:
         RuntimeError: tensors live on simulated devices without numbers.
-
-    Example:
-        >>> from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
-        >>> [row] = predictions(
-        ...     ACCELERATORS["laptop-cpu"], HOSTS["eager"], LINKS["pcie3"],
-        ...     torch.device("cpu"), [Case("MLP", mlp, (784,), [8])])
-        >>> row.model, row.batch_size, row.error > -1
-        ('MLP', 8, True)
     """
     tasks = [(case, size) for case in cases for size in case.batch_sizes]
     rows = []
@@ -180,14 +137,7 @@ def predictions(
 def step_seconds(
     case: Case, batch_size: int, device: torch.device, num_steps: int
 ) -> list[float]:
-    """Return the seconds of steps of SGD on a device, after some to warm up.
-
-    Args:
-        case: The network.
-        batch_size: Examples in a step.
-        device: Where; on a simulated one the seconds are its clock's.
-        num_steps: How many.
-    """
+    """Return the seconds of steps of SGD on a device, once it is warm."""
     model = case.make().to(device)
     X = torch.rand(batch_size, *case.shape, device=device)
     y = torch.zeros(batch_size, dtype=torch.long, device=device)
@@ -203,21 +153,22 @@ def step_seconds(
     return seconds[WARM_UP:]
 
 
-def table(rows: Iterable[Prediction]) -> str:
-    """Return a table of times and errors, as text.
+def table(rows: Iterable[Prediction]) -> Table:
+    """Return a table of times and errors.
 
     Example:
-        >>> print(table([Prediction("MLP", 8, 2e-3, 1.9e-3, 1.5e-3)]))
-        model              batch  measured ms  (least)  predicted ms  error
-        MLP                    8         2.00     1.90          1.50  -25 %
+        >>> table([Prediction("MLP", 8, 2e-3, 1.9e-3, 1.5e-3)])
+        model  batch  measured ms  (least)  predicted ms  error
+        MLP        8         2.00     1.90          1.50   -25%
     """
-    head = (
-        "model              batch  measured ms  (least)  predicted ms  error"
-    )
-    lines = [
-        f"{row.model:<18} {row.batch_size:5d}"
-        f" {1e3 * row.measured_seconds:12.2f} {1e3 * row.least_seconds:8.2f}"
-        f" {1e3 * row.predicted_seconds:13.2f} {100 * row.error:+4.0f} %"
-        for row in rows
-    ]
-    return "\n".join([head, *lines])
+    times = "measured ms:.2f | (least):.2f | predicted ms:.2f"
+    table = Table(f"model | batch | {times} | error:+.0%")
+    for row in rows:
+        seconds = (
+            row.measured_seconds,
+            row.least_seconds,
+            row.predicted_seconds,
+        )
+        ms = (1e3 * s for s in seconds)
+        table.add(row.model, row.batch_size, *ms, row.error)
+    return table

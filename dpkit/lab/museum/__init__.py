@@ -2,8 +2,7 @@
 
 ``exhibit`` -- what an exhibit is, and what its checks say;
 ``parity`` -- a step on k devices beside the step of one;
-``collectives``, ``processes``, ``replicas``, ``pipelines``, ``timing``,
-``losses``, ``norms`` -- the rooms, each a list of exhibits.
+the other modules are the rooms, one for each section of the page.
 """
 
 from __future__ import annotations
@@ -12,50 +11,32 @@ from IPython.display import Markdown
 
 from dpkit.lab.common.show import show
 from dpkit.lab.museum import (
+    clipping_and_batch_norm,
     collectives,
     losses,
-    norms,
     pipelines,
     processes,
     replicas,
-    timing,
+    timers,
 )
 from dpkit.lab.museum.exhibit import Exhibit, verdict
 
-ROOMS = [collectives, processes, replicas, pipelines, timing, losses, norms]
+ROOMS = [
+    *(collectives, processes, replicas, pipelines, timers, losses),
+    clipping_and_batch_norm,
+]
 EXHIBITS: dict[str, Exhibit] = {
     exhibit.name: exhibit for room in ROOMS for exhibit in room.EXHIBITS
 }
 
 
 def listing(name: str) -> Markdown:
-    """Return the source of the wrong version, and of what catches it.
-
-    Args:
-        name: The name of the exhibit.
-
-    Example:
-        >>> from dpkit.lab.museum import listing
-        >>> print(listing("chunk").data.splitlines()[1])
-        def by_chunk(x: Tensor, devices: Devices) -> list[Tensor]:
-    """
+    """Return the source of the wrong version, and of what catches it."""
     return show(EXHIBITS[name].wrong, EXHIBITS[name].check)
 
 
 def tell(name: str) -> None:
-    """Print what the checks of an exhibit say of its two versions.
-
-    Args:
-        name: The name of the exhibit.
-
-    Example:
-        >>> from dpkit.lab.museum import tell
-        >>> tell("element 0")  # doctest: +NORMALIZE_WHITESPACE
-        piece_by_piece, element_0: passes
-        piece_by_piece, all_elements: AssertionError: rank 0 does not hold
-        the sum (elements: 11, wrong: 4, 5, 6, 7, 8, 9, 10)
-        allreduce, all_elements: passes
-    """
+    """Print what the checks of an exhibit say of its two versions."""
     bug = EXHIBITS[name]
     cases = [(bug.wrong, bug.check), (bug.right, bug.check)]
     if bug.careless:

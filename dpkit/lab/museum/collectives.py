@@ -14,8 +14,6 @@ from dpkit.machine import devices
 from dpkit.plan_runner import run
 from dpkit.theory.collectives.algorithms import ring
 
-ROOM = "Collectives"
-
 
 def drawn(k: int, length: int, kind: str | None = None) -> list[Tensor]:
     """Draw a tensor for each rank: whole numbers, whose sums are exact."""
@@ -143,48 +141,20 @@ def compare_sums(version: Version, tensors: list[Tensor]) -> None:
 
 
 EXHIBITS = [
+    Exhibit("assignment", add_and_assign, allreduce, every_rank, rank_0_alone),
     Exhibit(
-        name="assignment",
-        room=ROOM,
-        title="Assignment instead of copy",
-        symptom="rank 0 is right, the others are wrong",
-        wrong=add_and_assign,
-        right=allreduce,
-        check=every_rank,
-        caught="rank 1 does not hold the sum",
-        careless=rank_0_alone,
+        "whole ring",
+        whole_ring,
+        chunked_ring,
+        bytes_of_each_port,
+        a_length_that_p_divides,
     ),
     Exhibit(
-        name="whole ring",
-        room=ROOM,
-        title="A ring that sends everything",
-        symptom="the sum is right, and a port sends p times too much",
-        wrong=whole_ring,
-        right=chunked_ring,
-        check=bytes_of_each_port,
-        caught="bytes: 24000, a ring's: 6000",
-        careless=a_length_that_p_divides,
+        "remainder",
+        without_remainder,
+        chunked_ring,
+        every_length,
+        a_length_that_p_divides,
     ),
-    Exhibit(
-        name="remainder",
-        room=ROOM,
-        title="Chunks of numel // p",
-        symptom="the last elements are never reduced",
-        wrong=without_remainder,
-        right=chunked_ring,
-        check=every_length,
-        caught="elements: 1, wrong: 0",
-        careless=a_length_that_p_divides,
-    ),
-    Exhibit(
-        name="element 0",
-        room=ROOM,
-        title="A test of element 0",
-        symptom="right in the first element, wrong elsewhere",
-        wrong=piece_by_piece,
-        right=allreduce,
-        check=all_elements,
-        caught="elements: 11, wrong: 4, 5, 6, 7, 8, 9, 10",
-        careless=element_0,
-    ),
+    Exhibit("element 0", piece_by_piece, allreduce, all_elements, element_0),
 ]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 Version = Callable[..., Any]
 Check = Callable[[Version], None]
+Devices = Sequence[torch.device]
 
 
 @dataclass(frozen=True)
@@ -16,25 +19,17 @@ class Exhibit:
 
     Attributes:
         name: Its name in the registry.
-        room: The part of the museum that it stands in.
-        title: What it is, in a few words.
-        symptom: What is seen of it.
         wrong: The wrong version.
         right: The right version, called in the same way.
         check: Raises an error if it is given a wrong version.
-        caught: What the error says of the wrong one, in part.
         careless: A usual check, which the wrong version passes; None where
             it passes none.
     """
 
     name: str
-    room: str
-    title: str
-    symptom: str
     wrong: Version
     right: Version
     check: Check
-    caught: str
     careless: Check | None = None
 
 
@@ -45,17 +40,7 @@ def claim(holds: bool, fact: str) -> None:
 
 
 def verdict(check: Check, version: Version) -> str:
-    """Return what a check says of a version: "passes", or its error.
-
-    Example:
-        >>> from dpkit.lab.museum import EXHIBITS
-        >>> from dpkit.lab.museum.exhibit import verdict
-        >>> bug = EXHIBITS["loop that is empty"]
-        >>> verdict(bug.check, bug.wrong)
-        'ValueError: 0B0 is missing'
-        >>> verdict(bug.check, bug.right)
-        'passes'
-    """
+    """Return what a check says of a version: "passes", or its error."""
     try:
         check(version)
     except Exception as error:

@@ -6,15 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dpkit.data_parallel.step import (
-    allreduce_gradients,
-    clear_gradients,
-    sgd,
-)
-from dpkit.lab.museum.exhibit import Exhibit, Version, claim
+from dpkit.data_parallel.step import allreduce_gradients, clear_gradients, sgd
+from dpkit.lab.museum.exhibit import Devices, Exhibit, Version, claim
 from dpkit.lab.museum.parity import (
     LR,
-    Devices,
     Replicas,
     compare_steps,
     flat,
@@ -26,8 +21,6 @@ from dpkit.lab.museum.parity import (
 from dpkit.machine import devices
 from dpkit.network_partition import Pipeline, split_layers
 from dpkit.placement import replicate, split_batch
-
-ROOM = "Losses"
 
 
 def backward_of_means(
@@ -135,36 +128,24 @@ def _adam(gradient: Tensor) -> Tensor:
 
 EXHIBITS = [
     Exhibit(
-        name="sum of means",
-        room=ROOM,
-        title="Gradients added up instead of averaged",
-        symptom="k times the learning rate, which may train well",
-        wrong=step_of_sums,
-        right=step_of_all,
-        check=six_rows_on_three,
-        caught="devices: 3, rows: 6, lengths: 3.00 to 1",
-        careless=loss_falls,
+        "sum of means",
+        step_of_sums,
+        step_of_all,
+        six_rows_on_three,
+        loss_falls,
     ),
     Exhibit(
-        name="mean of means",
-        room=ROOM,
-        title="The mean of means",
-        symptom="a bias where shards differ in size, as in the last batch",
-        wrong=step_of_means,
-        right=step_of_all,
-        check=seven_rows_on_three,
-        caught="rank 0 takes another step than one device",
-        careless=six_rows_on_three,
+        "mean of means",
+        step_of_means,
+        step_of_all,
+        seven_rows_on_three,
+        six_rows_on_three,
     ),
     Exhibit(
-        name="loss not divided",
-        room=ROOM,
-        title="A loss that is not divided by m",
-        symptom="gradients are m times too large; Adam hides it",
-        wrong=sum_of_means,
-        right=pipelined,
-        check=gradients_of_the_batch,
-        caught="micro-batches: 4, lengths: 4.00 to 1",
-        careless=step_of_adam,
+        "loss not divided",
+        sum_of_means,
+        pipelined,
+        gradients_of_the_batch,
+        step_of_adam,
     ),
 ]

@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from dpkit.data_parallel.step import train_batch
-from dpkit.lab.museum.exhibit import Version, claim
+from dpkit.lab.museum.exhibit import Devices, Version, claim
 from dpkit.machine import devices
 from dpkit.placement import replicate
 
-Devices = Sequence[torch.device]
 Replicas = Sequence[Sequence[Tensor]]
 LR = 0.1
 
 
-class Task(NamedTuple):
-    """Rows, labels and first parameters of a linear regression."""
-
-    X: Tensor
-    y: Tensor
-    params: list[Tensor]
-
-
-def task(rows: int) -> Task:
-    """Draw a task, in float64; later rows are larger."""
+def task(rows: int) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Draw X, y and first parameters in float64; later rows are larger."""
     generator = torch.Generator().manual_seed(rows)
     X = torch.randn(rows, 4, generator=generator).double()
     X *= torch.arange(1, rows + 1)[:, None]
     y = X.sum(dim=1, keepdim=True) + 1
-    return Task(X, y, [torch.zeros(4, 1).double(), torch.zeros(1).double()])
+    return X, y, [torch.zeros(4, 1).double(), torch.zeros(1).double()]
 
 
 def line(X: Tensor, params: Sequence[Tensor]) -> Tensor:

@@ -11,8 +11,6 @@ from dpkit.theory.pipelines.check import check
 from dpkit.theory.pipelines.replay import times
 from dpkit.theory.pipelines.schedules import gpipe, one_f_one_b
 
-ROOM = "Pipelines"
-
 
 def short_warm_up(p: int, m: int) -> Schedule:
     """List 1F1B, stage s with s + 1 forward passes before a backward."""
@@ -141,58 +139,38 @@ def enough_for_the_work(version: Version) -> None:
 
 EXHIBITS = [
     Exhibit(
-        name="short warm-up",
-        room=ROOM,
-        title="A warm-up that is too short",
-        symptom="the devices wait for each other",
-        wrong=short_warm_up,
-        right=one_f_one_b,
-        check=who_waits_for_whom,
-        caught="neither goes on",
-        careless=every_action_once,
+        "short warm-up",
+        short_warm_up,
+        one_f_one_b,
+        who_waits_for_whom,
+        every_action_once,
     ),
     Exhibit(
-        name="listed twice",
-        room=ROOM,
-        title="Actions that run twice, and never",
-        symptom="the first stage waits for gradients that never come",
-        wrong=listed_twice,
-        right=listed_once,
-        check=each_action_once,
-        caught="0B5 is there 2 times",
-        careless=number_of_actions,
+        "listed twice",
+        listed_twice,
+        listed_once,
+        each_action_once,
+        number_of_actions,
     ),
     Exhibit(
-        name="chart",
-        room=ROOM,
-        title="A chart of what cannot be",
-        symptom="a step looks shorter than it is",
-        wrong=chart_of_both_at_once,
-        right=chart_of_times,
-        check=needs_are_earlier,
-        caught="0B0 in tick 3 needs 1B0, which is in tick 3",
-        careless=lists_of_the_chart,
+        "chart",
+        chart_of_both_at_once,
+        chart_of_times,
+        needs_are_earlier,
+        lists_of_the_chart,
     ),
     Exhibit(
-        name="loop that is empty",
-        room=ROOM,
-        title="A loop that is empty",
-        symptom="there are no gradients, and no error",
-        wrong=forward_and_back,
-        right=forward_and_from_the_last,
-        check=backward_of_each_stage,
-        caught="0B0 is missing",
-        careless=forward_of_each_stage,
+        "loop that is empty",
+        forward_and_back,
+        forward_and_from_the_last,
+        backward_of_each_stage,
+        forward_of_each_stage,
     ),
     Exhibit(
-        name="ticks without waiting",
-        room=ROOM,
-        title="Ticks counted without waiting",
-        symptom="1F1B seems to take less time than GPipe",
-        wrong=longest_list,
-        right=last_end,
-        check=lower_bound,
-        caught="stages: 2, micro-batches: 4, ticks: 8, at least: 10",
-        careless=enough_for_the_work,
+        "ticks without waiting",
+        longest_list,
+        last_end,
+        lower_bound,
+        enough_for_the_work,
     ),
 ]

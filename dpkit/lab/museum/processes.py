@@ -10,18 +10,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from dpkit.lab.museum.exhibit import Exhibit, Version, claim
-from dpkit.lab.practice.evaluation_processes import (
-    rank_0_alone,
-    rank_0_by_module,
-    summed_counts,
-    train_and_count,
-    whereabouts,
-)
+from dpkit.lab.practice import programs
 from dpkit.processes import Workers
 from dpkit.theory.collectives.algorithms import ring
 from dpkit.theory.collectives.blocking import Call, calls, check_blocking
 
-ROOM = "Processes"
 THEIRS = "PyTorch's"
 Orders = Sequence[Sequence[Call]]
 
@@ -84,36 +77,30 @@ def run_the_listing(version: Version) -> None:
 
 def others_at_a_barrier(version: Version) -> None:
     """Let the other rank wait at a barrier until rank 0 has evaluated."""
-    found, right = counts(version, trains_on=False, timeout_seconds=3.0)
+    found, right = counts(version, trains_on=False)
     claim(found == right, f"a wrong count (count: {found}, right: {right})")
 
 
 def others_train_on(version: Version) -> None:
     """Let the other rank go on with the next training step."""
-    found, right = counts(version, trains_on=True, timeout_seconds=3.0)
+    found, right = counts(version, trains_on=True)
     claim(found == right, f"a wrong count (count: {found}, right: {right})")
 
 
-def counts(
-    version: Version, trains_on: bool, timeout_seconds: float
-) -> tuple[int, int]:
-    """Count on two ranks by a version in time, and by the bare module."""
+def counts(version: Version, trains_on: bool) -> tuple[int, int]:
+    """Count on two ranks by a version within 3 s, and by the bare module."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
     task = trains_on, net, torch.randn(6, 4), torch.arange(6) % 3
+    fn, bare = programs.train_and_count, programs.rank_0_by_module
     with Workers(2, "gloo") as ranks:
         # The first run starts the ranks, for which it may take its time.
-        right = ranks.run(train_and_count, THEIRS, rank_0_by_module, *task)
+        right = ranks.run(fn, THEIRS, bare, *task)
         try:
-            found = ranks.run(
-                train_and_count,
-                THEIRS,
-                version,
-                *task,
-                timeout_seconds=timeout_seconds,
-            )
+            found = ranks.run(fn, THEIRS, version, *task, timeout_seconds=3.0)
         except TimeoutError as error:
-            raise TimeoutError("; ".join(whereabouts(error))) from None
+            where = programs.whereabouts(error)
+            raise TimeoutError("; ".join(where)) from None
     return found[0], right[0]
 
 
@@ -131,35 +118,23 @@ def _in_a_group(work: Callable[[], Tensor]) -> Tensor:
 
 EXHIBITS = [
     Exhibit(
-        name="ring that hangs",
-        room=ROOM,
-        title="A ring that hangs when sends block",
-        symptom="it ends with small messages, and hangs with large ones",
-        wrong=first_sends,
-        right=in_turns,
-        check=sends_that_block,
-        caught="the ranks wait for each other",
-        careless=sends_that_do_not,
+        "ring that hangs",
+        first_sends,
+        in_turns,
+        sends_that_block,
+        sends_that_do_not,
     ),
     Exhibit(
-        name="returned nothing",
-        room=ROOM,
-        title="The result of an operation in place",
-        symptom="it stops at its first call",
-        wrong=result_of_all_reduce,
-        right=reduced_in_place,
-        check=run_the_listing,
-        caught="RuntimeError: Could not infer dtype of NoneType",
+        "returned nothing",
+        result_of_all_reduce,
+        reduced_in_place,
+        run_the_listing,
     ),
     Exhibit(
-        name="evaluation alone",
-        room=ROOM,
-        title="An evaluation on rank 0 alone",
-        symptom="with a batch norm, it waits until the timeout",
-        wrong=rank_0_alone,
-        right=summed_counts,
-        check=others_at_a_barrier,
-        caught="rank 1 was waiting in barrier()",
-        careless=others_train_on,
+        "evaluation alone",
+        programs.rank_0_alone,
+        programs.summed_counts,
+        others_at_a_barrier,
+        others_train_on,
     ),
 ]

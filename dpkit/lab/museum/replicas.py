@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from dpkit.data_parallel.step import gradient, sgd
-from dpkit.lab.museum.exhibit import Exhibit, Version, claim
+from dpkit.lab.museum.exhibit import Devices, Exhibit, Version, claim
 from dpkit.lab.museum.parity import (
-    Devices,
     Replicas,
     compare_steps,
     line,
@@ -20,8 +19,6 @@ from dpkit.lab.museum.parity import (
 )
 from dpkit.machine import devices
 from dpkit.placement import replicate, scatter, split_batch
-
-ROOM = "Replicas and shards"
 
 
 def moved(params: Sequence[Tensor], devices: Devices) -> Replicas:
@@ -128,37 +125,13 @@ def check_shards(version: Version, rows: int) -> None:
 
 
 EXHIBITS = [
+    Exhibit("aliases", moved, replicate, storage_of_each, devices_that_differ),
     Exhibit(
-        name="aliases",
-        room=ROOM,
-        title="Replicas that are one tensor",
-        symptom="on one device, a step is 2^(k−1) times too large",
-        wrong=moved,
-        right=replicate,
-        check=storage_of_each,
-        caught="share their memory (a step, where 1 is right: 4.00)",
-        careless=devices_that_differ,
+        "one device",
+        step_without_allreduce,
+        step_of_all,
+        parity_on_three,
+        parity_on_what_there_is,
     ),
-    Exhibit(
-        name="one device",
-        room=ROOM,
-        title="A parity test on one device",
-        symptom="the test passes, whatever is wrong between devices",
-        wrong=step_without_allreduce,
-        right=step_of_all,
-        check=parity_on_three,
-        caught="rank 0 takes another step than one device (devices: 3",
-        careless=parity_on_what_there_is,
-    ),
-    Exhibit(
-        name="chunk",
-        room=ROOM,
-        title="Rows cut by chunk",
-        symptom="of 5 rows there are three shards for four devices",
-        wrong=by_chunk,
-        right=scatter,
-        check=every_number_of_rows,
-        caught="(rows: 1, devices: 4, shards: 1)",
-        careless=eight_rows,
-    ),
+    Exhibit("chunk", by_chunk, scatter, every_number_of_rows, eight_rows),
 ]

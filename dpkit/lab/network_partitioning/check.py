@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import torch
 from torch import nn
@@ -17,25 +18,26 @@ from dpkit.theory.pipelines.replay import times
 
 def check_micro_batches_needed(answer: Answer) -> None:
     """The least number with which the bubble is small enough."""
-    for p in (1, 2, 4, 9):
-        for share in (0.01, 0.1, 0.25, 0.5, 0.9):
-            found = answer(p, share)
-            case = f"{p} stages, share {share}"
-            require(
-                isinstance(found, int) and found >= 1,
-                f"{case}: it returned {found!r}",
-            )
-            idle = idle_of_total(p, found)
-            require(
-                idle <= share,
-                f"{case}: with {found} micro-batches, devices are idle for "
-                f"{idle:.4f} of the total time",
-            )
-            fewer = idle_of_total(p, found - 1) if found > 1 else 1.0
-            require(
-                fewer > share,
-                f"{case}: {found - 1} micro-batches are enough, not {found}",
-            )
+    for p, share in product((1, 2, 4, 9), (0.01, 0.1, 0.25, 0.5, 0.9)):
+        found, case = answer(p, share), f"{p} stages, share {share}"
+        _require_count(found, case)
+        idle = idle_of_total(p, found)
+        require(
+            idle <= share,
+            f"{case}: with {found} micro-batches, devices are idle for "
+            f"{idle:.4f} of the total time",
+        )
+        fewer = idle_of_total(p, found - 1) if found > 1 else 1.0
+        require(
+            fewer > share,
+            f"{case}: {found - 1} micro-batches are enough, not {found}",
+        )
+
+
+def _require_count(found: object, case: str) -> None:
+    """Require a number of micro-batches: an integer from 1."""
+    right = isinstance(found, int) and found >= 1
+    require(right, f"{case}: it returned {found!r}")
 
 
 def check_one_forward_one_backward(answer: Answer) -> None:
@@ -91,17 +93,14 @@ def check_accumulate(answer: Answer) -> None:
 
 def check_best_count(answer: Answer) -> None:
     """The integer for which the step is shortest."""
-    for p in (1, 2, 4, 16):
-        for work, cost in ((1.0, 1e-3), (1.0, 0.3), (2e-3, 1e-2), (5.0, 0.7)):
-            found = answer(p, work, cost)
-            case = f"{p} stages, work {work} s, cost {cost} s"
-            require(
-                isinstance(found, int) and found >= 1,
-                f"{case}: it returned {found!r}",
-            )
-            seconds = [(m + p - 1) * (work / m + cost) for m in range(1, 1000)]
-            best = seconds.index(min(seconds)) + 1
-            require(
-                abs(seconds[found - 1] - min(seconds)) < 1e-12,
-                f"{case}: {best} micro-batches are better than {found}",
-            )
+    steps = (1.0, 1e-3), (1.0, 0.3), (2e-3, 1e-2), (5.0, 0.7)
+    for p, (work, cost) in product((1, 2, 4, 16), steps):
+        found = answer(p, work, cost)
+        case = f"{p} stages, work {work} s, cost {cost} s"
+        _require_count(found, case)
+        seconds = [(m + p - 1) * (work / m + cost) for m in range(1, 1000)]
+        best = seconds.index(min(seconds)) + 1
+        require(
+            abs(seconds[found - 1] - min(seconds)) < 1e-12,
+            f"{case}: {best} micro-batches are better than {found}",
+        )

@@ -7,18 +7,19 @@ balances and measurements from what was published.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpkit.lab.network_partitioning.layer_costs import from_record
 from dpkit.lab.network_partitioning.torchgpipe import (
     PUBLISHED,
     Assumptions,
     Run,
     step_seconds,
 )
+from dpkit.network_partition import LayerCost
 from dpkit.theory.pipelines.bubble import makespan
+from dpkit.theory.tables import Table
 
 # From the formula to the replay, one thing after another.
 LADDER = {
@@ -31,27 +32,26 @@ LADDER = {
 
 @dataclass(frozen=True)
 class Row:
-    """A run, and its speed-ups over the first of the table.
-
-    Attributes:
-        run: What was run.
-        formula: m·n/(m + n − 1), over the first run's: equal stages, nothing
-            made again, no communication, any batch as good as another.
-        replayed: What the replay says.
-        measured: What was measured.
-        samples_per_second: What the replay says of the speed itself.
-    """
+    """A run, and its speed-ups over the first run of the table."""
 
     run: Run
+    # m·n/(m + n − 1): equal stages, nothing made again, no communication,
+    # any batch as good as another.
     formula: float
     replayed: float
     measured: float
-    samples_per_second: float
+    samples_per_second: float  # what the replay says of the speed itself
 
     @property
     def miss(self) -> float:
         """(replayed − measured) / measured."""
         return self.replayed / self.measured - 1
+
+
+def layer_costs(columns: Mapping[str, Sequence[Any]]) -> list[LayerCost]:
+    """Return the costs of layers that a record holds as columns."""
+    rows = zip(*(columns[name] for name in LayerCost._fields), strict=True)
+    return [LayerCost(*row) for row in rows]
 
 
 def amoebanet_table(
@@ -61,14 +61,12 @@ def amoebanet_table(
 ) -> list[Row]:
     """Return the speed-ups of AmoebaNet-D: by formula, replayed, measured.
 
-    Args:
-        published: What ``book/_data/torchgpipe_amoebanet.json`` holds.
-        simulated: What ``book/_data/amoebanet_p40.json`` holds: the seconds
-            of each layer on simulated P40s, for each size of micro-batch.
-        assumptions: What the replay takes to be so.
+    ``published`` is book/_data/torchgpipe_amoebanet.json, and ``simulated``
+    amoebanet_p40.json: the seconds of each layer on simulated P40s, for each
+    size of micro-batch.
     """
     costs = {
-        int(size): from_record(columns)
+        int(size): layer_costs(columns)
         for size, columns in simulated["micro_batches"].items()
     }
     runs = [Run(**run) for run in published["runs"]]
@@ -97,42 +95,56 @@ def _formula(run: Run) -> float:
     )
 
 
-def show_table(rows: Iterable[Row]) -> str:
-    """Return the table as text."""
-    head = " n  m  batch  balance          formula  replayed  measured   miss"
-    lines = [
-        f"{row.run.num_stages:2d} {row.run.num_micro_batches:2d}"
-        f" {row.run.batch:6d}  {'-'.join(map(str, row.run.balance)):15s}"
-        f" {row.formula:8.2f} {row.replayed:9.2f} {row.measured:9.2f}"
-        f" {100 * row.miss:+4.0f} %"
-        for row in rows
-    ]
-    return "\n".join([head, *lines])
+def show_table(rows: Iterable[Row]) -> Table:
+    """Return a table of the speed-ups and how far off the replay is."""
+    speed_ups = "formula:.2f | replayed:.2f | measured:.2f"
+    table = Table(f"n | m | batch | balance | {speed_ups} | miss:+.0%")
+    for row in rows:
+        n, m, batch = (
+            row.run.num_stages,
+            row.run.num_micro_batches,
+            row.run.batch,
+        )
+        balance = "-".join(map(str, row.run.balance))
+        times = row.formula, row.replayed, row.measured, row.miss
+        table.add(n, m, batch, balance, *times)
+    return table
 
 
 def show_ladder(
     published: Mapping[str, Any], simulated: Mapping[str, Any]
-) -> str:
-    """Return how far off each step from formula to replay is, as text.
+) -> Table:
+    """Return a table of how far off each step from formula to replay is.
 
-    A column is a run, n and m; the last is the mean of the sizes of the
-    others but the first, to which all are compared.
-
-    Args:
-        published: What ``book/_data/torchgpipe_amoebanet.json`` holds.
-        simulated: What ``book/_data/amoebanet_p40.json`` holds.
+    A column is a run, n and m, without the first, to which all are compared;
+    the last column is the mean of the absolute values.
     """
-    tables = {
+    steps = {
         name: amoebanet_table(published, simulated, assumptions)
         for name, assumptions in LADDER.items()
     }
-    rows = tables["hops"]
+    rows = steps["hops"]
     misses = {"formula": [row.formula / row.measured - 1 for row in rows]}
-    misses |= {name: [r.miss for r in rows] for name, rows in tables.items()}
+    misses |= {name: [r.miss for r in rows] for name, rows in steps.items()}
     names = [f"{r.run.num_stages}, {r.run.num_micro_batches}" for r in rows]
-    lines = [" " * 30 + "".join(f"{x:>7}" for x in [*names[1:], "mean"])]
-    for name, values in misses.items():
-        mean = sum(map(abs, values[1:])) / len(values[1:])
-        cells = [f"{100 * x:+6.0f}%" for x in values[1:]]
-        lines.append(f"{name:30}{''.join(cells)}{100 * mean:6.0f}%")
-    return "\n".join(lines)
+    heads = "".join(f" | {name}:+.0%" for name in names[1:])
+    table = Table(f"n, m{heads} | mean:.0%")
+    for name, (_, *values) in misses.items():
+        table.add(name, *values, sum(map(abs, values)) / len(values))
+    return table
+
+
+def show_resnet50(
+    published: Mapping[str, Any], simulated: Mapping[str, Any]
+) -> Table:
+    """Return a table of a tutorial's ResNet-50, over one device's times.
+
+    ``published`` is book/_data/pytorch_model_parallel.json, and ``simulated``
+    resnet50_pipeline.json.
+    """
+    names = ["measured", *simulated["seconds"]]
+    runs = [published["seconds"], *simulated["seconds"].values()]
+    table = Table("split" + "".join(f" | {name}:.3f" for name in names))
+    for split in published["seconds"]:
+        table.add(split, *(run[split] / run["one device"] for run in runs))
+    return table

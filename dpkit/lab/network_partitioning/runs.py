@@ -46,68 +46,37 @@ def pipeline_step(
     recompute: bool = False,
     **hardware: Any,
 ) -> Timeline:
-    """Trace a step of the deep network on simulated devices.
+    """Trace a step of the deep network, of which no number is computed.
 
-    No numbers are computed, so that it takes no time to speak of.
-
-    Args:
-        num_devices: How many devices.
-        schedule: As :class:`dpkit.Pipeline` takes it.
-        num_micro_batches: As there.
-        rows: The examples of the batch.
-        width: The numbers of an example, in and out of each layer.
-        num_stages: How many stages; None means as many as devices.
-        recompute: As there.
-        hardware: As :func:`dpkit.sim.machine` takes it.
+    The batch has ``rows`` examples of ``width`` numbers; there are as many
+    stages as devices unless ``num_stages`` says otherwise. The schedule and
+    what follows are as :class:`dpkit.Pipeline` takes them, the hardware as
+    :func:`dpkit.sim.machine`.
 
     Example:
         >>> pipeline_step(2, "gpipe", 4).label
         'simulated (v100, nvlink2)'
     """
+    m = num_micro_batches
     with sim.machine(backing="meta", **hardware):
-        return _traced_step(
-            num_devices,
-            schedule,
-            num_micro_batches,
-            rows,
-            width,
-            num_stages or num_devices,
-            recompute,
-        )
-
-
-def _traced_step(
-    num_devices: int,
-    schedule: str | Schedule,
-    num_micro_batches: int,
-    rows: int,
-    width: int,
-    num_stages: int,
-    recompute: bool,
-) -> Timeline:
-    ranks = devices(num_devices, "sim")
-    with ranks[0]:  # made there
-        stages = split_layers(deep_network(width), num_stages)
-    pipeline = Pipeline(stages, ranks, schedule, num_micro_batches, recompute)
-    X = torch.zeros(rows, width, device=ranks[0])
-    y = torch.zeros(rows, width, device=ranks[-1])
-    synchronize(ranks)
-    with sim.trace() as timeline:
-        pipeline.forward_backward(X, y, F.mse_loss)
+        ranks = devices(num_devices, "sim")
+        with ranks[0]:  # made there
+            net = deep_network(width)
+        stages = split_layers(net, num_stages or num_devices)
+        pipeline = Pipeline(stages, ranks, schedule, m, recompute)
+        X = torch.zeros(rows, width, device=ranks[0])
+        y = torch.zeros(rows, width, device=ranks[-1])
         synchronize(ranks)
+        with sim.trace() as timeline:
+            pipeline.forward_backward(X, y, F.mse_loss)
+            synchronize(ranks)
+        # Freed here: the backing may change only where no tensor is left.
+        del net, stages, pipeline, X, y
     return timeline
 
 
 def computing(timeline: Timeline) -> Timeline:
-    """Return the part of a timeline in which devices compute.
-
-    Example:
-        >>> steps = computing(pipeline_step(2, "gpipe", 4))
-        >>> {(span.device, span.stream) for span in steps.spans} == {
-        ...     ("sim:0", "compute"), ("sim:1", "compute")
-        ... }
-        True
-    """
+    """Return the part of a timeline in which devices compute."""
     spans = [span for span in timeline.spans if span.kind == "compute"]
     return replace(timeline, spans=spans)
 
@@ -129,14 +98,7 @@ def idle_share(timeline: Timeline) -> float:
 
 
 def idle_of_busiest(timeline: Timeline) -> float:
-    """Return the share of the time that the busiest device does not compute.
-
-    Example:
-        >>> from dpkit.theory.pipelines.replay import replay
-        >>> from dpkit.theory.pipelines.schedules import gpipe
-        >>> idle_of_busiest(replay(gpipe(2, 3), {"F": 1.0, "B": 2.0}))
-        0.25
-    """
+    """Return the share of the time that the busiest device is idle."""
     found = timeline.summary().devices.values()
     return 1 - max(device.busy for device in found) / timeline.makespan
 
@@ -152,52 +114,26 @@ def activation_peaks(
 
     The network has width 256. Its parameters and their gradients are there
     before the step and not counted.
-
-    Args:
-        num_devices: How many devices.
-        schedule: As :class:`dpkit.Pipeline` takes it.
-        num_micro_batches: As there.
-        rows: The examples of the batch.
-        recompute: As there.
-
-    Example:
-        >>> more, fewer = (activation_peaks(2, "gpipe", m, 64) for m in (1, 4))
-        >>> more == fewer  # GPipe keeps the whole batch, however it is cut
-        False
     """
     ranks = devices(num_devices, "sim")
     stages = split_layers(deep_network(256), num_devices)
     pipeline = Pipeline(stages, ranks, schedule, num_micro_batches, recompute)
     for p in pipeline.parameters():
         p.grad = torch.zeros_like(p)
-    before = [
-        torch.get_device_module("sim").memory_allocated(rank) for rank in ranks
-    ]
+    memory = torch.get_device_module("sim")
+    before = [memory.memory_allocated(rank) for rank in ranks]
     for rank in ranks:
-        torch.get_device_module("sim").reset_peak_memory_stats(rank)
+        memory.reset_peak_memory_stats(rank)
     X, y = torch.zeros(2, rows, 256)
     pipeline.forward_backward(X, y, F.mse_loss)
-    after = [
-        torch.get_device_module("sim").max_memory_allocated(rank)
-        for rank in ranks
-    ]
+    after = [memory.max_memory_allocated(rank) for rank in ranks]
     return [most - start for most, start in zip(after, before)]
 
 
 def stage_seconds(
     rows: int, num_layers: int, width: int = 4096
 ) -> dict[str, float]:
-    """Return the simulated seconds of a stage's actions, by their kind.
-
-    Args:
-        rows: The examples of a micro-batch.
-        num_layers: How many dense layers, each with a ReLU, a stage has.
-        width: The numbers of an example, in and out of each layer.
-
-    Example:
-        >>> sorted(stage_seconds(rows=512, num_layers=1))
-        ['B', 'F', 'I', 'W']
-    """
+    """Return the simulated seconds of a stage's actions, by their kind."""
     with sim.machine(backing="meta"):
         (device,) = devices(1, "sim")
         with device:
@@ -218,6 +154,8 @@ def hops(schedule: Schedule) -> int:
         20
     """
     owner = owners(schedule)
+    # 3 stages on 3 devices have 2 borders; each of 5 micro-batches crosses
+    # both, forward and back: 2 * 2 * 5 = 20.
     borders = sum(owner[s] != owner[s + 1] for s in range(len(owner) - 1))
     count = 1 + max(a.micro_batch for row in schedule for a in row)
     return 2 * borders * count
@@ -228,11 +166,6 @@ def by_stage(
 ) -> Callable[[Action], float]:
     """Return the seconds of each action, from those of the layers.
 
-    Args:
-        costs: Of each layer, as
-            :func:`dpkit.network_partition.layer_seconds` finds them.
-        stages: The layers of each stage.
-
     Example:
         >>> stages = split_layers(deep_network(5, depth=2), 2, sizes=[1, 3])
         >>> costs = [LayerCost(1 + 2 * i, 2 + 2 * i, 0) for i in range(4)]
@@ -240,6 +173,7 @@ def by_stage(
         >>> of(Action(1, "F", 0)), of(Action(1, "B", 0))
         (15, 18)
     """
+    # Stages of 1 and 3 layers end at 1 and 4: costs[0:1] and costs[1:4].
     ends = list(accumulate(map(len, stages)))
     of_stage = [
         [sum(times) for times in zip(*costs[end - len(stage) : end])]

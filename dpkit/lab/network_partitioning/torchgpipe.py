@@ -27,20 +27,12 @@ RECOMPUTE = ("ahead", "in turn", "never")
 
 @dataclass(frozen=True)
 class Run:
-    """A published measurement.
+    """A published measurement."""
 
-    Attributes:
-        num_stages: The number of devices, n.
-        num_micro_batches: The number of micro-batches, m.
-        batch: The examples in a batch.
-        balance: The number of layers in each stage.
-        samples_per_second: What was measured.
-    """
-
-    num_stages: int
-    num_micro_batches: int
-    batch: int
-    balance: Sequence[int]
+    num_stages: int  # n, each on a device of its own
+    num_micro_batches: int  # m
+    batch: int  # examples
+    balance: Sequence[int]  # the number of layers in each stage
     samples_per_second: float
 
     @property
@@ -79,14 +71,7 @@ def step_seconds(
 ) -> float:
     """Replay a step as torchgpipe runs it; the optimizer's is left out.
 
-    Args:
-        run: What is run.
-        costs: Of each layer, for a micro-batch of this run.
-        assumptions: What is taken to be so.
-
-    Raises:
-        ValueError: the balance is of another number of layers or stages, or
-            the moment to recompute is unknown.
+    ``costs`` are those of each layer, for a micro-batch of this run.
 
     Example:
         Two layers of one second forward and two backward, on two devices:
@@ -129,14 +114,8 @@ def step_seconds(
 
 
 def reversed_gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
-    """Return GPipe's schedule, with its backward passes in reverse.
-
-    Example:
-        >>> for actions in reversed_gpipe(2, 3):
-        ...     print(*actions)
-        0F0 0F1 0F2 0B2 0B1 0B0
-        1F0 1F1 1F2 1B2 1B1 1B0
-    """
+    """Return GPipe's schedule, with its backward passes in reverse."""
+    # device 0 of 2, m = 3: 0F0 0F1 0F2 0B2 0B1 0B0
     m = num_micro_batches
     return [row[:m] + row[m:][::-1] for row in gpipe(num_stages, m)]
 
@@ -150,14 +129,9 @@ def replayed_seconds(
     """Replay a schedule with hops that differ, and work done ahead.
 
     The same as ``dpkit.theory.pipelines.replay`` where all hops take as
-    long and nothing is done ahead.
-
-    Args:
-        schedule: The actions of each device, which has one stage.
-        seconds: How long an action takes.
-        hop_seconds: What it takes to pass from a stage s to s + 1, or back.
-        ahead_seconds: What a device does before an action without waiting
-            for what comes from another one.
+    long and nothing is done ahead. ``hop_seconds(s)`` is the time from stage
+    s to s + 1 or back; ``ahead_seconds`` is what a device does before an
+    action, without waiting for what comes from another device.
     """
     free = [0.0] * len(schedule)
     ends: dict[tuple[int, str, int], float] = {}

@@ -11,18 +11,7 @@ from dpkit.lab.overlap.runs import Step
 
 
 def plot_ready(step: Step) -> Picture:
-    """Draw how many bytes of gradients are there, against time.
-
-    Args:
-        step: One with a bucket for each gradient.
-
-    Example:
-        >>> from dpkit.lab.overlap.pictures import plot_ready
-        >>> from dpkit.lab.overlap.runs import ONE_EACH, simulated_step, wide
-        >>> step = simulated_step(ONE_EACH, make=wide, num_devices=2, rows=8)
-        >>> plot_ready(step)
-        <picture: gradients that are there, by time>
-    """
+    """Draw how many bytes of gradients are there, against time."""
 
     def draw(ax: Axes) -> None:
         times = [0.0, *(1e3 * t for t in step.ready)]

@@ -19,7 +19,7 @@ from dpkit.buckets.rounds import BYTES_PER_MEGABYTE
 from dpkit.data_parallel import BucketedDataParallel
 from dpkit.lab.common.resnet import resnet18
 from dpkit.machine import Timer, devices, synchronize
-from dpkit.theory.clock.recorder import SECOND
+from dpkit.theory.clock.record import SECOND
 from dpkit.theory.hardware.clusters import Cluster
 from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
 from dpkit.theory.overlap import bucket_ends
@@ -31,22 +31,13 @@ ALL_IN_ONE = inf
 
 @dataclass
 class Step:
-    """A training step on simulated devices.
-
-    Attributes:
-        timeline: What happened in it.
-        seconds: Simulated seconds that it took.
-        bucket_bytes: The bytes of each bucket.
-        ready: When each bucket was full on the latest device, in seconds from
-            the start of the step.
-        backward_end: When the last device had computed its gradients.
-    """
+    """A training step on simulated devices; seconds are from its start."""
 
     timeline: Timeline
     seconds: float
     bucket_bytes: list[int]
-    ready: list[float]
-    backward_end: float
+    ready: list[float]  # when each bucket is full on the latest device
+    backward_end: float  # when the last device has its gradients
 
 
 def simulated_step(
@@ -61,23 +52,10 @@ def simulated_step(
 ) -> Step:
     """Time a step of data parallelism in which each device has a process.
 
-    Args:
-        bucket_megabytes: The size of buckets, in MiB.
-        overlap: Whether they are reduced while backward goes on.
-        make: Returns the network, for images of shape (b, 1, 28, 28).
-        num_devices: How many.
-        rows: Images on each device.
-        sync: Whether anything is sent at all.
-        machine: What :func:`dpkit.sim.machine` changes.
-
-    Returns:
-        The step.
-
-    Example:
-        >>> from dpkit.lab.overlap.runs import simulated_step
-        >>> step = simulated_step(25.0, num_devices=2, rows=8)
-        >>> [f"{b / 1e6:.2f} MB" for b in step.bucket_bytes]
-        ['0.02 MB', '19.41 MB', '25.26 MB']
+    Buckets, whose size is in MiB, are reduced while backward goes on or, with
+    ``overlap=False``, after it; with ``sync=False`` nothing is sent. ``make``
+    returns the network, ``rows`` are the images (1, 28, 28) on each device,
+    and ``machine`` is what :func:`dpkit.sim.machine` changes.
     """
     machine = {"backing": "meta", "hosts": "per_device", **machine}
     with sim.machine(**machine):
@@ -133,12 +111,7 @@ class _Watched(BucketedDataParallel):
 
 
 def wide() -> nn.Module:
-    """Return six dense layers for images of 28×28: few operations to draw.
-
-    Example:
-        >>> sum(p.numel() for p in wide().parameters())
-        18403328
-    """
+    """Return six dense layers for images of 28×28: few operations to draw."""
     widths = [28 * 28, *[2048] * 5, 10]
     layers = [nn.Linear(a, b, bias=False) for a, b in pairwise(widths)]
     return nn.Sequential(nn.Flatten(), *layers)
@@ -151,26 +124,17 @@ def ring_seconds(num_bytes: float, cluster: Cluster) -> float:
     steps and sends one in each of the others; then the sum is divided. What
     issuing takes is hidden behind that, or the other way round; the first
     launches, which nothing hides, are left out.
-
-    Args:
-        num_bytes: The bytes of the bucket.
-        cluster: Devices that reach each other.
-
-    Example:
-        >>> from dpkit.theory.hardware.clusters import cluster
-        >>> f"{ring_seconds(25e6, cluster(4, 'v100', 'ethernet25')):.4f}"
-        '0.0131'
     """
     p, gpu = cluster.num_devices, cluster.accelerator
     launch = cluster.host.backward_launch_seconds
     part = num_bytes / p
     copy = copy_seconds(cluster.link, part)
     add = operation_seconds(gpu, 0, 3 * part)  # two are read, one is written
-    first = max(copy + add, 3 * launch)  # it sends, receives and adds
+    divide = operation_seconds(gpu, 0, 2 * num_bytes)
+    # Of 4 ranks: 3 steps that send, receive and add, 3 that send and receive.
+    first = max(copy + add, 3 * launch)
     second = max(copy, 2 * launch)
-    return (p - 1) * (first + second) + operation_seconds(
-        gpu, 0, 2 * num_bytes
-    )
+    return (p - 1) * (first + second) + divide
 
 
 def predicted_seconds(
@@ -178,16 +142,13 @@ def predicted_seconds(
 ) -> float:
     """Return the time of a step with buckets of another size.
 
-    Args:
-        step: One with a bucket for each gradient.
-        bucket_megabytes: The size of buckets, in MiB.
-        cluster: The devices, and what joins them.
-
-    Returns:
-        Seconds, with buckets that are reduced while backward goes on.
+    The step given has a bucket for each gradient. Buckets, whose size is in
+    MiB, are reduced while backward goes on.
     """
-    sizes = [torch.empty(n, dtype=torch.int8, device="meta")
-             for n in step.bucket_bytes]  # fmt: skip
+    sizes = [
+        torch.empty(n, dtype=torch.int8, device="meta")
+        for n in step.bucket_bytes
+    ]
     size = bucket_megabytes * BYTES_PER_MEGABYTE
     first = inf if size == inf else min(size, BYTES_PER_MEGABYTE)
     groups = assign(sizes, size, first)

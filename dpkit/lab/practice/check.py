@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
 import torch
 
 from dpkit.lab.common.traffic import Traffic
@@ -9,16 +13,22 @@ from dpkit.lab.common.verdict import Answer, require
 from dpkit.machine import devices
 
 
+def _near(found: Any, expected: Sequence[float]) -> bool:
+    """Tell whether numbers are as expected, as many and up to rounding."""
+    return (
+        found is not None
+        and len(found) == len(expected)
+        and all(abs(a - b) < 1e-9 for a, b in zip(found, expected))
+    )
+
+
 def check_loss_factors(answer: Answer) -> None:
     """Weighted so, the mean over ranks is the mean over examples."""
     for counts in ([4, 4], [3, 2, 2], [1, 6], [5, 0, 2, 1]):
-        num_ranks, total = len(counts), sum(counts)
-        expected = [num_ranks * count / total for count in counts]
+        expected = [len(counts) * count / sum(counts) for count in counts]
         found = answer(counts)
         require(
-            found is not None
-            and len(found) == num_ranks
-            and all(abs(a - b) < 1e-9 for a, b in zip(found, expected)),
+            _near(found, expected),
             f"{counts} examples: it returned {found}, expected {expected}",
         )
 
@@ -26,22 +36,22 @@ def check_loss_factors(answer: Answer) -> None:
 def check_merged_statistics(answer: Answer) -> None:
     """Groups of equal and of far means, of two values and of many."""
     generator = torch.Generator().manual_seed(0)
-    for num_groups, size in ((1, 5), (2, 2), (3, 4), (4, 50)):
-        for spread in (0.0, 10.0):
-            X = torch.randn(num_groups, size, generator=generator).double()
-            X += spread * torch.arange(num_groups)[:, None]
-            found = answer(X.mean(1).tolist(), X.var(1).tolist(), size)
-            expected = float(X.mean()), float(X.var())
-            require(
-                found is not None and len(found) == 2,
-                f"it returned {found}, not a mean and a variance",
-            )
-            require(
-                all(abs(a - b) < 1e-9 for a, b in zip(found, expected)),
-                f"{num_groups} groups of {size}: it returned "
-                f"{found[0]:.4f} and {found[1]:.4f}, expected "
-                f"{expected[0]:.4f} and {expected[1]:.4f}",
-            )
+    shapes = (1, 5), (2, 2), (3, 4), (4, 50)
+    for (num_groups, size), spread in product(shapes, (0.0, 10.0)):
+        X = torch.randn(num_groups, size, generator=generator).double()
+        X += spread * torch.arange(num_groups)[:, None]
+        found = answer(X.mean(1).tolist(), X.var(1).tolist(), size)
+        expected = float(X.mean()), float(X.var())
+        require(
+            found is not None and len(found) == 2,
+            f"it returned {found}, not a mean and a variance",
+        )
+        require(
+            _near(found, expected),
+            f"{num_groups} groups of {size}: it returned "
+            f"{found[0]:.4f} and {found[1]:.4f}, expected "
+            f"{expected[0]:.4f} and {expected[1]:.4f}",
+        )
 
 
 def check_exact_accuracy(answer: Answer) -> None:
@@ -58,6 +68,7 @@ def check_exact_accuracy(answer: Answer) -> None:
     ):
         n = len(right)
         padded = -(-n // num_ranks) * num_ranks
+        # 7 examples, 3 ranks: rank 1 has examples 1, 4 and, repeated, 0.
         answers = [bool(right[i % n]) for i in range(padded)]
         ranks = [answers[rank::num_ranks] for rank in range(num_ranks)]
         found = answer(ranks, n)
@@ -72,32 +83,33 @@ def check_all_finite(answer: Answer) -> None:
     """One answer on every device, from one number of each."""
     inf, nan = float("inf"), float("nan")
     for k in (1, 2, 3, 5):
-        ranks = devices(k, "sim")
         for rank, bad in ((None, 0.0), (0, inf), (k - 1, nan), (k // 2, -inf)):
             shards = [
-                torch.ones(100 + r, device=d) for r, d in zip(range(k), ranks)
+                torch.ones(100 + r, device=device)
+                for r, device in enumerate(devices(k, "sim"))
             ]
+            where = "all finite"
             if rank is not None:
                 shards[rank][7] = bad
-            with Traffic() as traffic:
-                found = answer(shards)
-            where = "all finite" if rank is None else f"{bad} on device {rank}"
-            text = f"{k} shards, {where}"
-            require(
-                found is not None and len(found) == k,
-                f"{text}: it returned {found}, not one tensor for each device",
-            )
-            require(
-                [flag.device for flag in found] == ranks,
-                f"{text}: the answers lie on {[f.device for f in found]}",
-            )
-            flags = [bool(flag) for flag in found]
-            require(
-                flags == [rank is None] * k,
-                f"{text}: the devices say {flags}",
-            )
-            most = max([*traffic.sent.values(), 0])
-            require(
-                most <= 16 * k,
-                f"{text}: a device sends {most} bytes, where {16 * k} do",
-            )
+                where = f"{bad} on device {rank}"
+            _check_flags(answer, shards, rank is None, f"{k} shards, {where}")
+
+
+def _check_flags(
+    answer: Answer, shards: list[torch.Tensor], finite: bool, case: str
+) -> None:
+    """Require the right flag on each device, for a few bytes."""
+    k, ranks = len(shards), [shard.device for shard in shards]
+    with Traffic() as traffic:
+        found = answer(shards)
+    require(
+        found is not None and len(found) == k,
+        f"{case}: it returned {found}, not one tensor for each device",
+    )
+    places = [flag.device for flag in found]
+    require(places == ranks, f"{case}: the answers lie on {places}")
+    flags = [bool(flag) for flag in found]
+    require(flags == [finite] * k, f"{case}: the devices say {flags}")
+    most = max([*traffic.sent.values(), 0])
+    words = f"{case}: a device sends {most} bytes, where {16 * k} do"
+    require(most <= 16 * k, words)

@@ -14,16 +14,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-STEPS, LR = 6, 0.1
+LR = 0.1
 
 
 class LossScaler:
     """Scale losses, and skip the steps in which that was too much.
 
-    Args:
-        shared: Whether all ranks skip a step that one of them has to skip.
-        scale: What losses are multiplied by at first.
-        growth_interval: After so many steps without a skip, it is doubled.
+    With ``shared``, all ranks skip a step that one of them has to skip. After
+    ``growth_interval`` steps without a skip the scale is doubled.
     """
 
     def __init__(
@@ -55,17 +53,11 @@ class LossScaler:
 
 
 class Run(NamedTuple):
-    """What a rank did.
+    """What a rank did."""
 
-    Attributes:
-        scales: Its scale after each step.
-        num_updates: How often its part of the parameters was updated.
-        parameters: All parameters, at the end.
-    """
-
-    scales: list[float]
-    num_updates: int
-    parameters: list[float]
+    scales: list[float]  # after each step
+    num_updates: int  # of its part of the parameters
+    parameters: list[float]  # all, at the end
 
 
 def sharded_steps(shared: bool, targets: Tensor) -> Run:
@@ -74,10 +66,7 @@ def sharded_steps(shared: bool, targets: Tensor) -> Run:
     The loss of an example is half its squared distance from the parameters.
     Gradients are made in float16, on every rank for its example; each rank
     then has the sum of one parameter's gradients, in float32, and updates it.
-
-    Args:
-        shared: Whether ranks share the decision to skip.
-        targets: The examples, shape (steps, ranks, ranks).
+    The targets have shape (steps, ranks, ranks).
     """
     rank, num_ranks = dist.get_rank(), dist.get_world_size()
     params, scaler = torch.zeros(num_ranks), LossScaler(shared)

@@ -14,11 +14,6 @@ def plot_by_rows(accuracies: Mapping[int, Sequence[float]]) -> Picture:
 
     Args:
         accuracies: Those of the seeds, by the rows that each device has.
-
-    Example:
-        >>> from dpkit.lab.practice.pictures import plot_by_rows
-        >>> plot_by_rows({64: [0.8, 0.81], 2: [0.4, 0.5]})
-        <picture: test accuracy by rows of a device: 64, 2>
     """
 
     def draw(ax: Axes) -> None:
@@ -40,11 +35,6 @@ def plot_distances(distances: Mapping[str, Sequence[float]]) -> Picture:
 
     Args:
         distances: After each step, by the name of the pair of runs.
-
-    Example:
-        >>> from dpkit.lab.practice.pictures import plot_distances
-        >>> plot_distances({"float32": [1e-8, 1e-7]})
-        <picture: distance of two runs by step: float32>
     """
 
     def draw(ax: Axes) -> None:

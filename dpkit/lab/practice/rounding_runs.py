@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -10,11 +11,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dpkit.data_parallel import train_batch
-from dpkit.lab.common.models import lenet_params
+from dpkit.lab.common.models import lenet, lenet_params
 from dpkit.machine import devices
 from dpkit.placement import replicate
 
-Activation = Callable[[Tensor], Tensor]
 LR = 0.1
 
 
@@ -35,7 +35,7 @@ def two_runs(
     X: Tensor,
     y: Tensor,
     dtype: torch.dtype,
-    activation: Activation = F.relu,
+    activation: Callable[[Tensor], Tensor] = F.relu,
     counts: Sequence[int] = (1, 2),
 ) -> list[Step]:
     """Train LeNet on two numbers of devices; return how the runs compare.
@@ -54,7 +54,7 @@ def two_runs(
         >>> two_runs(X, y, torch.float32, counts=(2, 2))
         [Step(num_flips=0, distance=0.0)]
     """
-    net = lenet_with(activation)
+    net = partial(lenet, activation=activation)
     loss = torch.nn.CrossEntropyLoss(reduction="none")
     start = [p.to(dtype) for p in lenet_params()]
     machines = [devices(max(counts))[:k] for k in counts]
@@ -64,36 +64,16 @@ def two_runs(
         one, other = (signs(X_step, params[0]) for params in replicas)
         for params, ranks in zip(replicas, machines):
             train_batch(net, loss, X_step, y_step, params, ranks, LR)
-        distance = _largest(replicas[0][0], replicas[1][0])
+        distance = _largest_difference(replicas[0][0], replicas[1][0])
         found.append(Step(int((one != other).sum()), distance))
     return found
-
-
-def lenet_with(
-    activation: Activation,
-) -> Callable[[Tensor, Sequence[Tensor]], Tensor]:
-    """Return :func:`dpkit.lab.common.models.lenet` with another activation."""
-
-    def net(X: Tensor, params: Sequence[Tensor]) -> Tensor:
-        W1, b1, W2, b2, W3, b3, W4, b4 = params
-        h = F.avg_pool2d(activation(F.conv2d(X, W1, b1)), 2)
-        h = F.avg_pool2d(activation(F.conv2d(h, W2, b2)), 2)
-        h = activation(h.flatten(start_dim=1) @ W3 + b3)
-        return h @ W4 + b4
-
-    return net
 
 
 @torch.no_grad()
 def signs(X: Tensor, params: Sequence[Tensor]) -> Tensor:
     """Tell which values that go into a rectifier of LeNet are above zero.
 
-    Args:
-        X: Images, shape (b, 1, 28, 28).
-        params: As :func:`dpkit.lab.common.models.lenet_params` gives them.
-
-    Returns:
-        For all values of all layers, in one row, on the CPU.
+    Those of all layers, in one row, on the CPU.
     """
     seen = []
 
@@ -101,12 +81,12 @@ def signs(X: Tensor, params: Sequence[Tensor]) -> Tensor:
         seen.append((h > 0).flatten())
         return F.relu(h)
 
-    lenet_with(watched)(X.to(params[0].device), params)
+    lenet(X.to(params[0].device), params, activation=watched)
     return torch.cat(seen).cpu()
 
 
-def _largest(these: Sequence[Tensor], those: Sequence[Tensor]) -> float:
-    pairs = [
-        (p.detach().cpu(), q.detach().cpu()) for p, q in zip(these, those)
-    ]
-    return max(float((p - q).abs().max()) for p, q in pairs)
+def _largest_difference(
+    these: Sequence[Tensor], those: Sequence[Tensor]
+) -> float:
+    pairs = zip(these, those, strict=True)
+    return max(float((p.cpu() - q.cpu()).abs().max()) for p, q in pairs)

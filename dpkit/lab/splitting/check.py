@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import ceil
 
-from dpkit.lab.common.verdict import Answer, require
+from dpkit.lab.common.verdict import Answer, require_equal, require_number
 from dpkit.theory.splits import boundary
+
+GIGABYTE = 10**9
 
 
 def check_rows_to_hide(answer: Answer) -> None:
     """By a star and by parts, for several devices and links."""
-    for k in (2, 3, 8):
-        for ratio in (99.0, 1105.0):
-            for by_parts in (False, True):
-                expected = boundary("data", k, depth=1, ratio=ratio)
-                expected /= k if by_parts else 1
-                found = answer(k, ratio, by_parts)
-                require(
-                    isinstance(found, (int, float))
-                    and abs(found / expected - 1) < 0.02,
-                    f"{k} devices, {ratio:.0f} operations a byte, "
-                    f"by_parts={by_parts}: it returned {found!r}, expected "
-                    f"{expected:.0f}",
-                )
+    for k, ratio, by_parts in product((2, 3, 8), (99.0, 1105.0), (0, 1)):
+        expected = boundary("data", k, depth=1, ratio=ratio)
+        expected /= k if by_parts else 1
+        case = f"{k} devices, {ratio:.0f} operations a byte"
+        case += f", by_parts={bool(by_parts)}"
+        found = answer(k, ratio, bool(by_parts))
+        require_number(found, expected, case, ".0f", near=0.02)
 
 
 def check_least_devices(answer: Answer) -> None:
     """Where it fits, where it does not, and where it just does."""
-    gigabyte = 10**9
-    for way in ("data", "network", "layer"):
-        for parameters in (10**6, 10**9, 10**9 + 1, 70 * 10**9):
-            needed = 16 * parameters
-            expected: int | None = ceil(needed / (16 * gigabyte))
-            if way == "data" and needed > 16 * gigabyte:
-                expected = None
-            found = answer(way, parameters, 16 * gigabyte)
-            require(
-                found == expected,
-                f"{way}, {parameters:,} parameters, 16 GB: it returned "
-                f"{found!r}, expected {expected}",
-            )
+    sizes = (10**6, 10**9, 10**9 + 1, 70 * 10**9)
+    for way, parameters in product(("data", "network", "layer"), sizes):
+        needed = 16 * parameters
+        expected: int | None = ceil(needed / (16 * GIGABYTE))
+        if way == "data" and needed > 16 * GIGABYTE:
+            expected = None
+        case = f"{way}, {parameters:,} parameters, 16 GB"
+        require_equal(answer(way, parameters, 16 * GIGABYTE), expected, case)

@@ -38,6 +38,7 @@ def groups_of(
         >>> [[d.index for d in g] for g in groups_of(ranks, 2, False)]
         [[0, 2], [1, 3]]
     """
+    # 8 ranks in 2 groups: 0 1 2 3 and 4 5 6 7, or 0 2 4 6 and 1 3 5 7.
     size = len(ranks) // num_groups
     if neighbours:
         return [
@@ -47,19 +48,7 @@ def groups_of(
 
 
 def grid(num_groups: int, neighbours: bool) -> Way:
-    """Return the way that splits layers in each group and rows over groups.
-
-    Args:
-        num_groups: How many replicas of the network there are.
-        neighbours: Whether a group is devices that follow on, or every so
-            many.
-
-    Example:
-        >>> from dpkit.lab.splitting.three_ways import cost, traced
-        >>> found = cost(traced(grid(2, True), 4, rows=64, width=256))
-        >>> found.parameter_bytes < 4 * 8 * (256 * 256 + 256) * 0.51
-        True
-    """
+    """Return the way that splits layers in each group and rows over groups."""
 
     def way(
         net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
@@ -93,10 +82,6 @@ def _step(
 def bytes_between(timeline: Timeline, node_size: int) -> int:
     """Return the bytes that are copied from one node to another.
 
-    Args:
-        timeline: What was traced.
-        node_size: How many devices, by their numbers, make a node.
-
     Example:
         >>> from dpkit.theory.clock.record import Span
         >>> names = [("sim:0", "copy to sim:1"), ("sim:1", "copy to sim:2")]
@@ -105,6 +90,7 @@ def bytes_between(timeline: Timeline, node_size: int) -> int:
         >>> bytes_between(Timeline(spans), node_size=2)
         8
     """
+    # Of nodes of 2: from sim:1, node 0, to sim:2, node 1.
     start = "copy to sim:"
     return sum(
         span.num_bytes

@@ -10,16 +10,7 @@ from dpkit.theory.timeline.drawing import QUIET
 
 
 def draw_stages(num_stages: int = 2) -> Picture:
-    """Draw a network in stages: activations go on, gradients come back.
-
-    Args:
-        num_stages: How many devices have a part of the layers.
-
-    Example:
-        >>> from dpkit.lab.splitting.pictures import draw_stages
-        >>> draw_stages(3)
-        <picture: a network in 3 stages>
-    """
+    """Draw a network in stages: activations go on, gradients come back."""
 
     def draw(ax: Axes) -> None:
         for stage in range(num_stages):

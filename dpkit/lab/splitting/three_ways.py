@@ -8,7 +8,7 @@ updated, so that the ways differ only in what they split.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -83,6 +83,7 @@ def split_pairs(
         raise ValueError(
             f"layers are split in pairs (dense layers: {len(net) // 2})"
         )
+    # Linear, ReLU, Linear, ReLU: the first three are split, the last is not.
     parts: list[nn.Module] = []
     for first, inner, second, outer in zip(*[iter(net)] * 4):
         assert isinstance(first, nn.Linear)
@@ -105,25 +106,15 @@ def network_partitioning(
 
 @dataclass(frozen=True)
 class Cost:
-    """What a step costs; of several devices, the one that has most.
-
-    Attributes:
-        seconds: How long it takes.
-        computing: For how many seconds each device computes at the least.
-        copying: For how many seconds a device sends or receives.
-        bytes_sent: What a device sends.
-        messages: What all devices send, in copies.
-        parameter_bytes: The parameters that lie on a device.
-        activation_bytes: The activations that lie on a device at once.
-    """
+    """What a step costs; of several devices, the one that has most."""
 
     seconds: float
-    computing: float
-    copying: float
+    computing: float  # the seconds that each device computes at the least
+    copying: float  # the seconds that a device sends or receives
     bytes_sent: int
-    messages: int
+    messages: int  # of all devices together, in copies
     parameter_bytes: int
-    activation_bytes: int
+    activation_bytes: int  # that lie on a device at once
 
 
 def traced(
@@ -136,13 +127,8 @@ def traced(
 ) -> Timeline:
     """Trace a step on simulated devices that compute no numbers.
 
-    Args:
-        way: How it is split.
-        num_devices: How many devices.
-        rows: The examples of the batch.
-        width: The numbers of an example, in and out of each layer.
-        depth: How many layers.
-        hardware: As :func:`dpkit.sim.machine` takes it.
+    The batch has ``rows`` examples of ``width`` numbers, the network ``depth``
+    layers; the hardware is as :func:`dpkit.sim.machine` takes it.
     """
     with sim.machine(backing="meta", **hardware):
         ranks = devices(num_devices, "sim")
@@ -163,8 +149,6 @@ def cost(timeline: Timeline) -> Cost:
     """Add up what a step cost.
 
     Example:
-        >>> from dpkit.lab.splitting.three_ways import (
-        ...     cost, data_parallelism, traced)
         >>> found = cost(traced(data_parallelism, 2, rows=64, width=256))
         >>> found.messages  # 16 gradients, to the root and back
         32
@@ -207,16 +191,9 @@ def crossing(
 ) -> int:
     """Search for the size at which computing takes as long as sending.
 
-    Args:
-        way: One of the three. For data parallelism the size is the rows of a
-            device, for the others the width of the layers.
-        num_devices: How many devices.
-        depth: How many layers.
-        hardware: As :func:`dpkit.sim.machine` takes it.
-
-    Returns:
-        The least size, to a few percent, at which computing takes longer; 0
-        if it does so at a size of 16 already, and 65,536 if not before.
+    For data parallelism the size is the rows of a device, for the other ways
+    the width of the layers. It is the least, to a few percent, at which
+    computing takes longer: 0 if a size of 16 does, 65,536 if none.
     """
 
     def hides(size: int) -> bool:
@@ -227,6 +204,7 @@ def crossing(
         found = cost(traced(way, num_devices, rows, width, depth, **room))
         return found.computing >= found.copying
 
+    # Search by halves of the logarithm: 16, 65,536; 16, 1,024; 128, 1,024 …
     low, high = 16, 2**16
     if hides(low):
         return 0
@@ -236,24 +214,3 @@ def crossing(
         size = max(size, low + num_devices)
         low, high = (low, size) if hides(size) else (size, high)
     return high
-
-
-def show_table(
-    rows: Iterable[tuple[str, Iterable[object]]], columns: Iterable[str]
-) -> str:
-    """Return a table as text, its numbers with commas.
-
-    Example:
-        >>> print(show_table([("messages", [1234, 5])], ["a", "b"]))
-                                         a         b
-        messages                     1,234         5
-    """
-    lines = [("", list(columns)), *rows]
-    return "\n".join(
-        f"{title:<24}" + "".join(f"{_write(value):>10}" for value in values)
-        for title, values in lines
-    )
-
-
-def _write(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,5 +1,8 @@
-"""How time passes on a cluster: begin with ``clock``.
+"""How time passes on a cluster.
 
-``issuers`` issue work; ``resources`` do one thing at a time; ``paths`` are the
-ones that a copy occupies; ``recorder`` writes spans (``record``) down.
+``clock`` -- hosts issue work, streams execute it in order: begin here;
+``issuers`` -- the hosts and threads that issue work;
+``resources`` -- what does one thing at a time: compute, a port;
+``paths`` -- the ports and shared paths that a copy occupies;
+``record`` -- what is written down: spans of time, blocks of memory.
 """

@@ -7,22 +7,21 @@ and when the device's compute is free::
     host     |launch|launch|launch|            |
     stream          |== operation ==|== operation ==|== operation ==|
 
-Nothing here computes numbers: it is told what runs and how long it takes.
-
-Inside, time is counted in whole picoseconds. Sums of them are exact, so the
-same work takes the same time whenever it starts.
+Nothing here computes numbers: it is told what runs and how long it takes. A
+device is given by its number; None stands for the host's memory. Seconds are
+given and returned; marks are times inside, in whole picoseconds. Sums of them
+are exact, so the same work takes the same time whenever it starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import RLock
 
-from dpkit.theory.clock.issuers import Issuers
+from dpkit.theory.clock.issuers import Hosts, Issuers
 from dpkit.theory.clock.paths import Paths
-from dpkit.theory.clock.record import Span
-from dpkit.theory.clock.recorder import SECOND, Recorder, Work, place_name
+from dpkit.theory.clock.record import SECOND, Work, place_name
 from dpkit.theory.clock.resources import Resource, reserve
 from dpkit.theory.hardware.clusters import Cluster
 
@@ -30,7 +29,7 @@ DEFAULT = 0  # the number of a device's default stream
 MOST_STREAMS = 32  # on a device besides that one, as PyTorch has on CUDA
 
 
-class Clock:
+class Clock(Hosts):
     """The time of every host and every stream, in seconds from zero.
 
     Args:
@@ -56,32 +55,19 @@ class Clock:
     """
 
     def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
         count = cluster.num_devices
-        self.cluster = cluster
         self.current = [DEFAULT] * count
         self.num_streams = [0] * count
-        num_hosts = 1 if cluster.hosts == "one" else count
-        self._python = Issuers("python", [0] * num_hosts)
-        self._communication = Issuers("communication", [0] * num_hosts)
-        self._issuers = self._python
         self._ready: dict[tuple[int, int], int] = {}
         self._compute = [[Resource()] for _ in range(count)]
         self._adders = [[Resource()] for _ in range(count)]
         self._paths = Paths(cluster)
         self._backwards = 0
         self._waiting: list[Work] = []
-        self._recorder: Recorder | None = None
         self.lock = RLock()  # several threads may issue
 
-    # -- what the host does
-
-    def now(self, device: int | None = None) -> float:
-        """Return the time of the host of ``device``; of the latest host."""
-        return self.mark(device) / SECOND
-
-    def mark(self, device: int | None = None) -> int:
-        """Return the same in picoseconds."""
-        return self._issuers.mark(device)
+    # -- what the host issues and waits for
 
     def compute(
         self,
@@ -92,16 +78,7 @@ class Clock:
         flops: int = 0,
         launches: int = 1,
     ) -> None:
-        """Issue an operation to the current stream of ``device``.
-
-        Args:
-            device: Its number.
-            name: What it is.
-            seconds: How long it takes, once it starts.
-            num_bytes: What it reads from memory and writes.
-            flops: The arithmetic in it.
-            launches: How many kernels the host launches for it.
-        """
+        """Issue an operation of so many kernels to the current stream."""
         each = self._issuers.launch_seconds(self.cluster.host)
         beside = self._issuers is self._communication
         work = Work(
@@ -118,21 +95,13 @@ class Clock:
         if self.cluster.accelerator.synchronous:
             self.wait(device, self.current[device], cost=0.0)
 
-    def busy(self, device: int, name: str, seconds: float) -> int:
-        """Let the host of ``device`` work; return when it is done.
-
-        Args:
-            device: The number of a device that it drives.
-            name: What it does.
-            seconds: How long that takes.
-
-        Returns:
-            Picoseconds.
-        """
-        start = self._issuers.mark(device)
-        end = start + round(SECOND * seconds)
-        self._go_on(device, end, name, "launch")
-        return end
+    # A copy from sim:0 to sim:1, one host, a launch of 8 µs, 1 ms to copy:
+    #
+    #     host               |launch|                     goes on at 8 µs
+    #     stream of sim:0           |== copy to sim:1 ==|
+    #     stream of sim:1           |= copy from sim:0 =|
+    #     port out of sim:0         |######## busy #####|
+    #     port into sim:1           |######## busy #####|
 
     def copy(
         self,
@@ -142,21 +111,11 @@ class Clock:
         num_bytes: int,
         blocking: bool = False,
     ) -> int:
-        """Issue a copy; None for ``source`` or ``target`` is the host.
+        """Issue a copy; return the mark at which the host had issued it.
 
         It runs on the current streams of both ends, and each waits for the
-        other. It takes up the port that it leaves by, the one that it enters
+        other. It occupies the port that it leaves by, the one that it enters
         by, and the shared path through the host if it goes there.
-
-        Args:
-            source: The number of the device that sends.
-            target: The number of the device that receives.
-            seconds: How long it takes, once it starts.
-            num_bytes: What it copies.
-            blocking: Whether the host waits for it.
-
-        Returns:
-            When the host had issued it, in picoseconds.
         """
         ends = [d for d in (source, target) if d is not None]
         each = self._issuers.launch_seconds(self.cluster.host)
@@ -170,17 +129,12 @@ class Clock:
         separate = threads.kind != "backward" and len(threads.times) > 1
         hosts = ends if separate else ends[:1]
         issued = max(self.busy(d, name, each) for d, name in zip(hosts, names))
-        work = Work(
-            "copy",
-            names,
-            round(SECOND * seconds),
-            num_bytes,
-            0,
-            self._paths.between(source, target),
-            [(d, self.current[d]) for d in ends],
-            issued,
+        path = self._paths.between(source, target)
+        streams = [(d, self.current[d]) for d in ends]
+        duration = round(SECOND * seconds)
+        self._issue(
+            Work("copy", names, duration, num_bytes, 0, path, streams, issued)
         )
-        self._issue(work)
         if blocking or self.cluster.accelerator.synchronous:
             self.wait(ends[0], self.current[ends[0]])
         return issued
@@ -191,15 +145,10 @@ class Clock:
         stream: int | None = None,
         cost: float | None = None,
     ) -> None:
-        """Let the host wait for a stream of ``device``; None: for all.
+        """Make the host wait for a stream of ``device``; None: for all.
 
-        What autograd has issued so far is placed first.
-
-        Args:
-            device: The number of the device.
-            stream: The number of the stream.
-            cost: What waiting costs the host besides, in seconds; None: what
-                its preset says.
+        What autograd has issued so far is placed first. Waiting costs the
+        host besides ``cost`` seconds; None: what its preset says.
         """
         self.settle()
         done = max(
@@ -211,39 +160,6 @@ class Clock:
             default=0,
         )
         self.wait_until(device, done, cost)
-
-    def wait_until(
-        self, device: int, mark: int, cost: float | None = None
-    ) -> None:
-        """Let the host that drives ``device`` wait until a time."""
-        if cost is None:
-            cost = self.cluster.host.wait_seconds
-        end = max(self._issuers.mark(device), mark) + round(SECOND * cost)
-        self._go_on(device, end, f"wait for {place_name(device)}", "wait")
-
-    def meet(self, devices: Sequence[int]) -> None:
-        """Let the hosts of ``devices`` go on together, with the latest."""
-        hosts = self._issuers
-        if hosts is self._python and len(hosts.times) > 1 and devices:
-            latest = max(hosts.mark(d) for d in devices)
-            for d in devices:
-                hosts.times[d] = latest
-
-    @property
-    def in_backward(self) -> bool:
-        """Whether autograd's threads issue."""
-        return self._issuers.kind == "backward"
-
-    # -- what is recorded
-
-    def record(self) -> list[Span]:
-        """From now on note what takes time.
-
-        Its seconds begin at the time of the latest host; what another issues
-        before is at negative ones.
-        """
-        self._recorder = Recorder(self.mark())
-        return self._recorder.spans
 
     def stop_recording(self) -> None:
         """Note what autograd has issued too, and nothing more."""
@@ -263,7 +179,7 @@ class Clock:
         return self._ready.get((device, stream), 0)
 
     def hold(self, device: int, stream: int, mark: int) -> None:
-        """Let a stream wait until a time: for an event, say."""
+        """Make a stream wait until a time: for an event, say."""
         self._ready[device, stream] = max(self.ready(device, stream), mark)
 
     # -- other threads
@@ -284,27 +200,21 @@ class Clock:
             if self._backwards or not self.in_backward:
                 return
             self.settle()
-            threads, self._issuers = self._issuers, self._python
-            hosts = self._python
+            threads, hosts = self._issuers, self._python
+            self._issuers = hosts
             for device, time in enumerate(threads.times):
                 host = hosts.of(device)
                 hosts.times[host] = max(hosts.times[host], time)
 
-    def await_thread(self, device: int, issued: int) -> None:
-        """Let autograd's thread of a device go on when another has issued."""
-        if self.in_backward:
-            times = self._issuers.times
-            times[device] = max(times[device], issued)
-
     @contextmanager
     def beside(self, since: Mapping[int, int]) -> Iterator[None]:
-        """Let other threads issue a block: one beside each host.
+        """Issue a block from other threads: one beside each host.
 
         What they compute takes nothing from the device's compute.
 
         Args:
-            since: Device -> the earliest time, in picoseconds, at which the
-                thread of its host issues.
+            since: Device -> the earliest mark at which the thread of its host
+                issues.
         """
         self.settle()
         threads, before = self._communication, self._issuers
@@ -324,15 +234,6 @@ class Clock:
             self._place(work)
 
     # -- inside
-
-    def _go_on(self, device: int, end: int, name: str, kind: str) -> None:
-        """Let who drives ``device`` do something until a time."""
-        issuers = self._issuers
-        number, start = issuers.of(device), issuers.mark(device)
-        issuers.times[number] = end
-        if self._recorder:
-            row = issuers.row(number, len(self._python.times))
-            self._recorder.note_host(row, name, kind, start, end)
 
     def _issue(self, work: Work) -> None:
         """Place work; what several threads issue, when all have."""

@@ -12,34 +12,33 @@ class Paths:
     A port sends and receives at the same time, but one copy each way. Where
     devices do not reach each other, all copies of a node pass through its
     host, one at a time each way.
-
-    Args:
-        cluster: What is joined.
-
-    Example:
-        >>> from dpkit.theory.hardware.clusters import cluster
-        >>> paths = Paths(cluster(4))
-        >>> out_of_0, into_2 = paths.between(0, 2)
-        >>> paths.between(0, 3)[0] is out_of_0
-        True
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._found: dict[tuple[str, str, int], Resource] = {}
 
+    # What a copy from device 0 to device 2 occupies:
+    #
+    #     peer to peer       port out of 0, port into 2
+    #     through the host   port out of 0, path into the host,
+    #                        port into 2, path out of the host
+
     def between(
         self, source: int | None, target: int | None
     ) -> list[Resource]:
-        """Return what a copy takes up; None is the host's memory.
+        """Return what a copy occupies; None is the host's memory.
 
-        Args:
-            source: The number of the device that sends.
-            target: The number of the device that receives.
+        Example:
+            >>> from dpkit.theory.hardware.clusters import cluster
+            >>> paths = Paths(cluster(4))
+            >>> out_of_0, into_2 = paths.between(0, 2)
+            >>> paths.between(0, 3)[0] is out_of_0
+            True
         """
         cluster = self.cluster
         link = cluster.link_between(source, target)
-        # A link and a network may be alike, but they are not one.
+        # A link and a network of one name are still two sets of ports.
         across = (
             source is not None
             and target is not None

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from dpkit.theory.clock.resources import Resource
+
+SECOND = 10**12  # picoseconds, in which a clock counts
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,8 @@ class Block:
         category: "parameters", "gradients", "optimizer state",
             "activations" or "other".
         allocated: Its place in the order of issue of all allocations and
-            releases.
-        freed: The same of its release; None while it is alive. A block that
-            was alive when the timeline began has allocated -1.
+            releases; -1 if it was alive when the timeline began.
+        freed: The same of its release; None while it is alive.
     """
 
     device: str
@@ -57,14 +61,7 @@ class Block:
 
 @dataclass
 class Record:
-    """What happened on every device and host, as data alone.
-
-    Attributes:
-        spans: What took time, in the order of issue.
-        blocks: The memory that was allocated, in the order of issue.
-        assumptions: What the times rest on, a sentence each.
-        label: "simulated (v100, nvlink2)" or "measured (NVIDIA H200)".
-    """
+    """What happened on every device and host, as data alone."""
 
     spans: list[Span] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
@@ -88,13 +85,7 @@ class Record:
 
 
 def is_host(device: str) -> bool:
-    """Say whether a name of a device is that of a host.
-
-    Example:
-        >>> from dpkit.theory.clock.record import is_host
-        >>> is_host("host:1"), is_host("sim:1")
-        (True, False)
-    """
+    """Say whether a name of a device is that of a host, such as "host:1"."""
     return device.split(":")[0] == "host"
 
 
@@ -105,7 +96,6 @@ def in_order(name: str) -> tuple[bool, bool, list[tuple[int, str]]]:
     count as numbers.
 
     Example:
-        >>> from dpkit.theory.clock.record import in_order
         >>> sorted(["sim:10", "sim:9", "host"], key=in_order)
         ['host', 'sim:9', 'sim:10']
         >>> sorted(["backward", "stream 2", "compute"], key=in_order)
@@ -118,15 +108,7 @@ def in_order(name: str) -> tuple[bool, bool, list[tuple[int, str]]]:
 
 
 def streams(spans: list[Span]) -> dict[str, dict[str, list[Span]]]:
-    """Return the spans by device, then by stream, both in order.
-
-    Example:
-        >>> from dpkit.theory.clock.record import Span, streams
-        >>> a = Span("sim:0", "compute", "mm", "compute", 0.0, 1.0)
-        >>> b = Span("host", "python", "mm", "launch", 0.0, 0.5)
-        >>> {d: list(rows) for d, rows in streams([a, b]).items()}
-        {'host': ['python'], 'sim:0': ['compute']}
-    """
+    """Return the spans by device, then by stream, both in order."""
     found: dict[str, dict[str, list[Span]]] = {}
     for span in spans:
         rows = found.setdefault(span.device, {})
@@ -137,3 +119,67 @@ def streams(spans: list[Span]) -> dict[str, dict[str, list[Span]]]:
         }
         for device in sorted(found, key=in_order)
     }
+
+
+@dataclass
+class Work:
+    """Something that devices do, as a clock is told of it.
+
+    Attributes:
+        kind: "compute" or "copy".
+        names: What each of the streams calls it.
+        duration: How long it takes once it starts, in picoseconds.
+        num_bytes: What it moves.
+        flops: The arithmetic in it.
+        resources: What it needs to itself while it runs.
+        streams: (device, stream) of each end: two for a copy between devices.
+        issued: When the host had issued it, in picoseconds.
+    """
+
+    kind: str
+    names: Sequence[str]
+    duration: int
+    num_bytes: int
+    flops: int
+    resources: Sequence[Resource]
+    streams: Sequence[tuple[int, int]]
+    issued: int = 0
+
+
+class Recorder:
+    """Collects ``spans`` from ``zero`` on, a time in picoseconds."""
+
+    def __init__(self, zero: int) -> None:
+        self.spans: list[Span] = []
+        self._zero = zero
+
+    def note_work(self, work: Work, start: int) -> None:
+        """Add a span for each stream that ``work`` runs on."""
+        end = start + work.duration
+        amounts = work.num_bytes, work.flops
+        for (device, stream), name in zip(work.streams, work.names):
+            row = f"sim:{device}", f"stream {stream}" if stream else "compute"
+            self._add(row, name, work.kind, (start, end), amounts)
+
+    def note_host(
+        self, row: tuple[str, str], name: str, kind: str, start: int, end: int
+    ) -> None:
+        """Add a span for what a host does, in a row of the timeline."""
+        if end > start:
+            self._add(row, name, kind, (start, end))
+
+    def _add(
+        self,
+        row: tuple[str, str],
+        name: str,
+        kind: str,
+        marks: tuple[int, int],
+        amounts: tuple[int, int] = (0, 0),
+    ) -> None:
+        start, end = ((mark - self._zero) / SECOND for mark in marks)
+        self.spans.append(Span(*row, name, kind, start, end, *amounts))
+
+
+def place_name(device: int | None) -> str:
+    """Return the name of a device, or of the host, which None stands for."""
+    return "host" if device is None else f"sim:{device}"

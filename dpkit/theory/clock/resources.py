@@ -1,4 +1,7 @@
-"""Something that does one thing at a time: a device's compute, a port."""
+"""Something that does one thing at a time: a device's compute, a port.
+
+Times are whole numbers, such as picoseconds.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class Resource:
         self.ends: list[int] = []
 
     def earliest(self, ready: int, duration: int) -> int:
-        """Return when work that takes so long can start, if not before."""
+        """Return the earliest start, from ``ready`` on, of such work."""
         ends = self.ends
         if not ends or ready >= ends[-1]:
             return ready
@@ -54,24 +57,19 @@ class Resource:
             self.starts.insert(i, start)
             self.ends.insert(i, end)
         if len(self.ends) > 2 * KEPT:
-            self._forget()
+            # Join the oldest intervals into one.
+            self.starts[1 : KEPT + 1] = []
+            self.ends[:KEPT] = []
 
-    def _forget(self) -> None:
-        """Take the oldest intervals for one."""
-        self.starts[1 : KEPT + 1] = []
-        self.ends[:KEPT] = []
+
+# Both ports have to be free at once. Sender busy 0-2, receiver busy 3-4:
+#
+#     sender    ##  ++        the gap 2-3 is too short for a copy of 2
+#     receiver     #++        so it starts at 4
 
 
 def reserve(resources: Sequence[Resource], ready: int, duration: int) -> int:
-    """Occupy all ``resources`` at once, as early as can be.
-
-    Args:
-        resources: What the work needs together, such as two ports.
-        ready: The earliest time, in whole units such as picoseconds.
-        duration: How long it takes, in the same.
-
-    Returns:
-        When it starts.
+    """Occupy all ``resources`` at once, as early as can be; return when.
 
     Example:
         >>> sender, receiver = Resource(), Resource()

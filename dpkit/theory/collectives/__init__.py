@@ -1,10 +1,12 @@
 """Collective operations as lists of messages, before any tensor moves.
 
 ``plans`` -- what a plan is: begin here;
-``algorithms`` -- the plans of star, tree, ring and the others;
+``algorithms`` -- all plans by name, made in
+    ``trees``, ``rings``, ``direct`` and ``doubling``;
 ``check`` -- whether a plan does what it should;
 ``blocking`` -- in which order ranks send and receive;
 ``replay`` -- the time that a plan takes on a clock;
-``costs``, ``ports``, ``bounds``, ``choice`` -- the same in closed form;
+``costs`` -- the same in closed form; ``bounds``: what none can beat;
+``choice`` -- which one is the fastest;
 ``alpha_beta`` -- the numbers that the closed forms need.
 """

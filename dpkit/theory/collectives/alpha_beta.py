@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dpkit.theory.collectives.costs import Chain, Rates
 from dpkit.theory.hardware import Accelerator, Host, Link
 from dpkit.theory.hardware.clusters import Cluster
+from dpkit.theory.least_squares import fit_two
 
 INFINITE = float("inf")
 # A host that issues for nothing. A library that runs a whole collective as
@@ -104,9 +105,8 @@ def fit(measured: Measured, chain: Callable[[float], Chain]) -> Rates:
         >>> def ring(n):
         ...     return ring_chain(4, n)
         >>> times = {n: ring(n).seconds(Rates(2, 3)) for n in (10, 30, 70)}
-        >>> alpha, beta, _ = fit(times, ring)
-        >>> f"{alpha:.6f} {beta:.6f}"
-        '2.000000 3.000000'
+        >>> [round(rate, 6) for rate in fit(times, ring)]
+        [2.0, 3.0, 0]
     """
     pairs = _pairs(measured)
     if len({num_bytes for num_bytes, _ in pairs}) < 2:
@@ -114,19 +114,9 @@ def fit(measured: Measured, chain: Callable[[float], Chain]) -> Rates:
             f"two rates need times of two sizes (times: {len(pairs)})"
         )
     # Each time, divided by itself, should be 1 = α · messages + β · bytes.
-    rows = []
-    for num_bytes, seconds in pairs:
-        messages, moved, _ = chain(num_bytes)
-        rows.append((messages / seconds, moved / seconds))
-    m, b = (sum(row[i] for row in rows) for i in (0, 1))
-    mm, mb, bb = (
-        sum(row[i] * row[j] for row in rows)
-        for i, j in ((0, 0), (0, 1), (1, 1))
-    )
-    determinant = mm * bb - mb * mb
-    alpha = (m * bb - b * mb) / determinant
-    beta = (b * mm - m * mb) / determinant
-    return Rates(alpha, beta)
+    messages = [chain(n).messages / seconds for n, seconds in pairs]
+    moved = [chain(n).num_bytes / seconds for n, seconds in pairs]
+    return Rates(*fit_two(messages, moved, [1.0] * len(pairs)))
 
 
 def errors(
@@ -134,13 +124,7 @@ def errors(
 ) -> dict[float, float]:
     """Return by how much of the measured time a prediction is off, by size.
 
-    Args:
-        measured: Pairs of bytes on each rank, and seconds.
-        chain: As for :func:`fit`.
-        rates: Those to predict with.
-
-    Returns:
-        Bytes -> predicted over measured, less one.
+    That is bytes -> predicted over measured, less one.
 
     Example:
         >>> errors({10: 8.0}, lambda n: Chain(2, n, 0), Rates(1, 1))

@@ -31,19 +31,22 @@ class Call(NamedTuple):
     step: int
 
 
+# The messages of a step, each in the first turn in which both ranks are free:
+#
+#     ring of 4    0→1  1→2  2→3  3→0
+#     turn 0       0→1       2→3
+#     turn 1            1→2       3→0
+#
+# A ring of 3 takes three turns: 0→1, 1→2 and 2→0 share a rank each.
+
+
 def turns(step: Step) -> list[list[Message]]:
     """Divide the messages of a step so that no rank is in a turn twice.
 
-    Each message takes the first turn in which neither of its ranks is busy.
     A rank has two messages at most, so three turns are enough.
 
     Example:
         >>> from dpkit.theory.collectives.algorithms import ring
-        >>> for turn in turns(ring(3).steps[0]):
-        ...     print(*turn)
-        0 → 1: + 2
-        1 → 2: + 0
-        2 → 0: + 1
         >>> [len(turn) for turn in turns(ring(4).steps[0])]
         [2, 2]
     """
@@ -81,21 +84,17 @@ def calls(plan: Plan) -> list[list[Call]]:
 
 
 def check_blocking(orders: Sequence[Sequence[Call]]) -> None:
-    """Raise ValueError if ranks that block would wait for ever.
+    """Raise ValueError if ranks that block wait for each other for ever.
 
     Args:
         orders: What each rank does, in order.
 
-    Raises:
-        ValueError: the ranks wait for each other.
-
     Example:
         >>> there, back = Message(0, 1, 0, 1), Message(1, 0, 0, 1)
-        >>> first_send = [
+        >>> check_blocking([
         ...     [Call(True, there, 0), Call(False, back, 0)],
         ...     [Call(True, back, 0), Call(False, there, 0)],
-        ... ]
-        >>> check_blocking(first_send)
+        ... ])
         Traceback (most recent call last):
             ...
         ValueError: the ranks wait for each other (rank 0: to send to 1, \

@@ -44,11 +44,6 @@ class Bounds(NamedTuple):
 def lower_bounds(p: int, n: float, rates: Rates) -> Bounds:
     """Return what no allreduce by messages between ranks can beat.
 
-    Args:
-        p: The number of ranks.
-        n: Bytes on each rank.
-        rates: Of the link, and of adding.
-
     Example:
         >>> lower_bounds(4, 160, Rates(alpha=5, beta=0.5, gamma=0.25))
         Bounds(latency=10, bandwidth=120.0, reduction=30.0)
@@ -80,8 +75,7 @@ def bus_bandwidth(
     ranks.
 
     Args:
-        collective: "allreduce", "reduce_scatter", "allgather", "alltoall",
-            "broadcast" or "reduce".
+        collective: A name in ``SHARES``.
         p: The number of ranks.
         num_bytes: The size of the whole buffer of a rank.
         seconds: What the collective took.
@@ -103,15 +97,6 @@ def seconds_at(
     collective: str, p: int, num_bytes: float, bytes_per_second: float
 ) -> float:
     """Return what a collective took, from its bus bandwidth.
-
-    Args:
-        collective: As for :func:`bus_bandwidth`.
-        p: The number of ranks.
-        num_bytes: The size of the whole buffer of a rank.
-        bytes_per_second: The bus bandwidth.
-
-    Raises:
-        ValueError: there is no collective of this name.
 
     Example:
         >>> seconds_at("allreduce", 4, num_bytes=160, bytes_per_second=120)

@@ -3,7 +3,13 @@
 Instead of numbers a chunk holds names: of the ranks whose numbers were added
 up in it, and which chunk of theirs it was. After an allreduce every chunk of
 every rank must hold the same chunk of every rank once. A sum of tensors can
-be right by chance, or in element 0 alone; a list of names cannot.
+be right by chance, or in element 0 alone; a list of names cannot. A ring of
+two ranks and two chunks, "0a" for chunk a of rank 0::
+
+               rank 0              rank 1
+    before     0a        0b        1a        1b
+    step 0     0a + 1a   0b        1a        0b + 1b     added
+    step 1     0a + 1a   0b + 1b   0a + 1a   0b + 1b     put in place
 """
 
 from __future__ import annotations
@@ -18,9 +24,6 @@ Held = list[list[Names]]  # of each rank, of each chunk
 
 def follow(plan: Plan) -> Held:
     """Return whose numbers each chunk of each rank holds in the end.
-
-    Args:
-        plan: Any plan.
 
     Returns:
         ``held[rank][chunk]``: the rank and the chunk of all that was added
@@ -103,9 +106,10 @@ def _compare(plan: Plan, wanted: Callable[[int, int], Names | None]) -> None:
         for chunk, names in enumerate(chunks):
             expected = wanted(rank, chunk)
             if expected is not None and names != expected:
+                holds = " + ".join(f"chunk {c} of rank {r}" for r, c in names)
                 raise ValueError(
                     f"{_fact(names, expected)} (plan: {plan.name}, rank: "
-                    f"{rank}, chunk: {chunk}, it holds: {_show(names)})"
+                    f"{rank}, chunk: {chunk}, it holds: {holds})"
                 )
 
 
@@ -117,11 +121,6 @@ def _fact(names: Names, expected: Names) -> str:
         return "not the sum of all"
     ((rank, chunk),) = expected
     return f"not chunk {chunk} of rank {rank}"
-
-
-def _show(names: Names) -> str:
-    parts = (f"chunk {chunk} of rank {rank}" for rank, chunk in names)
-    return " + ".join(parts)
 
 
 def _check_step(plan: Plan, number: int, step: Step) -> None:

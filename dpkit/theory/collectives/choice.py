@@ -78,13 +78,7 @@ def winners(
     rates: Rates,
     candidates: Sequence[str] = CANDIDATES,
 ) -> list[list[str]]:
-    """Return the fastest algorithm for each number of ranks and each size.
-
-    Args:
-        world_sizes: Numbers of ranks: the rows.
-        sizes: Bytes on each rank: the columns.
-        rates: Of the link, and of adding.
-        candidates: Names of algorithms; among equals the first is chosen.
+    """Return the fastest for each number of ranks (rows) and size (columns).
 
     Example:
         >>> nvlink = Rates(alpha=2.3e-6, beta=1 / 145e9)

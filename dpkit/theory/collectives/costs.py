@@ -14,7 +14,9 @@ For p ranks and n bytes, where no two messages share a port or a path::
 
 (+) where p is no power of two, p is the largest one below, and 2(α + nβ) + nγ
 are added. Exact where the chunks are equal: where p divides n, in
-halving-doubling that power of two.
+halving-doubling that power of two. In all functions here ``algorithm`` is a
+name in ``CHAINS``, ``p`` the number of ranks, ``n`` the bytes on each, and
+``g`` the number of ranks in a node.
 
 Source:
     MPICH, src/mpi/coll/allreduce, whose comments state recursive doubling and
@@ -26,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dpkit.theory.collectives.algorithms import core
+from dpkit.theory.collectives.doubling import core
 
 
 class Rates(NamedTuple):
@@ -55,6 +57,8 @@ class Chain(NamedTuple):
         >>> ring = Chain(messages=6, num_bytes=240, added_bytes=120)
         >>> ring.seconds(Rates(alpha=1, beta=0.5, gamma=0.25))
         156.0
+        >>> Chain(1, 10, 0).then(Chain(2, 5, 5), Chain(0, 0, 1))
+        Chain(messages=3, num_bytes=15, added_bytes=6)
     """
 
     messages: float
@@ -70,12 +74,7 @@ class Chain(NamedTuple):
         )
 
     def then(self, *others: Chain) -> Chain:
-        """Return a chain that goes on with others.
-
-        Example:
-            >>> Chain(1, 10, 0).then(Chain(2, 5, 5), Chain(0, 0, 1))
-            Chain(messages=3, num_bytes=15, added_bytes=6)
-        """
+        """Return a chain that goes on with others."""
         return Chain(*(sum(parts) for parts in zip(self, *others)))
 
 
@@ -144,11 +143,6 @@ CHAINS: dict[str, Callable[[int, float], Chain]] = {
 def chain(algorithm: str, p: int, n: float) -> Chain:
     """Return the longest chain of an allreduce on equal links.
 
-    Args:
-        algorithm: A name in ``CHAINS``.
-        p: The number of ranks.
-        n: Bytes on each rank.
-
     Raises:
         ValueError: there is none of this name, or there are no ranks.
 
@@ -169,12 +163,6 @@ def chain(algorithm: str, p: int, n: float) -> Chain:
 def seconds(algorithm: str, p: int, n: float, rates: Rates) -> float:
     """Return what an allreduce takes where nothing contends.
 
-    Args:
-        algorithm: A name in ``CHAINS``.
-        p: The number of ranks.
-        n: Bytes on each rank.
-        rates: Of the link, and of adding.
-
     Raises:
         ValueError: there is none of this name, or there are no ranks.
 
@@ -194,13 +182,6 @@ def hierarchical_seconds(
 ) -> float:
     """Return what an allreduce takes by rings inside and between nodes.
 
-    Args:
-        p: The number of ranks.
-        n: Bytes on each rank.
-        g: Ranks in a node.
-        inside: Rates of the link between ranks of a node.
-        across: Rates of each rank's link to other nodes.
-
     Raises:
         ValueError: the ranks do not fill the nodes.
 
@@ -214,6 +195,47 @@ def hierarchical_seconds(
         )
     chains = zip(hierarchical_chains(p, n, g), (inside, across))
     return sum(part.seconds(rates) for part, rates in chains)
+
+
+class Port(NamedTuple):
+    """What the busiest port of all sends: messages, and the bytes in them."""
+
+    messages: int
+    num_bytes: float
+
+
+# Of 160 bytes on each of 4 ranks:
+#
+#     star    rank 0 sends the sum to 3 others     3 messages   480 bytes
+#     tree    rank 0 sends it in ⌈lg 4⌉ steps      2            320
+#     ring    each rank sends 2 · 3 quarters       6            240
+
+
+def busiest_port(algorithm: str, p: int, n: float) -> Port:
+    """Return what the port that sends most sends, where chunks are equal.
+
+    No port receives more than that. ``plans.count`` counts the same in a
+    plan, for every port and any buffer.
+
+    Raises:
+        ValueError: there is no algorithm of this name.
+
+    Example:
+        >>> busiest_port("star", 4, 160), busiest_port("ring", 4, 160)
+        (Port(messages=3, num_bytes=480), Port(messages=6, num_bytes=240.0))
+    """
+    q, folds = core(p), int(p != core(p))
+    if algorithm == "star":
+        return Port(p - 1, (p - 1) * n)
+    if algorithm == "tree":
+        return Port(log2(p), log2(p) * n)
+    if algorithm == "recursive_doubling":
+        return Port(log2(q) + folds, (log2(q) + folds) * n)
+    if algorithm == "halving_doubling":
+        sent = 2 * (q - 1) * n / q
+        return Port(2 * log2(q) + folds, sent + folds * n)
+    messages, moved, _ = chain(algorithm, p, n)
+    return Port(int(messages), moved)
 
 
 def log2(p: int) -> int:

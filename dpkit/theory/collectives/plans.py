@@ -12,8 +12,8 @@ at most. A ring of three ranks, each column a rank with its three chunks::
     step 2  a· ·  ·  …                                         put in place
 
 The list comes first. That it is right is checked without a tensor
-(``plan_check``), its bytes are counted (below), its time is replayed
-(``plan_replay``), and it moves tensors (``dpkit.collectives``).
+(``check``), its bytes are counted (below), its time is replayed
+(``replay``), and it moves tensors (``dpkit.collectives``).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+Chunks = tuple[int, int]  # the first, and one beyond the last
 
 
 class Message(NamedTuple):
@@ -108,36 +110,24 @@ class Plan:
 
 
 def bounds(length: int, num_chunks: int, chunks: range) -> tuple[int, int]:
-    """Return where chunks of a buffer begin and end.
+    """Return the first element of some chunks, and one beyond the last.
 
     Chunks are cut as ``torch.tensor_split`` cuts: none is left out, and where
     there are more chunks than elements, some are empty.
-
-    Args:
-        length: The number of elements in the buffer.
-        num_chunks: How many chunks it is cut into.
-        chunks: Which of them, one after another.
-
-    Returns:
-        The first element, and one beyond the last.
 
     Example:
         >>> [bounds(8, 3, range(i, i + 1)) for i in range(3)]
         [(0, 3), (3, 6), (6, 8)]
     """
+    # 8 elements in 3 chunks: size 2, and the first 2 chunks are larger by 1.
+    # Chunk 2 begins at 2 · 2 + 2 = 6.
     size, larger = divmod(length, num_chunks)
     first, stop = chunks.start, chunks.stop
     return first * size + min(first, larger), stop * size + min(stop, larger)
 
 
 def num_elements(plan: Plan, message: Message, length: int) -> int:
-    """Return how many elements a message carries.
-
-    Args:
-        plan: The plan that it is part of.
-        message: The message.
-        length: The number of elements in the buffer of each rank.
-    """
+    """Return the elements in a message, from those in a rank's buffer."""
     chunks = range(message.first, message.stop)
     start, end = bounds(length, plan.num_chunks, chunks)
     return end - start
@@ -145,14 +135,7 @@ def num_elements(plan: Plan, message: Message, length: int) -> int:
 
 @dataclass
 class Count:
-    """What passes the port of a rank.
-
-    Attributes:
-        sent: Elements.
-        received: Elements.
-        sends: Messages.
-        receives: Messages.
-    """
+    """What passes the port of a rank: elements, and messages."""
 
     sent: int = 0
     received: int = 0
@@ -169,9 +152,6 @@ def count(plan: Plan, length: int) -> list[Count]:
     Args:
         plan: Any plan.
         length: The number of elements in the buffer of each rank.
-
-    Returns:
-        A count for each rank.
 
     Example:
         >>> there, back = Message(1, 0, 0, 1, adds=True), Message(0, 1, 0, 1)
@@ -192,17 +172,21 @@ def count(plan: Plan, length: int) -> list[Count]:
 
 
 def together(*parts: Iterable[Step]) -> list[Step]:
-    """Join the steps of parts that run at the same time, on other ranks.
-
-    Example:
-        >>> one, other = Message(0, 1, 0, 1), Message(2, 3, 0, 1)
-        >>> len(together([[one]], [[other]])[0])
-        2
-    """
+    """Join the steps of parts that run at the same time, on other ranks."""
     return [
         [message for step in steps for message in step]
         for steps in zip(*parts, strict=True)
     ]
+
+
+def powers_of_two(p: int) -> list[int]:
+    """Return 1, 2, 4, … below ``p``."""
+    return [1 << i for i in range((p - 1).bit_length())]
+
+
+def single_chunks(p: int) -> list[Chunks]:
+    """Return the parts of p ranks, of which each has one chunk."""
+    return [(i, i + 1) for i in range(p)]
 
 
 def _range(chunks: range) -> str:

@@ -52,9 +52,8 @@ def replay_plan(
         label: What the timeline is called; made from the cluster if empty.
 
     Returns:
-        A timeline with two spans for each message, one at each end, and one
-        for each addition, unless it takes no time. A message without elements
-        is not sent.
+        A timeline with a span at each end of a message and one for each
+        addition. A message without elements is not sent.
 
     Raises:
         ValueError: there are fewer devices than ranks.

@@ -23,7 +23,7 @@ from dpkit.theory.hardware import (
     Link,
     find,
 )
-from dpkit.theory.whole_numbers import check_whole
+from dpkit.theory.units import check_whole
 
 
 @dataclass(frozen=True)
@@ -99,13 +99,8 @@ class Cluster:
         return find(LINKS, self.accelerator.host_link)
 
     def node_of(self, device: int) -> int:
-        """Return the number of the node that a device is on.
-
-        Example:
-            >>> two_nodes = cluster(8, ranks_per_node=4)
-            >>> two_nodes.node_of(3), two_nodes.node_of(4)
-            (0, 1)
-        """
+        """Return the number of the node that a device is on."""
+        # 8 devices, 4 on a node: 0 1 2 3 on node 0, 4 5 6 7 on node 1.
         return device // (self.ranks_per_node or self.num_devices)
 
     def link_between(self, source: int | None, target: int | None) -> Link:
@@ -141,17 +136,7 @@ def cluster(
     ranks_per_node: int | None = None,
     network: str | Link = "ethernet100",
 ) -> Cluster:
-    """Return a cluster by the names of presets.
-
-    Args:
-        num_devices: How many devices.
-        accelerator: A name in ``ACCELERATORS``, or an accelerator.
-        link: A name in ``LINKS``, or a link.
-        host: A name in ``HOSTS``, or a host.
-        hosts: "one" or "per_device".
-        slow: Rank -> how many times as long its operations take.
-        ranks_per_node: How many devices a node has; None: there is one node.
-        network: What joins the nodes: a name in ``LINKS``, or a link.
+    """Return a :class:`Cluster`, where a preset may be given by its name.
 
     Raises:
         TypeError: a count is no whole number, or a preset is of another kind.

@@ -7,7 +7,10 @@ takes longer::
 
 A small operation does not fill the device. Its rate follows the size n of the
 work: full · n / (n + half), where half is the size that reaches half of the
-full rate. So n / rate is (n + half) / full.
+full rate. So n / rate is (n + half) / full. With half = 4::
+
+    n          1     4     12     396
+    rate     1/5   1/2    3/4   99/100   of the full rate
 """
 
 from __future__ import annotations
@@ -55,14 +58,7 @@ def operation_seconds(
 
 
 def achieved_flops_per_second(accelerator: Accelerator, dtype: str) -> float:
-    """Return the rate that large products reach in ``dtype``.
-
-    Example:
-        >>> from dpkit.theory.hardware import ACCELERATORS
-        >>> v100 = ACCELERATORS["v100-pcie"]
-        >>> f"{achieved_flops_per_second(v100, 'float32'):.3g}"
-        '1.3e+13'
-    """
+    """Return the rate that large products reach in ``dtype``."""
     if dtype not in accelerator.flops_per_second:
         dtype = "float32"
     peak = accelerator.flops_per_second[dtype]

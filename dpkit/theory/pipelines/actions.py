@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-KINDS = {
+KIND_NAMES = {
     "F": "forward",
     "B": "backward",
     "I": "input gradients",
@@ -51,18 +51,20 @@ class Action(NamedTuple):
         if match is None:
             raise ValueError(
                 f"not an action (text: {text!r}); a stage, one of "
-                f"{', '.join(KINDS)}, and a micro-batch, such as 1F0"
+                f"{', '.join(KIND_NAMES)}, and a micro-batch, such as 1F0"
             )
         return cls(int(match[1]), match[2], int(match[3]))
 
 
 Schedule = list[list[Action]]
+# An action as a plain tuple, which equals it and is made much faster.
+PlainAction = tuple[int, str, int]
 
 
 def parse(text: str) -> Schedule:
     """Read a schedule: a line for each device, actions between spaces.
 
-    Dots, for ticks in which a device is idle, and empty lines mean nothing.
+    Dots, for ticks in which a device is idle, and empty lines are left out.
 
     Example:
         >>> schedule = parse('''
@@ -88,14 +90,12 @@ def most_in_flight(actions: Sequence[Action]) -> int:
     It keeps one from its forward pass until the last of its gradients is
     made. Of a device with several stages, each counts.
 
-    Args:
-        actions: What the device does, in order.
-
     Example:
         >>> from dpkit.theory.pipelines.schedules import one_f_one_b
         >>> [most_in_flight(row) for row in one_f_one_b(3, 5)]
         [3, 2, 1]
     """
+    # 0F0 0F1 0B0 0F2 0B1 0B2 keeps 1 2 1 2 1 0: at most 2.
     kept = most = 0
     for action in actions:
         kept += (action.kind == "F") - (action.kind in "BW")
@@ -104,10 +104,5 @@ def most_in_flight(actions: Sequence[Action]) -> int:
 
 
 def owners(schedule: Schedule) -> dict[int, int]:
-    r"""Return the number of the device that each stage is on.
-
-    Example:
-        >>> owners(parse("0F0 2F0 2B0 0B0\n1F0 1B0"))
-        {0: 0, 2: 0, 1: 1}
-    """
+    """Return the number of the device that each stage is on."""
     return {a.stage: r for r, row in enumerate(schedule) for a in row}

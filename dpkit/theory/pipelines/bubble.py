@@ -35,9 +35,9 @@ def makespan(
         num_micro_batches: How many micro-batches there are, m.
         forward: Seconds of one micro-batch on one device, all its stages.
         backward: The same of its backward, both halves.
-        chunks: How many stages a device has, v; "interleaved" alone heeds it.
+        chunks: How many stages a device has, v; for "interleaved" alone.
         weights: The part of ``backward`` that makes the gradients of the
-            weights; "zb-h1" alone heeds it.
+            weights; for "zb-h1" alone.
 
     Raises:
         ValueError: there is no such schedule, or no formula for these
@@ -104,11 +104,11 @@ def in_flight(
     """Return the most micro-batches that a device keeps; chunks, with many.
 
     Args:
-        name: "naive", "gpipe", "1f1b", "interleaved" or "zb-h1".
+        name: A name as in :func:`makespan`.
         num_devices: How many devices there are, p.
         num_micro_batches: How many micro-batches there are, m.
         rank: Which of the devices.
-        chunks: How many stages a device has, v; "interleaved" alone heeds it.
+        chunks: How many stages a device has, v; for "interleaved" alone.
 
     Raises:
         ValueError: there is no such schedule.
@@ -152,6 +152,8 @@ def lower_bound(
         >>> lower_bound(one_f_one_b(3, 4), lambda action: 1.0)
         12.0
     """
+    # 1F1B of 3 stages and 4 micro-batches, 1 s each: device 2 waits 2 for its
+    # first, works 8, and its last gradient goes back through 2 stages: 12.
     least: dict[tuple[int, str], float] = {}  # of any micro-batch
     for action in (action for actions in schedule for action in actions):
         key = action[:2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpkit.theory.pipelines.actions import Action, Schedule
+from dpkit.theory.pipelines.actions import Action, Schedule, parse
 from dpkit.theory.pipelines.check import check, needs
 from dpkit.theory.pipelines.replay import times
 
@@ -11,9 +11,6 @@ IDLE = "."
 
 def chart(schedule: Schedule) -> str:
     """Write a schedule in which every action takes one tick.
-
-    Args:
-        schedule: The actions of each device.
 
     Raises:
         ValueError: the schedule is wrong.
@@ -53,15 +50,14 @@ def check_chart(text: str) -> Schedule:
         ...
         ValueError: 0B0 in tick 1 needs 1B0, which is in tick 2
     """
-    lines = [line.split() for line in text.strip().splitlines()]
+    schedule = parse(text)
+    check(schedule)
     tick = {
         Action.parse(word): t
-        for line in lines
-        for t, word in enumerate(line)
+        for line in text.splitlines()
+        for t, word in enumerate(line.split())
         if word != IDLE
     }
-    schedule = [[Action.parse(w) for w in li if w != IDLE] for li in lines]
-    check(schedule)
     num_stages = 1 + max((a.stage for a in tick), default=-1)
     split = any(a.kind == "I" for a in tick)
     for action, t in tick.items():

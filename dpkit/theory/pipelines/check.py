@@ -11,13 +11,17 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice, product
 
-from dpkit.theory.pipelines.actions import Action, Schedule, most_in_flight
+from dpkit.theory.pipelines.actions import (
+    Action,
+    PlainAction,
+    Schedule,
+    most_in_flight,
+)
 
-# An action as a plain tuple, which equals it and is made much faster.
-Plain = tuple[int, str, int]
 
-
-def needs(action: Plain, num_stages: int, split: bool) -> list[Plain]:
+def needs(
+    action: PlainAction, num_stages: int, split: bool
+) -> list[PlainAction]:
     """Return the actions that must be done before ``action``.
 
     Args:
@@ -81,8 +85,8 @@ def steps(
     schedule: Schedule,
     num_stages: int | None = None,
     num_micro_batches: int | None = None,
-) -> Iterator[tuple[int, Action, list[Plain]]]:
-    """Go through the same, each with its device and what was done before.
+) -> Iterator[tuple[int, Action, list[PlainAction]]]:
+    """Yield device, action and what it needed, in an order that works.
 
     Raises:
         ValueError: as :func:`check`; of waiting in vain at the end.
@@ -123,11 +127,18 @@ def _check_memory(schedule: Schedule, most_kept: int) -> None:
 
 def _run(
     schedule: Schedule, num_stages: int, split: bool
-) -> Iterator[tuple[int, Action, list[Plain]]]:
-    """Let each device go on as far as it can, until all are done."""
-    done: set[Plain] = set()
+) -> Iterator[tuple[int, Action, list[PlainAction]]]:
+    """Move each device on as far as it can go, until all are done."""
+    # GPipe of two stages and one micro-batch:
+    #
+    #     device 1 is awake   needs 0F0     sleeps until 0F0 is done
+    #     device 0 is awake   0F0           wakes device 1
+    #                         needs 1B0     sleeps until 1B0 is done
+    #     device 1 is awake   1F0 1B0       wakes device 0
+    #     device 0 is awake   0B0           all done
+    done: set[PlainAction] = set()
     places = [0] * len(schedule)
-    sleeping: dict[Plain, list[int]] = {}  # what devices wait for
+    sleeping: dict[PlainAction, list[int]] = {}  # what devices wait for
     awake = list(reversed(range(len(schedule))))
     while awake:
         device = awake.pop()
@@ -146,7 +157,9 @@ def _run(
         _refuse(schedule, sleeping, places)
 
 
-def _first_missing(needed: list[Plain], done: set[Plain]) -> Plain | None:
+def _first_missing(
+    needed: list[PlainAction], done: set[PlainAction]
+) -> PlainAction | None:
     for action in needed:
         if action not in done:
             return action
@@ -195,15 +208,13 @@ def _check_devices(schedule: Schedule) -> None:
 
 def _refuse(
     schedule: Schedule,
-    sleeping: dict[Plain, list[int]],
+    sleeping: dict[PlainAction, list[int]],
     places: list[int],
 ) -> None:
-    """Say why the devices do not come to the end.
-
-    Each of them waits for an action of another that waits, or for one of its
-    own further on. Along these waits the cause is found: the last device
-    before the chain comes back.
-    """
+    """Raise ValueError with the reason why the devices do not finish."""
+    # Each of them waits for an action of another that waits, or for one of
+    # its own further on. Follow these waits: the last device before the chain
+    # comes back is the cause.
     awaited = {r: Action(*a) for a in sleeping for r in sleeping[a]}
     device, seen = min(awaited), []
     while True:

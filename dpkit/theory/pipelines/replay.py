@@ -14,8 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dpkit.theory.clock.record import Span
-from dpkit.theory.pipelines.actions import KINDS, Action, Schedule
-from dpkit.theory.pipelines.check import Plain, steps
+from dpkit.theory.pipelines.actions import (
+    KIND_NAMES,
+    Action,
+    PlainAction,
+    Schedule,
+)
+from dpkit.theory.pipelines.check import steps
 from dpkit.theory.timeline.timeline import Timeline
 
 Seconds = Mapping[str, float] | Callable[[Action], float]
@@ -55,7 +60,9 @@ def replay(
     """
     ends = times(schedule, seconds, hop_seconds)
     spans = [
-        Span(f"device {device}", "compute", str(a), KINDS[a.kind], *ends[a])
+        Span(
+            f"device {device}", "compute", str(a), KIND_NAMES[a.kind], *ends[a]
+        )
         for device, actions in enumerate(schedule)
         for a in actions
     ]
@@ -65,7 +72,7 @@ def replay(
 
 def times(
     schedule: Schedule, seconds: Seconds, hop_seconds: float = 0
-) -> dict[Plain, tuple[float, float]]:
+) -> dict[PlainAction, tuple[float, float]]:
     """Return when each action starts and ends.
 
     The same as :func:`replay`, as plain numbers: exact where the seconds are
@@ -80,7 +87,7 @@ def times(
         raise ValueError(f"a hop takes time (hop_seconds: {hop_seconds})")
     duration = seconds if callable(seconds) else _by_kind(seconds)
     free: list[float] = [0] * len(schedule)  # when each device is
-    found: dict[Plain, tuple[float, float]] = {}
+    found: dict[PlainAction, tuple[float, float]] = {}
     owner: dict[int, int] = {}  # the device of each stage
     for device, action, needed in steps(schedule):
         owner[action.stage] = device
@@ -104,7 +111,7 @@ def times(
 def _by_kind(seconds: Mapping[str, float]) -> Callable[[Action], float]:
     """Return a function of the action, given seconds by kind."""
     for kind, value in seconds.items():
-        if kind not in KINDS or value < 0:
+        if kind not in KIND_NAMES or value < 0:
             raise _no_duration(kind, seconds)
 
     def duration(action: Action) -> float:
@@ -118,5 +125,5 @@ def _by_kind(seconds: Mapping[str, float]) -> Callable[[Action], float]:
 def _no_duration(kind: str, seconds: Mapping[str, float]) -> ValueError:
     return ValueError(
         f"no duration of an action (kind: {kind!r}, seconds: "
-        f"{dict(seconds)}); the kinds are {', '.join(KINDS)}"
+        f"{dict(seconds)}); the kinds are {', '.join(KIND_NAMES)}"
     )

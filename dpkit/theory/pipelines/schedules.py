@@ -1,20 +1,19 @@
 """Pipeline schedules: who does what, and in which order.
 
 A network is cut into stages, a batch into micro-batches. Each device has a
-list of actions (``actions``), written before anything runs.
-
-Two stages, three micro-batches, first GPipe and then 1F1B, a column a tick::
-
-    device 0 | 0F0 0F1 0F2     0B0 0B1 0B2
-    device 1 |     1F0 1F1 1F2 1B0 1B1 1B2
-
-    device 0 | 0F0 0F1     0B0 0F2 0B1     0B2
-    device 1 |     1F0 1B0 1F1 1B1 1F2 1B2
+list of actions (``actions``), written before anything runs. At each schedule
+stands its chart: a line for each device, a column for each tick, in which
+every action takes one tick and a dot is an idle one.
 """
 
 from __future__ import annotations
 
 from dpkit.theory.pipelines.actions import Action, Schedule
+
+# Two stages, two micro-batches:
+#
+#     0F0 .   .   0B0 0F1 .   .   0B1
+#     .   1F0 1B0 .   .   1F1 1B1 .
 
 
 def naive(num_stages: int, num_micro_batches: int = 1) -> Schedule:
@@ -40,6 +39,13 @@ def naive(num_stages: int, num_micro_batches: int = 1) -> Schedule:
     ]
 
 
+# Two stages, three micro-batches. Stage r starts at tick r; its first
+# backward pass waits for the stages behind it.
+#
+#     0F0 0F1 0F2 .   .   0B0 0B1 0B2
+#     .   1F0 1F1 1F2 1B0 1B1 1B2 .
+
+
 def gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
     """Return the schedule of all forward passes, then all backward passes.
 
@@ -63,6 +69,13 @@ def gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
     ]
 
 
+# Three stages, four micro-batches; warm_up is 3 - stage - 1:
+#
+#     stage 0, warm_up 2    0F0 0F1 0F2 .   .   0B0 0F3 0B1 .   0B2 .   0B3
+#     stage 1, warm_up 1    .   1F0 1F1 .   1B0 1F2 1B1 1F3 1B2 .   1B3 .
+#     stage 2, warm_up 0    .   .   2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3 .   .
+
+
 def one_f_one_b(num_stages: int, num_micro_batches: int) -> Schedule:
     """Return 1F1B: a few forward passes, then one of each in turn.
 
@@ -82,6 +95,25 @@ def one_f_one_b(num_stages: int, num_micro_batches: int) -> Schedule:
         order = _alternate(warm_up, num_micro_batches)
         schedule.append([Action(stage, kind, m) for kind, m in order])
     return schedule
+
+
+# p devices, v stages (chunks) a device, m micro-batches. A step is the number
+# of a forward pass of the device, or of a backward pass. A group of p
+# micro-batches takes p · v steps; place is the step in its group. With p = 2,
+# v = 2, m = 4:
+#
+#     step                0  1  2  3    4  5  6  7
+#     group               0  0  0  0    1  1  1  1     step // 4
+#     place               0  1  2  3    0  1  2  3     step % 4
+#     chunk, forward      0  0  1  1    0  0  1  1     place // 2
+#     chunk, backward     1  1  0  0    1  1  0  0     the last one first
+#     micro-batch         0  1  0  1    2  3  2  3     2 · group + place % 2
+#
+# Chunk c of device r is stage 2c + r. So device 1 does in step 6 3F2, which
+# is stage 2 · 1 + 1, micro-batch 2 · 1 + 0. The chart, with warm-ups 4 and 2:
+#
+#     0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 .   2B2 .   2B3 0B2 0B3
+#     .   1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3 .
 
 
 def interleaved(
@@ -126,6 +158,14 @@ def interleaved(
             )
         schedule.append(actions)
     return schedule
+
+
+# Three stages, four micro-batches: 1F1B with B split into I and W. Stage r
+# puts W off by r micro-batches.
+#
+#     0F0 0F1 0F2 .   .   0I0 0W0 0F3 0I1 0W1 0I2 0W2 0I3 0W3
+#     .   1F0 1F1 .   1I0 1F2 1I1 1W0 1F3 1I2 1W1 1I3 1W2 1W3
+#     .   .   2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3
 
 
 def zero_bubble_h1(num_stages: int, num_micro_batches: int) -> Schedule:
@@ -211,6 +251,9 @@ NAMED = {
     "1f1b": one_f_one_b,
     "zb-h1": zero_bubble_h1,
 }
+
+
+# warm_up 2 of 4:    F0 F1    F2 B0 F3 B1    B2 B3
 
 
 def _alternate(warm_up: int, total: int) -> list[tuple[str, int]]:

@@ -2,6 +2,8 @@
 
 ``timeline`` -- the timeline itself: begin here;
 ``summary`` -- its sums: busy, idle, overlapped;
-``gantt``, ``bars``, ``memory_chart`` -- its pictures, from ``drawing``;
-``chrome``, ``kineto`` -- files that others write or read.
+``gantt`` -- its picture, of the ``bars`` that can be seen;
+``memory_chart`` -- the picture of a device's memory;
+``drawing`` -- what pictures are made of, here and in dpkit.lab;
+``chrome`` -- files for Perfetto, and back; ``kineto``: torch.profiler's.
 """

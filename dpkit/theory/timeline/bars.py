@@ -40,21 +40,13 @@ Row = tuple[str, str]  # device and stream
 def fewest(
     spans: Iterable[Span], pixel: float, framed: float, at_most: int = 1200
 ) -> dict[Row, list[Bar]]:
-    """Return few enough bars, by device and stream.
+    """Return at most about so many bars, by device and stream.
 
     Args:
         spans: All spans, in any order.
         pixel: The seconds that a pixel stands for.
         framed: As in :func:`merge`.
-        at_most: About how many bars there may be.
-
-    Example:
-        >>> from dpkit.theory.timeline.bars import fewest
-        >>> from dpkit.theory.clock.record import Span
-        >>> mm = [Span("sim:0", "compute", "mm", "compute", i, i + 0.9)
-        ...       for i in range(100)]
-        >>> [len(bars) for bars in fewest(mm, 0.5, 2, at_most=30).values()]
-        [1]
+        at_most: Above this number more spans are drawn as one.
     """
     rows: dict[Row, list[Span]] = {}
     for span in sorted(spans, key=lambda s: (s.start, s.end)):
@@ -85,13 +77,16 @@ def merge(
         framed: The same for waiting, which is drawn as a frame.
 
     Example:
-        >>> from dpkit.theory.timeline.bars import merge
-        >>> from dpkit.theory.clock.record import Span
         >>> times = [(0, 1), (2, 3), (4, 24), (25, 26)]
         >>> spans = [Span("", "", "", "compute", a, b) for a, b in times]
         >>> [(bar.start, bar.end, bar.count) for bar in merge(spans, 2)]
         [(0, 3, 2), (4, 24, 1), (25, 26, 1)]
     """
+    # Shortest that can be seen: 2 s. Spans of 1, 1 and 20 s: the first two
+    # become one bar of 3 s, the third stands alone and ends that bar.
+    #
+    #     spans    ## ## ####################
+    #     bars     ===== ====================
     bars: list[Bar] = []
     growing: dict[str, Bar] = {}
     for span in spans:
@@ -115,7 +110,6 @@ def short_name(name: str) -> str:
     """Return the last part of a name in C++, and any other as it is.
 
     Example:
-        >>> from dpkit.theory.timeline.bars import short_name
         >>> short_name("void at::native::reduce_kernel<4, float>(float*)")
         'reduce_kernel'
         >>> short_name("aten::mm"), short_name("copy to sim:1")
@@ -129,27 +123,17 @@ def short_name(name: str) -> str:
 
 
 def tooltip(bar: Bar) -> str:
-    """Return what a bar says when it is pointed at.
-
-    Example:
-        >>> from dpkit.theory.timeline.bars import merge, tooltip
-        >>> from dpkit.theory.clock.record import Span
-        >>> copy = Span("sim:0", "", "copy to sim:1", "copy", 1.0, 1.5, 8000)
-        >>> print(tooltip(*merge([copy], 0.0)))
-        copy to sim:1
-        500 ms from 1 s
-        8 kB
-    """
+    """Return what a bar says when it is pointed at: name, times, amounts."""
     seconds = show_seconds(bar.end - bar.start)
     when = f"{seconds} from {show_seconds(bar.start)}"
     if bar.count > 1:
         name = cut(bar.first.name, 80)
         busy = show_seconds(bar.busy)
         return f"{bar.count} spans, the first: {name}\n{when}, busy {busy}"
-    lines = [cut(bar.first.name, 160), when]
     amounts = []
     if bar.first.num_bytes:
         amounts.append(show_bytes(bar.first.num_bytes))
     if bar.first.flops:
         amounts.append(show_flops(bar.first.flops))
-    return "\n".join([*lines, ", ".join(amounts)] if amounts else lines)
+    lines = [cut(bar.first.name, 160), when, ", ".join(amounts)]
+    return "\n".join(lines if amounts else lines[:2])

@@ -15,27 +15,26 @@ from pathlib import Path
 from typing import Any
 
 from dpkit.theory.clock.record import Block, Record, Span, streams
-from dpkit.theory.timeline import kineto
+from dpkit.theory.timeline.kineto import TraceEvent, read_profile
 
-Event = dict[str, Any]
 OURS = "dpkit"  # the key of what the events cannot hold
 
 
-def write(record: Record, path: str | Path) -> None:
+def write_trace(record: Record, path: str | Path) -> None:
     """Write a timeline as a trace.
 
     Args:
         record: The timeline.
         path: Ends in ".json", or in ".json.gz" to be compressed.
     """
-    words = json.dumps(trace(record)).encode()
+    words = json.dumps(as_trace(record)).encode()
     if str(path).endswith(".gz"):
         words = gzip.compress(words, mtime=0)  # the same bytes every time
     Path(path).write_bytes(words)
 
 
-def read(path: str | Path) -> Record:
-    """Read a trace that :func:`write` or torch.profiler wrote.
+def read_trace(path: str | Path) -> Record:
+    """Read a trace that :func:`write_trace` or torch.profiler wrote.
 
     Raises:
         ValueError: If the file is no trace, or has no events of these two.
@@ -47,7 +46,7 @@ def read(path: str | Path) -> Record:
     try:
         if OURS in content:
             return _ours(content)
-        record = kineto.read(content)
+        record = read_profile(content)
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(
             f"a trace event is not in the form of dpkit or torch.profiler "
@@ -63,14 +62,12 @@ def read(path: str | Path) -> Record:
     return record
 
 
-def trace(record: Record) -> dict[str, Any]:
+def as_trace(record: Record) -> dict[str, Any]:
     """Return a timeline as the content of a trace.
 
     Example:
-        >>> from dpkit.theory.timeline.chrome import trace
-        >>> from dpkit.theory.clock.record import Record, Span
         >>> mm = Span("sim:0", "compute", "mm", "compute", 0.5, 0.75)
-        >>> event = trace(Record([mm]))["traceEvents"][-1]
+        >>> event = as_trace(Record([mm]))["traceEvents"][-1]
         >>> event["name"], event["ph"], event["ts"], event["dur"]
         ('mm', 'X', 500000.0, 250000.0)
     """
@@ -90,10 +87,10 @@ def trace(record: Record) -> dict[str, Any]:
 
 def _places(
     record: Record,
-) -> tuple[dict[tuple[str, str], tuple[int, int]], list[Event]]:
+) -> tuple[dict[tuple[str, str], tuple[int, int]], list[TraceEvent]]:
     """Return process and thread of each row, and the events that name them."""
     places: dict[tuple[str, str], tuple[int, int]] = {}
-    events: list[Event] = []
+    events: list[TraceEvent] = []
     for pid, (device, rows) in enumerate(streams(record.spans).items(), 1):
         events += _names("process", device, pid, 0, pid)
         for i, stream in enumerate(rows):
@@ -104,7 +101,9 @@ def _places(
     return places, events
 
 
-def _names(what: str, name: str, pid: int, tid: int, i: int) -> list[Event]:
+def _names(
+    what: str, name: str, pid: int, tid: int, i: int
+) -> list[TraceEvent]:
     """Return the events that name a process or thread, and place it."""
     place = {"ph": "M", "pid": pid, "tid": tid}
     return [
@@ -115,7 +114,7 @@ def _names(what: str, name: str, pid: int, tid: int, i: int) -> list[Event]:
 
 def _event(
     span: Span, places: dict[tuple[str, str], tuple[int, int]]
-) -> Event:
+) -> TraceEvent:
     pid, tid = places[span.device, span.stream]
     # Whole nanoseconds: spans that touch in time touch in the viewer.
     start, end = round(span.start * 1e9), round(span.end * 1e9)
@@ -136,7 +135,7 @@ def _event(
 
 
 def _ours(content: dict[str, Any]) -> Record:
-    """Return the timeline that :func:`trace` made the content of."""
+    """Return the timeline that :func:`as_trace` made the content of."""
     names: dict[tuple[str, int, int], str] = {}
     spans = []
     for event in content["traceEvents"]:

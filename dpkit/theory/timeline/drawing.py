@@ -38,11 +38,6 @@ class Drawing:
     Args:
         svg: The text of the picture.
         title: What it shows, for those who see text alone.
-
-    Example:
-        >>> from dpkit.theory.timeline.drawing import page
-        >>> page([], 40, "nothing")
-        <drawing: nothing>
     """
 
     def __init__(self, svg: str, title: str) -> None:
@@ -61,17 +56,11 @@ class Drawing:
 
 
 def page(parts: Sequence[str], height: float, title: str) -> Drawing:
-    """Put the parts of a picture on a white ground.
-
-    Args:
-        parts: The elements, each as SVG.
-        height: Of the picture, which is WIDTH wide.
-        title: What the picture shows.
+    """Put the parts of a picture, each SVG text, on a white ground.
 
     Example:
-        >>> from dpkit.theory.timeline.drawing import box, page
-        >>> page([box(0, 0, 10, 10, "#2563eb")], 40, "a box").svg[:4]
-        '<svg'
+        >>> page([box(0, 0, 10, 10, BLUE)], 40, "a box")
+        <drawing: a box>
     """
     body = "\n".join(parts)
     # Names in one page of HTML are shared by all of its pictures.
@@ -92,13 +81,7 @@ def page(parts: Sequence[str], height: float, title: str) -> Drawing:
 
 
 def escape(words: str) -> str:
-    r"""Make words fit for XML: what it does not allow becomes a box.
-
-    Example:
-        >>> from dpkit.theory.timeline.drawing import escape
-        >>> escape("a<b>\x00")
-        'a&lt;b&gt;□'
-    """
+    """Make words fit for XML: a sign that it does not allow becomes □."""
     allowed = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
     return html.escape(re.sub(allowed, "□", words))
 
@@ -107,7 +90,6 @@ def number(value: float) -> str:
     """Write a coordinate to two places, in as few letters as it takes.
 
     Example:
-        >>> from dpkit.theory.timeline.drawing import number
         >>> number(1.5), number(2.0), number(-0.001)
         ('1.5', '2', '0')
     """
@@ -117,13 +99,7 @@ def number(value: float) -> str:
 def box(
     x: float, y: float, width: float, height: float, fill: str, more: str = ""
 ) -> str:
-    """Draw a rectangle.
-
-    Example:
-        >>> from dpkit.theory.timeline.drawing import box
-        >>> box(0, 1, 10, 2.5, "#2563eb")
-        '<rect x="0" y="1" width="10" height="2.5" fill="#2563eb"/>'
-    """
+    """Draw a rectangle, with more attributes such as ``' rx="2"'``."""
     numbers = {"x": x, "y": y, "width": width, "height": height}
     where = " ".join(f'{k}="{number(v)}"' for k, v in numbers.items())
     return f'<rect {where} fill="{fill}"{more}/>'
@@ -132,13 +108,7 @@ def box(
 def line(
     x1: float, y1: float, x2: float, y2: float, colour: str, more: str = ""
 ) -> str:
-    """Draw a line.
-
-    Example:
-        >>> from dpkit.theory.timeline.drawing import line
-        >>> line(0, 1, 10, 1, "#5a6472")
-        '<path d="M0 1L10 1" stroke="#5a6472"/>'
-    """
+    """Draw a line from (x1, y1) to (x2, y2)."""
     ends = f"M{number(x1)} {number(y1)}L{number(x2)} {number(y2)}"
     return f'<path d="{ends}" stroke="{colour}"{more}/>'
 
@@ -146,38 +116,30 @@ def line(
 def text(
     x: float, y: float, words: str, anchor: str = "start", more: str = ""
 ) -> str:
-    """Write words; y is the line that they stand on.
-
-    Example:
-        >>> from dpkit.theory.timeline.drawing import text
-        >>> text(10, 20, "a & b")
-        '<text x="10" y="20">a &amp; b</text>'
-    """
+    """Write words; y is the line that they stand on."""
     if anchor != "start":
         more += f' text-anchor="{anchor}"'
     at = f'x="{number(x)}" y="{number(y)}"'
     return f"<text {at}{more}>{escape(words)}</text>"
 
 
-def cut(words: str, length: int) -> str:
-    """Cut words to a length, and show that they were cut.
+def quiet_text(x: float, y: float, words: str, anchor: str = "start") -> str:
+    """Write words in grey."""
+    return text(x, y, words, anchor, f' fill="{QUIET}"')
 
-    Example:
-        >>> from dpkit.theory.timeline.drawing import cut
-        >>> cut("elementwise", 8), cut("mm", 8)
-        ('element…', 'mm')
-    """
+
+def bold_text(x: float, y: float, words: str) -> str:
+    """Write words in bold letters."""
+    return text(x, y, words, more=' font-weight="600"')
+
+
+def cut(words: str, length: int) -> str:
+    """Cut words to a length, and show by "…" that they were cut."""
     return words if len(words) <= length else words[: length - 1] + "…"
 
 
 def hatch(name: str, colour: str, angle: int = 45) -> str:
-    """Define stripes, which ``url(#name)`` fills with.
-
-    Example:
-        >>> from dpkit.theory.timeline.drawing import hatch
-        >>> hatch("copy", "#b45309").startswith('<pattern id="copy"')
-        True
-    """
+    """Define stripes, which ``url(#name)`` fills with."""
     return (
         f'<pattern id="{name}" width="5" height="5" '
         f'patternUnits="userSpaceOnUse" patternTransform="rotate({angle})">'
@@ -196,11 +158,6 @@ def legend(
         x: Where the first begins.
         y: The line that the words stand on.
         entries: The words, the fill of the box, and more of its attributes.
-
-    Example:
-        >>> from dpkit.theory.timeline.drawing import legend
-        >>> len(legend(0, 20, [("computing", "#2563eb", "")]))
-        2
     """
     parts = []
     left = x
@@ -219,7 +176,6 @@ def ticks(
     """Return where the round numbers of an axis stand, and their words.
 
     Example:
-        >>> from dpkit.theory.timeline.drawing import ticks
         >>> ticks(0, 20, 100, 300, at_most=2)
         [(100.0, '0'), (200.0, '10'), (300.0, '20')]
     """

@@ -19,7 +19,7 @@ from dpkit.theory.timeline.drawing import (
 )
 from dpkit.theory.units import show_seconds, time_unit
 
-FILLS = {
+SPAN_FILLS = {
     "compute": BLUE,
     "forward": BLUE,
     "backward": GREEN,
@@ -67,28 +67,14 @@ class Scale:
         return width - 0.6 if width > 3 else max(width, 0.6)
 
 
-def draw(
+def draw_timeline(
     record: Record, title: str = "", least_seconds: float = 0.0
 ) -> drawing.Drawing:
-    """Draw a timeline.
+    """Draw what :meth:`Timeline.draw` shows.
 
     Spans too short to see are drawn together, as a bar that is as tall as the
     share of the time that they fill; so the picture of a long timeline stays
     small, and its ink is the time that was spent.
-
-    Args:
-        record: The timeline.
-        title: What the picture shows, for those who see text alone; made from
-            the timeline if it is empty.
-        least_seconds: What the axis covers at the least, so that two
-            timelines can be drawn to one scale.
-
-    Example:
-        >>> from dpkit.theory.timeline import gantt
-        >>> from dpkit.theory.clock.record import Record, Span
-        >>> mm = Span("sim:0", "compute", "mm", "compute", 0.0, 0.25)
-        >>> gantt.draw(Record([mm], label="simulated (v100, nvlink2)"))
-        <drawing: timeline, simulated (v100, nvlink2): sim:0, 250 ms>
     """
     rows = streams(record.spans)
     title = title or _title(record, rows)
@@ -109,12 +95,8 @@ def draw(
         parts += _bar(bar, y, scale)
     if any(_height(bar) < BAR - 1 for _, bar in bars):
         bottom += 26
-        parts.append(drawing.text(14, bottom + 20, NOTE, more=_quiet()))
+        parts.append(drawing.quiet_text(14, bottom + 20, NOTE))
     return drawing.page(parts, bottom + 30, title)
-
-
-def _quiet() -> str:
-    return f' fill="{QUIET}"'
 
 
 def _title(record: Record, rows: Rows) -> str:
@@ -158,19 +140,18 @@ def _head(record: Record) -> list[str]:
     """Write the label, the makespan and the legend."""
     label = drawing.cut(record.label or "timeline", 44)
     makespan = f"makespan {show_seconds(record.makespan)}"
-    parts = [drawing.text(14, 22, label, more=' font-weight="600"')]
+    parts = [drawing.bold_text(14, 22, label)]
     if drawing.LETTER * len(label + makespan) < WIDTH - 40:
-        more = _quiet()
-        parts.append(drawing.text(WIDTH - 14, 22, makespan, "end", more))
+        parts.append(drawing.quiet_text(WIDTH - 14, 22, makespan, "end"))
     found = {span.kind for span in record.spans}
-    kinds = [kind for kind in FILLS if kind in found]
-    kinds += sorted(found - set(FILLS))
+    kinds = [kind for kind in SPAN_FILLS if kind in found]
+    kinds += sorted(found - set(SPAN_FILLS))
     entries = [(WORDS.get(k, k), _fill(k), _outline(k)) for k in kinds]
     return parts + drawing.legend(14, 48, entries)
 
 
 def _fill(kind: str) -> str:
-    return FILLS.get(kind, VIOLET)
+    return SPAN_FILLS.get(kind, VIOLET)
 
 
 def _outline(kind: str) -> str:
@@ -187,11 +168,10 @@ def _tracks(rows: Rows, places: Places, scale: Scale) -> list[str]:
         width = WIDTH - RIGHT - scale.left
         parts.append(drawing.box(scale.left, y, width, BAR, drawing.TRACK))
         if device:
-            bold = ' font-weight="600"'
-            parts.append(drawing.text(14, y + 15, device, more=bold))
+            parts.append(drawing.bold_text(14, y + 15, device))
         if stream:
             x = scale.left - 6
-            parts.append(drawing.text(x, y + 15, stream, "end", _quiet()))
+            parts.append(drawing.quiet_text(x, y + 15, stream, "end"))
     return parts
 
 
@@ -199,7 +179,7 @@ def _axis(scale: Scale, bottom: float) -> list[str]:
     """Draw round times below the rows, and a thin line up from each."""
     unit, name = time_unit(scale.end - scale.start)
     ends = scale.start / unit, scale.end / unit
-    parts = [drawing.text(14, bottom + 17, name, more=_quiet())]
+    parts = [drawing.quiet_text(14, bottom + 17, name)]
     for x, words in drawing.ticks(*ends, scale.left, WIDTH - RIGHT):
         parts.append(drawing.line(x, TOP - 4, x, bottom, GRID))
         # Words at the right end would reach over the edge.
@@ -207,7 +187,7 @@ def _axis(scale: Scale, bottom: float) -> list[str]:
         at, anchor = x, "middle"
         if x + half > WIDTH - 4:
             at, anchor = WIDTH - 6, "end"
-        parts.append(drawing.text(at, bottom + 17, words, anchor, _quiet()))
+        parts.append(drawing.quiet_text(at, bottom + 17, words, anchor))
     return parts
 
 

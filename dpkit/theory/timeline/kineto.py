@@ -15,11 +15,11 @@ from typing import Any
 
 from dpkit.theory.clock.record import Record, Span
 
-Event = dict[str, Any]
+TraceEvent = dict[str, Any]
 Place = tuple[Any, Any]  # process and thread
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 CALLS = ("cuda_runtime", "cuda_driver")
-ASSUMPTIONS = (
+PROFILE_ASSUMPTIONS = (
     "The times are measured, by torch.profiler, which itself takes the host "
     "some time for every operation.",
     "Of operations that contain others, the outermost is shown.",
@@ -28,18 +28,14 @@ ASSUMPTIONS = (
 )
 
 
-def read(content: Mapping[str, Any]) -> Record:
+def read_profile(content: Mapping[str, Any]) -> Record:
     """Return the timeline in a trace; without spans, if it has none.
 
-    Args:
-        content: The object that the file holds.
-
     Example:
-        >>> from dpkit.theory.timeline import kineto
         >>> args = {"device": 1, "stream": 7}
         >>> gemm = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 1,
         ...         "tid": 7, "ts": 52.5, "dur": 10.0, "args": args}
-        >>> span = kineto.read({"traceEvents": [gemm]}).spans[0]
+        >>> span = read_profile({"traceEvents": [gemm]}).spans[0]
         >>> span.device, span.stream, span.kind, span.start, span.end
         ('cuda:1', 'stream 7', 'compute', 0.0, 1e-05)
     """
@@ -57,21 +53,13 @@ def read(content: Mapping[str, Any]) -> Record:
         for event in [*calls, *ops]
     ]
     spans.sort(key=lambda span: (span.start, span.end))
-    return Record(spans, [], list(ASSUMPTIONS), _label(content, work))
+    return Record(spans, [], list(PROFILE_ASSUMPTIONS), _label(content, work))
 
 
-def outermost(events: Iterable[Event]) -> list[Event]:
-    """Return the events that lie in no other of the same thread.
-
-    Example:
-        >>> from dpkit.theory.timeline.kineto import outermost
-        >>> times = [("mm", 2, 3), ("linear", 0, 6), ("relu", 6, 1)]
-        >>> events = [{"name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur}
-        ...           for name, ts, dur in times]
-        >>> [event["name"] for event in outermost(events)]
-        ['linear', 'relu']
-    """
-    found: list[Event] = []
+def outermost(events: Iterable[TraceEvent]) -> list[TraceEvent]:
+    """Return the events that lie in no other of the same thread."""
+    # linear 0–6 contains mm 2–5, relu 6–7 follows: linear and relu are left.
+    found: list[TraceEvent] = []
     reached: dict[Place, int] = {}
     times = [(*_nanoseconds(event), event) for event in events]
     for start, end, event in sorted(times, key=lambda t: (t[0], -t[1])):
@@ -82,18 +70,18 @@ def outermost(events: Iterable[Event]) -> list[Event]:
     return found
 
 
-def _place(event: Event) -> Place:
+def _place(event: TraceEvent) -> Place:
     return event["pid"], event["tid"]
 
 
-def _nanoseconds(event: Event) -> tuple[int, int]:
+def _nanoseconds(event: TraceEvent) -> tuple[int, int]:
     """Return start and end, whole: the files tell no more."""
     start = round(event["ts"] * 1000)
     return start, start + round(event.get("dur", 0) * 1000)
 
 
 def _span(
-    event: Event,
+    event: TraceEvent,
     zero: int,
     device: str,
     stream: str,
@@ -112,7 +100,7 @@ def _span(
     )
 
 
-def _on_device(event: Event, zero: int) -> list[Span]:
+def _on_device(event: TraceEvent, zero: int) -> list[Span]:
     """Return what ran on a device; a copy between two ran on both."""
     args = event.get("args", {})
     number = args.get("device", args.get("inDevice", event["pid"]))
@@ -140,7 +128,7 @@ def _on_device(event: Event, zero: int) -> list[Span]:
     ]
 
 
-def _kind(event: Event) -> tuple[str, str]:
+def _kind(event: TraceEvent) -> tuple[str, str]:
     """Return the kind and the name of what ran on one device.
 
     A copy within a device is traffic to its own memory, as any kernel's is.
@@ -157,7 +145,7 @@ def _kind(event: Event) -> tuple[str, str]:
 
 
 def _on_host(
-    event: Event, host: str, thread: str, zero: int, alone: bool
+    event: TraceEvent, host: str, thread: str, zero: int, alone: bool
 ) -> Span:
     """Return a call to a device, which launches or waits, or an operation.
 
@@ -172,13 +160,11 @@ def _on_host(
 
 
 def _rows(
-    events: Iterable[Event], used: Sequence[Event]
+    events: Iterable[TraceEvent], used: Sequence[TraceEvent]
 ) -> dict[Place, tuple[str, str]]:
     """Return the host and the stream that each thread is.
 
-    Args:
-        events: All events; some name the threads.
-        used: Those that ran on the threads to name.
+    Some of all ``events`` name the threads; ``used`` ran on them.
     """
     names = {
         _place(event): str(event["args"]["name"])
@@ -203,7 +189,7 @@ def _rows(
     return rows
 
 
-def _label(content: Mapping[str, Any], work: Sequence[Event]) -> str:
+def _label(content: Mapping[str, Any], work: Sequence[TraceEvent]) -> str:
     """Return "measured" and the names of the devices that worked."""
     used = {event.get("args", {}).get("device") for event in work}
     known = content.get("deviceProperties", [])

@@ -17,7 +17,7 @@ from dpkit.theory.timeline.drawing import (
 )
 from dpkit.theory.units import memory_unit, show_memory
 
-FILLS = {
+CATEGORY_FILLS = {
     "parameters": BLUE,
     "gradients": "url(#gradients)",
     "optimizer state": GREEN,
@@ -28,26 +28,10 @@ LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 66, drawing.WIDTH - 14, 102, 300, 352
 MOST_COLUMNS = 540
 
 
-def draw(
+def draw_memory(
     record: Record, device: str, capacity: int | None = None
 ) -> drawing.Drawing:
-    """Draw the memory of a device, by category, in the order of issue.
-
-    Args:
-        record: The timeline.
-        device: "sim:0", …
-        capacity: The bytes that the device has; a line, if given.
-
-    Example:
-        >>> from dpkit.theory.timeline import memory_chart
-        >>> from dpkit.theory.clock.record import Block, Record
-        >>> blocks = [
-        ...     Block("sim:0", 3 * 2**20, "parameters", -1),
-        ...     Block("sim:0", 5 * 2**20, "activations", 0, freed=1),
-        ... ]
-        >>> memory_chart.draw(Record(blocks=blocks), "sim:0")
-        <drawing: memory of sim:0: peak 8 MiB>
-    """
+    """Draw what :meth:`Timeline.draw_memory` shows."""
     blocks = [block for block in record.blocks if block.device == device]
     if not blocks:
         words = f"no memory of {device} in this timeline"
@@ -77,8 +61,6 @@ def history(blocks: Sequence[Block]) -> list[dict[str, int]]:
     """Return the bytes alive by category: before, and after each event.
 
     Example:
-        >>> from dpkit.theory.timeline.memory_chart import history
-        >>> from dpkit.theory.clock.record import Block
         >>> history([Block("sim:0", 8, "activations", 0, freed=1)])
         [{'activations': 0}, {'activations': 8}, {'activations': 0}]
     """
@@ -104,7 +86,6 @@ def thin(
     """Keep the fullest of neighbouring moments, so that the peak stays.
 
     Example:
-        >>> from dpkit.theory.timeline.memory_chart import thin
         >>> thin([{"other": n} for n in (1, 9, 2, 3)], at_most=2)
         [{'other': 9}, {'other': 3}]
     """
@@ -116,37 +97,37 @@ def thin(
 def _categories(blocks: Sequence[Block]) -> list[str]:
     """Return the categories, from the bottom of the picture to its top."""
     found = {block.category for block in blocks}
-    return [c for c in FILLS if c in found] + sorted(found - set(FILLS))
+    return [c for c in CATEGORY_FILLS if c in found] + sorted(
+        found - set(CATEGORY_FILLS)
+    )
 
 
 def _fill(category: str) -> str:
-    return FILLS.get(category, INK)
+    return CATEGORY_FILLS.get(category, INK)
 
 
 def _head(
     device: str, label: str, peak: int, capacity: int | None
 ) -> list[str]:
     of = f" of {show_memory(capacity)}" if capacity else ""
-    quiet = f' fill="{QUIET}"'
     words = f"peak {show_memory(peak)}{of}"
     name = drawing.cut(f"memory of {device}", 30)
     return [
-        drawing.text(14, 22, name, more=' font-weight="600"'),
-        drawing.text(RIGHT, 22, words, "end", quiet),
-        drawing.text(RIGHT, HEIGHT - 8, drawing.cut(label, 44), "end", quiet),
+        drawing.bold_text(14, 22, name),
+        drawing.quiet_text(RIGHT, 22, words, "end"),
+        drawing.quiet_text(RIGHT, HEIGHT - 8, drawing.cut(label, 44), "end"),
     ]
 
 
 def _axes(top: float) -> list[str]:
     unit, name = memory_unit(int(top))
-    quiet = f' fill="{QUIET}"'
-    parts = [drawing.text(LEFT - 6, TOP - 8, name, "end", quiet)]
+    parts = [drawing.quiet_text(LEFT - 6, TOP - 8, name, "end")]
     for y, words in drawing.ticks(0, top / unit, BOTTOM, TOP, at_most=4):
         parts.append(drawing.line(LEFT, y, RIGHT, y, GRID))
-        parts.append(drawing.text(LEFT - 6, y + 4.5, words, "end", quiet))
+        parts.append(drawing.quiet_text(LEFT - 6, y + 4.5, words, "end"))
     words = "allocations and releases, in order"
     middle = (LEFT + RIGHT) / 2
-    return [*parts, drawing.text(middle, BOTTOM + 19, words, "middle", quiet)]
+    return [*parts, drawing.quiet_text(middle, BOTTOM + 19, words, "middle")]
 
 
 def _x(column: int, count: int) -> float:
@@ -176,16 +157,12 @@ def _areas(moments: Sequence[dict[str, int]], top: float) -> list[str]:
 def _steps(floor: list[int], roof: list[int], top: float) -> str:
     """Return the outline of an area: along its roof, back on its floor."""
     count = len(roof)
+    there = [(i, i + 1, roof[i]) for i in range(count)]
+    back = [(i + 1, i, floor[i]) for i in reversed(range(count))]
     path = []
-    for heights, columns in (
-        (roof, range(count)),
-        (floor, reversed(range(count))),
-    ):
-        for i in columns:
-            ends = (i, i + 1) if heights is roof else (i + 1, i)
-            y = drawing.number(_y(heights[i], top))
-            x1, x2 = (drawing.number(_x(end, count)) for end in ends)
-            path.append(f"{x1} {y}H{x2}")
+    for start, end, num_bytes in there + back:
+        x1, x2 = (drawing.number(_x(i, count)) for i in (start, end))
+        path.append(f"{x1} {drawing.number(_y(num_bytes, top))}H{x2}")
     return "M" + "L".join(path) + "Z"
 
 

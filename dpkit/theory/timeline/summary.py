@@ -3,126 +3,112 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from html import escape
 
 from dpkit.theory.clock.record import Record, Span, is_host, streams
+from dpkit.theory.tables import Table
 from dpkit.theory.units import show_bytes, show_seconds, time_unit
+
+EXPOSED = "exposed: copying while the device does not compute"
 
 
 @dataclass(frozen=True)
 class DeviceTimes:
     """Where the time of one device went, in seconds.
 
-    Attributes:
-        busy: It computed, on one stream or on several.
-        exposed: It copied and did not compute; busy, exposed and idle add
-            up to the makespan.
-        idle: It did neither.
-        copying: It copied, whether it also computed or not.
-        bytes_sent: What its copies to elsewhere moved.
-        bytes_received: What its copies from elsewhere moved.
+    ``busy``, ``exposed`` and ``idle`` add up to the makespan.
     """
 
-    busy: float
-    exposed: float
-    idle: float
-    copying: float
-    bytes_sent: int
+    busy: float  # it computed, on one stream or on several
+    exposed: float  # it copied and did not compute
+    idle: float  # it did neither
+    copying: float  # it copied, whether it also computed or not
+    bytes_sent: int  # by its copies to elsewhere
     bytes_received: int
 
 
 @dataclass(frozen=True)
 class HostTimes:
-    """Where the time of one host went, in seconds.
+    """Where the time of one host went; the three add up to the makespan."""
 
-    Attributes:
-        busy: It issued work, and waited for nothing.
-        waiting: It waited for a device.
-        idle: It did neither; the three add up to the makespan.
-    """
-
-    busy: float
-    waiting: float
-    idle: float
+    busy: float  # it issued work, and waited for nothing
+    waiting: float  # it waited for a device
+    idle: float  # it did neither
 
 
 @dataclass(frozen=True)
 class StreamTimes:
-    """Where the time of one stream went, in seconds.
+    """Where the time of one stream went; the two add up to the makespan."""
 
-    Attributes:
-        busy: Something ran in it; waiting is not running.
-        idle: Nothing did; the two add up to the makespan.
-    """
-
-    busy: float
+    busy: float  # something ran in it; waiting is not running
     idle: float
 
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """The numbers of a timeline; it prints as a table.
+    """The numbers of a timeline, which show themselves as tables."""
 
-    Attributes:
-        label: The label of the timeline.
-        num_spans: How many spans it has.
-        makespan: Seconds from the earliest start to the latest end.
-        devices: The times of each device.
-        hosts: The times of each host.
-        streams: The times of each stream, by device and stream.
-        assumptions: What the times rest on.
-    """
-
-    label: str
+    label: str  # of the timeline
     num_spans: int
-    makespan: float
+    makespan: float  # seconds from the earliest start to the latest end
     devices: dict[str, DeviceTimes]
     hosts: dict[str, HostTimes]
-    streams: dict[tuple[str, str], StreamTimes]
-    assumptions: list[str]
+    streams: dict[tuple[str, str], StreamTimes]  # by device and stream
+    assumptions: list[str]  # what the times rest on
 
     def __repr__(self) -> str:
-        label = f"{self.label}: " if self.label else ""
-        spans = f"{self.num_spans} span{'s' if self.num_spans != 1 else ''}"
-        unit = time_unit(self.makespan)[1]
-        head = f"{label}{spans}, makespan {show_seconds(self.makespan)}"
-        parts = [f"{head} (times in {unit})" if self.num_spans else head]
-        parts += [_table(t) for t in self._tables() if len(t) > 1]
+        parts = [self._head(), *(str(t) for t in self._tables())]
         if any(device.copying for device in self.devices.values()):
-            parts[1] += "\nexposed: copying while the device does not compute"
+            parts[1] += f"\n{EXPOSED}"
         if self.assumptions:
             lines = [f"- {assumption}" for assumption in self.assumptions]
             parts.append("\n".join(["assumptions", *lines]))
         return "\n\n".join(parts)
 
-    def _tables(self) -> Iterable[list[list[str]]]:
-        write = self._write
-        rows = [
-            [
-                name,
-                *map(write, (d.busy, d.exposed, d.idle, d.copying)),
-                *map(show_bytes, (d.bytes_sent, d.bytes_received)),
-            ]
-            for name, d in self.devices.items()
-        ]
-        head = "device computing exposed idle copying sent received".split()
-        yield [head, *rows]
-        yield [["host", "launching", "waiting", "idle"]] + [
-            [name, write(h.busy), write(h.waiting), write(h.idle)]
-            for name, h in self.hosts.items()
-        ]
-        if len(self.streams) > len(self.devices) + len(self.hosts):
-            yield [["stream", "busy", "idle"]] + [
-                [" ".join(name), write(s.busy), write(s.idle)]
-                for name, s in self.streams.items()
-            ]
+    def _repr_html_(self) -> str:
+        tables = [table._repr_html_() for table in self._tables()]
+        if any(device.copying for device in self.devices.values()):
+            tables[0] += f"\n<p>{EXPOSED}</p>"
+        parts = [f"<p>{escape(self._head())}</p>", *tables]
+        if self.assumptions:
+            lines = [f"<li>{escape(line)}</li>" for line in self.assumptions]
+            parts += ["<p>assumptions</p>", "<ul>", *lines, "</ul>"]
+        return "\n".join(parts)
 
-    def _write(self, seconds: float) -> str:
-        """Write in the unit of the makespan, to four of its digits."""
+    def _head(self) -> str:
+        label = f"{self.label}: " if self.label else ""
+        spans = f"{self.num_spans} span{'s' if self.num_spans != 1 else ''}"
+        head = f"{label}{spans}, makespan {show_seconds(self.makespan)}"
+        unit = time_unit(self.makespan)[1]
+        return f"{head} (times in {unit})" if self.num_spans else head
+
+    def _tables(self) -> list[Table]:
+        """Return the tables of devices, hosts and streams that have rows."""
+        f, unit = self._format(), time_unit(self.makespan)[0]
+        devices = Table(
+            f"device | computing:{f} | exposed:{f} | idle:{f} | copying:{f}"
+            " | sent:> | received:>"
+        )
+        for name, d in self.devices.items():
+            seconds = (d.busy, d.exposed, d.idle, d.copying)
+            moved = map(show_bytes, (d.bytes_sent, d.bytes_received))
+            devices.add(name, *(s / unit for s in seconds), *moved)
+        hosts = Table(f"host | launching:{f} | waiting:{f} | idle:{f}")
+        for name, h in self.hosts.items():
+            hosts.add(name, *(s / unit for s in (h.busy, h.waiting, h.idle)))
+        rows = Table(f"stream | busy:{f} | idle:{f}")
+        if len(self.streams) > len(self.devices) + len(self.hosts):
+            for names, row in self.streams.items():
+                rows.add(" ".join(names), row.busy / unit, row.idle / unit)
+        return [table for table in (devices, hosts, rows) if table.rows]
+
+    def _format(self) -> str:
+        """Return the format that shows four digits of the makespan."""
         unit = time_unit(self.makespan)[0]
         whole = math.floor(math.log10(max(self.makespan / unit, 1.0)))
-        return f"{seconds / unit:.{max(0, 3 - whole)}f}"
+        return f".{max(0, 3 - whole)}f"
 
 
 def summarize(record: Record) -> Summary:
@@ -215,14 +201,3 @@ def covered(spans: Iterable[Span]) -> float:
         total += max(0.0, end - max(start, reached))
         reached = max(reached, end)
     return total
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Align the first column to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        [row[0].ljust(widths[0])]
-        + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
-        for row in rows
-    ]
-    return "\n".join("  ".join(line).rstrip() for line in lines)

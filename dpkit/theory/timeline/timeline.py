@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpkit.theory.clock.record import Block, Record, Span
-from dpkit.theory.timeline import chrome, gantt, memory_chart
+from dpkit.theory.timeline.chrome import read_trace, write_trace
 from dpkit.theory.timeline.drawing import Drawing
+from dpkit.theory.timeline.gantt import draw_timeline
+from dpkit.theory.timeline.memory_chart import draw_memory
 from dpkit.theory.timeline.summary import Summary, summarize
 from dpkit.theory.units import show_seconds
 
@@ -29,7 +31,6 @@ class Timeline(Record):
         label: "simulated (v100, nvlink2)" or "measured (NVIDIA H200)".
 
     Example:
-        >>> from dpkit.theory.timeline.timeline import Span, Timeline
         >>> mm = Span("sim:0", "compute", "mm", "compute", 0.0, 0.25)
         >>> Timeline([mm], label="simulated (v100, nvlink2)")
         <timeline: simulated (v100, nvlink2), 1 span, 250 ms>
@@ -50,7 +51,6 @@ class Timeline(Record):
         """Add up where the time of each device and host went.
 
         Example:
-            >>> from dpkit.theory.timeline.timeline import Span, Timeline
             >>> mm = Span("sim:0", "compute", "mm", "compute", 0.0, 0.25)
             >>> add = Span("sim:1", "compute", "add", "compute", 0.25, 1.0)
             >>> Timeline([mm, add]).summary().devices["sim:0"].busy
@@ -71,13 +71,8 @@ class Timeline(Record):
 
         Raises:
             ValueError: If the window ends before it starts.
-
-        Example:
-            >>> from dpkit.theory.timeline.timeline import Span, Timeline
-            >>> mm = Span("sim:0", "compute", "mm", "compute", 0.0, 0.25)
-            >>> Timeline([mm]).between(0.125, 1.0).spans[0].start
-            0.125
         """
+        # Window 2–5:    spans 0–3 and 4–9 become 2–3 and 4–5, 6–7 goes.
         if end <= start:
             raise ValueError(
                 f"the window ends before it starts (start: {start}, "
@@ -100,11 +95,10 @@ class Timeline(Record):
                 timelines can be drawn to one scale.
 
         Example:
-            >>> from dpkit.theory.timeline.timeline import Timeline
             >>> Timeline(label="simulated (v100, nvlink2)").draw()
             <drawing: timeline, simulated (v100, nvlink2): no spans>
         """
-        return gantt.draw(self, title, least_seconds)
+        return draw_timeline(self, title, least_seconds)
 
     def draw_memory(self, device: str, capacity: int | None = None) -> Drawing:
         """Draw the memory of a device, by category, in the order of issue.
@@ -114,12 +108,11 @@ class Timeline(Record):
             capacity: The bytes that the device has; a line, if given.
 
         Example:
-            >>> from dpkit.theory.timeline.timeline import Block, Timeline
             >>> weights = Block("sim:0", 2**20, "parameters", 0)
             >>> Timeline(blocks=[weights]).draw_memory("sim:0")
             <drawing: memory of sim:0: peak 1 MiB>
         """
-        return memory_chart.draw(self, device, capacity)
+        return draw_memory(self, device, capacity)
 
     def to_svg(self, path: str | Path) -> None:
         """Write the picture of the timeline to a file."""
@@ -131,7 +124,7 @@ class Timeline(Record):
         Args:
             path: Ends in ".json", or in ".json.gz" to be compressed.
         """
-        chrome.write(self, path)
+        write_trace(self, path)
 
     @classmethod
     def from_chrome(cls, path: str | Path) -> Timeline:
@@ -148,7 +141,7 @@ class Timeline(Record):
             ValueError: If the file is no trace, or nothing of the above is
                 in it.
         """
-        record = chrome.read(path)
+        record = read_trace(path)
         return cls(
             record.spans, record.blocks, record.assumptions, record.label
         )

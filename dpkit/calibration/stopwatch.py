@@ -1,0 +1,124 @@
+"""Time small things: in turns, each often enough to be seen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from statistics import median
+
+from tqdm import tqdm
+
+# Kind -> (size, seconds) for each probe of it; or the seconds of each round.
+Times = dict[str, list[tuple[float, float]]]
+Rounds = dict[str, list[tuple[float, list[float]]]]
+
+ROUNDS = 11
+ENOUGH_SECONDS = 2e-3  # a thousand times what reading the clock takes
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Something to time, at one size."""
+
+    kind: str  # what it is; probes of several sizes share it
+    size: float  # floating-point operations, bytes, or a count
+    # Each does it once; they take turns, so that a call does not find its
+    # operands in a cache.
+    calls: Sequence[Callable[[], object]]
+    settle: Callable[[], object] = nothing  # waits until all is done; untimed
+
+
+def measure(
+    probes: Sequence[Probe],
+    rounds: int = ROUNDS,
+    now: Callable[[], float] = time.perf_counter,
+) -> Rounds:
+    """Time each probe in each round; a bar shows how far it is.
+
+    In each round all take their turn, so that a machine that is slow for a
+    while is slow for all of them. A first round to warm up comes on top.
+
+    Returns:
+        Kind -> (size, seconds that a call takes in each round), in the
+        order of the probes.
+
+    Example:
+        >>> sums = Probe("sum", 100, [lambda: sum(range(100))])
+        >>> [(size, seconds)] = measure([sums], rounds=3)["sum"]
+        >>> size, len(seconds), 0 < min(seconds) < 1
+        (100, 3, True)
+    """
+    seconds: list[list[float]] = [[] for _ in probes]
+    with tqdm(total=(rounds + 1) * len(probes), leave=False) as bar:
+        counts = []
+        for probe in probes:
+            bar.set_description(probe.kind)
+            counts.append(_count(probe, now))
+            bar.update()
+        for _ in range(rounds):
+            for probe, count, found in zip(probes, counts, seconds):
+                bar.set_description(probe.kind)
+                found.append(_time(probe, count, now) / count)
+                bar.update()
+    measured: Rounds = {}
+    for probe, found in zip(probes, seconds):
+        measured.setdefault(probe.kind, []).append((probe.size, found))
+    return measured
+
+
+def fastest(rounds: Rounds) -> Times:
+    """Return the fastest round of each probe.
+
+    Other work on the machine has added what the others took longer.
+
+    Example:
+        >>> fastest({"sum": [(7, [3.0, 2.0, 2.5]), (8, [4.0, 3.0, 3.0])]})
+        {'sum': [(7, 2.0), (8, 3.0)]}
+    """
+    return {
+        kind: [(size, min(seconds)) for size, seconds in found]
+        for kind, found in rounds.items()
+    }
+
+
+def spread_of(rounds: Rounds) -> float:
+    """Return how far rounds lie above the fastest, as a share of it.
+
+    Of each probe and of all probes it is the median.
+
+    Example:
+        >>> spread_of({"sum": [(7, [3.0, 2.0, 2.5])]})
+        0.25
+    """
+    return median(
+        median(seconds) / min(seconds) - 1
+        for found in rounds.values()
+        for _, seconds in found
+    )
+
+
+def _count(probe: Probe, now: Callable[[], float]) -> int:
+    """Return how many calls take long enough to be timed; warm up."""
+    probe.calls[0]()
+    count = 1
+    while _time(probe, count, now) < ENOUGH_SECONDS:
+        count *= 2
+    return count
+
+
+def _time(probe: Probe, count: int, now: Callable[[], float]) -> float:
+    """Return the seconds that so many calls take together."""
+    calls = islice(cycle(probe.calls), count)
+    probe.settle()
+    start = now()
+    for call in calls:
+        call()
+    seconds = now() - start
+    probe.settle()
+    return seconds

@@ -1,0 +1,64 @@
+"""Clip gradients that lie on several devices, by their norm.
+
+A parameter that several devices hold a copy of is one parameter: its
+gradient counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+
+@torch.no_grad()
+def clip_grad_norm(
+    params: Tensor | Iterable[Tensor],
+    max_norm: float,
+    copies: Iterable[Sequence[Tensor]] = (),
+) -> Tensor:
+    """Scale all gradients down, in place, so that their norm is at most that.
+
+    As ``torch.nn.utils.clip_grad_norm_``, over all devices.
+
+    Args:
+        params: The parameters, on any devices; copies included.
+        max_norm: The largest 2-norm of all gradients together.
+        copies: Groups of parameters that are copies of one. Their gradients
+            are equal; that of the first among ``params`` counts.
+
+    Returns:
+        The norm before, a tensor of no dimensions.
+
+    Raises:
+        TypeError: ``copies`` holds a parameter where a group belongs.
+
+    Example:
+        Two copies of one parameter, whose gradient is (3, 4), count once:
+
+        >>> import torch
+        >>> one, other = torch.zeros(2), torch.zeros(2)
+        >>> one.grad, other.grad = torch.tensor([[3.0, 4.0]] * 2)
+        >>> clip_grad_norm([one, other], 1.0, copies=[(one, other)])
+        tensor(5.)
+    """
+    params = [params] if isinstance(params, Tensor) else list(params)
+    given = {id(p) for p in params}
+    again: set[int] = set()
+    for group in copies:
+        if isinstance(group, Tensor):
+            raise TypeError(
+                "copies are groups of parameters, and one of them is a "
+                f"parameter (shape: {tuple(group.shape)}); put the group "
+                "into a list"
+            )
+        # Of the copies a, b and c with b and c given: c does not count again.
+        again.update([id(p) for p in group if id(p) in given][1:])
+    grads = [
+        p.grad for p in params if p.grad is not None and id(p) not in again
+    ]
+    total = get_total_norm(grads)
+    clip_grads_with_norm_(params, max_norm, total)
+    return total

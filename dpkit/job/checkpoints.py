@@ -1,0 +1,257 @@
+"""The checkpoints of one run, in a folder: save, find the newest good one.
+
+A file is what ``torch.save`` writes, a zip archive, whose checksums tell a
+damaged or torn file from a good one. It is written under another name, and
+takes its own when all of it is on disk. So at any moment, a kill or a power
+cut included, a name stands for a whole file or for none::
+
+    write x.ckpt.tmp ─▶ fsync ─▶ rename to x.ckpt ─▶ fsync the folder
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import torch
+
+from dpkit.job.lock import NO_LOCKS, release_lock, take_lock
+
+PARTS = ("settings", "state")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a folder of checkpoints holds for a run."""
+
+    path: Path | None  # the newest good checkpoint
+    content: bytes  # what that file holds, for unpack()
+    refused: list[str]  # why each newer file was passed over
+
+
+class Checkpoints:
+    """The checkpoints of one run, in a folder.
+
+    Args:
+        folder: Where they lie. It is made when the first one is saved.
+        settings: Numbers and words that tell this run from others. A run
+            resumes only from the checkpoints of a run with the same settings.
+        keep: How many of the newest are kept.
+
+    Raises:
+        ValueError: ``keep`` is below one.
+
+    Example:
+        >>> import tempfile, torch
+        >>> from dpkit.job.checkpoints import Checkpoints, unpack
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> checkpoints = Checkpoints(folder.name, {"lr": 0.5}, keep=2)
+        >>> for step in (3, 6, 9):
+        ...     saved = checkpoints.save(step, {"w": torch.full((4,), step)})
+        >>> unpack(checkpoints.newest().content)[1]
+        {'w': tensor([9, 9, 9, 9])}
+        >>> _ = saved.write_bytes(saved.read_bytes()[:150])  # torn
+        >>> unpack(checkpoints.newest().content)[1]
+        {'w': tensor([6, 6, 6, 6])}
+        >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        settings: Mapping[str, int | float | str],
+        keep: int = 3,
+    ) -> None:
+        """Name the folder; nothing is read or written yet."""
+        if keep < 1:
+            raise ValueError(
+                f"there has to be a checkpoint to keep (keep: {keep})"
+            )
+        self.folder = Path(folder)
+        self.settings = dict(settings)
+        self.keep = keep
+        text = json.dumps(self.settings, sort_keys=True)
+        self._lock: FileIO | None = None
+        self._locked_by = 0
+        self.fingerprint = hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    def lock(self) -> list[str]:
+        """Keep other jobs out, until this process ends or calls ``unlock``.
+
+        Only jobs that ask for the lock too are kept out. If this process is
+        killed, those that were forked from it keep the lock until they end.
+        Where there are no locks, a line that says so is returned.
+
+        Raises:
+            RuntimeError: another job has it.
+            OSError: nothing can be written to the folder.
+        """
+        self.unlock()
+        _make_folder(self.folder)
+        try:
+            self._lock = take_lock(self.folder / "lock")
+            self._locked_by = os.getpid()
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            return [
+                "nothing keeps other jobs out (folder: "
+                f"{self.folder}, why: {error.strerror})"
+            ]
+        return []
+
+    def unlock(self) -> None:
+        """Let others in again; only the process that called ``lock`` can."""
+        if self._lock:
+            with self._lock:
+                if self._locked_by == os.getpid():
+                    release_lock(self._lock)
+        self._lock = None
+
+    def path(self, step: int) -> Path:
+        """Return the name of the checkpoint after ``step`` steps."""
+        return self.folder / f"step-{step:08d}-{self.fingerprint}.ckpt"
+
+    def save(self, step: int, state: Mapping[str, Any]) -> Path:
+        """Write a checkpoint, then delete those that are too old.
+
+        When it returns the path, the file, its name and new folders are on
+        disk. Only one process is to save, which a lock sees to. The state is
+        of tensors on any device, numbers and words, in dictionaries and
+        lists.
+
+        Raises:
+            OSError: it could not be written; the older ones stay.
+        """
+        _make_folder(self.folder)
+        path = self.path(step)
+        content = io.BytesIO()
+        parts = dict(zip(PARTS, (self.settings, dict(state))))
+        torch.save(parts, content)
+        _write_whole(path, content.getvalue())
+        # Newer ones are torn: this step is done again since they were made.
+        mine = sorted(self.folder.glob(f"step-*-{self.fingerprint}.ckpt"))
+        for old in [file for file in mine if file <= path][: -self.keep]:
+            old.unlink(missing_ok=True)
+        return path
+
+    def newest(self, check: Callable[[Any], None] | None = None) -> Found:
+        """Find the newest good checkpoint of this run.
+
+        A file that is damaged, or that belongs to another run, or whose state
+        ``check`` raises a ValueError for, is refused and the next one read.
+
+        Raises:
+            ValueError: there are good checkpoints, and all belong to runs
+                with other settings.
+        """
+        refused: list[str] = []
+        foreign: list[str] = []
+        for path in sorted(self.folder.glob("*.ckpt"), reverse=True):
+            try:
+                content = _read(path)
+                settings, state = unpack(content)
+                if check and settings == self.settings:
+                    check(state)
+            except ValueError as error:
+                refused.append(f"{path}: {error}")
+                continue
+            if settings == self.settings:
+                return Found(path, content, refused)
+            differ = _differences(settings, self.settings)
+            refused.append(f"{path}: checkpoint of another run ({differ})")
+            foreign.append(refused[-1])
+        if foreign:
+            raise ValueError(
+                f"{foreign[0]}; give each run a folder of its own"
+            )
+        return Found(None, b"", refused)
+
+
+def unpack(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings and the state in what a checkpoint file holds.
+
+    Nothing in it is executed: it is read with ``weights_only=True``. Tensors
+    are put on the CPU.
+
+    Raises:
+        ValueError: it is damaged, or holds something else.
+    """
+    try:
+        damaged = ZipFile(io.BytesIO(content)).testzip()
+    except Exception as error:  # of many kinds: a length can be damaged too
+        raise ValueError(f"damaged checkpoint (why: {error})") from error
+    if damaged:
+        raise ValueError(f"damaged checkpoint (part: {damaged})")
+    try:
+        parts = torch.load(io.BytesIO(content), "cpu", weights_only=True)
+    except Exception as error:  # of many kinds, none of them documented
+        raise ValueError(
+            f"not a checkpoint (torch.load raises: {type(error).__name__})"
+        ) from error
+    if not isinstance(parts, dict) or [
+        type(parts.get(part)) for part in PARTS
+    ] != [dict, dict]:
+        raise ValueError(
+            f"not a checkpoint (missing: {' or '.join(PARTS)} of a run)"
+        )
+    return parts["settings"], parts["state"]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"cannot be read (why: {error.strerror})") from error
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it; when it returns they are on disk."""
+    new = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in new:
+        _sync(each.parent)
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Put a file in place whole and on disk, or leave what was there."""
+    draft = path.with_name(f"{path.name}.tmp")
+    try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        error.filename = error.filename or str(draft)  # of a full disk
+        raise
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Put the names in a folder on disk, which are written by themselves."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _differences(found: dict[str, Any], mine: dict[str, Any]) -> str:
+    """Tell which settings differ, as "lr: 0.2 there, 0.1 here"."""
+    names = [*mine, *(name for name in found if name not in mine)]
+    return ", ".join(
+        f"{name}: {found.get(name, 'none')} there, {mine.get(name, 'none')} "
+        "here"
+        for name in names
+        if found.get(name) != mine.get(name)
+    )

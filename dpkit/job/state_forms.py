@@ -1,0 +1,57 @@
+"""Whether a state that was saved fits the run that would resume from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+
+def forms(whole: Any, place: str = "state") -> dict[str, str]:
+    """Return what a state and its parts consist of: kinds and shapes.
+
+    Example:
+        >>> import torch
+        >>> state = {"w": torch.ones(2, 3), "step": 5}
+        >>> for place, form in forms(state).items():
+        ...     print(f"{place}: {form}")
+        state: dict
+        state/w: float32 of shape (2, 3)
+        state/step: int
+    """
+    if isinstance(whole, Tensor):
+        dtype = str(whole.dtype).removeprefix("torch.")
+        return {place: f"{dtype} of shape {tuple(whole.shape)}"}
+    if not isinstance(whole, Mapping):
+        return {place: type(whole).__name__}
+    found = {place: "dict"}
+    for key, part in whole.items():
+        found |= forms(part, f"{place}/{key}")
+    return found
+
+
+def check_fit(state: Any, wanted: Mapping[str, str]) -> None:
+    """Refuse a state that lacks a part of the wanted forms, or has others.
+
+    What is no tensor may come on top.
+
+    Raises:
+        ValueError: it does not fit; the message names the first such part.
+
+    Example:
+        >>> import torch
+        >>> wanted = forms({"w": torch.zeros(2, 3), "step": 0})
+        >>> check_fit({"w": torch.ones(2, 3)}, wanted)
+        Traceback (most recent call last):
+            ...
+        ValueError: does not fit this run (state/step: none there, int here)
+    """
+    found = forms(state)
+    extra = {p for p, form in found.items() if "shape" in form} - wanted.keys()
+    for place in (*wanted, *sorted(extra)):
+        there, here = (f.get(place, "none") for f in (found, wanted))
+        if there != here:
+            raise ValueError(
+                f"does not fit this run ({place}: {there} there, {here} here)"
+            )

@@ -1,0 +1,198 @@
+"""Bugs of what depends on all shards: clipping by a norm, batch norm."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpkit.batch_norm import combine, moments
+from dpkit.batch_norm.moments import Moments, update_running
+from dpkit.clipping import clip_grad_norm
+from dpkit.lab.museum.exhibit import Devices, Exhibit, Version, claim
+from dpkit.lab.museum.parity import flat
+from dpkit.machine import devices
+from dpkit.network_partition import Pipeline, split_layers
+from dpkit.placement import scatter
+
+Shards = Sequence[Sequence[nn.Parameter]]
+
+
+def clip_each_shard(shards: Shards, max_norm: float) -> None:
+    """Clip what lies on each device, by the norm of what lies on it."""
+    for own in shards:
+        nn.utils.clip_grad_norm_(own, max_norm)
+
+
+def clip_together(shards: Shards, max_norm: float) -> None:
+    """Clip all, by the norm of all."""
+    clip_grad_norm([p for own in shards for p in own], max_norm)
+
+
+def clipped_as_a_whole(version: Version) -> None:
+    """Compare with the whole gradient, clipped by plain PyTorch."""
+    shards, whole = _shards()
+    version(shards, 0.5)
+    nn.utils.clip_grad_norm_(whole, 0.5)
+    found, wanted = _gradient(p for own in shards for p in own), whole.grad
+    claim(
+        wanted is not None and torch.allclose(found, wanted),
+        "the gradient is not clipped as a whole (bound: 0.50, its norm: "
+        f"{found.norm():.2f}, of the shards: "
+        f"{', '.join(f'{_gradient(own).norm():.2f}' for own in shards)})",
+    )
+
+
+def norm_of_each_shard(version: Version) -> None:
+    """See that the gradient on no device is larger than the bound."""
+    shards, _ = _shards()
+    version(shards, 0.5)
+    largest = max(_gradient(own).norm() for own in shards)
+    claim(bool(largest < 0.5001), f"a shard is too large ({largest:.2f})")
+
+
+def _shards() -> tuple[Shards, nn.Parameter]:
+    """Return a parameter in shards on three devices, and the whole."""
+    whole = nn.Parameter(torch.zeros(9))
+    whole.grad = torch.arange(9.0) / 8
+    shards = [
+        [nn.Parameter(torch.zeros(3, device=device))] for device in devices(3)
+    ]
+    for (p,), part in zip(shards, whole.grad.tensor_split(3)):
+        p.grad = part.to(p.device, copy=True)
+    return shards, whole
+
+
+def _gradient(params: Iterator[nn.Parameter] | Sequence[Tensor]) -> Tensor:
+    return flat([p.grad for p in params if p.grad is not None])
+
+
+def clip_with_copies(pipeline: Pipeline, max_norm: float) -> None:
+    """Clip the gradients of all stages, by the norm of all parameters."""
+    clip_grad_norm(pipeline.parameters(), max_norm)
+
+
+def clip_without_copies(pipeline: Pipeline, max_norm: float) -> None:
+    """Clip them by the norm in which each parameter counts once."""
+    clip_grad_norm(pipeline.parameters(), max_norm, pipeline.copies)
+
+
+def a_bound_that_clips(version: Version) -> None:
+    """Compare with one device, where the bound is below the norm."""
+    compare_clipped(version, max_norm=0.1)
+
+
+def a_bound_out_of_reach(version: Version) -> None:
+    """Compare with one device, where nothing is clipped."""
+    compare_clipped(version, max_norm=100.0)
+
+
+def compare_clipped(version: Version, max_norm: float) -> None:
+    """Compare a tied weight's gradient with that of one device."""
+    torch.manual_seed(0)
+    words, following = torch.randint(20, (2, 12))
+    model = _tied()
+    F.cross_entropy(model(words), following).backward()
+    nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+    pipeline = Pipeline(split_layers(_tied(), 2), devices(2), "gpipe", 3)
+    pipeline.forward_backward(words, following, F.cross_entropy)
+    version(pipeline, max_norm)
+    wanted = _gradient([next(model.parameters())])
+    for s, p in enumerate(pipeline.copies[0]):
+        found = _gradient([p])
+        claim(
+            torch.allclose(found, wanted, rtol=1e-9),
+            f"the gradient of the shared weight is not that of one device "
+            f"(copy: {s}, bound: {max_norm:.2f}, lengths: "
+            f"{found.norm() / wanted.norm():.2f} to 1)",
+        )
+
+
+def _tied() -> nn.Sequential:
+    """Return a model whose first and last layer share their weight."""
+    torch.manual_seed(1)
+    embedding, scores = nn.Embedding(20, 6), nn.Linear(6, 20, bias=False)
+    scores.weight = embedding.weight
+    return nn.Sequential(embedding, nn.Linear(6, 6), scores).double()
+
+
+def statistics_of_replica_0(
+    norm: nn.BatchNorm1d, batches: Sequence[Tensor], devices: Devices
+) -> nn.BatchNorm1d:
+    """Normalize the rows of each device; keep the batch norm of the first."""
+    replicas = [copy.deepcopy(norm).to(device) for device in devices]
+    for X in batches:
+        for replica, shard in zip(replicas, scatter(X, devices)):
+            replica(shard)
+    return replicas[0].cpu()
+
+
+def statistics_of_all(
+    norm: nn.BatchNorm1d, batches: Sequence[Tensor], devices: Devices
+) -> nn.BatchNorm1d:
+    """Keep the statistics of whole batches, combined from their shards."""
+    for X in batches:
+        parts = [moments(shard) for shard in scatter(X, devices)]
+        on_cpu = [Moments(*(x.cpu() for x in part)) for part in parts]
+        update_running(norm, combine(on_cpu))
+    return norm
+
+
+def evaluation_after_sorted_rows(version: Version) -> None:
+    """Normalize in evaluation, after batches whose rows were sorted."""
+    compare_evaluation(version, [X.sort(dim=0).values for X in _batches()])
+
+
+def evaluation_after_mixed_rows(version: Version) -> None:
+    """Normalize in evaluation, after batches in random order."""
+    compare_evaluation(version, _batches())
+
+
+def _batches() -> list[Tensor]:
+    """Draw 20 batches of 200 rows."""
+    generator = torch.Generator().manual_seed(0)
+    return list(torch.randn(20, 200, 3, generator=generator))
+
+
+@torch.no_grad()
+def compare_evaluation(version: Version, batches: Sequence[Tensor]) -> None:
+    """Compare with a batch norm that has seen the whole batches."""
+    plain = nn.BatchNorm1d(3)
+    for X in batches:
+        plain(X)
+    kept = version(nn.BatchNorm1d(3), batches, devices(2))
+    X = torch.cat(list(batches))
+    away = float((kept.eval()(X) - plain.eval()(X)).abs().mean())
+    claim(
+        away < 0.2,
+        "in evaluation outputs are not those of one device (the mean "
+        f"difference: {away:.1f}, their standard deviation: 1)",
+    )
+
+
+EXHIBITS = [
+    Exhibit(
+        "clipped shards",
+        clip_each_shard,
+        clip_together,
+        clipped_as_a_whole,
+        norm_of_each_shard,
+    ),
+    Exhibit(
+        "counted twice",
+        clip_with_copies,
+        clip_without_copies,
+        a_bound_that_clips,
+        a_bound_out_of_reach,
+    ),
+    Exhibit(
+        "replica 0",
+        statistics_of_replica_0,
+        statistics_of_all,
+        evaluation_after_sorted_rows,
+        evaluation_after_mixed_rows,
+    ),
+]

@@ -1,0 +1,146 @@
+"""Bugs of timers, and of what a time is taken to show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from dpkit import sim
+from dpkit.lab.museum.exhibit import Devices, Exhibit, Version, claim
+from dpkit.machine import Timer, devices, synchronize
+from dpkit.theory.clock.record import Span
+from dpkit.theory.hardware import ACCELERATORS
+
+SIZE = 600
+COUNT = 4  # products, and copies
+NAME = "v100-pcie"
+Work = Callable[[], object]
+
+
+def wait_for_the_current(work: Work, devices: Devices) -> float:
+    """Time some work, and wait as often as there are devices."""
+    module = torch.get_device_module(devices[0])
+    start = sim.now()
+    work()
+    for _ in devices:
+        module.synchronize()
+    return sim.now() - start
+
+
+def wait_for_each(work: Work, devices: Devices) -> float:
+    """Time some work, and wait for every device."""
+    with Timer(devices) as timer:
+        work()
+    return timer.seconds
+
+
+def work_on_the_last(version: Version) -> None:
+    """Time work on the last device: no sooner than its peak permits."""
+    check_peak(version, busy=slice(-1, None))
+
+
+def same_work_on_all(version: Version) -> None:
+    """Time the same work on all devices: no sooner than the peak permits."""
+    check_peak(version, busy=slice(None))
+
+
+def check_peak(version: Version, busy: slice) -> None:
+    """Let some of four devices make products; hold the time to the peak."""
+    ranks = devices(4, "sim")
+    inputs = [torch.ones(SIZE, SIZE, device=d) for d in ranks[busy]]
+    synchronize(ranks)
+    with sim.machine(accelerator=NAME):
+        seconds = version(lambda: [_products(x) for x in inputs], ranks)
+    flops = COUNT * 2 * SIZE**3
+    least = flops / ACCELERATORS[NAME].flops_per_second["float32"]
+    claim(
+        seconds >= least,
+        "sooner than the device can be (milliseconds: "
+        f"{1e3 * seconds:.3f}, at least: {1e3 * least:.3f})",
+    )
+
+
+def _products(x: Tensor) -> list[Tensor]:
+    return [x @ x for _ in range(COUNT)]
+
+
+def copies_behind(x: Tensor, count: int) -> list[Tensor]:
+    """Make products, and copy them to the CPU without waiting."""
+    products = [x @ x for _ in range(count)]
+    return [y.to("cpu", non_blocking=True) for y in products]
+
+
+def copies_beside(x: Tensor, count: int) -> list[Tensor]:
+    """Make products, and copy each on another stream."""
+    module, copied = torch.get_device_module(x.device), []
+    copies = module.Stream(x.device)
+    for _ in range(count):
+        y = x @ x
+        copies.wait_stream(module.current_stream(x.device))
+        with module.stream(copies):
+            copied.append(y.to("cpu", non_blocking=True))
+        y.record_stream(copies)
+    return copied
+
+
+def copies_with_blocking(x: Tensor, count: int) -> list[Tensor]:
+    """Make products, and copy them to the CPU one after another."""
+    return [y.to("cpu") for y in [x @ x for _ in range(count)]]
+
+
+def spans_at_once(version: Version) -> None:
+    """Look in the trace for a copy during which the device computes."""
+    spans = _trace(version)
+    copies = [s for s in spans if s.kind == "copy"]
+    work = [s for s in spans if s.kind == "compute"]
+    shared = sum(
+        max(0.0, min(s.end, c.end) - max(s.start, c.start))
+        for s in work
+        for c in copies
+    )
+    claim(
+        shared > 0,
+        "no copy overlaps with the work (copies: "
+        f"{len(copies)}, the last product ends at "
+        f"{1e3 * max(s.end for s in work):.2f} ms, the first copy starts at "
+        f"{1e3 * min(c.start for c in copies):.2f} ms)",
+    )
+
+
+def time_saved(version: Version) -> None:
+    """Compare the time with that of copies that block."""
+    seconds, blocking = (
+        max(span.end for span in _trace(v))
+        for v in (version, copies_with_blocking)
+    )
+    claim(seconds < blocking, f"no faster ({seconds:.3g}, {blocking:.3g})")
+
+
+def _trace(version: Version) -> list[Span]:
+    """Return what a simulated device computes and copies."""
+    (device,) = devices(1, "sim")
+    x = torch.ones(SIZE, SIZE, device=device)
+    synchronize([device])
+    with (
+        sim.machine(accelerator=NAME, link="pcie3"),
+        sim.trace() as timeline,
+    ):
+        version(x, COUNT)
+        synchronize([device])
+    return [span for span in timeline.spans if span.device == str(device)]
+
+
+EXHIBITS = [
+    Exhibit(
+        "one synchronized",
+        wait_for_the_current,
+        wait_for_each,
+        work_on_the_last,
+        same_work_on_all,
+    ),
+    Exhibit(
+        "one stream", copies_behind, copies_beside, spans_at_once, time_saved
+    ),
+]

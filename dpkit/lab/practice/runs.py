@@ -1,0 +1,120 @@
+"""A small network with batch norm, trained on few rows for each device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpkit.lab.common.datasets import Labelled
+from dpkit.lab.common.loop import take_step
+
+ROWS, LR, MOMENTUM = 64, 0.1, 0.9  # rows of a step, over all devices
+
+
+class PerDeviceBatchNorm(nn.Module):
+    """The batch norms of the replicas on k devices, in one module.
+
+    Of the rows in training, the first k-th part belongs to device 0, the next
+    to device 1, and so on; each part is normalized by itself. The devices
+    stand side by side as channels of one operation, so that many of them
+    take no longer than one.
+
+    Example:
+        >>> norm = PerDeviceBatchNorm(1, num_devices=2)
+        >>> x = torch.tensor([[1.0], [3.0], [10.0], [30.0]])
+        >>> norm(x).round().flatten().tolist()
+        [-1.0, 1.0, -1.0, 1.0]
+        >>> norm.running_mean.flatten().tolist()  # a tenth of 2, and of 20
+        [0.20000000298023224, 2.0]
+    """
+
+    running_mean: Tensor  # of each replica, shape (k, C)
+    running_var: Tensor
+
+    def __init__(self, num_features: int, num_devices: int) -> None:
+        super().__init__()
+        self.num_devices = num_devices
+        self.rank = 0  # whose running statistics are used in evaluation
+        self.weight = nn.Parameter(torch.ones(num_features))
+        self.bias = nn.Parameter(torch.zeros(num_features))
+        shape = num_devices, num_features
+        self.register_buffer("running_mean", torch.zeros(shape))
+        self.register_buffer("running_var", torch.ones(shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalize each device's rows, shape (k · rows, C, …)."""
+        if not self.training:
+            mean = self.running_mean[self.rank]
+            var = self.running_var[self.rank]
+            return F.batch_norm(x, mean, var, self.weight, self.bias)
+        k = self.num_devices
+        # (k · rows, C, …) -> (rows, k · C, …): of 2 devices with rows a, b
+        # and c, d, one row has the channels of a beside those of c, the next
+        # those of b beside those of d.
+        x = x.unflatten(0, (k, -1)).transpose(0, 1).flatten(1, 2)
+        mean, var = self.running_mean.view(-1), self.running_var.view(-1)
+        weight, bias = self.weight.repeat(k), self.bias.repeat(k)
+        x = F.batch_norm(x, mean, var, weight, bias, training=True)
+        y: Tensor = x.unflatten(1, (k, -1)).transpose(0, 1).flatten(0, 1)
+        return y
+
+
+def small_net(num_devices: int, dense_norm: bool = True) -> nn.Sequential:
+    """Return a network of 20,000 parameters with batch norms.
+
+    It takes images of shape (b, 1, 28, 28) and gives scores of shape (b, 10).
+    Each device has batch norms of its own; one device computes what
+    synchronized batch norms compute on all.
+    """
+    dense = PerDeviceBatchNorm(32, num_devices)
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, stride=2),
+        PerDeviceBatchNorm(8, num_devices),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 3, stride=2),
+        PerDeviceBatchNorm(16, num_devices),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16 * 6 * 6, 32),
+        dense if dense_norm else nn.Identity(),
+        nn.ReLU(),
+        nn.Linear(32, 10),
+    )
+
+
+def trained(
+    train_set: Labelled,
+    num_devices: int,
+    seed: int,
+    by_class: bool = False,
+    dense_norm: bool = True,
+) -> nn.Sequential:
+    """Train the small network for an epoch, in steps of 64 rows.
+
+    Rows that are left at the end are not used. ``by_class`` sorts the rows of
+    a step by their label, so that each device sees few classes.
+    """
+    torch.manual_seed(seed)
+    net = small_net(num_devices, dense_norm)
+    optimizer = torch.optim.SGD(net.parameters(), LR, MOMENTUM)
+    images, labels = train_set
+    for rows in torch.randperm(len(labels)).split(ROWS):
+        if len(rows) == ROWS:
+            if by_class:
+                rows = rows[labels[rows].argsort()]
+            take_step(net, optimizer, images[rows], labels[rows])
+    return net
+
+
+@torch.no_grad()
+def accuracy(net: nn.Module, test_set: Labelled, rank: int = 0) -> float:
+    """Return the accuracy with the running statistics of one replica."""
+    for module in net.modules():
+        if isinstance(module, PerDeviceBatchNorm):
+            module.rank = rank
+    net.eval()
+    images, labels = test_set
+    num_right = (net(images).argmax(dim=1) == labels).sum()
+    net.train()
+    return int(num_right) / len(labels)

@@ -1,0 +1,240 @@
+"""Send tensors from device to device, beside their work.
+
+A copy from device to device takes its turn in the current streams of both
+ends: device 1 would have to be done with what it has before device 0 could go
+on. So copies get streams of their own. Two ways to send differ in who waits.
+
+What is sent through a :class:`Channel` is never changed afterwards, such as
+the activations of a pipeline. It holds up only who receives it::
+
+    device 0, work     |== F0 ==|== F1 ==|
+    device 0, sending           |= x0 =| |= x1 =|
+    device 1, receiving         |= x0 =| |= x1 =|
+    device 1, work                     |== F0 ==|== F1 ==|
+
+What :func:`send` sends is a buffer that is used again, as in a ring, where
+each device has one stream to send on and one to receive on::
+
+    device 0, sending       |= to 1 =|
+    device 1, receiving     |= to 1 =|
+    device 1, sending       |= to 2 =|
+    device 2, receiving     |= to 2 =|
+
+Both ends wait for it, so that no buffer is changed while it is sent, nor read
+before it has arrived. Where one end is a CPU, nothing runs beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from dpkit import sim
+from dpkit.machine import has_streams
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A tensor on its way to another device.
+
+    Attributes:
+        x: The tensor, on the device that receives it.
+        arrived: The event at which it has arrived; None: it is there.
+        waiting: The devices that wait for it; the last one receives it.
+    """
+
+    x: Tensor
+    arrived: Any = None
+    waiting: tuple[torch.device, ...] = ()
+
+    def open(self) -> Tensor:
+        """Let what the devices do next wait for the tensor; return it."""
+        for device in self.waiting:
+            stream = _current(device)
+            stream.wait_event(self.arrived)
+        if self.waiting:
+            # Made on the stream that receives; from now on this one uses it.
+            self.x.record_stream(stream)
+        return self.x
+
+
+class Channel:
+    """A way from one device to another, with a stream on each end.
+
+    Args:
+        source: Where tensors come from.
+        target: Where they go to. If it is the source, nothing is copied.
+
+    Example:
+        >>> import dpkit, torch
+        >>> source, target = dpkit.devices(2, kind="sim")
+        >>> channel = Channel(source, target)
+        >>> parcel = channel.send(torch.ones(3, device=source))
+        >>> parcel.open()
+        tensor([1., 1., 1.], device='sim:1')
+    """
+
+    def __init__(self, source: torch.device, target: torch.device) -> None:
+        self.source, self.target = source, target
+        self._streams: list[Any] = []
+        if source != target and has_streams(source) and has_streams(target):
+            self._streams = [_module(d).Stream(d) for d in (source, target)]
+
+    def send(self, x: Tensor) -> Parcel:
+        """Copy a tensor once it is ready, while both devices go on.
+
+        Args:
+            x: Tensor on the source.
+
+        Returns:
+            The copy, which :meth:`Parcel.open` waits for.
+        """
+        if not self._streams:
+            return Parcel(x.to(self.target))
+        sending, receiving = self._streams
+        sending.wait_stream(_current(self.source))
+        copy = _copy(x, self.target, sending, receiving)
+        return Parcel(copy, receiving.record_event(), (self.target,))
+
+
+def send(
+    x: Tensor, target: torch.device, into: Tensor | None = None
+) -> Parcel:
+    """Copy a tensor to another device, beside the work of both.
+
+    It waits for what both devices have been asked for so far, in their
+    current streams.
+
+    Args:
+        x: Tensor on the device that sends.
+        target: The device that receives.
+        into: A tensor there of the same shape to copy into; None: a new one,
+            and on the same device ``x`` itself.
+
+    Returns:
+        What arrives; :meth:`Parcel.open` waits for it.
+
+    Example:
+        >>> import dpkit, torch
+        >>> from dpkit.streams import send
+        >>> zero, one = dpkit.devices(2, kind="sim")
+        >>> send(torch.ones(3, device=zero), one).open()
+        tensor([1., 1., 1.], device='sim:1')
+    """
+    source = x.device
+    sender, receiver = copy_streams(source), copy_streams(target)
+    if source == target or sender is None or receiver is None:
+        return Parcel(x.to(target) if into is None else into.copy_(x))
+    sender.sending.wait_stream(_current(source))
+    receiver.receiving.wait_stream(_current(target))
+    copy = _copy(x, target, sender.sending, receiver.receiving, into)
+    return Parcel(copy, receiver.receiving.record_event(), (source, target))
+
+
+def _copy(
+    x: Tensor,
+    target: torch.device,
+    sending: Any,
+    receiving: Any,
+    into: Tensor | None = None,
+) -> Tensor:
+    """Copy on a stream of each end; keep the memory until it is done."""
+    module = _module(target)
+    with module.stream(sending), module.stream(receiving):
+        if into is None:
+            copy = x.to(target, non_blocking=True)
+        else:
+            copy = into.copy_(x, non_blocking=True)
+            into.record_stream(receiving)
+    # If x is freed now, its memory must not be used before it has been sent.
+    x.record_stream(sending)
+    return copy
+
+
+@dataclass(frozen=True)
+class CopyStreams:
+    """The streams of a device for what runs beside its own work.
+
+    Attributes:
+        sending: For what it sends.
+        receiving: For what it receives.
+        beside: For what is computed beside its own work.
+    """
+
+    sending: Any
+    receiving: Any
+    beside: Any
+
+
+# Of each machine: the GPUs, or the simulated devices of a configuration.
+_STREAMS: WeakKeyDictionary[Any, dict[torch.device, CopyStreams]] = (
+    WeakKeyDictionary()
+)
+
+
+def copy_streams(device: torch.device) -> CopyStreams | None:
+    """Return the same streams of a device each time; None if it has none."""
+    if not has_streams(device):
+        return None
+    module = _module(device)
+    owner = sim.current_machine() if device.type == "sim" else module
+    streams = _STREAMS.setdefault(owner, {})
+    if device not in streams:
+        made = [module.Stream(device) for _ in range(3)]
+        streams[device] = CopyStreams(*made)
+    return streams[device]
+
+
+def record_event(device: torch.device) -> Any:
+    """Return an event at the end of what a device has so far, if it has any.
+
+    It stands in the current stream of the device; None for a CPU.
+    """
+    if not has_streams(device):
+        return None
+    return _current(device).record_event()
+
+
+@contextmanager
+def beside(events: Mapping[torch.device, Any]) -> Iterator[None]:
+    """Issue a block beside the work of devices, on a stream of each.
+
+    On simulated devices, a thread beside each host issues it.
+
+    Args:
+        events: What the block waits for on each device, as
+            :func:`record_event` returns it; what the device does after that,
+            it does not wait for. :func:`wait_for_beside` waits for the block.
+    """
+    found = {d: event for d, event in events.items() if event is not None}
+    simulated = {d: e for d, e in found.items() if d.type == "sim"}
+    with ExitStack() as stack:
+        if simulated:
+            stack.enter_context(sim.beside(simulated))
+        for device, event in found.items():
+            streams = copy_streams(device)
+            assert streams is not None  # for it has events
+            streams.beside.wait_event(event)
+            stack.enter_context(_module(device).stream(streams.beside))
+        yield
+
+
+def wait_for_beside(device: torch.device) -> None:
+    """Let what a device does next wait for what runs beside its work."""
+    streams = copy_streams(device)
+    if streams is not None:
+        _current(device).wait_stream(streams.beside)
+
+
+def _module(device: torch.device) -> Any:
+    return torch.get_device_module(device)
+
+
+def _current(device: torch.device) -> Any:
+    return _module(device).current_stream(device)

@@ -1,0 +1,61 @@
+"""Straight from each rank to each other rank, a distance t in step t."""
+
+from __future__ import annotations
+
+from dpkit.theory.collectives.plans import Message, Plan, Step
+
+# Three ranks, which part goes where; rank r adds up part r:
+#
+#     reduce-scatter   t = 1    0 -1→ 1    1 -2→ 2    2 -0→ 0
+#                      t = 2    0 -2→ 2    1 -0→ 0    2 -1→ 1
+#     allgather        t = 1    0 -0→ 1    1 -1→ 2    2 -2→ 0
+#                      t = 2    0 -0→ 2    1 -1→ 0    2 -2→ 1
+
+
+def direct_reduce_scatter(p: int) -> list[Step]:
+    """Each rank sends each part straight to the rank that adds it up."""
+    return [
+        [_chunk(r, (r + t) % p, (r + t) % p, adds=True) for r in range(p)]
+        for t in range(1, p)
+    ]
+
+
+def direct_allgather(p: int) -> list[Step]:
+    """Each rank sends its part straight to each other rank."""
+    return [[_chunk(r, (r + t) % p, r) for r in range(p)] for t in range(1, p)]
+
+
+def direct(p: int) -> Plan:
+    """Each rank adds up one part, and gives the sum to all."""
+    steps = direct_reduce_scatter(p) + direct_allgather(p)
+    return Plan("direct", p, p, steps)
+
+
+def pairwise(p: int) -> Plan:
+    """Each pair of ranks exchanges two chunks: a transposition.
+
+    In step t ranks r and t - r exchange. So rank r gives away chunk s to
+    rank s, which puts it in the place of the chunk that it gives to r.
+
+    Example:
+        >>> print(pairwise(3))
+        all to all: ranks 3, chunks 3, steps 3
+          0 | 1 → 2: = 2 as 1 | 2 → 1: = 1 as 2
+          1 | 0 → 1: = 1 as 0 | 1 → 0: = 0 as 1
+          2 | 0 → 2: = 2 as 0 | 2 → 0: = 0 as 2
+    """
+    # Step 1 of three: 0 with (1 - 0) % 3 = 1, 1 with 0, and 2 with
+    # (1 - 2) % 3 = 2, itself: no message.
+    steps: list[Step] = []
+    for t in range(p):
+        pairs = [(r, (t - r) % p) for r in range(p)]
+        steps.append(
+            [Message(r, s, s, s + 1, lands=r) for r, s in pairs if r != s]
+        )
+    return Plan("all to all", p, p, [step for step in steps if step])
+
+
+def _chunk(
+    source: int, target: int, chunk: int, adds: bool = False
+) -> Message:
+    return Message(source, target, chunk, chunk + 1, adds)

@@ -1,0 +1,79 @@
+"""One to all and all to one: a star of messages, or a tree of them."""
+
+from __future__ import annotations
+
+from dpkit.theory.collectives.plans import (
+    Message,
+    Plan,
+    Step,
+    powers_of_two,
+)
+
+
+def star_reduce(p: int, root: int = 0) -> list[Step]:
+    """All send to the root, one after another.
+
+    Example:
+        >>> for step in star_reduce(3):
+        ...     print(*step)
+        1 → 0: + 0
+        2 → 0: + 0
+    """
+    others = [rank for rank in range(p) if rank != root]
+    return [[Message(rank, root, 0, 1, adds=True)] for rank in others]
+
+
+def star_broadcast(p: int, root: int = 0) -> list[Step]:
+    """The root sends to all, one after another."""
+    others = [rank for rank in range(p) if rank != root]
+    return [[Message(root, rank, 0, 1)] for rank in others]
+
+
+# Eight ranks; who sends is an odd multiple of the distance:
+#
+#     distance 1    1→0   3→2   5→4   7→6
+#     distance 2    2→0         6→4
+#     distance 4    4→0
+#
+# With root r every number is moved by r: 1→0 becomes (1 + r)→r.
+
+
+def tree_reduce(p: int, root: int = 0) -> list[Step]:
+    """Half of those that are left send to the other half.
+
+    Example:
+        >>> for step in tree_reduce(6):
+        ...     print(*step, sep="; ")
+        1 → 0: + 0; 3 → 2: + 0; 5 → 4: + 0
+        2 → 0: + 0
+        4 → 0: + 0
+    """
+    steps: list[Step] = []
+    for distance in powers_of_two(p):
+        senders = range(distance, p, 2 * distance)
+        pairs = [(rank, rank - distance) for rank in senders]
+        steps.append(
+            [
+                Message((s + root) % p, (t + root) % p, 0, 1, adds=True)
+                for s, t in pairs
+            ]
+        )
+    return steps
+
+
+def tree_broadcast(p: int, root: int = 0) -> list[Step]:
+    """The same backward: those that have it send to as many that do not."""
+    return [
+        [Message(m.target, m.source, 0, 1) for m in step]
+        for step in reversed(tree_reduce(p, root))
+    ]
+
+
+def star(p: int) -> Plan:
+    """All to rank 0, which adds, and back."""
+    return Plan("star", p, 1, star_reduce(p) + star_broadcast(p))
+
+
+def tree(p: int) -> Plan:
+    """Up a binomial tree to rank 0, and down again."""
+    return Plan("tree", p, 1, tree_reduce(p) + tree_broadcast(p))

@@ -1,0 +1,88 @@
+"""Accelerators: the devices that compute.
+
+A new accelerator is a file in ``data/accelerators`` and its name in
+``ACCELERATORS``. A file keeps apart what the datasheet promises and the
+fraction of it that programs achieve. Peaks are those of dense operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dpkit.theory.hardware.links import Link
+from dpkit.theory.hardware.presets import check_numbers, shipped
+
+DTYPES = ("float64", "float32", "tf32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """A device that computes.
+
+    Attributes:
+        name: What ``configure`` calls it.
+        flops_per_second: The datasheet's peak for each dtype, of ``DTYPES``.
+            A dtype that is left out is computed as float32 is.
+        bytes_per_second: The datasheet's bandwidth of its memory.
+        memory_bytes: The size of its memory.
+        achieved_flops: The fraction of each peak that large products reach.
+        achieved_bytes: The fraction of the bandwidth that large copies reach.
+        half_flops: The work at which half of that rate is reached: below it
+            there is too little to fill the device. One number for all
+            dtypes, right for float32; small products in the faster ones take
+            longer than it says.
+        half_bytes: The same, for traffic to memory.
+        kernel_seconds: What each operation costs the device besides.
+        host_link: The link to its host: its name in ``LINKS``, or itself.
+        synchronous: Whether the host does the work itself, as a CPU does.
+        sources: Where each number is from.
+
+    Raises:
+        ValueError: a number cannot be, or a dtype is unknown.
+
+    Example:
+        >>> v100 = ACCELERATORS["v100-pcie"]
+        >>> v100.flops_per_second["float32"], v100.achieved_flops["float32"]
+        (14000000000000.0, 0.93)
+    """
+
+    name: str
+    flops_per_second: Mapping[str, float]
+    bytes_per_second: float
+    memory_bytes: int
+    achieved_flops: Mapping[str, float]
+    achieved_bytes: float
+    half_flops: float
+    half_bytes: float
+    kernel_seconds: float
+    host_link: str | Link
+    synchronous: bool = False
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for given in ("flops_per_second", "achieved_flops"):
+            for dtype in getattr(self, given):
+                if dtype not in DTYPES:
+                    raise ValueError(
+                        f"unknown dtype ({given}: {dtype!r}, "
+                        f"known: {', '.join(DTYPES)})"
+                    )
+        if "float32" not in self.flops_per_second:
+            raise ValueError(
+                "there must be a rate for float32 "
+                f"(flops_per_second: {', '.join(self.flops_per_second)})"
+            )
+        if set(self.flops_per_second) != set(self.achieved_flops):
+            raise ValueError(
+                "rates and fractions must be of the same dtypes "
+                f"(flops_per_second: {', '.join(self.flops_per_second)}; "
+                f"achieved_flops: {', '.join(self.achieved_flops)})"
+            )
+        check_numbers(self)
+
+
+ACCELERATORS = shipped(
+    Accelerator,
+    "k80 p100 p40 v100 v100-pcie a100 h100 h200 rtx4090 laptop-cpu",
+)
