@@ -112,7 +112,7 @@ def long_cells(root: Path) -> Iterator[Finding]:
         if cell["cell_type"] != "code" or hidden:
             continue
         place = f"{name}, cell {cell['id']}"
-        lines = cell["source"].splitlines()
+        lines = [x for x in cell["source"].splitlines() if x.strip()]
         formats = [x for x in lines if re.search(r"\bprint\(|\bf[\"']", x)]
         if len(lines) > RULES["limits"]["lines_in_a_cell"]:
             yield Finding("long cells", name, place, f"{len(lines)} lines")
