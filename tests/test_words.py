@@ -156,3 +156,9 @@ def test_a_count_may_move_to_another_file(book):
     assert "make words LOWER=1" in words.main("--check", book)
     assert words.main("--lower", book) is None
     assert words.main("--check", book) is None
+
+
+def test_a_new_chapter_needs_no_mending(book):
+    template = words.ROOT / "scripts/chapter/new-chapter.ipynb"
+    shutil.copy(template, book / "book/first.ipynb")
+    assert found(book) == []
