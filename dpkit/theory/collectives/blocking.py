@@ -18,17 +18,11 @@ from dpkit.theory.collectives.plans import Message, Plan, Step
 
 
 class Call(NamedTuple):
-    """What a rank does next.
+    """What a rank does next."""
 
-    Attributes:
-        sends: Whether it sends; if not, it receives.
-        message: Its message.
-        step: The number of the step that it is part of.
-    """
-
-    sends: bool
+    sends: bool  #: if not, it receives
     message: Message
-    step: int
+    step: int  #: of the plan
 
 
 # The messages of a step, each in the first turn in which both ranks are free:

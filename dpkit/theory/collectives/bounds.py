@@ -23,17 +23,11 @@ from dpkit.theory.collectives.costs import Rates, log2
 
 
 class Bounds(NamedTuple):
-    """Seconds that an allreduce takes at the least, for three reasons.
+    """Seconds that an allreduce takes at the least, for three reasons."""
 
-    Attributes:
-        latency: For the messages that have to follow each other.
-        bandwidth: For the bytes that have to pass a port.
-        reduction: For what a rank has to add.
-    """
-
-    latency: float
-    bandwidth: float
-    reduction: float
+    latency: float  #: for the messages that have to follow each other
+    bandwidth: float  #: for the bytes that have to pass a port
+    reduction: float  #: for what a rank has to add
 
     @property
     def seconds(self) -> float:
@@ -72,19 +66,8 @@ def bus_bandwidth(
     """Return the rate that each port has, if it sends no more than it must.
 
     It can be held against what the links promise, whatever the number of
-    ranks.
-
-    Args:
-        collective: A name in ``SHARES``.
-        p: The number of ranks.
-        num_bytes: The size of the whole buffer of a rank.
-        seconds: What the collective took.
-
-    Returns:
-        Bytes per second.
-
-    Raises:
-        ValueError: there is no collective of this name.
+    ranks: bytes per second, from the ``num_bytes`` in the whole buffer of a
+    rank and the ``seconds`` of a collective, a name in ``SHARES``.
 
     Example:
         >>> bus_bandwidth("allreduce", 4, num_bytes=160, seconds=2)
@@ -96,17 +79,15 @@ def bus_bandwidth(
 def seconds_at(
     collective: str, p: int, num_bytes: float, bytes_per_second: float
 ) -> float:
-    """Return what a collective took, from its bus bandwidth.
-
-    Example:
-        >>> seconds_at("allreduce", 4, num_bytes=160, bytes_per_second=120)
-        2.0
-    """
+    """Return what a collective took, from its bus bandwidth."""
     return share(collective, p) * num_bytes / bytes_per_second
 
 
 def share(collective: str, p: int) -> float:
     """Return how many bytes pass a port for each byte of the size.
+
+    Raises:
+        ValueError: there is no collective of this name.
 
     Example:
         >>> share("allreduce", 4), share("allgather", 4)
@@ -126,10 +107,6 @@ def in_switch_share(p: int) -> float:
     Each rank sees to one part of p. The switch fetches that part from all
     ranks, adds, and hands it the sum; the rank sends the sum back, and the
     switch hands a copy to each. So a port sends its n bytes, and then one
-    part more; it receives one part, and then n.
-
-    Example:
-        >>> in_switch_share(8)
-        1.125
+    part more; it receives one part, and then n: 1.125 n for 8 ranks.
     """
     return 1 + 1 / p

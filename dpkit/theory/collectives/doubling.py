@@ -29,8 +29,7 @@ from dpkit.theory.collectives.plans import (
 def halving_reduce_scatter(p: int) -> list[Step]:
     """Exchange halves with who is far, quarters with who is nearer, and so on.
 
-    Args:
-        p: A power of two.
+    The number of ranks is a power of two.
 
     Example:
         >>> for step in halving_reduce_scatter(4):
@@ -50,8 +49,7 @@ def halving_reduce_scatter(p: int) -> list[Step]:
 def doubling_allgather(p: int) -> list[Step]:
     """Exchange what one has with who is near, then twice as much, and so on.
 
-    Args:
-        p: A power of two.
+    The number of ranks is a power of two.
     """
     return [
         [Message(r, r ^ distance, *_block(r, distance)) for r in range(p)]

@@ -144,14 +144,10 @@ class Count:
 
 
 def count(plan: Plan, length: int) -> list[Count]:
-    """Return what passes the port of each rank.
+    """Return what passes the port of each rank, with so many elements on each.
 
     A message without elements is not sent: where there are more chunks than
     elements, some are empty.
-
-    Args:
-        plan: Any plan.
-        length: The number of elements in the buffer of each rank.
 
     Example:
         >>> there, back = Message(1, 0, 0, 1, adds=True), Message(0, 1, 0, 1)

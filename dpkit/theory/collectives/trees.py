@@ -11,14 +11,7 @@ from dpkit.theory.collectives.plans import (
 
 
 def star_reduce(p: int, root: int = 0) -> list[Step]:
-    """All send to the root, one after another.
-
-    Example:
-        >>> for step in star_reduce(3):
-        ...     print(*step)
-        1 → 0: + 0
-        2 → 0: + 0
-    """
+    """All send to the root, one after another."""
     others = [rank for rank in range(p) if rank != root]
     return [[Message(rank, root, 0, 1, adds=True)] for rank in others]
 

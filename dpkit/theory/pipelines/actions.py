@@ -62,15 +62,12 @@ PlainAction = tuple[int, str, int]
 
 
 def parse(text: str) -> Schedule:
-    """Read a schedule: a line for each device, actions between spaces.
+    r"""Read a schedule: a line for each device, actions between spaces.
 
     Dots, for ticks in which a device is idle, and empty lines are left out.
 
     Example:
-        >>> schedule = parse('''
-        ...     0F0     0B0
-        ...         1F0 1B0
-        ... ''')
+        >>> schedule = parse("0F0 .   .   0B0\n.   1F0 1B0")
         >>> [len(actions) for actions in schedule]
         [2, 2]
     """

@@ -24,10 +24,7 @@ def needs(
 ) -> list[PlainAction]:
     """Return the actions that must be done before ``action``.
 
-    Args:
-        action: An action.
-        num_stages: How many stages there are.
-        split: Whether the schedule splits backward into I and W.
+    ``split``: whether the schedule splits backward into I and W.
 
     Example:
         >>> needs(Action(1, "B", 0), 3, split=False)
@@ -53,9 +50,8 @@ def check(
 
     Args:
         schedule: The actions of each device.
-        num_stages: How many stages there are; None: as many as it names.
-        num_micro_batches: How many micro-batches there are; None: as many as
-            it names.
+        num_stages: How many stages; None: as many as the schedule names.
+        num_micro_batches: The same of micro-batches.
         most_kept: How many micro-batches there is memory for on a device;
             None: any number.
 
