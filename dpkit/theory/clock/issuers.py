@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpkit.theory.clock.record import SECOND, Recorder, Span, place_name
+from dpkit.theory.clock.record import SECOND, Recorder, Row, Span, place_name
 from dpkit.theory.hardware import Host
 from dpkit.theory.hardware.clusters import Cluster
 
@@ -37,7 +37,7 @@ class Issuers:
             return host.launch_seconds
         return host.backward_launch_seconds
 
-    def row(self, device: int, num_hosts: int) -> tuple[str, str]:
+    def row(self, device: int, num_hosts: int) -> Row:
         """Return the row of a timeline for the one that drives a device."""
         if num_hosts > 1:
             return f"host:{device}", self.kind

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from dpkit.theory.clock.resources import Resource
 
 SECOND = 10**12  # picoseconds, in which a clock counts
+Row = tuple[str, str]  # a device and one of its streams
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def streams(spans: list[Span]) -> dict[str, dict[str, list[Span]]]:
 
 @dataclass
 class Work:
-    """Something that devices do, as a clock is told of it.
+    """Something that devices do, as it is issued to a clock.
 
     It has a name and a stream for each end: two for a copy between devices.
     """
@@ -152,7 +153,7 @@ class Recorder:
             self._add(row, name, work.kind, (start, end), amounts)
 
     def note_host(
-        self, row: tuple[str, str], name: str, kind: str, start: int, end: int
+        self, row: Row, name: str, kind: str, start: int, end: int
     ) -> None:
         """Add a span for what a host does, in a row of the timeline."""
         if end > start:
@@ -160,7 +161,7 @@ class Recorder:
 
     def _add(
         self,
-        row: tuple[str, str],
+        row: Row,
         name: str,
         kind: str,
         marks: tuple[int, int],

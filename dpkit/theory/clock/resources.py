@@ -69,7 +69,7 @@ class Resource:
 
 
 def reserve(resources: Sequence[Resource], ready: int, duration: int) -> int:
-    """Occupy all ``resources`` at once, as early as can be; return when."""
+    """Occupy all ``resources`` at once, as early as possible; return when."""
     start, moved = ready, True
     while moved:
         moved = False

@@ -1,10 +1,10 @@
 """What no allreduce can beat, and the rate that one seems to have.
 
 Before any algorithm is chosen, three things are known of p ranks with n bytes
-each. A rank hears of all others after ⌈lg p⌉ messages at the least, as in each
-step those who know can at most double. In all, (p - 1)n bytes have to be
-added, by p ranks. And every rank's part has to leave it, and the sums of all
-have to reach it, so 2(p - 1)/p n bytes pass the average port each way.
+each. A rank hears of all others after at least ⌈lg p⌉ messages, because in
+each step the number of ranks that know can at most double. In all, p ranks
+have to add (p - 1)n bytes. And every rank's part has to leave it, and the sums
+of all have to reach it, so 2(p - 1)/p n bytes pass the average port each way.
 
 Where a switch adds, in the network, the last two do not hold.
 
@@ -104,7 +104,7 @@ def share(collective: str, p: int) -> float:
 def in_switch_share(p: int) -> float:
     """Return the same of an allreduce whose additions a switch does.
 
-    Each rank sees to one part of p. The switch fetches that part from all
+    Each rank asks for one part of p. The switch fetches that part from all
     ranks, adds, and hands it the sum; the rank sends the sum back, and the
     switch hands a copy to each. So a port sends its n bytes, and then one
     part more; it receives one part, and then n: 1.125 n for 8 ranks.

@@ -8,13 +8,7 @@ from typing import NamedTuple
 from dpkit.theory.collectives.costs import Rates, seconds
 
 # Where two cost the same, the first. "direct" costs what a ring costs.
-CANDIDATES = (
-    "ring",
-    "recursive_doubling",
-    "halving_doubling",
-    "tree",
-    "star",
-)
+CANDIDATES = "ring recursive_doubling halving_doubling tree star".split()
 
 
 class Choice(NamedTuple):

@@ -33,26 +33,15 @@ from dpkit.theory.collectives.doubling import core
 
 
 class Rates(NamedTuple):
-    """What messages and additions take.
+    """What messages and additions take, in seconds."""
 
-    Attributes:
-        alpha: Seconds to start a message, whatever its length.
-        beta: Seconds to send a byte.
-        gamma: Seconds to add a byte to another.
-    """
-
-    alpha: float
-    beta: float
-    gamma: float = 0
+    alpha: float  #: to start a message, whatever its length
+    beta: float  #: to send a byte
+    gamma: float = 0  #: to add a byte to another
 
 
 class Chain(NamedTuple):
     """What is in the longest chain of messages and additions.
-
-    Attributes:
-        messages: How many messages follow each other.
-        num_bytes: What they carry together.
-        added_bytes: What is added up in between.
 
     Example:
         >>> ring = Chain(messages=6, num_bytes=240, added_bytes=120)
@@ -60,9 +49,9 @@ class Chain(NamedTuple):
         156.0
     """
 
-    messages: float
-    num_bytes: float
-    added_bytes: float
+    messages: float  #: how many follow each other
+    num_bytes: float  #: what they carry together
+    added_bytes: float  #: what is added up in between
 
     def seconds(self, rates: Rates) -> float:
         """Return what the chain takes; exact where fractions are given."""

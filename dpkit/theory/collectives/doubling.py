@@ -27,7 +27,7 @@ from dpkit.theory.collectives.plans import (
 
 
 def halving_reduce_scatter(p: int) -> list[Step]:
-    """Exchange halves with who is far, quarters with who is nearer, and so on.
+    """Exchange halves with a far rank, quarters with a nearer one, and so on.
 
     The number of ranks is a power of two.
 
@@ -47,7 +47,7 @@ def halving_reduce_scatter(p: int) -> list[Step]:
 
 
 def doubling_allgather(p: int) -> list[Step]:
-    """Exchange what one has with who is near, then twice as much, and so on.
+    """Exchange one chunk with a near rank, then two farther away, and so on.
 
     The number of ranks is a power of two.
     """

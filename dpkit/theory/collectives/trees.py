@@ -22,7 +22,7 @@ def star_broadcast(p: int, root: int = 0) -> list[Step]:
     return [[Message(root, rank, 0, 1)] for rank in others]
 
 
-# Eight ranks; who sends is an odd multiple of the distance:
+# Eight ranks; a sender is an odd multiple of the distance:
 #
 #     distance 1    1→0   3→2   5→4   7→6
 #     distance 2    2→0         6→4

@@ -1,4 +1,4 @@
-"""Cut a row of costs into parts that are as equal as can be.
+"""Cut a row of costs into parts that are as equal as possible.
 
 The parts keep the order, as the stages of a network must::
 

@@ -9,7 +9,7 @@ where F = B and a dot is an idle tick::
     device 1 | . F F F F . . B B B B .     (m + p - 1)(F + B) in all
     device 2 | . . F F F F B B B B . .     (p - 1)(F + B) of it idle
 
-Idle time is told as a share of the ideal time m(F + B), or of the total.
+Idle time is given as a share of the ideal time m(F + B), or of the total.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from dpkit.theory.clock.record import Span
 from dpkit.theory.pipelines.actions import (
     KIND_NAMES,
     Action,
-    PlainAction,
     Schedule,
+    Triple,
 )
 from dpkit.theory.pipelines.check import steps
 from dpkit.theory.timeline.timeline import Timeline
@@ -68,7 +68,7 @@ def replay(
 
 def times(
     schedule: Schedule, seconds: Seconds, hop_seconds: float = 0
-) -> dict[PlainAction, tuple[float, float]]:
+) -> dict[Triple, tuple[float, float]]:
     """Return when each action starts and ends, as plain numbers.
 
     They are exact where the seconds are integers or fractions.
@@ -82,7 +82,7 @@ def times(
         raise ValueError(f"a hop takes time (hop_seconds: {hop_seconds})")
     duration = seconds if callable(seconds) else _by_kind(seconds)
     free: list[float] = [0] * len(schedule)  # when each device is
-    found: dict[PlainAction, tuple[float, float]] = {}
+    found: dict[Triple, tuple[float, float]] = {}
     owner: dict[int, int] = {}  # the device of each stage
     for device, action, needed in steps(schedule):
         owner[action.stage] = device

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dpkit.theory.clock.record import Span
+from dpkit.theory.clock.record import Row, Span
 from dpkit.theory.timeline.drawing import cut
 from dpkit.theory.units import show_bytes, show_flops, show_seconds
 
@@ -24,9 +24,6 @@ class Bar:
     end: float  # of the last
     busy: float  # the seconds in which they ran
     count: int = 1
-
-
-Row = tuple[str, str]  # device and stream
 
 
 def fewest(

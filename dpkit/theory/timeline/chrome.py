@@ -15,10 +15,9 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from dpkit.theory.clock.record import Block, Record, Span, streams
+from dpkit.theory.clock.record import Block, Record, Row, Span, streams
 from dpkit.theory.timeline.kineto import TraceEvent, read_profile
 
-Row = tuple[str, str]  # device and stream
 OURS = "dpkit"  # the key of what the events cannot hold
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpkit.theory.clock.record import Record, Span, streams
+from dpkit.theory.clock.record import Record, Row, Span, streams
 from dpkit.theory.timeline import drawing
 from dpkit.theory.timeline.bars import Bar, fewest, short_name, tooltip
 from dpkit.theory.units import show_seconds, time_unit
@@ -31,7 +31,7 @@ FRAMED = 4.0  # the width of a frame that can be seen as one
 NARROW = "#7d8796"  # what fills a frame that is narrower
 NOTE = "lower bars: many short spans, as tall as the share of time they fill"
 Rows = dict[str, dict[str, list[Span]]]
-Places = dict[tuple[str, str], float]
+Places = dict[Row, float]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _title(record: Record, rows: Rows) -> str:
     return f"{label}: {shown}, {show_seconds(record.makespan)}"
 
 
-def _row_names(rows: Rows) -> dict[tuple[str, str], tuple[str, str]]:
+def _row_names(rows: Rows) -> dict[Row, tuple[str, str]]:
     """Return what stands before each row: the device, then the stream."""
     names = {}
     for device, row in rows.items():
@@ -183,7 +183,7 @@ def _axis(scale: Scale, bottom: float) -> list[str]:
 
 
 def _bar(bar: Bar, y: float, scale: Scale) -> list[str]:
-    """Draw a bar, which tells what it is, and its name where that fits."""
+    """Draw a bar, its tooltip, and its name where that fits."""
     x, width = scale.x(bar.start), scale.width(bar)
     shape = _shape(bar, x, y, width)
     words = drawing.escape(tooltip(bar))

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dpkit.theory.clock.record import Record, Span
+from dpkit.theory.clock.record import Record, Row, Span
 
 TraceEvent = dict[str, Any]
 Place = tuple[Any, Any]  # process and thread
@@ -75,7 +75,7 @@ def _nanoseconds(event: TraceEvent) -> tuple[int, int]:
 def _span(
     event: TraceEvent,
     zero: int,
-    row: tuple[str, str],
+    row: Row,
     kind: str,
     name: str = "",
 ) -> Span:
@@ -136,7 +136,7 @@ def _on_host(
 
 def _rows(
     events: Iterable[TraceEvent], used: Sequence[TraceEvent]
-) -> dict[Place, tuple[str, str]]:
+) -> dict[Place, Row]:
     """Return host and stream of each thread that the ``used`` ran on."""
     names = {
         _place(event): str(event["args"]["name"])
