@@ -84,6 +84,7 @@ class Ranks:
         lost = self.roll.lost()
         if lost is not None:
             return sorted(lost)
+        # hosts a b b c, rank 2: rank 0 and rank 3 are away
         here = self.hosts[self.rank]
         away = [r for r, host in enumerate(self.hosts) if host != here]
         return away or [0]
