@@ -36,6 +36,7 @@ class Table:
         rows: Iterable[Sequence[object]] = (),
         caption: str = "",
     ) -> None:
+        # "link | ms:.1f" has the heads "link", "ms", the formats "", ".1f".
         parts = [part.partition(":") for part in columns.split("|")]
         self.heads = [head.strip() for head, _, _ in parts]
         self.formats = [spec.strip() for _, _, spec in parts]

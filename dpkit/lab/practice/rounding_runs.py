@@ -19,15 +19,12 @@ LR = 0.1
 
 
 class Step(NamedTuple):
-    """How two runs compare in a step.
+    """How two runs compare in a step."""
 
-    Attributes:
-        num_flips: How many values that go into an activation are above zero
-            in one run and not in the other.
-        distance: The largest difference between parameters, after the step.
-    """
-
+    # How many values that go into an activation are above zero in one run
+    # and not in the other.
     num_flips: int
+    # The largest difference between parameters, after the step.
     distance: float
 
 

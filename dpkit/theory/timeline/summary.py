@@ -106,6 +106,7 @@ class Summary:
 
     def _format(self) -> str:
         """Return the format that shows four digits of the makespan."""
+        # 1.235 s has three digits after the point, 12.35 ms two.
         unit = time_unit(self.makespan)[0]
         whole = math.floor(math.log10(max(self.makespan / unit, 1.0)))
         return f".{max(0, 3 - whole)}f"
