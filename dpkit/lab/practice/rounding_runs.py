@@ -85,5 +85,7 @@ def signs(X: Tensor, params: Sequence[Tensor]) -> Tensor:
 def _largest_difference(
     these: Sequence[Tensor], those: Sequence[Tensor]
 ) -> float:
-    pairs = zip(these, those, strict=True)
-    return max(float((p.cpu() - q.cpu()).abs().max()) for p, q in pairs)
+    pairs = [
+        (p.detach().cpu(), q.detach().cpu()) for p, q in zip(these, those)
+    ]
+    return max(float((p - q).abs().max()) for p, q in pairs)
