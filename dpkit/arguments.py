@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dpkit.theory.units import check_whole
 
@@ -40,6 +40,15 @@ def check_lists(
             "there is not one list of parameters per device (lists: "
             f"{len(device_params)}, devices: {len(devices)}); replicate() "
             "makes them"
+        )
+
+
+def check_trained(module: nn.Module) -> None:
+    """Raise ValueError unless a parameter of a module requires a gradient."""
+    params = list(module.parameters())
+    if not any(p.requires_grad for p in params):
+        raise ValueError(
+            f"no parameter requires a gradient (parameters: {len(params)})"
         )
 
 

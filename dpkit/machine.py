@@ -120,10 +120,7 @@ def has_streams(device: torch.device) -> bool:
 
 @contextmanager
 def random_states_kept(devices: Iterable[torch.device]) -> Iterator[None]:
-    """Let a block draw random numbers and seed; go on after it as before.
-
-    The generators of the CPU and of ``devices`` are those that are kept.
-    """
+    """Restore the generators of the CPU and of devices after a block."""
     found = {torch.device(d) for d in devices if has_streams(d)}
     indices = sorted(d.index for d in found)
     kind = next(iter(found)).type if found else "cpu"

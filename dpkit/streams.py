@@ -54,7 +54,7 @@ class Parcel:
     waiting: tuple[torch.device, ...] = ()
 
     def open(self) -> Tensor:
-        """Let what the devices do next wait for the tensor; return it."""
+        """Make later work of the devices wait for the tensor; return it."""
         for device in self.waiting:
             stream = _current(device)
             stream.wait_event(self.arrived)
@@ -226,7 +226,7 @@ def beside(events: Mapping[torch.device, Any]) -> Iterator[None]:
 
 
 def wait_for_beside(device: torch.device) -> None:
-    """Let what a device does next wait for what runs beside its work."""
+    """Make later work of a device wait for what runs beside it."""
     streams = copy_streams(device)
     if streams is not None:
         _current(device).wait_stream(streams.beside)

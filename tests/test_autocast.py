@@ -1,4 +1,4 @@
-"""Tests of dpkit.sim.autocast: the dtypes that torch.amp has on CUDA."""
+"""Tests of dpkit.sim.kernels: the dtypes that torch.amp has on CUDA."""
 
 import pytest
 import torch

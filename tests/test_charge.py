@@ -6,8 +6,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dpkit
+from dpkit.sim.charge import compute_dtype, launches_kernel
 from dpkit.sim.configuration import simulation
-from dpkit.sim.work import compute_dtype, launches_kernel
 from dpkit.theory.clock.clock import Clock
 from dpkit.theory.hardware import HOSTS, LINKS
 

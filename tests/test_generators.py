@@ -1,4 +1,4 @@
-"""Tests of dpkit.sim.generators: torch.Generator on simulated devices."""
+"""Tests of dpkit.sim.random_numbers: torch.Generator on simulated devices."""
 
 import copy
 import gc
@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from dpkit import sim
-from dpkit.sim import generators
-from dpkit.sim.generator_arguments import takes_generator
+from dpkit.sim import random_numbers
+from dpkit.sim.random_numbers import takes_generator
 
 sim.register()
 
@@ -168,12 +168,12 @@ def test_copies_go_their_own_way(again):
 
 def test_it_is_gone_when_nobody_holds_it():
     gc.collect()
-    before = len(generators._alive)
+    before = len(random_numbers._alive)
     g = torch.Generator("sim:1")
     torch.rand(3, generator=g, device="sim:1")
-    assert len(generators._alive) == before + 1
+    assert len(random_numbers._alive) == before + 1
     del g
-    assert len(generators._alive) == before
+    assert len(random_numbers._alive) == before
 
 
 # ------------------------------------------------------- those of PyTorch

@@ -1,4 +1,4 @@
-"""Tests of dpkit.sim.inference: inference tensors are known as such."""
+"""Tests of dpkit.sim.tensor: inference tensors are known as such."""
 
 import pytest
 import torch

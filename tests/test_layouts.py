@@ -1,4 +1,4 @@
-"""Tests of dpkit.sim.layouts: only dense tensors lie on simulated devices."""
+"""Tests of dpkit.sim.refusals: only dense tensors lie on simulated devices."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Tests of dpkit.sim.lazy: layers that learn their shape from a batch."""
+"""Tests of dpkit.sim.modules: layers that learn their shape from a batch."""
 
 import copy
 import gc

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dpkit.sim import supported
+from dpkit.sim import check_torch_version
 from dpkit.sim.patches import PATCHES
 
 # Each child takes out of torch what one patch needs, or lets it fail.
@@ -17,7 +17,7 @@ import torch.distributed.tensor  # torch imports it late
 import torch
 from torch.optim import optimizer
 import dpkit
-from dpkit.sim import patches
+from dpkit.sim import patches, patching
 
 # What a patch needs, where its name does not say so.
 NEEDS = {
@@ -125,7 +125,7 @@ def child(number, planted):
     found["changed"] = [k for k in before if before[k] != after[k]]
     restore()
     if number == len(patches.PATCHES) - 1:  # all others had been applied
-        patches._failure = None
+        patching._failure = None
         found["later"] = message()
         x = torch.ones(3, device="sim:1", requires_grad=True)
         with torch.autocast("sim", torch.bfloat16):
@@ -209,19 +209,19 @@ def test_torch_without_a_private_name_is_refused():
 
 @pytest.mark.parametrize("version", ["2.11.0", "2.13.1+cu130", "2.15.0"])
 def test_torch_in_the_tried_range(version, recwarn):
-    supported.check_torch_version(version)
+    check_torch_version(version)
     assert not recwarn
 
 
 @pytest.mark.parametrize("version", ["2.16.0", "3.0.0a0"])
 def test_a_newer_torch_is_warned_of(version):
     with pytest.warns(UserWarning, match=r"tried: 2\.11, 2\.13, 2\.15"):
-        supported.check_torch_version(version)
+        check_torch_version(version)
 
 
 def test_an_older_torch_is_refused():
     with pytest.raises(RuntimeError, match=r"tried: 2\.11, 2\.13, 2\.15"):
-        supported.check_torch_version("2.10.2")
+        check_torch_version("2.10.2")
 
 
 def test_a_second_thread_waits_for_the_first():

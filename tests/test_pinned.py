@@ -1,4 +1,4 @@
-"""Tests of dpkit.sim.pinned: pinned memory, with or without a GPU."""
+"""Tests of dpkit.sim.storages: pinned memory, with or without a GPU."""
 
 import warnings
 from types import SimpleNamespace
@@ -8,18 +8,18 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from dpkit import sim
-from dpkit.sim import pinned
+from dpkit.sim import storages
 
 sim.register()
 
 without_gpu = pytest.mark.skipif(
-    pinned.has_gpu(), reason="torch asks CUDA here"
+    storages.has_gpu(), reason="torch asks CUDA here"
 )
 
 
 def says_pinned(tensor):
     """The answer to the clock, and the one to the user, which agree."""
-    answers = {pinned.is_pinned(tensor), tensor.is_pinned()}
+    answers = {storages.is_pinned(tensor), tensor.is_pinned()}
     assert len(answers) == 1
     return answers.pop()
 
@@ -41,8 +41,8 @@ def test_a_pinned_copy():
 def test_what_is_pinned_is_not_copied():
     x = torch.ones(3).pin_memory()
     assert x.pin_memory() is x
-    assert pinned.pin(x) is x
-    assert says_pinned(pinned.pin(torch.ones(3)))
+    assert x.pin_memory() is x
+    assert says_pinned(torch.ones(3).pin_memory())
 
 
 def test_views_are_pinned_and_copies_are_not():
@@ -112,9 +112,9 @@ def test_only_the_cpu_has_pinned_memory():
 
 def test_made_pinned():
     x = torch.ones(3)
-    assert says_pinned(pinned.made_pinned(x))
+    assert says_pinned(storages.made_pinned(x))
     with pytest.raises(RuntimeError, match="Only dense CPU tensors can be"):
-        pinned.made_pinned(x.to("sim:1"))
+        storages.made_pinned(x.to("sim:1"))
 
 
 X = torch.ones(2, 3)
@@ -182,9 +182,9 @@ def test_what_is_made_elsewhere_is_not_pinned():
 def test_what_a_copy_makes_that_does_not_wait(backing):
     with sim.machine(backing=backing):
         x = torch.ones(3, device="sim:1")
-        assert pinned.is_pinned(x.to("cpu", non_blocking=True))
-        assert not pinned.is_pinned(x.to("cpu"))
-        assert not pinned.is_pinned(x.to("sim:0", non_blocking=True))
+        assert storages.is_pinned(x.to("cpu", non_blocking=True))
+        assert not storages.is_pinned(x.to("cpu"))
+        assert not storages.is_pinned(x.to("sim:0", non_blocking=True))
         del x
 
 
@@ -194,23 +194,23 @@ def test_what_a_copy_makes_that_does_not_wait(backing):
 @without_gpu
 def test_with_a_gpu_torch_is_asked_for_the_memory(monkeypatch):
     """Its answer here is that nobody can give such memory."""
-    monkeypatch.setattr(pinned, "has_gpu", lambda: True)
+    monkeypatch.setattr(storages, "has_gpu", lambda: True)
     with pytest.raises(NotImplementedError, match="getPinnedMemoryAllocator"):
         torch.ones(3).pin_memory()
 
 
 @without_gpu
 def test_with_a_gpu_cuda_is_asked_whether_a_tensor_is_pinned(monkeypatch):
-    monkeypatch.setattr(pinned, "has_gpu", lambda: True)
+    monkeypatch.setattr(storages, "has_gpu", lambda: True)
     asked = []
 
     def own_kernel(keys, tensor, device):
         asked.append(device)
         return pinned_for_torch.call_boxed(keys, tensor, device)
 
-    pinned_for_torch = pinned._is_pinned_on
+    pinned_for_torch = storages._is_pinned_on
     own = SimpleNamespace(call_boxed=own_kernel)
-    monkeypatch.setattr(pinned, "_is_pinned_on", own)
+    monkeypatch.setattr(storages, "_is_pinned_on", own)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # no word of the deprecated argument
         assert not says_pinned(torch.ones(3))

@@ -1,4 +1,4 @@
-"""Tests of dpkit.sim.plain_name: "sim" without a number is one device."""
+"""Tests of dpkit.sim.device_names: "sim" without a number is one device."""
 
 import copy
 import pickle
@@ -12,7 +12,7 @@ from torch import nn
 
 import dpkit
 from dpkit import sim
-from dpkit.sim.stand_ins import StandIn
+from dpkit.sim.patching import StandIn
 
 sim.register()
 ONE = torch.device("sim:1")

@@ -1,4 +1,4 @@
-"""Tests of dpkit.sim.seeds: the numbers drawn without a generator."""
+"""Tests of dpkit.sim.random_numbers: the numbers drawn without a generator."""
 
 import pytest
 import torch

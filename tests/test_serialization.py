@@ -1,4 +1,4 @@
-"""Tests of dpkit.sim.serialization: where what is loaded goes."""
+"""Tests of dpkit.sim.storages: where what is loaded goes."""
 
 import io
 import pickle

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 import dpkit
-from dpkit.sim import shapes
+from dpkit.sim import own_kernels
 
 (ZERO,) = dpkit.devices(1, "sim")
 
@@ -18,14 +18,14 @@ def form(tensor):
 @pytest.fixture
 def worked_out(monkeypatch):
     """Collect the operations that are not remembered."""
-    monkeypatch.setattr(shapes, "_known", {})
-    seen, make = [], shapes._sizes
+    monkeypatch.setattr(own_kernels, "_known", {})
+    seen, make = [], own_kernels._sizes
 
     def watched(out):
         seen.append(out)
         return make(out)
 
-    monkeypatch.setattr(shapes, "_sizes", watched)
+    monkeypatch.setattr(own_kernels, "_sizes", watched)
     return seen
 
 
@@ -103,9 +103,9 @@ def test_what_shares_memory_does_so_again(rows):
 
 
 def test_only_so_many_are_remembered(monkeypatch, worked_out):
-    monkeypatch.setattr(shapes, "MOST", 3)
+    monkeypatch.setattr(own_kernels, "MOST", 3)
     with dpkit.sim.machine(backing="meta"):
         for n in range(10):
             x = torch.empty(n, device=ZERO)
             assert (x + x).shape == (n,)
-            assert len(shapes._known) <= 3
+            assert len(own_kernels._known) <= 3

@@ -1,4 +1,4 @@
-"""Tests of dpkit.sim.distributed: torch.distributed beside the simulation."""
+"""Tests of dpkit.sim.refusals: torch.distributed beside the simulation."""
 
 import sys
 
@@ -10,7 +10,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import dpkit
-from dpkit.sim import distributed, torch_accelerator
+from dpkit.sim import device_names, refusals
 
 REFUSAL = (
     r"torch\.distributed does not send what lies on a simulated device "
@@ -141,5 +141,5 @@ def test_what_is_chosen_by_itself_is_as_without_simulated_devices(run_ranks):
 )
 def test_the_backend_by_itself(gpus, backend, monkeypatch):
     found = [torch.device(gpu) for gpu in gpus]
-    monkeypatch.setattr(torch_accelerator, "real_devices", lambda: found)
-    assert distributed.default_backend() == backend
+    monkeypatch.setattr(device_names, "real_devices", lambda: found)
+    assert refusals.default_backend() == backend

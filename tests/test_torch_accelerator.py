@@ -1,4 +1,4 @@
-"""Tests of dpkit.sim.torch_accelerator: what torch.accelerator does."""
+"""Tests of dpkit.sim.device_names: what torch.accelerator does."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from torch.utils import benchmark
 
 import dpkit
 from dpkit import sim
-from dpkit.sim import torch_accelerator
+from dpkit.sim import device_names
 
 sim.register()
 ZERO, ONE, TWO = (torch.device("sim", index) for index in range(3))
@@ -101,13 +101,13 @@ def test_where_there_is_a_gpu_it_is_the_gpu(monkeypatch):
     def told(name):
         return lambda *args: calls.append((name, *args))
 
-    names = set(torch_accelerator.NAMES.values())
+    names = set(device_names.ACCELERATOR_CALLS.values())
     stub = SimpleNamespace(**{name: told(name) for name in names})
     stub.is_initialized = lambda: True
     stub.memory_stats_as_nested_dict = lambda index: {"bytes": {"now": index}}
     stub.device_count = lambda: 2
     gpu = torch.device("cuda", 0)
-    monkeypatch.setattr(torch_accelerator, "real_devices", lambda: [gpu])
+    monkeypatch.setattr(device_names, "real_devices", lambda: [gpu])
     monkeypatch.setattr(torch, "cuda", stub)
     accelerator = torch.accelerator
     assert accelerator.current_accelerator() == torch.device("cuda")
@@ -129,7 +129,7 @@ def test_where_there_is_a_gpu_it_is_the_gpu(monkeypatch):
 def test_cuda_has_what_torch_accelerator_calls():
     missing = [
         name
-        for name in torch_accelerator.NAMES.values()
+        for name in device_names.ACCELERATOR_CALLS.values()
         if not hasattr(torch.cuda, name) or not hasattr(torch.sim, name)
     ]
     assert missing == []
@@ -139,7 +139,7 @@ def test_all_that_torch_accelerator_calls_is_replaced():
     folder = Path(torch.accelerator.__file__).parent
     source = "".join(p.read_text() for p in folder.glob("*.py"))
     called = set(re.findall(r"torch\._C\.(_accelerator_\w+)", source))
-    replaced = {name for name, _ in torch_accelerator.replacements()}
+    replaced = {name for name, _ in device_names.accelerator_calls()}
     # No device of the simulation has one.
     assert called - replaced <= {"_accelerator_getDeviceCapability"}
 

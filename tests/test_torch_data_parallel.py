@@ -1,4 +1,4 @@
-"""Tests of dpkit.sim.torch_data_parallel: what torch.nn.DataParallel does."""
+"""Tests of dpkit.sim.refusals: what torch.nn.DataParallel does."""
 
 import pytest
 import torch

@@ -105,6 +105,7 @@ def spread_of(rounds: Rounds) -> float:
 
 def _count(probe: Probe, now: Callable[[], float]) -> int:
     """Return how many calls take long enough to be timed; warm up."""
+    # a call of 0.3 ms: 1, 2, 4, then 8 of them take 2.4 ms, which is enough
     probe.calls[0]()
     count = 1
     while _time(probe, count, now) < ENOUGH_SECONDS:

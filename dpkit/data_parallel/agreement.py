@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from dpkit.arguments import check_trained
 from dpkit.buckets import assign
 
 BROADCAST_BYTES = 25 * 2**20  # broadcast together, in one flat tensor
@@ -43,10 +44,7 @@ def check_module(module: nn.Module) -> None:
             "a parameter has no shape yet (module: "
             f"{type(module).__name__}); run the module once before"
         )
-    if not any(p.requires_grad for p in params):
-        raise ValueError(
-            f"no parameter requires a gradient (parameters: {len(params)})"
-        )
+    check_trained(module)
     devices = {tensor.device for tensor in params + buffers}
     if len(devices) > 1:
         raise ValueError(

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import device_list
+from dpkit.arguments import check_trained, device_list
 from dpkit.buckets import Bucket, Buckets
 from dpkit.collectives import allreduce
 from dpkit.losses import Loss
@@ -85,11 +85,7 @@ class BucketedDataParallel:
         devices = device_list(devices)
         if len(devices) == 0:
             raise ValueError("no devices to train on (devices: 0)")
-        if not any(p.requires_grad for p in module.parameters()):
-            raise ValueError(
-                "no parameter requires a gradient (parameters: "
-                f"{len(list(module.parameters()))})"
-            )
+        check_trained(module)
         allreduce_plan(algorithm, len(devices), ranks_per_node)  # or refuse
         self.overlap = overlap
         self.replicas = [copy.deepcopy(module).to(d) for d in devices]
@@ -153,7 +149,7 @@ class BucketedDataParallel:
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Let each replica's gradients add up by themselves in a block.
+        """Reduce nothing in a block: each replica's gradients add up.
 
         The next step after it takes the mean over replicas of all that was
         added.

@@ -116,7 +116,7 @@ class DistributedDataParallel(nn.Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Let this rank's gradients add up by themselves in a block.
+        """Send nothing in a block: this rank's gradients add up.
 
         The next backward after it takes the mean over ranks of all that was
         added. Every rank has to do likewise.

@@ -64,17 +64,6 @@ class Ranks:
         """The number of ranks."""
         return len(self.hosts)
 
-    def broadcast_bytes(self, content: bytes) -> bytes:
-        """Return rank 0's bytes, one or more, on every rank."""
-        size = torch.tensor(len(content), device=self.device)
-        dist.broadcast(size, 0)
-        data = torch.empty(int(size), dtype=torch.uint8)
-        if self.rank == 0:
-            data = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-        data = data.to(self.device)
-        dist.broadcast(data, 0)
-        return bytes(data.cpu().numpy())
-
     def lost(self) -> list[int]:
         """Call the roll; return the other ranks that are lost.
 
@@ -84,6 +73,7 @@ class Ranks:
         lost = self.roll.lost()
         if lost is not None:
             return sorted(lost)
+        # hosts a b b c, rank 2: rank 0 and rank 3 are away
         here = self.hosts[self.rank]
         away = [r for r, host in enumerate(self.hosts) if host != here]
         return away or [0]

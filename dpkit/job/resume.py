@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from typing import Any
 
+import torch.distributed as dist
 from tqdm import tqdm
 
 from dpkit.job.checkpoints import Checkpoints, unpack
@@ -25,22 +27,24 @@ def resume(run: Run, checkpoints: Checkpoints) -> list[str]:
         ValueError: all checkpoints are of other runs, or another job uses
             the folder; on every rank.
     """
-    told, message = [], b""
+    told: list[str] = []
+    message: list[Any] = [b"", ""]  # what to load, or why nothing can be
     if run.ranks.rank == 0:
         try:
             told = checkpoints.lock()
             found = checkpoints.newest(run.check)
-            message = b"+" + found.content
+            message[0] = found.content
             told += [f"refused: {reason}" for reason in found.refused]
             if found.path:
                 told.append(f"resumed from {found.path}")
         except (RuntimeError, ValueError) as error:
-            message = b"-" + str(error).encode()
-    message = run.ranks.broadcast_bytes(message)
-    if message[:1] == b"-":
-        raise ValueError(message[1:].decode())
-    if len(message) > 1:
-        _, state = unpack(message[1:])
+            message[1] = str(error)
+    dist.broadcast_object_list(message, 0, device=run.ranks.device)
+    content, refusal = message
+    if refusal:
+        raise ValueError(refusal)
+    if content:
+        _, state = unpack(content)
         run.load(state)
         if told and state["world_size"] != run.ranks.world_size:
             told[-1] += (

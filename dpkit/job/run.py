@@ -88,6 +88,7 @@ class Run:
 
     def rows(self, step: int) -> Tensor:
         """Return the examples of a step, those of all ranks, in order."""
+        # 10 examples in batches of 4 are 3 steps: step 5 is batch 2 of epoch 1
         epoch, batch = divmod(step, self.steps_per_epoch)
         generator = torch.Generator()
         generator.manual_seed(_seed("epoch", self.settings.seed, epoch))

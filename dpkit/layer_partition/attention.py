@@ -20,7 +20,7 @@ from dpkit.layer_partition.shards import (
     even_sizes,
 )
 
-PLAIN: dict[str, object] = {
+PLAIN_ATTENTION: dict[str, object] = {
     "batch_first": True,
     "dropout": 0.0,
     "bias_k": None,
@@ -72,7 +72,7 @@ class HeadParallelAttention(SplitModule):
     ) -> None:
         super().__init__()
         plain = {"kdim": attention.embed_dim, "vdim": attention.embed_dim}
-        check_plain(attention, "attention", PLAIN | plain)
+        check_plain(attention, "attention", PLAIN_ATTENTION | plain)
         num_heads, size = attention.num_heads, attention.head_dim
         check_enough(num_heads, "heads", devices)
         heads = even_sizes(num_heads, len(devices))

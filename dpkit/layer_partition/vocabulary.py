@@ -19,7 +19,7 @@ from dpkit.layer_partition.shards import (
     shards_of,
 )
 
-PLAIN: dict[str, object] = {
+PLAIN_EMBEDDING: dict[str, object] = {
     "padding_idx": None,
     "max_norm": None,
     "scale_grad_by_freq": False,
@@ -65,7 +65,7 @@ class VocabParallelEmbedding(SplitModule):
         self, embedding: nn.Embedding, devices: Sequence[torch.device]
     ) -> None:
         super().__init__()
-        check_plain(embedding, "an embedding", PLAIN)
+        check_plain(embedding, "an embedding", PLAIN_EMBEDDING)
         num_words = embedding.num_embeddings
         sizes = checked_sizes(None, num_words, "words", devices)
         self.weights = nn.ParameterList(

@@ -143,11 +143,8 @@ def split_layers(
         )
     if sizes is None:
         sizes = _balanced(model, num_stages, costs)
-    if (
-        len(sizes) != num_stages
-        or sum(sizes) != len(model)
-        or min(sizes, default=0) < 1
-    ):
+    fit = (len(sizes), sum(sizes)) == (num_stages, len(model))
+    if not fit or min(sizes, default=0) < 1:
         raise ValueError(
             "the sizes do not cut the layers into stages (layers: "
             f"{len(model)}, stages: {num_stages}, sizes: {list(sizes)})"

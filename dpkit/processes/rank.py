@@ -95,6 +95,7 @@ def _do(
 
 def _own_part(trace: TracebackType | None) -> TracebackType | None:
     """Leave out the calls that lead from this program to the function."""
+    # _do, _call, the function, what it called: the first two are left out
     while trace and trace.tb_next:
         if trace.tb_frame.f_globals is not globals():
             break

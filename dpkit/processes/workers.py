@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -154,12 +153,7 @@ class Workers:
     def __enter__(self) -> Workers:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self, job: bytes, timeout_seconds: float) -> list[Any]:
@@ -196,7 +190,7 @@ class Workers:
         return folder
 
     def _end(self) -> None:
-        with ctrl_c_deferred():  # a second one, of the impatient
+        with ctrl_c_deferred():  # a second Ctrl-C waits until all are ended
             self._kill_all()
 
     def _kill_all(self) -> None:

@@ -1,11 +1,27 @@
-"""Simulated devices: ``sim:0``, ``sim:1``, … are devices of torch."""
+"""Simulated devices: ``sim:0``, ``sim:1``, … are devices of torch.
+
+Begin with ``tensor.py``: what happens in ``x + y``, step by step.
+
+- What changes in torch when sim is registered: ``patches.py``, one table.
+  ``patching.py`` says what a patch is. The functions that are put there are
+  in ``kernels``, ``own_kernels``, ``backward``, ``modules``, ``storages``,
+  ``random_numbers``, ``device_names`` and ``refusals``; ``torch_sim`` is the
+  module ``torch.sim``.
+- Where an operation is charged, and a copy: ``charge.py``.
+- Where memory is counted: ``memory.py``.
+- Which devices mix, what an operation writes to: ``operations.py``.
+- The hardware that is simulated: ``configuration.py``; its streams:
+  ``streams.py``; what happened on it: ``tracing.py``.
+"""
+
+import re
+import warnings
 
 import torch
 
 from dpkit.sim.configuration import configure, hold_on_gpu, machine
-from dpkit.sim.recording import current_machine, label, meet, now, trace
-from dpkit.sim.streams import beside
-from dpkit.sim.supported import check_torch_version
+from dpkit.sim.streams import issued_beside as beside
+from dpkit.sim.tracing import current_machine, label, meet, now, trace
 
 __all__ = [
     "beside",
@@ -20,6 +36,8 @@ __all__ = [
     "trace",
 ]
 
+TRIED = ((2, 11), (2, 13), (2, 15))  # all tests of dpkit.sim were run on these
+
 
 def register() -> None:
     """Make ``sim:0``, ``sim:1``, … devices of torch; again is no harm.
@@ -32,11 +50,39 @@ def register() -> None:
     check_torch_version(torch.__version__)
     try:
         # Here, not above: it imports private names, which may change.
-        from dpkit.sim.patches import apply_all
+        from dpkit.sim.patches import PATCHES
+        from dpkit.sim.patching import apply_all
     except ImportError as error:
         raise RuntimeError(
             "simulated devices do not fit this torch (torch: "
             f"{torch.__version__}, missing: {error}); "
             'devices(kind="cpu") needs none of it'
         ) from error
-    apply_all()
+    apply_all(PATCHES)
+
+
+def check_torch_version(version: str) -> None:
+    """Refuse a torch that is too old; warn about one that is new.
+
+    The API that carries simulated devices is experimental, and private names
+    of torch are used. On a newer torch the probes of ``patches`` decide.
+
+    Example:
+        >>> from dpkit.sim import check_torch_version
+        >>> check_torch_version("2.13.0+cpu")
+    """
+    major, minor = (int(n) for n in re.findall(r"\d+", version)[:2])
+    tried = ", ".join(f"{a}.{b}" for a, b in TRIED)
+    if (major, minor) < TRIED[0]:
+        raise RuntimeError(
+            "this torch is older than those that simulated devices were "
+            f"tried on (torch: {version}, tried: {tried}); install a newer "
+            'one, or ask for devices(kind="cpu")'
+        )
+    if (major, minor) > TRIED[-1]:
+        warnings.warn(
+            "this torch is newer than those that simulated devices were "
+            f"tried on (torch: {version}, tried: {tried}); what they "
+            "need of it is looked for",
+            stacklevel=2,
+        )

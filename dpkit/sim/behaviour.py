@@ -1,7 +1,11 @@
-"""What a simulated tensor does in Python: print, copy, pickle, be read.
+"""What a simulated tensor is in Python: made, printed, copied, pickled, read.
 
-PyTorch's own versions of these reach into the memory of a tensor, which a
-simulated one has only through its backing.
+A simulated tensor is a ``SimTensor``, also where it is a parameter: then it
+has a mark, by which ``isinstance(p, nn.Parameter)`` knows it. PyTorch's
+parameters and buffers without shape, those of lazy layers, stay such.
+
+PyTorch's own versions of what stands here reach into the memory of a tensor,
+which a simulated one has only through its backing.
 """
 
 from __future__ import annotations
@@ -11,20 +15,89 @@ from collections import OrderedDict
 from typing import Any, Self, cast
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch._tensor_str import _add_suffixes, _tensor_str
 
 from dpkit.sim.charge import charge_read
-from dpkit.sim.classes import simulated, simulated_class
-from dpkit.sim.without_numbers import no_numbers
+from dpkit.sim.configuration import simulation
+from dpkit.sim.operations import no_numbers
 
 PRINTED = 1000  # torch shortens what has more numbers
+SIM_CLASSES: dict[type, Any] = {}  # class on the CPU -> on a simulated device
 _base: Any = torch.Tensor  # its own grad
 
 
+def simulated_class(kind: type, device: torch.device) -> Any:
+    """Return the class that a tensor of class ``kind`` gets on ``device``.
+
+    Raises:
+        NotImplementedError: it is a subclass of which nothing is known here.
+    """
+    if kind in SIM_CLASSES.values():
+        return kind
+    if kind not in SIM_CLASSES:
+        raise NotImplementedError(
+            "a simulated tensor has a class of its own, and takes no other "
+            f"(class: {kind.__name__}, device: {device}); use torch.Tensor or "
+            "nn.Parameter"
+        )
+    return SIM_CLASSES[kind]
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the plain tensor that holds the numbers of ``tensor``."""
+    return tensor.backing if isinstance(tensor, Behaviour) else tensor
+
+
 class Behaviour(torch.Tensor):
-    """A tensor that stands for another, its ``backing``."""
+    """A tensor that stands for another, its ``backing``, on a device.
+
+    Source:
+        PyTorch's wrapper subclasses (``Tensor._make_wrapper_subclass``).
+    """
 
     backing: torch.Tensor
+
+    @staticmethod
+    def __new__(  # noqa: D102
+        cls: type[Behaviour], backing: torch.Tensor, device: torch.device
+    ) -> Behaviour:
+        if isinstance(backing, FakeTensor):
+            raise NotImplementedError(
+                "torch.compile does not know simulated devices (device: "
+                f"{device}); run without it"
+            )
+        tensor = torch.Tensor._make_wrapper_subclass(
+            cls,
+            backing.shape,
+            strides=backing.stride(),
+            storage_offset=backing.storage_offset(),
+            dtype=backing.dtype,
+            device=device,
+        )
+        tensor.backing = backing
+        simulation.memory.hold(backing, device.index)
+        # Marks of values still to be conjugated or negated: torch heeds them
+        # before an operation comes to __torch_dispatch__, and not inside.
+        torch._C._set_conj(tensor, backing.is_conj())
+        torch._C._set_neg(tensor, backing.is_neg())
+        return tensor
+
+    def follow_backing(self) -> None:
+        """Take over the backing's shape, where an operation has changed it."""
+        backing = self.backing
+        if self.shape == backing.shape and self.stride() == backing.stride():
+            return
+        try:
+            simulation.memory.resize(backing)
+        except torch.OutOfMemoryError:
+            storage, offset = backing.untyped_storage(), self.storage_offset()
+            backing.set_(storage, offset, self.shape, self.stride())
+            raise
+        with torch.inference_mode(self.is_inference()):  # to be of its kind
+            reshaped = self._over(backing, SIM_CLASSES[torch.Tensor])
+        torch._functionalize_unsafe_set(reshaped, self)
+        self.data = reshaped
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         start, numbers = "tensor(", "..."
@@ -100,8 +173,7 @@ class Behaviour(torch.Tensor):
 
     def _over(self, backing: torch.Tensor, kind: type) -> Self:
         """Return a tensor of class ``kind`` over a backing, on this device."""
-        make = simulated[torch.Tensor].__new__
-        return cast(Self, make(kind, backing, self.device))
+        return cast(Self, Behaviour.__new__(kind, backing, self.device))
 
     def __copy__(self) -> Self:
         """Return another tensor in the same memory, without a gradient."""
@@ -133,11 +205,7 @@ class Behaviour(torch.Tensor):
         return new
 
     def as_subclass(self, cls: type) -> Any:
-        """Return this tensor as one of another class, if that is possible.
-
-        Raises:
-            NotImplementedError: it is not, on a simulated device.
-        """
+        """Return this tensor as one of another class, if that is possible."""
         kind = simulated_class(cls, self.device)
         if kind is type(self):
             return self

@@ -1,101 +1,163 @@
-"""Charge the clock for what ran: an operation, a copy, a view."""
+"""Charge the clock for what ran: an operation, a copy, a view.
+
+An operation costs launches on the host, and arithmetic and traffic on the
+device. Arithmetic is counted by the formulas of PyTorch's own flop counter;
+traffic is what the operation reads and what it writes, each once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
+from torch.utils.flop_counter import flop_registry
 
-from dpkit.sim import work
 from dpkit.sim.configuration import simulation
-from dpkit.sim.pinned import is_pinned
+from dpkit.sim.memory import tensors_in
+from dpkit.sim.operations import (
+    COPIES,
+    OpCall,
+    alias_kind,
+    aten,
+    base_name,
+    host_waits,
+)
+from dpkit.sim.storages import is_pinned
+from dpkit.sim.tracing import mark_results, tracing
 from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
 
-aten = torch.ops.aten
-
-
-def await_arrivals(inputs: Sequence[Tensor], device: int) -> None:
-    """Let autograd's thread of ``device`` wait for what others send it."""
-    clock = simulation.clock
-    for tensor in inputs:
-        arrival = getattr(tensor, "arrival", None)
-        if arrival is not None and arrival[0] is clock:
-            clock.await_thread(device, arrival[1])
+# They make or rename memory, and launch nothing.
+NO_KERNEL = set(
+    "_unsafe_view alias detach empty empty_like empty_permuted empty_strided "
+    "lift_fresh new_empty new_empty_strided resize_ set_".split()
+)
+# They read rows here and there: as much as they write, not the whole table.
+READS_WHAT_IT_WRITES = set("embedding gather index index_select take".split())
+_CONVOLUTIONS = {"convolution", "convolution_backward", "_convolution"}
 
 
 def charge(
-    func: OpOverload,
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    inputs: Sequence[Tensor],
-    out: Any,
-    device: int,
+    call: OpCall, inputs: Sequence[Tensor], out: Any, device: torch.device
 ) -> None:
-    """Charge for an operation that ran on one device.
+    """Charge for what ran, and tell a trace what the new memory is for.
 
-    Args:
-        func: The operation.
-        args: What it was given.
-        kwargs: The same, by name.
-        inputs: The tensors in both.
-        out: What came out.
-        device: The number of the device.
+    ``inputs`` are the tensors that went in; ``out`` is what came out, on
+    ``device``.
     """
+    if call.func in COPIES:
+        with simulation.clock.lock:
+            _charge_copies(call, out)
+    elif device.type == "sim":
+        with simulation.clock.lock:
+            _charge_one(call, inputs, out, device.index)
+        if tracing() and alias_kind(call.func)[0] == "new":
+            mark_results(out)
+
+
+def _charge_one(
+    call: OpCall, inputs: Sequence[Tensor], out: Any, device: int
+) -> None:
+    """Charge for an operation on one device."""
+    # mm of (2, 3) and (3, 5), float32: 2·2·3·5 = 60 operations;
+    # it reads 4·(6 + 15) and writes 4·10 bytes, 124 together.
     clock = simulation.clock
     cluster = clock.cluster
-    name = work.base_name(func)
+    name = base_name(call.func)
     if clock.in_backward:
         await_arrivals(inputs, device)
-    if not work.launches_kernel(func):
+    if not launches_kernel(call.func):
         clock.busy(device, name, cluster.host.view_seconds)
         return
-    flops = work.flops(func, args, kwargs, out)
-    written = args[0] if out is None else out  # a list, in place
-    num_bytes = work.num_bytes(func, inputs, written)
-    dtype = work.compute_dtype(func, inputs[0]) if flops else "float32"
+    flops = _num_flops(call, out)
+    written = call.args[0] if out is None else out  # a list, in place
+    num_bytes = _num_bytes(name, inputs, written)
+    dtype = compute_dtype(call.func, inputs[0]) if flops else "float32"
     seconds = operation_seconds(cluster.accelerator, flops, num_bytes, dtype)
-    launches = work.num_launches(func, args)
+    launches = _num_launches(call)
     clock.compute(device, name, seconds, num_bytes, flops, launches)
-    if work.host_waits(func, args):
+    if host_waits(call):
         clock.wait(device, clock.current[device])
 
 
-def charge_copies(
-    func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any
-) -> None:
-    """Charge for an operation that copies, maybe between devices.
+@cache
+def launches_kernel(func: OpOverload) -> bool:
+    """Tell whether the device has something to do."""
+    return alias_kind(func)[0] != "view" and base_name(func) not in NO_KERNEL
 
-    Args:
-        func: One of the operations in ``COPIES``.
-        args: What it was given.
-        kwargs: The same, by name.
-        out: What came out.
+
+def _num_launches(call: OpCall) -> int:
+    """Return how many kernels the host launches."""
+    if call.func is aten.convolution_backward.default:
+        return sum(call.args[-1])  # which gradients: [input, weight, bias]
+    return 1
+
+
+def _num_flops(call: OpCall, out: Any) -> int:
+    """Return the additions and multiplications in an operation.
+
+    Where PyTorch counts none, such as in a sum, traffic decides.
     """
+    formula = flop_registry.get(call.func._overloadpacket)
+    if formula is None:
+        return 0
+    return int(formula(*call.args, **call.kwargs, out_val=out))
+
+
+def _num_bytes(name: str, inputs: Sequence[Tensor], written: Any) -> int:
+    """Return the bytes that an operation reads and writes."""
+    if isinstance(written, Tensor):
+        total = written.nbytes
+    else:
+        total = sum(x.nbytes for x in tensors_in(written))
+    if name in READS_WHAT_IT_WRITES:
+        return 2 * total
+    if name in ("zero_", "fill_"):
+        return total
+    return total + sum(x.nbytes for x in inputs)
+
+
+def compute_dtype(func: OpOverload, tensor: Tensor) -> str:
+    """Return the name of the dtype that an operation computes in.
+
+    Where PyTorch lets tensor cores round float32 to TF32, that is "tf32":
+    in convolutions unless told otherwise, in products if told so.
+    """
+    if tensor.dtype != torch.float32:
+        return str(tensor.dtype).removeprefix("torch.")
+    kind: Any = torch.backends.cuda.matmul
+    if base_name(func) in _CONVOLUTIONS:
+        cudnn: Any = torch.backends.cudnn
+        kind = cudnn.conv
+    return "tf32" if kind.fp32_precision == "tf32" else "float32"
+
+
+def _charge_copies(call: OpCall, out: Any) -> None:
+    """Charge for one of ``COPIES``, which may go between devices."""
+    func, args, kwargs = call
     non_blocking = kwargs.get("non_blocking", False)
     if func is aten._to_copy.default:
         pairs = [(args[0], out)]
-    elif func is aten.copy_.default:
-        pairs, non_blocking = [(args[1], args[0])], _third(args, non_blocking)
     else:
-        pairs = list(zip(args[1], args[0]))
-        non_blocking = _third(args, non_blocking)
+        non_blocking = args[2] if len(args) > 2 else non_blocking
+        pairs = [(args[1], args[0])]
+        if func is not aten.copy_.default:  # a list to a list
+            pairs = list(zip(args[1], args[0]))
     for source, target in pairs:
         if source.device == target.device:
-            index = target.device.index
-            charge(func, args, kwargs, (source,), target, index)
+            _charge_one(call, (source,), target, target.device.index)
         else:
-            copied(source, target, bool(non_blocking))
+            charge_copy(source, target, bool(non_blocking))
 
 
-def _third(args: Sequence[Any], otherwise: Any) -> Any:
-    return args[2] if len(args) > 2 else otherwise
-
-
-def copied(source: Tensor, target: Tensor, non_blocking: bool) -> None:
+def charge_copy(source: Tensor, target: Tensor, non_blocking: bool) -> None:
     """Charge for a copy from one tensor to another, on another device."""
+    # ends (0, 1):    sim:0 to sim:1; the host goes on at once
+    # ends (0, None): sim:0 to the CPU; the host waits, unless the memory
+    #                 there is pinned and the copy asked not to block
     clock = simulation.clock
     cluster = clock.cluster
     ends = (_number(source), _number(target))
@@ -112,6 +174,15 @@ def copied(source: Tensor, target: Tensor, non_blocking: bool) -> None:
     issued = clock.copy(ends[0], ends[1], seconds, target.nbytes, blocking)
     if clock.in_backward and ends[1] is not None:
         target.arrival = clock, issued  # type: ignore[attr-defined]
+
+
+def await_arrivals(inputs: Sequence[Tensor], device: int) -> None:
+    """Let autograd's thread of ``device`` wait for what others send it."""
+    clock = simulation.clock
+    for tensor in inputs:
+        arrival = getattr(tensor, "arrival", None)
+        if arrival is not None and arrival[0] is clock:
+            clock.await_thread(device, arrival[1])
 
 
 def _number(tensor: Tensor) -> int | None:

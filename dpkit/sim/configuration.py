@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
@@ -42,14 +43,8 @@ class Simulation:
     def change(self, settings: dict[str, Any], apart: bool = False) -> None:
         """Go over to other settings, with a new clock.
 
-        Args:
-            settings: The arguments of :func:`configure`.
-            apart: If there are to be no numbers any more, leave what is
-                alive where it is.
-
-        Raises:
-            RuntimeError: tensors are alive that would not outlast it, or a
-                trace is running.
+        With ``apart``, what is alive does not hinder a change to a machine
+        without numbers, and is left where it is.
         """
         if self.memory.blocks is not None:
             raise RuntimeError(
@@ -116,21 +111,6 @@ def _backing(settings: dict[str, Any]) -> torch.device:
     return gpus[0]
 
 
-DEFAULTS: dict[str, Any] = {
-    "num_devices": 8,
-    "accelerator": "v100",
-    "link": "nvlink2",
-    "backing": "cpu",
-    "hosts": "one",
-    "slow": None,
-    "memory_bytes": None,
-    "host": "eager",
-    "ranks_per_node": None,
-    "network": "ethernet100",
-}
-simulation = Simulation(dict(DEFAULTS))
-
-
 def configure(
     num_devices: int = 8,
     accelerator: str | Accelerator = "v100",
@@ -188,6 +168,13 @@ def configure(
     settings = dict(locals())
     simulation.change(settings)
     simulation.chosen = True
+
+
+DEFAULTS: dict[str, Any] = {
+    name: parameter.default
+    for name, parameter in inspect.signature(configure).parameters.items()
+}
+simulation = Simulation(dict(DEFAULTS))
 
 
 def hold_on_gpu() -> None:  # only on CUDA

@@ -7,7 +7,14 @@ be registered with PyTorch by name:
 - copies and reads by C++ code that bypasses Python, such as
   ``tensor(…, device=…)``;
 - what PyTorch would compose of others on a device that it does not know, in
-  another order of rounding than the CPU's own kernel, or not find at all.
+  another order of rounding than the CPU's own kernel, or not find at all;
+- what casts under ``torch.autocast("sim", torch.bfloat16)``: as on CUDA
+  products of matrices and convolutions take their inputs in the lower
+  precision, what loses too much there takes them in float32, and what mixes
+  several inputs takes them all in the widest dtype among them.
+
+Source:
+    PyTorch's documentation of torch.amp, "CUDA Op-Specific Behavior".
 """
 
 from __future__ import annotations
@@ -18,23 +25,46 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
 
-from dpkit.sim import as_on_cuda, pinned
-from dpkit.sim.attention import attention
-from dpkit.sim.charge import charge_factory, copied
+from dpkit.sim import own_kernels
+from dpkit.sim.behaviour import plain
+from dpkit.sim.charge import charge_copy, charge_factory
 from dpkit.sim.configuration import simulation
-from dpkit.sim.generator_arguments import with_plain_generator
-from dpkit.sim.numbering import full_device
-from dpkit.sim.recurrent import gru_cell, lstm_cell
-from dpkit.sim.tensor import SimTensor, plain, read_number
+from dpkit.sim.device_names import full_device
+from dpkit.sim.operations import OpCall, aten
+from dpkit.sim.random_numbers import with_plain_generator
+from dpkit.sim.storages import pinned_kernels
+from dpkit.sim.tensor import SimTensor, read_number
 
-aten = torch.ops.aten
-Kernel = Callable[..., Any]
-WIDEST = torch.complex128.itemsize
+# Name of an operation, its kernel, its dispatch key.
+_Registered = tuple[str, Callable[..., Any], str]
+_LARGEST_ITEM = torch.complex128.itemsize
+
+AUTOCAST = "AutocastPrivateUse1"
+_LOWER = """
+    addbmm addmm addmv addr baddbmm bmm chain_matmul conv1d conv2d conv3d
+    conv_transpose1d conv_transpose2d conv_transpose3d convolution gru_cell
+    linalg_multi_dot linear lstm_cell matmul mm mv prelu
+    scaled_dot_product_attention
+""".split()
+_FLOAT32 = """
+    acos asin binary_cross_entropy_with_logits cdist cosh
+    cosine_embedding_loss cosine_similarity cross_entropy_loss cumprod cumsum
+    dist erfinv exp expm1 group_norm hinge_embedding_loss kl_div l1_loss
+    layer_norm log log10 log1p log2 log_softmax margin_ranking_loss mse_loss
+    multi_margin_loss multilabel_margin_loss nll_loss norm pdist
+    poisson_nll_loss pow prod reciprocal renorm rsqrt sinh smooth_l1_loss
+    soft_margin_loss softmax softplus sum tan triplet_margin_loss
+""".split()
+_WIDEST = """
+    addcdiv addcmul atan2 bilinear cat cross dot grid_sampler index_put
+    scatter_add stack tensordot
+""".split()
 
 
-def kernels() -> Iterator[tuple[str, Kernel, str]]:
-    """Yield the name of each operation, its kernel and its dispatch key."""
+def aten_kernels() -> Iterator[_Registered]:
+    """Yield all kernels that simulated devices register for aten."""
     for name in _operations():
         composed = _has_kernel(name, "CompositeImplicitAutograd")
         if _makes_tensor(name) and not composed:
@@ -43,11 +73,16 @@ def kernels() -> Iterator[tuple[str, Kernel, str]]:
             yield name, _as_on_cpu(name), "PrivateUse1"
     yield "_copy_from", _copy_from, "PrivateUse1"
     yield "_local_scalar_dense", read_number, "PrivateUse1"
-    yield "scaled_dot_product_attention", attention, "AutogradPrivateUse1"
-    yield "_thnn_fused_lstm_cell", lstm_cell, "AutogradPrivateUse1"
-    yield "_thnn_fused_gru_cell", gru_cell, "AutogradPrivateUse1"
-    yield from as_on_cuda.kernels()
-    yield from pinned.kernels()
+    own: dict[str, Callable[..., Any]] = {
+        "scaled_dot_product_attention": own_kernels.attention,
+        "_thnn_fused_lstm_cell": own_kernels.lstm_cell,
+        "_thnn_fused_gru_cell": own_kernels.gru_cell,
+        "ctc_loss.Tensor": own_kernels.ctc_loss,
+    }
+    for name, kernel in own.items():
+        yield name, kernel, "AutogradPrivateUse1"
+    yield from pinned_kernels()
+    yield from _autocast_kernels()
 
 
 def _operations() -> list[str]:
@@ -79,7 +114,7 @@ def _overload(name: str) -> Any:
     return getattr(getattr(aten, packet), overload or "default")
 
 
-def _factory(name: str) -> Kernel:
+def _factory(name: str) -> Callable[..., Tensor]:
     """Return a kernel that makes the tensor plainly, then wraps it."""
     # PyTorch's zeros without memory cannot be held by another tensor.
     func = _overload("zeros" if name == "_efficientzerotensor" else name)
@@ -94,12 +129,14 @@ def _factory(name: str) -> Kernel:
         device = full_device(kwargs.pop("device"))
         if kwargs.pop("pin_memory", None):
             raise RuntimeError("Only dense CPU tensors can be pinned")
-        args, kwargs = with_plain_generator(func, args, kwargs, device)
+        call = with_plain_generator(OpCall(func, args, kwargs), device)
         surely = place is not None and _surely_fits(args[place], device)
         if known and not surely:
-            _check_room(func, args, kwargs, device)
+            _check_room(call, device)
         with torch.inference_mode(False):  # as in __torch_dispatch__
-            backing = func(*args, device=simulation.backing, **kwargs)
+            backing = func(
+                *call.args, device=simulation.backing, **call.kwargs
+            )
         charge_factory(name, backing.nbytes, device.index, fills)
         return SimTensor(backing, device)
 
@@ -110,23 +147,19 @@ def _surely_fits(shape: Sequence[int], device: torch.device) -> bool:
     """Tell whether a tensor of any dtype fits: most do, and this is quick."""
     memory = simulation.memory
     free = memory.capacity - memory.live[device.index]
-    return math.prod(shape) * WIDEST <= free
+    return math.prod(shape) * _LARGEST_ITEM <= free
 
 
-def _check_room(
-    func: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    device: torch.device,
-) -> None:
+def _check_room(call: OpCall, device: torch.device) -> None:
     """Refuse a size that does not fit before memory is taken for it."""
+    func, args, kwargs = call
     if "generator" in kwargs:
         kwargs = {**kwargs, "generator": None}
     asked = func(*args, device="meta", **kwargs).untyped_storage().nbytes()
     simulation.memory.check_room(asked, device.index)
 
 
-def _as_on_cpu(name: str) -> Kernel:
+def _as_on_cpu(name: str) -> Callable[..., Any]:
     """Return a kernel that keeps PyTorch from composing the operation.
 
     That there is one is enough: calls with a ``SimTensor`` go to its
@@ -145,5 +178,58 @@ def _copy_from(
 ) -> Tensor:
     """Copy between two devices."""
     plain(target).copy_(plain(source), non_blocking)
-    copied(source, target, non_blocking)
+    charge_copy(source, target, non_blocking)
     return target
+
+
+def _autocast_kernels() -> Iterator[_Registered]:
+    """Yield a kernel for each operation that casts."""
+    rules = {"lower": _LOWER, "float32": _FLOAT32, "widest": _WIDEST}
+    for rule, names in rules.items():
+        for name in names:
+            for overload in getattr(aten, name).overloads():
+                func = getattr(getattr(aten, name), overload)
+                known = torch._C._dispatch_has_kernel(func.name())
+                if known and not overload.endswith("out"):
+                    short = func.name().removeprefix("aten::")
+                    yield short, _casting(func, rule), AUTOCAST
+
+
+def _casting(func: Any, rule: str) -> Callable[..., Any]:
+    """Return a kernel that casts, then calls ``func`` without casting."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        dtype = _dtype(rule, [args, kwargs])
+
+        def cast(tensor: Tensor) -> Tensor:
+            return tensor.to(dtype) if _may_change(tensor) else tensor
+
+        key = getattr(torch._C.DispatchKey, AUTOCAST)
+        keys = torch._C.DispatchKeySet(key)
+        with torch._C._ExcludeDispatchKeyGuard(keys):
+            args, kwargs = tree_map_only(Tensor, cast, (args, kwargs))
+            return func(*args, **kwargs)
+
+    return kernel
+
+
+def _dtype(rule: str, values: Any) -> torch.dtype:
+    """Return the dtype that a rule casts to."""
+    # "widest" of float16 and float16: float16; of float16 and float32,
+    # or without a floating tensor: float32.
+    if rule == "lower":
+        return torch.get_autocast_dtype("sim")
+    dtypes = set()
+    if rule == "widest":
+        leaves = [t for t in tree_leaves(values) if isinstance(t, Tensor)]
+        dtypes = {t.dtype for t in leaves if _may_change(t)}
+    return dtypes.pop() if len(dtypes) == 1 else torch.float32
+
+
+def _may_change(tensor: Tensor) -> bool:
+    """Tell whether autocast touches a tensor: not doubles, not integers."""
+    return (
+        tensor.device.type == "sim"
+        and tensor.is_floating_point()
+        and tensor.dtype != torch.float64
+    )

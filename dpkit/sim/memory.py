@@ -1,7 +1,12 @@
 """The memory of simulated devices: live and peak bytes, by storage.
 
 A storage counts once, however many tensors view it, from the moment a
-simulated tensor first uses it until the last of them is gone.
+simulated tensor first uses it until the last of them is gone::
+
+    x = torch.ones(5, 3, device="sim:1")    live: 60 bytes on sim:1
+    y = x[1:]                               60: the storage of x
+    del x                                   60: y still uses it
+    del y                                   0; the peak stays at 60
 """
 
 from __future__ import annotations
@@ -67,11 +72,7 @@ class Memory:
         return self._order
 
     def hold(self, backing: torch.Tensor, device: int) -> None:
-        """Count the storage of ``backing``, unless it is counted already.
-
-        Raises:
-            torch.OutOfMemoryError: it does not fit on the device.
-        """
+        """Count the storage of ``backing``, unless it is counted already."""
         if self._gone:
             self._release_gone()
         storage = backing.untyped_storage()
@@ -95,20 +96,14 @@ class Memory:
             self.blocks.append(held.block)
 
     def check_room(self, num_bytes: int, device: int) -> None:
-        """Refuse what does not fit on the device.
-
-        Raises:
-            torch.OutOfMemoryError: it does not.
-        """
+        """Raise ``torch.OutOfMemoryError`` if it does not fit any more."""
         if self.live[device] + num_bytes > self.capacity:
             raise torch.OutOfMemoryError(self._refusal(device, num_bytes))
 
     def resize(self, backing: torch.Tensor) -> None:
         """Count the storage of ``backing`` anew, which may have grown.
 
-        Raises:
-            torch.OutOfMemoryError: it has, and does not fit any more; it is
-                made as small as it was.
+        One that does not fit any more is made as small as it was.
         """
         storage = backing.untyped_storage()
         held = self._held(storage)
@@ -119,25 +114,23 @@ class Memory:
         except torch.OutOfMemoryError:
             resize_uncounted(storage, held.block.num_bytes)
             raise
-        self._release(held)
-        self._count(storage, held.device, held.block.category)
+        self._recount(storage, held)
 
     def resize_storage(
         self, storage: torch.UntypedStorage, num_bytes: int
     ) -> Any:
-        """Give a storage another size, and count it again if it is counted.
-
-        Raises:
-            torch.OutOfMemoryError: it does not fit any more.
-        """
+        """Give a storage another size, and count it again if it is counted."""
         held = self._held(storage)
-        if held is not None:
-            self._check_growth(held, num_bytes)
+        if held is None:
+            return resize_uncounted(storage, num_bytes)
+        self._check_growth(held, num_bytes)
         resized = resize_uncounted(storage, num_bytes)
-        if held is not None:
-            self._release(held)
-            self._count(storage, held.device, held.block.category)
+        self._recount(storage, held)
         return resized
+
+    def _recount(self, storage: torch.UntypedStorage, held: _Held) -> None:
+        self._release(held)
+        self._count(storage, held.device, held.block.category)
 
     def _check_growth(self, held: _Held, num_bytes: int) -> None:
         self.check_room(num_bytes - held.block.num_bytes, held.device)
@@ -151,6 +144,17 @@ class Memory:
         """Return how a storage is counted; None if it is not."""
         self._release_gone()  # one that is gone may have had this address
         return self._storages.get(storage._cdata)
+
+    def mark(self, values: Any, category: str, before: str = "") -> None:
+        """Say what the memory of simulated tensors is for.
+
+        With ``before``, only where it was taken for that until now.
+        """
+        for tensor in tensors_in(values):
+            backing = getattr(tensor, "backing", None)
+            block = None if backing is None else self.block_of(backing)
+            if block is not None and before in ("", block.category):
+                block.category = category
 
     def alive(self) -> list[Block]:
         """Return the blocks that are alive, in the order of issue."""
@@ -167,7 +171,7 @@ class Memory:
             self._paused = before
 
     def _release_gone(self) -> None:
-        while True:
+        while self._gone:
             try:  # another thread may have taken the last one
                 held = self._gone.popleft()
             except IndexError:
@@ -190,6 +194,17 @@ class Memory:
             f"of which {size(free)} is free. Of the allocated memory "
             f"{size(self.live[device])} is allocated by PyTorch."
         )
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in ``value`` and in the containers inside it."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in tensors_in(item)]
+    return []
 
 
 def size(num_bytes: int) -> str:

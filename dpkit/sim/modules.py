@@ -9,6 +9,10 @@ and asks before whether the one kind of tensor can take the place of the other.
 A plain tensor and a simulated one can, but not by the assignment of PyTorch,
 which changes what is inside the tensor: the inside and the class are
 exchanged for those of a new one.
+
+Layers that learn their shape from the first batch, such as ``nn.LazyLinear``,
+have tensors without numbers until then, of a class of their own. On a
+simulated device these are simulated tensors as well.
 """
 
 from __future__ import annotations
@@ -23,8 +27,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 from torch.nn.modules import module
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
-from dpkit.sim.classes import plain_class, simulated, simulated_class
+from dpkit.sim.behaviour import SIM_CLASSES, simulated_class
 from dpkit.sim.tensor import SimTensor
 
 _data: Any = torch._C.TensorBase.data
@@ -67,10 +72,8 @@ def _is_inference(tensor: Tensor) -> bool:
 def _become(tensor: Tensor, value: Tensor) -> None:
     """Let ``tensor``, which stays the same object, hold what ``value`` does.
 
-    Args:
-        tensor: A plain tensor or a simulated one.
-        value: One of the other kind: simulated or plain, of inference mode
-            or not.
+    One of the two is simulated and the other is plain, or one of them is of
+    inference mode.
     """
     new = _in_the_place_of(tensor, value)
     new.requires_grad = tensor.requires_grad
@@ -93,18 +96,21 @@ def _in_the_place_of(tensor: Tensor, value: Tensor) -> Tensor:
             new._is_param = True
     else:
         new = value.detach()
-        new.__class__ = plain_class(tensor)
+        new.__class__ = _plain_class(tensor)
     others = {k: v for k, v in vars(tensor).items() if k not in _OURS}
     vars(new).update(others)
     return new
 
 
-def _leave(tensor: Tensor, device: torch.device) -> Tensor | None:
-    """Let ``tensor`` leave for ``device``; return its gradient, moved there.
+def _plain_class(tensor: Tensor) -> type:
+    """Return the class that a simulated tensor gets on the CPU."""
+    if type(tensor) is SimTensor:
+        return nn.Parameter if isinstance(tensor, nn.Parameter) else Tensor
+    return next(k for k, sim in SIM_CLASSES.items() if sim is type(tensor))
 
-    Raises:
-        RuntimeError: ``tensor`` is the result of an operation.
-    """
+
+def _leave(tensor: Tensor, device: torch.device) -> Tensor | None:
+    """Let ``tensor`` leave for ``device``; return its moved gradient."""
     if not tensor.is_leaf:
         raise RuntimeError(
             "the data of a result cannot go to another device (from: "
@@ -184,8 +190,58 @@ def moving_whole(original: Callable[..., Any]) -> Callable[..., Any]:
         if _tried.function is not fn:  # the same in all parts of a module
             _tried.function = fn
             for p in self.parameters():
-                if type(p) not in simulated and not isinstance(p, SimTensor):
+                if type(p) not in SIM_CLASSES and not isinstance(p, SimTensor):
                     _check_class(p, fn(p))
         return original(self, fn, recurse)
 
     return apply
+
+
+class SimUninitializedParameter(UninitializedParameter, SimTensor):
+    """A parameter on a simulated device whose shape is not known yet."""
+
+    cls_to_become = SimTensor
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return UninitializedParameter, (self.requires_grad,)
+
+
+class SimUninitializedBuffer(UninitializedBuffer, SimTensor):
+    """A buffer on a simulated device whose shape is not known yet."""
+
+    cls_to_become = SimTensor
+
+    @classmethod
+    def __torch_function__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Keep the class in what ``func`` makes, as PyTorch's own does."""
+        out = super().__torch_function__(func, types, args, kwargs)
+        is_tensor = isinstance(out, Tensor)
+        return out.as_subclass(UninitializedBuffer) if is_tensor else out
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return UninitializedBuffer, (self.requires_grad,)
+
+
+SIM_CLASSES[UninitializedParameter] = SimUninitializedParameter
+SIM_CLASSES[UninitializedBuffer] = SimUninitializedBuffer
+
+
+def making_uninitialized(
+    kind: Any, make: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a ``__new__`` for ``kind``, which ``make`` is elsewhere."""
+
+    def new(cls: type[Tensor], *args: Any, **options: Any) -> Any:
+        names = ("requires_grad", "device", "dtype", "persistent")
+        options |= zip(names, args)
+        dtype = options.get("dtype")
+        nothing = torch.empty(0, device=options.get("device"), dtype=dtype)
+        if not isinstance(nothing, SimTensor):
+            return make(cls, **options)
+        made = make(kind, **{**options, "device": "cpu"})
+        made.data = nothing
+        return made
+
+    return new

@@ -9,15 +9,14 @@ changed by hand. Each change is a :class:`Patch` with four parts::
     apply     makes the change
     undo      takes it back; apply returns it
 
-:func:`apply_all` asks every patch whether it fits before it applies any. The
-order matters once: the last patch gives the backend its name, which torch
-does not take back.
+:func:`dpkit.sim.patching.apply_all` asks every patch whether it fits before it
+applies any. The order matters once: the last patch gives the backend its name,
+which torch does not take back.
 """
 
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -33,23 +32,16 @@ from torch.optim import optimizer
 from torch.utils import _device, _foreach_utils, backend_registration
 
 from dpkit.sim import (
-    autocast,
     backward,
-    categories,
-    distributed,
-    generators,
-    layouts,
-    lazy,
+    device_names,
     modules,
-    pinned,
-    plain_name,
-    serialization,
+    random_numbers,
+    refusals,
     storages,
-    torch_accelerator,
-    torch_data_parallel,
     torch_sim,
+    tracing,
 )
-from dpkit.sim.kernels import kernels
+from dpkit.sim.kernels import AUTOCAST, aten_kernels
 from dpkit.sim.patching import (
     Kernel,
     Patch,
@@ -69,7 +61,7 @@ from dpkit.sim.tensor import SimTensor
 @cache
 def _all_kernels() -> list[tuple[str, Callable[..., Any], str]]:
     """Return each operation of aten, its kernel and its dispatch key."""
-    return [*kernels(), *autocast.kernels()]
+    return list(aten_kernels())
 
 
 def _aten(key: str, *needed: str) -> Patch:
@@ -83,7 +75,7 @@ def _aten(key: str, *needed: str) -> Patch:
 
 def _hook_optimizers() -> Undo:
     """Let all optimizers tell what they hold, after each step."""
-    hook = categories.mark_optimizer
+    hook = tracing.mark_optimizer
     return optimizer.register_optimizer_step_post_hook(hook).remove
 
 
@@ -93,7 +85,7 @@ def _load_to_sim() -> Undo:
     before = list(registry)
     # The CPU has priority 10. Tensors are saved without storage: no tag.
     torch.serialization.register_package(
-        9, lambda storage: None, serialization.move_storage
+        9, lambda storage: None, storages.move_storage
     )
     (added,) = [entry for entry in registry if entry not in before]
     return lambda: registry.remove(added)
@@ -162,15 +154,15 @@ MODULES = [
         ["t"],
     ),
     *(
-        wrapped(kind, "__new__", lazy.making(kind))
+        wrapped(kind, "__new__", partial(modules.making_uninitialized, kind))
         for kind in (UninitializedParameter, UninitializedBuffer)
     ),
-    replaced(nn.DataParallel, "__init__", torch_data_parallel.init),
-    replaced(nn.DataParallel, "forward", torch_data_parallel.forward),
+    replaced(nn.DataParallel, "__init__", refusals.init_data_parallel),
+    replaced(nn.DataParallel, "forward", refusals.forward_data_parallel),
     replaced(
-        torch_data_parallel.MODULE,
+        refusals.DATA_PARALLEL,
         "_get_available_device_type",
-        torch_data_parallel.available,
+        refusals.data_parallel_kind,
         [],
     ),
 ]
@@ -184,11 +176,11 @@ STORAGES = [
     ),
 ]
 LOADING = [
-    replaced(torch.serialization, "_load", serialization.load),
+    replaced(torch.serialization, "_load", storages.load_and_forget),
     replaced(
         torch._utils,
         "_get_restore_location",
-        serialization.location_of,
+        storages.location_of,
         ["device"],
     ),
 ]
@@ -199,53 +191,53 @@ TRACING = [
 ]
 CURRENT_DEVICE = [
     *(
-        stood_in(torch.Tensor, name, plain_name.numbering)
-        for name in plain_name.METHODS
+        stood_in(torch.Tensor, name, device_names.numbering)
+        for name in device_names.NUMBERED_METHODS
     ),
     *(
-        stood_in(torch, name, plain_name.numbering)
-        for name in plain_name.FUNCTIONS
+        stood_in(torch, name, device_names.numbering)
+        for name in device_names.NUMBERED_FUNCTIONS
     ),
-    added(_device.DeviceContext, "device", plain_name.device_of_block),
+    added(_device.DeviceContext, "device", device_names.device_of_block),
 ]
 ACCELERATOR = [
     replaced(torch._C, name, function)
-    for name, function in torch_accelerator.replacements()
+    for name, function in device_names.accelerator_calls()
 ]
 PINNED = [
-    stood_in(owner, name, pinned.pinning)
-    for owner, names in pinned.makers()
+    stood_in(owner, name, storages.pinning)
+    for owner, names in storages.makers()
     for name in names
 ]
 DENSE_ALONE = [
     *(
-        fallback(key, layouts.refusal(kind))
-        for kind, key in layouts.KEYS.items()
+        fallback(key, refusals.refusing_layout(kind))
+        for kind, key in refusals.LAYOUT_KEYS.items()
     ),
     *(
-        stood_in(nested, name, layouts.refusing_nested)
-        for name in layouts.NESTED
+        stood_in(nested, name, refusals.refusing_nested)
+        for name in refusals.NESTED
     ),
-    wrapped(NestedTensor, "__new__", layouts.refusing_nested),
+    wrapped(NestedTensor, "__new__", refusals.refusing_nested),
 ]
 DISTRIBUTED = [
     wrapped(
         BackendConfig,
         "__init__",
-        distributed.choosing,
+        refusals.choosing_backend,
         ["self", "backend"],
     ),
     *(
         implemented(
             namespace,
             "AutogradPrivateUse1",
-            partial(distributed.refusals, namespace),
+            partial(refusals.sending_kernels, namespace),
             [needed],
         )
-        for namespace, needed in distributed.NAMESPACES.items()
+        for namespace, needed in refusals.NAMESPACES.items()
     ),
 ]
-KERNELS = [
+ATEN_KERNELS = [
     _aten("CPU", "is_pinned", "_pin_memory"),
     _aten("PrivateUse1", "_copy_from", "_local_scalar_dense"),
     _aten(
@@ -254,9 +246,9 @@ KERNELS = [
         "_scaled_dot_product_flash_attention_for_cpu",
         "_thnn_fused_lstm_cell",
     ),
-    _aten(autocast.KEY, "linear", "matmul", "softmax.int"),
+    _aten(AUTOCAST, "linear", "matmul", "softmax.int"),
     # What autocast has no rule for goes through as it is.
-    fallback(autocast.KEY, torch.library.fallthrough_kernel),
+    fallback(AUTOCAST, torch.library.fallthrough_kernel),
 ]
 PATCHES = [
     *NEEDED,
@@ -271,61 +263,9 @@ PATCHES = [
     *PINNED,
     *DENSE_ALONE,
     *DISTRIBUTED,
-    *KERNELS,
-    replaced(torch, "Generator", generators.Generator),
+    *ATEN_KERNELS,
+    replaced(torch, "Generator", random_numbers.Generator),
     Patch(
         "the name and module of PrivateUse1", _place_is_free, _take_the_place
     ),
 ]
-
-_undo: list[Undo] = []
-_failure: RuntimeError | None = None
-_lock = threading.RLock()  # a second thread waits for the first to be done
-
-
-def apply_all() -> None:
-    """Apply all patches, once; :func:`dpkit.sim.register` calls it.
-
-    Raises:
-        RuntimeError: a patch does not fit this torch, or failed. What had
-            been applied is undone. Another call repeats the error.
-    """
-    global _failure
-    with _lock:
-        if _failure is not None:
-            raise _failure
-        if _undo:
-            return
-        for step in (_probe, _apply):
-            for patch in PATCHES:
-                try:
-                    step(patch)
-                except BaseException as error:
-                    undo_all()
-                    if not isinstance(error, Exception):  # Ctrl-C
-                        raise
-                    _failure = _failed(patch.name, error)
-                    raise _failure from error
-
-
-def _probe(patch: Patch) -> None:
-    if not patch.fits():
-        raise RuntimeError("this torch lacks what the patch needs")
-
-
-def _apply(patch: Patch) -> None:
-    _undo.append(patch.apply())
-
-
-def undo_all() -> None:
-    """Take back what has been applied, the last first."""
-    while _undo:
-        _undo.pop()()
-
-
-def _failed(name: str, error: Exception) -> RuntimeError:
-    return RuntimeError(
-        "simulated devices do not fit this torch (torch: "
-        f"{torch.__version__}, patch: {name}, reason: {error}); "
-        'devices(kind="cpu") needs no patch'
-    )

@@ -1,22 +1,70 @@
 """One change of torch: whether it fits, how it is made and taken back.
 
-``patches.py`` lists all of them.
+``patches.py`` lists all of them; :func:`apply_all` makes them all or none. A
+function of ours that is put in the place
+of one of PyTorch's equals it: libraries keep sets of PyTorch's functions, such
+as torchvision of those that return an image, and look up in them what PyTorch
+says is being called. So it must not matter which of the two is in the set, and
+which is called. Scripted code (``torch.jit``) goes by a table of identities,
+and is told.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import update_wrapper
+from types import MethodType
 from typing import Any
 
 import torch
 from torch.jit import _builtins
 
-from dpkit.sim.stand_ins import StandIn
-
 Undo = Callable[[], object]
 Kernel = tuple[str, Callable[..., Any]]
+
+
+class StandIn:
+    """A callable that equals the function that it stands in for.
+
+    Example:
+        >>> import torch
+        >>> from dpkit.sim.patching import StandIn
+        >>> twice = StandIn(torch.ones, lambda n: 2 * torch.ones(n))
+        >>> twice(3), twice == torch.ones, torch.ones in {twice}
+        (tensor([2., 2., 2.]), True, True)
+    """
+
+    def __init__(
+        self, original: Callable[..., Any], call: Callable[..., Any]
+    ) -> None:
+        update_wrapper(self, original)
+        self.original, self.call = original, update_wrapper(call, original)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+        return self.call(*args, **kwargs)
+
+    def __get__(self, instance: object, owner: object = None) -> Any:
+        return self if instance is None else MethodType(self.call, instance)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or bool(self.original == other)
+
+    def __hash__(self) -> int:
+        return hash(self.original)
+
+    def __repr__(self) -> str:
+        return repr(self.original)
+
+    def __reduce__(self) -> Any:
+        """Pickle by name: that of a method is looked up in its class."""
+        if isinstance(self.original, StandIn):
+            return self.original.__reduce__()
+        name = self.__name__  # type: ignore[attr-defined]
+        is_method = hasattr(self.original, "__objclass__")
+        return (getattr, (torch.Tensor, name)) if is_method else name
 
 
 @dataclass(frozen=True)
@@ -49,14 +97,9 @@ def wrapped(
     wrap: Callable[[Any], object],
     takes: list[str] | None = None,
 ) -> Patch:
-    """Put ``wrap(old)`` in the place of an attribute.
+    """Put ``wrap(old)`` in the place of the attribute ``name`` of ``owner``.
 
-    Args:
-        owner: The module or class that has it.
-        name: Its name there.
-        wrap: Makes the new one of the old one.
-        takes: The names of the arguments that the function has to have;
-            None: any, or it is no function.
+    If it is a function whose arguments matter, ``takes`` names them.
     """
 
     def fits() -> bool:
@@ -87,13 +130,7 @@ def replaced(
 def stood_in(
     owner: Any, name: str, wrap: Callable[[Any], Callable[..., Any]]
 ) -> Patch:
-    """Let a function stand in for another, and equal it.
-
-    Args:
-        owner: The module or class that has it.
-        name: Its name there.
-        wrap: Makes the function that is called of the old one.
-    """
+    """Let ``wrap(old)`` stand in for the function ``name``, and equal it."""
     plain = wrapped(owner, name, lambda old: StandIn(old, wrap(old)))
 
     def fits() -> bool:
@@ -157,11 +194,8 @@ def implemented(
 ) -> Patch:
     """Give torch kernels for one of its dispatch keys.
 
-    Args:
-        namespace: The namespace of the operations, such as "aten".
-        key: The name of the key.
-        kernels: Returns the name of each operation and its kernel.
-        needed: Operations that torch has to have.
+    ``namespace`` is that of the operations, such as "aten"; torch has to have
+    those that are ``needed``.
     """
 
     def fits() -> bool:
@@ -201,3 +235,56 @@ def fallback(key: str, kernel: Callable[..., Any]) -> Patch:
 def _library_fits() -> bool:
     names = ("impl", "fallback", "_destroy")
     return all(hasattr(torch.library.Library, name) for name in names)
+
+
+_undo: list[Undo] = []
+_failure: RuntimeError | None = None
+_lock = threading.RLock()  # a second thread waits for the first to be done
+
+
+def apply_all(patches: Sequence[Patch]) -> None:
+    """Apply all patches, once; :func:`dpkit.sim.register` calls it.
+
+    Raises:
+        RuntimeError: a patch does not fit this torch, or failed. What had
+            been applied is undone. Another call repeats the error.
+    """
+    global _failure
+    with _lock:
+        if _failure is not None:
+            raise _failure
+        if _undo:
+            return
+        for step in (_probe, _apply):
+            for patch in patches:
+                try:
+                    step(patch)
+                except BaseException as error:
+                    undo_all()
+                    if not isinstance(error, Exception):  # Ctrl-C
+                        raise
+                    _failure = _failed(patch.name, error)
+                    raise _failure from error
+
+
+def _probe(patch: Patch) -> None:
+    if not patch.fits():
+        raise RuntimeError("this torch lacks what the patch needs")
+
+
+def _apply(patch: Patch) -> None:
+    _undo.append(patch.apply())
+
+
+def undo_all() -> None:
+    """Take back what has been applied, the last first."""
+    while _undo:
+        _undo.pop()()
+
+
+def _failed(name: str, error: Exception) -> RuntimeError:
+    return RuntimeError(
+        "simulated devices do not fit this torch (torch: "
+        f"{torch.__version__}, patch: {name}, reason: {error}); "
+        'devices(kind="cpu") needs no patch'
+    )

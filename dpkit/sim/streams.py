@@ -1,7 +1,11 @@
 """Streams and events: ``torch.sim.Stream``, ``torch.sim.Event``.
 
 A stream executes what it is given in order; two streams of a device wait for
-each other only where they are told to, but share the device's compute.
+each other only where they are told to, but share the device's compute::
+
+    host       a b        returns from both at once
+    stream 0   aaaaaaaa
+    stream 1            bbbb   b waits for the compute, not for an event
 """
 
 from __future__ import annotations
@@ -12,17 +16,16 @@ from contextlib import contextmanager
 import torch
 
 from dpkit.sim.configuration import simulation
-from dpkit.sim.numbering import full_device
+from dpkit.sim.device_names import DeviceLike, full_device
 from dpkit.theory.clock.clock import DEFAULT
 from dpkit.theory.clock.record import SECOND
 
 
-class Stream:
+class SimStream:
     """A queue of work on a simulated device, as ``torch.cuda.Stream``.
 
-    Args:
-        device: The device; None: the current one.
-        priority: Not heeded.
+    Without a device it is on the current one. The priority changes nothing;
+    a number means a stream that is there.
 
     Example:
         >>> import dpkit, torch
@@ -35,11 +38,14 @@ class Stream:
 
     def __init__(
         self,
-        device: torch.device | int | str | None = None,
+        device: DeviceLike = None,
         priority: int = 0,
+        number: int | None = None,
     ) -> None:
         self.device = full_device(device)
-        self.number = simulation.clock.new_stream(self.device.index)
+        if number is None:
+            number = simulation.clock.new_stream(self.device.index)
+        self.number = number
         self.priority = priority
 
     @property
@@ -51,18 +57,18 @@ class Stream:
         """Tell whether a graph of the work is being made: never."""
         return False
 
-    def wait_stream(self, stream: Stream) -> None:
+    def wait_stream(self, stream: SimStream) -> None:
         """Let later work here wait for all that ``stream`` has so far."""
         self.wait_event(stream.record_event())
 
-    def wait_event(self, event: Event) -> None:
+    def wait_event(self, event: SimEvent) -> None:
         """Let later work here wait for ``event``."""
         if event.mark is not None:
             simulation.clock.hold(self.device.index, self.number, event.mark)
 
-    def record_event(self, event: Event | None = None) -> Event:
+    def record_event(self, event: SimEvent | None = None) -> SimEvent:
         """Mark the end of what the stream has so far."""
-        event = Event() if event is None else event
+        event = SimEvent() if event is None else event
         event.record(self)
         return event
 
@@ -77,7 +83,7 @@ class Stream:
         return clock.ready(index, self.number) <= clock.mark(index)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and (self.device, self.number) == (
+        return isinstance(other, SimStream) and (self.device, self.number) == (
             other.device,
             other.number,
         )
@@ -89,13 +95,10 @@ class Stream:
         return f"<torch.sim.Stream device={self.device} number={self.number}>"
 
 
-class Event:
+class SimEvent:
     """A mark in a stream, as ``torch.cuda.Event``.
 
-    Args:
-        enable_timing: Whether :meth:`elapsed_time` may be asked.
-        blocking: Not heeded.
-        interprocess: Not heeded.
+    ``blocking`` and ``interprocess`` change nothing.
 
     Attributes:
         mark: When the stream passes it, in picoseconds; None: not recorded.
@@ -113,7 +116,7 @@ class Event:
         self.issued = 0
         self._device = 0
 
-    def record(self, stream: Stream | None = None) -> None:
+    def record(self, stream: SimStream | None = None) -> None:
         """Mark the end of what ``stream``, or the current one, has so far."""
         stream = current_stream() if stream is None else stream
         clock, index = simulation.clock, stream.device.index
@@ -122,7 +125,7 @@ class Event:
         self.mark = max(ready, self.issued)
         self._device = index
 
-    def wait(self, stream: Stream | None = None) -> None:
+    def wait(self, stream: SimStream | None = None) -> None:
         """Let later work on ``stream``, or the current one, wait for this."""
         (current_stream() if stream is None else stream).wait_event(self)
 
@@ -136,13 +139,8 @@ class Event:
         now = simulation.clock.mark(self._device)
         return self.mark is None or self.mark <= now
 
-    def elapsed_time(self, end: Event) -> float:
-        """Return the milliseconds from here to ``end``, simulated.
-
-        Raises:
-            ValueError: one of them was made without ``enable_timing``.
-            RuntimeError: one of them was not recorded.
-        """
+    def elapsed_time(self, end: SimEvent) -> float:
+        """Return the milliseconds from here to ``end``, simulated."""
         if not (self.enable_timing and end.enable_timing):
             raise ValueError(
                 "both events must be made with enable_timing=True"
@@ -152,35 +150,37 @@ class Event:
         return 1e3 * (end.mark - self.mark) / SECOND
 
 
+def wait_for_device(device: DeviceLike = None) -> None:
+    """Let the host wait for all work on ``device``; None: the current one."""
+    simulation.clock.wait(full_device(device).index)
+
+
 @contextmanager
-def beside(events: Mapping[torch.device, Event]) -> Iterator[None]:
+def issued_beside(events: Mapping[torch.device, SimEvent]) -> Iterator[None]:
     """Let threads beside the hosts issue a block: one for each host.
 
     As a process does that sends gradients while its backward goes on. What
-    is added up in the block takes no compute from the devices.
-
-    Args:
-        events: What has been recorded on each device; the thread of its host
-            issues no earlier than that was recorded.
+    is added up in the block takes no compute from the devices. The thread of
+    a host issues no earlier than the event on its device was recorded.
     """
     since = {device.index: event.issued for device, event in events.items()}
     with simulation.clock.beside(since):
         yield
 
 
-def default_stream(device: torch.device | int | str | None = None) -> Stream:
+def default_stream(device: DeviceLike = None) -> SimStream:
     """Return the stream that a device uses unless told otherwise."""
-    return _stream(full_device(device), DEFAULT)
+    return SimStream(device, number=DEFAULT)
 
 
-def current_stream(device: torch.device | int | str | None = None) -> Stream:
+def current_stream(device: DeviceLike = None) -> SimStream:
     """Return the stream that a device uses now."""
     found = full_device(device)
-    return _stream(found, simulation.clock.current[found.index])
+    return SimStream(found, number=simulation.clock.current[found.index])
 
 
 @contextmanager
-def stream(chosen: Stream | None) -> Iterator[None]:
+def stream(chosen: SimStream | None) -> Iterator[None]:
     """Issue the work of a block to ``chosen``; None: to the current one.
 
     As on CUDA its device is the current one there.
@@ -198,16 +198,10 @@ def stream(chosen: Stream | None) -> Iterator[None]:
         current[index], simulation.current_device = before, device
 
 
-def set_stream(chosen: Stream) -> None:
+def set_stream(chosen: SimStream) -> None:
     """Issue the work from now on to ``chosen``, and on its device.
 
     As on CUDA its device becomes the current one.
     """
     simulation.clock.current[chosen.device.index] = chosen.number
     simulation.current_device = chosen.device.index
-
-
-def _stream(device: torch.device, number: int) -> Stream:
-    found = Stream.__new__(Stream)
-    found.device, found.number, found.priority = device, number, 0
-    return found

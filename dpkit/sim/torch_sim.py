@@ -1,4 +1,9 @@
-"""The module ``torch.sim``, which mirrors ``torch.cuda``."""
+"""The module ``torch.sim``, which mirrors ``torch.cuda``.
+
+What it imports under these names is part of it.
+"""
+
+# ruff: noqa: F401
 
 from __future__ import annotations
 
@@ -7,74 +12,37 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+from torch import OutOfMemoryError
 
 from dpkit.sim.configuration import simulation
-from dpkit.sim.numbering import (
-    Device,
+from dpkit.sim.device_names import (
+    DeviceLike,
     current_device,
     device_count,
     full_device,
     set_device,
 )
-from dpkit.sim.seeds import (
+from dpkit.sim.random_numbers import (
+    default_generator,
     get_rng_state,
     get_rng_state_all,
     initial_seed,
     manual_seed,
-    manual_seed_all,
-    seed,
     seed_all,
     set_rng_state,
     set_rng_state_all,
 )
+from dpkit.sim.random_numbers import manual_seed as manual_seed_all
+from dpkit.sim.random_numbers import seed_all as seed
+from dpkit.sim.streams import SimEvent as Event
+from dpkit.sim.streams import SimStream as Stream
 from dpkit.sim.streams import (
-    Event,
-    Stream,
     current_stream,
     default_stream,
     set_stream,
     stream,
 )
-
-__all__ = [
-    "DeviceProperties",
-    "Event",
-    "OutOfMemoryError",
-    "Stream",
-    "can_device_access_peer",
-    "current_device",
-    "current_stream",
-    "default_stream",
-    "device",
-    "device_count",
-    "empty_cache",
-    "get_amp_supported_dtype",
-    "get_device_name",
-    "get_device_properties",
-    "get_rng_state",
-    "get_rng_state_all",
-    "initial_seed",
-    "is_available",
-    "is_initialized",
-    "manual_seed",
-    "manual_seed_all",
-    "max_memory_allocated",
-    "mem_get_info",
-    "memory_allocated",
-    "memory_stats_as_nested_dict",
-    "reset_accumulated_memory_stats",
-    "reset_peak_memory_stats",
-    "seed",
-    "seed_all",
-    "set_device",
-    "set_rng_state",
-    "set_rng_state_all",
-    "set_stream",
-    "stream",
-    "synchronize",
-]
-
-OutOfMemoryError = torch.OutOfMemoryError
+from dpkit.sim.streams import wait_for_device as synchronize
 
 
 def is_available() -> bool:
@@ -88,7 +56,7 @@ def is_initialized() -> bool:
 
 
 @contextmanager
-def device(chosen: Device) -> Iterator[None]:
+def device(chosen: DeviceLike) -> Iterator[None]:
     """Let plain ``"sim"`` mean ``chosen`` in a block."""
     before = simulation.current_device
     set_device(chosen)
@@ -96,11 +64,6 @@ def device(chosen: Device) -> Iterator[None]:
         yield
     finally:
         simulation.current_device = before
-
-
-def synchronize(device: Device = None) -> None:
-    """Let the host wait for all work on ``device``; None: the current one."""
-    simulation.clock.wait(full_device(device).index)
 
 
 @dataclass(frozen=True)
@@ -116,19 +79,21 @@ class DeviceProperties:
     total_memory: int
 
 
-def get_device_properties(device: Device = None) -> DeviceProperties:
+def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
     """Return the name and the memory of ``device``."""
     full_device(device)
     name = simulation.clock.cluster.accelerator.name
     return DeviceProperties(name, simulation.memory.capacity)
 
 
-def get_device_name(device: Device = None) -> str:
+def get_device_name(device: DeviceLike = None) -> str:
     """Return the name of the preset of ``device``."""
     return get_device_properties(device).name
 
 
-def can_device_access_peer(device: Device, peer_device: Device) -> bool:
+def can_device_access_peer(
+    device: DeviceLike, peer_device: DeviceLike
+) -> bool:
     """Tell whether copies between two devices go past the host."""
     cluster = simulation.clock.cluster
     ends = full_device(device).index, full_device(peer_device).index
@@ -136,18 +101,18 @@ def can_device_access_peer(device: Device, peer_device: Device) -> bool:
     return one_node and cluster.link.peer_to_peer
 
 
-def memory_allocated(device: Device = None) -> int:
+def memory_allocated(device: DeviceLike = None) -> int:
     """Return the bytes that tensors on ``device`` occupy."""
     return simulation.memory.live[full_device(device).index]
 
 
-def max_memory_allocated(device: Device = None) -> int:
+def max_memory_allocated(device: DeviceLike = None) -> int:
     """Return the most bytes that they have occupied at once."""
     return simulation.memory.peak[full_device(device).index]
 
 
 def memory_stats_as_nested_dict(
-    device: Device = None,
+    device: DeviceLike = None,
 ) -> dict[str, dict[str, dict[str, int]]]:
     """Return the bytes occupied now and at most, by CUDA's names for them.
 
@@ -158,18 +123,18 @@ def memory_stats_as_nested_dict(
     return {kind: {"all": {"current": now, "peak": most}} for kind in kinds}
 
 
-def reset_peak_memory_stats(device: Device = None) -> None:
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     """Let max_memory_allocated begin again with what is occupied now."""
     memory, index = simulation.memory, full_device(device).index
     memory.peak[index] = memory.live[index]
 
 
-def reset_accumulated_memory_stats(device: Device = None) -> None:
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
     """Do nothing: no sums over time are kept."""
     full_device(device)
 
 
-def mem_get_info(device: Device = None) -> tuple[int, int]:
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     """Return the free and the total bytes of ``device``."""
     capacity = simulation.memory.capacity
     return capacity - memory_allocated(device), capacity

@@ -22,11 +22,7 @@ def fit_two(
 ) -> tuple[float, float]:
     """Return the a and b with which a·u + b·v comes closest to each total.
 
-    Args:
-        us: What a is multiplied by, in each measurement.
-        vs: What b is multiplied by.
-        totals: What was measured.
-        weights: How much each squared error counts; None: all the same.
+    ``weights`` say how much each squared error counts; None: all the same.
 
     Raises:
         ZeroDivisionError: the measurements cannot tell the two apart.

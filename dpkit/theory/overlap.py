@@ -22,9 +22,6 @@ def bucket_ends(ready: Sequence[float], costs: Sequence[float]) -> list[float]:
         ready: When each is full on the latest rank, in seconds.
         costs: How long it takes to reduce each, in seconds.
 
-    Returns:
-        Seconds, from the same zero as ``ready``.
-
     Raises:
         ValueError: there are not as many times as costs.
 
@@ -58,16 +55,11 @@ def step_seconds(
     update: float = 0.0,
     overlap: bool = True,
 ) -> float:
-    """Return the time of a training step of data parallelism.
+    """Return the time of a training step of data parallelism, in seconds.
 
-    Args:
-        forward: Seconds of the forward pass.
-        backward: Seconds of the backward pass, of the latest rank.
-        ready: When each bucket is full, in seconds from the start of
-            backward.
-        costs: How long it takes to reduce each, in seconds.
-        update: Seconds of the optimizer.
-        overlap: Whether buckets leave while backward goes on.
+    ``backward`` is that of the latest rank; ``ready`` and ``costs`` are as
+    for :func:`bucket_ends`, from the start of backward. Without ``overlap``
+    the buckets leave when backward is done.
 
     Example:
         >>> times = dict(forward=3, backward=6, ready=[2, 4, 6])

@@ -27,7 +27,7 @@ class Estimate:
         activation_bytes: The activations on it, about.
         seconds: How long the step takes. A pipeline sends while it computes,
             and has a bubble; over a link by way of the host its messages
-            share one path. The allreduces of the others are waited for.
+            share one path. The others wait for their allreduces.
     """
 
     computing: float
@@ -48,7 +48,7 @@ def estimate(
     """Estimate a step of square dense layers, split over a cluster.
 
     Args:
-        way: "data", "network" or "layer".
+        way: A name in ``WAYS``.
         rows: The examples of the batch, over all devices.
         width: The numbers of an example, in and out of each layer.
         depth: How many layers.
@@ -64,41 +64,43 @@ def estimate(
         >>> found = estimate("data", 4096, 4096, 8, four)
         >>> round(found.computing, 3), round(found.sending, 3)
         (0.057, 0.248)
-        >>> round(found.seconds, 3)
-        0.305
     """
     # A layer's product is 2 · rows · width² flops forward, twice that
     # backward, since both the weights and the inputs get gradients: 6 in all.
     k, activation = cluster.num_devices, SIZE * rows * width
     rate = achieved_flops_per_second(cluster.accelerator, "float32")
     computing = 6 * rows * width**2 * depth / k / rate
-    parameters = SIZE * depth * (width**2 + width)
+    parameters: float = SIZE * depth * (width**2 + width)
+    if way == "network":
+        sending, path = _border_seconds(cluster, activation, chunks)
+        kept = k * (depth / k + 1) * activation / (chunks * k)
+        seconds = max(computing * (1 + (k - 1) / (chunks * k)), path)
+        return Estimate(computing, sending, parameters / k, kept, seconds)
     if way == "data":
         sending = 2 * (k - 1) * _seconds(cluster, parameters, 2 * depth)
         kept = (depth + 1) * activation / k
-        seconds = computing + sending
-        return Estimate(computing, sending, parameters, kept, seconds)
-    if way == "network":
-        # In and out, forward and backward; at the ends of a pipeline half.
-        passes = 4 if k > 2 else 2 * (k - 1)
-        sending = _seconds(cluster, passes * activation, passes * chunks * k)
-        path = sending
-        if not cluster.link.peer_to_peer:  # all borders share the host's path
-            path = _seconds(
-                cluster, 2 * (k - 1) * activation, 2 * (k - 1) * chunks * k
-            )
-        kept = k * (depth / k + 1) * activation / (chunks * k)
-        seconds = max(computing * (1 + (k - 1) / (chunks * k)), path)
     elif way == "layer":
         allreduces = depth - 1  # the first layer's input needs no gradient
         sending = allreduces * 2 * (k - 1) * _seconds(cluster, activation, 1)
         kept = (depth / 2 * (1 + 1 / k) + 1) * activation
-        seconds = computing + sending
+        parameters /= k
     else:
-        raise ValueError(
-            f"unknown way to split (way: {way!r}, known: {', '.join(WAYS)})"
-        )
-    return Estimate(computing, sending, parameters / k, kept, seconds)
+        raise _unknown(way)
+    return Estimate(computing, sending, parameters, kept, computing + sending)
+
+
+def _border_seconds(
+    cluster: Cluster, activation: float, chunks: int
+) -> tuple[float, float]:
+    """Return the seconds of a stage's port, and of the path of all."""
+    k = cluster.num_devices
+    # In and out, forward and backward; at the ends of a pipeline half.
+    passes = 4 if k > 2 else 2 * (k - 1)
+    port = _seconds(cluster, passes * activation, passes * chunks * k)
+    if cluster.link.peer_to_peer:
+        return port, port
+    passes = 2 * (k - 1)  # all borders share the path through the host
+    return port, _seconds(cluster, passes * activation, passes * chunks * k)
 
 
 def _seconds(cluster: Cluster, num_bytes: float, messages: int) -> float:
@@ -112,15 +114,10 @@ def boundary(way: str, num_devices: int, depth: int, ratio: float) -> float:
     """Return the size beyond which computing takes longer than sending.
 
     Latencies are left out. The size is, for "data", the rows of a device; for
-    the others the width of the layers.
-
-    Args:
-        way: "data", "network" or "layer".
-        num_devices: How many devices, k; for "network" more than 2, so that
-            one has a neighbour on either side.
-        depth: How many layers.
-        ratio: What a device computes while a byte passes: its flops a second
-            by the link's bytes a second.
+    the others the width of the layers. For "network" there are more than two
+    devices, so that one has a neighbour on either side. ``ratio`` is what a
+    device computes while a byte passes: its flops a second by the link's
+    bytes a second.
 
     Raises:
         ValueError: there is no such way.
@@ -136,6 +133,10 @@ def boundary(way: str, num_devices: int, depth: int, ratio: float) -> float:
         return 8 / 3 * k / depth * ratio
     if way == "layer":  # 6 w² b L / k against (L - 1) 2 (k - 1) 4 w b
         return 4 / 3 * k * (k - 1) * (depth - 1) / depth * ratio
-    raise ValueError(
+    raise _unknown(way)
+
+
+def _unknown(way: str) -> ValueError:
+    return ValueError(
         f"unknown way to split (way: {way!r}, known: {', '.join(WAYS)})"
     )

@@ -36,6 +36,7 @@ class Table:
         rows: Iterable[Sequence[object]] = (),
         caption: str = "",
     ) -> None:
+        # "link | ms:.1f" has the heads "link", "ms", the formats "", ".1f".
         parts = [part.partition(":") for part in columns.split("|")]
         self.heads = [head.strip() for head, _, _ in parts]
         self.formats = [spec.strip() for _, _, spec in parts]
@@ -81,7 +82,7 @@ class Table:
         lefts, others = self._lefts(), len(self.heads) - 1
         heads = _html_row(self.heads, ['th scope="col"'] * (1 + others), lefts)
         tags = ['th scope="row"', *["td"] * others]
-        caption = f"<caption>{escape(self.caption)}</caption>"
+        caption = f"<caption>{escape(self.caption, quote=False)}</caption>"
         kind = "dpkit-table wide" if others >= 6 else "dpkit-table"
         return "\n".join(
             [
@@ -120,9 +121,9 @@ def _write(value: object, spec: str) -> str:
 def _html_row(
     words: Sequence[str], tags: Sequence[str], lefts: Sequence[bool]
 ) -> str:
-    left = ' style="text-align:left"'
-    cells = [
-        f"<{tag}{left if is_left else ''}>{escape(word)}</{tag.split()[0]}>"
-        for word, tag, is_left in zip(words, tags, lefts)
-    ]
+    cells = []
+    for word, tag, is_left in zip(words, tags, lefts):
+        style = ' style="text-align:left"' if is_left else ""
+        end = f"</{tag.split()[0]}>"
+        cells.append(f"<{tag}{style}>{escape(word, quote=False)}{end}")
     return f"<tr>{''.join(cells)}</tr>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -109,9 +109,7 @@ def plot_winners(
     names = sorted({name for row in winners for name in row})
     colours = dict(zip(names, COLOURS))
     runs = [
-        Run(p, name, start, stop)
-        for p, row in zip(world_sizes, winners)
-        for name, start, stop in _runs(row)
+        run for p, row in zip(world_sizes, winners) for run in _runs(p, row)
     ]
     step = (sizes[1] / sizes[0]) ** 0.5
 
@@ -124,12 +122,8 @@ def plot_winners(
         for name in names:
             run = _place([run for run in runs if run.name == name])
             x = (sizes[run.start] * sizes[run.stop - 1]) ** 0.5
-            place: dict[str, Any] = {
-                "ha": "center",
-                "va": "center",
-                "fontsize": 10.5,
-            }
-            ax.text(x, run.world_size, _words(name), **place)
+            text = ax.text(x, run.world_size, _words(name), fontsize=10.5)
+            text.set(ha="center", va="center")
         _frame(ax, world_sizes, (sizes[0] / step, sizes[-1] * step))
 
     title = f"the fastest by ranks and size: {', '.join(map(_words, names))}"
@@ -144,24 +138,21 @@ class Run(NamedTuple):
     start: int
     stop: int
 
-    @property
-    def length(self) -> int:
-        """The number of sizes."""
-        return self.stop - self.start
 
-
-def _runs(row: Sequence[str]) -> Iterator[tuple[str, int, int]]:
+def _runs(world_size: int, row: Sequence[str]) -> Iterator[Run]:
+    # tree tree ring: the first run is tree from 0 to 2, the next ring, 2 to 3.
     start = 0
     for name, same in groupby(row):
         stop = start + len(list(same))
-        yield name, start, stop
+        yield Run(world_size, name, start, stop)
         start = stop
 
 
 def _place(runs: Sequence[Run]) -> Run:
     """Return the run that a name is written into: a long one, halfway."""
-    longest = max(run.length for run in runs)
-    long = [run for run in runs if run.length >= 0.7 * longest]
+    lengths = [run.stop - run.start for run in runs]
+    enough = 0.7 * max(lengths)
+    long = [run for run, length in zip(runs, lengths) if length >= enough]
     return long[len(long) // 2]
 
 

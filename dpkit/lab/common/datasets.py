@@ -8,7 +8,7 @@ The default is a sample that comes with dpkit. The full set is looked for in
    ``dataset-fashion-mnist`` puts it.
 
 The first place that holds any of the four idx files, each as it is or as
-``.gz``, must hold all of them unharmed. If none holds any, torchvision
+``.gz``, must hold all of them undamaged. If none holds any, torchvision
 downloads them into ``FashionMNIST/raw`` in your folder.
 """
 
@@ -100,17 +100,27 @@ def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
     if not full:
         folder = resources.files("dpkit.lab.common") / "data"
         return _read_set(folder, _SAMPLE_SHA256, "install dpkit again")
-    for place in _places():
+    root = _root()
+    places = [root / _RAW, root, _DEBIAN_FOLDER]
+    for place in places:
         if any(_find(place, name) for name in _FILES):
             return _read_set(place, _FULL_SHA256, _advice(place))
-    return _download()
+    try:
+        return _download(root / _RAW)
+    except Exception as error:  # of many kinds; each is named and chained
+        raise FileNotFoundError(
+            "no Fashion-MNIST here, and the download failed (looked in: "
+            f"{', '.join(map(str, places))}; download: "
+            f"{' '.join(str(error).split())})\nset DPKIT_DATA to a folder "
+            "with the four idx files, or install Debian's package "
+            "dataset-fashion-mnist, or use the sample: full=False"
+        ) from error
 
 
 def _root() -> Path:
-    """The user's folder, which may not exist yet."""
+    """Return the user's folder, which may not exist yet."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    name = os.environ.get("DPKIT_DATA") or f"{cache}/dpkit"
-    root = Path(name).expanduser()
+    root = Path(os.environ.get("DPKIT_DATA") or f"{cache}/dpkit").expanduser()
     if root.exists() and not root.is_dir():
         raise NotADirectoryError(
             f"not a folder (path: {root})\nset DPKIT_DATA to a folder"
@@ -118,19 +128,14 @@ def _root() -> Path:
     return root
 
 
-def _places() -> list[Path]:
-    """The folders that may hold the full set, the preferred one first."""
-    return [_root() / _RAW, _root(), _DEBIAN_FOLDER]
-
-
 def _find(place: Traversable, name: str) -> Traversable | None:
-    """The idx file of that name in a place, unpacked or as .gz."""
+    """Return the file of that name in a place, unpacked or as .gz."""
     files = [place / name, place / f"{name}.gz"]
     return next((file for file in files if file.is_file()), None)
 
 
 def _advice(place: Path) -> str:
-    """What to do if the files in a place are not a whole, unharmed set."""
+    """Say what to do if the files in a place are not a whole, sound set."""
     if place == _DEBIAN_FOLDER:
         mend = "reinstall the package dataset-fashion-mnist"
     else:
@@ -155,7 +160,7 @@ def _read_set(
 
 
 def _read_file(file: Traversable, sha256: str, advice: str) -> bytes:
-    """The uncompressed contents of a file, checked to the last byte."""
+    """Return the uncompressed contents of a file, checked to the last byte."""
     contents = file.read_bytes()
     try:
         if file.name.endswith(".gz"):
@@ -174,32 +179,17 @@ def _read_file(file: Traversable, sha256: str, advice: str) -> bytes:
 
 
 def _labelled(images: bytes, labels: bytes) -> Labelled:
-    """Tensors from idx files, which _read_file has checked."""
+    """Make tensors of idx files, which _read_file has checked."""
     # A header has 4 bytes, and 4 more for each dimension: 16 bytes before
     # the images, (n, 28, 28), and 8 before the labels, (n,).
     # frombuffer shares memory, which it wants writable: hence the bytearray.
     pixels = torch.frombuffer(bytearray(images), dtype=torch.uint8, offset=16)
     classes = torch.frombuffer(bytearray(labels), dtype=torch.uint8, offset=8)
-    return Labelled(
-        pixels.view(-1, 1, 28, 28).float().div_(255), classes.long()
-    )
+    scaled = pixels.view(-1, 1, 28, 28).float().div_(255)
+    return Labelled(scaled, classes.long())
 
 
-def _download() -> tuple[Labelled, Labelled]:
-    """Download the full set, load it, and say so if that fails."""
-    try:
-        return _download_into(_root() / _RAW)
-    except Exception as error:  # of many kinds; each is named and chained
-        raise FileNotFoundError(
-            "no Fashion-MNIST here, and the download failed (looked in: "
-            f"{', '.join(map(str, _places()))}; download: "
-            f"{' '.join(str(error).split())})\nset DPKIT_DATA to a folder "
-            "with the four idx files, or install Debian's package "
-            "dataset-fashion-mnist, or use the sample: full=False"
-        ) from error
-
-
-def _download_into(folder: Path) -> tuple[Labelled, Labelled]:
+def _download(folder: Path) -> tuple[Labelled, Labelled]:
     """Download, check, and only then put the files in place, all at once."""
     # Here, not above: it takes a second, and the sample does not need it.
     from torchvision import datasets  # type: ignore[import-untyped]

@@ -1,8 +1,10 @@
 """PyTorch's own engines for pipelines and split layers, as one step each.
 
 Each function is the program of one rank: ``launch`` runs it in real
-processes, which all are given the same whole model and batch. What the
-engines compute is what dpkit's own ways of splitting are compared with.
+processes, which all are given the same whole model and batch: examples X,
+shape (b, …), labels y, shape (b, …), and ``loss_fn(outputs, y)``, the mean
+loss of examples. What the engines compute is what dpkit's own ways of
+splitting are compared with.
 """
 
 from __future__ import annotations
@@ -50,9 +52,9 @@ def pipeline_step(
     Args:
         stages: The model in p pieces for p ranks, or, for a schedule that
             interleaves, v·p: rank r has stages r, r + p, r + 2p, …
-        X: The examples of the batch, shape (b, …).
-        y: Their labels, shape (b, …).
-        loss_fn: ``loss_fn(outputs, y)`` gives the mean loss of examples.
+        X: The examples of the batch.
+        y: Their labels.
+        loss_fn: Gives the loss.
         schedule: A schedule of ``torch.distributed.pipelining``.
         num_micro_batches: How many; it must divide b.
 
@@ -102,12 +104,8 @@ def tensor_parallel_step(
     Each rank has some columns of the first weight, in the sense of X·W, and
     the same rows of the second, and the whole batch.
 
-    Args:
-        mlp: A linear layer, an activation and a linear layer; the ranks must
-            divide the hidden size.
-        X: The examples of the batch, shape (b, inputs).
-        y: Their labels, shape (b, …).
-        loss_fn: ``loss_fn(outputs, y)`` gives the loss of the batch.
+    ``mlp`` is a linear layer, an activation and a linear layer; the ranks
+    must divide the hidden size.
 
     Returns:
         The loss, and the gradients by name, joined from all ranks.

@@ -42,6 +42,7 @@ def lenet_params(scale: float | None = None, seed: int = 0) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
     params = []
     for shape, fan_in in zip(LENET_SHAPES, LENET_FAN_IN):
+        # The first layer has 9 numbers in: sqrt(2 / 9) = 0.47.
         std = (2 / fan_in) ** 0.5 if scale is None else scale
         # Convolutions have their outputs first, products of matrices last.
         num_outputs = shape[0] if len(shape) == 4 else shape[1]

@@ -16,7 +16,7 @@ from dpkit.machine import devices
 
 
 def check_speedups(answer: Answer) -> None:
-    """Of weak scaling and of strong, from the same seconds."""
+    """Both kinds of scaling, from the same seconds."""
     laws = {"weak": scaling.weak_speedups, "strong": scaling.strong_speedups}
     for seconds in ({1: 4.0, 2: 5.0, 4: 8.0}, {1: 60.0, 3: 25.0, 8: 40.0}):
         for name, law in laws.items():

@@ -31,16 +31,10 @@ TEST_ROWS = 500
 
 @dataclass(frozen=True)
 class Way:
-    """What differs between the runs that are compared.
+    """What differs between the runs that are compared."""
 
-    Attributes:
-        num_devices: How many replicas share a batch.
-        batch_size: The rows of a whole batch.
-        lr: The learning rate.
-    """
-
-    num_devices: int
-    batch_size: int
+    num_devices: int  # replicas that share a batch
+    batch_size: int  # rows of a whole batch
     lr: float
 
 
@@ -53,18 +47,11 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Epoch:
-    """What is known after an epoch.
+    """What is known after an epoch; accuracies are those on the test set."""
 
-    Attributes:
-        loss: The mean training loss over its examples.
-        accuracy: On the test set, in evaluation mode: with the running
-            statistics of batch norm.
-        accuracy_of_batches: The same with the statistics of each test batch.
-    """
-
-    loss: float
-    accuracy: float
-    accuracy_of_batches: float
+    loss: float  # the mean training loss over its examples
+    accuracy: float  # with the running statistics of batch norm
+    accuracy_of_batches: float  # with the statistics of each test batch
 
 
 def epochs_of(
@@ -77,13 +64,8 @@ def epochs_of(
 ) -> Iterator[Epoch]:
     """Train by the recipe, without end; yield what each epoch gave.
 
-    Args:
-        way: Batch, learning rate and number of devices.
-        seed: Where the weights and the shuffling start.
-        train_set: Images, (n, 1, s, s), and labels, (n,).
-        test_set: The same, to measure accuracy on.
-        devices: At least as many as the way has.
-        width: The channels of the first layers.
+    The seed decides the weights and the shuffling. The sets are images,
+    (n, 1, s, s), and labels, (n,); ``width`` is that of :func:`resnet18`.
     """
     devices = devices[: way.num_devices]
     inner = initial_net(width, seed).to(devices[0])

@@ -26,7 +26,7 @@ def profiled(work: Callable[[], object]) -> Timeline:
 
 @contextmanager
 def _errors_of_the_process_to(path: Path) -> Iterator[None]:
-    """Keep off the page what the profiler's own code remarks on itself."""
+    """Write to a file what the profiler prints on standard error."""
     usual = os.dup(2)
     with path.open("wb") as file:
         os.dup2(file.fileno(), 2)

@@ -34,23 +34,14 @@ Rate = Callable[[int], float]
 
 @dataclass(frozen=True)
 class Recipe:
-    """What all runs have in common.
+    """What all runs have in common."""
 
-    Attributes:
-        batch_size: Images on each device, the b of k·b.
-        lr: The learning rate of one device.
-        momentum: The share of the last update that is kept.
-        num_epochs: How often the training set is gone through.
-        warmup_epochs: How many of these the rate takes to warm up.
-        slow_from: Where the rate is divided by ten, as a share of the run.
-    """
-
-    batch_size: int = 16
-    lr: float = 0.01
+    batch_size: int = 16  # images on each device, the b of k·b
+    lr: float = 0.01  # of one device
     momentum: float = 0.9
     num_epochs: int = 10
-    warmup_epochs: int = 2
-    slow_from: float = 0.8
+    warmup_epochs: int = 2  # the first of them, in which the rate warms up
+    slow_from: float = 0.8  # of the run; from here on a tenth of the rate
 
     def steps_per_epoch(self, k: int) -> int:
         """Return the steps of an epoch with a batch of k·b."""

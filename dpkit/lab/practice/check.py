@@ -23,7 +23,7 @@ def _near(found: Any, expected: Sequence[float]) -> bool:
 
 
 def check_loss_factors(answer: Answer) -> None:
-    """Weighted so, the mean over ranks is the mean over examples."""
+    """With these factors the mean over ranks is that over examples."""
     for counts in ([4, 4], [3, 2, 2], [1, 6], [5, 0, 2, 1]):
         expected = [len(counts) * count / sum(counts) for count in counts]
         found = answer(counts)

@@ -19,15 +19,12 @@ LR = 0.1
 
 
 class Step(NamedTuple):
-    """How two runs compare in a step.
+    """How two runs compare in a step."""
 
-    Attributes:
-        num_flips: How many values that go into an activation are above zero
-            in one run and not in the other.
-        distance: The largest difference between parameters, after the step.
-    """
-
+    # How many values that go into an activation are above zero in one run
+    # and not in the other.
     num_flips: int
+    # The largest difference between parameters, after the step.
     distance: float
 
 
@@ -88,5 +85,7 @@ def signs(X: Tensor, params: Sequence[Tensor]) -> Tensor:
 def _largest_difference(
     these: Sequence[Tensor], those: Sequence[Tensor]
 ) -> float:
-    pairs = zip(these, those, strict=True)
-    return max(float((p.cpu() - q.cpu()).abs().max()) for p, q in pairs)
+    pairs = [
+        (p.detach().cpu(), q.detach().cpu()) for p, q in zip(these, those)
+    ]
+    return max(float((p - q).abs().max()) for p, q in pairs)

@@ -118,17 +118,12 @@ class Clock(Hosts):
         by, and the shared path through the host if it goes there.
         """
         ends = [d for d in (source, target) if d is not None]
-        each = self._issuers.launch_seconds(self.cluster.host)
         names = []
         if source is not None:
             names.append(f"copy to {place_name(target)}")
         if target is not None:
             names.append(f"copy from {place_name(source)}")
-        # Of autograd's threads only the sender's issues; a process each does.
-        threads = self._issuers
-        separate = threads.kind != "backward" and len(threads.times) > 1
-        hosts = ends if separate else ends[:1]
-        issued = max(self.busy(d, name, each) for d, name in zip(hosts, names))
+        issued = self._launch_copy(ends, names)
         path = self._paths.between(source, target)
         streams = [(d, self.current[d]) for d in ends]
         duration = round(SECOND * seconds)
@@ -138,6 +133,15 @@ class Clock(Hosts):
         if blocking or self.cluster.accelerator.synchronous:
             self.wait(ends[0], self.current[ends[0]])
         return issued
+
+    def _launch_copy(self, ends: list[int], names: list[str]) -> int:
+        """Make the hosts of the ends pay for a copy; return when all have."""
+        # Of autograd's threads only the sender's issues; a process each does.
+        threads = self._issuers
+        separate = threads.kind != "backward" and len(threads.times) > 1
+        hosts = ends if separate else ends[:1]
+        each = threads.launch_seconds(self.cluster.host)
+        return max(self.busy(d, name, each) for d, name in zip(hosts, names))
 
     def wait(
         self,
@@ -210,11 +214,8 @@ class Clock(Hosts):
     def beside(self, since: Mapping[int, int]) -> Iterator[None]:
         """Issue a block from other threads: one beside each host.
 
-        What they compute takes nothing from the device's compute.
-
-        Args:
-            since: Device -> the earliest mark at which the thread of its host
-                issues.
+        What they compute takes nothing from the device's compute. ``since``
+        is, by device, the mark from which the thread of its host issues.
         """
         self.settle()
         threads, before = self._communication, self._issuers

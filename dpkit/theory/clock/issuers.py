@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpkit.theory.clock.record import SECOND, Recorder, Span, place_name
+from dpkit.theory.clock.record import SECOND, Recorder, Row, Span, place_name
 from dpkit.theory.hardware import Host
 from dpkit.theory.hardware.clusters import Cluster
 
@@ -14,21 +14,12 @@ from dpkit.theory.hardware.clusters import Cluster
 class Issuers:
     """Threads that issue work, and how far each of them is.
 
-    Attributes:
-        kind: "python": what the program does itself. "backward": autograd's
-            threads. "communication": threads beside those, which send
-            gradients while backward goes on.
-        times: The time of each, in picoseconds: of one for all devices, or of
-            one for each.
-
-    Example:
-        >>> threads = Issuers("backward", [3, 5])
-        >>> threads.mark(1), threads.mark()
-        (5, 5)
+    They are the program itself ("python"), autograd's threads ("backward"),
+    or threads beside those that send gradients ("communication").
     """
 
     kind: str
-    times: list[int]
+    times: list[int]  # picoseconds: of one for all devices, or one for each
 
     def of(self, device: int) -> int:
         """Return the number of the one that drives a device."""
@@ -46,7 +37,7 @@ class Issuers:
             return host.launch_seconds
         return host.backward_launch_seconds
 
-    def row(self, device: int, num_hosts: int) -> tuple[str, str]:
+    def row(self, device: int, num_hosts: int) -> Row:
         """Return the row of a timeline for the one that drives a device."""
         if num_hosts > 1:
             return f"host:{device}", self.kind

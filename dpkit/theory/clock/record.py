@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from dpkit.theory.clock.resources import Resource
 
 SECOND = 10**12  # picoseconds, in which a clock counts
+Row = tuple[str, str]  # a device and one of its streams
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,6 @@ def in_order(name: str) -> tuple[bool, bool, list[tuple[int, str]]]:
     Example:
         >>> sorted(["sim:10", "sim:9", "host"], key=in_order)
         ['host', 'sim:9', 'sim:10']
-        >>> sorted(["backward", "stream 2", "compute"], key=in_order)
-        ['compute', 'backward', 'stream 2']
     """
     words = name.replace(":", " ").split()
     numbered = [(int(w), "") if w.isdecimal() else (-1, w) for w in words]
@@ -123,27 +122,19 @@ def streams(spans: list[Span]) -> dict[str, dict[str, list[Span]]]:
 
 @dataclass
 class Work:
-    """Something that devices do, as a clock is told of it.
+    """Something that devices do, as it is issued to a clock.
 
-    Attributes:
-        kind: "compute" or "copy".
-        names: What each of the streams calls it.
-        duration: How long it takes once it starts, in picoseconds.
-        num_bytes: What it moves.
-        flops: The arithmetic in it.
-        resources: What it needs to itself while it runs.
-        streams: (device, stream) of each end: two for a copy between devices.
-        issued: When the host had issued it, in picoseconds.
+    It has a name and a stream for each end: two for a copy between devices.
     """
 
-    kind: str
+    kind: str  # "compute" or "copy"
     names: Sequence[str]
-    duration: int
+    duration: int  # picoseconds, once it starts
     num_bytes: int
     flops: int
-    resources: Sequence[Resource]
-    streams: Sequence[tuple[int, int]]
-    issued: int = 0
+    resources: Sequence[Resource]  # what it needs to itself while it runs
+    streams: Sequence[tuple[int, int]]  # (device, stream)
+    issued: int = 0  # when the host had issued it, in picoseconds
 
 
 class Recorder:
@@ -162,7 +153,7 @@ class Recorder:
             self._add(row, name, work.kind, (start, end), amounts)
 
     def note_host(
-        self, row: tuple[str, str], name: str, kind: str, start: int, end: int
+        self, row: Row, name: str, kind: str, start: int, end: int
     ) -> None:
         """Add a span for what a host does, in a row of the timeline."""
         if end > start:
@@ -170,7 +161,7 @@ class Recorder:
 
     def _add(
         self,
-        row: tuple[str, str],
+        row: Row,
         name: str,
         kind: str,
         marks: tuple[int, int],

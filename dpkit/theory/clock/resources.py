@@ -69,15 +69,7 @@ class Resource:
 
 
 def reserve(resources: Sequence[Resource], ready: int, duration: int) -> int:
-    """Occupy all ``resources`` at once, as early as can be; return when.
-
-    Example:
-        >>> sender, receiver = Resource(), Resource()
-        >>> reserve([sender], 0, 2), reserve([receiver], 3, 1)
-        (0, 3)
-        >>> reserve([sender, receiver], 0, 2)
-        4
-    """
+    """Occupy all ``resources`` at once, as early as possible; return when."""
     start, moved = ready, True
     while moved:
         moved = False

@@ -96,12 +96,9 @@ BROADCAST = {"star": star_broadcast, "tree": tree_broadcast}
 def allreduce_plan(
     algorithm: str, p: int, ranks_per_node: int | None = None
 ) -> Plan:
-    """Return the plan of an allreduce by the name of its algorithm.
+    """Return the plan of an allreduce by its name in ``ALLREDUCE``.
 
-    Args:
-        algorithm: A name in ``ALLREDUCE``.
-        p: The number of ranks.
-        ranks_per_node: For "hierarchical", which needs it; for no other.
+    "hierarchical" needs ``ranks_per_node``; the others refuse it.
 
     Raises:
         TypeError: ``ranks_per_node`` is no whole number.

@@ -43,20 +43,9 @@ def ideal_cluster(
     """Return devices that take α + nβ for a message, nγ for adding it.
 
     Nothing else takes time: their host launches for nothing. Without
-    contention the closed forms are exact for them.
-
-    Args:
-        num_devices: How many.
-        rates: Those of the closed forms.
-        peer_to_peer: Whether devices reach each other; if not, all messages
-            pass over the one path through the host.
-        ranks_per_node: How many of them are on a node; None: all.
-        across: The α and β between nodes; None: the same.
-
-    Example:
-        >>> two = ideal_cluster(2, Rates(alpha=1, beta=0.5, gamma=0.25))
-        >>> two.link.latency_seconds, two.link.bytes_per_second
-        (1.0, 2.0)
+    contention the closed forms are exact for them. Where devices are not
+    ``peer_to_peer``, all messages pass over the one path through the host.
+    ``across`` has the α and β between nodes; None: the same.
     """
     accelerator = Accelerator(
         "ideal",
@@ -102,8 +91,7 @@ def fit(measured: Measured, chain: Callable[[float], Chain]) -> Rates:
 
     Example:
         >>> from dpkit.theory.collectives.costs import ring_chain
-        >>> def ring(n):
-        ...     return ring_chain(4, n)
+        >>> ring = lambda n: ring_chain(4, n)
         >>> times = {n: ring(n).seconds(Rates(2, 3)) for n in (10, 30, 70)}
         >>> [round(rate, 6) for rate in fit(times, ring)]
         [2.0, 3.0, 0]
@@ -122,14 +110,7 @@ def fit(measured: Measured, chain: Callable[[float], Chain]) -> Rates:
 def errors(
     measured: Measured, chain: Callable[[float], Chain], rates: Rates
 ) -> dict[float, float]:
-    """Return by how much of the measured time a prediction is off, by size.
-
-    That is bytes -> predicted over measured, less one.
-
-    Example:
-        >>> errors({10: 8.0}, lambda n: Chain(2, n, 0), Rates(1, 1))
-        {10: 0.5}
-    """
+    """Return bytes -> predicted over measured time, less one."""
     return {
         num_bytes: chain(num_bytes).seconds(rates) / seconds - 1
         for num_bytes, seconds in _pairs(measured)

@@ -5,8 +5,8 @@ ring first send and then receive, nobody receives, and all wait for ever::
 
     rank 0  send to 1 …        rank 1  send to 2 …        rank 2  send to 0 …
 
-So the messages of a step are done in turns. In a turn each rank has to do
-with one message at most, so that who sends meets who receives.
+So the messages of a step are sent in turns. In a turn each rank takes part in
+one message at most, so that a rank that sends meets one that receives.
 """
 
 from __future__ import annotations
@@ -18,17 +18,11 @@ from dpkit.theory.collectives.plans import Message, Plan, Step
 
 
 class Call(NamedTuple):
-    """What a rank does next.
+    """What a rank does next."""
 
-    Attributes:
-        sends: Whether it sends; if not, it receives.
-        message: Its message.
-        step: The number of the step that it is part of.
-    """
-
-    sends: bool
+    sends: bool  #: if not, it receives
     message: Message
-    step: int
+    step: int  #: of the plan
 
 
 # The messages of a step, each in the first turn in which both ranks are free:

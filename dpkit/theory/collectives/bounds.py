@@ -1,10 +1,10 @@
 """What no allreduce can beat, and the rate that one seems to have.
 
 Before any algorithm is chosen, three things are known of p ranks with n bytes
-each. A rank hears of all others after ⌈lg p⌉ messages at the least, as in each
-step those who know can at most double. In all, (p - 1)n bytes have to be
-added, by p ranks. And every rank's part has to leave it, and the sums of all
-have to reach it, so 2(p - 1)/p n bytes pass the average port each way.
+each. A rank hears of all others after at least ⌈lg p⌉ messages, because in
+each step the number of ranks that know can at most double. In all, p ranks
+have to add (p - 1)n bytes. And every rank's part has to leave it, and the sums
+of all have to reach it, so 2(p - 1)/p n bytes pass the average port each way.
 
 Where a switch adds, in the network, the last two do not hold.
 
@@ -23,17 +23,11 @@ from dpkit.theory.collectives.costs import Rates, log2
 
 
 class Bounds(NamedTuple):
-    """Seconds that an allreduce takes at the least, for three reasons.
+    """Seconds that an allreduce takes at the least, for three reasons."""
 
-    Attributes:
-        latency: For the messages that have to follow each other.
-        bandwidth: For the bytes that have to pass a port.
-        reduction: For what a rank has to add.
-    """
-
-    latency: float
-    bandwidth: float
-    reduction: float
+    latency: float  #: for the messages that have to follow each other
+    bandwidth: float  #: for the bytes that have to pass a port
+    reduction: float  #: for what a rank has to add
 
     @property
     def seconds(self) -> float:
@@ -72,19 +66,8 @@ def bus_bandwidth(
     """Return the rate that each port has, if it sends no more than it must.
 
     It can be held against what the links promise, whatever the number of
-    ranks.
-
-    Args:
-        collective: A name in ``SHARES``.
-        p: The number of ranks.
-        num_bytes: The size of the whole buffer of a rank.
-        seconds: What the collective took.
-
-    Returns:
-        Bytes per second.
-
-    Raises:
-        ValueError: there is no collective of this name.
+    ranks: bytes per second, from the ``num_bytes`` in the whole buffer of a
+    rank and the ``seconds`` of a collective, a name in ``SHARES``.
 
     Example:
         >>> bus_bandwidth("allreduce", 4, num_bytes=160, seconds=2)
@@ -96,17 +79,15 @@ def bus_bandwidth(
 def seconds_at(
     collective: str, p: int, num_bytes: float, bytes_per_second: float
 ) -> float:
-    """Return what a collective took, from its bus bandwidth.
-
-    Example:
-        >>> seconds_at("allreduce", 4, num_bytes=160, bytes_per_second=120)
-        2.0
-    """
+    """Return what a collective took, from its bus bandwidth."""
     return share(collective, p) * num_bytes / bytes_per_second
 
 
 def share(collective: str, p: int) -> float:
     """Return how many bytes pass a port for each byte of the size.
+
+    Raises:
+        ValueError: there is no collective of this name.
 
     Example:
         >>> share("allreduce", 4), share("allgather", 4)
@@ -123,13 +104,9 @@ def share(collective: str, p: int) -> float:
 def in_switch_share(p: int) -> float:
     """Return the same of an allreduce whose additions a switch does.
 
-    Each rank sees to one part of p. The switch fetches that part from all
+    Each rank asks for one part of p. The switch fetches that part from all
     ranks, adds, and hands it the sum; the rank sends the sum back, and the
     switch hands a copy to each. So a port sends its n bytes, and then one
-    part more; it receives one part, and then n.
-
-    Example:
-        >>> in_switch_share(8)
-        1.125
+    part more; it receives one part, and then n: 1.125 n for 8 ranks.
     """
     return 1 + 1 / p

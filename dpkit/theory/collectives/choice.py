@@ -8,29 +8,16 @@ from typing import NamedTuple
 from dpkit.theory.collectives.costs import Rates, seconds
 
 # Where two cost the same, the first. "direct" costs what a ring costs.
-CANDIDATES = (
-    "ring",
-    "recursive_doubling",
-    "halving_doubling",
-    "tree",
-    "star",
-)
+CANDIDATES = "ring recursive_doubling halving_doubling tree star".split()
 
 
 class Choice(NamedTuple):
-    """The fastest algorithm, and all others.
-
-    Attributes:
-        algorithm: The fastest.
-        seconds: What it takes.
-        factor: How many times as long the next best takes.
-        ranking: Algorithm -> seconds, the fastest first.
-    """
+    """The fastest algorithm, and all others."""
 
     algorithm: str
     seconds: float
-    factor: float
-    ranking: dict[str, float]
+    factor: float  #: how many times as long the next best takes
+    ranking: dict[str, float]  #: algorithm -> seconds, the fastest first
 
     def __str__(self) -> str:
         others = list(self.ranking)[1:]
@@ -45,13 +32,7 @@ def choose(
     rates: Rates,
     candidates: Sequence[str] = CANDIDATES,
 ) -> Choice:
-    """Return the algorithm that is fastest on equal links.
-
-    Args:
-        p: The number of ranks.
-        num_bytes: Bytes on each rank.
-        rates: Of the link, and of adding.
-        candidates: Names of algorithms; among equals the first is chosen.
+    """Return the fastest algorithm on equal links; of equals the first.
 
     Raises:
         ValueError: there is no algorithm of a name, or no candidate.
@@ -78,15 +59,7 @@ def winners(
     rates: Rates,
     candidates: Sequence[str] = CANDIDATES,
 ) -> list[list[str]]:
-    """Return the fastest for each number of ranks (rows) and size (columns).
-
-    Example:
-        >>> nvlink = Rates(alpha=2.3e-6, beta=1 / 145e9)
-        >>> for row in winners([6, 8], [1000, 1e9], nvlink):
-        ...     print(row)
-        ['recursive_doubling', 'ring']
-        ['recursive_doubling', 'halving_doubling']
-    """
+    """Return the fastest for each world size (rows) and size (columns)."""
     return [
         [choose(p, n, rates, candidates).algorithm for n in sizes]
         for p in world_sizes

@@ -14,9 +14,10 @@ For p ranks and n bytes, where no two messages share a port or a path::
 
 (+) where p is no power of two, p is the largest one below, and 2(α + nβ) + nγ
 are added. Exact where the chunks are equal: where p divides n, in
-halving-doubling that power of two. In all functions here ``algorithm`` is a
-name in ``CHAINS``, ``p`` the number of ranks, ``n`` the bytes on each, and
-``g`` the number of ranks in a node.
+halving-doubling that power of two.
+
+In all functions here ``algorithm`` is a name in ``CHAINS``, ``p`` the number
+of ranks, ``n`` the bytes on each, and ``g`` the number of ranks in a node.
 
 Source:
     MPICH, src/mpi/coll/allreduce, whose comments state recursive doubling and
@@ -32,38 +33,25 @@ from dpkit.theory.collectives.doubling import core
 
 
 class Rates(NamedTuple):
-    """What messages and additions take.
+    """What messages and additions take, in seconds."""
 
-    Attributes:
-        alpha: Seconds to start a message, whatever its length.
-        beta: Seconds to send a byte.
-        gamma: Seconds to add a byte to another.
-    """
-
-    alpha: float
-    beta: float
-    gamma: float = 0
+    alpha: float  #: to start a message, whatever its length
+    beta: float  #: to send a byte
+    gamma: float = 0  #: to add a byte to another
 
 
 class Chain(NamedTuple):
     """What is in the longest chain of messages and additions.
 
-    Attributes:
-        messages: How many messages follow each other.
-        num_bytes: What they carry together.
-        added_bytes: What is added up in between.
-
     Example:
         >>> ring = Chain(messages=6, num_bytes=240, added_bytes=120)
         >>> ring.seconds(Rates(alpha=1, beta=0.5, gamma=0.25))
         156.0
-        >>> Chain(1, 10, 0).then(Chain(2, 5, 5), Chain(0, 0, 1))
-        Chain(messages=3, num_bytes=15, added_bytes=6)
     """
 
-    messages: float
-    num_bytes: float
-    added_bytes: float
+    messages: float  #: how many follow each other
+    num_bytes: float  #: what they carry together
+    added_bytes: float  #: what is added up in between
 
     def seconds(self, rates: Rates) -> float:
         """Return what the chain takes; exact where fractions are given."""
@@ -72,10 +60,6 @@ class Chain(NamedTuple):
             + self.num_bytes * rates.beta
             + self.added_bytes * rates.gamma
         )
-
-    def then(self, *others: Chain) -> Chain:
-        """Return a chain that goes on with others."""
-        return Chain(*(sum(parts) for parts in zip(self, *others)))
 
 
 def star_chain(p: int, n: float) -> Chain:
@@ -90,37 +74,25 @@ def tree_chain(p: int, n: float) -> Chain:
 
 def ring_chain(p: int, n: float) -> Chain:
     """Return the chain of an allreduce by parts: a ring, or direct."""
-    return scatter_chain(p, n).then(gather_chain(p, n))
-
-
-def scatter_chain(p: int, n: float) -> Chain:
-    """Return the chain of a reduce-scatter in a ring."""
-    part = (p - 1) * n / p
-    return Chain(p - 1, part, part)
-
-
-def gather_chain(p: int, n: float) -> Chain:
-    """Return the chain of an allgather in a ring."""
-    return Chain(p - 1, (p - 1) * n / p, 0)
+    part = (p - 1) * n / p  # what a rank sends in each half
+    return Chain(2 * (p - 1), 2 * part, part)
 
 
 def recursive_doubling_chain(p: int, n: float) -> Chain:
     """Return the chain of exchanging everything, and of folding."""
     steps = log2(core(p))
-    return Chain(steps, steps * n, steps * n).then(_folds(p, n))
+    return _with_folds(p, n, Chain(steps, steps * n, steps * n))
 
 
 def halving_doubling_chain(p: int, n: float) -> Chain:
     """Return the chain of halving and doubling, and of folding."""
     q = core(p)
     _, moved, added = ring_chain(q, n)
-    return Chain(2 * log2(q), moved, added).then(_folds(p, n))
+    return _with_folds(p, n, Chain(2 * log2(q), moved, added))
 
 
 def hierarchical_chains(p: int, n: float, g: int) -> tuple[Chain, Chain]:
-    """Return the chains inside nodes of ``g`` ranks, and across them.
-
-    They follow each other, on links of their own.
+    """Return the chains inside nodes and across them, one after the other.
 
     Example:
         >>> inside, across = hierarchical_chains(8, 160, g=4)
@@ -169,10 +141,9 @@ def seconds(algorithm: str, p: int, n: float, rates: Rates) -> float:
     Example:
         160 MB on 4 devices, over links of 16 GB/s:
 
-        >>> f"{seconds('star', 4, 160e6, Rates(0, 1 / 16e9)):.3f}"
-        '0.060'
-        >>> f"{seconds('ring', 4, 160e6, Rates(0, 1 / 16e9)):.3f}"
-        '0.015'
+        >>> [round(seconds(name, 4, 160e6, Rates(0, 1 / 16e9)), 3)
+        ...  for name in ("star", "ring")]
+        [0.06, 0.015]
     """
     return chain(algorithm, p, n).seconds(rates)
 
@@ -239,15 +210,13 @@ def busiest_port(algorithm: str, p: int, n: float) -> Port:
 
 
 def log2(p: int) -> int:
-    """Return the binary logarithm, rounded up.
-
-    Example:
-        >>> [log2(p) for p in (1, 2, 5, 8)]
-        [0, 1, 3, 3]
-    """
+    """Return the binary logarithm, rounded up: 0, 1, 3, 3 of 1, 2, 5, 8."""
     return (p - 1).bit_length()
 
 
-def _folds(p: int, n: float) -> Chain:
-    """Return what ranks beyond a power of two add: in first, out last."""
-    return Chain(0, 0, 0) if p == core(p) else Chain(2, 2 * n, n)
+def _with_folds(p: int, n: float, inner: Chain) -> Chain:
+    """Add what ranks beyond a power of two do: in first, out last."""
+    if p == core(p):
+        return inner
+    messages, moved, added = inner
+    return Chain(messages + 2, moved + 2 * n, added + n)

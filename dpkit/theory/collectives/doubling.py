@@ -27,10 +27,9 @@ from dpkit.theory.collectives.plans import (
 
 
 def halving_reduce_scatter(p: int) -> list[Step]:
-    """Exchange halves with who is far, quarters with who is nearer, and so on.
+    """Exchange halves with a far rank, quarters with a nearer one, and so on.
 
-    Args:
-        p: A power of two.
+    The number of ranks is a power of two.
 
     Example:
         >>> for step in halving_reduce_scatter(4):
@@ -48,10 +47,9 @@ def halving_reduce_scatter(p: int) -> list[Step]:
 
 
 def doubling_allgather(p: int) -> list[Step]:
-    """Exchange what one has with who is near, then twice as much, and so on.
+    """Exchange one chunk with a near rank, then two farther away, and so on.
 
-    Args:
-        p: A power of two.
+    The number of ranks is a power of two.
     """
     return [
         [Message(r, r ^ distance, *_block(r, distance)) for r in range(p)]

@@ -28,27 +28,17 @@ Chunks = tuple[int, int]  # the first, and one beyond the last
 class Message(NamedTuple):
     """Chunks of one rank's buffer, on their way to another rank.
 
-    Attributes:
-        source: The rank that sends.
-        target: The rank that receives.
-        first: The first of the chunks.
-        stop: One beyond the last of them.
-        adds: Whether the target adds them to its own; if not, they replace
-            its own.
-        lands: The chunk of the target where the first arrives; None: the
-            same as at the source.
-
     Example:
         >>> print(Message(2, 0, 4, 6, adds=True))
         2 → 0: + 4–5
     """
 
-    source: int
-    target: int
-    first: int
-    stop: int
-    adds: bool = False
-    lands: int | None = None
+    source: int  #: the rank that sends
+    target: int  #: the rank that receives
+    first: int  #: the first of the chunks
+    stop: int  #: one beyond the last of them
+    adds: bool = False  #: the target adds them; if not, they replace its own
+    lands: int | None = None  #: where the first arrives; None: the same
 
     @property
     def landing(self) -> range:
@@ -135,23 +125,19 @@ def num_elements(plan: Plan, message: Message, length: int) -> int:
 
 @dataclass
 class Count:
-    """What passes the port of a rank: elements, and messages."""
+    """What passes the port of a rank."""
 
-    sent: int = 0
-    received: int = 0
-    sends: int = 0
-    receives: int = 0
+    sent: int = 0  #: elements
+    received: int = 0  #: elements
+    sends: int = 0  #: messages
+    receives: int = 0  #: messages
 
 
 def count(plan: Plan, length: int) -> list[Count]:
-    """Return what passes the port of each rank.
+    """Return what passes the port of each rank, with so many elements on each.
 
     A message without elements is not sent: where there are more chunks than
     elements, some are empty.
-
-    Args:
-        plan: Any plan.
-        length: The number of elements in the buffer of each rank.
 
     Example:
         >>> there, back = Message(1, 0, 0, 1, adds=True), Message(0, 1, 0, 1)

@@ -51,10 +51,6 @@ def replay_plan(
         element_bytes: Bytes of an element.
         label: What the timeline is called; made from the cluster if empty.
 
-    Returns:
-        A timeline with a span at each end of a message and one for each
-        addition. A message without elements is not sent.
-
     Raises:
         ValueError: there are fewer devices than ranks.
 
@@ -74,26 +70,32 @@ def replay_plan(
     clock = Clock(cluster)
     spans = clock.record()
     for step in plan.steps:
-        sizes = [num_elements(plan, m, length) for m in step]
-        sent = [(m, size) for m, size in zip(step, sizes) if size]
-        # Both ends of all messages first: none waits for another of its step.
-        for message, _ in sent:
-            _get_ready(clock, message)
-        for message, size in sent:
-            _send(clock, message, size * element_bytes)
-        for message, _ in sent:
-            _open(clock, message)
-        for message, size in sent:
-            if message.adds:
-                _add(clock, message.target, size, element_bytes)
+        sizes = ((m, num_elements(plan, m, length)) for m in step)
+        _replay_step(clock, [(m, n) for m, n in sizes if n], element_bytes)
     clock.stop_recording()
     label = label or f"replayed ({cluster.name})"
     lasting = [_renamed(span) for span in spans if span.end > span.start]
     return Timeline(lasting, label=label)
 
 
+def _replay_step(
+    clock: Clock, sent: list[tuple[Message, int]], element_bytes: int
+) -> None:
+    """Give the messages of a step, with their elements, their time."""
+    # Both ends of all messages first: none waits for another of its step.
+    for message, _ in sent:
+        _get_ready(clock, message)
+    for message, size in sent:
+        _send(clock, message, size * element_bytes)
+    for message, _ in sent:
+        _open(clock, message)
+    for message, size in sent:
+        if message.adds:
+            _add(clock, message.target, size, element_bytes)
+
+
 def _get_ready(clock: Clock, message: Message) -> None:
-    """Let a message wait for what both of its ranks have done so far."""
+    """Make a message wait for what both of its ranks have done so far."""
     source, target = message.source, message.target
     clock.hold(source, SENDING, clock.ready(source, DEFAULT))
     clock.hold(target, RECEIVING, clock.ready(target, DEFAULT))
@@ -109,7 +111,7 @@ def _send(clock: Clock, message: Message, num_bytes: int) -> None:
 
 
 def _open(clock: Clock, message: Message) -> None:
-    """Let what both of its ranks do next wait for a message."""
+    """Make what both of its ranks do next wait for a message."""
     arrival = clock.ready(message.target, RECEIVING)
     for rank in (message.source, message.target):
         clock.hold(rank, DEFAULT, arrival)

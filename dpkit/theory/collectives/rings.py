@@ -34,9 +34,8 @@ def ring_reduce_scatter(
 ) -> list[Step]:
     """Send each part once around; all add to it; it ends where it belongs.
 
-    Args:
-        ranks: The members of the ring, in its order.
-        parts: ``parts[i]`` is what ``ranks[i]`` ends up with the sum of.
+    ``ranks`` are in the order of the ring; ``ranks[i]`` ends up with the sum
+    of ``parts[i]``.
 
     Example:
         >>> parts = [(0, 1), (1, 2), (2, 3)]
@@ -66,12 +65,7 @@ def ring_reduce_scatter(
 def ring_allgather(
     ranks: Sequence[int], parts: Sequence[Chunks]
 ) -> list[Step]:
-    """Send each part once around, from where it is.
-
-    Args:
-        ranks: The members of the ring, in its order.
-        parts: ``parts[i]`` is what ``ranks[i]`` has.
-    """
+    """Send each part once around; ``ranks[i]`` has ``parts[i]`` at first."""
     size = len(ranks)
     return [
         [
@@ -103,14 +97,11 @@ def hierarchical(p: int, ranks_per_node: int) -> Plan:
 
     Inside each node the ranks scatter the sum of their buffers. Then the
     ranks with the same part, one in each node, form a ring and add it up.
-    Then each node gathers what its ranks have.
-
-    Args:
-        p: The number of ranks; those of a node follow each other.
-        ranks_per_node: It divides ``p``.
+    Then each node gathers what its ranks have. The ranks of a node follow
+    each other.
 
     Raises:
-        ValueError: it does not.
+        ValueError: ``ranks_per_node`` does not divide the number of ranks.
     """
     g = ranks_per_node
     if g < 1 or p % g:

@@ -11,14 +11,7 @@ from dpkit.theory.collectives.plans import (
 
 
 def star_reduce(p: int, root: int = 0) -> list[Step]:
-    """All send to the root, one after another.
-
-    Example:
-        >>> for step in star_reduce(3):
-        ...     print(*step)
-        1 → 0: + 0
-        2 → 0: + 0
-    """
+    """All send to the root, one after another."""
     others = [rank for rank in range(p) if rank != root]
     return [[Message(rank, root, 0, 1, adds=True)] for rank in others]
 
@@ -29,7 +22,7 @@ def star_broadcast(p: int, root: int = 0) -> list[Step]:
     return [[Message(root, rank, 0, 1)] for rank in others]
 
 
-# Eight ranks; who sends is an odd multiple of the distance:
+# Eight ranks; a sender is an odd multiple of the distance:
 #
 #     distance 1    1→0   3→2   5→4   7→6
 #     distance 2    2→0         6→4

@@ -31,10 +31,6 @@ class Cluster:
     """Devices of one kind, what joins them, and what drives them.
 
     Attributes:
-        num_devices: How many.
-        accelerator: What they are.
-        link: What joins them.
-        host: What issuing work costs.
         hosts: "one" host drives all, or one "per_device" each its own.
         slow: Rank -> how many times as long its operations take.
         ranks_per_node: How many devices a node has; None: there is one node.
@@ -79,6 +75,9 @@ class Cluster:
                 f"through one host (network: {self.network.name!r}, "
                 "peer_to_peer: False)"
             )
+        self._check_slow()
+
+    def _check_slow(self) -> None:
         for rank, factor in self.slow.items():
             if rank not in range(self.num_devices):
                 raise ValueError(

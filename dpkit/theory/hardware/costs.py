@@ -26,12 +26,8 @@ def operation_seconds(
 ) -> float:
     """Return the seconds that a device takes for an operation.
 
-    Args:
-        accelerator: The device.
-        flops: The additions and multiplications in it.
-        num_bytes: What it reads from memory and writes to it.
-        dtype: What it computes in; one that the preset does not know is
-            taken for float32.
+    It reads and writes ``num_bytes`` of memory and computes in ``dtype``; one
+    that the preset does not know is taken for float32.
 
     Example:
         The product of two 4000×4000 matrices on a V100, in milliseconds:
@@ -70,11 +66,8 @@ def copy_seconds(
 ) -> float:
     """Return the seconds that a copy over ``link`` takes, once it starts.
 
-    Args:
-        link: What it passes over.
-        num_bytes: What it copies.
-        at_most: A limit on bytes per second besides the link's, such as that
-            of memory which is not pinned.
+    ``at_most`` limits the bytes per second besides the link: the rate of
+    memory that is not pinned, say.
 
     Example:
         160 MB over a link of 16 GB/s without latency take 10 ms.

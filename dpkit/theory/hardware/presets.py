@@ -56,11 +56,6 @@ def find(known: Mapping[str, Preset], name: str | Preset) -> Preset:
     Raises:
         TypeError: it is neither a name nor a preset of this kind.
         ValueError: there is none of this name, or the file holds none.
-
-    Example:
-        >>> from dpkit.theory.hardware import LINKS
-        >>> find(LINKS, "nvlink2").peer_to_peer
-        True
     """
     kind = type(next(iter(known.values())))
     part = kind.__name__.lower()
@@ -103,8 +98,7 @@ def save(
         accelerator: What computes.
         host: What issues work.
         link: What copies pass over.
-        provenance: What they were measured on, with what and when: anything
-            that JSON can hold.
+        provenance: What was measured, with what and when, as JSON can hold it.
 
     Raises:
         OSError: the file cannot be written; what was there is still there.

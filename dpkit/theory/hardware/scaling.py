@@ -20,10 +20,6 @@ def faster(preset: Scaled, factor: float) -> Scaled:
     What takes a second on the one takes 1/factor seconds on the other: the
     fractions, and the sizes at which half of a rate is reached, stay.
 
-    Args:
-        preset: An accelerator, a link or a host.
-        factor: How many times as fast; below one, it is slower.
-
     Raises:
         ValueError: the factor is not positive.
 

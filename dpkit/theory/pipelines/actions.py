@@ -23,18 +23,13 @@ KIND_NAMES = {
 class Action(NamedTuple):
     """One thing that a device does.
 
-    Attributes:
-        stage: The number of the stage.
-        kind: "F", "B", "I" or "W".
-        micro_batch: The number of the micro-batch.
-
     Example:
         >>> str(Action(1, "F", 0)), Action.parse("12B3")
         ('1F0', Action(stage=12, kind='B', micro_batch=3))
     """
 
     stage: int
-    kind: str
+    kind: str  #: "F", "B", "I" or "W"
     micro_batch: int
 
     def __str__(self) -> str:
@@ -57,20 +52,17 @@ class Action(NamedTuple):
 
 
 Schedule = list[list[Action]]
-# An action as a plain tuple, which equals it and is made much faster.
-PlainAction = tuple[int, str, int]
+# An action as a plain tuple: equal to it, and made much faster.
+Triple = tuple[int, str, int]
 
 
 def parse(text: str) -> Schedule:
-    """Read a schedule: a line for each device, actions between spaces.
+    r"""Read a schedule: a line for each device, actions between spaces.
 
     Dots, for ticks in which a device is idle, and empty lines are left out.
 
     Example:
-        >>> schedule = parse('''
-        ...     0F0     0B0
-        ...         1F0 1B0
-        ... ''')
+        >>> schedule = parse("0F0 .   .   0B0\n.   1F0 1B0")
         >>> [len(actions) for actions in schedule]
         [2, 2]
     """

@@ -1,4 +1,4 @@
-"""Cut a row of costs into parts that are as equal as can be.
+"""Cut a row of costs into parts that are as equal as possible.
 
 The parts keep the order, as the stages of a network must::
 
@@ -16,12 +16,7 @@ NONE = (float("inf"), float("inf"), 0)
 def balance(costs: Sequence[float], num_parts: int) -> list[int]:
     """Return how many costs go to each part, the largest sum being least.
 
-    Args:
-        costs: The costs in order, none negative.
-        num_parts: How many parts, none of them empty.
-
-    Returns:
-        The lengths of the parts.
+    No part is empty. Layers that cost nothing stay with the one before.
 
     Raises:
         ValueError: there are fewer costs than parts, or no parts; a cost is
@@ -30,9 +25,6 @@ def balance(costs: Sequence[float], num_parts: int) -> list[int]:
     Example:
         >>> balance([2, 3, 4, 5, 6, 9], num_parts=3)
         [3, 2, 1]
-
-    Layers that cost nothing stay with the one before:
-
         >>> balance([5, 0, 5, 0], num_parts=2)
         [2, 2]
     """

@@ -1,14 +1,15 @@
 """The time that schedules take, in closed form, and what stays idle.
 
 The formulas are for p equal stages, m micro-batches and no communication. F
-and B are what a micro-batch takes on one device, forward and backward. GPipe
-with p = 3 and m = 4, where F = B and a dot is an idle tick::
+and B are what a micro-batch takes on one device, forward and backward; v is
+the number of stages (chunks) that a device has. GPipe with p = 3 and m = 4,
+where F = B and a dot is an idle tick::
 
     device 0 | F F F F . . . . B B B B
     device 1 | . F F F F . . B B B B .     (m + p - 1)(F + B) in all
     device 2 | . . F F F F B B B B . .     (p - 1)(F + B) of it idle
 
-Idle time is told as a share of the ideal time m(F + B), or of the total.
+Idle time is given as a share of the ideal time m(F + B), or of the total.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ def makespan(
 
     Args:
         name: "naive", "gpipe", "1f1b", "interleaved" or "zb-h1".
-        num_devices: How many devices there are, p.
-        num_micro_batches: How many micro-batches there are, m.
+        num_devices: p.
+        num_micro_batches: m.
         forward: Seconds of one micro-batch on one device, all its stages.
         backward: The same of its backward, both halves.
-        chunks: How many stages a device has, v; for "interleaved" alone.
+        chunks: v, for "interleaved" alone.
         weights: The part of ``backward`` that makes the gradients of the
             weights; for "zb-h1" alone.
 
@@ -46,8 +47,6 @@ def makespan(
     Example:
         >>> makespan("gpipe", 3, 4, forward=1.0, backward=1.0)
         12.0
-        >>> makespan("interleaved", 3, 6, 1.0, 1.0, chunks=2)
-        14.0
         >>> makespan("zb-h1", 3, 4, 1.0, 2.0, weights=1.0)
         14.0
     """
@@ -84,10 +83,10 @@ def idle_of_ideal(
 def idle_of_total(
     num_devices: int, num_micro_batches: int, chunks: int = 1
 ) -> float:
-    """Return the same bubble, by the whole time of the step.
+    """Return the same bubble, by the whole time of the step: here 2 of 6.
 
     Example:
-        >>> round(idle_of_total(3, 4), 3)  # 2 of 6
+        >>> round(idle_of_total(3, 4), 3)
         0.333
     """
     idle = idle_of_ideal(num_devices, num_micro_batches, chunks)
@@ -102,13 +101,6 @@ def in_flight(
     chunks: int = 1,
 ) -> int:
     """Return the most micro-batches that a device keeps; chunks, with many.
-
-    Args:
-        name: A name as in :func:`makespan`.
-        num_devices: How many devices there are, p.
-        num_micro_batches: How many micro-batches there are, m.
-        rank: Which of the devices.
-        chunks: How many stages a device has, v; for "interleaved" alone.
 
     Raises:
         ValueError: there is no such schedule.
@@ -141,11 +133,6 @@ def lower_bound(
     A device cannot begin before a micro-batch has come through all stages
     before its first; then it has all its work to do; then the last gradient
     has to go back through those stages, unless the last work was a weight's.
-
-    Args:
-        schedule: The actions of each device.
-        seconds: How long an action takes.
-        hop_seconds: From one device to the next.
 
     Example:
         >>> from dpkit.theory.pipelines.schedules import one_f_one_b

@@ -36,9 +36,8 @@ def chart(schedule: Schedule) -> str:
 def check_chart(text: str) -> Schedule:
     r"""Refuse a chart in which an action comes too early; return its lists.
 
-    Args:
-        text: A line for each device, a word for each tick: an action, or a
-            dot where the device is idle.
+    A chart has a line for each device, a word for each tick: an action, or a
+    dot where the device is idle.
 
     Raises:
         ValueError: the schedule is wrong, or an action is not later than one

@@ -13,21 +13,16 @@ from itertools import islice, product
 
 from dpkit.theory.pipelines.actions import (
     Action,
-    PlainAction,
     Schedule,
+    Triple,
     most_in_flight,
 )
 
 
-def needs(
-    action: PlainAction, num_stages: int, split: bool
-) -> list[PlainAction]:
+def needs(action: Triple, num_stages: int, split: bool) -> list[Triple]:
     """Return the actions that must be done before ``action``.
 
-    Args:
-        action: An action.
-        num_stages: How many stages there are.
-        split: Whether the schedule splits backward into I and W.
+    ``split``: whether the schedule splits backward into I and W.
 
     Example:
         >>> needs(Action(1, "B", 0), 3, split=False)
@@ -53,9 +48,8 @@ def check(
 
     Args:
         schedule: The actions of each device.
-        num_stages: How many stages there are; None: as many as it names.
-        num_micro_batches: How many micro-batches there are; None: as many as
-            it names.
+        num_stages: How many stages; None: as many as the schedule names.
+        num_micro_batches: The same of micro-batches.
         most_kept: How many micro-batches there is memory for on a device;
             None: any number.
 
@@ -85,7 +79,7 @@ def steps(
     schedule: Schedule,
     num_stages: int | None = None,
     num_micro_batches: int | None = None,
-) -> Iterator[tuple[int, Action, list[PlainAction]]]:
+) -> Iterator[tuple[int, Action, list[Triple]]]:
     """Yield device, action and what it needed, in an order that works.
 
     Raises:
@@ -127,7 +121,7 @@ def _check_memory(schedule: Schedule, most_kept: int) -> None:
 
 def _run(
     schedule: Schedule, num_stages: int, split: bool
-) -> Iterator[tuple[int, Action, list[PlainAction]]]:
+) -> Iterator[tuple[int, Action, list[Triple]]]:
     """Move each device on as far as it can go, until all are done."""
     # GPipe of two stages and one micro-batch:
     #
@@ -136,9 +130,9 @@ def _run(
     #                         needs 1B0     sleeps until 1B0 is done
     #     device 1 is awake   1F0 1B0       wakes device 0
     #     device 0 is awake   0B0           all done
-    done: set[PlainAction] = set()
+    done: set[Triple] = set()
     places = [0] * len(schedule)
-    sleeping: dict[PlainAction, list[int]] = {}  # what devices wait for
+    sleeping: dict[Triple, list[int]] = {}  # what devices wait for
     awake = list(reversed(range(len(schedule))))
     while awake:
         device = awake.pop()
@@ -157,9 +151,7 @@ def _run(
         _refuse(schedule, sleeping, places)
 
 
-def _first_missing(
-    needed: list[PlainAction], done: set[PlainAction]
-) -> PlainAction | None:
+def _first_missing(needed: list[Triple], done: set[Triple]) -> Triple | None:
     for action in needed:
         if action not in done:
             return action
@@ -208,7 +200,7 @@ def _check_devices(schedule: Schedule) -> None:
 
 def _refuse(
     schedule: Schedule,
-    sleeping: dict[PlainAction, list[int]],
+    sleeping: dict[Triple, list[int]],
     places: list[int],
 ) -> None:
     """Raise ValueError with the reason why the devices do not finish."""

@@ -17,8 +17,8 @@ from dpkit.theory.clock.record import Span
 from dpkit.theory.pipelines.actions import (
     KIND_NAMES,
     Action,
-    PlainAction,
     Schedule,
+    Triple,
 )
 from dpkit.theory.pipelines.check import steps
 from dpkit.theory.timeline.timeline import Timeline
@@ -46,10 +46,6 @@ def replay(
             on another device.
         label: What the timeline is called.
 
-    Returns:
-        A timeline with a span for each action, in the order in which they
-        start. The name of a span is its action's, its device "device r".
-
     Raises:
         ValueError: the schedule is wrong, or a time is negative.
 
@@ -72,11 +68,10 @@ def replay(
 
 def times(
     schedule: Schedule, seconds: Seconds, hop_seconds: float = 0
-) -> dict[PlainAction, tuple[float, float]]:
-    """Return when each action starts and ends.
+) -> dict[Triple, tuple[float, float]]:
+    """Return when each action starts and ends, as plain numbers.
 
-    The same as :func:`replay`, as plain numbers: exact where the seconds are
-    integers or fractions.
+    They are exact where the seconds are integers or fractions.
 
     Example:
         >>> from dpkit.theory.pipelines.schedules import one_f_one_b
@@ -87,7 +82,7 @@ def times(
         raise ValueError(f"a hop takes time (hop_seconds: {hop_seconds})")
     duration = seconds if callable(seconds) else _by_kind(seconds)
     free: list[float] = [0] * len(schedule)  # when each device is
-    found: dict[PlainAction, tuple[float, float]] = {}
+    found: dict[Triple, tuple[float, float]] = {}
     owner: dict[int, int] = {}  # the device of each stage
     for device, action, needed in steps(schedule):
         owner[action.stage] = device
@@ -110,20 +105,20 @@ def times(
 
 def _by_kind(seconds: Mapping[str, float]) -> Callable[[Action], float]:
     """Return a function of the action, given seconds by kind."""
-    for kind, value in seconds.items():
-        if kind not in KIND_NAMES or value < 0:
-            raise _no_duration(kind, seconds)
 
     def duration(action: Action) -> float:
-        if action.kind not in seconds:
-            raise _no_duration(action.kind, seconds)
-        return seconds[action.kind]
+        return _of_kind(action.kind, seconds)
 
+    for kind in seconds:
+        _of_kind(kind, seconds)
     return duration
 
 
-def _no_duration(kind: str, seconds: Mapping[str, float]) -> ValueError:
-    return ValueError(
-        f"no duration of an action (kind: {kind!r}, seconds: "
-        f"{dict(seconds)}); the kinds are {', '.join(KIND_NAMES)}"
-    )
+def _of_kind(kind: str, seconds: Mapping[str, float]) -> float:
+    """Return the seconds of a kind of action, or say that there are none."""
+    if kind not in KIND_NAMES or seconds.get(kind, -1.0) < 0:
+        raise ValueError(
+            f"no duration of an action (kind: {kind!r}, seconds: "
+            f"{dict(seconds)}); the kinds are {', '.join(KIND_NAMES)}"
+        )
+    return seconds[kind]

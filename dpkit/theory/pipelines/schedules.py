@@ -21,12 +21,6 @@ def naive(num_stages: int, num_micro_batches: int = 1) -> Schedule:
 
     Each micro-batch goes forward through all stages and back, before the next
     one starts.
-
-    Example:
-        >>> from dpkit.theory.pipelines.actions import show
-        >>> show(naive(2))
-        0F0 0B0
-        1F0 1B0
     """
     _check_counts(num_stages, num_micro_batches)
     return [
@@ -48,12 +42,6 @@ def naive(num_stages: int, num_micro_batches: int = 1) -> Schedule:
 
 def gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
     """Return the schedule of all forward passes, then all backward passes.
-
-    Example:
-        >>> from dpkit.theory.pipelines.actions import show
-        >>> show(gpipe(2, 3))
-        0F0 0F1 0F2 0B0 0B1 0B2
-        1F0 1F1 1F2 1B0 1B1 1B2
 
     Source:
         Huang et al., "GPipe", 2019.
@@ -81,12 +69,6 @@ def one_f_one_b(num_stages: int, num_micro_batches: int) -> Schedule:
 
     Stage r warms up with p - r - 1 forward passes, as many as there are
     stages behind it, so that it keeps at most p - r micro-batches.
-
-    Example:
-        >>> from dpkit.theory.pipelines.actions import show
-        >>> show(one_f_one_b(2, 3))
-        0F0 0F1 0B0 0F2 0B1 0B2
-        1F0 1B0 1F1 1B1 1F2 1B2
     """
     _check_counts(num_stages, num_micro_batches)
     schedule = []
@@ -123,12 +105,6 @@ def interleaved(
 
     Micro-batches go through in groups of p: a group through the first stage
     of each device, then through the second of each, and so on.
-
-    Example:
-        >>> from dpkit.theory.pipelines.actions import show
-        >>> show(interleaved(2, 2, chunks_per_device=2))
-        0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1
-        1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1
 
     Raises:
         ValueError: the devices do not divide the micro-batches.
@@ -175,12 +151,6 @@ def zero_bubble_h1(num_stages: int, num_micro_batches: int) -> Schedule:
     of the weights off by r micro-batches, and makes up for it at the end,
     where 1F1B would wait.
 
-    Example:
-        >>> from dpkit.theory.pipelines.actions import show
-        >>> show(zero_bubble_h1(2, 3))
-        0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2
-        1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2
-
     Source:
         Qi, Wan, Huang and Lin, "Zero bubble pipeline parallelism", 2024.
     """
@@ -205,14 +175,9 @@ def zero_bubble_h1(num_stages: int, num_micro_batches: int) -> Schedule:
 def by_name(
     name: str, num_devices: int, num_stages: int, num_micro_batches: int
 ) -> Schedule:
-    """Return the schedule with this name.
+    """Return the schedule "naive", "gpipe", "1f1b", "interleaved" or "zb-h1".
 
-    Args:
-        name: "naive", "gpipe", "1f1b", "interleaved" or "zb-h1".
-        num_devices: How many devices there are.
-        num_stages: How many stages; as many as devices, but a multiple of
-            that for "interleaved".
-        num_micro_batches: How many micro-batches there are.
+    There are as many stages as devices; for "interleaved" a multiple of them.
 
     Raises:
         ValueError: there is no such schedule, or not for these numbers.

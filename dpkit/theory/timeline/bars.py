@@ -10,31 +10,20 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dpkit.theory.clock.record import Span
+from dpkit.theory.clock.record import Row, Span
 from dpkit.theory.timeline.drawing import cut
 from dpkit.theory.units import show_bytes, show_flops, show_seconds
 
 
 @dataclass
 class Bar:
-    """One or more spans of a kind, drawn as one.
-
-    Attributes:
-        first: The first of the spans.
-        start: Where the first starts, in seconds.
-        end: Where the last ends.
-        busy: The seconds in which the spans ran.
-        count: How many spans there are.
-    """
+    """One or more spans of a kind, drawn as one."""
 
     first: Span
-    start: float
-    end: float
-    busy: float
+    start: float  # seconds, of the first
+    end: float  # of the last
+    busy: float  # the seconds in which they ran
     count: int = 1
-
-
-Row = tuple[str, str]  # device and stream
 
 
 def fewest(
@@ -42,11 +31,7 @@ def fewest(
 ) -> dict[Row, list[Bar]]:
     """Return at most about so many bars, by device and stream.
 
-    Args:
-        spans: All spans, in any order.
-        pixel: The seconds that a pixel stands for.
-        framed: As in :func:`merge`.
-        at_most: Above this number more spans are drawn as one.
+    A ``pixel`` stands for so many seconds; ``framed`` is as in :func:`merge`.
     """
     rows: dict[Row, list[Span]] = {}
     for span in sorted(spans, key=lambda s: (s.start, s.end)):
@@ -75,12 +60,6 @@ def merge(
         shortest: Seconds: a shorter span cannot be seen, nor can gaps of a
             few times its length.
         framed: The same for waiting, which is drawn as a frame.
-
-    Example:
-        >>> times = [(0, 1), (2, 3), (4, 24), (25, 26)]
-        >>> spans = [Span("", "", "", "compute", a, b) for a, b in times]
-        >>> [(bar.start, bar.end, bar.count) for bar in merge(spans, 2)]
-        [(0, 3, 2), (4, 24, 1), (25, 26, 1)]
     """
     # Shortest that can be seen: 2 s. Spans of 1, 1 and 20 s: the first two
     # become one bar of 3 s, the third stands alone and ends that bar.
@@ -112,8 +91,6 @@ def short_name(name: str) -> str:
     Example:
         >>> short_name("void at::native::reduce_kernel<4, float>(float*)")
         'reduce_kernel'
-        >>> short_name("aten::mm"), short_name("copy to sim:1")
-        ('mm', 'copy to sim:1')
     """
     if "::" not in name and not name.startswith("void "):
         return name

@@ -1,7 +1,7 @@
 """Timelines in files: the trace events of Chrome, which Perfetto shows.
 
 A file of ours is a list of events, as in any trace, and beside it what the
-events cannot hold: the label, the assumptions and the memory. An event tells
+events cannot hold: the label, the assumptions and the memory. An event has
 its times twice: in microseconds, for the viewer, and in seconds, to be read
 back as they were.
 """
@@ -11,22 +11,18 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from dpkit.theory.clock.record import Block, Record, Span, streams
+from dpkit.theory.clock.record import Block, Record, Row, Span, streams
 from dpkit.theory.timeline.kineto import TraceEvent, read_profile
 
 OURS = "dpkit"  # the key of what the events cannot hold
 
 
 def write_trace(record: Record, path: str | Path) -> None:
-    """Write a timeline as a trace.
-
-    Args:
-        record: The timeline.
-        path: Ends in ".json", or in ".json.gz" to be compressed.
-    """
+    """Write a timeline; compressed if the path ends in ".gz"."""
     words = json.dumps(as_trace(record)).encode()
     if str(path).endswith(".gz"):
         words = gzip.compress(words, mtime=0)  # the same bytes every time
@@ -62,59 +58,52 @@ def read_trace(path: str | Path) -> Record:
     return record
 
 
-def as_trace(record: Record) -> dict[str, Any]:
-    """Return a timeline as the content of a trace.
+# A span of 0.5 s to 0.75 s becomes the event
+#
+#     {"name": "mm", "cat": "compute", "ph": "X", "ts": 500000.0,
+#      "dur": 250000.0, "pid": 1, "tid": 1000, "args": {…}}
 
-    Example:
-        >>> mm = Span("sim:0", "compute", "mm", "compute", 0.5, 0.75)
-        >>> event = as_trace(Record([mm]))["traceEvents"][-1]
-        >>> event["name"], event["ph"], event["ts"], event["dur"]
-        ('mm', 'X', 500000.0, 250000.0)
-    """
+
+def as_trace(record: Record) -> dict[str, Any]:
+    """Return a timeline as the content of a trace."""
     places, events = _places(record)
     events += [_event(span, places) for span in record.spans]
-    blocks = [
-        [b.device, b.num_bytes, b.category, b.allocated, b.freed]
-        for b in record.blocks
-    ]
     ours = {
         "label": record.label,
         "assumptions": list(record.assumptions),
-        "blocks": blocks,
+        "blocks": [astuple(block) for block in record.blocks],
     }
     return {"displayTimeUnit": "ms", OURS: ours, "traceEvents": events}
 
 
 def _places(
     record: Record,
-) -> tuple[dict[tuple[str, str], tuple[int, int]], list[TraceEvent]]:
+) -> tuple[dict[Row, tuple[int, int]], list[TraceEvent]]:
     """Return process and thread of each row, and the events that name them."""
-    places: dict[tuple[str, str], tuple[int, int]] = {}
+    places: dict[Row, tuple[int, int]] = {}
     events: list[TraceEvent] = []
     for pid, (device, rows) in enumerate(streams(record.spans).items(), 1):
-        events += _names("process", device, pid, 0, pid)
+        events += _names("process", device, (pid, 0), pid)
         for i, stream in enumerate(rows):
             # A viewer may take threads of one number for one thread.
-            tid = 1000 + len(places)
-            places[device, stream] = pid, tid
-            events += _names("thread", stream, pid, tid, i)
+            place = pid, 1000 + len(places)
+            places[device, stream] = place
+            events += _names("thread", stream, place, i)
     return places, events
 
 
 def _names(
-    what: str, name: str, pid: int, tid: int, i: int
+    what: str, name: str, place: tuple[int, int], i: int
 ) -> list[TraceEvent]:
     """Return the events that name a process or thread, and place it."""
-    place = {"ph": "M", "pid": pid, "tid": tid}
+    where = {"ph": "M", "pid": place[0], "tid": place[1]}
     return [
-        {"name": f"{what}_name", **place, "args": {"name": name}},
-        {"name": f"{what}_sort_index", **place, "args": {"sort_index": i}},
+        {"name": f"{what}_name", **where, "args": {"name": name}},
+        {"name": f"{what}_sort_index", **where, "args": {"sort_index": i}},
     ]
 
 
-def _event(
-    span: Span, places: dict[tuple[str, str], tuple[int, int]]
-) -> TraceEvent:
+def _event(span: Span, places: dict[Row, tuple[int, int]]) -> TraceEvent:
     pid, tid = places[span.device, span.stream]
     # Whole nanoseconds: spans that touch in time touch in the viewer.
     start, end = round(span.start * 1e9), round(span.end * 1e9)
@@ -139,23 +128,15 @@ def _ours(content: dict[str, Any]) -> Record:
     names: dict[tuple[str, int, int], str] = {}
     spans = []
     for event in content["traceEvents"]:
-        place = event["pid"], event["tid"]
+        pid, tid, args = event["pid"], event["tid"], event["args"]
         if event["ph"] == "M":
-            names[event["name"], *place] = event["args"].get("name", "")
+            names[event["name"], pid, tid] = args.get("name", "")
             continue
-        args = event["args"]
+        row = names["process_name", pid, 0], names["thread_name", pid, tid]
         start, end = args["seconds"]
+        amounts = args["bytes"], args["flops"]
         spans.append(
-            Span(
-                names["process_name", place[0], 0],
-                names["thread_name", *place],
-                event["name"],
-                event["cat"],
-                start,
-                end,
-                args["bytes"],
-                args["flops"],
-            )
+            Span(*row, event["name"], event["cat"], start, end, *amounts)
         )
     ours = content[OURS]
     blocks = [Block(*block) for block in ours["blocks"]]

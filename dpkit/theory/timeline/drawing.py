@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dpkit.theory.units import round_ticks
@@ -87,12 +87,7 @@ def escape(words: str) -> str:
 
 
 def number(value: float) -> str:
-    """Write a coordinate to two places, in as few letters as it takes.
-
-    Example:
-        >>> number(1.5), number(2.0), number(-0.001)
-        ('1.5', '2', '0')
-    """
+    """Write a coordinate to two places: "1.5", "2" and, of -0.001, "0"."""
     return f"{round(value, 2) + 0.0:.2f}".rstrip("0").rstrip(".")
 
 
@@ -168,6 +163,12 @@ def legend(
         parts.append(text(x + 19, y, words))
         x += 19 + LETTER * len(words) + 12
     return parts
+
+
+def known_first(fills: Mapping[str, str], found: set[str]) -> list[str]:
+    """Return what was found, in the order of a table of fills, others last."""
+    known = [name for name in fills if name in found]
+    return known + sorted(found.difference(known))
 
 
 def ticks(

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpkit.theory.clock.record import Record, Span, streams
+from dpkit.theory.clock.record import Record, Row, Span, streams
 from dpkit.theory.timeline import drawing
 from dpkit.theory.timeline.bars import Bar, fewest, short_name, tooltip
-from dpkit.theory.timeline.drawing import (
-    AMBER,
-    BLUE,
-    GREEN,
-    GRID,
-    INK,
-    QUIET,
-    VIOLET,
-    WIDTH,
-)
 from dpkit.theory.units import show_seconds, time_unit
 
 SPAN_FILLS = {
-    "compute": BLUE,
-    "forward": BLUE,
-    "backward": GREEN,
-    "input gradients": GREEN,
-    "weight gradients": VIOLET,
+    "compute": drawing.BLUE,
+    "forward": drawing.BLUE,
+    "backward": drawing.GREEN,
+    "input gradients": drawing.GREEN,
+    "weight gradients": drawing.VIOLET,
     "copy": "url(#copy)",
-    "launch": QUIET,
+    "launch": drawing.QUIET,
     "wait": "#ffffff",
 }
 WORDS = {
@@ -41,7 +31,7 @@ FRAMED = 4.0  # the width of a frame that can be seen as one
 NARROW = "#7d8796"  # what fills a frame that is narrower
 NOTE = "lower bars: many short spans, as tall as the share of time they fill"
 Rows = dict[str, dict[str, list[Span]]]
-Places = dict[tuple[str, str], float]
+Places = dict[Row, float]
 
 
 @dataclass(frozen=True)
@@ -55,7 +45,7 @@ class Scale:
     @property
     def pixels_per_second(self) -> float:
         """The width of one second."""
-        return (WIDTH - RIGHT - self.left) / (self.end - self.start)
+        return (drawing.WIDTH - RIGHT - self.left) / (self.end - self.start)
 
     def x(self, seconds: float) -> float:
         """Return where a moment lies."""
@@ -85,7 +75,7 @@ def draw_timeline(
     scale = Scale(record.start, record.start + seconds, _gutter(rows))
     places = _places(rows)
     bottom = max(places.values()) + BAR + 6
-    parts = [drawing.hatch("copy", AMBER), *_head(record)]
+    parts = [drawing.hatch("copy", drawing.AMBER), *_head(record)]
     parts += _tracks(rows, places, scale)
     parts += _axis(scale, bottom)
     pixel = 1 / scale.pixels_per_second
@@ -108,7 +98,7 @@ def _title(record: Record, rows: Rows) -> str:
     return f"{label}: {shown}, {show_seconds(record.makespan)}"
 
 
-def _row_names(rows: Rows) -> dict[tuple[str, str], tuple[str, str]]:
+def _row_names(rows: Rows) -> dict[Row, tuple[str, str]]:
     """Return what stands before each row: the device, then the stream."""
     names = {}
     for device, row in rows.items():
@@ -141,22 +131,23 @@ def _head(record: Record) -> list[str]:
     label = drawing.cut(record.label or "timeline", 44)
     makespan = f"makespan {show_seconds(record.makespan)}"
     parts = [drawing.bold_text(14, 22, label)]
-    if drawing.LETTER * len(label + makespan) < WIDTH - 40:
-        parts.append(drawing.quiet_text(WIDTH - 14, 22, makespan, "end"))
+    right = drawing.WIDTH - 14
+    if drawing.LETTER * len(label + makespan) < drawing.WIDTH - 40:
+        parts.append(drawing.quiet_text(right, 22, makespan, "end"))
     found = {span.kind for span in record.spans}
-    kinds = [kind for kind in SPAN_FILLS if kind in found]
-    kinds += sorted(found - set(SPAN_FILLS))
+    kinds = drawing.known_first(SPAN_FILLS, found)
     entries = [(WORDS.get(k, k), _fill(k), _outline(k)) for k in kinds]
     return parts + drawing.legend(14, 48, entries)
 
 
 def _fill(kind: str) -> str:
-    return SPAN_FILLS.get(kind, VIOLET)
+    return SPAN_FILLS.get(kind, drawing.VIOLET)
 
 
 def _outline(kind: str) -> str:
     """Return what makes waiting hollow: a frame around white."""
-    return f' stroke="{QUIET}" stroke-width="1"' if kind == "wait" else ""
+    frame = f' stroke="{drawing.QUIET}" stroke-width="1"'
+    return frame if kind == "wait" else ""
 
 
 def _tracks(rows: Rows, places: Places, scale: Scale) -> list[str]:
@@ -165,7 +156,7 @@ def _tracks(rows: Rows, places: Places, scale: Scale) -> list[str]:
     names = _row_names(rows)
     for row, y in places.items():
         device, stream = names[row]
-        width = WIDTH - RIGHT - scale.left
+        width = drawing.WIDTH - RIGHT - scale.left
         parts.append(drawing.box(scale.left, y, width, BAR, drawing.TRACK))
         if device:
             parts.append(drawing.bold_text(14, y + 15, device))
@@ -180,19 +171,19 @@ def _axis(scale: Scale, bottom: float) -> list[str]:
     unit, name = time_unit(scale.end - scale.start)
     ends = scale.start / unit, scale.end / unit
     parts = [drawing.quiet_text(14, bottom + 17, name)]
-    for x, words in drawing.ticks(*ends, scale.left, WIDTH - RIGHT):
-        parts.append(drawing.line(x, TOP - 4, x, bottom, GRID))
+    for x, words in drawing.ticks(*ends, scale.left, drawing.WIDTH - RIGHT):
+        parts.append(drawing.line(x, TOP - 4, x, bottom, drawing.GRID))
         # Words at the right end would reach over the edge.
         half = drawing.LETTER * len(words) / 2
         at, anchor = x, "middle"
-        if x + half > WIDTH - 4:
-            at, anchor = WIDTH - 6, "end"
+        if x + half > drawing.WIDTH - 4:
+            at, anchor = drawing.WIDTH - 6, "end"
         parts.append(drawing.quiet_text(at, bottom + 17, words, anchor))
     return parts
 
 
 def _bar(bar: Bar, y: float, scale: Scale) -> list[str]:
-    """Draw a bar, which tells what it is, and its name where that fits."""
+    """Draw a bar, its tooltip, and its name where that fits."""
     x, width = scale.x(bar.start), scale.width(bar)
     shape = _shape(bar, x, y, width)
     words = drawing.escape(tooltip(bar))
@@ -222,11 +213,11 @@ def _height(bar: Bar) -> float:
 def _name(bar: Bar, middle: float, y: float, width: float) -> list[str]:
     """Write the name of a span into its bar, if it fits."""
     name = short_name(bar.first.name)
-    fill = INK if bar.first.kind == "wait" else "#ffffff"
+    fill = drawing.INK if bar.first.kind == "wait" else "#ffffff"
     for words in (name, name.removeprefix("copy ")):
         if bar.count == 1 and 6.4 * len(words) + 6 <= width:
             more = f' class="in-bar" font-size="11" fill="{fill}"'
             if bar.first.kind == "copy":  # no stripes behind the letters
-                more += f' stroke="{AMBER}" {drawing.HALO}'
+                more += f' stroke="{drawing.AMBER}" {drawing.HALO}'
             return [drawing.text(middle, y + 14, words, "middle", more)]
     return []

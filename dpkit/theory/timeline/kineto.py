@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dpkit.theory.clock.record import Record, Span
+from dpkit.theory.clock.record import Record, Row, Span
 
 TraceEvent = dict[str, Any]
 Place = tuple[Any, Any]  # process and thread
@@ -29,24 +29,16 @@ PROFILE_ASSUMPTIONS = (
 
 
 def read_profile(content: Mapping[str, Any]) -> Record:
-    """Return the timeline in a trace; without spans, if it has none.
-
-    Example:
-        >>> args = {"device": 1, "stream": 7}
-        >>> gemm = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 1,
-        ...         "tid": 7, "ts": 52.5, "dur": 10.0, "args": args}
-        >>> span = read_profile({"traceEvents": [gemm]}).spans[0]
-        >>> span.device, span.stream, span.kind, span.start, span.end
-        ('cuda:1', 'stream 7', 'compute', 0.0, 1e-05)
-    """
-    events = [e for e in content["traceEvents"] if e.get("ph") == "X"]
+    """Return the timeline in a trace; without spans, if it has none."""
+    every = content["traceEvents"]
+    events = [e for e in every if e.get("ph") == "X"]
     work = [e for e in events if e.get("cat") in WORK]
     calls = outermost(e for e in events if e.get("cat") in CALLS)
     ops = outermost(e for e in events if e.get("cat") == "cpu_op")
     if not (work or calls or ops):
         return Record()
     zero = min(_nanoseconds(e)[0] for e in [*work, *calls, *ops])
-    rows = _rows(content["traceEvents"], [*calls, *ops])
+    rows = _rows(every, [*calls, *ops])
     spans = [span for e in work for span in _on_device(e, zero)]
     spans += [
         _on_host(event, *rows[_place(event)], zero, not work and not calls)
@@ -75,7 +67,7 @@ def _place(event: TraceEvent) -> Place:
 
 
 def _nanoseconds(event: TraceEvent) -> tuple[int, int]:
-    """Return start and end, whole: the files tell no more."""
+    """Return start and end as whole numbers: the files have no more digits."""
     start = round(event["ts"] * 1000)
     return start, start + round(event.get("dur", 0) * 1000)
 
@@ -83,21 +75,13 @@ def _nanoseconds(event: TraceEvent) -> tuple[int, int]:
 def _span(
     event: TraceEvent,
     zero: int,
-    device: str,
-    stream: str,
+    row: Row,
     kind: str,
     name: str = "",
 ) -> Span:
-    start, end = _nanoseconds(event)
-    return Span(
-        device,
-        stream,
-        name or event["name"],
-        kind,
-        (start - zero) / 1e9,
-        (end - zero) / 1e9,
-        int(event.get("args", {}).get("bytes", 0)),
-    )
+    start, end = ((mark - zero) / 1e9 for mark in _nanoseconds(event))
+    num_bytes = int(event.get("args", {}).get("bytes", 0))
+    return Span(*row, name or event["name"], kind, start, end, num_bytes)
 
 
 def _on_device(event: TraceEvent, zero: int) -> list[Span]:
@@ -107,28 +91,21 @@ def _on_device(event: TraceEvent, zero: int) -> list[Span]:
     stream = f"stream {args.get('stream', event['tid'])}"
     source, target = args.get("fromDevice"), args.get("toDevice")
     if source == target:
-        kind, name = _kind(event)
-        return [_span(event, zero, f"cuda:{number}", stream, kind, name)]
+        row = f"cuda:{number}", stream
+        return [_span(event, zero, row, *_kind_and_name(event))]
     ends = {
         source: f"copy to cuda:{target}",
         target: f"copy from cuda:{source}",
     }
-    # The stream of one end is told, that of the other is not.
-    streams = {number: stream}
-    return [
-        _span(
-            event,
-            zero,
-            f"cuda:{end}",
-            streams.get(end, "peer copies"),
-            "copy",
-            name,
-        )
-        for end, name in ends.items()
-    ]
+    spans = []
+    for end, name in ends.items():
+        # The file has the stream of one end alone.
+        row = f"cuda:{end}", stream if end == number else "peer copies"
+        spans.append(_span(event, zero, row, "copy", name))
+    return spans
 
 
-def _kind(event: TraceEvent) -> tuple[str, str]:
+def _kind_and_name(event: TraceEvent) -> tuple[str, str]:
     """Return the kind and the name of what ran on one device.
 
     A copy within a device is traffic to its own memory, as any kernel's is.
@@ -147,25 +124,20 @@ def _kind(event: TraceEvent) -> tuple[str, str]:
 def _on_host(
     event: TraceEvent, host: str, thread: str, zero: int, alone: bool
 ) -> Span:
-    """Return a call to a device, which launches or waits, or an operation.
-
-    Where the CPU is alone, with no device, its operations compute.
-    """
+    """Return a call to a device, which launches or waits, or an operation."""
     if event["cat"] in CALLS:
         kind = "wait" if "Synchronize" in event["name"] else "launch"
-        return _span(event, zero, host, f"{thread} calls", kind)
-    device = host.replace("host", "cpu") if alone else host
-    kind = "compute" if alone else "launch"
-    return _span(event, zero, device, thread, kind)
+        return _span(event, zero, (host, f"{thread} calls"), kind)
+    if alone:  # without a device the operations of the CPU compute
+        row = host.replace("host", "cpu"), thread
+        return _span(event, zero, row, "compute")
+    return _span(event, zero, (host, thread), "launch")
 
 
 def _rows(
     events: Iterable[TraceEvent], used: Sequence[TraceEvent]
-) -> dict[Place, tuple[str, str]]:
-    """Return the host and the stream that each thread is.
-
-    Some of all ``events`` name the threads; ``used`` ran on them.
-    """
+) -> dict[Place, Row]:
+    """Return host and stream of each thread that the ``used`` ran on."""
     names = {
         _place(event): str(event["args"]["name"])
         for event in events

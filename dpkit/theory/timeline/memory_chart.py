@@ -6,23 +6,14 @@ from collections.abc import Sequence
 
 from dpkit.theory.clock.record import Block, Record
 from dpkit.theory.timeline import drawing
-from dpkit.theory.timeline.drawing import (
-    AMBER,
-    BLUE,
-    GREEN,
-    GRID,
-    INK,
-    QUIET,
-    VIOLET,
-)
 from dpkit.theory.units import memory_unit, show_memory
 
 CATEGORY_FILLS = {
-    "parameters": BLUE,
+    "parameters": drawing.BLUE,
     "gradients": "url(#gradients)",
-    "optimizer state": GREEN,
+    "optimizer state": drawing.GREEN,
     "activations": "url(#activations)",
-    "other": QUIET,
+    "other": drawing.QUIET,
 }
 LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 66, drawing.WIDTH - 14, 102, 300, 352
 MOST_COLUMNS = 540
@@ -34,18 +25,16 @@ def draw_memory(
     """Draw what :meth:`Timeline.draw_memory` shows."""
     blocks = [block for block in record.blocks if block.device == device]
     if not blocks:
-        words = f"no memory of {device} in this timeline"
-        parts = [drawing.text(14, 30, words)]
-        return drawing.page(parts, 48, f"memory of {device}: none")
+        none = drawing.text(14, 30, f"no memory of {device} in this timeline")
+        return drawing.page([none], 48, f"memory of {device}: none")
     moments = thin(history(blocks), MOST_COLUMNS)
     totals = [sum(moment.values()) for moment in moments]
     peak = max(totals)
-    title = f"memory of {device}: peak {show_memory(peak)}"
     shown = capacity is not None and peak * 5 >= capacity
     top = max(peak, capacity if capacity and shown else 0, 1) * 1.08
     parts = [
-        drawing.hatch("gradients", AMBER),
-        drawing.hatch("activations", VIOLET, -45),
+        drawing.hatch("gradients", drawing.AMBER),
+        drawing.hatch("activations", drawing.VIOLET, -45),
         *_head(device, record.label, peak, capacity),
         *drawing.legend(14, 48, [(c, _fill(c), "") for c in moments[0]]),
         *_axes(top),
@@ -54,6 +43,7 @@ def draw_memory(
     ]
     if capacity and shown:
         parts += _capacity(capacity, top)
+    title = f"memory of {device}: peak {show_memory(peak)}"
     return drawing.page(parts, HEIGHT, title)
 
 
@@ -71,7 +61,9 @@ def history(blocks: Sequence[Block]) -> list[dict[str, int]]:
         if block.freed is not None:
             go = changes.setdefault(block.freed, [])
             go.append((block.category, -block.num_bytes))
-    alive = dict.fromkeys(_categories(blocks), 0)
+    # The categories from the bottom of the picture to its top.
+    found = drawing.known_first(CATEGORY_FILLS, {b.category for b in blocks})
+    alive = dict.fromkeys(found, 0)
     moments = []
     for event in sorted(changes):
         for category, num_bytes in changes[event]:
@@ -83,27 +75,15 @@ def history(blocks: Sequence[Block]) -> list[dict[str, int]]:
 def thin(
     moments: Sequence[dict[str, int]], at_most: int
 ) -> list[dict[str, int]]:
-    """Keep the fullest of neighbouring moments, so that the peak stays.
-
-    Example:
-        >>> thin([{"other": n} for n in (1, 9, 2, 3)], at_most=2)
-        [{'other': 9}, {'other': 3}]
-    """
+    """Keep the fullest of neighbouring moments, so that the peak stays."""
+    # 1 9 2 3, at most 2: of 1 9 and of 2 3 the fullest, 9 3.
     each = -(-len(moments) // at_most)
     groups = [moments[i : i + each] for i in range(0, len(moments), each)]
     return [max(group, key=lambda m: sum(m.values())) for group in groups]
 
 
-def _categories(blocks: Sequence[Block]) -> list[str]:
-    """Return the categories, from the bottom of the picture to its top."""
-    found = {block.category for block in blocks}
-    return [c for c in CATEGORY_FILLS if c in found] + sorted(
-        found - set(CATEGORY_FILLS)
-    )
-
-
 def _fill(category: str) -> str:
-    return CATEGORY_FILLS.get(category, INK)
+    return CATEGORY_FILLS.get(category, drawing.INK)
 
 
 def _head(
@@ -123,7 +103,7 @@ def _axes(top: float) -> list[str]:
     unit, name = memory_unit(int(top))
     parts = [drawing.quiet_text(LEFT - 6, TOP - 8, name, "end")]
     for y, words in drawing.ticks(0, top / unit, BOTTOM, TOP, at_most=4):
-        parts.append(drawing.line(LEFT, y, RIGHT, y, GRID))
+        parts.append(drawing.line(LEFT, y, RIGHT, y, drawing.GRID))
         parts.append(drawing.quiet_text(LEFT - 6, y + 4.5, words, "end"))
     words = "allocations and releases, in order"
     middle = (LEFT + RIGHT) / 2
@@ -171,10 +151,11 @@ def _peak(totals: Sequence[int], top: float) -> list[str]:
     column = totals.index(max(totals))
     x = (_x(column, len(totals)) + _x(column + 1, len(totals))) / 2
     y = _y(totals[column], top)
+    dashed = ' stroke-dasharray="2 3"'
     return [
-        drawing.line(LEFT, y, RIGHT, y, INK, ' stroke-dasharray="2 3"'),
+        drawing.line(LEFT, y, RIGHT, y, drawing.INK, dashed),
         f'<circle cx="{drawing.number(x)}" cy="{drawing.number(y)}" r="4" '
-        f'fill="#ffffff" stroke="{INK}" stroke-width="2"/>',
+        f'fill="#ffffff" stroke="{drawing.INK}" stroke-width="2"/>',
     ]
 
 
@@ -183,6 +164,6 @@ def _capacity(capacity: int, top: float) -> list[str]:
     words = f"capacity {show_memory(capacity)}"
     halo = f' stroke="#ffffff" {drawing.HALO}'
     return [
-        drawing.line(LEFT, y, RIGHT, y, INK, ' stroke-width="1.5"'),
+        drawing.line(LEFT, y, RIGHT, y, drawing.INK, ' stroke-width="1.5"'),
         drawing.text(RIGHT, y - 6, words, "end", halo),
     ]

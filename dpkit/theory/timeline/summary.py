@@ -71,9 +71,12 @@ class Summary:
         tables = [table._repr_html_() for table in self._tables()]
         if any(device.copying for device in self.devices.values()):
             tables[0] += f"\n<p>{EXPOSED}</p>"
-        parts = [f"<p>{escape(self._head())}</p>", *tables]
+        parts = [f"<p>{escape(self._head(), quote=False)}</p>", *tables]
         if self.assumptions:
-            lines = [f"<li>{escape(line)}</li>" for line in self.assumptions]
+            lines = [
+                f"<li>{escape(line, quote=False)}</li>"
+                for line in self.assumptions
+            ]
             parts += ["<p>assumptions</p>", "<ul>", *lines, "</ul>"]
         return "\n".join(parts)
 
@@ -106,6 +109,7 @@ class Summary:
 
     def _format(self) -> str:
         """Return the format that shows four digits of the makespan."""
+        # 1.235 s has three digits after the point, 12.35 ms two.
         unit = time_unit(self.makespan)[0]
         whole = math.floor(math.log10(max(self.makespan / unit, 1.0)))
         return f".{max(0, 3 - whole)}f"

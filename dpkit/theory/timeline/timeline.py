@@ -1,7 +1,8 @@
 """A timeline: who did what, when.
 
 It is data (:class:`Record`) that can add itself up, draw itself, and go to
-and come from files that https://ui.perfetto.dev shows.
+and come from files that https://ui.perfetto.dev shows. Times are seconds
+since the timeline began.
 """
 
 from __future__ import annotations
@@ -32,30 +33,26 @@ class Timeline(Record):
 
     Example:
         >>> mm = Span("sim:0", "compute", "mm", "compute", 0.0, 0.25)
-        >>> Timeline([mm], label="simulated (v100, nvlink2)")
+        >>> timeline = Timeline([mm], label="simulated (v100, nvlink2)")
+        >>> timeline
         <timeline: simulated (v100, nvlink2), 1 span, 250 ms>
+        >>> timeline.summary().devices["sim:0"].busy
+        0.25
+        >>> timeline.draw()
+        <drawing: timeline, simulated (v100, nvlink2): sim:0, 250 ms>
     """
 
     def __repr__(self) -> str:
         count = len(self.spans)
         spans = f"{count} span{'s' if count != 1 else ''}"
-        facts = [spans, show_seconds(self.makespan)]
-        return (
-            f"<timeline: {', '.join([self.label, *facts][not self.label :])}>"
-        )
+        facts = [self.label, spans, show_seconds(self.makespan)]
+        return f"<timeline: {', '.join(filter(None, facts))}>"
 
     def _repr_svg_(self) -> str:
         return self.draw().svg
 
     def summary(self) -> Summary:
-        """Add up where the time of each device and host went.
-
-        Example:
-            >>> mm = Span("sim:0", "compute", "mm", "compute", 0.0, 0.25)
-            >>> add = Span("sim:1", "compute", "add", "compute", 0.25, 1.0)
-            >>> Timeline([mm, add]).summary().devices["sim:0"].busy
-            0.25
-        """
+        """Add up where the time of each device and host went."""
         return summarize(self)
 
     def between(self, start: float, end: float) -> Timeline:
@@ -65,19 +62,15 @@ class Timeline(Record):
         stay those of the whole. The memory, which has an order and no times,
         stays as it is.
 
-        Args:
-            start: Seconds since the timeline began.
-            end: Seconds since the timeline began.
-
         Raises:
             ValueError: If the window ends before it starts.
         """
-        # Window 2–5:    spans 0–3 and 4–9 become 2–3 and 4–5, 6–7 goes.
         if end <= start:
             raise ValueError(
                 f"the window ends before it starts (start: {start}, "
                 f"end: {end})"
             )
+        # Window 2–5:    spans 0–3 and 4–9 become 2–3 and 4–5, 6–7 goes.
         spans = [
             replace(s, start=max(s.start, start), end=min(s.end, end))
             for s in self.spans
@@ -93,10 +86,6 @@ class Timeline(Record):
                 from the timeline if it is empty.
             least_seconds: What the axis covers at the least, so that two
                 timelines can be drawn to one scale.
-
-        Example:
-            >>> Timeline(label="simulated (v100, nvlink2)").draw()
-            <drawing: timeline, simulated (v100, nvlink2): no spans>
         """
         return draw_timeline(self, title, least_seconds)
 
@@ -106,11 +95,6 @@ class Timeline(Record):
         Args:
             device: "sim:0", …
             capacity: The bytes that the device has; a line, if given.
-
-        Example:
-            >>> weights = Block("sim:0", 2**20, "parameters", 0)
-            >>> Timeline(blocks=[weights]).draw_memory("sim:0")
-            <drawing: memory of sim:0: peak 1 MiB>
         """
         return draw_memory(self, device, capacity)
 
@@ -119,11 +103,7 @@ class Timeline(Record):
         self.draw().save(path)
 
     def to_chrome(self, path: str | Path) -> None:
-        """Write the timeline to a file that https://ui.perfetto.dev shows.
-
-        Args:
-            path: Ends in ".json", or in ".json.gz" to be compressed.
-        """
+        """Write a file for Perfetto: ".json", or ".json.gz" if compressed."""
         write_trace(self, path)
 
     @classmethod
@@ -141,7 +121,4 @@ class Timeline(Record):
             ValueError: If the file is no trace, or nothing of the above is
                 in it.
         """
-        record = read_trace(path)
-        return cls(
-            record.spans, record.blocks, record.assumptions, record.label
-        )
+        return cls(**vars(read_trace(path)))

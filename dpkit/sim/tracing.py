@@ -1,19 +1,26 @@
-"""What happens in a block of code, as a timeline: ``dpkit.sim.trace``."""
+"""What happens in a block of code, as a timeline: ``dpkit.sim.trace``.
+
+While a trace runs, it also asks what memory is for: parameters, gradients,
+activations, the optimizer's state, and the rest. That is told after backward
+and after an optimizer's step, from what they hold.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from dpkit.sim.configuration import Simulation, simulation
-from dpkit.sim.numbering import full_device
+from dpkit.sim.configuration import simulation
+from dpkit.sim.device_names import full_device
 from dpkit.theory.clock.record import Block
 from dpkit.theory.timeline.timeline import Timeline
 
-ASSUMPTIONS = (
+_ASSUMPTIONS = (
     "Work on the CPU, in Python and in loading data, takes no time; issuing "
     "work to a device does.",
     "An operation takes the longer of its arithmetic and its traffic to "
@@ -100,12 +107,14 @@ def trace() -> Iterator[Timeline]:
         timeline.blocks += [
             _renumbered(block, order, memory.order) for block in memory.blocks
         ]
-        timeline.assumptions += _assumptions(simulation)
+        timeline.assumptions += _assumptions()
         memory.blocks = None
 
 
 def _renumbered(block: Block, first: int, last: int) -> Block:
     """Return a copy whose order of issue begins with the trace."""
+    # The trace saw orders 7 to 11. Allocated at 9, freed at 12: 2, None.
+    # Allocated at 3, before it, and freed at 8: -1, 1.
     freed = block.freed
     if freed is not None:
         freed = None if freed >= last else freed - first
@@ -114,7 +123,7 @@ def _renumbered(block: Block, first: int, last: int) -> Block:
     )
 
 
-def _assumptions(simulation: Simulation) -> list[str]:
+def _assumptions() -> list[str]:
     """Return what the times rest on, a sentence each."""
     cluster = simulation.clock.cluster
     host = cluster.host
@@ -140,4 +149,30 @@ def _assumptions(simulation: Simulation) -> list[str]:
         f"{1e6 * host.backward_launch_seconds:g} µs in backward, "
         f"{1e6 * host.view_seconds:g} µs a view."
     )
-    return [hosts, issue, path, *ASSUMPTIONS]
+    return [hosts, issue, path, *_ASSUMPTIONS]
+
+
+def tracing() -> bool:
+    """Tell whether a trace wants to know what memory is for."""
+    return simulation.memory.blocks is not None
+
+
+def mark_results(out: Any) -> None:
+    """Take what an operation made for activations, if autograd looks on."""
+    if torch.is_grad_enabled() and not simulation.clock.in_backward:
+        simulation.memory.mark(out, "activations", before="other")
+
+
+def mark_leaves(tensors: list[Tensor]) -> None:
+    """Take leaves for parameters, and what backward left for gradients."""
+    simulation.memory.mark(tensors, "parameters")
+    simulation.memory.mark([tensor.grad for tensor in tensors], "gradients")
+
+
+def mark_optimizer(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    """Mark what an optimizer holds; it calls this after a step."""
+    if tracing():
+        for group in optimizer.param_groups:
+            mark_leaves(group["params"])
+        state = list(optimizer.state.values())
+        simulation.memory.mark(state, "optimizer state")

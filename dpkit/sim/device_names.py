@@ -1,0 +1,176 @@
+"""Which device a name means: plain ``"sim"``, a number, the accelerator.
+
+Plain ``"sim"`` is the current device. PyTorch's C++ asks a backend for that
+one, and takes ``sim:0`` for the answer of a backend that is made in Python:
+``x.to("sim")`` would go there, whatever ``torch.sim.set_device`` said. So what
+reads a device in C++ is given one with a number. All else leaves the name as
+it is until ``dpkit.sim`` reads it.
+
+``torch.accelerator`` stands for a GPU where there is one, else for sim.
+PyTorch asks the backend from outside before it asks CUDA, and from a backend
+made in Python it takes no answers: it reports device 0, refuses to wait, and
+fails an assertion when asked for memory. So a function of a device module
+stands in for each that ``torch.accelerator`` calls: of ``torch.cuda`` on a
+machine with a GPU, and else of ``torch.sim``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import torch
+
+from dpkit.accelerator import real_devices
+from dpkit.sim.configuration import simulation
+
+DeviceLike = torch.device | int | str | None
+
+# What reads the name of a device in C++.
+NUMBERED_METHODS = ("to", "new_tensor")
+NUMBERED_FUNCTIONS = ("tensor", "as_tensor", "asarray")
+
+# What torch.accelerator calls in torch._C -> its name in a device module.
+ACCELERATOR_CALLS = {
+    "_accelerator_emptyCache": "empty_cache",
+    "_accelerator_exchangeDevice": "_exchange_device",
+    "_accelerator_getDeviceIndex": "current_device",
+    "_accelerator_getDeviceStats": "memory_stats_as_nested_dict",
+    "_accelerator_getMemoryInfo": "mem_get_info",
+    "_accelerator_getStream": "current_stream",
+    "_accelerator_isAllocatorInitialized": "is_initialized",
+    "_accelerator_maybeExchangeDevice": "_maybe_exchange_device",
+    "_accelerator_resetAccumulatedStats": "reset_accumulated_memory_stats",
+    "_accelerator_resetPeakStats": "reset_peak_memory_stats",
+    "_accelerator_setDeviceIndex": "set_device",
+    "_accelerator_setStream": "set_stream",
+    "_accelerator_synchronizeDevice": "synchronize",
+}
+
+
+def device_count() -> int:
+    """Return the number of simulated devices."""
+    return int(simulation.settings["num_devices"])
+
+
+def current_device() -> int:
+    """Return the number of the device that plain ``"sim"`` means."""
+    return min(simulation.current_device, device_count() - 1)
+
+
+def set_device(device: DeviceLike) -> None:
+    """Let plain ``"sim"`` mean ``device`` from now on.
+
+    Raises:
+        ValueError: it is a device of another kind.
+        RuntimeError: there are fewer simulated devices.
+    """
+    found = full_device(device)
+    if found.type != "sim":
+        raise ValueError(f"not a simulated device (device: {device})")
+    simulation.current_device = found.index
+
+
+def full_device(device: DeviceLike) -> torch.device:
+    """Return ``device`` with its number; refuse ``sim:i`` that is not there.
+
+    A number is that of a simulated device, None means the current one, and a
+    device of another kind is returned as it is.
+    """
+    if isinstance(device, int):
+        device = torch.device("sim", device)
+    device = torch.device(device or "sim")
+    if device.type != "sim":
+        return device
+    index = current_device() if device.index is None else device.index
+    if index >= device_count():
+        raise RuntimeError(
+            f"invalid device ordinal (device: {device}, simulated devices: "
+            f"{device_count()})"
+        )
+    return torch.device("sim", index)
+
+
+def numbered(value: Any) -> Any:
+    """Return a device with its number for plain sim, all else as it is."""
+    kind = type(value)
+    if kind is torch.device:
+        plain = value.type == "sim" and value.index is None
+    else:
+        plain = kind is str and value == "sim"
+    return full_device(value) if plain else value
+
+
+def numbering(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that numbers the device that it is given."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if "device" in kwargs:
+            kwargs["device"] = numbered(kwargs["device"])
+        return original(*map(numbered, args), **kwargs)
+
+    return call
+
+
+def _device_of(context: Any) -> Any:
+    return numbered(vars(context)["device"])
+
+
+def _keep_device(context: Any, device: Any) -> None:
+    vars(context)["device"] = device
+
+
+# The device of ``with torch.device("sim"):`` is kept by its name, and read
+# with its number.
+device_of_block = property(_device_of, _keep_device)
+
+
+def accelerator() -> torch.device:
+    """Return the kind of device that ``torch.accelerator`` stands for."""
+    kinds = [device.type for device in real_devices()]
+    return torch.device(kinds[0] if kinds else "sim")
+
+
+def real_or_cpu() -> torch.device:
+    """Return the kind of device that ``torch.distributed`` takes by itself."""
+    kind = accelerator()
+    return torch.device("cpu") if kind.type == "sim" else kind
+
+
+def _accelerator_generator(index: int) -> torch._C.Generator:
+    """Return the generator that a device draws from by default."""
+    module = torch.get_device_module(accelerator())
+    if accelerator().type == "sim":
+        generator = module.default_generator(index)
+    else:
+        generator = module.default_generators[index]
+    return cast(torch._C.Generator, generator)
+
+
+def _empty_host_cache() -> None:
+    """Give back pinned memory; that of simulated devices is never kept."""
+    if accelerator().type == "cuda":  # only on CUDA
+        torch._C._host_emptyCache()
+
+
+def accelerator_calls() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield what is replaced in ``torch._C``, and by what."""
+    functions: dict[str, Callable[..., Any]] = {
+        "_accelerator_getAccelerator": accelerator,
+        "_get_accelerator": real_or_cpu,  # only torch.distributed calls it
+        "_accelerator_emptyHostCache": _empty_host_cache,
+        "_accelerator_getDefaultGenerator": _accelerator_generator,
+        **{name: _call(to) for name, to in ACCELERATOR_CALLS.items()},
+    }
+    for name, function in functions.items():
+        if hasattr(torch._C, name):  # some are newer than torch 2.11
+            yield name, function
+
+
+def _call(name: str) -> Callable[..., Any]:
+    """Return a function that calls ``name`` of the device module."""
+
+    def call(*args: Any) -> Any:
+        return getattr(torch.get_device_module(accelerator()), name)(*args)
+
+    return call

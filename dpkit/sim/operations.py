@@ -1,0 +1,280 @@
+"""What is known of an operation before it runs.
+
+The rules of devices are those of CUDA. Tensors of two devices do not mix,
+except:
+
+- a CPU tensor without dimensions serves as a number, but is not written to,
+  joined with others, or taken for an index;
+- indices and masks may lie on the CPU;
+- a copy reads one device and writes another;
+- a list operation (``_foreach_…``) needs one device per position in the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from dpkit.sim.configuration import simulation
+from dpkit.sim.device_names import device_count, full_device
+from dpkit.sim.memory import tensors_in
+
+aten = torch.ops.aten
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
+
+
+class OpCall(NamedTuple):
+    """An operation, such as ``aten.add.Tensor``, and what it is given."""
+
+    func: OpOverload
+    args: Args
+    kwargs: Kwargs
+
+
+# These read one device and write another.
+COPIES = {
+    aten.copy_.default,
+    aten._copy_from.default,
+    aten._to_copy.default,
+    aten._foreach_copy_.default,
+    aten._foreach_copy.default,
+}
+
+# Operation -> the positions of arguments that may stay on the CPU.
+CPU_ARGUMENTS = {
+    aten.index.Tensor: {1},
+    aten._unsafe_index.Tensor: {1},
+    aten.index_put.default: {1},
+    aten.index_put_.default: {1},
+    aten._unsafe_index_put.default: {1},
+    aten._index_put_impl_.default: {1},
+    aten._pack_padded_sequence.default: {1},
+    aten._pad_packed_sequence.default: {1},
+    aten._foreach_addcmul.Tensor: {3},
+    aten._foreach_addcmul_.Tensor: {3},
+    aten._foreach_addcdiv.Tensor: {3},
+    aten._foreach_addcdiv_.Tensor: {3},
+}
+
+# Operation -> the positions of results that stay on the CPU.
+CPU_RESULTS = {aten._pack_padded_sequence.default: {1}}
+
+# Operations that take no CPU tensor for a number.
+NO_CPU_NUMBERS = set(
+    "cat embedding gather index_select nll_loss_forward scatter scatter_add "
+    "stack take".split()
+)
+
+# The result's shape, or the number that Python goes on with, depends on the
+# values: the host waits for it.
+WAITING_TAGS = (
+    torch.Tag.data_dependent_output,
+    torch.Tag.dynamic_output_shape,
+)
+INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
+MASKS = (torch.bool, torch.uint8)
+
+
+def check_mixture(call: OpCall, inputs: list[Tensor]) -> torch.device | None:
+    """Return the device of the result; refuse tensors that do not mix.
+
+    None means a list operation whose positions differ in device.
+    """
+    device = inputs[0].device
+    for x in inputs[1:]:
+        if x.device != device:
+            is_list = base_name(call.func).startswith("_foreach")
+            if is_list and len(call.args[0]) > 1:
+                return None
+            device = common_device(call)
+            break
+    if device.type == "sim" and device.index >= device_count():
+        full_device(device)  # refuses it
+    meta = check_home(inputs)
+    if meta:
+        check_readable(call)
+    target = call.kwargs.get("device")
+    return device if target is None else full_device(target)
+
+
+def check_home(tensors: list[Tensor]) -> bool:
+    """Refuse tensors of a machine with numbers on one without, or back.
+
+    Returns:
+        Whether this machine is one without.
+    """
+    meta = simulation.backing.type == "meta"
+    for x in tensors:
+        backing = getattr(x, "backing", None)
+        if backing is not None and backing.is_meta is not meta:
+            raise RuntimeError(
+                "a tensor of another simulated machine is of no use on this "
+                f"one (device: {x.device}, backing: {simulation.backing})"
+            )
+    return meta
+
+
+def common_device(call: OpCall) -> torch.device:
+    """Return the device that ``call`` runs on, given tensors of several."""
+    func, args, kwargs = call
+    if func in COPIES:
+        return tensors_in(args[0])[0].device
+    may_stay = CPU_ARGUMENTS.get(func, set())
+    strict = [a for i, a in enumerate(args) if i not in may_stay]
+    tensors = tensors_in([strict, kwargs])
+    device = next((t.device for t in tensors if not is_cpu_number(t)), None)
+    device = device or tensors[0].device
+    numbers_serve = base_name(func) not in NO_CPU_NUMBERS
+    written = [id(t) for t in _written(call)]
+    for tensor in tensors:
+        number = is_cpu_number(tensor) and id(tensor) not in written
+        if tensor.device != device and not (number and numbers_serve):
+            raise RuntimeError(mixture(device, tensor.device))
+    for tensor in tensors_in([args[i] for i in may_stay if i < len(args)]):
+        if tensor.device not in (device, torch.device("cpu")):
+            raise RuntimeError(mixture(device, tensor.device))
+    return device
+
+
+def mixture(first: torch.device, second: torch.device) -> str:
+    """Return the words in which torch refuses two devices."""
+    return (
+        "Expected all tensors to be on the same device, but found at least "
+        f"two devices, {first} and {second}!"
+    )
+
+
+def is_cpu_number(tensor: Tensor) -> bool:
+    """Tell whether ``tensor`` lies on the CPU and has no dimensions."""
+    return tensor.device.type == "cpu" and tensor.dim() == 0
+
+
+def _written(call: OpCall) -> list[Tensor]:
+    """Return the tensors that ``call`` writes to."""
+    values = []
+    for i, argument in enumerate(call.func._schema.arguments):
+        if argument.is_write:
+            given = call.args[i] if i < len(call.args) else None
+            values.append(call.kwargs.get(argument.name, given))
+    return tensors_in(values)
+
+
+@cache
+def base_name(func: OpOverload) -> str:
+    """Return the name without "aten::" and overload: "add_", "mm"."""
+    return str(func._schema.name).partition("::")[2]
+
+
+@cache
+def alias_kind(func: OpOverload) -> tuple[str, tuple[int, ...]]:
+    """Return what ``func`` returns: something "new", a "view", or "written".
+
+    With the last come the positions of the arguments that it writes to.
+    """
+    # add(a, b)          -> Tensor      "new", ()
+    # t(Tensor(a) a)     -> Tensor(a)   "view", ()
+    # add_(Tensor(a!) a) -> Tensor(a!)  "written", (0,)
+    schema = func._schema
+    infos = [r.alias_info for r in schema.returns]
+    if func._overloadname.endswith("out") and not infos:
+        outs = [i for i, a in enumerate(schema.arguments) if a.is_out]
+        return "written", tuple(outs)
+    if not any(infos):
+        return "new", ()
+    if not all(info and info.is_write for info in infos):
+        return "view", ()
+    places = {
+        frozenset(a.alias_info.before_set): i
+        for i, a in enumerate(schema.arguments)
+        if a.alias_info is not None
+    }
+    return "written", tuple(
+        places[frozenset(info.before_set)] for info in infos if info
+    )
+
+
+def arguments(call: OpCall, positions: Sequence[int]) -> list[Any]:
+    """Return the arguments in these positions of the schema."""
+    args, kwargs = call.args, call.kwargs
+    names = [a.name for a in call.func._schema.arguments]
+    return [args[i] if i < len(args) else kwargs[names[i]] for i in positions]
+
+
+@cache
+def comes_whole(func: OpOverload) -> bool:
+    """Tell whether ``func`` is one that autograd takes apart.
+
+    It does so before an operation comes to a device, with what PyTorch
+    composes of others, if the CPU has no kernel for it, and with what a
+    function of ours stands in for. Such an operation comes whole where
+    autograd has no say: inside another dispatch, and in inference mode.
+    """
+    composed = _has_kernel(func, "CompositeImplicitAutograd")
+    return has_stand_in(func) or (composed and not _has_kernel(func, "CPU"))
+
+
+@cache
+def has_stand_in(func: OpOverload) -> bool:
+    """Tell whether a function stands in for ``func`` where autograd is."""
+    return _has_kernel(func, "AutogradPrivateUse1")
+
+
+def _has_kernel(func: OpOverload, key: str) -> bool:
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return bool(has(func.name(), key))
+
+
+@cache
+def _may_wait(func: OpOverload) -> bool:
+    waits = any(tag in func.tags for tag in WAITING_TAGS)
+    return waits or base_name(func) in INDEXING
+
+
+def host_waits(call: OpCall) -> bool:
+    """Tell whether the host has to wait for what comes out."""
+    func, args = call.func, call.args
+    if not _may_wait(func):
+        return False
+    if base_name(func) not in INDEXING:
+        return True
+    masks = [m for m in args[1] if m is not None and m.dtype in MASKS]
+    # x[mask] = 5 fills where the mask is true, without counting them.
+    fills = base_name(func) != "index" and args[2].numel() == 1
+    return bool(masks) and not fills
+
+
+def no_numbers(device: torch.device) -> RuntimeError:
+    """Return the error for reading where ``backing="meta"`` keeps no values.
+
+    Such a machine computes shapes, memory and time. A copy to the CPU takes
+    its time there, and is a tensor of torch's own device ``meta``.
+    """
+    return RuntimeError(
+        f"there are no numbers to read (device: {device}, backing: 'meta'); "
+        "torch.sim.synchronize() waits without reading"
+    )
+
+
+def check_readable(call: OpCall) -> None:
+    """Refuse an operation that needs values, where there are none."""
+    args = call.args
+    is_copy = call.func is aten.copy_.default
+    to_cpu = is_copy and args[0].device.type == "cpu"
+    if to_cpu or host_waits(call):
+        simulated = [
+            x for x in args if getattr(x, "backing", None) is not None
+        ]
+        raise no_numbers(simulated[0].device)
+
+
+def backing_of(device: torch.device) -> torch.device:
+    """Return where the numbers of a tensor on ``device`` lie."""
+    if device.type == "sim" or simulation.backing.type == "meta":
+        return simulation.backing
+    return device

@@ -1,0 +1,211 @@
+"""Random numbers on simulated devices: generators, seeds, states.
+
+A generator: ``torch.Generator(device="sim:1")``. PyTorch makes the generator
+of a backend in C++, where a backend from Python has no say. So a class stands
+in for ``torch.Generator``: for a simulated device it makes a ``SimGenerator``,
+for any other one of PyTorch's own. A ``SimGenerator`` is one of the CPU that
+says that it is on ``sim:1``. It draws the numbers that the CPU draws from
+the same seed; if a GPU holds the numbers, one of the GPU draws in its place.
+Operations on the CPU do not refuse it, as they would one of CUDA.
+
+Without a generator all devices draw from the CPU's: after
+``torch.manual_seed`` a program draws on a simulated device what it would draw
+on the CPU. On CUDA each device has a generator of its own. So what seeds a
+device here seeds them all, and the CPU.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Self
+from weakref import WeakValueDictionary
+
+import torch
+from torch._ops import OpOverload
+
+from dpkit.sim.configuration import simulation
+from dpkit.sim.device_names import DeviceLike, device_count, full_device
+from dpkit.sim.operations import OpCall
+
+_Plain = torch._C.Generator
+
+
+class SimGenerator(_Plain):
+    """A generator that claims to be on a simulated device."""
+
+    @staticmethod
+    def __new__(  # noqa: D102
+        cls: type[SimGenerator], device: DeviceLike
+    ) -> SimGenerator:
+        return _Plain.__new__(cls, "cpu")  # type: ignore[call-arg]
+
+    def __init__(self, device: DeviceLike) -> None:
+        self._device = full_device(device)
+        on_gpu = simulation.backing.type == "cuda"
+        self._on_gpu = _Plain(simulation.backing) if on_gpu else None
+        _alive[_address(self)] = self
+
+    @property
+    def inner(self) -> _Plain:
+        """The generator that draws: this one, or that of the GPU."""
+        return self if self._on_gpu is None else self._on_gpu
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """The device it claims to be on."""
+        return self._device
+
+    def manual_seed(self, seed: int) -> Self:
+        """Begin anew from ``seed``."""
+        _Plain.manual_seed(self.inner, seed)
+        return self
+
+    def seed(self) -> int:
+        """Begin anew from a random seed; return the seed."""
+        return _Plain.seed(self.inner)
+
+    def initial_seed(self) -> int:
+        """Return the seed that it began with."""
+        return _Plain.initial_seed(self.inner)
+
+    def get_state(self) -> torch.Tensor:
+        """Return its state, a tensor on the CPU."""
+        return _Plain.get_state(self.inner)
+
+    def set_state(self, state: torch.Tensor) -> Self:
+        """Continue from ``state``."""
+        _Plain.set_state(self.inner, state)
+        return self
+
+    def clone_state(self) -> SimGenerator:
+        """Return another one on this device, in the same state."""
+        return SimGenerator(self.device).set_state(self.get_state())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (str(self.device), self.get_state())
+
+
+# By the address of the C++ object: an operation gets it in a new wrapper.
+_alive: WeakValueDictionary[int, SimGenerator] = WeakValueDictionary()
+
+
+def _address(generator: Any) -> int:
+    """Return where the C++ object is; all its wrappers have the same."""
+    return int(generator._cdata)
+
+
+def _restore(device: str, state: torch.Tensor) -> SimGenerator:
+    """Return the generator that was pickled or copied."""
+    return SimGenerator(device).set_state(state)
+
+
+class _Maker(type(_Plain)):  # type: ignore[misc]
+    """The type of the class that stands in for ``torch.Generator``."""
+
+    def __call__(cls, device: DeviceLike = None) -> _Plain:
+        device = torch.device("cpu" if device is None else device)
+        return (SimGenerator if device.type == "sim" else _Plain)(device)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, _Plain)
+
+
+class Generator(_Plain, metaclass=_Maker):
+    """A generator of random numbers, on the CPU or any other device.
+
+    Args:
+        device: The device; None: the CPU.
+    """
+
+    __module__ = "torch"  # pickles of PyTorch's own generators look there
+
+
+@cache
+def takes_generator(func: OpOverload) -> int | None:
+    """Return the position of the generator that ``func`` takes, if any."""
+    kinds = [str(argument.type) for argument in func._schema.arguments]
+    places = [i for i, kind in enumerate(kinds) if "Generator" in kind]
+    return places[0] if places else None
+
+
+def with_plain_generator(call: OpCall, device: torch.device) -> OpCall:
+    """Return ``call`` with the generator that draws in a simulated one.
+
+    As on CUDA the generator has to be one of that type of device, and
+    ``randperm`` takes one of that very device.
+    """
+    func, args, kwargs = call
+    place = takes_generator(func)
+    if place is None or device.type != "sim":
+        return call
+    if kwargs.get("generator") is not None:
+        inner = _inner(func, kwargs["generator"], device)
+        return call._replace(kwargs={**kwargs, "generator": inner})
+    if place < len(args) and args[place] is not None:
+        inner = _inner(func, args[place], device)
+        return call._replace(args=(*args[:place], inner, *args[place + 1 :]))
+    return call
+
+
+def _inner(
+    func: OpOverload, generator: _Plain, device: torch.device
+) -> _Plain:
+    """Return the plain generator in a simulated one; refuse any other."""
+    found = _alive.get(_address(generator))
+    shown = generator.device if found is None else found.device
+    one_device = func._schema.name == "aten::randperm"
+    if one_device and (found is None or found.device != device):
+        raise RuntimeError(
+            f"Expected a '{device}' generator device but found '{shown}'"
+        )
+    if found is None:
+        raise RuntimeError(
+            f"Expected a '{device.type}' device type for generator but found "
+            f"'{generator.device.type}'"
+        )
+    return found.inner
+
+
+def default_generator(device: DeviceLike = None) -> _Plain:
+    """Return the generator that ``device`` draws from."""
+    full_device(device)
+    if simulation.backing.type == "cuda":  # only on CUDA
+        torch.cuda.init()
+        return torch.cuda.default_generators[0]
+    return torch.default_generator
+
+
+def manual_seed(seed: int) -> None:
+    """Seed the generator of all devices."""
+    default_generator().manual_seed(int(seed))
+
+
+def seed_all() -> None:
+    """Seed the generator of all devices with a random seed."""
+    default_generator().seed()
+
+
+def initial_seed() -> int:
+    """Return the seed that the generator was given last."""
+    return default_generator().initial_seed()
+
+
+def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
+    """Return the state of the generator that ``device`` draws from."""
+    return default_generator(device).get_state()
+
+
+def set_rng_state(state: torch.Tensor, device: DeviceLike = None) -> None:
+    """Let the generator that ``device`` draws from continue from ``state``."""
+    default_generator(device).set_state(state)
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    """Return the state of the generator, once for each device."""
+    return [get_rng_state(i) for i in range(device_count())]
+
+
+def set_rng_state_all(states: list[torch.Tensor]) -> None:
+    """Continue from ``states``, which get_rng_state_all() returned."""
+    for i, state in enumerate(states):
+        set_rng_state(state, i)
