@@ -17,6 +17,7 @@ from mdit_py_plugins.colon_fence import colon_fence_plugin
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.myst_role import myst_role_plugin
 
+ROW = re.compile(r"(?m)^.*\S {2,}\S.*$")  # of a table, or of a drawing
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 for plugin in (colon_fence_plugin, dollarmath_plugin, myst_role_plugin):
     MARKDOWN.use(plugin)
@@ -68,6 +69,7 @@ def docstrings(source: str, file: str) -> Iterator[Text]:
                 text = text.replace(example, "\n" * example.count("\n"))
             text = re.sub(r"(?m)^(\w+):$", r"\1.", text)  # Args, Returns, …
             text = re.sub(r"(?m)^    (?=[\w*, ]+: )", "  - ", text)
+            text = ROW.sub("", text)
             if text:
                 yield Text(file, node.body[0].lineno, text, True)
 
@@ -76,7 +78,8 @@ def comments(source: str, file: str) -> Iterator[Text]:
     """Yield the comments of a module that stand on lines of their own."""
     for match in re.finditer(r"(?m)(?:^ *# .*\n)+", source):
         first = source.count("\n", 0, match.start()) + 1
-        yield Text(file, first, re.sub(r"(?m)^ *# ", "", match[0]))
+        text = re.sub(r"(?m)^ *# ", "", match[0])
+        yield Text(file, first, ROW.sub("", text))
 
 
 def reading(token: Token) -> str:
