@@ -79,8 +79,7 @@ class SimTensor(Behaviour):
             put_aside(error)
             return _placeholder(call)
 
-    # By these two torch.compile knows that there is a tensor inside; it is
-    # refused when it makes a new one.
+    # By these two torch.compile knows that there is a tensor inside.
     def __tensor_flatten__(self) -> tuple[list[str], torch.device]:
         return ["backing"], self.device
 
@@ -280,11 +279,9 @@ def _marked(tensor: Tensor) -> Tensor:
 
 
 def _placeholder(call: OpCall) -> Any:
-    """Return something for backward to carry on with after an error.
-
-    What ``func`` would have written to stays as it is; what it would have made
-    is zeros, of its shape if that can be found.
-    """
+    """Return something for backward to carry on with after an error."""
+    # What func would have written to stays as it is; what it would have made
+    # is zeros, of its shape if that can be found.
     func, args, kwargs = call
     if alias_kind(func)[0] == "written" or not func._schema.returns:
         return _what_was_written(call)
