@@ -5,11 +5,11 @@ and a backing: a plain tensor on the CPU that holds the numbers. Every
 operation on it comes to ``__torch_dispatch__``, and passes five steps in
 :func:`_run`::
 
-    check   may the tensors mix, and are they of this machine?
-    unwrap  the same call, with backings in place of simulated tensors
-    run     it on the backings, by the CPU's own kernel
-    wrap    what comes out, as simulated tensors; views share their base
-    charge  the clock for launches, arithmetic and traffic
+    check   may the tensors mix, are they of this machine?  check_mixture
+    unwrap  put backings in place of simulated tensors      _unwrap
+    run     on the backings, by the CPU's own kernel        run_plain
+    wrap    put what comes out on the device                _wrap
+    charge  the clock, for launches, arithmetic, traffic    charge
 """
 
 from __future__ import annotations
