@@ -33,15 +33,10 @@ _engine: Callable[..., Any] = torch.autograd.graph._engine_run_backward
 
 
 class _Backward(threading.local):
-    """The simulated backward of this thread.
+    """The simulated backward of this thread."""
 
-    Attributes:
-        running: Whether there is one.
-        error: The first exception that it has put aside.
-    """
-
-    running = False
-    error: BaseException | None = None
+    running = False  # whether there is one
+    error: BaseException | None = None  # the first that was put aside
 
 
 _backward = _Backward()
@@ -73,11 +68,9 @@ def run_backward(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
 def _run_simulated(
     outputs: Sequence[Any], gradients: Sequence[Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """Run the engine on this thread; raise what was put aside, if anything.
-
-    PyTorch would start a thread per device of a backend, and believes that
-    this backend has one device: it would abort at the second.
-    """
+    """Run the engine on this thread; raise what was put aside, if anything."""
+    # PyTorch would start a thread per device of a backend, and believes that
+    # this backend has one device: it would abort at the second.
     _check_gradients(outputs, gradients)
     before = dict(vars(_backward))
     _backward.running, _backward.error = True, None

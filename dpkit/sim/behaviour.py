@@ -28,11 +28,7 @@ _base: Any = torch.Tensor  # its own grad
 
 
 def simulated_class(kind: type, device: torch.device) -> Any:
-    """Return the class that a tensor of class ``kind`` gets on ``device``.
-
-    Raises:
-        NotImplementedError: it is a subclass of which nothing is known here.
-    """
+    """Return the class that a tensor of class ``kind`` gets on ``device``."""
     if kind in SIM_CLASSES.values():
         return kind
     if kind not in SIM_CLASSES:

@@ -22,23 +22,15 @@ LASTING = ("num_devices", "backing")  # a tensor is of no use under others
 
 
 class Simulation:
-    """The simulated machine: there is one in a process.
-
-    Attributes:
-        settings: The arguments of :func:`configure`.
-        clock: The time of its hosts and streams.
-        memory: The bytes that live on its devices.
-        backing: The device that holds the numbers.
-        current_device: The number of the device that plain "sim" means.
-        chosen: Whether the user has called :func:`configure`.
-    """
+    """The simulated machine: there is one in a process."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        self.current_device, self.chosen = 0, False
-        self.settings = settings
+        self.settings = settings  # the arguments of configure
+        self.chosen = False  # whether the user has called it
+        self.current_device = 0  # what plain "sim" means
         self.clock = Clock(_cluster(settings))
         self.memory = Memory(settings["num_devices"], _capacity(settings))
-        self.backing = _backing(settings)
+        self.backing = _backing(settings)  # the device that holds the numbers
 
     def change(self, settings: dict[str, Any], apart: bool = False) -> None:
         """Go over to other settings, with a new clock.

@@ -59,12 +59,7 @@ def current_device() -> int:
 
 
 def set_device(device: DeviceLike) -> None:
-    """Let plain ``"sim"`` mean ``device`` from now on.
-
-    Raises:
-        ValueError: it is a device of another kind.
-        RuntimeError: there are fewer simulated devices.
-    """
+    """Let plain ``"sim"`` mean ``device`` from now on."""
     found = full_device(device)
     if found.type != "sim":
         raise ValueError(f"not a simulated device (device: {device})")

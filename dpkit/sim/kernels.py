@@ -160,11 +160,9 @@ def _check_room(call: OpCall, device: torch.device) -> None:
 
 
 def _as_on_cpu(name: str) -> Callable[..., Any]:
-    """Return a kernel that keeps PyTorch from composing the operation.
-
-    That there is one is enough: calls with a ``SimTensor`` go to its
-    ``__torch_dispatch__``.
-    """
+    """Return a kernel that keeps PyTorch from composing the operation."""
+    # That there is one is enough: calls with a SimTensor go to its
+    # __torch_dispatch__.
     func = _overload(name)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:

@@ -70,11 +70,9 @@ def _is_inference(tensor: Tensor) -> bool:
 
 
 def _become(tensor: Tensor, value: Tensor) -> None:
-    """Let ``tensor``, which stays the same object, hold what ``value`` does.
-
-    One of the two is simulated and the other is plain, or one of them is of
-    inference mode.
-    """
+    """Let ``tensor``, the same object, hold what ``value`` does."""
+    # One of the two is simulated and the other is plain, or one of them is of
+    # inference mode.
     new = _in_the_place_of(tensor, value)
     new.requires_grad = tensor.requires_grad
     new.grad = _leave(tensor, value.device)
@@ -177,11 +175,9 @@ def _check_class(tensor: Tensor, moved: Tensor) -> None:
 
 
 def moving_whole(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a ``Module._apply`` that moves all of a module, or nothing.
-
-    A parameter of a class that is refused on simulated devices is tried
-    before any other has moved.
-    """
+    """Return a ``Module._apply`` that moves all of a module, or nothing."""
+    # A parameter of a class that is refused on simulated devices is tried
+    # before any other has moved.
 
     @wraps(original)
     def apply(

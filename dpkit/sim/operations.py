@@ -104,11 +104,7 @@ def check_mixture(call: OpCall, inputs: list[Tensor]) -> torch.device | None:
 
 
 def check_home(tensors: list[Tensor]) -> bool:
-    """Refuse tensors of a machine with numbers on one without, or back.
-
-    Returns:
-        Whether this machine is one without.
-    """
+    """Tell whether this machine has no numbers; refuse tensors of another."""
     meta = simulation.backing.type == "meta"
     for x in tensors:
         backing = getattr(x, "backing", None)
@@ -175,11 +171,12 @@ def base_name(func: OpOverload) -> str:
 def alias_kind(func: OpOverload) -> tuple[str, tuple[int, ...]]:
     """Return what ``func`` returns: something "new", a "view", or "written".
 
-    With the last come the positions of the arguments that it writes to.
+    With the last come the positions of the arguments that it writes to::
+
+        add(a, b)          -> Tensor      "new", ()
+        t(Tensor(a) a)     -> Tensor(a)   "view", ()
+        add_(Tensor(a!) a) -> Tensor(a!)  "written", (0,)
     """
-    # add(a, b)          -> Tensor      "new", ()
-    # t(Tensor(a) a)     -> Tensor(a)   "view", ()
-    # add_(Tensor(a!) a) -> Tensor(a!)  "written", (0,)
     schema = func._schema
     infos = [r.alias_info for r in schema.returns]
     if func._overloadname.endswith("out") and not infos:
@@ -250,11 +247,7 @@ def host_waits(call: OpCall) -> bool:
 
 
 def no_numbers(device: torch.device) -> RuntimeError:
-    """Return the error for reading where ``backing="meta"`` keeps no values.
-
-    Such a machine computes shapes, memory and time. A copy to the CPU takes
-    its time there, and is a tensor of torch's own device ``meta``.
-    """
+    """Return the error for reading where ``"meta"`` keeps no values."""
     return RuntimeError(
         f"there are no numbers to read (device: {device}, backing: 'meta'); "
         "torch.sim.synchronize() waits without reading"

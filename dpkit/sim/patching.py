@@ -69,17 +69,11 @@ class StandIn:
 
 @dataclass(frozen=True)
 class Patch:
-    """A change of torch.
+    """A change of torch."""
 
-    Attributes:
-        name: What of torch is changed.
-        fits: The probe: tells whether this torch has what the change needs.
-        apply: Makes the change; returns what takes it back.
-    """
-
-    name: str
-    fits: Callable[[], bool]
-    apply: Callable[[], Undo]
+    name: str  # what of torch is changed
+    fits: Callable[[], bool]  # the probe: has it what the change needs?
+    apply: Callable[[], Undo]  # makes the change; returns what takes it back
 
 
 def required(owner: Any, name: str) -> Patch:

@@ -145,11 +145,9 @@ def _refuse_simulated(module: nn.Module, devices: Any = None) -> None:
 def sending_kernels(
     namespace: str,
 ) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield operation and refusal of all in a namespace that would send.
-
-    They are for autograd's key of simulated tensors, which comes before
-    ``SimTensor.__torch_dispatch__``: other operations pay nothing for it.
-    """
+    """Yield operation and refusal of all in a namespace that would send."""
+    # They are for autograd's key of simulated tensors, which comes before
+    # SimTensor.__torch_dispatch__: other operations pay nothing for it.
     for schema in torch._C._jit_get_all_schemas():
         space, _, name = schema.name.partition("::")
         if space == namespace:

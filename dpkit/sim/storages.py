@@ -97,11 +97,9 @@ def move_storage(storage: Any, location: str) -> SimStorage | None:
 
 
 def location_of(device: str) -> Any:
-    """Return where a tensor goes that was saved on ``device``.
-
-    ``map_location`` may be a function of a storage and of this name. It is
-    given a storage without numbers: where it puts that goes the tensor.
-    """
+    """Return where a tensor goes that was saved on ``device``."""
+    # map_location may be a function of a storage and of this name. It is
+    # given a storage without numbers: where it puts that goes the tensor.
     chosen: Any = serialization._serialization_tls.map_location
     if not callable(chosen):
         return _usual_location(device)
@@ -110,11 +108,9 @@ def location_of(device: str) -> Any:
 
 
 def load_and_forget(*args: Any, **options: Any) -> Any:
-    """Stand in for the part of ``torch.load`` that knows ``map_location``.
-
-    PyTorch forgets it after a load, but not after one that failed. Then it
-    would decide where the tensors of every later pickle go.
-    """
+    """Stand in for the part of ``torch.load`` that knows ``map_location``."""
+    # PyTorch forgets it after a load, but not after one that failed. Then it
+    # would decide where the tensors of every later pickle go.
     try:
         return _usual_load(*args, **options)
     finally:
@@ -147,10 +143,7 @@ def is_pinned(tensor: torch.Tensor) -> bool:
 
 
 def made_pinned(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor that was just made on the host, in pinned memory.
-
-    Without a GPU that is the tensor itself, marked from now on.
-    """
+    """Return what was just made on the host, pinned: a copy, or marked."""
     if tensor.device.type == "sim":
         raise RuntimeError(NOT_ON_CPU)
     on_gpu = has_gpu() and tensor.device.type == "cpu"
@@ -219,12 +212,10 @@ def _refuse(
 
 
 def _is_pinned_for_gpu(tensor: torch.Tensor) -> bool:
-    """Ask CUDA by name; without a name PyTorch would ask ``sim``.
-
-    To give a name is deprecated. The user gave none and need not hear of it:
-    a filter is put first whenever another has come to be first. To take it
-    away again would disturb the filters of other threads.
-    """
+    """Ask CUDA by name; without a name PyTorch would ask ``sim``."""
+    # To give a name is deprecated. The user gave none and need not hear of
+    # it: a filter is put first whenever another has come to be first. To take
+    # it away again would disturb the filters of other threads.
     first = warnings.filters[0][1] if warnings.filters else None
     if getattr(first, "pattern", None) != _DEPRECATED:
         warnings.filterwarnings("ignore", _DEPRECATED, module=__name__)

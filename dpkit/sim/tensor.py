@@ -5,11 +5,11 @@ and a backing: a plain tensor on the CPU that holds the numbers. Every
 operation on it comes to ``__torch_dispatch__``, and passes five steps in
 :func:`_run`::
 
-    check   may the tensors mix, and are they of this machine?
-    unwrap  the same call, with backings in place of simulated tensors
-    run     it on the backings, by the CPU's own kernel
-    wrap    what comes out, as simulated tensors; views share their base
-    charge  the clock for launches, arithmetic and traffic
+    check   may the tensors mix, are they of this machine?  check_mixture
+    unwrap  put backings in place of simulated tensors      _unwrap
+    run     on the backings, by the CPU's own kernel        run_plain
+    wrap    put what comes out on the device                _wrap
+    charge  the clock, for launches, arithmetic, traffic    charge
 """
 
 from __future__ import annotations
@@ -79,8 +79,7 @@ class SimTensor(Behaviour):
             put_aside(error)
             return _placeholder(call)
 
-    # By these two torch.compile knows that there is a tensor inside; it is
-    # refused when it makes a new one.
+    # By these two torch.compile knows that there is a tensor inside.
     def __tensor_flatten__(self) -> tuple[list[str], torch.device]:
         return ["backing"], self.device
 
@@ -280,11 +279,9 @@ def _marked(tensor: Tensor) -> Tensor:
 
 
 def _placeholder(call: OpCall) -> Any:
-    """Return something for backward to carry on with after an error.
-
-    What ``func`` would have written to stays as it is; what it would have made
-    is zeros, of its shape if that can be found.
-    """
+    """Return something for backward to carry on with after an error."""
+    # What func would have written to stays as it is; what it would have made
+    # is zeros, of its shape if that can be found.
     func, args, kwargs = call
     if alias_kind(func)[0] == "written" or not func._schema.returns:
         return _what_was_written(call)

@@ -68,12 +68,7 @@ def device(chosen: DeviceLike) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """What a simulated device is.
-
-    Attributes:
-        name: The name of its preset.
-        total_memory: Its memory in bytes.
-    """
+    """What a simulated device is: its preset, and its memory in bytes."""
 
     name: str
     total_memory: int
