@@ -38,11 +38,11 @@ def empty(device):
 def test_both_ends_wait_for_a_copy_that_is_opened(devices, into):
     """The sender too: it must not change what is still being sent."""
     zero, one = devices
-    arrival = send(empty(zero), one, empty(one) if into else None)
-    assert max(mark(zero), mark(one)) < arrival.event.mark
-    arrival.open()
-    assert mark(zero) >= arrival.event.mark
-    assert mark(one) >= arrival.event.mark
+    parcel = send(empty(zero), one, empty(one) if into else None)
+    assert max(mark(zero), mark(one)) < parcel.arrived.mark
+    parcel.open()
+    assert mark(zero) >= parcel.arrived.mark
+    assert mark(one) >= parcel.arrived.mark
 
 
 def test_a_copy_waits_for_what_both_ends_were_asked_for(devices):
@@ -51,8 +51,8 @@ def test_a_copy_waits_for_what_both_ends_were_asked_for(devices):
         x = empty(device)
         x.add_(x)
     before = max(mark(zero), mark(one))
-    arrival = send(empty(zero), one)
-    seconds = (arrival.event.mark - before) / 1e12
+    parcel = send(empty(zero), one)
+    seconds = (parcel.arrived.mark - before) / 1e12
     expected = copy_seconds(LINKS["nvlink2"], 40_000_000)
     assert seconds == pytest.approx(expected, rel=1e-6)
 

@@ -18,6 +18,11 @@ replicas, those of shards are shards.
 Every rank ends with a loss of its own, equal to the others', and backward
 starts from all of them: ``torch.autograd.backward(losses)``. Or
 :class:`LayerParallel` makes an ordinary module of the whole.
+
+Begin with ``linear``, then ``conjugates``, the communication in it.
+``convolution``, ``attention`` and ``vocabulary`` split other layers;
+``replicated`` has what is not split, ``shards`` the sizes and parameters of
+parts, ``whole`` the network as one module again.
 """
 
 from dpkit.layer_partition.attention import HeadParallelAttention
