@@ -97,7 +97,7 @@ class Table:
         )
 
     def _lefts(self) -> list[bool]:
-        """Tell which columns hold words: no format, and not only numbers."""
+        """Return which columns hold words: no format, not only numbers."""
         return [
             not spec and not all(_is_number(row[i]) for row in self.rows)
             for i, spec in enumerate(self.formats)

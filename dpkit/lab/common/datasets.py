@@ -71,11 +71,11 @@ def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
 
     Args:
         full: Load all 60,000 and 10,000 images, and not the sample: 10,000
-            and 2,000, of each class every sixth and every fifth. They are
-            looked for in the folder ``$DPKIT_DATA`` (``dpkit`` in the user's
-            cache folder where that is not set), then where Debian's package
-            ``dataset-fashion-mnist`` puts them, and downloaded if neither
-            has any.
+            and 2,000, of each class every sixth and every fifth. The first
+            place is the folder ``$DPKIT_DATA`` (else ``dpkit`` in the user's
+            cache folder), the second that of Debian's package
+            ``dataset-fashion-mnist``. If neither has any file, torchvision
+            downloads them.
 
     Returns:
         The two sets in the order of the files, not sorted by class.
@@ -135,7 +135,7 @@ def _find(place: Traversable, name: str) -> Traversable | None:
 
 
 def _advice(place: Path) -> str:
-    """Say what to do if the files in a place are not a whole, sound set."""
+    """Return what to do if the files in a place are damaged or missing."""
     if place == _DEBIAN_FOLDER:
         mend = "reinstall the package dataset-fashion-mnist"
     else:
@@ -180,9 +180,9 @@ def _read_file(file: Traversable, sha256: str, advice: str) -> bytes:
 
 def _labelled(images: bytes, labels: bytes) -> Labelled:
     """Make tensors of idx files, which _read_file has checked."""
-    # A header has 4 bytes, and 4 more for each dimension: 16 bytes before
-    # the images, (n, 28, 28), and 8 before the labels, (n,).
-    # frombuffer shares memory, which it wants writable: hence the bytearray.
+    # A header has 4 bytes, and 4 more for each dimension. For images,
+    # (n, 28, 28), that is 4 + 3 · 4 = 16; for labels, (n,), 4 + 4 = 8.
+    # frombuffer shares its memory, which must be writable: a bytearray is.
     pixels = torch.frombuffer(bytearray(images), dtype=torch.uint8, offset=16)
     classes = torch.frombuffer(bytearray(labels), dtype=torch.uint8, offset=8)
     scaled = pixels.view(-1, 1, 28, 28).float().div_(255)

@@ -1,10 +1,9 @@
 """PyTorch's own engines for pipelines and split layers, as one step each.
 
-Each function is the program of one rank: ``launch`` runs it in real
-processes, which all are given the same whole model and batch: examples X,
-shape (b, …), labels y, shape (b, …), and ``loss_fn(outputs, y)``, the mean
-loss of examples. What the engines compute is what dpkit's own ways of
-splitting are compared with.
+Each function is the program of one rank, and ``launch`` runs it in real
+processes. All are given the same whole model and batch: examples X, shape
+(b, …), and labels y, shape (b, …). ``loss_fn(outputs, y)`` is the mean loss
+of examples. The results are what dpkit's own ways of splitting must equal.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ def pipeline_step(
     """Run one forward and backward of a pipeline by PyTorch's engine.
 
     The engine cuts the batch into micro-batches of one size, adds their
-    gradients and divides the sums by the number of micro-batches: with a
-    loss that is a mean over examples, these are the gradients of the batch.
+    gradients and divides the sums by the number of micro-batches. With a
+    loss that is a mean over examples these are the gradients of the batch.
 
     Args:
         stages: The model in p pieces for p ranks, or, for a schedule that
@@ -59,9 +58,9 @@ def pipeline_step(
         num_micro_batches: How many; it must divide b.
 
     Returns:
-        The loss of the batch, from the rank that has the last stage, else
-        None; and the gradients of this rank's stages, by the names that
-        their parameters have in ``nn.Sequential(*stages)``.
+        The loss of the batch on the rank that has the last stage, else None.
+        The gradients of this rank's stages, by the names that parameters
+        have in ``nn.Sequential(*stages)``.
 
     Example:
         >>> import torch

@@ -96,7 +96,7 @@ def plot_training(records: Mapping[str, TrainingRecord]) -> Picture:
 
     def draw(ax: Axes) -> None:
         # Equal runs lie on one line: later ones are thinner, so all show.
-        # Of 3 runs the lines are 6.6, 4.2 and 1.8 wide.
+        # The lines of 3 runs are 6.6, 4.2 and 1.8 wide.
         widths = [1.8 + 2.4 * i for i in reversed(range(len(records)))]
         for (name, record), width in zip(records.items(), widths):
             epochs = range(1, len(record.accuracies) + 1)

@@ -83,8 +83,8 @@ def train_step(
     torch.autograd.backward(losses)
     for copies in zip(*(net.parameters() for net in nets)):
         allreduce([p.grad for p in copies if p.grad is not None])
-    # What is summed is the gradient of a sum over b = 512 examples, say: the
-    # step of their mean with lr = 0.1 is that of the sum with 0.1 / 512.
+    # Allreduce leaves the gradient of the sum over the batch. With 512 rows
+    # a rate of 0.1 for their mean is a rate of 0.1 / 512 for their sum.
     for net in nets:
         optimizer = torch.optim.SGD(net.parameters(), lr / len(X))
         optimizer.step()

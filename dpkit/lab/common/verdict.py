@@ -1,7 +1,7 @@
 """What a check says: solved, or not yet and why.
 
-A check goes through cases. Of each it knows what is expected, and requires it
-of what the answer found; ``case`` are the words that name the inputs.
+A check goes through cases. It knows what to expect in each, and requires it
+from the answer; ``case`` are the words that name the inputs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Answer = Callable[..., Any]
 
 
 class NotYet(Exception):  # noqa: N818
-    """Says why an answer does not solve its exercise."""
+    """An answer does not solve its exercise; the message is the reason."""
 
 
 def require(condition: bool, why: str) -> None:

@@ -2,7 +2,7 @@
 
 The recipe: weights drawn with standard deviation 0.01, plain SGD, ten epochs,
 and one of the ``WAYS``. The network is an eighth as wide and the images
-are half as large, so that several seeds take minutes; the number of images,
+are half as large, so that several seeds take minutes. The number of images,
 the steps of an epoch and the rows that batch norm sees are those of the
 recipe.
 """
@@ -87,8 +87,8 @@ def epochs_of(
 def initial_net(width: int, seed: int) -> nn.Module:
     """Return ResNet-18 with the weights that the recipe starts from.
 
-    Those of convolutions and of the dense layer are drawn with standard
-    deviation 0.01, biases are zero, batch norm begins as it always does.
+    Convolutions and the dense layer draw weights with standard deviation
+    0.01, biases are zero, and batch norm begins as it always does.
 
     Example:
         >>> net = initial_net(width=4, seed=0)

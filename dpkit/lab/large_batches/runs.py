@@ -4,9 +4,9 @@ A network is trained for a fixed number of epochs with a batch of k·b images,
 the batch of k devices that have b each. One device stands for them: it takes
 the same step, up to rounding.
 
-``k`` is how many times the batch of one device a batch is, ``lr`` the learning
-rate once the run is warm, ``seed`` where the parameters and the shuffling
-start, ``warmup`` a name in ``WARMUPS``.
+A batch is ``k`` times that of one device. ``lr`` is the learning rate once the
+run is warm, and ``warmup`` a name in ``WARMUPS``. ``seed`` decides the
+parameters and the shuffling.
 """
 
 from __future__ import annotations

@@ -68,9 +68,9 @@ def two_runs(
 
 @torch.no_grad()
 def signs(X: Tensor, params: Sequence[Tensor]) -> Tensor:
-    """Tell which values that go into a rectifier of LeNet are above zero.
+    """Return which values that go into a rectifier of LeNet are above zero.
 
-    Those of all layers, in one row, on the CPU.
+    The result holds the values of all layers in one row, on the CPU.
     """
     seen = []
 
