@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from filelock import FileLock
+from hypothesis import settings
 
 # Imported where it is used: the process that only gives out the work would
 # import torch before it starts the others.
@@ -31,6 +32,10 @@ CheckPages = Callable[[Path], tuple[int, list[str]]]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 REPOSITORY = Path(__file__).parent.parent
 
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("any speed", deadline=None)
+settings.load_profile("any speed")
 
 # A shell gives what it starts in the background no interrupt; tests send some.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -190,6 +195,19 @@ def outcomes(
     errors = [f for f in found if isinstance(f, str)]
     assert not errors, errors[0]
     return found
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Stop Python's clock; it goes on by the seconds that this is given."""
+    now = 0.0
+
+    def work(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    return work
 
 
 @pytest.fixture

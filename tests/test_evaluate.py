@@ -122,11 +122,12 @@ def test_what_has_a_module_is_not_always_a_wrapper(get_devices):
     assert dpkit.evaluate_accuracy(Upside(), [batch], get_devices(3)) == 1
 
 
-def test_counts_and_not_a_mean_of_means(get_devices):
-    """Two of three and none of two right: 2/5, and not 1/3."""
+@pytest.mark.parametrize("k", [2, 7])
+def test_counts_and_not_a_mean_of_means(get_devices, k):
+    """Two of three and none of two right: 2/5, and not 1/3; on 7, of one."""
     X = torch.eye(5)
     y = torch.tensor([0, 1, 0, 0, 0])
-    accuracy = dpkit.evaluate_accuracy(nn.Identity(), [(X, y)], get_devices(2))
+    accuracy = dpkit.evaluate_accuracy(nn.Identity(), [(X, y)], get_devices(k))
     assert accuracy == 2 / 5
 
 

@@ -71,10 +71,19 @@ def test_a_program_that_ends_by_itself(part, tmp_path):
     assert "nothing_of_that_name" in log.read_text()  # its errors too
 
 
-def test_a_program_past_its_limit_may_say_where_it_was(tmp_path):
+def test_a_program_past_its_limit_may_say_where_it_was(tmp_path, monkeypatch):
+    """The limit comes when it has begun, which may take a while."""
     log = tmp_path / "log"
+    wait = limited._wait
+
+    def wait_until_begun(process, seconds):
+        while not log.read_text():
+            time.sleep(0.01)
+        return wait(process, seconds)
+
+    monkeypatch.setattr(limited, "_wait", wait_until_begun)
     words = [sys.executable, "-c", "print(1, flush=True)\nwhile True: pass"]
-    assert limited.run(words, log, 2, "a").status is None
+    assert limited.run(words, log, 0.1, "a").status is None
     said = log.read_text()
     assert said.startswith("1\n")
     assert said.endswith("KeyboardInterrupt\n")
@@ -283,13 +292,20 @@ def test_a_part_that_fails_or_is_late_stops_no_other(call):
     assert outcomes == [FAILED, LATE, PASSED]
 
 
-def test_what_the_time_of_a_call_does_not_reach_is_left(call):
+def test_what_the_time_of_a_call_does_not_reach_is_left(call, monkeypatch):
     """What was cut off is run by the next call, and what was not begun."""
     parts = [
         program("while True: pass", name="cut"),
         program(SAYS, "it", name="not begun"),
     ]
-    made = call(*parts, limit=0.2)
+    made = call(*parts, limit=50.0)
+    run = gpu_report.run
+
+    def run_out(words, log, limit, *others):
+        made._end = time.monotonic()
+        return run(words, log, 0.1, *others)
+
+    monkeypatch.setattr(gpu_report, "run", run_out)
     made.run(parts, lanes=1)
     assert made.records.find(parts[0]).outcome == CUT
     assert made.records.find(parts[1]) is None

@@ -53,39 +53,43 @@ IN_PLACE = [
 CARELESS = [name for name in NAMES if EXHIBITS[name].careless]
 
 
-def slow_if_it_starts_ranks(names):
-    marks = dict.fromkeys(STARTS_RANKS, pytest.mark.slow)
-    return [pytest.param(n, marks=marks.get(n, ())) for n in names]
+def on_either(names):
+    """Where an exhibit leaves the choice of devices, it holds on either.
 
-
-@pytest.fixture(params=["sim", "cpu"], autouse=True)
-def _kind(request, monkeypatch):
-    """Where an exhibit leaves the choice, it holds on either."""
-    monkeypatch.setenv("DPKIT_DEVICES", request.param)
+    Ranks have the CPU, and are forked, which is quicker.
+    """
+    cases = []
+    for name in names:
+        if name in STARTS_RANKS:
+            cases.append(pytest.param(name, "cpu", marks=pytest.mark.slow))
+        else:
+            cases += [(name, "sim"), (name, "cpu")]
+    return pytest.mark.parametrize(("name", "place"), cases)
 
 
 @pytest.fixture(autouse=True)
-def _forked(request):
-    """An exhibit that starts ranks has them forked, which is quicker."""
+def _place(request, monkeypatch):
     call = getattr(request.node, "callspec", None)
-    if call and call.params.get("name") in STARTS_RANKS:
+    given = call.params if call else {}
+    monkeypatch.setenv("DPKIT_DEVICES", given.get("place", "sim"))
+    if given.get("name") in STARTS_RANKS and "place" in given:
         request.getfixturevalue("forked_ranks")
 
 
-@pytest.mark.parametrize("name", slow_if_it_starts_ranks(NAMES))
-def test_the_check_catches_the_wrong_version(name):
+@on_either(NAMES)
+def test_the_check_catches_the_wrong_version(name, place):
     bug = EXHIBITS[name]
     assert CAUGHT[name] in verdict(bug.check, bug.wrong)
 
 
-@pytest.mark.parametrize("name", slow_if_it_starts_ranks(NAMES))
-def test_the_right_version_passes(name):
+@on_either(NAMES)
+def test_the_right_version_passes(name, place):
     bug = EXHIBITS[name]
     assert verdict(bug.check, bug.right) == "passes"
 
 
-@pytest.mark.parametrize("name", slow_if_it_starts_ranks(CARELESS))
-def test_a_careless_check_passes_both(name):
+@on_either(CARELESS)
+def test_a_careless_check_passes_both(name, place):
     bug = EXHIBITS[name]
     assert verdict(bug.careless, bug.wrong) == "passes"
     assert verdict(bug.careless, bug.right) == "passes"
@@ -98,8 +102,8 @@ def leave_nothing(*args):
             module.zero_grad()
 
 
-@pytest.mark.parametrize("name", IN_PLACE)
-def test_checks_refuse_what_does_nothing(name):
+@on_either(IN_PLACE)
+def test_checks_refuse_what_does_nothing(name, place):
     """The careless one too: it sees at least that nothing is left."""
     bug = EXHIBITS[name]
     for check in filter(None, (bug.check, bug.careless)):

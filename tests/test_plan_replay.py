@@ -23,7 +23,7 @@ from dpkit.theory.collectives.plans import Message, Plan, count
 from dpkit.theory.collectives.replay import replay_plan
 from dpkit.theory.hardware.clusters import cluster
 
-SIZES = range(1, 18)
+SIZES = [1, 2, 3, 4, 5, 8, 17]
 RATES = Rates(3e-6, 1 / 16e9, 1 / 200e9)
 PICOSECOND = 1e-12  # the clock rounds each duration to one
 NODES = [(p, g) for p in SIZES for g in range(1, p + 1) if p % g == 0]
@@ -59,7 +59,7 @@ def test_nodes_hold_the_closed_form_too(p, g):
     assert found == near(plan, expected)
 
 
-@pytest.mark.parametrize("p", range(2, 18))
+@pytest.mark.parametrize("p", SIZES[1:])
 def test_all_to_all_takes_a_message_for_each_step(p):
     plan = pairwise(p)
     found = replay_plan(plan, 1000 * p, ideal_cluster(p, RATES)).makespan
@@ -68,7 +68,7 @@ def test_all_to_all_takes_a_message_for_each_step(p):
     assert found == near(plan, len(plan.steps) * message)
 
 
-@pytest.mark.parametrize("p", range(2, 18))
+@pytest.mark.parametrize("p", SIZES[1:])
 @pytest.mark.parametrize("name", CHAINS)
 def test_ragged_chunks_take_a_little_longer(name, p):
     """No longer than with a buffer that all chunks divide."""
@@ -96,7 +96,7 @@ def test_a_star_on_160_mb():
         assert found == pytest.approx(1e-3 * milliseconds)
 
 
-@pytest.mark.parametrize("p", range(2, 18))
+@pytest.mark.parametrize("p", SIZES[1:])
 @pytest.mark.parametrize("name", CHAINS)
 def test_on_one_shared_path_all_bytes_queue(name, p):
     plan, length = allreduce_plan(name, p), 1000 * math.lcm(p, core(p))

@@ -51,7 +51,8 @@ CASES += [("hierarchical", p, g) for p, g in NODES]
 
 
 def lengths(p):
-    return [*range(2 * p + 2), 1000, 12345]
+    """None, one, as many as ranks and their neighbours, and many."""
+    return [0, 1, p - 1, p, p + 1, 2 * p + 1, 12345]
 
 
 def lg(p):

@@ -35,7 +35,7 @@ def close(value):
     return pytest.approx(value, rel=1e-9, abs=0)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.sampled_from(["naive", "gpipe", "1f1b"]),
     stages,
@@ -48,7 +48,7 @@ def test_closed_forms(name, p, m, forward, backward):
     assert found == close(makespan(name, p, m, forward, backward))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(stages, st.integers(1, 4), st.integers(1, 4), durations, durations)
 def test_closed_form_of_interleaving(p, groups, v, forward, backward):
     m = groups * p
@@ -58,7 +58,7 @@ def test_closed_form_of_interleaving(p, groups, v, forward, backward):
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(stages, st.integers(0, 12), durations, durations, st.floats(0.01, 1))
 def test_closed_form_of_zero_bubble(p, more, forward, inputs, share):
     m, weights = p + more, share * min(forward, inputs)
@@ -112,7 +112,7 @@ def random_schedules(draw):
     return schedule
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(random_schedules(), st.data())
 def test_nothing_beats_the_lower_bound(schedule, data):
     seconds = {a: data.draw(durations) for row in schedule for a in row}
@@ -136,7 +136,7 @@ def test_equal_stages_reach_the_lower_bound(make, p, m):
     assert bound == 2 * (m + p - 1) == length(make(p, m), lambda action: 1)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(random_schedules(), st.data())
 def test_actions_start_when_they_can(schedule, data):
     """On time, one after the other, and not before what they need."""

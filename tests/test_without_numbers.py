@@ -2,7 +2,6 @@
 
 import copy
 import resource
-import time
 
 import pytest
 import torch
@@ -100,7 +99,7 @@ def peak_kilobytes():
 
 
 def test_a_model_that_fits_on_no_laptop_can_be_timed():
-    """Thirteen billion parameters on eight devices, in about a second."""
+    """Thirteen billion parameters on eight devices."""
     before = peak_kilobytes()
     with dpkit.sim.machine(accelerator="h100", backing="meta"):
         devices = dpkit.devices(8, "sim")
@@ -111,16 +110,13 @@ def test_a_model_that_fits_on_no_laptop_can_be_timed():
         params = [p for stage in stages for p in stage.parameters()]
         assert sum(p.numel() for p in params) > 12.5e9
         optimizer = torch.optim.Adam(params)
-        start = time.perf_counter()
         with dpkit.Timer(devices) as timer:
             x = torch.ones(1, 2048, 5120, device=devices[0])
             for stage, device in zip(stages, devices):
                 x = stage(x.to(device))
             x.square().mean().backward()
             optimizer.step()
-        wall = time.perf_counter() - start
         assert 1 < timer.seconds < 20  # 1.5e14 flops one after another
-        assert wall < 30  # about one, unless the machine is busy
         assert torch.sim.max_memory_allocated(0) > 20e9
         del x, params, optimizer, stages
     # The peak is that of all tests of this process: what counts is what this
