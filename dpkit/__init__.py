@@ -1,15 +1,16 @@
 """Training neural networks on many devices, from scratch.
 
-The floor plan: a module imports only from floors below its own. A folder is a
-room with one subject; its ``__init__.py`` says what is in it.
+The floor plan: a module imports from lower floors, and from its own folder. A
+folder is a room with one subject; its ``__init__.py`` says what is in it.
 
 Floor 1, theory: the standard library alone
     ``theory/hardware/`` -- accelerators, links, hosts; what work costs;
     ``theory/clock/`` -- how time passes on them;
     ``theory/collectives/`` -- who sends what to whom;
     ``theory/pipelines/`` -- who computes what, in which order;
-    ``theory/timeline/`` -- what happened, and all drawing of it.
-Floor 2, asked from everywhere
+    ``theory/timeline/`` -- what happened, as a picture and in files;
+    ``theory/`` itself -- tables, units, least squares, formulas.
+Floor 2, used by every floor above
     ``accelerator`` -- which real accelerators this machine has;
     ``arguments`` -- checks of arguments that many functions take.
 Floor 3, simulated devices
@@ -22,25 +23,26 @@ Floor 4, one concept each
     ``batch_norm/`` -- batch norm of a batch that lies in parts;
     ``buckets/`` -- gradients in flat buckets, and back;
     ``processes/`` -- functions in real processes.
-Floor 5, on streams
+Floor 5, copies beside the work
     ``streams`` -- send from device to device beside the work.
 Floor 6, messages
     ``plan_runner`` -- move tensors by a list of messages.
 Floor 7, everyone takes part
     ``collectives`` -- broadcast, reduce, allreduce, allgather, …;
-    ``point_to_point`` -- the same between processes.
+    ``point_to_point`` -- the same operations, between processes.
 Floor 8, composed
     ``data_parallel/`` -- one training step on all devices together;
     ``network_partition/`` -- stages on devices, driven by a schedule;
     ``layer_partition/`` -- layers whose weights are split over devices;
-    ``calibration/`` -- the hardware at hand measured, as presets.
+    ``calibration/`` -- measures this machine, and saves it as a preset.
 Floor 9, scores
     ``evaluate`` -- accuracy over all devices.
 Floor 10, whole runs
     ``training`` -- epochs of steps, timed and scored.
 Floor 11, for the chapters
-    ``lab/common/`` -- data, models, pictures, listings: what they share;
-    ``lab/<chapter>/`` -- what one chapter runs, draws and checks.
+    ``lab/common/`` -- data, models, pictures and listings that they share;
+    ``lab/<chapter>/`` -- what one chapter runs, draws and checks;
+    ``lab/museum/`` -- the bugs on the page of that name.
 Floor 12, the training job
     ``job/`` -- ranks, checkpoints, resume: ``python -m dpkit train``.
 Floor 13, the command line
@@ -49,16 +51,19 @@ Floor 14, the way in
     ``__main__`` -- chooses the command.
 
 Where to look
-    A copy is sent in ``streams`` and charged in ``sim/charge.py``, by the
-    seconds of ``theory/hardware/costs.py``; ``theory/clock/`` says when.
-    A schedule is checked in ``theory/pipelines/check.py``, a plan of messages
-    in ``theory/collectives/check.py``.
-    A chapter's figure is drawn in ``lab/<chapter>/pictures.py``, with
+    A copy is sent by ``streams.send`` and charged by ``charge_copy`` in
+    ``sim/charge.py``: ``theory/hardware/costs.py`` gives its seconds,
+    ``theory/clock/`` its start.
+    A schedule is checked by ``check`` in ``theory/pipelines/check.py``, a plan
+    of messages in ``theory/collectives/check.py``.
+    The figures of a chapter, ``book/<chapter>.ipynb``, are drawn in
+    ``lab/<chapter>/pictures.py`` or, where there is none, by
     ``lab/common/plots.py``; a timeline draws itself, in ``theory/timeline/``.
-    A new link or accelerator is a preset in ``theory/hardware/``.
-    What registering ``sim`` changes in torch is the table in
-    ``sim/patches.py``. Importing dpkit registers nothing: it happens when
-    :func:`devices` is first asked for simulated devices.
+    A new link or accelerator is a preset: ``theory/hardware/__init__.py``
+    lists the steps.
+    ``sim.register()`` applies the table in ``sim/patches.py`` to torch.
+    :func:`devices` calls it when it is first asked for simulated devices;
+    importing dpkit does not.
 """
 
 from dpkit import sim

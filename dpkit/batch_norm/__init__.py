@@ -5,13 +5,13 @@ and divides by its standard deviation. Where a device has only some of the
 rows, there are three things to do::
 
     each for itself    rows 0–3 │ rows 4–6        two means, two variances
-    synchronized       rows 0–3 ┼ rows 4–6        one of each, in outputs too
-    deferred           rows 0–3, then rows 4–6    two, but one in what is kept
+    synchronized       rows 0–3 ┼ rows 4–6        one mean, one variance
+    deferred           rows 0–3, then rows 4–6    two; the running ones are one
 
 ``moments`` -- count, mean and squares of some values, and of several together;
 ``synchronized`` -- one mean and variance over all ranks;
 ``deferred`` -- running statistics of a batch that comes in micro-batches;
-``conversion`` -- put either in the place of a module's batch norms.
+``conversion`` -- replace a module's batch norms by one of these.
 """
 
 from dpkit.batch_norm.conversion import convert

@@ -1,17 +1,17 @@
 """Gradients in flat buckets, and back.
 
-A message for each gradient pays for many small ones; one message for all
-waits for the last gradient. A bucket holds some, and can leave when the last
-of its own is there::
+With a message for each gradient, the latency is paid many times; one message
+for all waits for the last gradient. A bucket holds some gradients, and can
+leave when the last of them is there::
 
     backward makes   g5   g4   g3   g2   g1   g0
     bucket 0        [g5   g4 ··]                        leaves beside g3
     bucket 1                  [g3   g2   g1 ···]        leaves beside g0
     bucket 2                                [g0 ·]
 
-A point is a flag, one for each parameter: 1 where backward made a gradient,
-0 where it did not. It travels with the gradients, so that a rank that has no
-gradient learns whether another rank has one.
+Each "·" is a flag, one for each gradient of the bucket: 1 where backward made
+the gradient, 0 where it did not. It travels with the gradients, so that a rank
+that has no gradient learns whether another rank has one.
 
 Begin with ``bucket``: one bucket, and which gradients share it. ``rounds``
 fills all buckets of a rank in backward, and calls a function with each full

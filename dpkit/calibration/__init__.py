@@ -1,6 +1,6 @@
-"""Measure the hardware at hand, as presets that ``configure`` can load.
+"""Measure this machine, as presets that ``configure`` can load.
 
-By microbenchmarks alone: products of matrices, elementwise operations and
+It runs microbenchmarks only: products of matrices, elementwise operations and
 copies of many sizes, and operations so small that only the time to issue them
 counts. No network is trained for it, so training steps can test the presets
 (``dpkit.lab.limits.predictions``).
@@ -9,7 +9,7 @@ counts. No network is trained for it, so training steps can test the presets
 ``probes`` -- what is timed, by the ``stopwatch``;
 ``fitting`` -- times that grow with a size, as a line;
 ``conversion`` -- from lines to presets;
-``conditions`` -- on what, when and how undisturbed it was measured.
+``conditions`` -- the machine, the date, and how busy it was.
 """
 
 from dpkit.calibration.calibrate import calibrate

@@ -1,1 +1,1 @@
-"""The commands of ``python -m dpkit``, one in a file."""
+"""The commands of ``python -m dpkit``, one in a file; ``parser`` is common."""

@@ -3,8 +3,8 @@
 ``run`` -- one run, seen from one of its ranks: begin here;
 ``ranks`` -- the ranks of a job that torchrun starts;
 ``roll_call`` -- which ranks are lost when something fails;
-``resume`` -- a run resumed from a checkpoint, saving more;
+``resume`` -- takes a run up from a checkpoint, and saves more;
 ``checkpoints`` -- the state of a run on a disk;
-``state_forms`` -- whether a state that was saved fits;
-``lock`` -- one job alone writes to a folder.
+``state_forms`` -- checks that a saved state fits the run;
+``lock`` -- lets only one job write to a folder.
 """

@@ -1,6 +1,8 @@
-"""What the chapters need beside the method.
+"""What the chapters need besides the library.
 
-``common/`` -- what several chapters share; ``<chapter>/`` -- what one alone
-needs: what it runs, its pictures, the programs that it launches, and ``check``
-of its exercises; ``museum/`` -- wrong versions that were once published.
+``common/`` -- what three chapters or more share;
+``<chapter>/`` -- what was made for one chapter: what it runs (``runs``), its
+    figures (``pictures``), the programs that it launches (``programs``), and
+    the checks of its exercises (``check``);
+``museum/`` -- bugs that people have made and published.
 """

@@ -16,8 +16,8 @@ stack in an ``nn.Sequential``. Gradients follow: those of replicas are
 replicas, those of shards are shards.
 
 Every rank ends with a loss of its own, equal to the others', and backward
-starts from all of them: ``torch.autograd.backward(losses)``. Or
-:class:`LayerParallel` makes an ordinary module of the whole.
+starts from all of them: ``torch.autograd.backward(losses)``.
+:class:`LayerParallel` turns the whole into one ordinary module instead.
 
 Begin with ``linear``, then ``conjugates``, the communication in it.
 ``convolution``, ``attention`` and ``vocabulary`` split other layers;

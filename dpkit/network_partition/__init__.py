@@ -8,9 +8,9 @@ so that all parts have something to do::
     device 1 |     1F0 1F1 1F2 1B0 1B1 1B2
 
 ``cutting`` makes the stages, ``stage`` runs one, ``interpreter`` does the
-actions of a schedule, ``pipeline`` puts them together; ``untie`` copies what
-stages share. Begin with ``pipeline``. What schedules there are, and how they
-are checked, is in ``dpkit.theory.pipelines``.
+actions of a schedule, ``pipeline`` puts them together; ``untie`` gives each
+stage its own copy of a shared parameter. Begin with ``pipeline``. The
+schedules and their check are in ``dpkit.theory.pipelines``.
 """
 
 from dpkit.network_partition.cutting import (

@@ -10,7 +10,7 @@
 
 The ranks are started as new programs, not by ``multiprocessing``: a script,
 a notebook or standard input can then call :func:`launch` on its first line,
-for no rank runs the calling program again. :class:`Workers` are ranks that
+because no rank runs the calling program again. :class:`Workers` are ranks that
 stay for the next function.
 
 ``workers`` -- begin here. The parent: start, give a job, take the values;

@@ -3,13 +3,15 @@
 Begin with ``tensor.py``: what happens in ``x + y``, step by step.
 
 - What changes in torch when sim is registered: ``patches.py``, one table.
-  ``patching.py`` says what a patch is. The functions that are put there are
-  in ``kernels``, ``own_kernels``, ``backward``, ``modules``, ``storages``,
-  ``random_numbers``, ``device_names`` and ``refusals``; ``torch_sim`` is the
-  module ``torch.sim``.
-- Where an operation is charged, and a copy: ``charge.py``.
+  ``patching.py`` says what a patch is. The functions that the patches put
+  into torch are in ``kernels``, ``own_kernels``, ``backward``, ``modules``,
+  ``storages``, ``random_numbers``, ``device_names`` and ``refusals``;
+  ``torch_sim`` is the module ``torch.sim``.
+- Where operations and copies are charged: ``charge.py``; begin with
+  ``charge``, which calls ``charge_copy`` for a copy.
 - Where memory is counted: ``memory.py``.
-- Which devices mix, what an operation writes to: ``operations.py``.
+- Which devices may mix in an operation, and which arguments it writes to:
+  ``operations.py``. What Python sees of a tensor: ``behaviour.py``.
 - The hardware that is simulated: ``configuration.py``; its streams:
   ``streams.py``; what happened on it: ``tracing.py``.
 """

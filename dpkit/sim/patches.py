@@ -2,12 +2,12 @@
 
 Torch has one place for a backend from outside, PrivateUse1, and an
 experimental way to fill it from Python. The rest of what a device needs is
-changed by hand. Each change is a :class:`Patch` with four parts::
+changed by hand. Each change is a :class:`Patch`::
 
     name      what of torch is changed
     fits      the probe: has this torch what the change needs?
     apply     makes the change
-    undo      takes it back; apply returns it
+    undo      what apply returns: takes the change back
 
 :func:`dpkit.sim.patching.apply_all` asks every patch whether it fits before it
 applies any. The order matters once: the last patch gives the backend its name,

@@ -1,12 +1,11 @@
 """One change of torch: whether it fits, how it is made and taken back.
 
 ``patches.py`` lists all of them; :func:`apply_all` makes them all or none. A
-function of ours that is put in the place
-of one of PyTorch's equals it: libraries keep sets of PyTorch's functions, such
-as torchvision of those that return an image, and look up in them what PyTorch
-says is being called. So it must not matter which of the two is in the set, and
-which is called. Scripted code (``torch.jit``) goes by a table of identities,
-and is told.
+function that replaces one of PyTorch's
+compares equal to it: libraries keep sets of PyTorch's functions (torchvision,
+those that return an image) and look up in them the function that is called.
+So both have to be found there. Scripted code (``torch.jit``) has a table of
+identities, where the new function is entered.
 """
 
 from __future__ import annotations

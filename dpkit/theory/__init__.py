@@ -5,8 +5,8 @@ The standard library alone, so that it runs in a browser too. Rooms:
     ``clock/`` -- how time passes on them;
     ``collectives/`` -- who sends what to whom;
     ``pipelines/`` -- who computes what, in which order;
-    ``timeline/`` -- what happened, and all drawing.
-Beside them ``splits`` compares the ways to split a step, ``overlap`` sends
-buckets while backward goes on, ``least_squares`` fits two numbers, and
-``units`` writes numbers with their units.
+    ``timeline/`` -- what happened, as a picture and in files.
+Beside them ``splits`` compares the ways to split a step, ``overlap`` computes
+when buckets have been reduced, ``least_squares`` fits two numbers, ``tables``
+makes tables, and ``units`` checks numbers and writes them with their units.
 """

@@ -1,1 +1,5 @@
-"""What the chapter ``data-parallelism`` alone needs."""
+"""What the chapter ``data-parallelism`` runs and checks.
+
+``resident`` -- an epoch whose images lie on the device;
+``check`` -- its exercises.
+"""

@@ -1,1 +1,7 @@
-"""What the chapter ``data-parallelism-concise`` alone needs."""
+"""What the chapter ``data-parallelism-concise`` runs, draws and checks.
+
+``scaling`` -- steps of two engines on k devices, and laws of their times;
+``recipe_runs`` -- a published recipe, trained many times;
+``ddp_program``, ``torchrun`` -- a program for torchrun, and its start;
+``pictures`` -- its figures; ``check`` -- its exercises.
+"""

@@ -65,7 +65,7 @@ def epochs_of(
     """Train by the recipe, without end; yield what each epoch gave.
 
     The seed decides the weights and the shuffling. The sets are images,
-    (n, 1, s, s), and labels, (n,); ``width`` is that of :func:`resnet18`.
+    (n, 1, s, s), and labels, (n,); ``width`` is that of ``resnet18``.
     """
     devices = devices[: way.num_devices]
     inner = initial_net(width, seed).to(devices[0])

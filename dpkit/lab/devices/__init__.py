@@ -1,1 +1,5 @@
-"""What the chapter ``devices`` alone needs."""
+"""What the chapter ``devices`` runs and checks.
+
+``profiling`` -- the timeline of a real run;
+``check`` -- its exercises.
+"""

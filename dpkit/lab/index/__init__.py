@@ -1,1 +1,4 @@
-"""What the front page alone needs."""
+"""What the front page draws.
+
+``pictures`` -- a training step on four devices.
+"""

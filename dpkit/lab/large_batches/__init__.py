@@ -1,1 +1,7 @@
-"""What the chapter ``large-batches`` alone needs."""
+"""What the chapter ``large-batches`` runs, draws and checks.
+
+``runs`` -- the experiment; ``warmup``: how its learning rate begins;
+``results`` -- what was recorded, and the law of its steps;
+``times`` -- the time of a step on k devices;
+``pictures`` -- its figures; ``check`` -- its exercises.
+"""

@@ -1,1 +1,5 @@
-"""What the chapter ``layer-partitioning`` alone needs."""
+"""What the chapter ``layer-partitioning`` runs, draws and checks.
+
+``alexnet`` -- two towers that talk in some of the layers;
+``pictures`` -- its figures; ``check`` -- its exercises.
+"""

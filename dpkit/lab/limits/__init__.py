@@ -1,1 +1,4 @@
-"""What the chapter ``limits`` alone needs."""
+"""What the page ``limits`` runs.
+
+``predictions`` -- training steps, measured and simulated.
+"""

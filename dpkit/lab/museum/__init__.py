@@ -2,7 +2,7 @@
 
 ``exhibit`` -- what an exhibit is, and what its checks say;
 ``parity`` -- a step on k devices beside the step of one;
-the other modules are the rooms, one for each section of the page.
+each other module is one section of the page.
 """
 
 from __future__ import annotations

@@ -1,1 +1,6 @@
-"""What the chapter ``network-partitioning`` alone needs."""
+"""What the chapter ``network-partitioning`` runs and checks.
+
+``runs`` -- pipelines of a deep network;
+``published_pipelines``, ``torchgpipe`` -- times that others published;
+``check`` -- its exercises.
+"""

@@ -1,1 +1,6 @@
-"""What the chapter ``overlap`` alone needs."""
+"""What the chapter ``overlap`` runs, draws and checks.
+
+``runs`` -- steps that send gradients at different times;
+``programs`` -- what it launches in processes;
+``pictures`` -- its figures; ``check`` -- its exercises.
+"""

@@ -1,1 +1,6 @@
-"""What the chapter ``splitting`` alone needs."""
+"""What the chapter ``splitting`` runs, draws and checks.
+
+``three_ways`` -- one network, split in three ways;
+``grid`` -- two ways together;
+``pictures`` -- its figures; ``check`` -- its exercises.
+"""

@@ -6,7 +6,8 @@
 ``check`` -- whether a plan does what it should;
 ``blocking`` -- in which order ranks send and receive;
 ``replay`` -- the time that a plan takes on a clock;
-``costs`` -- the same in closed form; ``bounds``: what none can beat;
-``choice`` -- which one is the fastest;
+``costs`` -- the same in closed form;
+``bounds`` -- what no plan can beat;
+``choice`` -- which plan is the fastest;
 ``alpha_beta`` -- the numbers that the closed forms need.
 """

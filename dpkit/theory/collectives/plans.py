@@ -38,7 +38,7 @@ class Message(NamedTuple):
     first: int  #: the first of the chunks
     stop: int  #: one beyond the last of them
     adds: bool = False  #: the target adds them; if not, they replace its own
-    lands: int | None = None  #: where the first arrives; None: the same
+    lands: int | None = None  #: where the first arrives, if it is not the same
 
     @property
     def landing(self) -> range:

@@ -1,13 +1,17 @@
 """What a machine is made of, in numbers.
 
 ``accelerators`` -- devices that compute: begin here;
-``links`` -- what copies pass over; ``hosts``: what issuing work costs;
-``data/`` -- a file for each known preset. A new link is a file in
-    ``data/links`` and its name at the end of ``links.py``;
-``presets`` -- how such files are found, read, checked and written;
+``links`` -- what copies pass over;
+``hosts`` -- what issuing work costs;
+``presets`` -- how the files in ``data/`` are found, read, checked, written;
 ``scaling`` -- a preset made faster by a factor;
 ``clusters`` -- devices of one kind, what joins them, what drives them;
 ``costs`` -- the seconds that an operation or a copy takes on them.
+
+A new link is a file in ``data/links``. Enter its name in ``LINKS`` (in
+``links.py``, beside its kind) and in two lists of ``tests/test_hardware.py``:
+of the names, and of the links from fast to slow. A new accelerator or host is
+added in the same way.
 """
 
 from dpkit.theory.hardware.accelerators import (

@@ -3,7 +3,8 @@
 ``actions`` -- what a stage can do: begin here;
 ``schedules`` -- who does what, in which order;
 ``check`` -- refuses a wrong schedule, and says why;
-``replay`` -- the time that one takes; ``bubble``: the same in closed form;
+``replay`` -- the time that a schedule takes;
+``bubble`` -- the same in closed form;
 ``charts`` -- a schedule as text;
 ``balance`` -- layers cut into stages of equal cost.
 """

@@ -5,5 +5,6 @@
 ``gantt`` -- its picture, of the ``bars`` that can be seen;
 ``memory_chart`` -- the picture of a device's memory;
 ``drawing`` -- what pictures are made of, here and in dpkit.lab;
-``chrome`` -- files for Perfetto, and back; ``kineto``: torch.profiler's.
+``chrome`` -- files for Perfetto, written and read;
+``kineto`` -- files of torch.profiler, read.
 """
