@@ -65,7 +65,9 @@ def docstrings(source: str, file: str) -> Iterator[Text]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
             text = ast.get_docstring(node) or ""
-            for example in re.findall(r"(?m)^ *>>>.*\n?(?:^ *\S.*\n?)*", text):
+            for example in re.findall(
+                r"(?m)^ *>{3}.*\n?(?:^ *\S.*\n?)*", text
+            ):
                 text = text.replace(example, "\n" * example.count("\n"))
             text = re.sub(r"(?m)^(\w+):$", r"\1.", text)  # Args, Returns, …
             text = re.sub(r"(?m)^    (?=[\w*, ]+: )", "  - ", text)

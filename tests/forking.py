@@ -184,6 +184,7 @@ class Server:
         )
         # Who asks CUDA itself can fork no one that uses it.
         own = {"OMP_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+        own["TQDM_DISABLE"] = ""  # read once, when tqdm is imported
         with asked:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", SERVER, str(asked.fileno())],

@@ -158,7 +158,7 @@ def test_calibrate_writes_presets_and_how_far_off_they_are(
     (row,) = facts["check"]
     assert (row["model"], row["predicted_seconds"]) == ("MLP", 1e-3)
     printed = capsys.readouterr()
-    assert "-50 %" in printed.out
+    assert "-50%" in printed.out
     assert f'accelerator="{path}"' in printed.out
     assert printed.err == ""
     cpu = torch.device("cpu")
@@ -206,7 +206,7 @@ def test_presets_that_are_far_off_are_not_written(
     assert [p.name for p in tmp_path.iterdir()] == ["mine.json"]
     assert path.read_text() == "what was there"
     printed = capsys.readouterr()
-    assert f"{100 * errors[0]:+4.0f} %" in printed.out
+    assert f"{errors[0]:+5.0%}" in printed.out
     middle = sorted(map(abs, errors))[1]
     (line,) = printed.err.splitlines()
     assert line.startswith(

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import dpkit
-from dpkit import ports
+from dpkit import streams
 from dpkit.lab.overlap.runs import (
     ONE_EACH,
     predicted_seconds,
@@ -26,11 +26,11 @@ def test_the_cost_of_a_ring(link, length):
     with dpkit.sim.machine(**settings):
         devices = dpkit.devices(3, "sim")
         flats = [torch.empty(length, device=d) for d in devices]
-        events = {d: ports.record(d) for d in devices}
+        events = {d: streams.record_event(d) for d in devices}
         start = max(event.issued for event in events.values())
-        with ports.beside(events):
+        with streams.beside(events):
             dpkit.allreduce(flats, "mean", "ring")
-            end = max(ports.record(d).mark for d in devices)
+            end = max(streams.record_event(d).mark for d in devices)
         del flats, events
     expected = ring_seconds(4 * length, three)
     # The first launches come before anything that could hide them.

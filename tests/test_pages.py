@@ -171,7 +171,7 @@ def differ():
 
 @pytest.mark.slow
 def test_the_debug_variable_names_what_ranks_disagree_on(
-    tmp_path, monkeypatch, forked_ranks
+    tmp_path, monkeypatch
 ):
     variable = "TORCH_DISTRIBUTED_DEBUG=DETAIL"
     assert f"`{variable}`" in markdown(BOOK / "cheat-sheet.ipynb")
