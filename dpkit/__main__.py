@@ -1,7 +1,5 @@
 """The command line: ``python -m dpkit devices``, ``calibrate``, ``train``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Sequence

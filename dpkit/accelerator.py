@@ -5,8 +5,6 @@ and simulated devices are no reason to choose NCCL, to pin memory or to start
 a process for each.
 """
 
-from __future__ import annotations
-
 import torch
 
 

@@ -1,7 +1,5 @@
 """What is asked of the arguments that many public functions take."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 

@@ -4,8 +4,6 @@ A parameter that several devices hold a copy of is one parameter: its
 gradient counts once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import torch

@@ -26,8 +26,6 @@ Each operation is a list of messages first
 divided last: in half precision the sum may overflow before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 

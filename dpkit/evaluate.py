@@ -1,7 +1,5 @@
 """Accuracy on a test set, with every device at work."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

@@ -14,8 +14,6 @@ where outputs have a row for each label, and the loss is one number. Each
 function here raises ValueError for a loss of the wrong kind.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from math import isfinite

@@ -4,8 +4,6 @@ Here, and in ``streams``, it is asked whether a device is a GPU, a simulated
 one or the CPU. All else is one program for any of them.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence

@@ -6,8 +6,6 @@ A batch of 7 rows on 3 devices::
     device     0       1     2        the first 7 % 3 shards have one more
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import torch

@@ -13,8 +13,6 @@ one element. In a plan of 3 chunks, for buffers of 7 elements::
         x = flats[0][5:7], sent to devices[1];  flats[1][5:7] += x
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 

@@ -14,8 +14,6 @@ PyTorch has its own collectives, which are faster; these show that nothing
 else is in them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import groupby
 

@@ -24,8 +24,6 @@ Both ends wait for it, so that no buffer is changed while it is sent, nor read
 before it has arrived. Where one end is a CPU, nothing runs beside.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Whole training runs: epochs of steps, timed and scored."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Put other batch norms in the place of a module's own."""
 
-from __future__ import annotations
-
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 

@@ -10,8 +10,6 @@ What is evaluated later is a network with the statistics of whole batches.
 What was trained is another: there each micro-batch had its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

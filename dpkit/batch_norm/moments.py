@@ -11,8 +11,6 @@ The squares are taken from the mean, never from zero: the difference of two
 large sums of squares would have few digits left.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -11,8 +11,6 @@ The gradients of weight and bias stay sums over this rank's rows: reducing
 them, like all gradients of parameters, is the business of data parallelism.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Which gradients share a bucket, and the bucket."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import torch

@@ -15,8 +15,6 @@ hands on bucket 0, with zeros for g2, and then bucket 1. So all ranks hand on
 the same buckets in the same order, whatever their own backward does.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -30,10 +28,10 @@ from dpkit.buckets.bucket import Bucket, assign
 BYTES_PER_MEGABYTE = 2**20  # as PyTorch counts the megabytes of buckets
 
 # Two buckets for one gradient would each write it while the other sends.
-_WATCHING: weakref.WeakSet[Buckets] = weakref.WeakSet()
+_WATCHING: "weakref.WeakSet[Buckets]" = weakref.WeakSet()
 
 
-def _ignore(buckets: Buckets) -> None:
+def _ignore(buckets: "Buckets") -> None:
     """Do nothing."""
 
 
@@ -88,8 +86,8 @@ class Buckets:
         first_megabytes: float = 1.0,
         *,
         on_full: Callable[[Bucket], object],
-        on_end: Callable[[Buckets], object] = _ignore,
-        on_start: Callable[[Buckets], object] = _ignore,
+        on_end: "Callable[[Buckets], object]" = _ignore,
+        on_start: "Callable[[Buckets], object]" = _ignore,
     ) -> None:
         if not (bucket_megabytes > 0 and first_megabytes > 0):
             raise ValueError(

@@ -1,7 +1,5 @@
 """Measure a device and make presets of it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """On what, when and how undisturbed something was measured."""
 
-from __future__ import annotations
-
 import os
 import platform
 from datetime import date

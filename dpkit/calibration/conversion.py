@@ -9,8 +9,6 @@ that the shares add up to it and none is counted twice::
     on a CPU, whose host does the work itself, all of it is launch
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Fit times that grow with a size: seconds = fixed + size / rate."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ clock knows of no caches, so operands come from memory: calls take turns with
 parts of a pool that is larger than caches are.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Time small things: in turns, each often enough to be seen."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``python -m dpkit calibrate``: this machine, measured as a preset."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

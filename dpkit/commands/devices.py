@@ -1,7 +1,5 @@
 """``python -m dpkit devices``: what this machine has."""
 
-from __future__ import annotations
-
 import argparse
 import os
 

@@ -1,7 +1,5 @@
 """What the commands share: a parser, and how to refuse."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

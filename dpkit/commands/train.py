@@ -1,7 +1,5 @@
 """``python -m dpkit train``: one process, or as many as torchrun starts."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

@@ -1,7 +1,5 @@
 """What ranks have to agree on before they train one module together."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any

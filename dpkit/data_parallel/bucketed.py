@@ -11,8 +11,6 @@ On simulated devices with ``hosts="per_device"`` it takes the time that
 processes would take, and can be traced.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

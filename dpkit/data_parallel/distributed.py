@@ -11,8 +11,6 @@ Each rank runs its own forward and backward. What they exchange, and when::
 The parameters start as rank 0's, and take equal steps from there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

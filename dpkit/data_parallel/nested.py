@@ -11,8 +11,6 @@ the caller's has; tensors in it have fewer rows::
 for leaves: their tensors would not be cut.
 """
 
-from __future__ import annotations
-
 import copy
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence

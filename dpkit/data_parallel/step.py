@@ -11,8 +11,6 @@ The sum over shards of sums over examples is the sum over the batch, so the
 step is the one that a single device takes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import isfinite
 

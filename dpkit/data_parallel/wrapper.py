@@ -13,8 +13,6 @@ goes through it, takes the gradient back to devices[0] and adds it to what the
 other replicas give, in the parameters of the module.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain

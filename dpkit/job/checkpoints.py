@@ -8,8 +8,6 @@ cut included, a name stands for a whole file or for none::
     write x.ckpt.tmp ─▶ fsync ─▶ rename to x.ckpt ─▶ fsync the folder
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -17,8 +17,6 @@ that took the lock lets it go for all of them. If that one is killed, forked
 processes that outlive it keep the lock until they end too.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -3,8 +3,6 @@
 A process alone is a job of one rank.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import socket
@@ -43,7 +41,7 @@ class Ranks:
     store: Store  # what all ranks can read and write
     roll: RollCall  # tells which of them are lost
 
-    def __enter__(self) -> Ranks:
+    def __enter__(self) -> "Ranks":
         """Return the ranks themselves."""
         return self
 

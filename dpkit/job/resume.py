@@ -1,7 +1,5 @@
 """A run with checkpoints: resumed from one, and saving more."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from typing import Any

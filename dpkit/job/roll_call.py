@@ -16,8 +16,6 @@ The job is over then, also for a rank that notices nothing, because it still
 waits for the lost one: :meth:`RollCall.unnoticed` tells it.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -11,8 +11,6 @@ other, and a run that was killed needs to know no more than its step::
     rank 2 of 3          4         1         (none: it still takes part)
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 from collections.abc import Callable

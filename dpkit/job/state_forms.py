@@ -1,7 +1,5 @@
 """Whether a state that was saved fits the run that would resume from it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Attention of which every device computes some of the heads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

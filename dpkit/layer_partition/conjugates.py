@@ -20,8 +20,6 @@ Source: M. Shoeybi et al., Megatron-LM, 2019, section 3, where the first two
 are f and g.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

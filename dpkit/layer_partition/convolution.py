@@ -1,7 +1,5 @@
 """Convolutions of which every device computes some of the channels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

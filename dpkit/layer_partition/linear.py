@@ -7,8 +7,6 @@ equal as can be, the first ones larger by one.
 Source: M. Shoeybi et al., Megatron-LM, 2019, section 3.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 

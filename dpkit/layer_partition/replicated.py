@@ -1,7 +1,5 @@
 """What every device has whole: copies of a module, joined shards, sums."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 

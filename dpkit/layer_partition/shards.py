@@ -1,7 +1,5 @@
 """Layers cut into parts, one for each device: sizes, parameters, modules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Embedding and loss of which every device has a part of the vocabulary."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

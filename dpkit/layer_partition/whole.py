@@ -1,7 +1,5 @@
 """The split network as a whole: one module, its copies, its full tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -8,8 +8,6 @@ costly one costs as little as can be::
     stages    [3   1   2] [4   2]      6 and 6
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from itertools import accumulate

@@ -12,8 +12,6 @@ B makes all gradients; I makes those of the inputs alone, W those of the
 weights, later.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """A network in stages on several devices, and a schedule that drives them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 

@@ -7,8 +7,6 @@ its gradient goes back to the stage before::
     before ◀─ dx ── [         backward        ] ◀─ dy ── next
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -9,8 +9,6 @@ the copies are kept equal, by the sum of their gradients::
     after it  g0 + g2           g0 + g2            so equal steps follow
 """
 
-from __future__ import annotations
-
 import copy
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence

@@ -13,8 +13,6 @@ The first line has the fact and the values, the rest what each rank was doing::
     rank 1 had returned
 """
 
-from __future__ import annotations
-
 import signal
 import sysconfig
 import time

@@ -6,8 +6,6 @@ cloudpickle: what no rank could import, such as a function that a notebook
 cell or a script defines, travels as a copy with all that it uses.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import os

@@ -14,8 +14,6 @@ When the parent is killed, Linux may kill the rank before it has removed the
 folder: then the folder stays, and so does what the rank has started.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Start the program of a rank, and tell it of a job."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

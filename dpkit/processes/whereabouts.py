@@ -15,8 +15,6 @@ place: it tells neither since when a rank has been somewhere nor where a rank
 was that was killed before, unless it fills a file with stacks.
 """
 
-from __future__ import annotations
-
 import ctypes
 import faulthandler
 import os

@@ -1,7 +1,5 @@
 """The parent of the ranks: start them, give them jobs, take their values."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time
@@ -150,7 +148,7 @@ class Workers:
         with self._turn:
             self._end()
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> "Workers":
         return self
 
     def __exit__(self, *_: object) -> None:

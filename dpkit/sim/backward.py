@@ -13,8 +13,6 @@ Python, and Python called with an exception on its way ends the process. So
 - Ctrl-C waits for the end of backward.
 """
 
-from __future__ import annotations
-
 import ctypes
 import signal
 import threading

@@ -8,8 +8,6 @@ PyTorch's own versions of what stands here reach into the memory of a tensor,
 which a simulated one has only through its backing.
 """
 
-from __future__ import annotations
-
 import copy
 from collections import OrderedDict
 from typing import Any, Self, cast
@@ -56,8 +54,8 @@ class Behaviour(torch.Tensor):
 
     @staticmethod
     def __new__(  # noqa: D102
-        cls: type[Behaviour], backing: torch.Tensor, device: torch.device
-    ) -> Behaviour:
+        cls: "type[Behaviour]", backing: torch.Tensor, device: torch.device
+    ) -> "Behaviour":
         if isinstance(backing, FakeTensor):
             raise NotImplementedError(
                 "torch.compile does not know simulated devices (device: "

@@ -5,8 +5,6 @@ device. Arithmetic is counted by the formulas of PyTorch's own flop counter;
 traffic is what the operation reads and what it writes, each once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Which hardware is simulated, and what has come of it: clock and memory."""
 
-from __future__ import annotations
-
 import gc
 import inspect
 from collections.abc import Iterator, Mapping

@@ -14,8 +14,6 @@ stands in for each that ``torch.accelerator`` calls: of ``torch.cuda`` on a
 machine with a GPU, and else of ``torch.sim``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 

@@ -17,8 +17,6 @@ Source:
     PyTorch's documentation of torch.amp, "CUDA Op-Specific Behavior".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -9,8 +9,6 @@ simulated tensor first uses it until the last of them is gone::
     del y                                   0; the peak stays at 60
 """
 
-from __future__ import annotations
-
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator

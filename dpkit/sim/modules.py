@@ -15,8 +15,6 @@ have tensors without numbers until then, of a class of their own. On a
 simulated device these are simulated tensors as well.
 """
 
-from __future__ import annotations
-
 import threading
 import weakref
 from collections.abc import Callable

@@ -10,8 +10,6 @@ except:
 - a list operation (``_foreach_…``) needs one device per position in the list.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple

@@ -12,8 +12,6 @@
   step of training asks for the same shapes as the step before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from itertools import zip_longest
 from typing import Any

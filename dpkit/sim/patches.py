@@ -14,8 +14,6 @@ applies any. The order matters once: the last patch gives the backend its name,
 which torch does not take back.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from functools import cache, partial

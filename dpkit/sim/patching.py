@@ -8,8 +8,6 @@ So both have to be found there. Scripted code (``torch.jit``) has a table of
 identities, where the new function is entered.
 """
 
-from __future__ import annotations
-
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Sequence

@@ -14,8 +14,6 @@ on the CPU. On CUDA each device has a generator of its own. So what seeds a
 device here seeds them all, and the CPU.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, Self
 from weakref import WeakValueDictionary
@@ -35,8 +33,8 @@ class SimGenerator(_Plain):
 
     @staticmethod
     def __new__(  # noqa: D102
-        cls: type[SimGenerator], device: DeviceLike
-    ) -> SimGenerator:
+        cls: "type[SimGenerator]", device: DeviceLike
+    ) -> "SimGenerator":
         return _Plain.__new__(cls, "cpu")  # type: ignore[call-arg]
 
     def __init__(self, device: DeviceLike) -> None:
@@ -77,7 +75,7 @@ class SimGenerator(_Plain):
         _Plain.set_state(self.inner, state)
         return self
 
-    def clone_state(self) -> SimGenerator:
+    def clone_state(self) -> "SimGenerator":
         """Return another one on this device, in the same state."""
         return SimGenerator(self.device).set_state(self.get_state())
 

@@ -11,8 +11,6 @@
   numbers by gloo, and that costs nothing on the simulated clock.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from itertools import chain

@@ -18,8 +18,6 @@ copy lies in ordinary memory, and a mark on its storage says that it is pinned:
 a view has the same storage, and the mark goes when the storage goes.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache

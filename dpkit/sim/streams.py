@@ -8,8 +8,6 @@ each other only where they are told to, but share the device's compute::
     stream 1            bbbb   b waits for the compute, not for an event
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -57,16 +55,16 @@ class SimStream:
         """Tell whether a graph of the work is being made: never."""
         return False
 
-    def wait_stream(self, stream: SimStream) -> None:
+    def wait_stream(self, stream: "SimStream") -> None:
         """Let later work here wait for all that ``stream`` has so far."""
         self.wait_event(stream.record_event())
 
-    def wait_event(self, event: SimEvent) -> None:
+    def wait_event(self, event: "SimEvent") -> None:
         """Let later work here wait for ``event``."""
         if event.mark is not None:
             simulation.clock.hold(self.device.index, self.number, event.mark)
 
-    def record_event(self, event: SimEvent | None = None) -> SimEvent:
+    def record_event(self, event: "SimEvent | None" = None) -> "SimEvent":
         """Mark the end of what the stream has so far."""
         event = SimEvent() if event is None else event
         event.record(self)
@@ -139,7 +137,7 @@ class SimEvent:
         now = simulation.clock.mark(self._device)
         return self.mark is None or self.mark <= now
 
-    def elapsed_time(self, end: SimEvent) -> float:
+    def elapsed_time(self, end: "SimEvent") -> float:
         """Return the milliseconds from here to ``end``, simulated."""
         if not (self.enable_timing and end.enable_timing):
             raise ValueError(

@@ -12,8 +12,6 @@ operation on it comes to ``__torch_dispatch__``, and passes five steps in
     charge  the clock, for launches, arithmetic, traffic    charge
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import torch
@@ -89,7 +87,7 @@ class SimTensor(Behaviour):
         device: torch.device,
         shape: Any,
         strides: Any,
-    ) -> SimTensor:
+    ) -> "SimTensor":
         return SimTensor(parts["backing"], device)
 
 

@@ -5,8 +5,6 @@ What it imports under these names is part of it.
 
 # ruff: noqa: F401
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ activations, the optimizer's state, and the rest. That is told after backward
 and after an optimizer's step, from what they hold.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

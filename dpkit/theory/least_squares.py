@@ -9,8 +9,6 @@ A line t = a + b·x has u = 1 and v = x. For the least *relative* errors divide
 u, v and the total by the total: the totals are then 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -9,8 +9,6 @@ when the bucket before has been reduced::
     bucket 2                                             |= cost =|
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 

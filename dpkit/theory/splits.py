@@ -5,8 +5,6 @@ besides, and what its memory does, is left out. An allreduce is a star, whose
 root sends and receives everything.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from dpkit.theory.hardware.clusters import Cluster

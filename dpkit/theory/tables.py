@@ -5,8 +5,6 @@ cell of a row is its head. On a narrow page heads wrap and letters shrink
 (``.dpkit-table`` in ``book/_static/book.css``), so that no column is lost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from html import escape
 

@@ -1,7 +1,5 @@
 """Numbers: written with a unit, as the ticks of an axis, or checked."""
 
-from __future__ import annotations
-
 import math
 from operator import index
 

@@ -1,7 +1,5 @@
 """New chapter: the check of its exercise."""
 
-from __future__ import annotations
-
 from dpkit.lab.common.verdict import Answer, require
 from dpkit.theory.hardware import ACCELERATORS
 from dpkit.theory.hardware.costs import operation_seconds

@@ -1,7 +1,5 @@
 """Print what this machine has, as JSON: for the head of the report."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

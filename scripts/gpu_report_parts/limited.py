@@ -5,8 +5,6 @@ them. So each program is given a mark in its environment, which all that it
 starts inherits, and whoever bears the mark is ended with it.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Print all about the GPUs, their driver, and what dpkit would use."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

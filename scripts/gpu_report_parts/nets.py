@@ -1,7 +1,5 @@
 """A small network to compare numbers on, and how two ways are timed."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median

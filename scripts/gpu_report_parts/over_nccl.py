@@ -1,7 +1,5 @@
 """What each of two processes does, with a GPU of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

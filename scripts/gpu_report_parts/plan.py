@@ -1,7 +1,5 @@
 """The parts of the report, most valuable first."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What parts have done: kept beside the report, so that a call can go on."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ function names the CPU, as often as GPUs are rehearsed. Processes that the
 program starts see the machine as it is.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report: what is recorded so far, as Markdown with folded outputs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby

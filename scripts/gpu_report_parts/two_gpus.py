@@ -5,8 +5,6 @@ Usage: python -m gpu_report_parts.two_gpus data-parallel (or another check)
 Times are the least, the median and the greatest of a few.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import partial

@@ -7,8 +7,6 @@ tensors: what the cell has made, and the newer of those it was given::
     (newer, older) -> cell -> (made, newer) -> cell -> ...
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

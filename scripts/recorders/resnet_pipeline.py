@@ -8,8 +8,6 @@ work at once where they can::
     device 1 |         | piece 0 | piece 1 | piece 2 |
 """
 
-from __future__ import annotations
-
 import torch
 import torchvision  # type: ignore[import-untyped]
 from torch import Tensor, nn

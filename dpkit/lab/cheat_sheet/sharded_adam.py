@@ -9,8 +9,6 @@ stages put in shards::
     weights and averages, 32 bits    all    shard  shard  shard
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """The checks of the exercises on collectives."""
 
-from __future__ import annotations
-
 from math import inf
 
 import torch

@@ -1,7 +1,5 @@
 """Pictures of what collectives cost: ports, times, and who wins where."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Plans as moving pictures, which can be stopped."""
 
-from __future__ import annotations
-
 import zlib
 
 from dpkit.lab.collectives import plan_pictures as still

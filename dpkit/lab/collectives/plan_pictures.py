@@ -5,8 +5,6 @@ up with the share of the ranks that are added up in it; a full box has a frame
 of its own. From the standard library alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Run an allreduce to see what it sends, and what it takes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

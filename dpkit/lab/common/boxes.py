@@ -3,8 +3,6 @@
 A box is given by its middle, and an arrow by the middles of its two boxes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import matplotlib as mpl

@@ -9,8 +9,6 @@ catch the usual mistakes, on simulated devices, and prints the verdict::
     allreduce_by_parts: solved
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module, resources

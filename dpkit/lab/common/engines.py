@@ -6,8 +6,6 @@ processes. All are given the same whole model and batch: examples X, shape
 of examples. The results are what dpkit's own ways of splitting must equal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

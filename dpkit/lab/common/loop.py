@@ -1,7 +1,5 @@
 """A loop of training that does not know how many devices there are."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer

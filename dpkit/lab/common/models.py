@@ -3,8 +3,6 @@
 Images have shape (b, 1, 28, 28) and scores (b, 10).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -5,8 +5,6 @@ ground is white, whatever the theme of the notebook. Pictures are narrow, so
 that their words can be read where a telephone shrinks them.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """ResNet-18 for small images, and a step that trains it on many devices."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

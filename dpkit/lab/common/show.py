@@ -1,7 +1,5 @@
 """Listings: the source of what runs, in the page."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap

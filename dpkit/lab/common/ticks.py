@@ -3,8 +3,6 @@
 The limits of the axis are set before, or what it shows is drawn.
 """
 
-from __future__ import annotations
-
 import math
 
 from matplotlib.axis import Axis

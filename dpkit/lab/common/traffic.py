@@ -1,7 +1,5 @@
 """Count what a piece of code sends from device to device."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any

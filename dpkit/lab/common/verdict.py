@@ -4,8 +4,6 @@ A check goes through cases. It knows what to expect in each, and requires it
 from the answer; ``case`` are the words that name the inputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The checks of the exercises on data parallelism."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

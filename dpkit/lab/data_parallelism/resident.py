@@ -1,7 +1,5 @@
 """An epoch with nothing to fetch: the images lie where they are used."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

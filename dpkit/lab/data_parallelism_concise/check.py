@@ -1,7 +1,5 @@
 """The checks of the exercises on the wrapper and how it scales."""
 
-from __future__ import annotations
-
 from itertools import product
 from math import ceil, log2
 

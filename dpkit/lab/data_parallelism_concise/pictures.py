@@ -1,7 +1,5 @@
 """Pictures of how steps scale, where time goes, and runs of a recipe."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any

@@ -7,8 +7,6 @@ the steps of an epoch and the rows that batch norm sees are those of the
 recipe.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ In a step, ``rows`` are the images of the whole batch, and ``machine`` is what
 the number of devices, k.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

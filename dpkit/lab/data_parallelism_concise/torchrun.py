@@ -1,7 +1,5 @@
 """A file of Python started once for each device, by torchrun."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The checks of the exercises on devices and time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise, product

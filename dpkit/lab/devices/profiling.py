@@ -1,7 +1,5 @@
 """The timeline of a real run, by PyTorch's profiler."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

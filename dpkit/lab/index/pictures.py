@@ -1,7 +1,5 @@
 """The picture of the front page: one training step on four devices."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from dpkit.lab.overlap.runs import simulated_step, wide

@@ -1,7 +1,5 @@
 """The checks of the exercises on large batches."""
 
-from __future__ import annotations
-
 from math import isclose
 
 import torch

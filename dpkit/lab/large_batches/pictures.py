@@ -1,7 +1,5 @@
 """Pictures of the experiment on large batches."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 

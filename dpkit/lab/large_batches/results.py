@@ -3,8 +3,6 @@
 A record is what ``scripts/recorders/large_batches.py`` wrote to that file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any

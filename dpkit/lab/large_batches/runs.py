@@ -9,8 +9,6 @@ run is warm, and ``warmup`` a name in ``WARMUPS``. ``seed`` decides the
 parameters and the shuffling.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """How long a step of the experiment takes on k simulated devices."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from dpkit.lab.large_batches.runs import RECIPE, network

@@ -13,8 +13,6 @@ Source:
     1 hour, 2017, arXiv:1706.02677, section 2.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 Warmup = Callable[[int, int, float, float], float]

@@ -22,8 +22,6 @@ Source:
     deep convolutional neural networks, NIPS 2012, sections 3.2 to 3.5.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 

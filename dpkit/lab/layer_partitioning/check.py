@@ -1,7 +1,5 @@
 """The checks of the exercises on layer partitioning."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """Pictures of split layers: columns then rows, towers, and what it gains."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from matplotlib.axes import Axes

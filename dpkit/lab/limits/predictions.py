@@ -3,8 +3,6 @@
 The networks are none that a calibration has timed.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

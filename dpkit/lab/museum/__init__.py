@@ -5,8 +5,6 @@
 each other module is one section of the page.
 """
 
-from __future__ import annotations
-
 from IPython.display import Markdown
 
 from dpkit.lab.common.show import show

@@ -1,7 +1,5 @@
 """Bugs of what depends on all shards: clipping by a norm, batch norm."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 

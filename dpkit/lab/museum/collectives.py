@@ -1,7 +1,5 @@
 """Bugs of collective operations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

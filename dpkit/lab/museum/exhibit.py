@@ -1,7 +1,5 @@
 """What an exhibit is, and what its checks say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

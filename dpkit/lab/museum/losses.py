@@ -1,7 +1,5 @@
 """Bugs of sums and means: of losses, and so of gradients."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """A step on k devices beside the step of plain PyTorch on one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

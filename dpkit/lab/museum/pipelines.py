@@ -1,7 +1,5 @@
 """Bugs of the schedules of pipelines."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from dpkit.lab.museum.exhibit import Exhibit, Version, claim

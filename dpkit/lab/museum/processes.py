@@ -1,7 +1,5 @@
 """Bugs of processes that talk to each other."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 

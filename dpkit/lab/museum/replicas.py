@@ -1,7 +1,5 @@
 """Bugs of replicas and shards."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Bugs of timers, and of what a time is taken to show."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -5,8 +5,6 @@ micro-batches. The seconds of its layers come from simulated devices; batches,
 balances and measurements from what was published.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

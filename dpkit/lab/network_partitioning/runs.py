@@ -1,7 +1,5 @@
 """Pipelines of the chapter: a deep network in simulated time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate

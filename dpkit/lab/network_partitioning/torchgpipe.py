@@ -9,8 +9,6 @@ is one micro-batch, before that one's too::
     device 1 | .. F0 F1 F2 B2 R1 B1 R0 B0 ..       three micro-batches
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate

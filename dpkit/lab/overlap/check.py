@@ -1,7 +1,5 @@
 """The checks of the exercises on sending while computing."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

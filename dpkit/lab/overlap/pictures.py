@@ -1,7 +1,5 @@
 """Pictures of gradients on their way."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 
 from matplotlib.axes import Axes

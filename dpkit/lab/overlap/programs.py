@@ -1,7 +1,5 @@
 """Data parallelism in real processes: what the chapter launches."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Steps of data parallelism: when gradients are sent, and what that costs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass

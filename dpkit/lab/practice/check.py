@@ -1,7 +1,5 @@
 """The checks of the exercises on results that change with the devices."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import product
 from typing import Any

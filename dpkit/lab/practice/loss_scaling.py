@@ -6,8 +6,6 @@ the update they are divided by it. When one is infinite the scale was too
 large: the step is skipped, and the scale halved.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Pictures of results that change with the number of devices."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes

@@ -4,8 +4,6 @@ An engine is "ours" or "PyTorch's". A network is the same on every rank; X and
 y are the examples and labels of a whole batch, of which a rank takes its part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

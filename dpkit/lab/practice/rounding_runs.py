@@ -1,7 +1,5 @@
 """How a difference in the last bit grows while a network trains."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple

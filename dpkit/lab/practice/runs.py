@@ -1,7 +1,5 @@
 """A small network with batch norm, trained on few rows for each device."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

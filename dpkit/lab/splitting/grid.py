@@ -11,8 +11,6 @@ are split over one group; equal parts of the replicas have one gradient::
                                                    ▲   ▲   replica 1
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

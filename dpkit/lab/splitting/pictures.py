@@ -1,7 +1,5 @@
 """Drawings of the ways to split a network."""
 
-from __future__ import annotations
-
 from matplotlib.axes import Axes
 
 from dpkit.lab.common.boxes import arrow, box

@@ -5,8 +5,6 @@ given. A way makes a step, which leaves the gradients of a batch: nothing is
 updated, so that the ways differ only in what they split.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

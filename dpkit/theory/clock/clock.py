@@ -13,8 +13,6 @@ given and returned; marks are times inside, in whole picoseconds. Sums of them
 are exact, so the same work takes the same time whenever it starts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import RLock

@@ -1,7 +1,5 @@
 """Who issues work to the devices: hosts, and their threads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

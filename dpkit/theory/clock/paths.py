@@ -1,7 +1,5 @@
 """What copies pass over: the ports of devices, and what they share."""
 
-from __future__ import annotations
-
 from dpkit.theory.clock.resources import Resource
 from dpkit.theory.hardware.clusters import Cluster
 

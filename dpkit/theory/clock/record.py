@@ -1,7 +1,5 @@
 """What is recorded of a run: spans of time and blocks of memory."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

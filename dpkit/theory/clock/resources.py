@@ -3,8 +3,6 @@
 Times are whole numbers, such as picoseconds.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 

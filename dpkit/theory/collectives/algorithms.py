@@ -17,8 +17,6 @@ Source:
     halving-doubling, and what other ranks than a power of two do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache

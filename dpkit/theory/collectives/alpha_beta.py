@@ -1,7 +1,5 @@
 """Where α, β and γ come from: from a preset, or from measurements."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 
 from dpkit.theory.collectives.costs import Chain, Rates

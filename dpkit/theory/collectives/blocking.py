@@ -9,8 +9,6 @@ So the messages of a step are sent in turns. In a turn each rank takes part in
 one message at most, so that a rank that sends meets one that receives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

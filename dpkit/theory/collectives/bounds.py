@@ -14,8 +14,6 @@ Source:
     doc/PERFORMANCE.md, for the bus bandwidth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

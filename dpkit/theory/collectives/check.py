@@ -12,8 +12,6 @@ two ranks and two chunks, "0a" for chunk a of rank 0::
     step 1     0a + 1a   0b + 1b   0a + 1a   0b + 1b     put in place
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from dpkit.theory.collectives.plans import Message, Plan, Step

@@ -1,7 +1,5 @@
 """Which algorithm is the fastest, by the closed forms."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

@@ -24,8 +24,6 @@ Source:
     halving-doubling in these terms, the folded ones too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

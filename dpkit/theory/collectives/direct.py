@@ -1,7 +1,5 @@
 """Straight from each rank to each other rank, a distance t in step t."""
 
-from __future__ import annotations
-
 from dpkit.theory.collectives.plans import Message, Plan, Step
 
 # Three ranks, which part goes where; rank r adds up part r:

@@ -5,8 +5,6 @@ power of two fold: each first adds its buffer to that of a rank inside, and
 gets the sum back in the end.
 """
 
-from __future__ import annotations
-
 from dpkit.theory.collectives.plans import (
     Chunks,
     Message,

@@ -16,8 +16,6 @@ The list comes first. That it is right is checked without a tensor
 (``replay``), and it moves tensors (``dpkit.collectives``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -14,8 +14,6 @@ carry one message at a time each way, so where messages get into each other's
 way, some wait; where none do, the time is that of the closed form.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from dpkit.theory.clock.clock import DEFAULT, Clock

@@ -4,8 +4,6 @@ In a reduce-scatter each rank ends up with the sum of a part; in an allgather
 each gives its part to all. One after the other they are an allreduce.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from dpkit.theory.collectives.plans import (

@@ -1,7 +1,5 @@
 """One to all and all to one: a star of messages, or a tree of them."""
 
-from __future__ import annotations
-
 from dpkit.theory.collectives.plans import (
     Message,
     Plan,

@@ -5,8 +5,6 @@ A new accelerator is a file in ``data/accelerators`` and its name in
 fraction of it that programs achieve. Peaks are those of dense operands.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -8,8 +8,6 @@ they are joined by the link; to another node each has a port of its own::
     node 1    4 ─ 5 ─ 6 ─ 7
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf

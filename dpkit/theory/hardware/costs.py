@@ -13,8 +13,6 @@ full rate. So n / rate is (n + half) / full. With half = 4::
     rate     1/5   1/2    3/4   99/100   of the full rate
 """
 
-from __future__ import annotations
-
 from dpkit.theory.hardware import Accelerator, Link
 
 

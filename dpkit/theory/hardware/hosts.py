@@ -3,8 +3,6 @@
 A new host is a file in ``data/hosts`` and its name in ``HOSTS``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

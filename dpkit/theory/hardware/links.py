@@ -3,8 +3,6 @@
 A new link is a file in ``data/links`` and its name in ``LINKS``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -10,8 +10,6 @@ one part each, in ``data/``. Each number has its source in the table
 ``sources``: a document, or "fitted to" a measurement, or "assumed" and why.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping

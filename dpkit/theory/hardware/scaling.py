@@ -1,7 +1,5 @@
 """The same hardware, faster or slower by a factor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar

@@ -6,8 +6,6 @@ of the stage's input, and ``1W0``, which makes those of its weights. A
 schedule is a list of actions for each device.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -36,7 +34,7 @@ class Action(NamedTuple):
         return f"{self.stage}{self.kind}{self.micro_batch}"
 
     @classmethod
-    def parse(cls, text: str) -> Action:
+    def parse(cls, text: str) -> "Action":
         """Read an action such as ``1F0``.
 
         Raises:

@@ -5,8 +5,6 @@ The parts keep the order, as the stages of a network must::
     costs      2 3 4 | 5 6 | 9        three parts, the largest 11
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 

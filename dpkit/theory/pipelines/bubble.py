@@ -12,8 +12,6 @@ where F = B and a dot is an idle tick::
 Idle time is given as a share of the ideal time m(F + B), or of the total.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from dpkit.theory.pipelines.actions import Action, Schedule, owners

@@ -1,7 +1,5 @@
 """A schedule as a chart: a line for each device, a column for each tick."""
 
-from __future__ import annotations
-
 from dpkit.theory.pipelines.actions import Action, Schedule, parse
 from dpkit.theory.pipelines.check import check, needs
 from dpkit.theory.pipelines.replay import times

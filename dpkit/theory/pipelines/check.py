@@ -5,8 +5,6 @@ stage on one device, and if the devices, each going through its list in order,
 come to the end: no action waits for one that never comes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice, product

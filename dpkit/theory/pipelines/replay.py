@@ -9,8 +9,6 @@ hop later. Two stages, F of 1 s, B of 2 s, a hop of 1 s::
                    hop             hop
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from dpkit.theory.clock.record import Span

@@ -6,8 +6,6 @@ stands its chart: a line for each device, a column for each tick, in which
 every action takes one tick and a dot is an idle one.
 """
 
-from __future__ import annotations
-
 from dpkit.theory.pipelines.actions import Action, Schedule
 
 # Two stages, two micro-batches:

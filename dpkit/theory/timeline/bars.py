@@ -4,8 +4,6 @@ A picture has a few hundred pixels and a timeline many thousand spans: those
 that are too short to see are drawn together.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

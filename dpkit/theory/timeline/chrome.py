@@ -6,8 +6,6 @@ its times twice: in microseconds, for the viewer, and in seconds, to be read
 back as they were.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib

@@ -4,8 +4,6 @@ The ground is white, so that a picture reads the same in a light and a dark
 page. On a narrow page the picture shrinks and its words grow.
 """
 
-from __future__ import annotations
-
 import html
 import re
 import zlib

@@ -1,7 +1,5 @@
 """A timeline as a picture: a row for each stream, a bar for each span."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from dpkit.theory.clock.record import Record, Row, Span, streams

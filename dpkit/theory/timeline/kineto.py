@@ -7,8 +7,6 @@ contain each other: the outermost are taken. Calls lie within operations, so
 they have a row of their own.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

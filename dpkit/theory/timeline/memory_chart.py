@@ -1,7 +1,5 @@
 """The memory of a device as a picture: what is alive, in order of issue."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from dpkit.theory.clock.record import Block, Record

@@ -1,7 +1,5 @@
 """How long each device computed, copied and stood idle."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

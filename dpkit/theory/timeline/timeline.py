@@ -5,8 +5,6 @@ and come from files that https://ui.perfetto.dev shows. Times are seconds
 since the timeline began.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -55,7 +53,7 @@ class Timeline(Record):
         """Add up where the time of each device and host went."""
         return summarize(self)
 
-    def between(self, start: float, end: float) -> Timeline:
+    def between(self, start: float, end: float) -> "Timeline":
         """Return the part of the timeline that lies in a window of time.
 
         Spans that reach out of the window are cut; their bytes and flops
@@ -107,7 +105,7 @@ class Timeline(Record):
         write_trace(self, path)
 
     @classmethod
-    def from_chrome(cls, path: str | Path) -> Timeline:
+    def from_chrome(cls, path: str | Path) -> "Timeline":
         """Read a file of ``to_chrome``, or of ``torch.profiler``.
 
         Of what ``torch.profiler``'s ``export_chrome_trace`` wrote, it takes
