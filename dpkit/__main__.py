@@ -14,7 +14,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        arguments: What follows ``python -m dpkit``; None: what did.
+        arguments: What follows ``python -m dpkit``; None: the arguments of
+            this process.
 
     Returns:
         The exit status.

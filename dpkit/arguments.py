@@ -1,4 +1,4 @@
-"""What is asked of the arguments that many public functions take."""
+"""Checks of arguments that several public functions share."""
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations

@@ -17,7 +17,7 @@ def clip_grad_norm(
     max_norm: float,
     copies: Iterable[Sequence[Tensor]] = (),
 ) -> Tensor:
-    """Scale all gradients down, in place, so that their norm is at most that.
+    """Scale gradients in place, so that their norm is at most ``max_norm``.
 
     As ``torch.nn.utils.clip_grad_norm_``, over all devices.
 

@@ -156,7 +156,7 @@ def _check_pair(
 
 
 def _draws(loss: Loss, outputs: Tensor, y: Tensor, found: Tensor) -> bool:
-    """Tell whether a loss draws random numbers: its value changes."""
+    """Return whether a loss draws random numbers: its value changes."""
     return not torch.isclose(loss(outputs, y), found, equal_nan=True)
 
 
@@ -181,5 +181,5 @@ def _is_number(found: Tensor) -> bool:
 
 
 def _has_numbers(found: Tensor) -> bool:
-    """Tell whether a tensor's values are computed, as well as its shape."""
+    """Return whether a tensor's values are computed, as well as its shape."""
     return not getattr(found, "backing", found).is_meta

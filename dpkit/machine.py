@@ -112,7 +112,7 @@ def synchronize(devices: Iterable[torch.device]) -> None:
 
 
 def has_streams(device: torch.device) -> bool:
-    """Say whether a device works in streams, while Python goes ahead."""
+    """Return whether a device works in streams, while Python goes ahead."""
     return torch.device(device).type != "cpu"
 
 

@@ -113,7 +113,7 @@ def differences(stored: NotebookNode, fresh: NotebookNode) -> Iterator[str]:
 
 
 def check(path: Path, fresh: NotebookNode) -> list[str]:
-    """Say where the file at `path` differs from what it should hold."""
+    """Return where the file at `path` differs from what it should hold."""
     if path.read_text(encoding="utf-8") == as_text(fresh):
         return []
     found = list(differences(nbformat.read(path, as_version=4), fresh))

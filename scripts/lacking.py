@@ -1,4 +1,4 @@
-"""Say which of dpkit's requirements this Python does not have.
+"""Print which of dpkit's requirements this Python does not have.
 
 Usage: /path/to/an/environment/bin/python scripts/lacking.py
 
@@ -26,7 +26,7 @@ def required(project: Path = PROJECT) -> list[str]:
 
 
 def is_here(name: str) -> bool:
-    """Tell whether something of this name is installed."""
+    """Return whether something of this name is installed."""
     try:
         metadata.version(name)
     except metadata.PackageNotFoundError:

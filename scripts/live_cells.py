@@ -28,7 +28,7 @@ IMPORT = re.compile(
 
 
 def is_live(cell: NotebookNode) -> bool:
-    """Tell whether what `cell` shows may differ from run to run."""
+    """Return whether what `cell` shows may differ from run to run."""
     return cell.cell_type == "code" and TAG in cell.metadata.get("tags", [])
 
 

@@ -70,7 +70,7 @@ def make_ids_unique(article: Tag) -> None:
 
 
 def point_inside(article: Tag) -> None:
-    """Let links between pages of the book lead to places on this one."""
+    """Redirect links between pages of the book to places on this one."""
     for link in article.find_all("a", href=True):
         href = str(link["href"])
         if href.startswith(f"{SINGLE.parent.name}/index.html#"):

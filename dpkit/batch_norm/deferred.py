@@ -32,7 +32,7 @@ _AGAIN: ContextVar[bool] = ContextVar("_AGAIN", default=False)
 
 @contextmanager
 def recomputing() -> Iterator[None]:
-    """Say that forward, in this block, is run again for backward.
+    """Mark a block in which forward is run again for backward.
 
     A :class:`DeferredBatchNorm` has counted these rows before.
     :class:`dpkit.Pipeline` says it by itself; for

@@ -134,7 +134,7 @@ class Buckets:
             bucket.settle()
 
     def release(self) -> None:
-        """Take no gradients any more; backward is as it was."""
+        """Stop collecting gradients."""
         _remove(self._handles)
         _WATCHING.discard(self)
 

@@ -48,7 +48,7 @@ def calibrate(
 
 
 def _reaches_peer(device: torch.device) -> bool:
-    """Tell whether another device is reached without the host."""
+    """Return whether another device is reached without the host."""
     peer = peer_of(device)
     if peer is None:
         return False

@@ -15,7 +15,7 @@ MOST_SPREAD = 0.2
 
 
 def provenance(command: str, device: torch.device) -> dict[str, Any]:
-    """Tell on what, with what and when a command measured numbers."""
+    """Return on what, with what and when a command measured numbers."""
     return {
         "command": command,
         "date": date.today().isoformat(),
@@ -54,7 +54,7 @@ def memory_bytes(device: torch.device) -> int:
 
 
 def machine_load() -> float:
-    """Return how many programs ran or waited to, or 0 if no one knows."""
+    """Return how many programs ran or waited to; 0 if that is unknown."""
     try:
         return os.getloadavg()[0]
     except (AttributeError, OSError):

@@ -26,8 +26,8 @@ def fit_line(samples: Sequence[tuple[float, float]]) -> Line:
 
     The squares of log(fitted / measured) have the least sum: short times
     count as much as long ones, and half of a time is as wrong as twice of
-    it. Squares of relative errors would think half of it less wrong, and
-    what is fitted would come out too fast.
+    it. Squares of relative errors would count half the time as a smaller
+    error than twice the time, and the fit would come out too fast.
 
     Weighted least squares in closed form, a few times over: the weights come
     from the fit before.

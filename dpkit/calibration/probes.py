@@ -118,7 +118,7 @@ def _products(
 
 
 def _rounded(call: Timed) -> Timed:
-    """Let float32 be rounded to TF32 in a call."""
+    """Allow rounding of float32 to TF32 in a call."""
 
     def rounded() -> None:
         before = torch.get_float32_matmul_precision()
@@ -174,7 +174,7 @@ def _pageable(pool: Tensor, lengths: Sequence[int]) -> Iterator[Probe]:
 
 
 def _waited_for(probe: Probe, device: torch.device) -> Probe:
-    """Let each call of a probe end when the device is done with it."""
+    """End each call of a probe when the device is done with it."""
     wait = partial(torch.get_device_module(device).synchronize, device)
 
     def waited(call: Timed) -> None:

@@ -187,7 +187,7 @@ def _say_nothing(*values: object, flush: bool = False) -> None:
 
 
 def _stop(ranks: Ranks, lost: list[int], why: str) -> NoReturn:
-    """Tell which ranks are lost, and end this one."""
+    """Print which ranks are lost, and end this one."""
     _end(
         f"{ranks.names([ranks.rank])} stops: no answer from "
         f"{ranks.names(lost)} (why: {why})"
@@ -195,7 +195,7 @@ def _stop(ranks: Ranks, lost: list[int], why: str) -> NoReturn:
 
 
 def _end(message: str) -> NoReturn:
-    """Tell why this rank ends, and end it at once.
+    """Print why this rank ends, and end it at once.
 
     Leaving in good order would wait for the ranks that are lost.
     """

@@ -144,7 +144,7 @@ def _rebuild(nested: Any, items: Sequence[Any]) -> Any:
 
 
 def _are_alike(one: Any, other: Any) -> bool:
-    """Tell whether two can be joined, apart from what is inside."""
+    """Return whether two can be joined, apart from what is inside."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return (one.dim(), one.shape[1:]) == (other.dim(), other.shape[1:])
     if type(one) is not type(other):

@@ -139,7 +139,7 @@ def replicate_module(
 
 def _copy_of(module: nn.Module, device: torch.device) -> nn.Module:
     """Return a copy of a module and all that it consists of."""
-    copies: dict[Any, Any] = {  # one each, though it be held in two places
+    copies: dict[Any, Any] = {  # one each, even if two modules hold it
         tensor: tensor.to(device, copy=True)
         for tensor in chain(module.parameters(), module.buffers())
     }

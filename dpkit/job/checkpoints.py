@@ -107,7 +107,7 @@ class Checkpoints:
         return []
 
     def unlock(self) -> None:
-        """Let others in again; only the process that called ``lock`` can."""
+        """Release the lock; only the process that called ``lock`` can."""
         if self._lock:
             with self._lock:
                 if self._locked_by == os.getpid():
@@ -245,7 +245,7 @@ def _sync(folder: Path) -> None:
 
 
 def _differences(found: dict[str, Any], mine: dict[str, Any]) -> str:
-    """Tell which settings differ, as "lr: 0.2 there, 0.1 here"."""
+    """Return which settings differ, as "lr: 0.2 there, 0.1 here"."""
     names = [*mine, *(name for name in found if name not in mine)]
     return ", ".join(
         f"{name}: {found.get(name, 'none')} there, {mine.get(name, 'none')} "

@@ -62,7 +62,7 @@ def take_lock(path: Path) -> FileIO:
 
 
 def release_lock(file: FileIO) -> None:
-    """Let go of a lock, also if forked processes have its file open."""
+    """Release a lock, also if forked processes have its file open."""
     if sys.platform != "win32":
         fcntl.flock(file, fcntl.LOCK_UN)
 

@@ -32,7 +32,7 @@ OF_OTHERS = re.compile(r"\[/|.*(timed? ?out|connection)", re.I | re.S)
 class Ranks:
     """The ranks of a job, seen from one of them.
 
-    To be used in a ``with`` statement, at whose end the others are left.
+    To be used in a ``with`` statement, whose end destroys the process group.
     """
 
     rank: int
@@ -138,7 +138,7 @@ def join_job(timeout_seconds: float) -> Ranks:
 
 
 def is_of_others(error: BaseException) -> bool:
-    """Tell whether other ranks did not answer, or the error is our own."""
+    """Return whether other ranks did not answer, or the error is our own."""
     if isinstance(error, dist.DistError):
         return True
     told = OF_OTHERS.match(str(error))
@@ -160,7 +160,7 @@ def _meet(timeout: timedelta) -> tuple[Store, int, int]:
 
 
 def _place() -> str:
-    """Tell which rank this is, and where all were to meet."""
+    """Return which rank this is, and where all were to meet."""
     told = os.environ.get
     return (
         f"rank: {told('RANK', 0)} of {told('WORLD_SIZE', 1)} on "

@@ -32,7 +32,7 @@ def forms(whole: Any, place: str = "state") -> dict[str, str]:
 def check_fit(state: Any, wanted: Mapping[str, str]) -> None:
     """Refuse a state that lacks a part of the wanted forms, or has others.
 
-    What is no tensor may come on top.
+    Extra entries are allowed unless they are tensors.
 
     Raises:
         ValueError: it does not fit; the message names the first such part.

@@ -49,7 +49,7 @@ WAITING = (str(Path(TORCH, "distributed")), str(Path(__file__).parent))
 
 
 def failure(processes: Sequence[Process], folder: Path) -> str:
-    """Tell of the rank that failed first."""
+    """Describe the rank that failed first."""
     codes = [process.poll() for process in processes]
     found = {path.name for path in folder.iterdir()}
     for rank, code in enumerate(codes):
@@ -72,7 +72,7 @@ def lateness(
     late: Sequence[int],
     timeout_seconds: float,
 ) -> str:
-    """Tell what each of the late ranks is doing."""
+    """Describe what each of the late ranks is doing."""
     head = (
         f"some ranks had not returned in time (ranks: "
         f"{', '.join(map(str, late))} of {len(processes)}, timeout_seconds: "
@@ -95,14 +95,14 @@ def lateness(
 
 
 def _how(code: int) -> str:
-    """Tell how a process ended."""
+    """Describe how a process ended."""
     if code >= 0:
         return f"exit code: {code}"
     return f"signal: {-code}, {signal.strsignal(-code)}"
 
 
 def _last_words(rank: int, folder: Path) -> str:
-    """Tell where a rank was before it ended."""
+    """Describe where a rank was before it ended."""
     note = read_note(folder, rank)
     if note is None:
         return f"rank {rank} ended while it started"
@@ -111,7 +111,7 @@ def _last_words(rank: int, folder: Path) -> str:
 
 
 def _story(rank: int, note: Note | None, now: float, is_stopped: bool) -> str:
-    """Tell where a rank is that runs on, and since when."""
+    """Describe where a rank is that still runs, and since when."""
     told = f"rank {rank} "
     if is_stopped:
         told += "is stopped, by a signal such as SIGSTOP: it "
@@ -170,7 +170,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _advice(notes: Iterable[Note]) -> list[str]:
-    """Say so if ranks wait for each other in different calls."""
+    """Describe ranks that wait for each other in different calls."""
     inner = [n.frames[-1] for n in notes if n.frames and n.doing == "running"]
     calls = sorted({f.name for f in inner if _is_in(f, WAITING)})
     if len(calls) < 2:

@@ -37,7 +37,7 @@ from dpkit.processes.jobs import unpickled
 from dpkit.processes.whereabouts import Watch
 
 PR_SET_PDEATHSIG = 1
-# What a job does not bring from where it was called.
+# Variables that a rank keeps, in place of those of its caller.
 OWN = (
     "OMP_NUM_THREADS",
     "RANK",

@@ -39,7 +39,7 @@ def start(
 
 
 def tell(process: Process, name: str) -> None:
-    """Tell a rank the name of its next job, a folder within its own."""
+    """Write to a rank the name of its next job, a folder within its own."""
     assert process.stdin
     with suppress(BrokenPipeError):  # it ended, as the next look will find
         process.stdin.write(f"{name}\n".encode())
@@ -55,7 +55,7 @@ def kill(process: Process) -> None:
 
 @contextmanager
 def ctrl_c_deferred() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the block: no process may be forgotten.
+    """Delay Ctrl-C to the end of the block, so that no process is forgotten.
 
     Only the main thread is interrupted by it; in other threads nothing
     changes.

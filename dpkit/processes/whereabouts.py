@@ -65,7 +65,7 @@ class Watch:
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
     def doing(self, what: str) -> None:
-        """Say what begins now; no one looks while the rank is resting."""
+        """Note what begins now; no one looks while the rank is resting."""
         with self._look:
             self._place: tuple[object, ...] | None = None
             self._since, self._doing, self._text = time.monotonic(), what, ""
@@ -138,10 +138,10 @@ def read_answer(folder: Path, rank: int, note: Note) -> Note:
 
 
 def ask(processes: Mapping[Process, Path], seconds: float) -> None:
-    """Let ranks write where they are into files; wait for it, not for long."""
+    """Ask ranks to write where they are into files; wait a short time."""
     for process in processes:
         _signal_main_thread(process)
-        process.send_signal(signal.SIGCONT)  # the stopped wake to an answer
+        process.send_signal(signal.SIGCONT)  # a stopped one can answer then
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(0.02)

@@ -42,12 +42,14 @@ TRIED = ((2, 11), (2, 13), (2, 15))  # all tests of dpkit.sim were run on these
 
 
 def register() -> None:
-    """Make ``sim:0``, ``sim:1``, … devices of torch; again is no harm.
+    """Make ``sim:0``, ``sim:1``, … devices of torch.
+
+    A second call does nothing.
 
     Raises:
         RuntimeError: this torch is too old, or lacks what simulated devices
-            need, or another backend holds torch's place for one. Nothing of
-            torch is changed then.
+            need, or another backend holds torch's place for one. Torch is
+            then left unchanged.
     """
     check_torch_version(torch.__version__)
     try:

@@ -41,7 +41,7 @@ _backward = _Backward()
 
 
 def in_backward() -> bool:
-    """Tell whether a simulated backward of this thread is running."""
+    """Return whether a simulated backward of this thread is running."""
     return _backward.running
 
 
@@ -134,7 +134,7 @@ def nodes(outputs: Sequence[Any]) -> Iterator[Any]:
 
 
 def has_simulated(outputs: Sequence[Any]) -> bool:
-    """Tell whether a simulated tensor takes part in a backward.
+    """Return whether a simulated tensor takes part in a backward.
 
     Without a simulated output all nodes are looked at. That takes 1 to 3 µs
     for each, and 20 µs in a graph of 20,000 nodes.

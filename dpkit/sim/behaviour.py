@@ -128,7 +128,7 @@ class Behaviour(torch.Tensor):
 
     @property
     def _is_param(self) -> bool:
-        """Tell whether this is a module's parameter; torch sets it."""
+        """Return whether this is a module's parameter; torch sets it."""
         return bool(self.__dict__.get("_is_param"))
 
     @_is_param.setter

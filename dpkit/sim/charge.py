@@ -83,7 +83,7 @@ def _charge_one(
 
 @cache
 def launches_kernel(func: OpOverload) -> bool:
-    """Tell whether the device has something to do."""
+    """Return whether the device has something to do."""
     return alias_kind(func)[0] != "view" and base_name(func) not in NO_KERNEL
 
 
@@ -175,7 +175,7 @@ def charge_copy(source: Tensor, target: Tensor, non_blocking: bool) -> None:
 
 
 def await_arrivals(inputs: Sequence[Tensor], device: int) -> None:
-    """Let autograd's thread of ``device`` wait for what others send it."""
+    """Make autograd's thread of ``device`` wait for what others send it."""
     clock = simulation.clock
     for tensor in inputs:
         arrival = getattr(tensor, "arrival", None)

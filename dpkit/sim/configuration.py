@@ -168,7 +168,7 @@ simulation = Simulation(dict(DEFAULTS))
 
 
 def hold_on_gpu() -> None:  # only on CUDA
-    """Let the GPU hold the numbers, unless the user has chosen otherwise."""
+    """Hold the numbers on the GPU, unless the user has chosen otherwise."""
     alive = any(simulation.memory.live)
     untouched = simulation.settings == DEFAULTS and not simulation.chosen
     if untouched and not alive:

@@ -57,7 +57,7 @@ def current_device() -> int:
 
 
 def set_device(device: DeviceLike) -> None:
-    """Let plain ``"sim"`` mean ``device`` from now on."""
+    """Make ``device`` the current one, which plain ``"sim"`` means."""
     found = full_device(device)
     if found.type != "sim":
         raise ValueError(f"not a simulated device (device: {device})")

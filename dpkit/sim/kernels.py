@@ -102,7 +102,7 @@ def _has_kernel(name: str, key: str) -> bool:
 
 
 def _makes_tensor(name: str) -> bool:
-    """Tell whether it takes a device and has no tensor to go by."""
+    """Return whether it takes a device and has no tensor to go by."""
     kinds = {a.name: str(a.type) for a in _overload(name)._schema.arguments}
     return "device" in kinds and "Tensor" not in str(kinds)
 
@@ -142,7 +142,7 @@ def _factory(name: str) -> Callable[..., Tensor]:
 
 
 def _surely_fits(shape: Sequence[int], device: torch.device) -> bool:
-    """Tell whether a tensor of any dtype fits: most do, and this is quick."""
+    """Return whether a tensor of any dtype fits: most do; this is quick."""
     memory = simulation.memory
     free = memory.capacity - memory.live[device.index]
     return math.prod(shape) * _LARGEST_ITEM <= free
@@ -223,7 +223,7 @@ def _dtype(rule: str, values: Any) -> torch.dtype:
 
 
 def _may_change(tensor: Tensor) -> bool:
-    """Tell whether autocast touches a tensor: not doubles, not integers."""
+    """Return whether autocast touches a tensor: not doubles, not integers."""
     return (
         tensor.device.type == "sim"
         and tensor.is_floating_point()

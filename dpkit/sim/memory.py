@@ -144,7 +144,7 @@ class Memory:
         return self._storages.get(storage._cdata)
 
     def mark(self, values: Any, category: str, before: str = "") -> None:
-        """Say what the memory of simulated tensors is for.
+        """Note what the memory of simulated tensors is for.
 
         With ``before``, only where it was taken for that until now.
         """

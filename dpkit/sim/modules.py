@@ -68,7 +68,7 @@ def _is_inference(tensor: Tensor) -> bool:
 
 
 def _become(tensor: Tensor, value: Tensor) -> None:
-    """Let ``tensor``, the same object, hold what ``value`` does."""
+    """Make ``tensor``, the same object, hold what ``value`` holds."""
     # One of the two is simulated and the other is plain, or one of them is of
     # inference mode.
     new = _in_the_place_of(tensor, value)
@@ -106,7 +106,7 @@ def _plain_class(tensor: Tensor) -> type:
 
 
 def _leave(tensor: Tensor, device: torch.device) -> Tensor | None:
-    """Let ``tensor`` leave for ``device``; return its moved gradient."""
+    """Move ``tensor`` to ``device``; return its moved gradient."""
     if not tensor.is_leaf:
         raise RuntimeError(
             "the data of a result cannot go to another device (from: "
@@ -136,7 +136,7 @@ def _check_home(
 
 
 def fits(*tensors: Tensor) -> bool:
-    """Tell whether the second may be assigned to the data of the first.
+    """Return whether the second may be assigned to the data of the first.
 
     A simulated tensor counts as one of the CPU, as do those of CUDA.
     """
@@ -149,7 +149,7 @@ def fits(*tensors: Tensor) -> bool:
 
 
 def has_to_be_swapped(tensor: Tensor) -> bool:
-    """Tell whether a module must not assign ``tensor`` to the data of one."""
+    """Return whether a module must not assign ``tensor`` to its data."""
     return not isinstance(tensor, SimTensor) and _has_inside(tensor)
 
 

@@ -102,7 +102,7 @@ def check_mixture(call: OpCall, inputs: list[Tensor]) -> torch.device | None:
 
 
 def check_home(tensors: list[Tensor]) -> bool:
-    """Tell whether this machine has no numbers; refuse tensors of another."""
+    """Return whether this machine has no numbers; refuse others."""
     meta = simulation.backing.type == "meta"
     for x in tensors:
         backing = getattr(x, "backing", None)
@@ -145,7 +145,7 @@ def mixture(first: torch.device, second: torch.device) -> str:
 
 
 def is_cpu_number(tensor: Tensor) -> bool:
-    """Tell whether ``tensor`` lies on the CPU and has no dimensions."""
+    """Return whether ``tensor`` lies on the CPU and has no dimensions."""
     return tensor.device.type == "cpu" and tensor.dim() == 0
 
 
@@ -203,7 +203,7 @@ def arguments(call: OpCall, positions: Sequence[int]) -> list[Any]:
 
 @cache
 def comes_whole(func: OpOverload) -> bool:
-    """Tell whether ``func`` is one that autograd takes apart.
+    """Return whether ``func`` is one that autograd takes apart.
 
     It does so before an operation comes to a device, with what PyTorch
     composes of others, if the CPU has no kernel for it, and with what a
@@ -216,7 +216,7 @@ def comes_whole(func: OpOverload) -> bool:
 
 @cache
 def has_stand_in(func: OpOverload) -> bool:
-    """Tell whether a function stands in for ``func`` where autograd is."""
+    """Return whether a function stands in for ``func`` where autograd is."""
     return _has_kernel(func, "AutogradPrivateUse1")
 
 
@@ -232,7 +232,7 @@ def _may_wait(func: OpOverload) -> bool:
 
 
 def host_waits(call: OpCall) -> bool:
-    """Tell whether the host has to wait for what comes out."""
+    """Return whether the host has to wait for what comes out."""
     func, args = call.func, call.args
     if not _may_wait(func):
         return False

@@ -214,7 +214,7 @@ def _key(value: Any) -> Any:
 
 
 def _turned(tensor: Tensor) -> bool:
-    """Tell whether values are still to be conjugated or negated."""
+    """Return whether values are still to be conjugated or negated."""
     return tensor.is_conj() or tensor.is_neg()
 
 

@@ -72,13 +72,13 @@ def _aten(key: str, *needed: str) -> Patch:
 
 
 def _hook_optimizers() -> Undo:
-    """Let all optimizers tell what they hold, after each step."""
+    """Note what every optimizer holds, after each of its steps."""
     hook = tracing.mark_optimizer
     return optimizer.register_optimizer_step_post_hook(hook).remove
 
 
 def _load_to_sim() -> Undo:
-    """Let ``torch.load`` ask move_storage before it moves a storage."""
+    """Make ``torch.load`` ask move_storage before it moves a storage."""
     registry = torch.serialization._package_registry
     before = list(registry)
     # The CPU has priority 10. Tensors are saved without storage: no tag.
@@ -90,7 +90,7 @@ def _load_to_sim() -> Undo:
 
 
 def _place_is_free() -> bool:
-    """Tell whether torch's place for a backend is there, and empty.
+    """Return whether torch's place for a backend is there, and empty.
 
     Raises:
         RuntimeError: another backend holds it.

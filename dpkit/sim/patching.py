@@ -121,7 +121,7 @@ def replaced(
 def stood_in(
     owner: Any, name: str, wrap: Callable[[Any], Callable[..., Any]]
 ) -> Patch:
-    """Let ``wrap(old)`` stand in for the function ``name``, and equal it."""
+    """Put ``wrap(old)``, which equals ``old``, in the place of ``name``."""
     plain = wrapped(owner, name, lambda old: StandIn(old, wrap(old)))
 
     def fits() -> bool:

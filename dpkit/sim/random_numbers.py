@@ -194,7 +194,7 @@ def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
 
 
 def set_rng_state(state: torch.Tensor, device: DeviceLike = None) -> None:
-    """Let the generator that ``device`` draws from continue from ``state``."""
+    """Set the state of the generator that ``device`` draws from."""
     default_generator(device).set_state(state)
 
 

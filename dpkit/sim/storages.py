@@ -117,12 +117,12 @@ def load_and_forget(*args: Any, **options: Any) -> Any:
 
 @cache
 def has_gpu() -> bool:
-    """Tell whether there is a GPU to pin memory for."""
+    """Return whether there is a GPU to pin memory for."""
     return bool(real_devices())
 
 
 def is_pinned(tensor: torch.Tensor) -> bool:
-    """Tell whether ``tensor`` lies in pinned memory of the host.
+    """Return whether ``tensor`` lies in pinned memory of the host.
 
     Example:
         >>> import dpkit, torch
@@ -179,7 +179,7 @@ def pinned_kernels() -> Iterator[tuple[str, Callable[..., Any], str]]:
 
 
 def _answer(tensor: torch.Tensor, device: torch.device | None = None) -> bool:
-    """Tell whether a tensor on the CPU is pinned (for ``device``)."""
+    """Return whether a tensor on the CPU is pinned (for ``device``)."""
     if _has_mark(tensor):
         return True
     if device is None:

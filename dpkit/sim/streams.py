@@ -52,15 +52,15 @@ class SimStream:
         return self.number
 
     def is_capturing(self) -> bool:
-        """Tell whether a graph of the work is being made: never."""
+        """Return whether a graph of the work is being made: never."""
         return False
 
     def wait_stream(self, stream: "SimStream") -> None:
-        """Let later work here wait for all that ``stream`` has so far."""
+        """Make later work here wait for all that ``stream`` has so far."""
         self.wait_event(stream.record_event())
 
     def wait_event(self, event: "SimEvent") -> None:
-        """Let later work here wait for ``event``."""
+        """Make later work here wait for ``event``."""
         if event.mark is not None:
             simulation.clock.hold(self.device.index, self.number, event.mark)
 
@@ -71,11 +71,11 @@ class SimStream:
         return event
 
     def synchronize(self) -> None:
-        """Let the host wait for what the stream has so far."""
+        """Make the host wait for what the stream has so far."""
         simulation.clock.wait(self.device.index, self.number)
 
     def query(self) -> bool:
-        """Tell whether all that the stream has is done."""
+        """Return whether the stream has finished its work."""
         clock = simulation.clock
         index = self.device.index
         return clock.ready(index, self.number) <= clock.mark(index)
@@ -124,16 +124,16 @@ class SimEvent:
         self._device = index
 
     def wait(self, stream: SimStream | None = None) -> None:
-        """Let later work on ``stream``, or the current one, wait for this."""
+        """Make later work on ``stream``, or the current one, wait for this."""
         (current_stream() if stream is None else stream).wait_event(self)
 
     def synchronize(self) -> None:
-        """Let the host wait until the stream has passed the mark."""
+        """Make the host wait until the stream has passed the mark."""
         if self.mark is not None:
             simulation.clock.wait_until(self._device, self.mark)
 
     def query(self) -> bool:
-        """Tell whether the stream has passed the mark."""
+        """Return whether the stream has passed the mark."""
         now = simulation.clock.mark(self._device)
         return self.mark is None or self.mark <= now
 
@@ -149,13 +149,13 @@ class SimEvent:
 
 
 def wait_for_device(device: DeviceLike = None) -> None:
-    """Let the host wait for all work on ``device``; None: the current one."""
+    """Make the host wait for all work on ``device``; None: the current one."""
     simulation.clock.wait(full_device(device).index)
 
 
 @contextmanager
 def issued_beside(events: Mapping[torch.device, SimEvent]) -> Iterator[None]:
-    """Let threads beside the hosts issue a block: one for each host.
+    """Issue a block from threads beside the hosts, one for each host.
 
     As a process does that sends gradients while its backward goes on. What
     is added up in the block takes no compute from the devices. The thread of

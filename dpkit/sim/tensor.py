@@ -206,7 +206,7 @@ def _wrapped(out: Any, device: torch.device) -> Any:
 
 
 def _correct_view(call: OpCall, out: Any) -> Any:
-    """Let a view share the storage of its base."""
+    """Make a view share the storage of its base."""
     base = call.args[0]
     if type(base) is SimTensor:  # not one of a lazy layer
         out = return_and_correct_aliasing(*call, out)

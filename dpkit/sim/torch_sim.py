@@ -44,18 +44,18 @@ from dpkit.sim.streams import wait_for_device as synchronize
 
 
 def is_available() -> bool:
-    """Tell whether there are simulated devices: always."""
+    """Return whether there are simulated devices: always."""
     return True
 
 
 def is_initialized() -> bool:
-    """Tell whether the devices are ready for use: always."""
+    """Return whether the devices are ready for use: always."""
     return True
 
 
 @contextmanager
 def device(chosen: DeviceLike) -> Iterator[None]:
-    """Let plain ``"sim"`` mean ``chosen`` in a block."""
+    """Make ``chosen`` the current device in a block."""
     before = simulation.current_device
     set_device(chosen)
     try:
@@ -87,7 +87,7 @@ def get_device_name(device: DeviceLike = None) -> str:
 def can_device_access_peer(
     device: DeviceLike, peer_device: DeviceLike
 ) -> bool:
-    """Tell whether copies between two devices go past the host."""
+    """Return whether copies between two devices go past the host."""
     cluster = simulation.clock.cluster
     ends = full_device(device).index, full_device(peer_device).index
     one_node = cluster.node_of(ends[0]) == cluster.node_of(ends[1])
@@ -117,7 +117,7 @@ def memory_stats_as_nested_dict(
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Let max_memory_allocated begin again with what is occupied now."""
+    """Restart max_memory_allocated from what is occupied now."""
     memory, index = simulation.memory, full_device(device).index
     memory.peak[index] = memory.live[index]
 
@@ -147,7 +147,7 @@ def _is_in_bad_fork() -> bool:
 
 
 def _exchange_device(index: int) -> int:
-    """Let plain ``"sim"`` mean another device; return which it meant."""
+    """Change the current device; return the one before."""
     before = current_device()
     if index >= 0:  # torch takes a negative number for: leave it
         set_device(index)

@@ -66,7 +66,7 @@ def current_machine() -> object:
 
 
 def meet(devices: Sequence[torch.device]) -> None:
-    """Let the hosts of ``devices`` go on together, when the last is there."""
+    """Make the hosts of ``devices`` wait for the last of them."""
     simulation.clock.meet([full_device(device).index for device in devices])
 
 
@@ -151,7 +151,7 @@ def _assumptions() -> list[str]:
 
 
 def tracing() -> bool:
-    """Tell whether a trace wants to know what memory is for."""
+    """Return whether a trace records what memory is for."""
     return simulation.memory.blocks is not None
 
 

@@ -11,7 +11,7 @@ from dpkit.calibration import device_name
 
 
 def facts() -> dict[str, Any]:
-    """Tell on what, with what and when the parts run."""
+    """Return on what, with what and when the parts run."""
     found = provenance() | {
         "command": "make gpu-report",
         "cuda": torch.version.cuda,

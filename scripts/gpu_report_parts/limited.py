@@ -2,7 +2,7 @@
 
 Ranks and kernels have sessions of their own, and may outlive who started
 them. So each program is given a mark in its environment, which all that it
-starts inherits, and whoever bears the mark is ended with it.
+starts inherits, and every process with the mark is killed.
 """
 
 import os

@@ -18,7 +18,7 @@ from dpkit import accelerator
 
 
 def stand_in(count: int) -> None:
-    """Let dpkit find the CPU where it looks for GPUs, ``count`` times."""
+    """Make dpkit find ``count`` CPUs where it looks for GPUs."""
     assert dpkit.__name__  # its modules have taken the function by its name
     real = accelerator.real_devices
 

@@ -37,7 +37,7 @@ def amount(devices: Devices, on_gpus: int, in_a_rehearsal: int) -> int:
 
 
 def launch(devices: Devices, fn: Callable[..., Any], *args: Any) -> list[Any]:
-    """Run a function in two processes; one that waits for ever is named.
+    """Run a function in two processes; report which process hangs.
 
     That takes less than the limit of a part, past which nothing is named.
     """

@@ -30,7 +30,7 @@ def store(name: str, record: dict[str, Any]) -> None:
 
 
 def provenance() -> dict[str, Any]:
-    """Tell on what, with what and when the numbers were obtained."""
+    """Return on what, with what and when the numbers were obtained."""
     return {
         "command": "make reproduce",
         "commit": git("rev-parse", "HEAD"),

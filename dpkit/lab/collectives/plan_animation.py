@@ -29,7 +29,7 @@ class Animation:
 
 
 def animate_plan(plan: Plan) -> Animation:
-    """Let the messages of a plan move, step after step, over and over.
+    """Animate the messages of a plan, step by step, in a loop.
 
     Raises:
         ValueError: a step cannot be.

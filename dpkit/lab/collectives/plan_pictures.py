@@ -107,7 +107,7 @@ def heads(grid: Grid) -> Iterator[str]:
 
 
 def key(y: float) -> list[str]:
-    """Say what the colours mean."""
+    """Return the legend of the colours."""
     entries = [("a part of the sum", BLUE, ""), ("the whole sum", GREEN, "")]
     return drawing.legend(LEFT, y, entries)
 
@@ -139,7 +139,7 @@ def quiet() -> str:
 
 
 def words_for(plan: Plan) -> str:
-    """Say what a plan is, for those who see text alone."""
+    """Return a plan in words, for those who see text alone."""
     count = len(plan.steps)
     steps = f"{count} step{'s' if count != 1 else ''}"
     return f"{plan.name}, {plan.world_size} ranks, {steps}"

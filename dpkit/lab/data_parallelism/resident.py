@@ -1,4 +1,4 @@
-"""An epoch with nothing to fetch: the images lie where they are used."""
+"""An epoch whose images are already on the device that uses them."""
 
 from collections.abc import Sequence
 

@@ -66,7 +66,7 @@ def shares(timeline: Timeline) -> dict[str, dict[str, float]]:
 
 
 def _part(device: str, kind: str, name: str) -> str:
-    """Say what a span of a device belongs to, by the way that it copies."""
+    """Return what a span of a device belongs to, by the way that it copies."""
     if kind != "copy":
         return "computing"
     if name == "copy from host":

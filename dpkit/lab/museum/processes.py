@@ -44,7 +44,7 @@ def sends_that_block(version: Version) -> None:
 
 
 def sends_that_do_not(version: Version) -> None:
-    """Let a send leave its message in a buffer and go on."""
+    """Leave the message of a send in a buffer and go on."""
     orders = [deque(order) for order in version(5)]
     buffers, moved = set(), True
     while moved:
@@ -80,7 +80,7 @@ def others_at_a_barrier(version: Version) -> None:
 
 
 def others_train_on(version: Version) -> None:
-    """Let the other rank go on with the next training step."""
+    """The other rank goes on with the next training step."""
     found, right = counts(version, trains_on=True)
     claim(found == right, f"a wrong count (count: {found}, right: {right})")
 

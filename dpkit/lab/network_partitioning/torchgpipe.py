@@ -41,7 +41,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What a replay takes to be so; by default, what was published.
+    """The assumptions of a replay; by default, what was published.
 
     Attributes:
         recompute: When a forward pass is made again: "ahead", while the

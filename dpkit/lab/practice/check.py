@@ -12,7 +12,7 @@ from dpkit.machine import devices
 
 
 def _near(found: Any, expected: Sequence[float]) -> bool:
-    """Tell whether numbers are as expected, as many and up to rounding."""
+    """Return whether numbers are as expected, as many and up to rounding."""
     return (
         found is not None
         and len(found) == len(expected)

@@ -73,7 +73,7 @@ def normalized(
 
     Args:
         norm: A batch norm of PyTorch, the same on every rank.
-        synchronized: Whether ours takes its place.
+        synchronized: Whether to replace it by our synchronized batch norm.
         X: The whole batch, shape (b, channels, …).
         G: The gradients of its outputs, the same shape.
     """
@@ -179,7 +179,7 @@ def train_and_count(
 
 
 def sends_buffers(net: nn.Module, X: Tensor) -> list[bool]:
-    """Tell of three forwards if PyTorch's engine sends buffers before each.
+    """Return for three forwards if PyTorch's engine sends buffers before each.
 
     The first is in training, the others are in evaluation.
     """

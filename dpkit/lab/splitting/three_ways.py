@@ -31,7 +31,7 @@ class Split(NamedTuple):
 
     Attributes:
         nets: Each replica of the network, on the devices that it is split
-            over; one, but where rows are split.
+            over; one, except when rows are split.
         step: Leaves the gradients of the batch, where there were none.
     """
 

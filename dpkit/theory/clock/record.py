@@ -84,7 +84,7 @@ class Record:
 
 
 def is_host(device: str) -> bool:
-    """Say whether a name of a device is that of a host, such as "host:1"."""
+    """Return whether a device's name is that of a host, such as "host:1"."""
     return device.split(":")[0] == "host"
 
 

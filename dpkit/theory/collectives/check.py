@@ -112,7 +112,7 @@ def _compare(plan: Plan, wanted: Callable[[int, int], Names | None]) -> None:
 
 
 def _fact(names: Names, expected: Names) -> str:
-    """Say what is wrong with a chunk."""
+    """Return what is wrong with a chunk."""
     if len(set(names)) < len(names):
         return "something was added more than once"
     if len(expected) > 1:
