@@ -28,11 +28,16 @@ ABSTRACT = """
     Callable Collection Generator Hashable Iterable Iterator Mapping
     MutableMapping MutableSequence Sequence Set Sized
 """
-LAYERS = ("Conv2d", "Embedding", "Linear", "MultiheadAttention")
+LAYERS = {  # and the modules of torch.nn.modules that define them
+    "Conv2d": "conv",
+    "Embedding": "sparse",
+    "Linear": "linear",
+    "MultiheadAttention": "activation",
+}
 DISPLAYED = ("Code", "HTML", "Markdown", "SVG")
 
-# Sphinx leaves the annotations of a class as they are written, so the short
-# forms of imported names need a page too.
+# Sphinx names a class by the module that defines it, or as an annotation in
+# quotes is written, so these forms need a page too.
 SHORT = {
     "python": {
         "Any": "typing.Any",
@@ -45,7 +50,10 @@ SHORT = {
         "Tensor": "torch.Tensor",
         "nn.Module": "torch.nn.Module",
         "dist.ProcessGroup": "torch.distributed.ProcessGroup",
-        **{f"nn.{name}": f"torch.nn.{name}" for name in LAYERS},
+        **{
+            f"torch.nn.modules.{module}.{name}": f"torch.nn.{name}"
+            for name, module in LAYERS.items()
+        },
         "torch.nn.modules.container.ModuleList": "torch.nn.ModuleList",
         "torch.nn.modules.container.Sequential": "torch.nn.Sequential",
         "torch._C.Generator": "torch.Generator",
@@ -57,7 +65,7 @@ SHORT = {
         for name in DISPLAYED
     },
     "matplotlib": {
-        "Axes": "matplotlib.axes.Axes",
+        "matplotlib.axes._axes.Axes": "matplotlib.axes.Axes",
         "Figure": "matplotlib.figure.Figure",
     },
 }
