@@ -50,6 +50,9 @@ def test_nothing_is_found_where_nothing_is_to_be_mended(book):
     (book / "README.md").write_text(f"{text}\n$$\n{LONG}\n$$\n")
     example, drawing = f"    >>> 1\n    {LONG}", f"::\n\n    {LONG}"
     (book / "dpkit/b.py").write_text(f"# Say so\n# rank 0   {LONG}\n")
+    installed = book / "scripts/check/node_modules"  # not ours
+    installed.mkdir(parents=True)
+    (installed / "a.py").write_text(f"# {LONG}\n")
     (book / "dpkit/a.py").write_text(
         f'"""Do it.\n\nExample:\n{example}\n\n{drawing}\n"""'
     )
