@@ -30,8 +30,8 @@ def makespan(
 
     Args:
         name: "naive", "gpipe", "1f1b", "interleaved" or "zb-h1".
-        num_devices: p.
-        num_micro_batches: m.
+        num_devices: The number of devices, p.
+        num_micro_batches: Their number, m.
         forward: Seconds of one micro-batch on one device, all its stages.
         backward: The same of its backward, both halves.
         chunks: v, for "interleaved" alone.
