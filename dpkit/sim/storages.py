@@ -31,15 +31,15 @@ from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import full_device
 
 # They take pin_memory=True, and C++ looks for the memory.
-PINNING_FUNCTIONS = """
-    arange empty empty_like empty_permuted empty_strided eye full full_like
-    linspace logspace normal ones ones_like rand rand_like randint
-    randint_like randn randn_like randperm scalar_tensor tensor zeros
-    zeros_like
-""".split()
-PINNING_METHODS = """
-    new_empty new_empty_strided new_full new_ones new_tensor new_zeros
-""".split()
+PINNING_FUNCTIONS = (
+    "arange empty empty_like empty_permuted empty_strided eye full full_like "
+    "linspace logspace normal ones ones_like rand rand_like randint "
+    "randint_like randn randn_like randperm scalar_tensor tensor zeros "
+    "zeros_like"
+).split()
+PINNING_METHODS = (
+    "new_empty new_empty_strided new_full new_ones new_tensor new_zeros"
+).split()
 
 NOT_ON_CPU = "Only dense CPU tensors can be pinned"
 _DEPRECATED = "The argument 'device' of Tensor.is_pinned"

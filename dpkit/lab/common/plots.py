@@ -50,7 +50,7 @@ STYLE: dict[str, Any] = {
 
 
 class Picture(Drawing):
-    """A figure of matplotlib as SVG, which notebooks display.
+    """A figure of ``matplotlib`` as SVG, which notebooks display.
 
     Args:
         draw: Draws on the axes it is given.
