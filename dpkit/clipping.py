@@ -36,7 +36,6 @@ def clip_grad_norm(
     Example:
         Two copies of one parameter, whose gradient is (3, 4), count once:
 
-        >>> import torch
         >>> one, other = torch.zeros(2), torch.zeros(2)
         >>> one.grad, other.grad = torch.tensor([[3.0, 4.0]] * 2)
         >>> clip_grad_norm([one, other], 1.0, copies=[(one, other)])

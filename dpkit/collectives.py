@@ -64,7 +64,6 @@ def broadcast(
         TypeError, ValueError: as for :func:`allreduce`; no such root.
 
     Example:
-        >>> import dpkit, torch
         >>> tensors = [torch.full((2,), r, device=d)
         ...            for r, d in enumerate(dpkit.devices(3, kind="sim"))]
         >>> dpkit.broadcast(tensors, root=1)
@@ -101,7 +100,6 @@ def reduce(
         TypeError, ValueError: as for :func:`allreduce`; no such root.
 
     Example:
-        >>> import dpkit, torch
         >>> tensors = [torch.full((2,), r, device=d)
         ...            for r, d in enumerate(dpkit.devices(3, kind="sim"))]
         >>> dpkit.reduce(tensors, root=2)
@@ -153,7 +151,6 @@ def allreduce(
             ranks.
 
     Example:
-        >>> import dpkit, torch
         >>> tensors = [torch.full((1, 3), r + 1.0, device=d)
         ...            for r, d in enumerate(dpkit.devices(2, kind="sim"))]
         >>> dpkit.allreduce(tensors, algorithm="ring")
@@ -189,7 +186,6 @@ def reduce_scatter(
         TypeError, ValueError: as for :func:`allreduce`.
 
     Example:
-        >>> import dpkit, torch
         >>> tensors = [torch.arange(5, device=d) * 10**r
         ...            for r, d in enumerate(dpkit.devices(3, kind="sim"))]
         >>> [part.tolist() for part in dpkit.reduce_scatter(tensors)]
@@ -218,7 +214,6 @@ def allgather(tensors: Sequence[Tensor], algorithm: str = "ring") -> None:
         TypeError, ValueError: as for :func:`allreduce`.
 
     Example:
-        >>> import dpkit, torch
         >>> tensors = [torch.full((5,), r, device=d)
         ...            for r, d in enumerate(dpkit.devices(3, kind="sim"))]
         >>> dpkit.allgather(tensors)
@@ -243,7 +238,6 @@ def alltoall(tensors: Sequence[Tensor]) -> None:
             number of elements.
 
     Example:
-        >>> import dpkit, torch
         >>> tensors = [10 * r + torch.arange(3, device=d)
         ...            for r, d in enumerate(dpkit.devices(3, kind="sim"))]
         >>> dpkit.alltoall(tensors)

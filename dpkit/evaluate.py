@@ -57,7 +57,6 @@ def evaluate_accuracy(
             given some.
 
     Example:
-        >>> import dpkit, torch
         >>> X, y = torch.eye(5), torch.tensor([0, 1, 2, 3, 0])
         >>> net = torch.nn.Identity()
         >>> dpkit.evaluate_accuracy(

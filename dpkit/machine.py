@@ -40,7 +40,6 @@ def devices(
         RuntimeError: there are fewer devices of this kind than asked for.
 
     Example:
-        >>> import dpkit
         >>> dpkit.devices(2, kind="sim")
         [device(type='sim', index=0), device(type='sim', index=1)]
         >>> dpkit.devices(3, kind="cpu")
@@ -101,7 +100,6 @@ def synchronize(devices: Iterable[torch.device]) -> None:
         TypeError: ``devices`` is no list.
 
     Example:
-        >>> import dpkit
         >>> dpkit.synchronize(dpkit.devices(2, kind="sim"))
     """
     found = sorted(set(map(torch.device, device_list(devices))), key=str)
@@ -159,7 +157,6 @@ class Timer:
         ValueError: some devices are simulated and others are not.
 
     Example:
-        >>> import dpkit, torch
         >>> devices = dpkit.devices(2, kind="sim")
         >>> x = torch.ones(4000, 4000, device=devices[1])
         >>> with dpkit.Timer(devices) as timer:

@@ -34,7 +34,6 @@ def scatter(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
         ValueError: ``x`` has no dimensions, or there are no devices.
 
     Example:
-        >>> import dpkit, torch
         >>> x = torch.arange(21).reshape(7, 3)
         >>> shards = dpkit.scatter(x, dpkit.devices(3, kind="sim"))
         >>> [tuple(shard.shape) for shard in shards]
@@ -64,7 +63,6 @@ def gather(shards: Sequence[Tensor], device: torch.device | str) -> Tensor:
         ValueError: there are no shards.
 
     Example:
-        >>> import dpkit, torch
         >>> devices = dpkit.devices(2, kind="sim")
         >>> shards = dpkit.scatter(torch.arange(5), devices)
         >>> dpkit.gather(shards, devices[1])
@@ -94,7 +92,6 @@ def split_batch(
             in length.
 
     Example:
-        >>> import dpkit, torch
         >>> X, y = torch.zeros(5, 2), torch.arange(5)
         >>> X_shards, y_shards = dpkit.split_batch(
         ...     X, y, dpkit.devices(2, kind="sim")
@@ -130,7 +127,6 @@ def replicate(
         ValueError: there are no devices.
 
     Example:
-        >>> import dpkit, torch
         >>> params = [torch.ones(2, 3), torch.zeros(3)]
         >>> replicas = dpkit.replicate(params, dpkit.devices(4, kind="sim"))
         >>> replicas[3][1]

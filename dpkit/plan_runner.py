@@ -54,7 +54,6 @@ def run(plan: Plan, flats: Sequence[Tensor], op: str = "sum") -> None:
             to divide the sums.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.plan_runner import run
         >>> from dpkit.theory.collectives.algorithms import ring
         >>> flats = [torch.full((5,), r, device=d)

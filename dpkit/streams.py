@@ -70,7 +70,6 @@ class Channel:
         target: Where they go to. If it is the source, nothing is copied.
 
     Example:
-        >>> import dpkit, torch
         >>> source, target = dpkit.devices(2, kind="sim")
         >>> channel = Channel(source, target)
         >>> parcel = channel.send(torch.ones(3, device=source))
@@ -119,7 +118,6 @@ def send(
         What arrives; :meth:`Parcel.open` waits for it.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.streams import send
         >>> zero, one = dpkit.devices(2, kind="sim")
         >>> send(torch.ones(3, device=zero), one).open()

@@ -79,7 +79,6 @@ def train(
             whatever :func:`dpkit.train_batch` refuses.
 
     Example:
-        >>> import dpkit, torch
         >>> X, y = torch.eye(4), torch.arange(4)
         >>> record = dpkit.train(
         ...     net=lambda X, params: X @ params[0],

@@ -29,7 +29,6 @@ def convert(
         The module, or what takes its place.
 
     Example:
-        >>> from torch import nn
         >>> from dpkit.batch_norm import convert
         >>> net = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5))
         >>> convert(net)[1]  # doctest: +ELLIPSIS

@@ -66,7 +66,6 @@ class DeferredBatchNorm(_BatchNorm):
         TypeError: in forward: the input holds integers.
 
     Example:
-        >>> import torch
         >>> from dpkit.batch_norm import DeferredBatchNorm
         >>> norm = DeferredBatchNorm(1, num_micro_batches=2)
         >>> _ = norm(torch.tensor([[1.0], [3.0]]))

@@ -49,7 +49,6 @@ def moments(x: Tensor) -> Moments:
             in float32.
 
     Example:
-        >>> import torch
         >>> from dpkit.batch_norm import moments
         >>> x = torch.tensor([[5.0], [7.0], [9.0]])
         >>> [part.tolist() for part in moments(x)]
@@ -71,7 +70,6 @@ def combine(parts: Sequence[Moments]) -> Moments:
         parts: The moments of each group, in the same channels.
 
     Example:
-        >>> import torch
         >>> from dpkit.batch_norm import combine, moments
         >>> x = torch.tensor([[1.0], [3.0], [5.0], [7.0], [9.0]])
         >>> both = combine([moments(x[:2]), moments(x[2:])])

@@ -51,7 +51,6 @@ class SyncBatchNorm(_BatchNorm):
     Example:
         Without a process group, the rows are all there are:
 
-        >>> import torch
         >>> from dpkit.batch_norm import SyncBatchNorm
         >>> norm = SyncBatchNorm(1, eps=0.0)
         >>> norm(torch.tensor([[1.0], [3.0]])).tolist()

@@ -27,7 +27,6 @@ def assign(
         the buckets will be full.
 
     Example:
-        >>> import torch
         >>> from dpkit.buckets import assign
         >>> tensors = [torch.zeros(n) for n in (3, 2, 4, 7, 1)]
         >>> assign(tensors, bucket_bytes=24, first_bytes=16)

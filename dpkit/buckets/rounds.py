@@ -68,7 +68,6 @@ class Buckets:
             the parameters and further ones.
 
     Example:
-        >>> import torch
         >>> from dpkit.buckets import Buckets
         >>> net = torch.nn.Linear(3, 2)
         >>> buckets = Buckets(

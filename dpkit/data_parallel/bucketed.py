@@ -61,7 +61,6 @@ class BucketedDataParallel:
             algorithm for so many devices.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.data_parallel import BucketedDataParallel
         >>> net = torch.nn.Linear(3, 1)
         >>> parallel = BucketedDataParallel(net, dpkit.devices(2, "sim"))

@@ -59,7 +59,6 @@ def train_batch(
             mean, or the learning rate is infinite or no number.
 
     Example:
-        >>> import dpkit, torch
         >>> devices = dpkit.devices(2, kind="sim")
         >>> params = dpkit.replicate([torch.zeros(1)], devices)
         >>> X, y = torch.ones(3, 1), torch.tensor([[1.0], [2.0], [6.0]])

@@ -72,7 +72,6 @@ class DataParallel(nn.Module):
             differ in something else than tensors.
 
     Example:
-        >>> import dpkit, torch
         >>> devices = dpkit.devices(3, kind="sim")
         >>> net = dpkit.DataParallel(torch.nn.Linear(2, 1), devices)
         >>> y = net.to(devices[0])(torch.ones(7, 2))

@@ -10,7 +10,6 @@ def forms(whole: Any, place: str = "state") -> dict[str, str]:
     """Return what a state and its parts consist of: kinds and shapes.
 
     Example:
-        >>> import torch
         >>> state = {"w": torch.ones(2, 3), "step": 5}
         >>> for place, form in forms(state).items():
         ...     print(f"{place}: {form}")
@@ -38,7 +37,6 @@ def check_fit(state: Any, wanted: Mapping[str, str]) -> None:
         ValueError: it does not fit; the message names the first such part.
 
     Example:
-        >>> import torch
         >>> wanted = forms({"w": torch.zeros(2, 3), "step": 0})
         >>> check_fit({"w": torch.ones(2, 3)}, wanted)
         Traceback (most recent call last):

@@ -50,7 +50,6 @@ class HeadParallelAttention(SplitModule):
             kind that is not split here.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.layer_partition import HeadParallelAttention
         >>> devices = dpkit.devices(2, kind="sim")
         >>> attention = torch.nn.MultiheadAttention(12, 3, batch_first=True)

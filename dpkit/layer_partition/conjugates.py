@@ -71,7 +71,6 @@ def allreduce_backward(xs: Sequence[Tensor]) -> list[Tensor]:
     whole input, so the input's gradient is the sum of what they send back.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.layer_partition import allreduce_backward
         >>> xs = [torch.ones(3, device=d, requires_grad=True)
         ...       for d in dpkit.devices(2, kind="sim")]
@@ -90,7 +89,6 @@ def allreduce_forward(xs: Sequence[Tensor]) -> list[Tensor]:
     shape. It gives k replicas of their sum.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.layer_partition import allreduce_forward
         >>> xs = [torch.full((2,), r + 1.0, device=d)
         ...       for r, d in enumerate(dpkit.devices(3, kind="sim"))]
@@ -111,7 +109,6 @@ def allgather_forward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
         dim: The dimension to join along.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.layer_partition import allgather_forward
         >>> xs = [torch.full((1, 2 - r), r, device=d)
         ...       for r, d in enumerate(dpkit.devices(2, kind="sim"))]

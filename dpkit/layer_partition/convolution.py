@@ -43,7 +43,6 @@ class ChannelParallelConv2d(SplitModule):
             that do not fit the table.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.layer_partition import ChannelParallelConv2d
         >>> devices = dpkit.devices(2, kind="sim")
         >>> conv = torch.nn.Conv2d(3, 5, kernel_size=3, padding=1)

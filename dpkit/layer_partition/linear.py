@@ -49,7 +49,6 @@ class ColumnParallelLinear(SplitModule):
             k positive numbers that add up to the outputs.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.layer_partition import ColumnParallelLinear
         >>> devices = dpkit.devices(3, kind="sim")
         >>> layer = ColumnParallelLinear(torch.nn.Linear(2, 7), devices)
@@ -97,7 +96,6 @@ class RowParallelLinear(SplitModule):
         TypeError, ValueError: as for :class:`ColumnParallelLinear`.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.layer_partition import RowParallelLinear
         >>> devices = dpkit.devices(2, kind="sim")
         >>> layer = RowParallelLinear(torch.nn.Linear(5, 4), devices)
@@ -163,7 +161,6 @@ class ParallelMLP(nn.Sequential):
         ValueError: the layers do not fit together, or cannot be split.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.layer_partition import ParallelMLP
         >>> first, second = torch.nn.Linear(3, 7), torch.nn.Linear(7, 4)
         >>> devices = dpkit.devices(2, kind="sim")

@@ -35,7 +35,6 @@ class Replicated(SplitModule):
             device to device.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.layer_partition import Replicated
         >>> devices = dpkit.devices(2, kind="sim")
         >>> norm = Replicated(torch.nn.LayerNorm(3), devices)
@@ -80,7 +79,6 @@ class Joined(nn.Module):
     What follows must be the same on every device: replicas, down to the loss.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.layer_partition import Joined
         >>> devices = dpkit.devices(2, kind="sim")
         >>> xs = [torch.ones(5, n, device=d) for n, d in zip((2, 1), devices)]

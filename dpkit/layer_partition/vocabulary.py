@@ -47,7 +47,6 @@ class VocabParallelEmbedding(SplitModule):
             options, such as a padding word.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.layer_partition import VocabParallelEmbedding
         >>> devices = dpkit.devices(2, kind="sim")
         >>> table = VocabParallelEmbedding(torch.nn.Embedding(7, 3), devices)
@@ -105,7 +104,6 @@ def vocab_parallel_cross_entropy(
         ValueError: scores or targets have other shapes.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.layer_partition import vocab_parallel_cross_entropy
         >>> devices = dpkit.devices(2, kind="sim")
         >>> scores = [torch.zeros(3, n, device=d)

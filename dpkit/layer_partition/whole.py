@@ -25,7 +25,6 @@ class LayerParallel(nn.Module):
         TypeError: ``devices`` is no list.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.layer_partition import LayerParallel, ParallelMLP
         >>> first, second = torch.nn.Linear(3, 8), torch.nn.Linear(8, 4)
         >>> devices = dpkit.devices(2, kind="sim")
@@ -54,7 +53,6 @@ def copies(module: nn.Module) -> list[list[nn.Parameter]]:
     copies, in order of rank. A norm over all parameters must count it once.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.layer_partition import RowParallelLinear, copies
         >>> devices = dpkit.devices(3, kind="sim")
         >>> layer = RowParallelLinear(torch.nn.Linear(5, 4), devices)
@@ -85,7 +83,6 @@ def full_tensors(
             None: the parameter itself.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.layer_partition import ParallelMLP, full_tensors
         >>> first, second = torch.nn.Linear(3, 8), torch.nn.Linear(8, 4)
         >>> devices = dpkit.devices(2, kind="sim")

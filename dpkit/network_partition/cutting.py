@@ -56,8 +56,6 @@ def layer_seconds(
         device: Where to run them.
 
     Example:
-        >>> import dpkit, torch
-        >>> from torch import nn
         >>> model = nn.Sequential(nn.Linear(600, 4000), nn.Linear(4000, 10))
         >>> (device,) = dpkit.devices(1, kind="sim")
         >>> costs = layer_seconds(model, torch.zeros(500, 600), device)
@@ -117,7 +115,6 @@ def split_layers(
             the sizes do not add up, or both are given.
 
     Example:
-        >>> from torch import nn
         >>> model = nn.Sequential(
         ...     nn.Linear(4, 9), nn.ReLU(), nn.Linear(9, 5), nn.Linear(5, 2)
         ... )

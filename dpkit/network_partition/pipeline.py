@@ -57,8 +57,6 @@ class Pipeline(nn.Module):
             schedule is wrong, or two stages share a buffer.
 
     Example:
-        >>> import dpkit, torch
-        >>> from torch import nn
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
         >>> pipeline = dpkit.Pipeline(
         ...     dpkit.split_layers(model, 2), dpkit.devices(2, kind="sim"),

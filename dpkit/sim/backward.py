@@ -115,7 +115,6 @@ def nodes(outputs: Sequence[Any]) -> Iterator[Any]:
     """Yield every node of the graph behind ``outputs``, each once.
 
     Example:
-        >>> import torch
         >>> from dpkit.sim.backward import nodes
         >>> x = torch.ones(3, requires_grad=True)
         >>> [node.name() for node in nodes([(x * x).sum()])]

@@ -147,7 +147,6 @@ def configure(
             need them gone; or a trace is running.
 
     Example:
-        >>> import dpkit
         >>> dpkit.sim.configure(accelerator="a100", link="nvlink3")
         >>> with dpkit.Timer(dpkit.devices(2, kind="sim")) as timer:
         ...     pass
@@ -195,7 +194,6 @@ def machine(**changes: Any) -> Iterator[None]:
             need them gone.
 
     Example:
-        >>> import dpkit, torch
         >>> x = torch.ones(1000, 1000, device=dpkit.devices(1, "sim")[0])
         >>> for accelerator in ("v100", "h100"):
         ...     with (

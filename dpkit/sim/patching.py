@@ -27,7 +27,6 @@ class StandIn:
     """A callable that equals the function that it stands in for.
 
     Example:
-        >>> import torch
         >>> from dpkit.sim.patching import StandIn
         >>> twice = StandIn(torch.ones, lambda n: 2 * torch.ones(n))
         >>> twice(3), twice == torch.ones, torch.ones in {twice}

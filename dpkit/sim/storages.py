@@ -125,7 +125,6 @@ def is_pinned(tensor: torch.Tensor) -> bool:
     """Return whether ``tensor`` lies in pinned memory of the host.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.sim.storages import is_pinned
         >>> dpkit.sim.register()
         >>> x = torch.ones(3)

@@ -26,7 +26,6 @@ class SimStream:
     a number means a stream that is there.
 
     Example:
-        >>> import dpkit, torch
         >>> zero = dpkit.devices(1, "sim")[0]
         >>> side = torch.sim.Stream(zero)
         >>> with torch.sim.stream(side):

@@ -39,7 +39,6 @@ def now(device: torch.device | None = None) -> float:
         device: The device whose host is meant; None: the latest of all.
 
     Example:
-        >>> import dpkit, torch
         >>> zero = dpkit.devices(1, "sim")[0]
         >>> before = dpkit.sim.now()
         >>> x = torch.ones(3, device=zero)  # issued, which takes 8 µs
@@ -86,7 +85,6 @@ def trace() -> Iterator[Timeline]:
         RuntimeError: another trace is running.
 
     Example:
-        >>> import dpkit, torch
         >>> zero, one = dpkit.devices(2, "sim")
         >>> with dpkit.sim.trace() as timeline:
         ...     x = torch.ones(500, 300, device=zero).to(one)

@@ -37,7 +37,6 @@ class ShardedAdam:
         ValueError: k does not divide n, or there is no such stage.
 
     Example:
-        >>> import dpkit
         >>> devices = dpkit.devices(2, kind="sim")
         >>> adam = ShardedAdam(torch.ones(4), devices, stage=3, lr=0.5)
         >>> adam.step([torch.ones_like, torch.ones_like])

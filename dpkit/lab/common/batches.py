@@ -30,7 +30,6 @@ class Batches:
             differ in length.
 
     Example:
-        >>> import torch
         >>> from dpkit.lab.common.batches import Batches
         >>> images, labels = torch.rand(7, 1, 5, 4), torch.arange(7)
         >>> batches = Batches(images, labels, batch_size=3)

@@ -61,7 +61,6 @@ def pipeline_step(
         have in ``nn.Sequential(*stages)``.
 
     Example:
-        >>> import torch
         >>> from torch.distributed.pipelining import ScheduleGPipe
         >>> from dpkit.lab.common.engines import pipeline_step
         >>> from dpkit.processes import launch

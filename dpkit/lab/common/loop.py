@@ -22,7 +22,6 @@ def take_step(
         The mean loss before the step, a tensor of no dimensions.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.lab.common.loop import take_step
         >>> devices = dpkit.devices(2, kind="sim")
         >>> layer = torch.nn.Linear(3, 5).to(devices[0])

@@ -62,7 +62,6 @@ def lenet(
         activation: What follows all layers but the last.
 
     Example:
-        >>> import torch
         >>> from dpkit.lab.common.models import lenet, lenet_params
         >>> lenet(torch.zeros(7, 1, 28, 28), lenet_params()).shape
         torch.Size([7, 10])

@@ -85,7 +85,6 @@ def plot_training(records: Mapping[str, TrainingRecord]) -> Picture:
     """Draw test accuracy against epoch, a line for each run, by its name.
 
     Example:
-        >>> import dpkit
         >>> from dpkit.lab.common.plots import plot_training
         >>> run = dpkit.TrainingRecord([], accuracies=[0.5, 0.7, 0.8])
         >>> plot_training({"1 device": run})

@@ -26,7 +26,6 @@ def resnet18(width: int = 64) -> nn.Module:
             64; with fewer it learns less, and faster.
 
     Example:
-        >>> import torch
         >>> from dpkit.lab.common.resnet import resnet18
         >>> resnet18()(torch.zeros(2, 1, 28, 28)).shape
         torch.Size([2, 10])

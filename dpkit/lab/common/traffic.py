@@ -22,7 +22,6 @@ class Traffic(TorchDispatchMode):
         num_bytes: The bytes of those messages.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.lab.common.traffic import Traffic
         >>> zero, one = dpkit.devices(2, kind="sim")
         >>> x = torch.zeros(5, 3, device=zero)  # 15 numbers of 4 bytes
@@ -68,7 +67,6 @@ def sent(work: Callable[..., Any], *arguments: Any) -> tuple[int, int]:
         arguments: What to call it with.
 
     Example:
-        >>> import dpkit, torch
         >>> from dpkit.lab.common.traffic import sent
         >>> tensors = [torch.ones(3, 5, device=d)
         ...            for d in dpkit.devices(4, kind="sim")]

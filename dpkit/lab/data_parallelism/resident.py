@@ -28,7 +28,6 @@ def time_resident_epoch(
         A timer that has stopped; ``seconds`` are those of the epoch.
 
     Example:
-        >>> import dpkit
         >>> from dpkit.lab.common.datasets import Labelled, load_fashion_mnist
         >>> from dpkit.lab.common.models import lenet_params
         >>> from dpkit.lab.data_parallelism.resident import time_resident_epoch

@@ -118,7 +118,6 @@ def split_towers(
     """Split a network of :func:`alexnet`: a tower for each device.
 
     Example:
-        >>> import dpkit
         >>> devices = dpkit.devices(2, kind="sim")
         >>> net = split_towers(alexnet(), devices)
         >>> [tuple(part.weight.shape) for part in net.conv4.parts]

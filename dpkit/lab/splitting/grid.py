@@ -29,7 +29,6 @@ def groups_of(
     """Return groups of devices: neighbours, or every so many.
 
     Example:
-        >>> import dpkit
         >>> ranks = dpkit.devices(4, kind="sim")
         >>> [[d.index for d in g] for g in groups_of(ranks, 2, True)]
         [[0, 1], [2, 3]]
