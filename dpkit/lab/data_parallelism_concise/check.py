@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from dpkit.lab.common.traffic import Traffic
-from dpkit.lab.common.verdict import Answer, require, require_number
+from dpkit.lab.common.verdict import Answer, require, require_same
 from dpkit.lab.data_parallelism_concise import scaling
 from dpkit.machine import devices
 
@@ -124,4 +124,4 @@ def check_replicate_seconds(answer: Answer) -> None:
         expected = (ceil(log2(k)) if tree else k - 1) * once
         case = f"{k} devices, tree={tree}, together={together}"
         found = answer(sizes, k, alpha, beta, tree, together)
-        require_number(found, expected, case, ".7f", near=1e-9)
+        require_same(found, expected, case, ".7f", near=1e-9)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from dpkit import sim
-from dpkit.lab.common.verdict import Answer, require, require_equal
+from dpkit.lab.common.verdict import Answer, require, require_same
 from dpkit.machine import Timer, devices, synchronize
 from dpkit.theory.clock.record import Span
 from dpkit.theory.hardware import ACCELERATORS, HOSTS
@@ -94,7 +94,7 @@ def check_crossover(answer: Answer) -> None:
             if operation_seconds(accelerator, 2 * n**3, 12 * n**2) > launch
         )
         case = f"{name} with launches of {1e6 * launch:g} µs"
-        require_equal(answer(accelerator, chosen), expected, case)
+        require_same(answer(accelerator, chosen), expected, case)
 
 
 def check_largest_batch(answer: Answer) -> None:

@@ -8,8 +8,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from dpkit.lab.common.verdict import (
     Answer,
     require,
-    require_equal,
-    require_number,
+    require_same,
 )
 from dpkit.lab.large_batches.results import steps_needed
 from dpkit.lab.large_batches.warmup import gradual_warmup
@@ -40,7 +39,7 @@ def check_steps_behind(answer: Answer) -> None:
     """Warm-ups of several lengths, one of them without a rise."""
     for k, W in ((4, 10), (8, 128), (2, 1), (1, 7)):
         total = sum(gradual_warmup(t, W, 1.0, k) for t in range(W))
-        require_number(answer(k, W), W - total / k, f"k = {k}, W = {W}")
+        require_same(answer(k, W), W - total / k, f"k = {k}, W = {W}")
 
 
 def check_critical_batch(answer: Answer) -> None:
@@ -77,4 +76,4 @@ def check_fastest_count(answer: Answer) -> None:
             f"a step takes 1 ms and {1e3 * per_device:g} ms for each further "
             f"device, b = 16, the critical batch is {critical}"
         )
-        require_equal(answer(seconds, 16, 100, critical), expected, case)
+        require_same(answer(seconds, 16, 100, critical), expected, case)

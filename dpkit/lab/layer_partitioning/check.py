@@ -11,8 +11,8 @@ from dpkit.lab.common.traffic import Traffic
 from dpkit.lab.common.verdict import (
     Answer,
     require,
-    require_number,
     require_ports,
+    require_same,
     require_sent,
 )
 from dpkit.layer_partition.shards import even_sizes
@@ -96,7 +96,7 @@ def check_least_width(answer: Answer) -> None:
         case = f"{flops:.1e} flop/s and {num_bytes:.0e} bytes/s on {k} devices"
         found = answer(flops, num_bytes, k, by_parts)
         case += f", by_parts={by_parts}"
-        require_number(found, expected, case, ".0f", near=0.01)
+        require_same(found, expected, case, ".0f", near=0.01)
 
 
 def check_gradient_norm(answer: Answer) -> None:

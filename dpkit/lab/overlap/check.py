@@ -9,8 +9,7 @@ from dpkit.lab.common.traffic import sent
 from dpkit.lab.common.verdict import (
     Answer,
     require,
-    require_equal,
-    require_number,
+    require_same,
 )
 from dpkit.machine import devices
 from dpkit.theory.overlap import bucket_ends
@@ -26,7 +25,7 @@ def check_ends_of_buckets(answer: Answer) -> None:
     ):
         found, case = answer(ready, costs), f"ready at {ready}, costs {costs}"
         ends = None if found is None else list(found)
-        require_equal(ends, bucket_ends(ready, costs), case)
+        require_same(ends, bucket_ends(ready, costs), case)
 
 
 def check_fill_buckets(answer: Answer) -> None:
@@ -42,7 +41,7 @@ def check_fill_buckets(answer: Answer) -> None:
         groups = assign(tensors, room)
         expected = [[last - i for i in group] for group in groups]
         case = f"sizes {sizes}, room for {room}"
-        require_equal(answer(sizes, room), expected, case)
+        require_same(answer(sizes, room), expected, case)
 
 
 def check_accumulated_step(answer: Answer) -> None:
@@ -84,4 +83,4 @@ def check_server_seconds(answer: Answer) -> None:
         num_bytes, alpha, beta = 160e6, 1e-5, 1 / 16e9
         expected = 2 * max(p, s) * (alpha + num_bytes / s * beta)
         found, case = answer(p, s, num_bytes, alpha, beta), f"{p} workers"
-        require_number(found, expected, f"{case}, {s} servers", ".5f", 1e-9)
+        require_same(found, expected, f"{case}, {s} servers", ".5f", 1e-9)

@@ -3,7 +3,7 @@
 from itertools import product
 from math import ceil
 
-from dpkit.lab.common.verdict import Answer, require_equal, require_number
+from dpkit.lab.common.verdict import Answer, require_same
 from dpkit.theory.splits import boundary
 
 GIGABYTE = 10**9
@@ -17,7 +17,7 @@ def check_rows_to_hide(answer: Answer) -> None:
         case = f"{k} devices, {ratio:.0f} operations a byte"
         case += f", by_parts={bool(by_parts)}"
         found = answer(k, ratio, bool(by_parts))
-        require_number(found, expected, case, ".0f", near=0.02)
+        require_same(found, expected, case, ".0f", near=0.02)
 
 
 def check_least_devices(answer: Answer) -> None:
@@ -29,4 +29,4 @@ def check_least_devices(answer: Answer) -> None:
         if way == "data" and needed > 16 * GIGABYTE:
             expected = None
         case = f"{way}, {parameters:,} parameters, 16 GB"
-        require_equal(answer(way, parameters, 16 * GIGABYTE), expected, case)
+        require_same(answer(way, parameters, 16 * GIGABYTE), expected, case)
