@@ -27,11 +27,9 @@ def check_large_broadcast(answer: Answer) -> None:
             busiest < 2,
             f"{p} ranks: a port sends {busiest:.1f} times the buffer",
         )
-        require(
-            len(plan.steps) <= 2 * (p - 1),
-            f"{p} ranks: it takes {len(plan.steps)} steps, where "
-            f"{2 * (p - 1)} do",
-        )
+        steps, enough = len(plan.steps), 2 * (p - 1)
+        words = f"{p} ranks: it takes {steps} steps, where {enough} do"
+        require(steps <= enough, words)
 
 
 def check_size_that_splits(answer: Answer) -> None:
@@ -109,5 +107,5 @@ def check_clip_shards(answer: Answer) -> None:
                 f"{float(found.norm()):.2f}",
             )
             # Little more than a number of 8 bytes to and from each rank.
-            most = max([*traffic.sent.values(), 0])
+            most = max(traffic.sent.values(), default=0)
             require_sent(most, 2 * 8 * k, f"a device of {k}")

@@ -29,15 +29,11 @@ class Animation:
 
 
 def animate_plan(plan: Plan) -> Animation:
-    """Animate the messages of a plan, step by step, in a loop.
-
-    Raises:
-        ValueError: a step cannot be.
-    """
+    """Animate the messages of a plan, step by step, in a loop."""
     grid, y = still.Grid(plan.world_size, plan.num_chunks), 76.0
     name = f"dpkit-plan-{zlib.crc32(str(plan).encode()):08x}"
     levels = list(still.levels_of(plan))
-    parts = [*still.heads(grid), *still.key(24), *still.frames(grid, y)]
+    parts = [*still.heads(grid), *still.frames(grid, y)]
     parts += [
         f'<g class="level">{r}</g>' for r in still.fills(grid, levels[0], y)
     ]
@@ -46,7 +42,7 @@ def animate_plan(plan: Plan) -> Animation:
         more = "".join(still.fills(grid, after, y, before))
         parts.append(f'<g class="then then-{number}">{more}</g>')
         parts += [_moving(grid, m, y, number) for m in step]
-        words = drawing.text(14, y + 16, f"step {number}", more=still.quiet())
+        words = drawing.quiet_text(14, y + 16, f"step {number}")
         parts.append(f'<g class="now now-{number}">{words}</g>')
     title = f"{still.words_for(plan)}: messages move, and boxes fill up"
     picture = drawing.page(parts, y + 2 * still.CELL + 20, title)
@@ -106,17 +102,11 @@ def _keyframes(start: str, end: str, last: str) -> dict[str, str]:
 
 def _moving(grid: still.Grid, message: Message, y: float, number: int) -> str:
     """Draw a message below the boxes that it comes from, to be moved."""
-    count = message.stop - message.first
     x = grid.x(message.source, message.first)
     far = grid.x(message.target, message.landing[0]) - x
-    shape = drawing.box(
-        x + 1,
-        y + still.CELL + 10,
-        count * grid.width - 2,
-        still.CELL / 2,
-        BLUE if message.adds else GREEN,
-        ' rx="3"',
-    )
-    return (
-        f'<g class="move move-{number}" style="--far:{far:.1f}px">{shape}</g>'
-    )
+    width = (message.stop - message.first) * grid.width - 2
+    colour, top = BLUE if message.adds else GREEN, y + still.CELL + 10
+    height = still.CELL / 2
+    shape = drawing.box(x + 1, top, width, height, colour, ' rx="3"')
+    kind = f'class="move move-{number}" style="--far:{far:.1f}px"'
+    return f"<g {kind}>{shape}</g>"

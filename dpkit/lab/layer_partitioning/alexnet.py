@@ -27,10 +27,8 @@ from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
-from dpkit.lab.common.batches import Batches
-from dpkit.lab.common.datasets import Labelled
-from dpkit.lab.common.loop import train_epoch
 from dpkit.layer_partition import ChannelParallelConv2d, Joined, Replicated
 
 # Output channels of the five convolutions and of the dense layers, 2012.
@@ -65,23 +63,17 @@ def alexnet(
     num_towers: int = 2,
     talk: Collection[str] = TALK_2012,
     scale: float = 1 / 8,
-    num_classes: int = 10,
     normalize: bool = True,
     seed: int = 0,
 ) -> nn.Sequential:
-    """Make AlexNet for images (b, 1, 28, 28), on one device.
+    """Make AlexNet for images (b, 1, 28, 28) of 10 classes, on one device.
 
     Args:
         num_towers: Into how many towers the channels are parted.
         talk: The layers in which a tower takes the channels of all towers.
         scale: Width of the layers, as a fraction of that of 2012.
-        num_classes: How many scores there are.
         normalize: Whether to normalize responses, which is slow on a CPU.
         seed: Of the weights.
-
-    Raises:
-        ValueError: a layer to talk in is unknown, or a width is not divisible
-            by the number of towers.
 
     Example:
         >>> net = alexnet()
@@ -89,19 +81,23 @@ def alexnet(
         (torch.Size([48, 32, 3, 3]), torch.Size([48, 24, 3, 3]))
         >>> net(torch.zeros(3, 1, 28, 28)).shape
         torch.Size([3, 10])
-
     """
-    widths = [1, *(round(scale * n) for n in WIDTHS_2012), num_classes]
-    _check_towers(widths[1:], num_towers, talk)
+    widths = [1, *(round(scale * n) for n in WIDTHS_2012), 10]
     generator = torch.Generator().manual_seed(seed)
     layers: OrderedDict[str, nn.Module] = OrderedDict()
-    for i, name in enumerate(LAYERS):
-        together = i == 0 or name in talk
-        groups = 1 if together else num_towers
-        layers[name] = _convolution(
-            widths[i], widths[i + 1], KERNELS[i], groups
+    for i, (name, kernel) in enumerate(zip(LAYERS, KERNELS)):
+        conv = skip_init(
+            nn.Conv2d,
+            widths[i],
+            widths[i + 1],
+            kernel,
+            # The size of an image stays, or the kernel covers all of it.
+            padding=kernel // 2 if kernel > 2 else 0,
+            groups=1 if i == 0 or name in talk else num_towers,
         )
-        _draw(layers[name], generator)
+        nn.init.kaiming_normal_(conv.weight, generator=generator)
+        nn.init.zeros_(conv.bias)
+        layers[name] = conv
         if name != "dense8":
             layers[f"relu{i + 1}"] = nn.ReLU()
         if normalize and name in ("conv1", "conv2"):
@@ -139,57 +135,3 @@ def split_towers(
         else:
             layers[name] = Replicated(layer, devices)
     return nn.Sequential(layers)
-
-
-def accuracy_after(
-    net: nn.Module,
-    train_set: Labelled,
-    test_set: Labelled,
-    num_epochs: int,
-    lr: float,
-    seed: int = 0,
-) -> float:
-    """Train in batches of 32 by SGD with momentum; return the accuracy."""
-    optimizer = torch.optim.SGD(net.parameters(), lr, momentum=0.9)
-    batches = Batches(*train_set, batch_size=32, shuffle=True, seed=seed)
-    for _ in range(num_epochs):
-        train_epoch(net, optimizer, batches)
-    with torch.no_grad():
-        answers = net(test_set.images).argmax(dim=1)
-    return float((answers == test_set.labels).double().mean())
-
-
-def _convolution(
-    inputs: int, outputs: int, kernel: int, groups: int
-) -> nn.Conv2d:
-    """Return a layer that keeps the size of images, or one that ends them."""
-    padding = kernel // 2 if kernel > 2 else 0
-    conv = nn.Conv2d(
-        inputs, outputs, kernel, padding=padding, groups=groups, device="meta"
-    )
-    return conv.to_empty(device="cpu")
-
-
-@torch.no_grad()
-def _draw(layer: nn.Module, generator: torch.Generator) -> None:
-    """Draw weights of standard deviation sqrt(2 / fan-in); biases zero."""
-    weight, bias = layer.get_parameter("weight"), layer.get_parameter("bias")
-    weight.normal_(0, (2 / weight[0].numel()) ** 0.5, generator=generator)
-    bias.zero_()
-
-
-def _check_towers(
-    widths: Sequence[int], num_towers: int, talk: Collection[str]
-) -> None:
-    unknown = set(talk) - set(LAYERS)
-    if unknown:
-        raise ValueError(
-            f"unknown layers to talk in (talk: {', '.join(sorted(unknown))}; "
-            f"known: {', '.join(LAYERS)})"
-        )
-    for name, width in zip(LAYERS, widths, strict=True):
-        if width % num_towers:
-            raise ValueError(
-                "the towers do not part a layer evenly "
-                f"({name}: {width} channels, towers: {num_towers})"
-            )

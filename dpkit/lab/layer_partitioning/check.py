@@ -1,7 +1,6 @@
 """The checks of the exercises on layer partitioning."""
 
-from collections.abc import Callable, Sequence
-from itertools import product
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from dpkit.lab.common.verdict import (
     Answer,
     require,
     require_ports,
-    require_same,
+    require_reference,
     require_sent,
 )
 from dpkit.layer_partition.shards import even_sizes
@@ -27,15 +26,14 @@ def check_sequence_parallel_norm(answer: Answer) -> None:
         ranks = devices(k, "sim")
         generator = torch.Generator().manual_seed(k)
         wholes = torch.randn(k, length, ROW, generator=generator)
-        terms = _each_on(wholes, ranks)
-        norm, seen = nn.LayerNorm(ROW), [0] * k
-        norms = [_counting(norm, r, d, seen) for r, d in enumerate(ranks)]
+        terms, norm = _each_on(wholes, ranks), nn.LayerNorm(ROW)
+        norms = [_Counting(ROW).to(d) for d in ranks]
         case = f"{length} positions on {k} devices"
         with Traffic() as traffic, torch.no_grad():
             found = answer(terms, norms)
             expected = norm(wholes.sum(dim=0))
         _require_tensors(found, expected, ranks, case)
-        shares = even_sizes(length, k)
+        seen, shares = [own.seen for own in norms], even_sizes(length, k)
         require(
             sorted(seen) == sorted(shares),
             f"{case}: the devices norm {seen} positions, where {shares} do",
@@ -46,26 +44,21 @@ def check_sequence_parallel_norm(answer: Answer) -> None:
         require_ports(traffic, ranks, most * 4 * ROW, case)
 
 
+class _Counting(nn.LayerNorm):
+    """A norm that adds up the rows that it is given."""
+
+    seen = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen += len(x)
+        return super().forward(x)
+
+
 def _each_on(
     parts: Sequence[Tensor] | Tensor, ranks: Sequence[torch.device]
 ) -> list[Tensor]:
     """Return a copy of each part on its device."""
     return [part.to(d, copy=True) for part, d in zip(parts, ranks)]
-
-
-def _counting(
-    norm: nn.Module, rank: int, device: torch.device, seen: list[int]
-) -> Callable[[Tensor], Tensor]:
-    """Return the norm on a device; it adds up the rows that it is given."""
-    own: Any = nn.LayerNorm(ROW).to(device)
-    own.load_state_dict(norm.state_dict())
-
-    def apply(x: Tensor) -> Tensor:
-        seen[rank] += len(x)
-        normed: Tensor = own(x)
-        return normed
-
-    return apply
 
 
 def _require_tensors(
@@ -90,13 +83,14 @@ def _require_tensors(
 
 def check_least_width(answer: Answer) -> None:
     """The width from the constants, for both ways to allreduce."""
+
+    def width(flops: float, num_bytes: float, k: int, parts: bool) -> float:
+        return flops / num_bytes / 3 * (1 if parts else k)
+
     machines = (12e12, 10e9, 2), (15e12, 3e9, 5)
-    for (flops, num_bytes, k), by_parts in product(machines, (False, True)):
-        expected = flops / num_bytes / 3 * (1 if by_parts else k)
-        case = f"{flops:.1e} flop/s and {num_bytes:.0e} bytes/s on {k} devices"
-        found = answer(flops, num_bytes, k, by_parts)
-        case += f", by_parts={by_parts}"
-        require_same(found, expected, case, ".0f", near=0.01)
+    cases = [(*each, parts) for each in machines for parts in (False, True)]
+    words = "{:.1e} flop/s and {:.0e} bytes/s on {} devices, by_parts={}"
+    require_reference(answer, width, cases, words, ".0f", near=0.01)
 
 
 def check_gradient_norm(answer: Answer) -> None:

@@ -16,14 +16,13 @@ from dpkit.lab.network_partitioning.torchgpipe import (
     step_seconds,
 )
 from dpkit.network_partition import LayerCost
-from dpkit.theory.pipelines.bubble import makespan
 from dpkit.theory.tables import Table
 
 # From the formula to the replay, one thing after another.
 LADDER = {
-    "layers' seconds, equal stages": Assumptions("never", None, True),
-    "published balance": Assumptions("never", None),
-    "recomputation": Assumptions("ahead", None),
+    "layers' seconds, equal stages": Assumptions(None, False, True),
+    "published balance": Assumptions(None, False),
+    "recomputation": Assumptions(None),
     "hops": PUBLISHED,
 }
 
@@ -33,8 +32,6 @@ class Row:
     """A run, and its speed-ups over the first run of the table."""
 
     run: Run
-    # m·n/(m + n − 1): equal stages, nothing made again, no communication,
-    # any batch as good as another.
     formula: float
     replayed: float
     measured: float
@@ -72,25 +69,17 @@ def amoebanet_table(
         run.batch / step_seconds(run, costs[run.micro_batch], assumptions)
         for run in runs
     ]
-    formulas = [_formula(run) for run in runs]
+    first = runs[0]
     return [
         Row(
             run,
-            formula / formulas[0],
+            run.formula / first.formula,
             speed / speeds[0],
-            run.samples_per_second / runs[0].samples_per_second,
+            run.samples_per_second / first.samples_per_second,
             speed,
         )
-        for run, formula, speed in zip(runs, formulas, speeds)
+        for run, speed in zip(runs, speeds)
     ]
-
-
-def _formula(run: Run) -> float:
-    """Return the speed-up over one device of n equal stages."""
-    n, m = run.num_stages, run.num_micro_batches
-    return m / makespan(
-        "gpipe", n, m, forward=1 / (3 * n), backward=2 / (3 * n)
-    )
 
 
 def show_table(rows: Iterable[Row]) -> Table:
@@ -98,14 +87,11 @@ def show_table(rows: Iterable[Row]) -> Table:
     speed_ups = "formula:.2f | replayed:.2f | measured:.2f"
     table = Table(f"n | m | batch | balance | {speed_ups} | miss:+.0%")
     for row in rows:
-        n, m, batch = (
-            row.run.num_stages,
-            row.run.num_micro_batches,
-            row.run.batch,
-        )
-        balance = "-".join(map(str, row.run.balance))
+        run = row.run
+        balance = "-".join(map(str, run.balance))
         times = row.formula, row.replayed, row.measured, row.miss
-        table.add(n, m, batch, balance, *times)
+        sizes = run.num_stages, run.num_micro_batches, run.batch
+        table.add(*sizes, balance, *times)
     return table
 
 
@@ -129,20 +115,4 @@ def show_ladder(
     table = Table(f"n, m{heads} | mean:.0%")
     for name, (_, *values) in misses.items():
         table.add(name, *values, sum(map(abs, values)) / len(values))
-    return table
-
-
-def show_resnet50(
-    published: Mapping[str, Any], simulated: Mapping[str, Any]
-) -> Table:
-    """Return a table of a tutorial's ResNet-50, over one device's times.
-
-    ``published`` is book/_data/pytorch_model_parallel.json, and ``simulated``
-    resnet50_pipeline.json.
-    """
-    names = ["measured", *simulated["seconds"]]
-    runs = [published["seconds"], *simulated["seconds"].values()]
-    table = Table("split" + "".join(f" | {name}:.3f" for name in names))
-    for split in published["seconds"]:
-        table.add(split, *(run[split] / run["one device"] for run in runs))
     return table

@@ -1,5 +1,6 @@
 """Steps of data parallelism: when gradients are sent, and what that costs."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ ALL_IN_ONE = inf
 
 
 @dataclass
-class Step:
+class SimulatedStep:
     """A training step on simulated devices; seconds are from its start."""
 
     timeline: Timeline
@@ -47,7 +48,7 @@ def simulated_step(
     rows: int = 256,
     sync: bool = True,
     **machine: Any,
-) -> Step:
+) -> SimulatedStep:
     """Time a step of data parallelism in which each device has a process.
 
     Buckets, whose size is in MiB, are reduced while backward goes on or, with
@@ -55,8 +56,7 @@ def simulated_step(
     returns the network, ``rows`` are the images (1, 28, 28) on each device,
     and ``machine`` is what :func:`dpkit.sim.machine` changes.
     """
-    machine = {"backing": "meta", "hosts": "per_device", **machine}
-    with sim.machine(**machine):
+    with sim.machine(backing="meta", **{"hosts": "per_device", **machine}):
         ranks = devices(num_devices, "sim")
         # Its copies are made there, where there are no numbers to copy.
         net = make().to(ranks[0])
@@ -69,8 +69,9 @@ def simulated_step(
         alone = nullcontext() if sync else parallel.no_sync()
         with sim.trace() as timeline, Timer(ranks) as timer, alone:
             parallel.step(shards)
-        ready = [max(marks) - start for marks in parallel.ready]
-        return Step(
+        # Buckets of one rank become full in the order of their numbers.
+        ready = [max(marks) - start for marks in parallel.ready.values()]
+        return SimulatedStep(
             timeline,
             timer.seconds,
             [b.flat.nbytes for b in parallel.buckets[0].buckets],
@@ -84,7 +85,7 @@ class _Watched(BucketedDataParallel):
 
     def clear(self) -> None:
         """Begin as after a step: with gradients that are views of buckets."""
-        self.ready: list[list[float]] = []
+        self.ready: dict[int, list[float]] = defaultdict(list)
         for buckets in self.buckets:
             for bucket in buckets.buckets:
                 for p, view in zip(bucket.params, bucket.gradients):
@@ -100,8 +101,6 @@ class _Watched(BucketedDataParallel):
         self._backward(losses)
 
     def _note_full(self, rank: int, bucket: Bucket) -> None:
-        while len(self.ready) <= bucket.index:
-            self.ready.append([])
         device = self.devices[rank]
         stream = torch.get_device_module(device).current_stream(device)
         self.ready[bucket.index].append(stream.record_event().mark / SECOND)
@@ -136,7 +135,7 @@ def ring_seconds(num_bytes: float, cluster: Cluster) -> float:
 
 
 def predicted_seconds(
-    step: Step, bucket_megabytes: float, cluster: Cluster
+    step: SimulatedStep, bucket_megabytes: float, cluster: Cluster
 ) -> float:
     """Return the time of a step with buckets of another size.
 

@@ -20,7 +20,6 @@ from torch.nn import functional as F
 
 from dpkit.collectives import allreduce
 from dpkit.lab.splitting.three_ways import Split, Way, split_pairs
-from dpkit.theory.timeline.timeline import Timeline
 
 
 def groups_of(
@@ -37,11 +36,10 @@ def groups_of(
     """
     # 8 ranks in 2 groups: 0 1 2 3 and 4 5 6 7, or 0 2 4 6 and 1 3 5 7.
     size = len(ranks) // num_groups
+    starts = range(num_groups)
     if neighbours:
-        return [
-            list(ranks[i * size : (i + 1) * size]) for i in range(num_groups)
-        ]
-    return [list(ranks[i::num_groups]) for i in range(num_groups)]
+        return [list(ranks[i * size : (i + 1) * size]) for i in starts]
+    return [list(ranks[i::num_groups]) for i in starts]
 
 
 def grid(num_groups: int, neighbours: bool) -> Way:
@@ -74,25 +72,3 @@ def _step(
     torch.autograd.backward(losses)
     for copies in zip(*(split.parameters() for split in splits)):
         allreduce([p.grad for p in copies if p.grad is not None])
-
-
-def bytes_between(timeline: Timeline, node_size: int) -> int:
-    """Return the bytes that are copied from one node to another.
-
-    Example:
-        >>> from dpkit.theory.clock.record import Span
-        >>> names = [("sim:0", "copy to sim:1"), ("sim:1", "copy to sim:2")]
-        >>> spans = [Span(device, "", name, "copy", 0, 1, num_bytes=8)
-        ...          for device, name in names]
-        >>> bytes_between(Timeline(spans), node_size=2)
-        8
-    """
-    # Of nodes of 2: from sim:1, node 0, to sim:2, node 1.
-    start = "copy to sim:"
-    return sum(
-        span.num_bytes
-        for span in timeline.spans
-        if span.kind == "copy" and span.name.startswith(start)
-        if int(span.device.split(":")[1]) // node_size
-        != int(span.name.removeprefix(start)) // node_size
-    )
