@@ -6,7 +6,7 @@ from the answer; ``case`` are the words that name the inputs.
 
 from collections.abc import Callable, Iterable, Sequence
 from math import isclose
-from typing import Any
+from typing import Any, SupportsFloat
 
 import torch
 
@@ -37,7 +37,7 @@ def require_same(
     Floats may differ by a share of ``near``; ``form`` is how they are shown.
     """
     words = f"{case}: it returned {found!r}, expected {expected:{form}}"
-    require(_same(found, expected, near), words)
+    require(same(found, expected, near), words)
 
 
 def require_reference(
@@ -58,18 +58,16 @@ def require_reference(
         require_same(found, expected, words.format(*case), form, near)
 
 
-def _same(found: Any, expected: Any, near: float) -> bool:
+def same(found: Any, expected: Any, near: float = 1e-6) -> bool:
     """Compare numbers, or sequences of them by their elements."""
-    if isinstance(expected, float):
-        return isinstance(found, (int, float)) and isclose(
-            found, expected, rel_tol=near, abs_tol=1e-12
-        )
     if isinstance(expected, (list, tuple)):
         return (
             isinstance(found, (list, tuple))
             and len(found) == len(expected)
-            and all(_same(a, b, near) for a, b in zip(found, expected))
+            and all(same(a, b, near) for a, b in zip(found, expected))
         )
+    if isinstance(expected, float) and isinstance(found, SupportsFloat):
+        return isclose(found, expected, rel_tol=near, abs_tol=1e-12)
     return bool(found == expected)
 
 
