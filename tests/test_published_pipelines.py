@@ -1,4 +1,4 @@
-"""Tests of published_pipelines and of what it is made from."""
+"""Tests of published pipelines and of what is recorded for them."""
 
 import json
 from dataclasses import replace
@@ -19,17 +19,15 @@ from torch import nn
 
 import dpkit
 from dpkit import sim
-from dpkit.lab.network_partitioning.published_pipelines import (
-    amoebanet_table,
-    layer_costs,
-    show_ladder,
-    show_table,
-)
 from dpkit.lab.network_partitioning.torchgpipe import (
     Assumptions,
     Run,
+    amoebanet_table,
+    layer_costs,
     replayed_seconds,
     reversed_gpipe,
+    show_ladder,
+    show_table,
     step_seconds,
 )
 from dpkit.network_partition import LayerCost, layer_seconds

@@ -90,7 +90,6 @@ def plot_winners(
         winners: As ``dpkit.theory.collectives.choice.winners`` returns them.
     """
     names = sorted({name for row in winners for name in row})
-    colours = dict(zip(names, COLOURS))
     # tree tree ring: tree is fastest for the first two sizes, then ring.
     stretches = [
         Stretch(p, name, [size for size, _ in same])
@@ -101,9 +100,9 @@ def plot_winners(
 
     def draw(ax: Axes) -> None:
         for p, name, some in stretches:
-            ends, bottom = (some[0] / step, some[-1] * step), p - 0.5
-            colour = mpl.colors.to_rgba(colours[name], 0.3)
-            ax.fill_between(ends, bottom, bottom + 1, color=colour, lw=0)
+            ends = some[0] / step, some[-1] * step
+            colour = mpl.colors.to_rgba(COLOURS[names.index(name)], 0.3)
+            ax.fill_between(ends, p - 0.5, p + 0.5, color=colour, lw=0)
         for name in names:
             p, _, some = _place([x for x in stretches if x.name == name])
             x = (some[0] * some[-1]) ** 0.5

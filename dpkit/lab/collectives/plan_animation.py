@@ -46,19 +46,11 @@ def animate_plan(plan: Plan) -> Animation:
         parts.append(f'<g class="now now-{number}">{words}</g>')
     title = f"{still.words_for(plan)}: messages move, and boxes fill up"
     picture = drawing.page(parts, y + 2 * still.CELL + 20, title)
-    html = _pausable(picture.svg, name, len(plan.steps))
+    style = f"<style>{_style(name, len(plan.steps))}</style>"
+    label = f'<label for="{name}" style="padding:0.4em">stop or go on</label>'
+    switch = f'<input type="checkbox" id="{name}">{label}'
+    html = f'<div class="{name}">{style}{switch}{picture.svg}</div>'
     return Animation(html, title)
-
-
-def _pausable(svg: str, name: str, num_steps: int) -> str:
-    """Put a switch before a picture, and let the picture move."""
-    return (
-        f'<div class="{name}">'
-        f"<style>{_style(name, num_steps)}</style>"
-        f'<input type="checkbox" id="{name}">'
-        f'<label for="{name}" style="padding:0.4em">stop or go on</label>'
-        f"{svg}</div>"
-    )
 
 
 def _style(name: str, num_steps: int) -> str:
@@ -72,17 +64,13 @@ def _style(name: str, num_steps: int) -> str:
         f".{name} input:checked~svg g{{animation-play-state:running}}}}",
     ]
     for number in range(1, num_steps + 1):
-        start, end = (
-            f"{100 * SECONDS * (number - 1 + i) / total:.2f}%"
-            for i in (0, 0.8)
-        )
-        last = f"{100 * SECONDS * number / total:.2f}%"
-        for kind, rule in _keyframes(start, end, last).items():
-            rules.append(f"@keyframes {name}-{kind}-{number}{{{rule}}}")
-            rules.append(
-                f".{name} svg .{kind}-{number}"
-                f"{{animation-name:{name}-{kind}-{number}}}"
-            )
+        seconds = (SECONDS * (number - 1 + i) for i in (0, 0.8, 1))
+        times = (f"{100 * x / total:.2f}%" for x in seconds)
+        for kind, rule in _keyframes(*times).items():
+            which = f"{name}-{kind}-{number}"
+            rules.append(f"@keyframes {which}{{{rule}}}")
+            chosen = f".{name} svg .{kind}-{number}"
+            rules.append(f"{chosen}{{animation-name:{which}}}")
     return "".join(rules)
 
 

@@ -1,8 +1,7 @@
 """Plans as pictures, step by step.
 
-Each rank is a column of boxes, one for each chunk of its buffer. A box fills
-up with the share of the ranks that are added up in it; a full box has a frame
-of its own. From the standard library alone.
+Each rank is a group of boxes, one for each chunk of its buffer. A box fills
+up with the share of the ranks that are added up in it; a full box is green.
 """
 
 from collections.abc import Iterator

@@ -10,12 +10,10 @@ Each device has one tower: half of the channels of each layer. At a crossing
 each tower takes the channels of both, elsewhere only its own. On one device
 the layers without a crossing are convolutions with two groups.
 
-As in the paper: five convolutions and three dense layers, who talks to whom,
-rectifiers, response normalization after the first two, overlapping pooling,
-and the ratios of the widths. Other than in the paper: images of 28 by 28, a
-kernel and a stride in the first layer that suit them, no dropout, other
-initial weights. Dense layers are written as convolutions whose kernel covers
-all of its input, so that all eight layers are split alike.
+Unlike in the paper, images are 28 by 28, with a kernel and a stride in the
+first layer that suit them, there is no dropout, and initial weights differ.
+Dense layers are convolutions whose kernel covers the whole input, so that all
+eight layers are split alike.
 
 Source:
     A. Krizhevsky, I. Sutskever, G. Hinton, ImageNet classification with
@@ -39,16 +37,13 @@ KERNELS = (5, 5, 3, 3, 3, 2, 1, 1)  # of 28 pixels, pooling leaves 2
 
 
 class TowerNorm(nn.Module):
-    """Response normalization over the channels of each tower by itself.
-
-    A channel is divided by a power of the sum of squares of its neighbours;
-    the constants are those of section 3.3.
-    """
+    """Response normalization over the channels of each tower by itself."""
 
     def __init__(self, num_towers: int) -> None:
         super().__init__()
         self.num_towers = num_towers
-        # PyTorch divides alpha by the number of neighbours, the paper not.
+        # The constants of section 3.3. PyTorch divides alpha by the number of
+        # neighbours; the paper does not.
         self.norm = nn.LocalResponseNorm(5, alpha=5 * 1e-4, beta=0.75, k=2.0)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -85,18 +80,11 @@ def alexnet(
     widths = [1, *(round(scale * n) for n in WIDTHS_2012), 10]
     generator = torch.Generator().manual_seed(seed)
     layers: OrderedDict[str, nn.Module] = OrderedDict()
-    for i, (name, kernel) in enumerate(zip(LAYERS, KERNELS)):
-        conv = skip_init(
-            nn.Conv2d,
-            widths[i],
-            widths[i + 1],
-            kernel,
-            # The size of an image stays, or the kernel covers all of it.
-            padding=kernel // 2 if kernel > 2 else 0,
-            groups=1 if i == 0 or name in talk else num_towers,
-        )
+    for i, name in enumerate(LAYERS):
+        groups = 1 if i == 0 or name in talk else num_towers
+        conv = _convolution(widths[i], widths[i + 1], KERNELS[i], groups)
         nn.init.kaiming_normal_(conv.weight, generator=generator)
-        nn.init.zeros_(conv.bias)
+        nn.init.zeros_(conv.get_parameter("bias"))
         layers[name] = conv
         if name != "dense8":
             layers[f"relu{i + 1}"] = nn.ReLU()
@@ -106,6 +94,16 @@ def alexnet(
             layers[f"pool{i + 1}"] = nn.MaxPool2d(kernel_size=3, stride=2)
     layers["scores"] = nn.Flatten()
     return nn.Sequential(layers)
+
+
+def _convolution(
+    inputs: int, outputs: int, kernel: int, groups: int
+) -> nn.Conv2d:
+    """Return a layer that keeps the size of images, or covers all of them."""
+    padding = kernel // 2 if kernel > 2 else 0
+    shape = {"kernel_size": kernel, "padding": padding, "groups": groups}
+    conv: nn.Conv2d = skip_init(nn.Conv2d, inputs, outputs, **shape)
+    return conv
 
 
 def split_towers(
@@ -118,9 +116,6 @@ def split_towers(
         >>> net = split_towers(alexnet(), devices)
         >>> [tuple(part.weight.shape) for part in net.conv4.parts]
         [(24, 24, 3, 3), (24, 24, 3, 3)]
-        >>> X = [torch.zeros(3, 1, 28, 28, device=d) for d in devices]
-        >>> [tuple(scores.shape) for scores in net(X)]
-        [(3, 10), (3, 10)]
     """
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for name, layer in net.named_children():
@@ -130,8 +125,7 @@ def split_towers(
         elif name == "scores":
             layers["joined"] = Joined(dim=1)
             layers[name] = Replicated(layer, devices)
-        elif isinstance(layer, TowerNorm):
-            layers[name] = Replicated(layer.norm, devices)
         else:
-            layers[name] = Replicated(layer, devices)
+            own = layer.norm if isinstance(layer, TowerNorm) else layer
+            layers[name] = Replicated(own, devices)
     return nn.Sequential(layers)

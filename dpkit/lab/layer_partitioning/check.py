@@ -65,11 +65,9 @@ def _require_tensors(
     found: Any, expected: Tensor, ranks: Sequence[torch.device], case: str
 ) -> None:
     """Require one tensor of the expected values on each device."""
-    require(
-        isinstance(found, list | tuple) and len(found) == len(ranks),
-        f"it returned {type(found).__name__}, not a list of {len(ranks)} "
-        "tensors",
-    )
+    words = f"it returned {type(found).__name__}, not a list of "
+    is_list = isinstance(found, list | tuple) and len(found) == len(ranks)
+    require(is_list, f"{words}{len(ranks)} tensors")
     for rank, (tensor, device) in enumerate(zip(found, ranks, strict=True)):
         require(
             isinstance(tensor, Tensor) and tensor.device == device,
@@ -106,11 +104,9 @@ def check_gradient_norm(answer: Answer) -> None:
             found = answer(shards, copies)
         require(found is not None, "it returned None, not a number")
         expected = float(torch.cat([weight.flatten(), *biases]).norm())
-        require(
-            abs(float(found) - expected) < 1e-4,
-            f"on {k} devices it returned {float(found):.4f}, expected "
-            f"{expected:.4f}",
-        )
+        words = f"on {k} devices it returned {float(found):.4f}, expected "
+        near = abs(float(found) - expected) < 1e-4
+        require(near, f"{words}{expected:.4f}")
         limit = 8 * (k + len(copies))
         require_sent(traffic.sent.total(), limit, f"on {k} devices")
 

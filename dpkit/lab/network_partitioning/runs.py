@@ -26,36 +26,6 @@ def deep_network(width: int, depth: int = 8) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def convolutions_then_dense() -> nn.Sequential:
-    """Return a network whose time lies early and whose parameters lie late.
-
-    Four convolutions slide few weights over large images; two dense layers
-    use each of many weights once an image.
-
-    Example:
-        >>> counts = [sum(p.numel() for p in layer.parameters())
-        ...           for layer in convolutions_then_dense()]
-        >>> sum(counts[:10]), sum(counts[10:])  # early and late
-        (259008, 6433802)
-    """
-    return nn.Sequential(
-        nn.Conv2d(1, 64, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(64, 64, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(64, 128, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(128, 128, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(128 * 7 * 7, 1024),
-        nn.ReLU(),
-        nn.Linear(1024, 10),
-    )
-
-
 def pipeline_step(
     num_devices: int,
     schedule: str | Schedule,

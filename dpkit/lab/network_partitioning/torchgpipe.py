@@ -1,5 +1,6 @@
-"""torchgpipe's way to run a pipeline, replayed.
+"""torchgpipe's pipelines: formula, replay and published measurement.
 
+It trained AmoebaNet-D on Tesla P40s: n stages, each batch in m micro-batches.
 Forward passes are as in GPipe, backward passes run from the last micro-batch
 to the first. Before each of them but the last micro-batch's, a forward pass is
 made again (R), and a device does so while it waits for the gradient; if there
@@ -9,9 +10,10 @@ is one micro-batch, before that one's too::
     device 1 | .. F0 F1 F2 B2 R1 B1 R0 B0 ..       three micro-batches
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 from dpkit.network_partition import LayerCost
 from dpkit.theory.hardware import LINKS, Link
@@ -19,6 +21,7 @@ from dpkit.theory.hardware.costs import copy_seconds
 from dpkit.theory.pipelines.actions import Action, Schedule
 from dpkit.theory.pipelines.check import steps
 from dpkit.theory.pipelines.schedules import gpipe
+from dpkit.theory.tables import Table
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,7 @@ class Run:
 
     @property
     def formula(self) -> float:
-        """The speed-up over one device of n equal stages, by the formula.
-
-        Nothing is made again or sent, and any batch is as good as another.
-        """
+        """The speed-up of n equal stages that recompute and send nothing."""
         n, m = self.num_stages, self.num_micro_batches
         return m * n / (m + n - 1)
 
@@ -50,14 +50,35 @@ class Run:
 class Assumptions:
     """The assumptions of a replay; by default, what was published."""
 
-    # What activations and their gradients pass over, beside the computation;
-    # None: they take no time.
-    link: Link | None = LINKS["pcie3"]
+    link: Link | None = LINKS["pcie3"]  # if None, sending takes no time
     recompute: bool = True  # whether forward passes are made again
     equal_stages: bool = False  # whether each takes as much of the whole time
 
 
 PUBLISHED = Assumptions()
+# From the formula to the replay, one thing after another.
+LADDER = {
+    "layers' seconds, equal stages": Assumptions(None, False, True),
+    "published balance": Assumptions(None, False),
+    "recomputation": Assumptions(None),
+    "hops": PUBLISHED,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run, and its speed-ups over the first run of the table."""
+
+    run: Run
+    formula: float
+    replayed: float
+    measured: float
+    samples_per_second: float  # what the replay says of the speed itself
+
+    @property
+    def miss(self) -> float:
+        """(replayed − measured) / measured."""
+        return self.replayed / self.measured - 1
 
 
 def step_seconds(
@@ -116,10 +137,9 @@ def replayed_seconds(
 ) -> float:
     """Replay a schedule with hops that differ, and work done ahead.
 
-    The same as ``dpkit.theory.pipelines.replay`` where all hops take as
-    long and nothing is done ahead. ``hop_seconds(s)`` is the time from stage
-    s to s + 1 or back; ``ahead_seconds`` is what a device does before an
-    action, without waiting for what comes from another device.
+    ``hop_seconds(s)`` is the time from stage s to s + 1 or back, and
+    ``ahead_seconds`` that of what a device does before an action, without
+    waiting for other devices.
     """
     free = [0.0] * len(schedule)
     ends: dict[tuple[int, str, int], float] = {}
@@ -147,3 +167,77 @@ def _stages(
         last = costs[end - 1].num_bytes
         stages.append(LayerCost(share * forward, share * backward, last))
     return stages
+
+
+def layer_costs(columns: Mapping[str, Sequence[Any]]) -> list[LayerCost]:
+    """Return the costs of layers that a record holds as columns."""
+    rows = zip(*(columns[name] for name in LayerCost._fields), strict=True)
+    return [LayerCost(*row) for row in rows]
+
+
+def amoebanet_table(
+    published: Mapping[str, Any],
+    simulated: Mapping[str, Any],
+    assumptions: Assumptions = PUBLISHED,
+) -> list[Row]:
+    """Return the speed-ups of AmoebaNet-D: by formula, replayed, measured.
+
+    ``published`` is book/_data/torchgpipe_amoebanet.json, and ``simulated``
+    amoebanet_p40.json.
+    """
+    costs = {
+        int(size): layer_costs(columns)
+        for size, columns in simulated["micro_batches"].items()
+    }
+    runs = [Run(**run) for run in published["runs"]]
+    speeds = [
+        run.batch / step_seconds(run, costs[run.micro_batch], assumptions)
+        for run in runs
+    ]
+    first = runs[0]
+    return [
+        Row(
+            run,
+            run.formula / first.formula,
+            speed / speeds[0],
+            run.samples_per_second / first.samples_per_second,
+            speed,
+        )
+        for run, speed in zip(runs, speeds)
+    ]
+
+
+def show_table(rows: Iterable[Row]) -> Table:
+    """Return a table of the speed-ups and how far off the replay is."""
+    speed_ups = "formula:.2f | replayed:.2f | measured:.2f"
+    table = Table(f"n | m | batch | balance | {speed_ups} | miss:+.0%")
+    for row in rows:
+        run = row.run
+        balance = "-".join(map(str, run.balance))
+        times = row.formula, row.replayed, row.measured, row.miss
+        sizes = run.num_stages, run.num_micro_batches, run.batch
+        table.add(*sizes, balance, *times)
+    return table
+
+
+def show_ladder(
+    published: Mapping[str, Any], simulated: Mapping[str, Any]
+) -> Table:
+    """Return a table of how far off each step from formula to replay is.
+
+    A column is a run, n and m, without the first, to which all are compared;
+    the last column is the mean of the absolute values.
+    """
+    steps = {
+        name: amoebanet_table(published, simulated, assumptions)
+        for name, assumptions in LADDER.items()
+    }
+    rows = steps["hops"]
+    misses = {"formula": [row.formula / row.measured - 1 for row in rows]}
+    misses |= {name: [r.miss for r in rows] for name, rows in steps.items()}
+    names = [f"{r.run.num_stages}, {r.run.num_micro_batches}" for r in rows]
+    heads = "".join(f" | {name}:+.0%" for name in names[1:])
+    table = Table(f"n, m{heads} | mean:.0%")
+    for name, (_, *values) in misses.items():
+        table.add(name, *values, sum(map(abs, values)) / len(values))
+    return table

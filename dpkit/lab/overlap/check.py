@@ -58,18 +58,12 @@ def check_accumulated_step(answer: Answer) -> None:
             assert p.grad is not None
             assert q.grad is not None
             away = float((p.grad.cpu() - q.grad).abs().max())
-            require(
-                away < 1e-12,
-                f"a gradient of replica {rank} is {away:.0e} away from the "
-                "mean over all batches",
-            )
+            words = f"a gradient of replica {rank} is {away:.0e} away from "
+            require(away < 1e-12, f"{words}the mean over all batches")
     # Shards come from the CPU, which is no message; a loss may be gathered.
     allowed = once + (len(batches) - 1) * 2
-    require(
-        messages <= allowed,
-        f"it sent {messages} messages, where {allowed} do: only the last "
-        "batch needs an allreduce",
-    )
+    words = f"it sent {messages} messages, where {allowed} do: only the last "
+    require(messages <= allowed, f"{words}batch needs an allreduce")
 
 
 def check_server_seconds(answer: Answer) -> None:

@@ -1,13 +1,13 @@
 """Data parallelism in real processes: what the chapter launches."""
 
 import os
-import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from subprocess import DEVNULL, PIPE, Popen
 
 import psutil  # type: ignore[import-untyped]
 import torch
@@ -33,17 +33,11 @@ def my_part(X: Tensor) -> Tensor:
     return X.tensor_split(num_ranks)[rank].to(rank_device())
 
 
-class Taken(NamedTuple):
-    """What something took: on the wall, and of a core for this rank."""
+def measured_ways() -> dict[str, tuple[float, float]]:
+    """Return the seconds of the parts and the ways of a step, on this rank.
 
-    seconds: float
-    core_seconds: float
-
-
-def measured_ways() -> dict[str, Taken]:
-    """Time the parts and the ways of a step; return the quickest of each.
-
-    The ways take turns, so that what slows the machine slows all.
+    They are those on the wall and those of a core, of the quickest of three
+    runs. The ways take turns, so that what slows the machine slows all.
     """
     net = resnet18().to(rank_device())
     ours = DistributedDataParallel(resnet18().to(rank_device()))
@@ -59,7 +53,7 @@ def measured_ways() -> dict[str, Taken]:
         "ours": lambda: _step(ours, X, y),
         "PyTorch's": lambda: _step(theirs, X, y),
     }
-    taken: dict[str, list[Taken]] = {name: [] for name in ways}
+    taken: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for _ in range(4):  # the first is to warm up
         for name, way in ways.items():
             dist.barrier()
@@ -67,7 +61,7 @@ def measured_ways() -> dict[str, Taken]:
             way()
             worked = time.process_time() - worked
             dist.barrier()
-            taken[name].append(Taken(time.perf_counter() - start, worked))
+            taken[name].append((time.perf_counter() - start, worked))
     return {name: min(found[1:]) for name, found in taken.items()}
 
 
@@ -100,35 +94,26 @@ def _one_for_all(net: nn.Module, X: Tensor, y: Tensor) -> None:
 def train_under_torchrun(
     folder: str | Path, kill_at: int | None = None
 ) -> list[str]:
-    """Train LeNet in two real processes; return what they print.
+    """Train LeNet in two real processes; return the lines that they print.
 
-    ``torchrun`` is the program ``python -m torch.distributed.run``.
-
-    Args:
-        folder: Where checkpoints are saved, and looked for.
-        kill_at: Kill all processes, ``torchrun`` too, when the checkpoint of
-            this step has been saved.
-
-    Raises:
-        RuntimeError: It failed, and was not killed.
+    They save checkpoints in a folder, and look for them there. With
+    ``kill_at``, all processes, ``torchrun`` too, are killed when the
+    checkpoint of that step has been saved.
     """
     torchrun = "-m torch.distributed.run --standalone --nproc-per-node 2"
     train = "-m dpkit train --model lenet --max-steps 20 --checkpoint-every 4"
-    command = f"{torchrun} {train} --checkpoint".split()
-    settings = {"TQDM_DISABLE": "1"}
-    settings["PYTHONUNBUFFERED"] = "1"  # we read each line as it is printed
-    process = subprocess.Popen(
-        [sys.executable, *command, str(folder)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={"OMP_NUM_THREADS": "1", **os.environ, **settings},
+    words = f"{torchrun} {train} --checkpoint".split()
+    command = [sys.executable, *words, str(folder)]
+    # Each line is read as it is printed.
+    settings = {"TQDM_DISABLE": "1", "PYTHONUNBUFFERED": "1"}
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, **settings}
+    process = Popen(
+        command, stdout=PIPE, stderr=DEVNULL, text=True, env=environment
     )
     lines = []
-    assert process.stdout is not None
     with process:
         try:
-            for line in process.stdout:
+            for line in process.stdout or []:
                 lines.append(line.rstrip())
                 if kill_at and line.startswith(f"step {kill_at} of"):
                     _kill(process.pid)

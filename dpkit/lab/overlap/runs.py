@@ -59,9 +59,8 @@ def simulated_step(
     with sim.machine(backing="meta", **{"hosts": "per_device", **machine}):
         ranks = devices(num_devices, "sim")
         # Its copies are made there, where there are no numbers to copy.
-        net = make().to(ranks[0])
-        parallel = _Watched(net, ranks, bucket_megabytes, overlap)
-        del net
+        where = ranks, bucket_megabytes, overlap
+        parallel = _Watched(make().to(ranks[0]), *where)
         shards = [_images(rows, device) for device in ranks]
         parallel.clear()
         synchronize(ranks)
@@ -71,13 +70,9 @@ def simulated_step(
             parallel.step(shards)
         # Buckets of one rank become full in the order of their numbers.
         ready = [max(marks) - start for marks in parallel.ready.values()]
-        return SimulatedStep(
-            timeline,
-            timer.seconds,
-            [b.flat.nbytes for b in parallel.buckets[0].buckets],
-            ready,
-            max(ready, default=timer.seconds),
-        )
+        sizes = [b.flat.nbytes for b in parallel.buckets[0].buckets]
+        end = max(ready, default=timer.seconds)
+        return SimulatedStep(timeline, timer.seconds, sizes, ready, end)
 
 
 class _Watched(BucketedDataParallel):
@@ -118,9 +113,8 @@ def ring_seconds(num_bytes: float, cluster: Cluster) -> float:
     """Return the time to reduce a bucket on all devices of a cluster.
 
     A ring, in which each device sends and adds a part in each of the first
-    steps and sends one in each of the others; then the sum is divided. What
-    issuing takes is hidden behind that, or the other way round; the first
-    launches, which nothing hides, are left out.
+    steps and sends one in each of the others; then the sum is divided. The
+    longer of that and of the launches counts, without the first launches.
     """
     p, gpu = cluster.num_devices, cluster.accelerator
     launch = cluster.host.backward_launch_seconds
@@ -137,22 +131,16 @@ def ring_seconds(num_bytes: float, cluster: Cluster) -> float:
 def predicted_seconds(
     step: SimulatedStep, bucket_megabytes: float, cluster: Cluster
 ) -> float:
-    """Return the time of a step with buckets of another size.
+    """Return the time of a step with buckets of another size, in MiB.
 
-    The step given has a bucket for each gradient. Buckets, whose size is in
-    MiB, are reduced while backward goes on.
+    The step given has a bucket for each gradient.
     """
-    sizes = [
-        torch.empty(n, dtype=torch.int8, device="meta")
-        for n in step.bucket_bytes
-    ]
-    size = bucket_megabytes * BYTES_PER_MEGABYTE
-    first = inf if size == inf else min(size, BYTES_PER_MEGABYTE)
-    groups = assign(sizes, size, first)
-    costs = [
-        ring_seconds(sum(step.bucket_bytes[i] for i in group), cluster)
-        for group in groups
-    ]
+    sizes = step.bucket_bytes
+    grads = [torch.empty(n, dtype=torch.int8, device="meta") for n in sizes]
+    room = bucket_megabytes * BYTES_PER_MEGABYTE
+    first = inf if room == inf else min(room, BYTES_PER_MEGABYTE)
+    groups = assign(grads, room, first)
+    costs = [ring_seconds(sum(sizes[i] for i in g), cluster) for g in groups]
     ready = [step.ready[max(group)] for group in groups]
     return max(step.backward_end, bucket_ends(ready, costs)[-1])
 

@@ -12,7 +12,6 @@ are split over one group; equal parts of the replicas have one gradient::
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -48,27 +47,23 @@ def grid(num_groups: int, neighbours: bool) -> Way:
     def way(
         net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
     ) -> Split:
-        groups = groups_of(ranks, num_groups, neighbours)
+        groups, size = groups_of(ranks, num_groups, neighbours), X.numel()
         splits = [split_pairs(net, group) for group in groups]
         parts = [  # copies, or the first would keep the whole batch
             [part.to(device, copy=True) for device in group]
             for part, group in zip(X.tensor_split(num_groups), groups)
         ]
-        return Split([*splits], partial(_step, splits, parts, X.numel()))
+
+        def step() -> None:
+            losses = [
+                F.mse_loss(output, x, reduction="sum") / size
+                for split, xs in zip(splits, parts)
+                for output, x in zip(split(xs), xs)
+            ]
+            torch.autograd.backward(losses)
+            for copies in zip(*(split.parameters() for split in splits)):
+                allreduce([p.grad for p in copies if p.grad is not None])
+
+        return Split([*splits], step)
 
     return way
-
-
-def _step(
-    splits: Sequence[nn.Sequential],
-    parts: Sequence[Sequence[Tensor]],
-    size: int,
-) -> None:
-    losses = [
-        F.mse_loss(output, x, reduction="sum") / size
-        for split, xs in zip(splits, parts)
-        for output, x in zip(split(xs), xs)
-    ]
-    torch.autograd.backward(losses)
-    for copies in zip(*(split.parameters() for split in splits)):
-        allreduce([p.grad for p in copies if p.grad is not None])

@@ -72,13 +72,9 @@ def split_pairs(
     net: nn.Sequential, ranks: Sequence[torch.device]
 ) -> nn.Sequential:
     """Split layers in pairs: the first by outputs, the second by inputs."""
-    if len(net) % 4:
-        raise ValueError(
-            f"layers are split in pairs (dense layers: {len(net) // 2})"
-        )
     # Linear, ReLU, Linear, ReLU: the first three are split, the last is not.
     parts: list[nn.Module] = []
-    for first, inner, second, outer in zip(*[iter(net)] * 4):
+    for first, inner, second, outer in zip(*[iter(net)] * 4, strict=True):
         assert isinstance(first, nn.Linear)
         assert isinstance(second, nn.Linear)
         parts.append(ParallelMLP(first, inner, second, ranks))
@@ -121,7 +117,7 @@ def traced(
     """Trace a step on simulated devices that compute no numbers.
 
     The batch has ``rows`` examples of ``width`` numbers, the network ``depth``
-    layers; the hardware is as :func:`dpkit.sim.machine` takes it.
+    layers. The hardware is that of :func:`dpkit.sim.machine`.
     """
     with sim.machine(backing="meta", **hardware):
         ranks = devices(num_devices, "sim")
