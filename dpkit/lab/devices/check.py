@@ -70,8 +70,8 @@ def _check_order(products: Sequence[Span], copies: Sequence[Span]) -> None:
         require(copy.start >= work.end, early)
     for i, (one, following) in enumerate(pairwise(products)):
         gap = following.start - one.end
-        late = f"product {i + 1} starts {1e3 * gap:.2f} ms after the end of "
-        require(gap < 1e-5, f"{late}product {i}")
+        late = f"{1e3 * gap:.2f} ms after the end of product {i}"
+        require(gap < 1e-5, f"product {i + 1} starts {late}")
 
 
 def check_crossover(answer: Answer) -> None:
@@ -106,5 +106,5 @@ def check_largest_batch(answer: Answer) -> None:
         words = f"batches of up to {limit} fit; it returned {found}"
         require(found == limit, words)
         enough = 2 * limit.bit_length() + 3
-        words = f"it took {len(attempts)} attempts to find {limit}, where "
-        require(len(attempts) <= enough, f"{words}{enough} do")
+        words = f"{len(attempts)} attempts to find {limit}, where {enough} do"
+        require(len(attempts) <= enough, f"it took {words}")

@@ -65,9 +65,9 @@ def _require_tensors(
     found: Any, expected: Tensor, ranks: Sequence[torch.device], case: str
 ) -> None:
     """Require one tensor of the expected values on each device."""
-    words = f"it returned {type(found).__name__}, not a list of "
-    is_list = isinstance(found, list | tuple) and len(found) == len(ranks)
-    require(is_list, f"{words}{len(ranks)} tensors")
+    kind, k = type(found).__name__, len(ranks)
+    is_list = isinstance(found, list | tuple) and len(found) == k
+    require(is_list, f"it returned {kind}, not a list of {k} tensors")
     for rank, (tensor, device) in enumerate(zip(found, ranks, strict=True)):
         require(
             isinstance(tensor, Tensor) and tensor.device == device,
@@ -104,9 +104,9 @@ def check_gradient_norm(answer: Answer) -> None:
             found = answer(shards, copies)
         require(found is not None, "it returned None, not a number")
         expected = float(torch.cat([weight.flatten(), *biases]).norm())
-        words = f"on {k} devices it returned {float(found):.4f}, expected "
-        near = abs(float(found) - expected) < 1e-4
-        require(near, f"{words}{expected:.4f}")
+        norm = float(found)
+        words = f"it returned {norm:.4f}, expected {expected:.4f}"
+        require(abs(norm - expected) < 1e-4, f"on {k} devices {words}")
         limit = 8 * (k + len(copies))
         require_sent(traffic.sent.total(), limit, f"on {k} devices")
 

@@ -20,8 +20,8 @@ def check_micro_batches_needed(answer: Answer) -> None:
         found, case = answer(p, share), f"{p} stages, share {share}"
         _require_count(found, case)
         idle = idle_of_total(p, found)
-        words = f"{case}: with {found} micro-batches, devices are idle for "
-        require(idle <= share, f"{words}{idle:.4f} of the total time")
+        words = f"devices are idle for {idle:.4f} of the total time"
+        require(idle <= share, f"{case}: with {found} micro-batches, {words}")
         fewer = idle_of_total(p, found - 1) if found > 1 else 1.0
         words = f"{case}: {found - 1} micro-batches are enough, not {found}"
         require(fewer > share, words)
@@ -51,8 +51,10 @@ def _check_schedule(rows: Sequence[Sequence[str]], p: int, m: int) -> None:
     require(step == least, f"{case}: it takes {step} ticks, where {least} do")
     for r, row in enumerate(schedule):
         kept, limit = most_in_flight(row), in_flight("1f1b", p, m, r)
-        words = f"{case}: stage {r} keeps {kept} micro-batches, more than "
-        require(kept <= limit, f"{words}{limit}")
+        why = (
+            f"{case}: stage {r} keeps {kept} micro-batches, more than {limit}"
+        )
+        require(kept <= limit, why)
 
 
 def check_accumulate(answer: Answer) -> None:
@@ -70,9 +72,9 @@ def check_accumulate(answer: Answer) -> None:
         for p, gradient in zip(net.parameters(), wanted):
             grad = torch.zeros_like(p) if p.grad is None else p.grad
             near = bool((grad - gradient).abs().max() < 1e-10)
-            ratio = f"{float(grad.norm() / gradient.norm()):.3f} times"
-            words = f"{case}: a gradient is wrong, {ratio} as long as it "
-            require(near, f"{words}should be")
+            ratio = float(grad.norm() / gradient.norm())
+            wrong = f"{ratio:.3f} times as long as it should be"
+            require(near, f"{case}: a gradient is wrong, {wrong}")
         words = f"{case}: it returned {found}, the loss is {expected.item()}"
         require(abs(float(found) - expected.item()) < 1e-10, words)
 
@@ -85,7 +87,6 @@ def check_best_count(answer: Answer) -> None:
         case = f"{p} stages, work {work} s, cost {cost} s"
         _require_count(found, case)
         seconds = [(m + p - 1) * (work / m + cost) for m in range(1, 1000)]
-        least = min(seconds)
-        words = f"{seconds.index(least) + 1} micro-batches are better than "
-        is_best = abs(seconds[found - 1] - least) < 1e-12
-        require(is_best, f"{case}: {words}{found}")
+        best = seconds.index(min(seconds)) + 1
+        words = f"{case}: {best} micro-batches are better than {found}"
+        require(abs(seconds[found - 1] - min(seconds)) < 1e-12, words)

@@ -160,6 +160,7 @@ def _stages(
     """Return the costs of stages, which pass on what their last layer does."""
     assert sum(run.balance) == len(costs)
     stages = []
+    # A balance of 2 and 3 layers: costs[0:2] and costs[2:5].
     for end, length in zip(accumulate(run.balance), run.balance):
         layers = costs if equal else costs[end - length : end]
         share = 1 / run.num_stages if equal else 1

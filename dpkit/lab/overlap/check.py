@@ -58,12 +58,13 @@ def check_accumulated_step(answer: Answer) -> None:
             assert p.grad is not None
             assert q.grad is not None
             away = float((p.grad.cpu() - q.grad).abs().max())
-            words = f"a gradient of replica {rank} is {away:.0e} away from "
-            require(away < 1e-12, f"{words}the mean over all batches")
+            words = f"{away:.0e} away from the mean over all batches"
+            require(away < 1e-12, f"a gradient of replica {rank} is {words}")
     # Shards come from the CPU, which is no message; a loss may be gathered.
     allowed = once + (len(batches) - 1) * 2
-    words = f"it sent {messages} messages, where {allowed} do: only the last "
-    require(messages <= allowed, f"{words}batch needs an allreduce")
+    words = f"it sent {messages} messages, where {allowed} do"
+    hint = "only the last batch needs an allreduce"
+    require(messages <= allowed, f"{words}: {hint}")
 
 
 def check_server_seconds(answer: Answer) -> None:
