@@ -5,13 +5,11 @@
 Takes every sixth training image and every fifth test image of each class,
 1,000 and 200 per class, in the order of the full set, and writes them as four
 idx ``.gz`` files to FOLDER (``dpkit/lab/common/data``). It is the same choice
-each time, and the same bytes wherever zlib is the same. Prints the checksums
-that ``dpkit/lab/common/datasets.py`` expects of their uncompressed contents.
+each time, and the same bytes wherever zlib is the same.
 """
 
 import argparse
 import gzip
-import hashlib
 import struct
 from pathlib import Path
 
@@ -60,7 +58,7 @@ def make_sample() -> dict[str, bytes]:
 
 
 def main() -> None:
-    """Write the files and print their checksums."""
+    """Write the files."""
     parser = argparse.ArgumentParser(description="Make the embedded sample.")
     parser.add_argument("folder", type=Path, nargs="?", default=FOLDER)
     folder = parser.parse_args().folder
@@ -68,7 +66,6 @@ def main() -> None:
     for name, contents in make_sample().items():
         packed = gzip.compress(contents, compresslevel=9, mtime=0)
         (folder / f"{name}.gz").write_bytes(packed)
-        print(f"{hashlib.sha256(contents).hexdigest()}  {name}")
 
 
 if __name__ == "__main__":

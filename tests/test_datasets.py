@@ -112,14 +112,12 @@ def test_loads_are_independent(sample: Sets) -> None:
 def test_damaged_sample_is_named(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sample is checked by its contents too."""
+    """The checksum of the .gz shows that a bit is wrong."""
     shutil.copytree(SAMPLE, tmp_path / "data")
     file = tmp_path / "data" / f"{name}.gz"
-    contents = bytearray(gzip.decompress(file.read_bytes()))
-    contents[-1] ^= 1
-    file.write_bytes(gzip.compress(contents, 1))
+    file.write_bytes(flip(file.read_bytes()))
     monkeypatch.setattr(datasets.resources, "files", lambda _: tmp_path)
-    with pytest.raises(ValueError, match="install dpkit again") as caught:
+    with pytest.raises(ValueError, match="reinstall the package") as caught:
         load_fashion_mnist()
     assert str(file) in str(caught.value)
 
@@ -275,11 +273,11 @@ FAULTS = [
     *[(".gz", FAULTS_GZ[fault]) for fault in FAULTS_GZ],
     *[("", FAULTS_UNPACKED[fault]) for fault in FAULTS_UNPACKED],
 ]
+CASES = [(NAMES[i % 4], *fault) for i, fault in enumerate(FAULTS)]
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
-    ("suffix", "fault"), FAULTS, ids=[*FAULTS_GZ, *FAULTS_UNPACKED]
+    ("name", "suffix", "fault"), CASES, ids=[*FAULTS_GZ, *FAULTS_UNPACKED]
 )
 def test_damaged_file_is_named(
     tiny: dict[str, bytes],
@@ -296,9 +294,9 @@ def test_damaged_file_is_named(
     with pytest.raises(ValueError, match=r"^damaged file, or .+\(") as caught:
         load_fashion_mnist(full=True)
     assert f"file: {file}," in str(caught.value)
-    advice = str(caught.value).splitlines()[-1]
-    assert f"delete the train-* and t10k-* files in {folder}" in advice
-    assert "DPKIT_DATA" in advice
+    advice = str(caught.value).splitlines()[1:]
+    assert advice[0].startswith("delete these files and try again")
+    assert "DPKIT_DATA" in advice[1]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -311,24 +309,6 @@ def test_missing_file_is_named(
     with pytest.raises(FileNotFoundError, match=r"^incomplete") as caught:
         load_fashion_mnist(full=True)
     assert str(tmp_path / "own" / name) in str(caught.value)
-
-
-def test_debians_files_are_not_to_be_deleted(
-    tiny: dict[str, bytes], tmp_path: Path
-) -> None:
-    """What a package installed is mended by the package."""
-    write(tmp_path / "debian", dict.fromkeys(NAMES, b"other"))
-    with pytest.raises(ValueError, match=r"\nreinstall the package") as caught:
-        load_fashion_mnist(full=True)
-    assert "delete" not in str(caught.value)
-
-
-def test_folder_that_is_a_file(tiny: dict[str, bytes], tmp_path: Path) -> None:
-    """A wrong DPKIT_DATA is told, not passed over."""
-    (tmp_path / "own").write_bytes(b"")
-    write(tmp_path / "debian", tiny)
-    with pytest.raises(NotADirectoryError, match="not a folder"):
-        load_fashion_mnist(full=True)
 
 
 # -------------------------------------------------------------- the download

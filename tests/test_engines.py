@@ -18,7 +18,8 @@ from torch.distributed.pipelining import (
 )
 
 import dpkit
-from dpkit.lab.common.engines import pipeline_step, tensor_parallel_step
+from dpkit.lab.layer_partitioning.engine import tensor_parallel_step
+from dpkit.lab.network_partitioning.engine import engine_step
 from dpkit.layer_partition import ParallelMLP, full_tensors
 from dpkit.processes import launch
 
@@ -92,7 +93,7 @@ def joined(steps):
 def run_pipelines(cases, X, y, loss_fn):
     """On one rank: a step of each pipeline, one after the other."""
     return [
-        pipeline_step(list(model), X, y, loss_fn, schedule, num_micro_batches)
+        engine_step(list(model), X, y, loss_fn, schedule, num_micro_batches)
         for model, schedule, num_micro_batches in cases
     ]
 
@@ -165,7 +166,7 @@ def test_the_engine_needs_micro_batches_of_one_size():
     X, y = torch.randn(7, 5), torch.randn(7, 3)
     with pytest.raises(RuntimeError, match="a rank raised an exception"):
         launch(
-            pipeline_step,
+            engine_step,
             2,
             list(pipeline_of(2).float()), X, y, nn.MSELoss(), ScheduleGPipe, 2,
             backend="gloo",

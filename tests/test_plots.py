@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 import dpkit
-from dpkit.lab.common import plots
+from dpkit.lab.data_parallelism import pictures as plots
 
 DATA = Path(__file__).parent.parent / "book" / "_data"
 

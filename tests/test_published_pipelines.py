@@ -1,4 +1,4 @@
-"""Tests of published_pipelines and of what it is made from."""
+"""Tests of published pipelines and of what is recorded for them."""
 
 import json
 from dataclasses import replace
@@ -19,18 +19,15 @@ from torch import nn
 
 import dpkit
 from dpkit import sim
-from dpkit.lab.network_partitioning.published_pipelines import (
-    amoebanet_table,
-    layer_costs,
-    show_ladder,
-    show_resnet50,
-    show_table,
-)
 from dpkit.lab.network_partitioning.torchgpipe import (
     Assumptions,
     Run,
+    amoebanet_table,
+    layer_costs,
     replayed_seconds,
     reversed_gpipe,
+    show_ladder,
+    show_table,
     step_seconds,
 )
 from dpkit.network_partition import LayerCost, layer_seconds
@@ -41,7 +38,7 @@ from dpkit.theory.pipelines.schedules import gpipe, one_f_one_b
 
 DATA = Path(__file__).parent.parent / "book" / "_data"
 GRID = [(n, m) for n in (1, 2, 3, 5) for m in (1, 2, 4, 7)]
-PLAIN = Assumptions("never", link=None)
+PLAIN = Assumptions(link=None, recompute=False)
 
 
 def load(name):
@@ -77,19 +74,15 @@ def test_equal_stages_take_what_the_formula_says(n, m):
 
 
 @pytest.mark.parametrize(("n", "m"), GRID)
-@pytest.mark.parametrize("how", ["ahead", "in turn"])
-def test_equal_stages_recompute_in_closed_form(n, m, how):
-    """Ahead, the first stages recompute the last micro-batch for nothing."""
+def test_equal_stages_recompute_in_closed_form(n, m):
+    """The first stages recompute the last micro-batch for nothing."""
     run, costs = equal_run(n, m)
     F, B = 1.0, 2.5
     if m == 1:
         wanted = n * F + (F + B) + (n - 1) * B
-        late = n - 1
     else:
         wanted = (m + n - 1) * F + B + (m - 1) * (F + B) + (n - 1) * B
-        late = n - 1
-    wanted += late * F * (how == "in turn")
-    found = step_seconds(run, costs, Assumptions(how, link=None))
+    found = step_seconds(run, costs, Assumptions(link=None))
     assert found == pytest.approx(wanted)
 
 
@@ -112,7 +105,7 @@ def test_each_hop_counts_both_ways():
     link = Link("x", 1e3, achieved=1, latency_seconds=2, peer_to_peer=True)
     run = Run(3, 1, 4, [1, 2, 1], samples_per_second=1.0)
     costs = [LayerCost(1, 2, size) for size in (5000, 10**9, 7000, 10**9)]
-    apart = step_seconds(run, costs, Assumptions("never", link))
+    apart = step_seconds(run, costs, Assumptions(link, False))
     together = step_seconds(run, costs, PLAIN)
     assert apart - together == pytest.approx(2 * ((2 + 5) + (2 + 7)))
 
@@ -122,10 +115,6 @@ def test_stages_take_what_their_layers_take():
     run = Run(2, 1, 4, [1, 2], samples_per_second=1.0)
     costs = [LayerCost(1, 10, 0), LayerCost(100, 1000, 0), LayerCost(3, 7, 0)]
     assert step_seconds(run, costs, PLAIN) == 104 + 1017
-    assert (
-        step_seconds(run, costs, Assumptions("in turn", None))
-        == 2 * 104 + 1017
-    )
     assert step_seconds(run, costs, Assumptions(link=None)) == 104 + 103 + 1017
     equal = replace(PLAIN, equal_stages=True)
     three = replace(run, num_micro_batches=3)
@@ -134,40 +123,12 @@ def test_stages_take_what_their_layers_take():
     )
 
 
-@pytest.mark.parametrize(
-    ("how", "m", "forwards", "backwards", "wanted"),
-    [
-        # 1B2 25-34, 1B1 47, 1B0 60; 0B2 34-40, 0B1 60, 0B0 73
-        ("in turn", 3, (7, 4), (6, 9), 73),
-        # 1B1 19-21, 1B0 31; 0B1 21-30, its R 33, 0B0 42
-        ("ahead", 2, (3, 8), (9, 2), 42),
-    ],
-)
-def test_only_the_last_micro_batch_is_kept(
-    how, m, forwards, backwards, wanted
-):
-    """Two cases worked by hand; to keep the first would take 70 and 47."""
-    run = Run(2, m, m, [1, 1], samples_per_second=1.0)
-    costs = [LayerCost(f, b, 0) for f, b in zip(forwards, backwards)]
-    assert step_seconds(run, costs, Assumptions(how, link=None)) == wanted
-
-
-def test_slow_computation_takes_longer():
-    run, costs = equal_run(3, 4)
-    slow = replace(PLAIN, slowdown=1.5)
-    assert step_seconds(run, costs, slow) == pytest.approx(
-        1.5 * step_seconds(run, costs, PLAIN)
-    )
-
-
-def test_a_balance_that_does_not_fit_is_refused():
-    run, costs = equal_run(3, 4)
-    with pytest.raises(ValueError, match=r"stages: 3, layers: 5"):
-        step_seconds(run, costs[:-1])
-    with pytest.raises(ValueError, match=r"stages: 2, layers: 6"):
-        step_seconds(replace(run, num_stages=2), costs)
-    with pytest.raises(ValueError, match=r"recompute: 'later'"):
-        step_seconds(run, costs, Assumptions("later"))
+def test_only_the_last_micro_batch_is_kept():
+    """Worked by hand; to keep the first would take 47."""
+    # 1B1 19-21, 1B0 31; 0B1 21-30, its R 33, 0B0 42
+    run = Run(2, 2, 2, [1, 1], samples_per_second=1.0)
+    costs = [LayerCost(3, 9, 0), LayerCost(8, 2, 0)]
+    assert step_seconds(run, costs, Assumptions(link=None)) == 42
 
 
 # -- the costs of layers
@@ -233,8 +194,8 @@ def test_formula_and_replay_agree_where_they_must(order):
         str(b): columns([LayerCost(b * 1e-3, b * 2e-3, 100)] * 24)
         for b in sizes
     }
-    plain = Assumptions("never", None, equal_stages=True)
-    for row in amoebanet_table(published, {"micro_batches": alike}, plain):
+    equal = replace(PLAIN, equal_stages=True)
+    for row in amoebanet_table(published, {"micro_batches": alike}, equal):
         assert row.replayed == pytest.approx(row.formula)
 
 
@@ -265,8 +226,7 @@ def test_each_published_circumstance_brings_the_replay_nearer():
     """One assumption changed at a time; each change makes it worse."""
     best = mean_miss(Assumptions())
     for worse in (
-        Assumptions("in turn"),
-        Assumptions("never"),
+        Assumptions(recompute=False),
         Assumptions(link=None),
         Assumptions(equal_stages=True),
     ):
@@ -367,9 +327,3 @@ def test_k80s_come_near_what_was_measured():
     for split, most in (("no", 0.07), ("20", 0.02), ("12", 0.02)):
         ratios = [t[split] / t["one device"] for t in (measured, found)]
         assert abs(ratios[0] - ratios[1]) < most
-
-
-def test_resnet50_is_shown_with_all_presets():
-    lines = str(show_resnet50(*RESNET)).splitlines()
-    assert lines[0].split() == ["split", "measured", *RESNET[1]["seconds"]]
-    assert [line.split()[0] for line in lines[1:]] == ["one", "no", "20", "12"]

@@ -8,7 +8,8 @@ from torch import nn
 
 import dpkit
 from dpkit.lab.common.models import lenet, lenet_params
-from dpkit.lab.common.resnet import resnet18, train_step
+from dpkit.lab.common.resnet import resnet18
+from dpkit.lab.data_parallelism.runs import train_step
 
 # The notebook Multi-GPU training, on what is taken for four V100s.
 NOTEBOOK = {"accelerator": "v100-pcie", "link": "pcie3", "backing": "meta"}

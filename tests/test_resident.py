@@ -9,7 +9,7 @@ from dpkit.lab.common.batches import Batches
 from dpkit.lab.common.datasets import Labelled
 from dpkit.lab.common.models import lenet, lenet_params
 from dpkit.lab.common.traffic import Traffic
-from dpkit.lab.data_parallelism.resident import time_resident_epoch
+from dpkit.lab.data_parallelism.runs import time_resident_epoch
 
 
 @pytest.fixture

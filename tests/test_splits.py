@@ -67,8 +67,3 @@ def test_a_pipeline_over_a_path_that_all_share(k):
     found = cost(traced(network_partitioning, k, 32768, 4096, 8, **hardware))
     told = estimate("network", 32768, 4096, 8, cluster(k, **hardware))
     assert 0.8 < told.seconds / found.seconds < 1.1
-
-
-def test_an_odd_number_of_layers_has_no_pairs():
-    with pytest.raises(ValueError, match="dense layers: 3"):
-        traced(layer_partitioning, 2, 64, 64, depth=3)

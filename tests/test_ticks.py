@@ -1,9 +1,9 @@
-"""Tests of dpkit.lab.common.ticks: logarithmic axes in plain numbers."""
+"""Logarithmic axes in plain numbers."""
 
 import pytest
 from matplotlib.figure import Figure
 
-from dpkit.lab.common import ticks
+from dpkit.lab.common import plots
 
 
 def labels(label, low, high):
@@ -31,13 +31,13 @@ def labels(label, low, high):
 )
 def test_powers_of_two_in_plain_numbers(low, high, expected):
     def every(axis):
-        ticks.doublings(axis, at_most=9)
+        plots.doublings(axis, at_most=9)
 
     assert labels(every, low, high) == expected.split()
 
 
 def test_every_second_power_where_there_are_many():
-    found = labels(ticks.doublings, 2**-6, 2**5)
+    found = labels(plots.doublings, 2**-6, 2**5)
     assert found == "0.0156 0.0625 0.25 1 4 16".split()
 
 
@@ -49,4 +49,4 @@ def test_every_second_power_where_there_are_many():
     ],
 )
 def test_decades_in_plain_numbers(low, high, expected):
-    assert labels(ticks.decades, low, high) == expected.split()
+    assert labels(plots.decades, low, high) == expected.split()

@@ -16,7 +16,7 @@ import dpkit
 from dpkit.accelerator import real_devices
 from dpkit.lab.common.datasets import load_fashion_mnist
 from dpkit.lab.common.models import lenet_params
-from dpkit.lab.data_parallelism.resident import time_resident_epoch
+from dpkit.lab.data_parallelism.runs import time_resident_epoch
 from recorders.provenance import DATA, provenance
 
 RECORD = DATA / "resident_epoch.json"

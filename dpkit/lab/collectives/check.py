@@ -23,15 +23,11 @@ def check_large_broadcast(answer: Answer) -> None:
         check_broadcast(plan)
         n = 120 * p * max(1, plan.num_chunks)
         busiest = max(port.sent for port in count(plan, n)) / n
-        require(
-            busiest < 2,
-            f"{p} ranks: a port sends {busiest:.1f} times the buffer",
-        )
-        require(
-            len(plan.steps) <= 2 * (p - 1),
-            f"{p} ranks: it takes {len(plan.steps)} steps, where "
-            f"{2 * (p - 1)} do",
-        )
+        words = f"{p} ranks: a port sends {busiest:.1f} times the buffer"
+        require(busiest < 2, words)
+        steps, enough = len(plan.steps), 2 * (p - 1)
+        words = f"{p} ranks: it takes {steps} steps, where {enough} do"
+        require(steps <= enough, words)
 
 
 def check_size_that_splits(answer: Answer) -> None:
@@ -39,10 +35,8 @@ def check_size_that_splits(answer: Answer) -> None:
     for p in (4, 8, 16):
         for rates in (Rates(2e-6, 1e-11, 1e-12), Rates(3e-5, 8e-11)):
             found, case = answer(p, rates), f"{p} ranks, {rates}"
-            require(
-                isinstance(found, (int, float)),
-                f"{case}: it returned {found!r}, not a number of bytes",
-            )
+            words = f"{case}: it returned {found!r}, not a number of bytes"
+            require(isinstance(found, (int, float)), words)
             whole = seconds("recursive_doubling", p, found, rates)
             parts = seconds("halving_doubling", p, found, rates)
             require(
@@ -109,5 +103,5 @@ def check_clip_shards(answer: Answer) -> None:
                 f"{float(found.norm()):.2f}",
             )
             # Little more than a number of 8 bytes to and from each rank.
-            most = max([*traffic.sent.values(), 0])
+            most = max(traffic.sent.values(), default=0)
             require_sent(most, 2 * 8 * k, f"a device of {k}")

@@ -1,7 +1,8 @@
 """Pictures of what collectives cost: ports, times, and who wins where."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
+from itertools import cycle, groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import matplotlib as mpl
@@ -12,17 +13,15 @@ from dpkit.lab.common.plots import COLOURS, Picture
 from dpkit.theory.timeline.drawing import INK
 from dpkit.theory.units import show_bytes, show_seconds
 
-STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 2)))
+STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 
 
-def plot_ports(
-    sent: Mapping[str, Sequence[float]], bound: float | None = None
-) -> Picture:
+def plot_ports(sent: Mapping[str, Sequence[float]], bound: float) -> Picture:
     """Draw what the port of each rank sends, a group of bars for each rank.
 
     Args:
         sent: Algorithm -> bytes that each rank sends.
-        bound: Bytes that the average port has to send; a line, if given.
+        bound: Bytes that the average port has to send.
     """
 
     def draw(ax: Axes) -> None:
@@ -30,11 +29,9 @@ def plot_ports(
         for i, (name, values) in enumerate(sent.items()):
             left = (i - (len(sent) - 1) / 2) * width
             places = [rank + left for rank in range(len(values))]
-            colour = COLOURS[i % len(COLOURS)]
-            ax.bar(places, values, width, color=colour, label=name)
-        if bound is not None:
-            words = "lower bound of the average"
-            ax.axhline(bound, color=INK, linestyle="--", label=words)
+            ax.bar(places, values, width, color=COLOURS[i], label=name)
+        words = "lower bound of the average"
+        ax.axhline(bound, color=INK, linestyle="--", label=words)
         ax.set_xticks(range(len(next(iter(sent.values())))))
         ax.yaxis.set_major_formatter(lambda value, _: show_bytes(int(value)))
         ax.grid(visible=False, axis="x")
@@ -47,49 +44,37 @@ def plot_ports(
 def plot_costs(
     sizes: Sequence[float],
     seconds: Mapping[str, Sequence[float]],
-    bound: Sequence[float] | None = None,
-    dots: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None,
+    bound: Sequence[float],
+    dots: Mapping[str, tuple[Sequence[float], Sequence[float]]],
 ) -> Picture:
     """Draw time against size, a line for each algorithm.
 
     Args:
         sizes: Bytes on each rank.
         seconds: Name of the line -> seconds at each size.
-        bound: Seconds that nothing beats, at each size; the ground below it
-            is grey.
-        dots: Name -> sizes and seconds that were found, as dots.
+        bound: Seconds that nothing beats, at each size: grey below.
+        dots: Name -> sizes and seconds that were found.
     """
 
     def draw(ax: Axes) -> None:
-        for i, (name, values) in enumerate(seconds.items()):
-            colour, style = COLOURS[i % len(COLOURS)], STYLES[i % len(STYLES)]
-            ax.plot(
-                sizes,
-                values,
-                color=colour,
-                linestyle=style,
-                label=_words(name),
-            )
-        if bound is not None:
-            bottom = 0.5 * min(bound)
-            ax.fill_between(
-                sizes, bottom, bound, color="#e1e5ea", label="impossible"
-            )
-            ax.set_ylim(bottom=bottom)
-        for (name, (x, y)), marker in zip((dots or {}).items(), "osD^v"):
-            ax.plot(
-                x, y, marker, color=INK, markersize=4, fillstyle="none",
-                label=name,
-            )  # fmt: skip
+        styles = zip(cycle(COLOURS), cycle(STYLES))
+        for (name, values), (colour, style) in zip(seconds.items(), styles):
+            (line,) = ax.plot(sizes, values, color=colour, label=_words(name))
+            line.set(linestyle=style)
+        bottom, grey = 0.5 * min(bound), "#e1e5ea"
+        ax.fill_between(sizes, bottom, bound, color=grey, label="impossible")
+        ax.set_ylim(bottom=bottom)
+        for (name, (x, y)), marker in zip(dots.items(), "osD^v"):
+            (points,) = ax.plot(x, y, marker, color=INK, label=name)
+            points.set(markersize=4, fillstyle="none")
         ax.set(xscale="log", yscale="log", xlabel="size", ylabel="time")
         _sizes(ax)
         ax.yaxis.set_major_formatter(lambda value, _: show_seconds(value))
         ax.legend(loc="upper left")
 
-    names = map(_words, [*seconds, *(dots or {})])
-    words = f"seconds by size: {', '.join(names)}"
-    words += ", with a lower bound" if bound is not None else ""
-    return Picture(draw, words, (5.2, 4.6))
+    names = ", ".join(map(_words, [*seconds, *dots]))
+    title = f"seconds by size: {names}, with a lower bound"
+    return Picture(draw, title, (5.2, 4.6))
 
 
 def plot_winners(
@@ -105,22 +90,23 @@ def plot_winners(
         winners: As ``dpkit.theory.collectives.choice.winners`` returns them.
     """
     names = sorted({name for row in winners for name in row})
-    colours = dict(zip(names, COLOURS))
-    runs = [
-        run for p, row in zip(world_sizes, winners) for run in _runs(p, row)
+    # tree tree ring: tree is fastest for the first two sizes, then ring.
+    stretches = [
+        Stretch(p, name, [size for size, _ in same])
+        for p, row in zip(world_sizes, winners)
+        for name, same in groupby(zip(sizes, row), key=itemgetter(1))
     ]
     step = (sizes[1] / sizes[0]) ** 0.5
 
     def draw(ax: Axes) -> None:
-        for run in runs:
-            ends = sizes[run.start] / step, sizes[run.stop - 1] * step
-            colour = mpl.colors.to_rgba(colours[run.name], 0.3)
-            bottom = run.world_size - 0.5
-            ax.fill_between(ends, bottom, bottom + 1, color=colour, lw=0)
+        for p, name, some in stretches:
+            ends = some[0] / step, some[-1] * step
+            colour = mpl.colors.to_rgba(COLOURS[names.index(name)], 0.3)
+            ax.fill_between(ends, p - 0.5, p + 0.5, color=colour, lw=0)
         for name in names:
-            run = _place([run for run in runs if run.name == name])
-            x = (sizes[run.start] * sizes[run.stop - 1]) ** 0.5
-            text = ax.text(x, run.world_size, _words(name), fontsize=10.5)
+            p, _, some = _place([x for x in stretches if x.name == name])
+            x = (some[0] * some[-1]) ** 0.5
+            text = ax.text(x, p, _words(name), fontsize=10.5)
             text.set(ha="center", va="center")
         _frame(ax, world_sizes, (sizes[0] / step, sizes[-1] * step))
 
@@ -128,29 +114,18 @@ def plot_winners(
     return Picture(draw, title, (5.2, 4.2))
 
 
-class Run(NamedTuple):
+class Stretch(NamedTuple):
     """Sizes that follow each other with the same winner, in a row."""
 
     world_size: int
     name: str
-    start: int
-    stop: int
+    sizes: Sequence[float]
 
 
-def _runs(world_size: int, row: Sequence[str]) -> Iterator[Run]:
-    # tree tree ring: the first run is tree from 0 to 2, the next ring, 2 to 3.
-    start = 0
-    for name, same in groupby(row):
-        stop = start + len(list(same))
-        yield Run(world_size, name, start, stop)
-        start = stop
-
-
-def _place(runs: Sequence[Run]) -> Run:
-    """Return the run that a name is written into: a long one, halfway."""
-    lengths = [run.stop - run.start for run in runs]
-    enough = 0.7 * max(lengths)
-    long = [run for run, length in zip(runs, lengths) if length >= enough]
+def _place(stretches: Sequence[Stretch]) -> Stretch:
+    """Return where a name is written: in a long stretch, halfway."""
+    enough = 0.7 * max(len(x.sizes) for x in stretches)
+    long = [x for x in stretches if len(x.sizes) >= enough]
     return long[len(long) // 2]
 
 

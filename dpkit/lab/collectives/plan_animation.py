@@ -29,15 +29,11 @@ class Animation:
 
 
 def animate_plan(plan: Plan) -> Animation:
-    """Animate the messages of a plan, step by step, in a loop.
-
-    Raises:
-        ValueError: a step cannot be.
-    """
+    """Animate the messages of a plan, step by step, in a loop."""
     grid, y = still.Grid(plan.world_size, plan.num_chunks), 76.0
     name = f"dpkit-plan-{zlib.crc32(str(plan).encode()):08x}"
     levels = list(still.levels_of(plan))
-    parts = [*still.heads(grid), *still.key(24), *still.frames(grid, y)]
+    parts = [*still.heads(grid), *still.frames(grid, y)]
     parts += [
         f'<g class="level">{r}</g>' for r in still.fills(grid, levels[0], y)
     ]
@@ -46,23 +42,15 @@ def animate_plan(plan: Plan) -> Animation:
         more = "".join(still.fills(grid, after, y, before))
         parts.append(f'<g class="then then-{number}">{more}</g>')
         parts += [_moving(grid, m, y, number) for m in step]
-        words = drawing.text(14, y + 16, f"step {number}", more=still.quiet())
+        words = drawing.quiet_text(14, y + 16, f"step {number}")
         parts.append(f'<g class="now now-{number}">{words}</g>')
     title = f"{still.words_for(plan)}: messages move, and boxes fill up"
     picture = drawing.page(parts, y + 2 * still.CELL + 20, title)
-    html = _pausable(picture.svg, name, len(plan.steps))
+    style = f"<style>{_style(name, len(plan.steps))}</style>"
+    label = f'<label for="{name}" style="padding:0.4em">stop or go on</label>'
+    switch = f'<input type="checkbox" id="{name}">{label}'
+    html = f'<div class="{name}">{style}{switch}{picture.svg}</div>'
     return Animation(html, title)
-
-
-def _pausable(svg: str, name: str, num_steps: int) -> str:
-    """Put a switch before a picture, and let the picture move."""
-    return (
-        f'<div class="{name}">'
-        f"<style>{_style(name, num_steps)}</style>"
-        f'<input type="checkbox" id="{name}">'
-        f'<label for="{name}" style="padding:0.4em">stop or go on</label>'
-        f"{svg}</div>"
-    )
 
 
 def _style(name: str, num_steps: int) -> str:
@@ -76,17 +64,13 @@ def _style(name: str, num_steps: int) -> str:
         f".{name} input:checked~svg g{{animation-play-state:running}}}}",
     ]
     for number in range(1, num_steps + 1):
-        start, end = (
-            f"{100 * SECONDS * (number - 1 + i) / total:.2f}%"
-            for i in (0, 0.8)
-        )
-        last = f"{100 * SECONDS * number / total:.2f}%"
-        for kind, rule in _keyframes(start, end, last).items():
-            rules.append(f"@keyframes {name}-{kind}-{number}{{{rule}}}")
-            rules.append(
-                f".{name} svg .{kind}-{number}"
-                f"{{animation-name:{name}-{kind}-{number}}}"
-            )
+        seconds = (SECONDS * (number - 1 + i) for i in (0, 0.8, 1))
+        times = (f"{100 * x / total:.2f}%" for x in seconds)
+        for kind, rule in _keyframes(*times).items():
+            which = f"{name}-{kind}-{number}"
+            rules.append(f"@keyframes {which}{{{rule}}}")
+            chosen = f".{name} svg .{kind}-{number}"
+            rules.append(f"{chosen}{{animation-name:{which}}}")
     return "".join(rules)
 
 
@@ -106,17 +90,11 @@ def _keyframes(start: str, end: str, last: str) -> dict[str, str]:
 
 def _moving(grid: still.Grid, message: Message, y: float, number: int) -> str:
     """Draw a message below the boxes that it comes from, to be moved."""
-    count = message.stop - message.first
     x = grid.x(message.source, message.first)
     far = grid.x(message.target, message.landing[0]) - x
-    shape = drawing.box(
-        x + 1,
-        y + still.CELL + 10,
-        count * grid.width - 2,
-        still.CELL / 2,
-        BLUE if message.adds else GREEN,
-        ' rx="3"',
-    )
-    return (
-        f'<g class="move move-{number}" style="--far:{far:.1f}px">{shape}</g>'
-    )
+    width = (message.stop - message.first) * grid.width - 2
+    colour, top = BLUE if message.adds else GREEN, y + still.CELL + 10
+    height = still.CELL / 2
+    shape = drawing.box(x + 1, top, width, height, colour, ' rx="3"')
+    kind = f'class="move move-{number}" style="--far:{far:.1f}px"'
+    return f"<g {kind}>{shape}</g>"

@@ -1,8 +1,7 @@
 """Plans as pictures, step by step.
 
-Each rank is a column of boxes, one for each chunk of its buffer. A box fills
-up with the share of the ranks that are added up in it; a full box has a frame
-of its own. From the standard library alone.
+Each rank is a group of boxes, one for each chunk of its buffer. A box fills
+up with the share of the ranks that are added up in it; a full box is green.
 """
 
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import NamedTuple
 from dpkit.theory.collectives.check import follow
 from dpkit.theory.collectives.plans import Message, Plan
 from dpkit.theory.timeline import drawing
-from dpkit.theory.timeline.drawing import BLUE, GREEN, QUIET, TRACK, WIDTH
+from dpkit.theory.timeline.drawing import BLUE, GREEN, TRACK, WIDTH
 
 LEFT, RIGHT, GAP = 76, 14, 12  # of the picture; between ranks
 CELL, ROW = 22, 74  # the height of a box, of a step
@@ -43,18 +42,14 @@ class Grid(NamedTuple):
 
 
 def draw_plan(plan: Plan) -> drawing.Drawing:
-    """Draw what each rank holds after each step, and what is sent between.
-
-    Raises:
-        ValueError: a step cannot be.
-    """
+    """Draw what each rank holds after each step, and what is sent between."""
     grid = Grid(plan.world_size, plan.num_chunks)
-    parts = [*heads(grid), *key(24)]
+    parts = [*heads(grid)]
     for number, levels in enumerate(levels_of(plan)):
         y = 76 + number * ROW
         words = f"step {number}" if number else "start"
-        parts.append(drawing.text(14, y + 16, words, more=quiet()))
-        parts += _boxes(grid, levels, y)
+        parts.append(drawing.quiet_text(14, y + 16, words))
+        parts += [*frames(grid, y), *fills(grid, levels, y)]
         if number < len(plan.steps):
             parts += [_arrow(grid, m, y) for m in plan.steps[number]]
     title = f"{words_for(plan)}: what each rank holds after each"
@@ -68,10 +63,6 @@ def levels_of(plan: Plan) -> Iterator[Levels]:
         steps = plan.steps[:stop]
         so_far = Plan(plan.name, plan.world_size, plan.num_chunks, steps)
         yield [[len(names) for names in chunks] for chunks in follow(so_far)]
-
-
-def _boxes(grid: Grid, levels: Levels, y: float) -> list[str]:
-    return [*frames(grid, y), *fills(grid, levels, y)]
 
 
 def frames(grid: Grid, y: float) -> Iterator[str]:
@@ -98,18 +89,14 @@ def fills(
 
 
 def heads(grid: Grid) -> Iterator[str]:
-    """Yield the names of the ranks, above their boxes."""
+    """Yield the names of the ranks, above their boxes, and the legend."""
     for rank in range(grid.world_size):
         x = grid.x(rank, 0) + grid.rank_width / 2
         words = f"rank {rank}" if grid.world_size <= 5 else f"{rank}"
         bold = ' font-weight="600"'
         yield drawing.text(x, 62, words, "middle", bold)
-
-
-def key(y: float) -> list[str]:
-    """Return the legend of the colours."""
     entries = [("a part of the sum", BLUE, ""), ("the whole sum", GREEN, "")]
-    return drawing.legend(LEFT, y, entries)
+    yield from drawing.legend(LEFT, 24, entries)
 
 
 def _arrow(grid: Grid, message: Message, y: float) -> str:
@@ -133,13 +120,6 @@ def _arrow(grid: Grid, message: Message, y: float) -> str:
     return f'{shaft}<path d="M{points}z" fill="{colour}"/>'
 
 
-def quiet() -> str:
-    """Return the colour of words that matter less."""
-    return f' fill="{QUIET}"'
-
-
 def words_for(plan: Plan) -> str:
     """Return a plan in words, for those who see text alone."""
-    count = len(plan.steps)
-    steps = f"{count} step{'s' if count != 1 else ''}"
-    return f"{plan.name}, {plan.world_size} ranks, {steps}"
+    return f"{plan.name}, {plan.world_size} ranks, {len(plan.steps)} steps"

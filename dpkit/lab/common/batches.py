@@ -22,15 +22,9 @@ class Batches:
         labels: Their labels, (n,).
         batch_size: The number of examples in a batch.
         shuffle: Take the examples in a new random order each epoch.
-        seed: Where the random orders start. They come from a generator of
-            this object alone, which nothing else draws from.
-
-    Raises:
-        ValueError: If ``batch_size`` is less than 1, or if images and labels
-            differ in length.
+        seed: Of the random orders, which have a generator of their own.
 
     Example:
-        >>> from dpkit.lab.common.batches import Batches
         >>> images, labels = torch.rand(7, 1, 5, 4), torch.arange(7)
         >>> batches = Batches(images, labels, batch_size=3)
         >>> len(batches)  # ceil(7 / 3)

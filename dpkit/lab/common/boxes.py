@@ -33,18 +33,16 @@ def arrow(
 ) -> None:
     """Draw an arrow between the sides of two boxes; ``back``: to the left."""
     out = -0.84 if back else 0.84
-    _arrow(ax, start, end, out, 0.0)
+    _arrow(ax, (start[0] + out, start[1]), (end[0] - out, end[1]))
 
 
 def down(ax: Axes, start: Sequence[float], end: Sequence[float]) -> None:
     """Draw an arrow from the bottom of a box to the top of one below."""
-    _arrow(ax, start, end, 0.0, -0.36)
+    _arrow(ax, (start[0], start[1] - 0.36), (end[0], end[1] + 0.36))
 
 
 def _arrow(
-    ax: Axes, start: Sequence[float], end: Sequence[float], x: float, y: float
+    ax: Axes, tail: tuple[float, float], tip: tuple[float, float]
 ) -> None:
-    """Draw an arrow that keeps off the middles of its boxes by x and y."""
-    tip, tail = (end[0] - x, end[1] - y), (start[0] + x, start[1] + y)
     line = {"arrowstyle": "->", "color": QUIET}
     ax.annotate("", tip, tail, arrowprops=line)

@@ -33,15 +33,9 @@ def all_checks() -> dict[str, Callable[[Answer], None]]:
 def check(answer: Answer) -> None:
     """Print whether an answer solves its exercise, and if not, why.
 
-    Args:
-        answer: A function with the name that the exercise gives it.
-
-    Raises:
-        TypeError: the answer is not a function, but perhaps its result.
-        ValueError: no exercise asks for a function of this name.
+    The answer is a function with the name that the exercise gives it.
 
     Example:
-        >>> from dpkit.lab.common.checks import check
         >>> def accuracy_on_all(net, X, y, device_params, devices):
         ...     return 0.5
         >>> check(accuracy_on_all)  # doctest: +NORMALIZE_WHITESPACE

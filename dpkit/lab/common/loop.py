@@ -12,19 +12,13 @@ def take_step(
 ) -> Tensor:
     """Take a step of an optimizer on the mean loss of a batch.
 
-    Args:
-        net: A module, or a wrapper that sends examples to its devices.
-        optimizer: Updates its parameters.
-        X: Examples, shape (b, …).
-        y: Labels, shape (b,), on any device.
-
-    Returns:
-        The mean loss before the step, a tensor of no dimensions.
+    The net may be a wrapper that sends examples X, shape (b, …), to its
+    devices; the labels y, shape (b,), lie on any device. The result is the
+    mean loss before the step, a tensor of no dimensions.
 
     Example:
-        >>> from dpkit.lab.common.loop import take_step
         >>> devices = dpkit.devices(2, kind="sim")
-        >>> layer = torch.nn.Linear(3, 5).to(devices[0])
+        >>> layer = nn.Linear(3, 5).to(devices[0])
         >>> net = dpkit.DataParallel(layer, devices)
         >>> optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         >>> X, y = torch.ones(4, 3), torch.zeros(4).long()

@@ -22,14 +22,13 @@ def lenet_params(scale: float | None = None, seed: int = 0) -> list[Tensor]:
         scale: Standard deviation of all weights. None gives each layer
             ``sqrt(2 / fan_in)``, which keeps the size of activations that
             pass through rectifiers.
-        seed: The same seed gives the same parameters.
+        seed: Of the weights.
 
     Returns:
         ``[W1, b1, W2, b2, W3, b3, W4, b4]``, float32 on the CPU; the weights
         have shapes (20, 1, 3, 3), (50, 20, 5, 5), (800, 128), (128, 10).
 
     Example:
-        >>> from dpkit.lab.common.models import lenet_params
         >>> sum(p.numel() for p in lenet_params(scale=0.01))
         129068
 
@@ -62,7 +61,6 @@ def lenet(
         activation: What follows all layers but the last.
 
     Example:
-        >>> from dpkit.lab.common.models import lenet, lenet_params
         >>> lenet(torch.zeros(7, 1, 28, 28), lenet_params()).shape
         torch.Size([7, 10])
 
@@ -87,34 +85,3 @@ class LeNet(nn.Module):
     def forward(self, X: Tensor) -> Tensor:
         """Return the class scores of images."""
         return lenet(X, list(self.params))
-
-
-def convolutions_then_dense() -> nn.Sequential:
-    """Return a network whose time lies early and whose parameters lie late.
-
-    Four convolutions slide few weights over large images; two dense layers
-    use each of many weights once an image.
-
-    Example:
-        >>> from dpkit.lab.common.models import convolutions_then_dense
-        >>> counts = [sum(p.numel() for p in layer.parameters())
-        ...           for layer in convolutions_then_dense()]
-        >>> sum(counts[:10]), sum(counts[10:])  # early and late
-        (259008, 6433802)
-    """
-    return nn.Sequential(
-        nn.Conv2d(1, 64, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(64, 64, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(64, 128, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(128, 128, 3, padding=1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(128 * 7 * 7, 1024),
-        nn.ReLU(),
-        nn.Linear(1024, 10),
-    )

@@ -1,17 +1,10 @@
-"""ResNet-18 for small images, and a step that trains it on many devices."""
+"""ResNet-18 for small images."""
 
-from collections.abc import Sequence
-
-import torch
 import torchvision  # type: ignore[import-untyped]
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 from torchvision.models.resnet import (  # type: ignore[import-untyped]
     BasicBlock,
 )
-
-from dpkit.collectives import allreduce
-from dpkit.placement import split_batch
 
 
 def resnet18(width: int = 64) -> nn.Module:
@@ -20,13 +13,10 @@ def resnet18(width: int = 64) -> nn.Module:
     Its first layer keeps the size of the image, and no pooling follows it:
     made for images of 224×224, the network would leave little of small ones.
 
-    Args:
-        width: The channels of the first of its four groups of layers; each
-            of the others has twice as many as the one before. ResNet-18 has
-            64; with fewer it learns less, and faster.
+    ``width`` is the channels of the first of its four groups of layers; each
+    of the others has twice as many as the one before.
 
     Example:
-        >>> from dpkit.lab.common.resnet import resnet18
         >>> resnet18()(torch.zeros(2, 1, 28, 28)).shape
         torch.Size([2, 10])
 
@@ -53,36 +43,6 @@ def _set_width(net: nn.Module, width: int) -> None:
         )
         for layer in blocks.modules():
             if isinstance(layer, nn.Conv2d):  # as torchvision starts them
-                nn.init.kaiming_normal_(
-                    layer.weight, mode="fan_out", nonlinearity="relu"
-                )
+                nn.init.kaiming_normal_(layer.weight, 0, "fan_out", "relu")
         setattr(net, f"layer{i + 1}", blocks)
     net.fc = nn.Linear(8 * width, 10)
-
-
-def train_step(
-    nets: Sequence[nn.Module],
-    X: Tensor,
-    y: Tensor,
-    devices: Sequence[torch.device],
-    lr: float = 0.1,
-) -> None:
-    """Take one step of SGD on all devices together.
-
-    ``nets`` has a replica for each device. Batch norm takes each shard by
-    itself, so that this is not exactly the step of one device.
-    """
-    shards = zip(*split_batch(X, y, devices))
-    losses = [
-        F.cross_entropy(net(X), y, reduction="sum")
-        for net, (X, y) in zip(nets, shards)
-    ]
-    torch.autograd.backward(losses)
-    for copies in zip(*(net.parameters() for net in nets)):
-        allreduce([p.grad for p in copies if p.grad is not None])
-    # Allreduce leaves the gradient of the sum over the batch. With 512 rows
-    # a rate of 0.1 for their mean is a rate of 0.1 / 512 for their sum.
-    for net in nets:
-        optimizer = torch.optim.SGD(net.parameters(), lr / len(X))
-        optimizer.step()
-        optimizer.zero_grad()

@@ -16,18 +16,8 @@ def show(*functions: Callable[..., Any] | ModuleType) -> Markdown:
     Docstrings are cut to their first line. The result is what a notebook
     displays when this call is the last line of a cell.
 
-    Args:
-        functions: Functions, classes or modules, in the order to show them.
-
-    Returns:
-        A code block for the page.
-
-    Raises:
-        TypeError: there is no Python source, as for a built-in function.
-
     Example:
         >>> from dpkit.lab.common.loop import train_epoch
-        >>> from dpkit.lab.common.show import show
         >>> print(show(train_epoch).data.splitlines()[1])
         def train_epoch(
     """

@@ -22,7 +22,6 @@ class Traffic(TorchDispatchMode):
         num_bytes: The bytes of those messages.
 
     Example:
-        >>> from dpkit.lab.common.traffic import Traffic
         >>> zero, one = dpkit.devices(2, kind="sim")
         >>> x = torch.zeros(5, 3, device=zero)  # 15 numbers of 4 bytes
         >>> with Traffic() as traffic:
@@ -62,12 +61,7 @@ def sent(work: Callable[..., Any], *arguments: Any) -> tuple[int, int]:
 
     What comes from the CPU is not sent by a device.
 
-    Args:
-        work: A function.
-        arguments: What to call it with.
-
     Example:
-        >>> from dpkit.lab.common.traffic import sent
         >>> tensors = [torch.ones(3, 5, device=d)
         ...            for d in dpkit.devices(4, kind="sim")]
         >>> sent(dpkit.allreduce, tensors)  # 6 messages of 3 · 5 · 4 bytes

@@ -4,8 +4,9 @@ A check goes through cases. It knows what to expect in each, and requires it
 from the answer; ``case`` are the words that name the inputs.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from math import isclose
+from typing import Any, SupportsFloat
 
 import torch
 
@@ -24,21 +25,50 @@ def require(condition: bool, why: str) -> None:
         raise NotYet(why)
 
 
-def require_equal(found: object, expected: object, case: str) -> None:
-    """Raise NotYet unless what was found is what was expected."""
-    words = f"{case}: it returned {found!r}, expected {expected}"
-    require(found == expected, words)
-
-
-def require_number(
-    found: Any, expected: float, case: str, form: str = "g", near: float = 1e-6
+def require_same(
+    found: object,
+    expected: object,
+    case: str,
+    form: str = "",
+    near: float = 1e-6,
 ) -> None:
-    """Raise NotYet unless a number is as expected, up to a share of it."""
-    allowed = max(near * abs(expected), 1e-12)
-    require(
-        isinstance(found, (int, float)) and abs(found - expected) <= allowed,
-        f"{case}: it returned {found!r}, expected {expected:{form}}",
-    )
+    """Raise NotYet unless what was found is what was expected.
+
+    Floats may differ by a share of ``near``; ``form`` is how they are shown.
+    """
+    words = f"{case}: it returned {found!r}, expected {expected:{form}}"
+    require(same(found, expected, near), words)
+
+
+def require_reference(
+    answer: Answer,
+    reference: Answer,
+    cases: Iterable[tuple[Any, ...]],
+    words: str,
+    form: str = "",
+    near: float = 1e-6,
+) -> None:
+    """Raise NotYet unless an answer returns what a reference returns.
+
+    A case is a tuple of arguments for both, and ``words`` a format of them
+    that names it, such as ``"{0} devices, tree={1}"``.
+    """
+    for case in cases:
+        found, expected = answer(*case), reference(*case)
+        require_same(found, expected, words.format(*case), form, near)
+
+
+def same(found: Any, expected: Any, near: float = 1e-6) -> bool:
+    """Compare numbers, or sequences of them by their elements."""
+    if isinstance(expected, (list, tuple)):
+        return (
+            isinstance(found, (list, tuple))
+            and len(found) == len(expected)
+            and all(same(a, b, near) for a, b in zip(found, expected))
+        )
+    if isinstance(expected, float) and isinstance(found, SupportsFloat):
+        return isclose(found, expected, rel_tol=near, abs_tol=1e-12)
+    return bool(found == expected)
 
 
 def require_ports(

@@ -1,5 +1,5 @@
-"""What the chapter ``data-parallelism`` runs and checks.
+"""What the chapter ``data-parallelism`` runs, draws and checks.
 
-``resident`` -- an epoch whose images lie on the device;
-``check`` -- its exercises.
+``runs`` -- a step of ResNet-18, and an epoch whose images lie on the device;
+``pictures`` -- its figures; ``check`` -- its exercises.
 """

@@ -8,28 +8,28 @@ from torch import nn
 from torch.nn import functional as F
 
 from dpkit.lab.common.traffic import Traffic
-from dpkit.lab.common.verdict import Answer, require, require_number
-from dpkit.lab.data_parallelism_concise import scaling
+from dpkit.lab.common.verdict import Answer, require, require_same, same
 from dpkit.machine import devices
 
 
 def check_speedups(answer: Answer) -> None:
     """Both kinds of scaling, from the same seconds."""
-    laws = {"weak": scaling.weak_speedups, "strong": scaling.strong_speedups}
-    for seconds in ({1: 4.0, 2: 5.0, 4: 8.0}, {1: 60.0, 3: 25.0, 8: 40.0}):
-        for name, law in laws.items():
-            expected = law(seconds)
-            found = answer(seconds, name == "weak")
-            require(
-                isinstance(found, dict) and found.keys() == expected.keys(),
-                f"it returned {found!r}, not a number for each of "
-                f"{list(expected)}",
-            )
-            require(
-                all(abs(found[k] - expected[k]) < 1e-9 for k in expected),
-                f"{name} scaling, seconds {seconds}: it returned {found}, "
-                f"expected {expected}",
-            )
+    both = {1: 4.0, 2: 5.0, 4: 8.0}, {1: 60.0, 3: 25.0, 8: 40.0}
+    for seconds, weak in product(both, (True, False)):
+        expected = {
+            k: (k if weak else 1) * seconds[1] / t for k, t in seconds.items()
+        }
+        found = answer(seconds, weak)
+        require(
+            isinstance(found, dict) and found.keys() == expected.keys(),
+            f"it returned {found!r}, not a number for each of "
+            f"{list(expected)}",
+        )
+        require(
+            all(same(found[k], expected[k]) for k in expected),
+            f"{'weak' if weak else 'strong'} scaling, seconds {seconds}: it "
+            f"returned {found}, expected {expected}",
+        )
 
 
 def check_best_num_devices(answer: Answer) -> None:
@@ -124,4 +124,4 @@ def check_replicate_seconds(answer: Answer) -> None:
         expected = (ceil(log2(k)) if tree else k - 1) * once
         case = f"{k} devices, tree={tree}, together={together}"
         found = answer(sizes, k, alpha, beta, tree, together)
-        require_number(found, expected, case, ".7f", near=1e-9)
+        require_same(found, expected, case, ".7f")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from dpkit import sim
-from dpkit.lab.common.verdict import Answer, require, require_equal
+from dpkit.lab.common.verdict import Answer, require, require_same
 from dpkit.machine import Timer, devices, synchronize
 from dpkit.theory.clock.record import Span
 from dpkit.theory.hardware import ACCELERATORS, HOSTS
@@ -36,11 +36,10 @@ def check_seconds_of(answer: Answer) -> None:
         found = answer(work, ranks)
         words = f"it returned {found!r}, not the seconds"
         require(isinstance(found, float), words)
-        words = f"it returned {found:.3g}, where the work takes "
-        words += f"{timer.seconds:.3g}"
-        if busy is not None:
-            words += f"; {busy.device} was busy before"
-        require(abs(found - timer.seconds) < 0.02 * timer.seconds, words)
+        taken = timer.seconds
+        words = f"it returned {found:.3g}, where the work takes {taken:.3g}"
+        words += f"; {busy.device} was busy before" if busy is not None else ""
+        require(abs(found - taken) < 0.02 * taken, words)
 
 
 def check_overlapped(answer: Answer) -> None:
@@ -48,10 +47,8 @@ def check_overlapped(answer: Answer) -> None:
     zero = devices(1, "sim")[0]
     x, count = torch.ones(SIZE, SIZE, device=zero), 6
     synchronize([zero])
-    with (
-        sim.machine(accelerator="v100-pcie", link="pcie3"),
-        sim.trace() as timeline,
-    ):
+    cards = sim.machine(accelerator="v100-pcie", link="pcie3")
+    with cards, sim.trace() as timeline:
         found = answer(x, count)
         synchronize([zero])
     require(
@@ -69,32 +66,27 @@ def check_overlapped(answer: Answer) -> None:
 def _check_order(products: Sequence[Span], copies: Sequence[Span]) -> None:
     """Require that copies follow their products and hold up no other."""
     for i, (work, copy) in enumerate(zip(products, copies)):
-        require(
-            copy.start >= work.end,
-            f"copy {i} starts before its product is done",
-        )
-    for i, (one, next_one) in enumerate(pairwise(products)):
-        require(
-            next_one.start - one.end < 1e-5,
-            f"product {i + 1} starts {1e3 * (next_one.start - one.end):.2f} "
-            f"ms after the end of product {i}",
-        )
+        early = f"copy {i} starts before its product is done"
+        require(copy.start >= work.end, early)
+    for i, (one, following) in enumerate(pairwise(products)):
+        gap = following.start - one.end
+        late = f"{1e3 * gap:.2f} ms after the end of product {i}"
+        require(gap < 1e-5, f"product {i + 1} starts {late}")
 
 
 def check_crossover(answer: Answer) -> None:
     """The first size at which the device takes longer than the launch."""
-    host = HOSTS["eager"]
-    slow_host = replace(host, launch_seconds=10 * host.launch_seconds)
-    names = ("v100-pcie", "h100", "k80")
-    for name, chosen in product(names, (host, slow_host)):
-        accelerator, launch = ACCELERATORS[name], chosen.launch_seconds
+    eager = HOSTS["eager"]
+    slow = replace(eager, launch_seconds=10 * eager.launch_seconds)
+    for name, host in product(("v100-pcie", "h100", "k80"), (eager, slow)):
+        accelerator, launch = ACCELERATORS[name], host.launch_seconds
         expected = next(
             n
             for n in range(1, 100_000)
             if operation_seconds(accelerator, 2 * n**3, 12 * n**2) > launch
         )
         case = f"{name} with launches of {1e6 * launch:g} µs"
-        require_equal(answer(accelerator, chosen), expected, case)
+        require_same(answer(accelerator, host), expected, case)
 
 
 def check_largest_batch(answer: Answer) -> None:
@@ -114,8 +106,5 @@ def check_largest_batch(answer: Answer) -> None:
         words = f"batches of up to {limit} fit; it returned {found}"
         require(found == limit, words)
         enough = 2 * limit.bit_length() + 3
-        require(
-            len(attempts) <= enough,
-            f"it took {len(attempts)} attempts to find {limit}, where "
-            f"{enough} do",
-        )
+        words = f"{len(attempts)} attempts to find {limit}, where {enough} do"
+        require(len(attempts) <= enough, f"it took {words}")

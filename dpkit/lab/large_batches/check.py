@@ -1,15 +1,14 @@
 """The checks of the exercises on large batches."""
 
-from math import isclose
-
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
 from dpkit.lab.common.verdict import (
     Answer,
     require,
-    require_equal,
-    require_number,
+    require_reference,
+    require_same,
+    same,
 )
 from dpkit.lab.large_batches.results import steps_needed
 from dpkit.lab.large_batches.warmup import gradual_warmup
@@ -28,7 +27,7 @@ def check_warm_scheduler(answer: Answer) -> None:
             found = optimizer.param_groups[0]["lr"]
             expected = gradual_warmup(step, num_steps, lr / k, lr)
             require(
-                isclose(found, expected, rel_tol=1e-6),
+                same(found, expected),
                 f"rate {lr}, k = {k}, {num_steps} steps of warm-up: step "
                 f"{step} has the rate {found:.4g}, expected {expected:.4g}",
             )
@@ -38,9 +37,13 @@ def check_warm_scheduler(answer: Answer) -> None:
 
 def check_steps_behind(answer: Answer) -> None:
     """Warm-ups of several lengths, one of them without a rise."""
-    for k, W in ((4, 10), (8, 128), (2, 1), (1, 7)):
-        total = sum(gradual_warmup(t, W, 1.0, k) for t in range(W))
-        require_number(answer(k, W), W - total / k, f"k = {k}, W = {W}")
+
+    def steps_behind(k: int, W: int) -> float:
+        return W - sum(gradual_warmup(t, W, 1.0, k) for t in range(W)) / k
+
+    cases = (4, 10), (8, 128), (2, 1), (1, 7)
+    words = "k = {0}, W = {1}"
+    require_reference(answer, steps_behind, cases, words, "g")
 
 
 def check_critical_batch(answer: Answer) -> None:
@@ -51,16 +54,8 @@ def check_critical_batch(answer: Answer) -> None:
         ((8, 16), (250.0, 2048.0)),
     ):
         few, many = (steps_needed(b, *expected) for b in (small, large))
-        found = answer(small, few, large, many)
-        require(
-            isinstance(found, (tuple, list))
-            and len(found) == 2
-            and all(
-                isclose(a, b, rel_tol=1e-6) for a, b in zip(found, expected)
-            ),
-            f"{small} rows take {few:g} steps and {large} take {many:g}: it "
-            f"returned {found!r}, expected {expected}",
-        )
+        case = f"{small} rows take {few:g} steps and {large} take {many:g}"
+        require_same(answer(small, few, large, many), expected, case)
 
 
 def check_fastest_count(answer: Answer) -> None:
@@ -77,4 +72,4 @@ def check_fastest_count(answer: Answer) -> None:
             f"a step takes 1 ms and {1e3 * per_device:g} ms for each further "
             f"device, b = 16, the critical batch is {critical}"
         )
-        require_equal(answer(seconds, 16, 100, critical), expected, case)
+        require_same(answer(seconds, 16, 100, critical), expected, case)

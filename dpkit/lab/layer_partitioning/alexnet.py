@@ -10,12 +10,10 @@ Each device has one tower: half of the channels of each layer. At a crossing
 each tower takes the channels of both, elsewhere only its own. On one device
 the layers without a crossing are convolutions with two groups.
 
-As in the paper: five convolutions and three dense layers, who talks to whom,
-rectifiers, response normalization after the first two, overlapping pooling,
-and the ratios of the widths. Other than in the paper: images of 28 by 28, a
-kernel and a stride in the first layer that suit them, no dropout, other
-initial weights. Dense layers are written as convolutions whose kernel covers
-all of its input, so that all eight layers are split alike.
+Unlike in the paper, images are 28 by 28, with a kernel and a stride in the
+first layer that suit them, there is no dropout, and initial weights differ.
+Dense layers are convolutions whose kernel covers the whole input, so that all
+eight layers are split alike.
 
 Source:
     A. Krizhevsky, I. Sutskever, G. Hinton, ImageNet classification with
@@ -27,10 +25,8 @@ from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
-from dpkit.lab.common.batches import Batches
-from dpkit.lab.common.datasets import Labelled
-from dpkit.lab.common.loop import train_epoch
 from dpkit.layer_partition import ChannelParallelConv2d, Joined, Replicated
 
 # Output channels of the five convolutions and of the dense layers, 2012.
@@ -41,16 +37,13 @@ KERNELS = (5, 5, 3, 3, 3, 2, 1, 1)  # of 28 pixels, pooling leaves 2
 
 
 class TowerNorm(nn.Module):
-    """Response normalization over the channels of each tower by itself.
-
-    A channel is divided by a power of the sum of squares of its neighbours;
-    the constants are those of section 3.3.
-    """
+    """Response normalization over the channels of each tower by itself."""
 
     def __init__(self, num_towers: int) -> None:
         super().__init__()
         self.num_towers = num_towers
-        # PyTorch divides alpha by the number of neighbours, the paper not.
+        # The constants of section 3.3. PyTorch divides alpha by the number of
+        # neighbours; the paper does not.
         self.norm = nn.LocalResponseNorm(5, alpha=5 * 1e-4, beta=0.75, k=2.0)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -65,23 +58,17 @@ def alexnet(
     num_towers: int = 2,
     talk: Collection[str] = TALK_2012,
     scale: float = 1 / 8,
-    num_classes: int = 10,
     normalize: bool = True,
     seed: int = 0,
 ) -> nn.Sequential:
-    """Make AlexNet for images (b, 1, 28, 28), on one device.
+    """Make AlexNet for images (b, 1, 28, 28) of 10 classes, on one device.
 
     Args:
         num_towers: Into how many towers the channels are parted.
         talk: The layers in which a tower takes the channels of all towers.
         scale: Width of the layers, as a fraction of that of 2012.
-        num_classes: How many scores there are.
         normalize: Whether to normalize responses, which is slow on a CPU.
         seed: Of the weights.
-
-    Raises:
-        ValueError: a layer to talk in is unknown, or a width is not divisible
-            by the number of towers.
 
     Example:
         >>> net = alexnet()
@@ -89,19 +76,16 @@ def alexnet(
         (torch.Size([48, 32, 3, 3]), torch.Size([48, 24, 3, 3]))
         >>> net(torch.zeros(3, 1, 28, 28)).shape
         torch.Size([3, 10])
-
     """
-    widths = [1, *(round(scale * n) for n in WIDTHS_2012), num_classes]
-    _check_towers(widths[1:], num_towers, talk)
+    widths = [1, *(round(scale * n) for n in WIDTHS_2012), 10]
     generator = torch.Generator().manual_seed(seed)
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for i, name in enumerate(LAYERS):
-        together = i == 0 or name in talk
-        groups = 1 if together else num_towers
-        layers[name] = _convolution(
-            widths[i], widths[i + 1], KERNELS[i], groups
-        )
-        _draw(layers[name], generator)
+        groups = 1 if i == 0 or name in talk else num_towers
+        conv = _convolution(widths[i], widths[i + 1], KERNELS[i], groups)
+        nn.init.kaiming_normal_(conv.weight, generator=generator)
+        nn.init.zeros_(conv.get_parameter("bias"))
+        layers[name] = conv
         if name != "dense8":
             layers[f"relu{i + 1}"] = nn.ReLU()
         if normalize and name in ("conv1", "conv2"):
@@ -110,6 +94,16 @@ def alexnet(
             layers[f"pool{i + 1}"] = nn.MaxPool2d(kernel_size=3, stride=2)
     layers["scores"] = nn.Flatten()
     return nn.Sequential(layers)
+
+
+def _convolution(
+    inputs: int, outputs: int, kernel: int, groups: int
+) -> nn.Conv2d:
+    """Return a layer that keeps the size of images, or covers all of them."""
+    padding = kernel // 2 if kernel > 2 else 0
+    shape = {"kernel_size": kernel, "padding": padding, "groups": groups}
+    conv: nn.Conv2d = skip_init(nn.Conv2d, inputs, outputs, **shape)
+    return conv
 
 
 def split_towers(
@@ -122,9 +116,6 @@ def split_towers(
         >>> net = split_towers(alexnet(), devices)
         >>> [tuple(part.weight.shape) for part in net.conv4.parts]
         [(24, 24, 3, 3), (24, 24, 3, 3)]
-        >>> X = [torch.zeros(3, 1, 28, 28, device=d) for d in devices]
-        >>> [tuple(scores.shape) for scores in net(X)]
-        [(3, 10), (3, 10)]
     """
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for name, layer in net.named_children():
@@ -134,62 +125,7 @@ def split_towers(
         elif name == "scores":
             layers["joined"] = Joined(dim=1)
             layers[name] = Replicated(layer, devices)
-        elif isinstance(layer, TowerNorm):
-            layers[name] = Replicated(layer.norm, devices)
         else:
-            layers[name] = Replicated(layer, devices)
+            own = layer.norm if isinstance(layer, TowerNorm) else layer
+            layers[name] = Replicated(own, devices)
     return nn.Sequential(layers)
-
-
-def accuracy_after(
-    net: nn.Module,
-    train_set: Labelled,
-    test_set: Labelled,
-    num_epochs: int,
-    lr: float,
-    seed: int = 0,
-) -> float:
-    """Train in batches of 32 by SGD with momentum; return the accuracy."""
-    optimizer = torch.optim.SGD(net.parameters(), lr, momentum=0.9)
-    batches = Batches(*train_set, batch_size=32, shuffle=True, seed=seed)
-    for _ in range(num_epochs):
-        train_epoch(net, optimizer, batches)
-    with torch.no_grad():
-        answers = net(test_set.images).argmax(dim=1)
-    return float((answers == test_set.labels).double().mean())
-
-
-def _convolution(
-    inputs: int, outputs: int, kernel: int, groups: int
-) -> nn.Conv2d:
-    """Return a layer that keeps the size of images, or one that ends them."""
-    padding = kernel // 2 if kernel > 2 else 0
-    conv = nn.Conv2d(
-        inputs, outputs, kernel, padding=padding, groups=groups, device="meta"
-    )
-    return conv.to_empty(device="cpu")
-
-
-@torch.no_grad()
-def _draw(layer: nn.Module, generator: torch.Generator) -> None:
-    """Draw weights of standard deviation sqrt(2 / fan-in); biases zero."""
-    weight, bias = layer.get_parameter("weight"), layer.get_parameter("bias")
-    weight.normal_(0, (2 / weight[0].numel()) ** 0.5, generator=generator)
-    bias.zero_()
-
-
-def _check_towers(
-    widths: Sequence[int], num_towers: int, talk: Collection[str]
-) -> None:
-    unknown = set(talk) - set(LAYERS)
-    if unknown:
-        raise ValueError(
-            f"unknown layers to talk in (talk: {', '.join(sorted(unknown))}; "
-            f"known: {', '.join(LAYERS)})"
-        )
-    for name, width in zip(LAYERS, widths, strict=True):
-        if width % num_towers:
-            raise ValueError(
-                "the towers do not part a layer evenly "
-                f"({name}: {width} channels, towers: {num_towers})"
-            )

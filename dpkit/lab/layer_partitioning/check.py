@@ -1,7 +1,6 @@
 """The checks of the exercises on layer partitioning."""
 
-from collections.abc import Callable, Sequence
-from itertools import product
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,8 +10,8 @@ from dpkit.lab.common.traffic import Traffic
 from dpkit.lab.common.verdict import (
     Answer,
     require,
-    require_number,
     require_ports,
+    require_reference,
     require_sent,
 )
 from dpkit.layer_partition.shards import even_sizes
@@ -27,15 +26,14 @@ def check_sequence_parallel_norm(answer: Answer) -> None:
         ranks = devices(k, "sim")
         generator = torch.Generator().manual_seed(k)
         wholes = torch.randn(k, length, ROW, generator=generator)
-        terms = _each_on(wholes, ranks)
-        norm, seen = nn.LayerNorm(ROW), [0] * k
-        norms = [_counting(norm, r, d, seen) for r, d in enumerate(ranks)]
+        terms, norm = _each_on(wholes, ranks), nn.LayerNorm(ROW)
+        norms = [_Counting(ROW).to(d) for d in ranks]
         case = f"{length} positions on {k} devices"
         with Traffic() as traffic, torch.no_grad():
             found = answer(terms, norms)
             expected = norm(wholes.sum(dim=0))
         _require_tensors(found, expected, ranks, case)
-        shares = even_sizes(length, k)
+        seen, shares = [own.seen for own in norms], even_sizes(length, k)
         require(
             sorted(seen) == sorted(shares),
             f"{case}: the devices norm {seen} positions, where {shares} do",
@@ -46,6 +44,16 @@ def check_sequence_parallel_norm(answer: Answer) -> None:
         require_ports(traffic, ranks, most * 4 * ROW, case)
 
 
+class _Counting(nn.LayerNorm):
+    """A norm that adds up the rows that it is given."""
+
+    seen = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen += len(x)
+        return super().forward(x)
+
+
 def _each_on(
     parts: Sequence[Tensor] | Tensor, ranks: Sequence[torch.device]
 ) -> list[Tensor]:
@@ -53,30 +61,13 @@ def _each_on(
     return [part.to(d, copy=True) for part, d in zip(parts, ranks)]
 
 
-def _counting(
-    norm: nn.Module, rank: int, device: torch.device, seen: list[int]
-) -> Callable[[Tensor], Tensor]:
-    """Return the norm on a device; it adds up the rows that it is given."""
-    own: Any = nn.LayerNorm(ROW).to(device)
-    own.load_state_dict(norm.state_dict())
-
-    def apply(x: Tensor) -> Tensor:
-        seen[rank] += len(x)
-        normed: Tensor = own(x)
-        return normed
-
-    return apply
-
-
 def _require_tensors(
     found: Any, expected: Tensor, ranks: Sequence[torch.device], case: str
 ) -> None:
     """Require one tensor of the expected values on each device."""
-    require(
-        isinstance(found, list | tuple) and len(found) == len(ranks),
-        f"it returned {type(found).__name__}, not a list of {len(ranks)} "
-        "tensors",
-    )
+    kind, k = type(found).__name__, len(ranks)
+    is_list = isinstance(found, list | tuple) and len(found) == k
+    require(is_list, f"it returned {kind}, not a list of {k} tensors")
     for rank, (tensor, device) in enumerate(zip(found, ranks, strict=True)):
         require(
             isinstance(tensor, Tensor) and tensor.device == device,
@@ -90,13 +81,14 @@ def _require_tensors(
 
 def check_least_width(answer: Answer) -> None:
     """The width from the constants, for both ways to allreduce."""
+
+    def width(flops: float, num_bytes: float, k: int, parts: bool) -> float:
+        return flops / num_bytes / 3 * (1 if parts else k)
+
     machines = (12e12, 10e9, 2), (15e12, 3e9, 5)
-    for (flops, num_bytes, k), by_parts in product(machines, (False, True)):
-        expected = flops / num_bytes / 3 * (1 if by_parts else k)
-        case = f"{flops:.1e} flop/s and {num_bytes:.0e} bytes/s on {k} devices"
-        found = answer(flops, num_bytes, k, by_parts)
-        case += f", by_parts={by_parts}"
-        require_number(found, expected, case, ".0f", near=0.01)
+    cases = [(*each, parts) for each in machines for parts in (False, True)]
+    words = "{:.1e} flop/s and {:.0e} bytes/s on {} devices, by_parts={}"
+    require_reference(answer, width, cases, words, ".0f", near=0.01)
 
 
 def check_gradient_norm(answer: Answer) -> None:
@@ -112,11 +104,9 @@ def check_gradient_norm(answer: Answer) -> None:
             found = answer(shards, copies)
         require(found is not None, "it returned None, not a number")
         expected = float(torch.cat([weight.flatten(), *biases]).norm())
-        require(
-            abs(float(found) - expected) < 1e-4,
-            f"on {k} devices it returned {float(found):.4f}, expected "
-            f"{expected:.4f}",
-        )
+        norm = float(found)
+        words = f"it returned {norm:.4f}, expected {expected:.4f}"
+        require(abs(norm - expected) < 1e-4, f"on {k} devices {words}")
         limit = 8 * (k + len(copies))
         require_sent(traffic.sent.total(), limit, f"on {k} devices")
 

@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from matplotlib.axes import Axes
 
 from dpkit.lab.common.boxes import arrow, box, down
-from dpkit.lab.common.plots import COLOURS, Picture
-from dpkit.lab.common.ticks import doublings
+from dpkit.lab.common.plots import COLOURS, Picture, doublings
 from dpkit.theory.timeline.drawing import INK, QUIET
 
 TOWER = 3.0  # from one tower to the other, in units of the drawing

@@ -19,7 +19,6 @@ from dpkit.machine import Timer, devices
 from dpkit.theory.hardware import Accelerator, Host, Link
 from dpkit.theory.tables import Table
 
-NUM_STEPS = 11
 WARM_UP = 2  # steps that do what is done once: load, allocate, lay out
 
 
@@ -29,11 +28,7 @@ class TransformerBlock(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.block = nn.TransformerEncoderLayer(
-            d_model=256,
-            nhead=8,
-            dim_feedforward=1024,
-            dropout=0.0,
-            batch_first=True,
+            256, 8, dim_feedforward=1024, dropout=0.0, batch_first=True
         )
         self.classifier = nn.Linear(256, 10)
 
@@ -45,13 +40,8 @@ class TransformerBlock(nn.Module):
 
 def mlp() -> nn.Module:
     """Return three dense layers, from 784 numbers by way of 512 to 10."""
-    return nn.Sequential(
-        nn.Linear(784, 512),
-        nn.ReLU(),
-        nn.Linear(512, 512),
-        nn.ReLU(),
-        nn.Linear(512, 10),
-    )
+    layers = nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU()
+    return nn.Sequential(*layers, nn.Linear(512, 10))
 
 
 def resnet18() -> nn.Module:
@@ -103,31 +93,19 @@ def predictions(
     link: Link,
     device: torch.device,
     cases: Sequence[Case] = CASES,
-    num_steps: int = NUM_STEPS,
+    num_steps: int = 11,
 ) -> list[Prediction]:
-    """Measure training steps on a device, and simulate the same on presets.
-
-    Raises:
-        RuntimeError: tensors live on simulated devices without numbers.
-    """
+    """Measure training steps on a device, and simulate the same on presets."""
     tasks = [(case, size) for case in cases for size in case.batch_sizes]
     rows = []
-    with sim.machine(
-        num_devices=1,
-        accelerator=accelerator,
-        host=host,
-        link=link,
-        backing="meta",
-    ):
+    presets = {"accelerator": accelerator, "host": host, "link": link}
+    with sim.machine(num_devices=1, backing="meta", **presets):
         (simulated,) = devices(1, kind="sim")
         for case, size in tqdm(tasks, "training steps", leave=False):
             measured = step_seconds(case, size, device, num_steps)
             (predicted,) = step_seconds(case, size, simulated, 1)
-            rows.append(
-                Prediction(
-                    case.name, size, median(measured), min(measured), predicted
-                )
-            )
+            times = median(measured), min(measured), predicted
+            rows.append(Prediction(case.name, size, *times))
             gc.collect()
     return rows
 
@@ -162,11 +140,7 @@ def table(rows: Iterable[Prediction]) -> Table:
     times = "measured ms:.2f | (least):.2f | predicted ms:.2f"
     table = Table(f"model | batch | {times} | error:+.0%")
     for row in rows:
-        seconds = (
-            row.measured_seconds,
-            row.least_seconds,
-            row.predicted_seconds,
-        )
-        ms = (1e3 * s for s in seconds)
+        measured = row.measured_seconds, row.least_seconds
+        ms = (1e3 * s for s in (*measured, row.predicted_seconds))
         table.add(row.model, row.batch_size, *ms, row.error)
     return table

@@ -171,26 +171,13 @@ def compare_evaluation(version: Version, batches: Sequence[Tensor]) -> None:
     )
 
 
+# fmt: off
 EXHIBITS = [
-    Exhibit(
-        "clipped shards",
-        clip_each_shard,
-        clip_together,
-        clipped_as_a_whole,
-        norm_of_each_shard,
-    ),
-    Exhibit(
-        "counted twice",
-        clip_with_copies,
-        clip_without_copies,
-        a_bound_that_clips,
-        a_bound_out_of_reach,
-    ),
-    Exhibit(
-        "replica 0",
-        statistics_of_replica_0,
-        statistics_of_all,
-        evaluation_after_sorted_rows,
-        evaluation_after_mixed_rows,
-    ),
+    Exhibit("clipped shards", clip_each_shard, clip_together,
+            clipped_as_a_whole, norm_of_each_shard),
+    Exhibit("counted twice", clip_with_copies, clip_without_copies,
+            a_bound_that_clips, a_bound_out_of_reach),
+    Exhibit("replica 0", statistics_of_replica_0, statistics_of_all,
+            evaluation_after_sorted_rows, evaluation_after_mixed_rows),
 ]
+# fmt: on

@@ -138,21 +138,13 @@ def compare_sums(version: Version, tensors: list[Tensor]) -> None:
         )
 
 
+# fmt: off
 EXHIBITS = [
     Exhibit("assignment", add_and_assign, allreduce, every_rank, rank_0_alone),
-    Exhibit(
-        "whole ring",
-        whole_ring,
-        chunked_ring,
-        bytes_of_each_port,
-        a_length_that_p_divides,
-    ),
-    Exhibit(
-        "remainder",
-        without_remainder,
-        chunked_ring,
-        every_length,
-        a_length_that_p_divides,
-    ),
+    Exhibit("whole ring", whole_ring, chunked_ring,
+            bytes_of_each_port, a_length_that_p_divides),
+    Exhibit("remainder", without_remainder, chunked_ring,
+            every_length, a_length_that_p_divides),
     Exhibit("element 0", piece_by_piece, allreduce, all_elements, element_0),
 ]
+# fmt: on

@@ -124,26 +124,13 @@ def _adam(gradient: Tensor) -> Tensor:
     return p.detach()
 
 
+# fmt: off
 EXHIBITS = [
-    Exhibit(
-        "sum of means",
-        step_of_sums,
-        step_of_all,
-        six_rows_on_three,
-        loss_falls,
-    ),
-    Exhibit(
-        "mean of means",
-        step_of_means,
-        step_of_all,
-        seven_rows_on_three,
-        six_rows_on_three,
-    ),
-    Exhibit(
-        "loss not divided",
-        sum_of_means,
-        pipelined,
-        gradients_of_the_batch,
-        step_of_adam,
-    ),
+    Exhibit("sum of means", step_of_sums, step_of_all,
+            six_rows_on_three, loss_falls),
+    Exhibit("mean of means", step_of_means, step_of_all,
+            seven_rows_on_three, six_rows_on_three),
+    Exhibit("loss not divided", sum_of_means, pipelined,
+            gradients_of_the_batch, step_of_adam),
 ]
+# fmt: on

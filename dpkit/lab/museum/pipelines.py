@@ -135,40 +135,17 @@ def enough_for_the_work(version: Version) -> None:
     claim(version(one_f_one_b(4, 8)) >= 16, "fewer ticks than actions")
 
 
+# fmt: off
 EXHIBITS = [
-    Exhibit(
-        "short warm-up",
-        short_warm_up,
-        one_f_one_b,
-        who_waits_for_whom,
-        every_action_once,
-    ),
-    Exhibit(
-        "listed twice",
-        listed_twice,
-        listed_once,
-        each_action_once,
-        number_of_actions,
-    ),
-    Exhibit(
-        "chart",
-        chart_of_both_at_once,
-        chart_of_times,
-        needs_are_earlier,
-        lists_of_the_chart,
-    ),
-    Exhibit(
-        "loop that is empty",
-        forward_and_back,
-        forward_and_from_the_last,
-        backward_of_each_stage,
-        forward_of_each_stage,
-    ),
-    Exhibit(
-        "ticks without waiting",
-        longest_list,
-        last_end,
-        lower_bound,
-        enough_for_the_work,
-    ),
+    Exhibit("short warm-up", short_warm_up, one_f_one_b,
+            who_waits_for_whom, every_action_once),
+    Exhibit("listed twice", listed_twice, listed_once,
+            each_action_once, number_of_actions),
+    Exhibit("chart", chart_of_both_at_once, chart_of_times,
+            needs_are_earlier, lists_of_the_chart),
+    Exhibit("loop that is empty", forward_and_back, forward_and_from_the_last,
+            backward_of_each_stage, forward_of_each_stage),
+    Exhibit("ticks without waiting", longest_list, last_end,
+            lower_bound, enough_for_the_work),
 ]
+# fmt: on

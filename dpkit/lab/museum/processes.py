@@ -1,7 +1,7 @@
 """Bugs of processes that talk to each other."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
@@ -69,7 +69,12 @@ def reduced_in_place(count: Tensor) -> Tensor:
 
 def run_the_listing(version: Version) -> None:
     """Run it, in a process group of one rank."""
-    total = _in_a_group(lambda: version(torch.tensor(3.0)))
+    store = dist.HashStore()  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        total = version(torch.tensor(3.0))
+    finally:
+        dist.destroy_process_group()
     claim(total.item() == 3, f"the sum is wrong (sum: {total.item()})")
 
 
@@ -102,37 +107,13 @@ def counts(version: Version, trains_on: bool) -> tuple[int, int]:
     return found[0], right[0]
 
 
-def _in_a_group(work: Callable[[], Tensor]) -> Tensor:
-    """Do some work in a group of this process alone, if it is in none."""
-    if dist.is_initialized():
-        return work()
-    store = dist.HashStore()  # type: ignore[attr-defined]
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        return work()
-    finally:
-        dist.destroy_process_group()
-
-
+# fmt: off
 EXHIBITS = [
-    Exhibit(
-        "ring that hangs",
-        first_sends,
-        in_turns,
-        sends_that_block,
-        sends_that_do_not,
-    ),
-    Exhibit(
-        "returned nothing",
-        result_of_all_reduce,
-        reduced_in_place,
-        run_the_listing,
-    ),
-    Exhibit(
-        "evaluation alone",
-        programs.rank_0_alone,
-        programs.summed_counts,
-        others_at_a_barrier,
-        others_train_on,
-    ),
+    Exhibit("ring that hangs", first_sends, in_turns,
+            sends_that_block, sends_that_do_not),
+    Exhibit("returned nothing", result_of_all_reduce, reduced_in_place,
+            run_the_listing),
+    Exhibit("evaluation alone", programs.rank_0_alone, programs.summed_counts,
+            others_at_a_barrier, others_train_on),
 ]
+# fmt: on

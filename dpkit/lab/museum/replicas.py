@@ -122,14 +122,11 @@ def check_shards(version: Version, rows: int) -> None:
     claim(torch.equal(together, x), f"rows are lost (rows: {rows})")
 
 
+# fmt: off
 EXHIBITS = [
     Exhibit("aliases", moved, replicate, storage_of_each, devices_that_differ),
-    Exhibit(
-        "one device",
-        step_without_allreduce,
-        step_of_all,
-        parity_on_three,
-        parity_on_what_there_is,
-    ),
+    Exhibit("one device", step_without_allreduce, step_of_all,
+            parity_on_three, parity_on_what_there_is),
     Exhibit("chunk", by_chunk, scatter, every_number_of_rows, eight_rows),
 ]
+# fmt: on

@@ -1,6 +1,6 @@
 """What the chapter ``network-partitioning`` runs and checks.
 
-``runs`` -- pipelines of a deep network;
-``published_pipelines``, ``torchgpipe`` -- times that others published;
+``runs`` -- pipelines of a deep network; ``engine`` -- PyTorch's own;
+``torchgpipe`` -- times that others published;
 ``check`` -- its exercises.
 """

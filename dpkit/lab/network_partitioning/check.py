@@ -20,20 +20,14 @@ def check_micro_batches_needed(answer: Answer) -> None:
         found, case = answer(p, share), f"{p} stages, share {share}"
         _require_count(found, case)
         idle = idle_of_total(p, found)
-        require(
-            idle <= share,
-            f"{case}: with {found} micro-batches, devices are idle for "
-            f"{idle:.4f} of the total time",
-        )
+        words = f"devices are idle for {idle:.4f} of the total time"
+        require(idle <= share, f"{case}: with {found} micro-batches, {words}")
         fewer = idle_of_total(p, found - 1) if found > 1 else 1.0
-        require(
-            fewer > share,
-            f"{case}: {found - 1} micro-batches are enough, not {found}",
-        )
+        words = f"{case}: {found - 1} micro-batches are enough, not {found}"
+        require(fewer > share, words)
 
 
 def _require_count(found: object, case: str) -> None:
-    """Require a number of micro-batches: an integer from 1."""
     right = isinstance(found, int) and found >= 1
     require(right, f"{case}: it returned {found!r}")
 
@@ -57,10 +51,10 @@ def _check_schedule(rows: Sequence[Sequence[str]], p: int, m: int) -> None:
     require(step == least, f"{case}: it takes {step} ticks, where {least} do")
     for r, row in enumerate(schedule):
         kept, limit = most_in_flight(row), in_flight("1f1b", p, m, r)
-        require(
-            kept <= limit,
-            f"{case}: stage {r} keeps {kept} micro-batches, more than {limit}",
+        why = (
+            f"{case}: stage {r} keeps {kept} micro-batches, more than {limit}"
         )
+        require(kept <= limit, why)
 
 
 def check_accumulate(answer: Answer) -> None:
@@ -77,16 +71,12 @@ def check_accumulate(answer: Answer) -> None:
         case = f"7 examples in {m} micro-batches"
         for p, gradient in zip(net.parameters(), wanted):
             grad = torch.zeros_like(p) if p.grad is None else p.grad
+            near = bool((grad - gradient).abs().max() < 1e-10)
             ratio = float(grad.norm() / gradient.norm())
-            require(
-                bool((grad - gradient).abs().max() < 1e-10),
-                f"{case}: a gradient is wrong, {ratio:.3f} times as long as "
-                "it should be",
-            )
-        require(
-            abs(float(found) - expected.item()) < 1e-10,
-            f"{case}: it returned {found}, the loss is {expected.item()}",
-        )
+            wrong = f"{ratio:.3f} times as long as it should be"
+            require(near, f"{case}: a gradient is wrong, {wrong}")
+        words = f"{case}: it returned {found}, the loss is {expected.item()}"
+        require(abs(float(found) - expected.item()) < 1e-10, words)
 
 
 def check_best_count(answer: Answer) -> None:
@@ -98,7 +88,5 @@ def check_best_count(answer: Answer) -> None:
         _require_count(found, case)
         seconds = [(m + p - 1) * (work / m + cost) for m in range(1, 1000)]
         best = seconds.index(min(seconds)) + 1
-        require(
-            abs(seconds[found - 1] - min(seconds)) < 1e-12,
-            f"{case}: {best} micro-batches are better than {found}",
-        )
+        words = f"{case}: {best} micro-batches are better than {found}"
+        require(abs(seconds[found - 1] - min(seconds)) < 1e-12, words)

@@ -1,5 +1,6 @@
-"""torchgpipe's way to run a pipeline, replayed.
+"""torchgpipe's pipelines: formula, replay and published measurement.
 
+It trained AmoebaNet-D on Tesla P40s: n stages, each batch in m micro-batches.
 Forward passes are as in GPipe, backward passes run from the last micro-batch
 to the first. Before each of them but the last micro-batch's, a forward pass is
 made again (R), and a device does so while it waits for the gradient; if there
@@ -9,9 +10,10 @@ is one micro-batch, before that one's too::
     device 1 | .. F0 F1 F2 B2 R1 B1 R0 B0 ..       three micro-batches
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 from dpkit.network_partition import LayerCost
 from dpkit.theory.hardware import LINKS, Link
@@ -19,8 +21,7 @@ from dpkit.theory.hardware.costs import copy_seconds
 from dpkit.theory.pipelines.actions import Action, Schedule
 from dpkit.theory.pipelines.check import steps
 from dpkit.theory.pipelines.schedules import gpipe
-
-RECOMPUTE = ("ahead", "in turn", "never")
+from dpkit.theory.tables import Table
 
 
 @dataclass(frozen=True)
@@ -38,28 +39,46 @@ class Run:
         """The examples in a micro-batch."""
         return self.batch // self.num_micro_batches
 
+    @property
+    def formula(self) -> float:
+        """The speed-up of n equal stages that recompute and send nothing."""
+        n, m = self.num_stages, self.num_micro_batches
+        return m * n / (m + n - 1)
+
 
 @dataclass(frozen=True)
 class Assumptions:
-    """The assumptions of a replay; by default, what was published.
+    """The assumptions of a replay; by default, what was published."""
 
-    Attributes:
-        recompute: When a forward pass is made again: "ahead", while the
-            device waits for the gradient; "in turn", when it has arrived; or
-            "never".
-        link: What activations and their gradients pass over, beside the
-            computation; None: they take no time.
-        equal_stages: Whether each stage is given as much of the whole time.
-        slowdown: How many times as long computation takes.
-    """
-
-    recompute: str = "ahead"
-    link: Link | None = LINKS["pcie3"]
-    equal_stages: bool = False
-    slowdown: float = 1.0
+    link: Link | None = LINKS["pcie3"]  # if None, sending takes no time
+    recompute: bool = True  # whether forward passes are made again
+    equal_stages: bool = False  # whether each takes as much of the whole time
 
 
 PUBLISHED = Assumptions()
+# From the formula to the replay, one thing after another.
+LADDER = {
+    "layers' seconds, equal stages": Assumptions(None, False, True),
+    "published balance": Assumptions(None, False),
+    "recomputation": Assumptions(None),
+    "hops": PUBLISHED,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run, and its speed-ups over the first run of the table."""
+
+    run: Run
+    formula: float
+    replayed: float
+    measured: float
+    samples_per_second: float  # what the replay says of the speed itself
+
+    @property
+    def miss(self) -> float:
+        """(replayed − measured) / measured."""
+        return self.replayed / self.measured - 1
 
 
 def step_seconds(
@@ -76,39 +95,31 @@ def step_seconds(
 
         >>> run = Run(2, 3, 30, [1, 1], samples_per_second=0)
         >>> costs = [LayerCost(1, 2, num_bytes=0)] * 2
-        >>> for recompute in RECOMPUTE:
-        ...     print(step_seconds(run, costs, Assumptions(recompute, None)))
+        >>> step_seconds(run, costs, Assumptions(link=None))
         14.0
-        15.0
-        12.0
 
     Source:
         kakaobrain/torchgpipe, torchgpipe/pipeline.py and checkpoint.py.
     """
-    _check(run, costs, assumptions)
-    n, m, how = run.num_stages, run.num_micro_batches, assumptions.recompute
-    stages = _stages(run, costs, assumptions)
-
-    def again(action: Action) -> float:
-        kept = action.micro_batch == m - 1 > 0
-        if action.kind == "F" or kept or how == "never":
-            return 0.0
-        return stages[action.stage].forward_seconds
+    m, link = run.num_micro_batches, assumptions.link
+    stages = _stages(run, costs, assumptions.equal_stages)
 
     def seconds(action: Action) -> float:
         stage = stages[action.stage]
-        if action.kind == "F":
-            return stage.forward_seconds
-        return stage.backward_seconds + again(action) * (how == "in turn")
+        forward = action.kind == "F"
+        return stage.forward_seconds if forward else stage.backward_seconds
 
     def ahead(action: Action) -> float:
-        return again(action) * (how == "ahead")
+        kept = action.micro_batch == m - 1 > 0
+        if action.kind == "F" or kept or not assumptions.recompute:
+            return 0.0
+        return stages[action.stage].forward_seconds
 
     def hop(stage: int) -> float:
-        link = assumptions.link
         return copy_seconds(link, stages[stage].num_bytes) if link else 0.0
 
-    return replayed_seconds(reversed_gpipe(n, m), seconds, hop, ahead)
+    schedule = reversed_gpipe(run.num_stages, m)
+    return replayed_seconds(schedule, seconds, hop, ahead)
 
 
 def reversed_gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
@@ -126,10 +137,9 @@ def replayed_seconds(
 ) -> float:
     """Replay a schedule with hops that differ, and work done ahead.
 
-    The same as ``dpkit.theory.pipelines.replay`` where all hops take as
-    long and nothing is done ahead. ``hop_seconds(s)`` is the time from stage
-    s to s + 1 or back; ``ahead_seconds`` is what a device does before an
-    action, without waiting for what comes from another device.
+    ``hop_seconds(s)`` is the time from stage s to s + 1 or back, and
+    ``ahead_seconds`` that of what a device does before an action, without
+    waiting for other devices.
     """
     free = [0.0] * len(schedule)
     ends: dict[tuple[int, str, int], float] = {}
@@ -145,31 +155,90 @@ def replayed_seconds(
 
 
 def _stages(
-    run: Run, costs: Sequence[LayerCost], assumptions: Assumptions
+    run: Run, costs: Sequence[LayerCost], equal: bool
 ) -> list[LayerCost]:
     """Return the costs of stages, which pass on what their last layer does."""
+    assert sum(run.balance) == len(costs)
     stages = []
+    # A balance of 2 and 3 layers: costs[0:2] and costs[2:5].
     for end, length in zip(accumulate(run.balance), run.balance):
-        layers, share = costs[end - length : end], assumptions.slowdown
-        if assumptions.equal_stages:
-            layers, share = costs, share / run.num_stages
+        layers = costs if equal else costs[end - length : end]
+        share = 1 / run.num_stages if equal else 1
         forward, backward, _ = map(sum, zip(*layers))
         last = costs[end - 1].num_bytes
         stages.append(LayerCost(share * forward, share * backward, last))
     return stages
 
 
-def _check(
-    run: Run, costs: Sequence[LayerCost], assumptions: Assumptions
-) -> None:
-    stages, layers = len(run.balance), sum(run.balance)
-    if (stages, layers) != (run.num_stages, len(costs)):
-        raise ValueError(
-            f"the balance does not fit (balance: {list(run.balance)}, "
-            f"stages: {run.num_stages}, layers: {len(costs)})"
+def layer_costs(columns: Mapping[str, Sequence[Any]]) -> list[LayerCost]:
+    """Return the costs of layers that a record holds as columns."""
+    rows = zip(*(columns[name] for name in LayerCost._fields), strict=True)
+    return [LayerCost(*row) for row in rows]
+
+
+def amoebanet_table(
+    published: Mapping[str, Any],
+    simulated: Mapping[str, Any],
+    assumptions: Assumptions = PUBLISHED,
+) -> list[Row]:
+    """Return the speed-ups of AmoebaNet-D: by formula, replayed, measured.
+
+    ``published`` is book/_data/torchgpipe_amoebanet.json, and ``simulated``
+    amoebanet_p40.json.
+    """
+    costs = {
+        int(size): layer_costs(columns)
+        for size, columns in simulated["micro_batches"].items()
+    }
+    runs = [Run(**run) for run in published["runs"]]
+    speeds = [
+        run.batch / step_seconds(run, costs[run.micro_batch], assumptions)
+        for run in runs
+    ]
+    first = runs[0]
+    return [
+        Row(
+            run,
+            run.formula / first.formula,
+            speed / speeds[0],
+            run.samples_per_second / first.samples_per_second,
+            speed,
         )
-    if assumptions.recompute not in RECOMPUTE:
-        raise ValueError(
-            "unknown moment to recompute (recompute: "
-            f"{assumptions.recompute!r}, known: {', '.join(RECOMPUTE)})"
-        )
+        for run, speed in zip(runs, speeds)
+    ]
+
+
+def show_table(rows: Iterable[Row]) -> Table:
+    """Return a table of the speed-ups and how far off the replay is."""
+    speed_ups = "formula:.2f | replayed:.2f | measured:.2f"
+    table = Table(f"n | m | batch | balance | {speed_ups} | miss:+.0%")
+    for row in rows:
+        run = row.run
+        balance = "-".join(map(str, run.balance))
+        times = row.formula, row.replayed, row.measured, row.miss
+        sizes = run.num_stages, run.num_micro_batches, run.batch
+        table.add(*sizes, balance, *times)
+    return table
+
+
+def show_ladder(
+    published: Mapping[str, Any], simulated: Mapping[str, Any]
+) -> Table:
+    """Return a table of how far off each step from formula to replay is.
+
+    A column is a run, n and m, without the first, to which all are compared;
+    the last column is the mean of the absolute values.
+    """
+    steps = {
+        name: amoebanet_table(published, simulated, assumptions)
+        for name, assumptions in LADDER.items()
+    }
+    rows = steps["hops"]
+    misses = {"formula": [row.formula / row.measured - 1 for row in rows]}
+    misses |= {name: [r.miss for r in rows] for name, rows in steps.items()}
+    names = [f"{r.run.num_stages}, {r.run.num_micro_batches}" for r in rows]
+    heads = "".join(f" | {name}:+.0%" for name in names[1:])
+    table = Table(f"n, m{heads} | mean:.0%")
+    for name, (_, *values) in misses.items():
+        table.add(name, *values, sum(map(abs, values)) / len(values))
+    return table

@@ -5,10 +5,10 @@ from itertools import accumulate
 from matplotlib.axes import Axes
 
 from dpkit.lab.common.plots import Picture
-from dpkit.lab.overlap.runs import Step
+from dpkit.lab.overlap.runs import SimulatedStep
 
 
-def plot_ready(step: Step) -> Picture:
+def plot_ready(step: SimulatedStep) -> Picture:
     """Draw how many bytes of gradients are there, against time."""
 
     def draw(ax: Axes) -> None:

@@ -1,19 +1,20 @@
 """Data parallelism in real processes: what the chapter launches."""
 
 import os
-import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from subprocess import DEVNULL, PIPE, Popen
 
 import psutil  # type: ignore[import-untyped]
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from dpkit.data_parallel import DistributedDataParallel
 from dpkit.lab.common.resnet import resnet18
@@ -32,45 +33,16 @@ def my_part(X: Tensor) -> Tensor:
     return X.tensor_split(num_ranks)[rank].to(rank_device())
 
 
-def gradients(
-    engine: str, net: nn.Module, X: Tensor, y: Tensor
-) -> list[Tensor]:
-    """Return the gradients of a batch that the ranks divide evenly."""
-    parallel = ENGINES[engine](net.to(rank_device()))
-    F.cross_entropy(parallel(my_part(X)), my_part(y)).backward()
-    return [p.grad for p in net.parameters() if p.grad is not None]
+def measured_ways() -> dict[str, tuple[float, float]]:
+    """Return the seconds of the parts and the ways of a step, on this rank.
 
-
-def in_order_of_readiness(order: list[list[int]]) -> list[float]:
-    """Add up gradients in the order in which this rank has them: wrong.
-
-    ``order`` has each rank's order of its gradients. That of parameter i on
-    rank r is 10 · i + r.
-    """
-    rank = dist.get_rank()
-    grads = [torch.tensor([10.0 * i + rank]) for i in range(len(order[rank]))]
-    for i in order[rank]:
-        dist.all_reduce(grads[i])
-    return [grad.item() for grad in grads]
-
-
-class Taken(NamedTuple):
-    """What something took: on the wall, and of a core for this rank."""
-
-    seconds: float
-    core_seconds: float
-
-
-def measured_ways(rows: int = 8, repetitions: int = 3) -> dict[str, Taken]:
-    """Time the parts and the ways of a step; return the quickest of each.
-
-    The ways take turns, so that what slows the machine slows all.
+    They are those on the wall and those of a core, of the quickest of three
+    runs. The ways take turns, so that what slows the machine slows all.
     """
     net = resnet18().to(rank_device())
     ours = DistributedDataParallel(resnet18().to(rank_device()))
     theirs = ENGINES["PyTorch's"](resnet18().to(rank_device()))
-    X = torch.rand(rows, 1, 28, 28)
-    y = torch.zeros(rows, dtype=torch.long)
+    X, y = torch.rand(8, 1, 28, 28), torch.zeros(8, dtype=torch.long)
     whole = torch.zeros(sum(p.numel() for p in net.parameters()))
     ways: dict[str, Callable[[], object]] = {
         "backward alone": lambda: _step(net, X, y),
@@ -81,16 +53,15 @@ def measured_ways(rows: int = 8, repetitions: int = 3) -> dict[str, Taken]:
         "ours": lambda: _step(ours, X, y),
         "PyTorch's": lambda: _step(theirs, X, y),
     }
-    taken: dict[str, list[Taken]] = {name: [] for name in ways}
-    for _ in range(repetitions + 1):
+    taken: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for _ in range(4):  # the first is to warm up
         for name, way in ways.items():
             dist.barrier()
             start, worked = time.perf_counter(), time.process_time()
             way()
             worked = time.process_time() - worked
             dist.barrier()
-            seconds = time.perf_counter() - start
-            taken[name].append(Taken(seconds, worked))
+            taken[name].append((time.perf_counter() - start, worked))
     return {name: min(found[1:]) for name, found in taken.items()}
 
 
@@ -115,60 +86,40 @@ def _one_each(net: nn.Module, X: Tensor, y: Tensor) -> None:
 def _one_for_all(net: nn.Module, X: Tensor, y: Tensor) -> None:
     _step(net, X, y)
     grads = [p.grad for p in net.parameters() if p.grad is not None]
-    whole = torch.cat([grad.flatten() for grad in grads])
+    whole = parameters_to_vector(grads)
     dist.all_reduce(whole)
-    whole /= dist.get_world_size()
-    pieces = whole.split([grad.numel() for grad in grads])
-    for grad, piece in zip(grads, pieces):
-        grad.copy_(piece.view_as(grad))
+    vector_to_parameters(whole / dist.get_world_size(), grads)
 
 
 def train_under_torchrun(
-    folder: str | Path, kill_at: int | None = None, num_processes: int = 2
+    folder: str | Path, kill_at: int | None = None
 ) -> list[str]:
-    """Train a small model in real processes; return what they print.
+    """Train LeNet in two real processes; return the lines that they print.
 
-    ``torchrun`` is the program ``python -m torch.distributed.run``.
-
-    Args:
-        folder: Where checkpoints are saved, and looked for.
-        kill_at: Kill all processes, ``torchrun`` too, when the checkpoint of
-            this step has been saved; None: let them come to the end.
-        num_processes: How many there are.
-
-    Raises:
-        RuntimeError: It failed, and was not killed.
+    They save checkpoints in a folder, and look for them there. With
+    ``kill_at``, all processes, ``torchrun`` too, are killed when the
+    checkpoint of that step has been saved.
     """
-    command = [
-        *(sys.executable, "-m", "torch.distributed.run"),
-        *("--standalone", "--nproc-per-node", str(num_processes)),
-        *("-m", "dpkit", "train", "--model", "lenet"),
-        *("--max-steps", "20", "--checkpoint-every", "4"),
-        *("--checkpoint", str(folder)),
-    ]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={
-            "OMP_NUM_THREADS": "1",
-            **os.environ,
-            "TQDM_DISABLE": "1",
-            "PYTHONUNBUFFERED": "1",  # we read each line as it is printed
-        },
+    torchrun = "-m torch.distributed.run --standalone --nproc-per-node 2"
+    train = "-m dpkit train --model lenet --max-steps 20 --checkpoint-every 4"
+    words = f"{torchrun} {train} --checkpoint".split()
+    command = [sys.executable, *words, str(folder)]
+    # Each line is read as it is printed.
+    settings = {"TQDM_DISABLE": "1", "PYTHONUNBUFFERED": "1"}
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, **settings}
+    process = Popen(
+        command, stdout=PIPE, stderr=DEVNULL, text=True, env=environment
     )
     lines = []
-    assert process.stdout is not None
     with process:
         try:
-            for line in process.stdout:
+            for line in process.stdout or []:
                 lines.append(line.rstrip())
                 if kill_at and line.startswith(f"step {kill_at} of"):
                     _kill(process.pid)
-        finally:
-            if process.poll() is None:
-                _kill(process.pid)
+        except BaseException:  # such as KeyboardInterrupt
+            _kill(process.pid)
+            raise
     if process.returncode and not kill_at:
         raise RuntimeError(f"it failed (exit status: {process.returncode})")
     return lines

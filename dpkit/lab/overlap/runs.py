@@ -1,5 +1,6 @@
 """Steps of data parallelism: when gradients are sent, and what that costs."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ ALL_IN_ONE = inf
 
 
 @dataclass
-class Step:
+class SimulatedStep:
     """A training step on simulated devices; seconds are from its start."""
 
     timeline: Timeline
@@ -47,7 +48,7 @@ def simulated_step(
     rows: int = 256,
     sync: bool = True,
     **machine: Any,
-) -> Step:
+) -> SimulatedStep:
     """Time a step of data parallelism in which each device has a process.
 
     Buckets, whose size is in MiB, are reduced while backward goes on or, with
@@ -55,13 +56,11 @@ def simulated_step(
     returns the network, ``rows`` are the images (1, 28, 28) on each device,
     and ``machine`` is what :func:`dpkit.sim.machine` changes.
     """
-    machine = {"backing": "meta", "hosts": "per_device", **machine}
-    with sim.machine(**machine):
+    with sim.machine(backing="meta", **{"hosts": "per_device", **machine}):
         ranks = devices(num_devices, "sim")
         # Its copies are made there, where there are no numbers to copy.
-        net = make().to(ranks[0])
-        parallel = _Watched(net, ranks, bucket_megabytes, overlap)
-        del net
+        where = ranks, bucket_megabytes, overlap
+        parallel = _Watched(make().to(ranks[0]), *where)
         shards = [_images(rows, device) for device in ranks]
         parallel.clear()
         synchronize(ranks)
@@ -69,14 +68,11 @@ def simulated_step(
         alone = nullcontext() if sync else parallel.no_sync()
         with sim.trace() as timeline, Timer(ranks) as timer, alone:
             parallel.step(shards)
-        ready = [max(marks) - start for marks in parallel.ready]
-        return Step(
-            timeline,
-            timer.seconds,
-            [b.flat.nbytes for b in parallel.buckets[0].buckets],
-            ready,
-            max(ready, default=timer.seconds),
-        )
+        # Buckets of one rank become full in the order of their numbers.
+        ready = [max(marks) - start for marks in parallel.ready.values()]
+        sizes = [b.flat.nbytes for b in parallel.buckets[0].buckets]
+        end = max(ready, default=timer.seconds)
+        return SimulatedStep(timeline, timer.seconds, sizes, ready, end)
 
 
 class _Watched(BucketedDataParallel):
@@ -84,7 +80,7 @@ class _Watched(BucketedDataParallel):
 
     def clear(self) -> None:
         """Begin as after a step: with gradients that are views of buckets."""
-        self.ready: list[list[float]] = []
+        self.ready: dict[int, list[float]] = defaultdict(list)
         for buckets in self.buckets:
             for bucket in buckets.buckets:
                 for p, view in zip(bucket.params, bucket.gradients):
@@ -100,8 +96,6 @@ class _Watched(BucketedDataParallel):
         self._backward(losses)
 
     def _note_full(self, rank: int, bucket: Bucket) -> None:
-        while len(self.ready) <= bucket.index:
-            self.ready.append([])
         device = self.devices[rank]
         stream = torch.get_device_module(device).current_stream(device)
         self.ready[bucket.index].append(stream.record_event().mark / SECOND)
@@ -119,9 +113,8 @@ def ring_seconds(num_bytes: float, cluster: Cluster) -> float:
     """Return the time to reduce a bucket on all devices of a cluster.
 
     A ring, in which each device sends and adds a part in each of the first
-    steps and sends one in each of the others; then the sum is divided. What
-    issuing takes is hidden behind that, or the other way round; the first
-    launches, which nothing hides, are left out.
+    steps and sends one in each of the others; then the sum is divided. The
+    longer of that and of the launches counts, without the first launches.
     """
     p, gpu = cluster.num_devices, cluster.accelerator
     launch = cluster.host.backward_launch_seconds
@@ -136,24 +129,18 @@ def ring_seconds(num_bytes: float, cluster: Cluster) -> float:
 
 
 def predicted_seconds(
-    step: Step, bucket_megabytes: float, cluster: Cluster
+    step: SimulatedStep, bucket_megabytes: float, cluster: Cluster
 ) -> float:
-    """Return the time of a step with buckets of another size.
+    """Return the time of a step with buckets of another size, in MiB.
 
-    The step given has a bucket for each gradient. Buckets, whose size is in
-    MiB, are reduced while backward goes on.
+    The step given has a bucket for each gradient.
     """
-    sizes = [
-        torch.empty(n, dtype=torch.int8, device="meta")
-        for n in step.bucket_bytes
-    ]
-    size = bucket_megabytes * BYTES_PER_MEGABYTE
-    first = inf if size == inf else min(size, BYTES_PER_MEGABYTE)
-    groups = assign(sizes, size, first)
-    costs = [
-        ring_seconds(sum(step.bucket_bytes[i] for i in group), cluster)
-        for group in groups
-    ]
+    sizes = step.bucket_bytes
+    grads = [torch.empty(n, dtype=torch.int8, device="meta") for n in sizes]
+    room = bucket_megabytes * BYTES_PER_MEGABYTE
+    first = inf if room == inf else min(room, BYTES_PER_MEGABYTE)
+    groups = assign(grads, room, first)
+    costs = [ring_seconds(sum(sizes[i] for i in g), cluster) for g in groups]
     ready = [step.ready[max(group)] for group in groups]
     return max(step.backward_end, bucket_ends(ready, costs)[-1])
 

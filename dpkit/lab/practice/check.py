@@ -1,34 +1,28 @@
 """The checks of the exercises on results that change with the devices."""
 
-from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
 import torch
 
 from dpkit.lab.common.traffic import Traffic
-from dpkit.lab.common.verdict import Answer, require
+from dpkit.lab.common.verdict import (
+    Answer,
+    require,
+    require_reference,
+    require_sent,
+    same,
+)
 from dpkit.machine import devices
-
-
-def _near(found: Any, expected: Sequence[float]) -> bool:
-    """Return whether numbers are as expected, as many and up to rounding."""
-    return (
-        found is not None
-        and len(found) == len(expected)
-        and all(abs(a - b) < 1e-9 for a, b in zip(found, expected))
-    )
 
 
 def check_loss_factors(answer: Answer) -> None:
     """With these factors the mean over ranks is that over examples."""
-    for counts in ([4, 4], [3, 2, 2], [1, 6], [5, 0, 2, 1]):
-        expected = [len(counts) * count / sum(counts) for count in counts]
-        found = answer(counts)
-        require(
-            _near(found, expected),
-            f"{counts} examples: it returned {found}, expected {expected}",
-        )
+
+    def factors(counts: list[int]) -> list[float]:
+        return [len(counts) * count / sum(counts) for count in counts]
+
+    cases = [([4, 4],), ([3, 2, 2],), ([1, 6],), ([5, 0, 2, 1],)]
+    require_reference(answer, factors, cases, "{0} examples")
 
 
 def check_merged_statistics(answer: Answer) -> None:
@@ -45,7 +39,7 @@ def check_merged_statistics(answer: Answer) -> None:
             f"it returned {found}, not a mean and a variance",
         )
         require(
-            _near(found, expected),
+            same(found, expected),
             f"{num_groups} groups of {size}: it returned "
             f"{found[0]:.4f} and {found[1]:.4f}, expected "
             f"{expected[0]:.4f} and {expected[1]:.4f}",
@@ -71,7 +65,7 @@ def check_exact_accuracy(answer: Answer) -> None:
         ranks = [answers[rank::num_ranks] for rank in range(num_ranks)]
         found = answer(ranks, n)
         require(
-            found is not None and abs(found - sum(right) / n) < 1e-9,
+            same(found, sum(right) / n),
             f"{n} examples on {num_ranks} ranks, {sum(right)} right: it "
             f"returned {found}",
         )
@@ -108,6 +102,4 @@ def _check_flags(
     require(places == ranks, f"{case}: the answers lie on {places}")
     flags = [bool(flag) for flag in found]
     require(flags == [finite] * k, f"{case}: the devices say {flags}")
-    most = max([*traffic.sent.values(), 0])
-    words = f"{case}: a device sends {most} bytes, where {16 * k} do"
-    require(most <= 16 * k, words)
+    require_sent(max([*traffic.sent.values(), 0]), 16 * k, case)

@@ -43,7 +43,6 @@ def two_runs(
         counts: The two numbers of devices.
 
     Example:
-        >>> from dpkit.lab.practice.rounding_runs import two_runs
         >>> X, y = torch.rand(1, 5, 1, 28, 28), torch.arange(5).view(1, 5)
         >>> two_runs(X, y, torch.float32, counts=(2, 2))
         [Step(num_flips=0, distance=0.0)]

@@ -12,7 +12,6 @@ are split over one group; equal parts of the replicas have one gradient::
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +19,6 @@ from torch.nn import functional as F
 
 from dpkit.collectives import allreduce
 from dpkit.lab.splitting.three_ways import Split, Way, split_pairs
-from dpkit.theory.timeline.timeline import Timeline
 
 
 def groups_of(
@@ -37,11 +35,10 @@ def groups_of(
     """
     # 8 ranks in 2 groups: 0 1 2 3 and 4 5 6 7, or 0 2 4 6 and 1 3 5 7.
     size = len(ranks) // num_groups
+    starts = range(num_groups)
     if neighbours:
-        return [
-            list(ranks[i * size : (i + 1) * size]) for i in range(num_groups)
-        ]
-    return [list(ranks[i::num_groups]) for i in range(num_groups)]
+        return [list(ranks[i * size : (i + 1) * size]) for i in starts]
+    return [list(ranks[i::num_groups]) for i in starts]
 
 
 def grid(num_groups: int, neighbours: bool) -> Way:
@@ -50,49 +47,23 @@ def grid(num_groups: int, neighbours: bool) -> Way:
     def way(
         net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
     ) -> Split:
-        groups = groups_of(ranks, num_groups, neighbours)
+        groups, size = groups_of(ranks, num_groups, neighbours), X.numel()
         splits = [split_pairs(net, group) for group in groups]
         parts = [  # copies, or the first would keep the whole batch
             [part.to(device, copy=True) for device in group]
             for part, group in zip(X.tensor_split(num_groups), groups)
         ]
-        return Split([*splits], partial(_step, splits, parts, X.numel()))
+
+        def step() -> None:
+            losses = [
+                F.mse_loss(output, x, reduction="sum") / size
+                for split, xs in zip(splits, parts)
+                for output, x in zip(split(xs), xs)
+            ]
+            torch.autograd.backward(losses)
+            for copies in zip(*(split.parameters() for split in splits)):
+                allreduce([p.grad for p in copies if p.grad is not None])
+
+        return Split([*splits], step)
 
     return way
-
-
-def _step(
-    splits: Sequence[nn.Sequential],
-    parts: Sequence[Sequence[Tensor]],
-    size: int,
-) -> None:
-    losses = [
-        F.mse_loss(output, x, reduction="sum") / size
-        for split, xs in zip(splits, parts)
-        for output, x in zip(split(xs), xs)
-    ]
-    torch.autograd.backward(losses)
-    for copies in zip(*(split.parameters() for split in splits)):
-        allreduce([p.grad for p in copies if p.grad is not None])
-
-
-def bytes_between(timeline: Timeline, node_size: int) -> int:
-    """Return the bytes that are copied from one node to another.
-
-    Example:
-        >>> from dpkit.theory.clock.record import Span
-        >>> names = [("sim:0", "copy to sim:1"), ("sim:1", "copy to sim:2")]
-        >>> spans = [Span(device, "", name, "copy", 0, 1, num_bytes=8)
-        ...          for device, name in names]
-        >>> bytes_between(Timeline(spans), node_size=2)
-        8
-    """
-    # Of nodes of 2: from sim:1, node 0, to sim:2, node 1.
-    start = "copy to sim:"
-    return sum(
-        span.num_bytes
-        for span in timeline.spans
-        if span.kind == "copy" and span.name.startswith(start)
-        if int(span.device.split(":")[1]) // node_size
-        != int(span.name.removeprefix(start)) // node_size
-    )

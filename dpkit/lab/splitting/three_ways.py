@@ -6,6 +6,7 @@ updated, so that the ways differ only in what they split.
 """
 
 import copy
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,16 +28,10 @@ from dpkit.theory.timeline.timeline import Timeline
 
 
 class Split(NamedTuple):
-    """A network that is split, and its step.
+    """A network that is split, and its step."""
 
-    Attributes:
-        nets: Each replica of the network, on the devices that it is split
-            over; one, except when rows are split.
-        step: Leaves the gradients of the batch, where there were none.
-    """
-
-    nets: list[nn.Module]
-    step: Callable[[], object]
+    nets: list[nn.Module]  # the replicas; one, except when rows are split
+    step: Callable[[], object]  # adds the gradients of the batch
 
 
 Way = Callable[[nn.Sequential, Tensor, Sequence[torch.device]], Split]
@@ -77,13 +72,9 @@ def split_pairs(
     net: nn.Sequential, ranks: Sequence[torch.device]
 ) -> nn.Sequential:
     """Split layers in pairs: the first by outputs, the second by inputs."""
-    if len(net) % 4:
-        raise ValueError(
-            f"layers are split in pairs (dense layers: {len(net) // 2})"
-        )
     # Linear, ReLU, Linear, ReLU: the first three are split, the last is not.
     parts: list[nn.Module] = []
-    for first, inner, second, outer in zip(*[iter(net)] * 4):
+    for first, inner, second, outer in zip(*[iter(net)] * 4, strict=True):
         assert isinstance(first, nn.Linear)
         assert isinstance(second, nn.Linear)
         parts.append(ParallelMLP(first, inner, second, ranks))
@@ -126,7 +117,7 @@ def traced(
     """Trace a step on simulated devices that compute no numbers.
 
     The batch has ``rows`` examples of ``width`` numbers, the network ``depth``
-    layers; the hardware is as :func:`dpkit.sim.machine` takes it.
+    layers. The hardware is that of :func:`dpkit.sim.machine`.
     """
     with sim.machine(backing="meta", **hardware):
         ranks = devices(num_devices, "sim")
@@ -168,19 +159,17 @@ def cost(timeline: Timeline) -> Cost:
 
 def _most(timeline: Timeline, category: str) -> int:
     """Return the most bytes of a category that lay on a device at once."""
-    names = {block.device for block in timeline.blocks}
-    # Backward's leaves pass for parameters. Those that the step itself made
-    # are what came in from the stage before.
-    blocks = [
-        replace(b, category="activations")
-        if b.category == "parameters" and b.allocated >= 0
-        else b
-        for b in timeline.blocks
-    ]
+    by_device = defaultdict(list)
+    for block in timeline.blocks:
+        # Backward's leaves pass for parameters. Those that the step itself
+        # made are what came in from the stage before.
+        if block.category == "parameters" and block.allocated >= 0:
+            block = replace(block, category="activations")
+        by_device[block.device].append(block)
     return max(
         moment.get(category, 0)
-        for name in names
-        for moment in history([b for b in blocks if b.device == name])
+        for blocks in by_device.values()
+        for moment in history(blocks)
     )
 
 
@@ -189,9 +178,9 @@ def crossing(
 ) -> int:
     """Search for the size at which computing takes as long as sending.
 
-    For data parallelism the size is the rows of a device, for the other ways
-    the width of the layers. It is the least, to a few percent, at which
-    computing takes longer: 0 if a size of 16 does, 65,536 if none.
+    The size is the rows of a device for data parallelism, and the width of
+    the layers for the other ways. It is found to a few percent: 0 if computing
+    takes longer at a size of 16 already, 65,536 if it never does.
     """
 
     def hides(size: int) -> bool:
