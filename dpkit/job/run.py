@@ -85,7 +85,7 @@ class Run:
         return -(-len(self.labels) // self.settings.batch_size)
 
     def rows(self, step: int) -> Tensor:
-        """Return the examples of a step, those of all ranks, in order."""
+        """Return the examples of a step, those of all ranks in order."""
         # 10 examples in batches of 4 are 3 steps: step 5 is batch 2 of epoch 1
         epoch, batch = divmod(step, self.steps_per_epoch)
         generator = torch.Generator()
@@ -105,23 +105,22 @@ class Run:
         settings, ranks = self.settings, self.ranks
         rows = self.rows(self.step)
         mine = rows.tensor_split(ranks.world_size)[ranks.rank]
-        # Dropout draws anew each step, and the same after a resume.
+        # Dropout draws other numbers each step, the same after a resume.
         torch.manual_seed(_seed("step", settings.seed, self.step, ranks.rank))
         scores = self.net(self.images[mine].to(ranks.device))
         y = self.labels[mine].to(ranks.device)
         loss = F.cross_entropy(scores, y, reduction="sum")
         self.optimizer.zero_grad()
-        # The wrapper divides the sum over ranks by their number; the mean
-        # over the batch needs the number of examples there, once for all.
+        # The wrapper divides the sum over ranks by their number, but the mean
+        # over the batch needs the number of its examples.
         (loss * ranks.world_size / len(rows)).backward()
 
     def _rehearse(self) -> None:
         """Take a step and take it back, so that all later steps are alike.
 
         The wrapper arranges its buckets after its first backward. That alters
-        the order in which terms are added, and with it the last bits: it has
-        to be done before the first step, also after a resume. And what a
-        state consists of shows when the optimizer has taken a step.
+        the order in which terms are added, and with it the last bits. It also
+        takes a step of the optimizer to see the forms of a state.
         """
         before = copy.deepcopy(self.state())
         self._backward()
@@ -194,6 +193,6 @@ class Run:
 
 
 def _seed(*words: object) -> int:
-    """Return a number that differs for other words, in all its bits."""
+    """Return a seed of 63 bits that depends on all words."""
     digest = hashlib.sha256(repr(words).encode()).digest()
     return int.from_bytes(digest[:8]) >> 1
