@@ -48,7 +48,7 @@ def environment(stand_in: int) -> dict[str, str]:
 
 def read_facts(stand_in: int) -> dict[str, Any]:
     """Ask a Python of its own what the machine has: a driver may hang."""
-    words = ["-m", f"{PARTS}.facts"]
+    words = ["-m", "recorders.provenance", "make gpu-report"]
     if stand_in:
         words = ["-m", f"{PARTS}.stand_in", str(stand_in), *words]
     done = subprocess.run(

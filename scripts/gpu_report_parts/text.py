@@ -66,7 +66,7 @@ def plain(output: str) -> str:
 def _show(fact: Any) -> str:
     """Return a fact in words; equal ones in a list are counted."""
     if not isinstance(fact, list):
-        return str(fact)
+        return "unknown" if fact in ("", None) else str(fact)
     counted = [(name, len(list(same))) for name, same in groupby(fact)]
     return ", ".join(f"{count} × {name}" for name, count in counted) or "none"
 
