@@ -9,10 +9,10 @@ each time, and the same bytes wherever zlib is the same. Prints the checksums
 that ``dpkit/lab/common/datasets.py`` expects of their uncompressed contents.
 """
 
-import argparse
 import gzip
 import hashlib
 import struct
+import sys
 from pathlib import Path
 
 import torch
@@ -61,9 +61,7 @@ def make_sample() -> dict[str, bytes]:
 
 def main() -> None:
     """Write the files and print their checksums."""
-    parser = argparse.ArgumentParser(description="Make the embedded sample.")
-    parser.add_argument("folder", type=Path, nargs="?", default=FOLDER)
-    folder = parser.parse_args().folder
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     for name, contents in make_sample().items():
         packed = gzip.compress(contents, compresslevel=9, mtime=0)

@@ -21,7 +21,7 @@ WHOLE = "the rate is a measured one, so all of it is achieved"
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What is known of a device without timing it."""
+    """Facts of a device that need no timing."""
 
     name: str  # as it is sold
     memory_bytes: int
@@ -31,7 +31,7 @@ class DeviceFacts:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured, as presets."""
+    """The measurements, as presets."""
 
     accelerator: Accelerator
     host: Host  # what issuing work costs

@@ -74,14 +74,14 @@ def peer_of(device: torch.device) -> torch.device | None:
 def _pool(
     device: torch.device, sizes: Sizes, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Return random numbers, enough for two operands of any size."""
+    """Return random numbers, enough for two operands."""
     largest = max(*sizes.lengths, *(n * n for n in sizes.rows))
     count = max(sizes.pool, 2 * largest)
     return torch.rand(count, dtype=dtype, device=device)
 
 
 def _parts(pool: Tensor, *shape: int) -> list[Tensor]:
-    """Return parts of a pool that have no number in common."""
+    """Return parts of a pool that do not overlap."""
     length = math.prod(shape)
     count = min(MOST_PARTS, len(pool) // length)
     return list(pool[: count * length].view(count, *shape))

@@ -126,10 +126,9 @@ def train_job(options: argparse.Namespace, command: str) -> None:
         except OSError as error:
             if error.filename is None:
                 raise
-            _end(
-                f"{ranks.names([ranks.rank])} stops: a file cannot be read or "
-                f"written (why: {error.strerror}, file: {error.filename})"
-            )
+            facts = f"why: {error.strerror}, file: {error.filename}"
+            me = ranks.names([ranks.rank])
+            _end(f"{me} stops: a file cannot be read or written ({facts})")
         except RuntimeError as error:
             lost = ranks.lost() if is_of_others(error) else []
             if not lost:
@@ -145,16 +144,18 @@ def _train(
     run = Run(settings, train_set, ranks)
     num_steps = options.epochs * run.steps_per_epoch
     num_steps = min(num_steps, options.max_steps or num_steps)
-    tell = partial(print, flush=True) if ranks.rank == 0 else _say_nothing
+
+    def tell(line: str) -> None:
+        if ranks.rank == 0:
+            print(line, flush=True)
+
     tell(
         f"{settings.model} on {ranks.world_size} x {ranks.device.type} "
         f"({dist.get_backend()}): {num_steps} steps of {settings.batch_size}"
     )
     checkpoints = None
-    if options.checkpoint:
-        checkpoints = Checkpoints(
-            options.checkpoint, asdict(settings), options.keep
-        )
+    if folder := options.checkpoint:
+        checkpoints = Checkpoints(folder, asdict(settings), options.keep)
         try:
             for line in resume(run, checkpoints):
                 tell(line)
@@ -173,10 +174,6 @@ def _train(
     tell(f"test accuracy {correct / num_tested:.4f} ({correct}/{num_tested})")
     run.check_alike()
     tell(f"sha256 of the parameters {run.digest()}")
-
-
-def _say_nothing(line: str) -> None:
-    """Print nothing, on the ranks above 0."""
 
 
 def _stop(ranks: Ranks, lost: list[int], why: str) -> NoReturn:

@@ -78,13 +78,8 @@ class Checkpoints:
     def lock(self) -> list[str]:
         """Keep other jobs out, until this process ends or calls ``unlock``.
 
-        Only jobs that ask for the lock too are kept out. If this process is
-        killed, those that were forked from it keep the lock until they end.
-        Where there are no locks, a line that says so is returned.
-
-        Raises:
-            RuntimeError: another job has it.
-            OSError: nothing can be written to the folder.
+        Where there are no locks, a line that says so is returned. If another
+        job has the lock, a RuntimeError is raised.
         """
         _make_folder(self.folder)
         try:
@@ -189,7 +184,7 @@ def unpack(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, on disk when this returns."""
+    """Make a folder and those above it; put their names on disk."""
     new = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for each in new:

@@ -14,6 +14,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed import (  # type: ignore[attr-defined]
     HashStore,
     PrefixStore,
@@ -21,8 +22,8 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 from torch.distributed.rendezvous import rendezvous
 
-from dpkit.accelerator import real_devices
 from dpkit.job.roll_call import RollCall
+from dpkit.processes.rank import gpus_for_ranks
 
 # gloo raises a RuntimeError that begins with its place, "[/…/pair.cc:538] ".
 OF_OTHERS = re.compile(r"\[/|.*(timed? ?out|connection)", re.I | re.S)
@@ -56,6 +57,10 @@ class Ranks:
     def world_size(self) -> int:
         """The number of ranks."""
         return len(self.hosts)
+
+    def share(self, rows: Tensor) -> Tensor:
+        """Return this rank's part of rows, (n,)."""
+        return rows.tensor_split(self.world_size)[self.rank]
 
     def lost(self) -> list[int]:
         """Call the roll; return the other ranks that are lost.
@@ -164,10 +169,8 @@ def _place() -> str:
 
 def _device() -> torch.device:
     """Return a GPU of this rank's own, or the CPU."""
-    others = os.environ.get("DPKIT_DEVICES") in ("cpu", "sim")
-    num_local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    gpus = [] if others else real_devices()
-    if len(gpus) < num_local:
+    gpus = gpus_for_ranks()
+    if len(gpus) < int(os.environ.get("LOCAL_WORLD_SIZE", 1)):
         return torch.device("cpu")
     gpu = gpus[int(os.environ.get("LOCAL_RANK", 0))]  # only on CUDA
     torch.get_device_module(gpu).set_device(gpu)  # only on CUDA

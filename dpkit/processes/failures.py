@@ -35,13 +35,10 @@ ANSWER_SECONDS = 0.5
 NUM_SHOWN = 3
 # What most often lies behind a signal that none of us sent.
 REASONS = {
-    -signal.SIGKILL: (
-        "\n\nthe kernel ends a process this way when memory runs out"
-    ),
-    -signal.SIGABRT: (
-        "\n\nits last words are on the error output; gloo aborts a process "
-        "when tensors of two ranks differ in size"
-    ),
+    -signal.SIGKILL: "\n\nthe kernel ends a process this way when memory runs "
+    "out",
+    -signal.SIGABRT: "\n\nits last words are on the error output; gloo aborts "
+    "a process when tensors of two ranks differ in size",
 }
 TORCH = str(Path(torch.__file__).parent)
 RANK = str(Path(__file__).parent)
@@ -51,20 +48,17 @@ WAITING = (str(Path(TORCH, "distributed")), RANK)
 
 def failure(processes: Sequence[Process], folder: Path) -> str:
     """Describe the rank that failed first."""
-    codes = [process.poll() for process in processes]
+    size = len(processes)
     found = {path.name for path in folder.iterdir()}
-    for rank, code in enumerate(codes):
-        if code is not None and not {f"value-{rank}", f"error-{rank}"} & found:
+    for rank, process in enumerate(processes):
+        is_done = {f"value-{rank}", f"error-{rank}"} & found
+        if (code := process.poll()) is not None and not is_done:
             # Its partners' exceptions, if any, are what this led to.
-            return (
-                f"a rank ended without a result (rank: {rank} of "
-                f"{len(codes)}, {_how(code)})\n\n"
-                f"{_last_words(rank, folder.parent)}{REASONS.get(code, '')}"
-            )
+            fact = f"a rank ended without a result (rank: {rank} of {size}"
+            last = _last_words(rank, folder.parent)
+            return f"{fact}, {_how(code)})\n\n{last}{REASONS.get(code, '')}"
     _, rank, text = min(torch.load(path) for path in folder.glob("error-*"))
-    return (
-        f"a rank raised an exception (rank: {rank} of {len(codes)})\n\n{text}"
-    )
+    return f"a rank raised an exception (rank: {rank} of {size})\n\n{text}"
 
 
 def lateness(
@@ -80,22 +74,21 @@ def lateness(
     notes = {r: n for r in late if (n := read_note(place, r))}
     ask({processes[r]: place / f"answer-{r}" for r in notes}, ANSWER_SECONDS)
     notes = {r: read_answer(place, r, n) for r, n in notes.items()}
-    ranks = range(len(processes))
+    size = len(processes)
     waiting = [note for r, note in notes.items() if r not in stopped]
     lines = [
         f"some ranks had not returned in time (ranks: "
-        f"{', '.join(map(str, late))} of {len(processes)}, timeout_seconds: "
+        f"{', '.join(map(str, late))} of {size}, timeout_seconds: "
         f"{timeout_seconds:g})",
         "",
         *(_story(r, notes.get(r), now, r in stopped) for r in late),
-        *(f"rank {r} had returned" for r in ranks if r not in late),
+        *(f"rank {r} had returned" for r in range(size) if r not in late),
         *_advice(waiting),
     ]
     return "\n".join(lines)
 
 
 def _how(code: int) -> str:
-    """Describe how a process ended."""
     if code >= 0:
         return f"exit code: {code}"
     return f"signal: {-code}, {signal.strsignal(-code)}"

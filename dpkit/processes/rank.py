@@ -35,14 +35,9 @@ from dpkit.processes.jobs import unpickled
 from dpkit.processes.whereabouts import Watch
 
 PR_SET_PDEATHSIG = 1
+INIT_BARRIER = "TORCH_DIST_INIT_BARRIER"
 # Variables that a rank keeps, in place of those of its caller.
-OWN = (
-    "OMP_NUM_THREADS",
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "TORCH_DIST_INIT_BARRIER",
-)
+OWN = ("OMP_NUM_THREADS", "RANK", "LOCAL_RANK", "WORLD_SIZE", INIT_BARRIER)
 
 
 def rank_device() -> torch.device:
@@ -57,7 +52,7 @@ def run_rank() -> None:
     folder, parent, backend = Path(sys.argv[1]), *sys.argv[2:4]
     _end_with_parent(int(parent))
     # No rank may be through, and gone, before all have joined.
-    os.environ["TORCH_DIST_INIT_BARRIER"] = "1"
+    os.environ[INIT_BARRIER] = "1"
     own = {name: os.environ[name] for name in OWN}
     watch = Watch(folder, int(own["RANK"]))
     jobs = _jobs(folder)
@@ -104,7 +99,8 @@ def _own_part(trace: TracebackType | None) -> TracebackType | None:
 def join_group(folder: Path, rank: int, backend: str | None) -> None:
     """Join the process group of all ranks, which meet at a file."""
     world_size = int(os.environ["WORLD_SIZE"])
-    backend = backend or _default_backend(world_size)
+    if backend is None:
+        backend = "nccl" if len(gpus_for_ranks()) >= world_size else "gloo"
     device = None
     if backend != "gloo":
         device = torch.device("cuda", rank)
@@ -118,12 +114,10 @@ def join_group(folder: Path, rank: int, backend: str | None) -> None:
     )
 
 
-def _default_backend(world_size: int) -> str:
+def gpus_for_ranks() -> list[torch.device]:
+    """Return the GPUs, unless ``DPKIT_DEVICES`` asks for other devices."""
     others = os.environ.get("DPKIT_DEVICES") in ("cpu", "sim")
-    gpus = [] if others else real_devices()
-    if len(gpus) < world_size:
-        return "gloo"
-    return dist.get_default_backend_for_device(gpus[0])
+    return [] if others else real_devices()
 
 
 def _leave(path: Path, item: Any) -> None:

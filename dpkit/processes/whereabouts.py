@@ -7,11 +7,11 @@ into a small file what it sees::
       File "…/distributed_c10d.py", line 3005 in all_reduce
       File "train.py", line 31 in step
 
-The file outlives the rank, so the parent can tell where a killed rank was. A
-rank whose main thread holds the interpreter lock notes nothing; the parent
-then asks by a signal, and ``faulthandler``, which needs no lock, writes the
-stack. ``faulthandler`` alone could not take the thread's place: a killed rank
-cannot be asked, and a stack does not say since when a rank has been there.
+The file outlives a rank that is killed. A rank whose main thread holds the
+interpreter lock notes nothing; the parent then asks by a signal, and
+``faulthandler``, which needs no lock, writes the stack. ``faulthandler`` alone
+is not enough: a killed rank cannot be asked, and a stack does not say since
+when a rank has been there.
 """
 
 import ctypes
@@ -154,8 +154,14 @@ def _calls(text: str) -> list[Call]:
 
 def ask(processes: Mapping[Process, Path], seconds: float) -> None:
     """Ask ranks to write where they are into files; wait a short time."""
+    # Where the system can do it, the main thread alone gets the signal: else
+    # the main thread of a stopped process may run on before another answers.
+    tgkill = getattr(ctypes.CDLL(None), "tgkill", None)
     for process in processes:
-        _signal_main_thread(process)
+        if tgkill is None:
+            process.send_signal(signal.SIGUSR1)
+        elif process.poll() is None:
+            tgkill(process.pid, process.pid, signal.SIGUSR1)
         process.send_signal(signal.SIGCONT)  # a stopped one can answer then
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -163,16 +169,3 @@ def ask(processes: Mapping[Process, Path], seconds: float) -> None:
         if all(path.stat().st_size for path in processes.values()):
             time.sleep(0.02)  # the rest of a stack
             break
-
-
-def _signal_main_thread(process: Process) -> None:
-    """Send SIGUSR1; where the system can do it, to the main thread alone.
-
-    A stopped process wakes up to it. If any other thread took the signal, the
-    main thread would run on meanwhile.
-    """
-    tgkill = getattr(ctypes.CDLL(None), "tgkill", None)
-    if tgkill is None:
-        process.send_signal(signal.SIGUSR1)
-    elif process.poll() is None:
-        tgkill(process.pid, process.pid, signal.SIGUSR1)
