@@ -7,10 +7,10 @@ differs between two runs without meaning (times, ids, how a stream was cut) is
 removed, so that running twice leaves no difference. A file is written only if
 its contents changed, and only after its last cell ran.
 
-Cells tagged `nbval-ignore-output` are run like the others, but what they have
-stored stays if the fresh outputs say the same but for their numbers, and the
-cell's source is unchanged: see live_cells.py. After a change of what they
-measure or draw, `--live` (`make execute LIVE=1`) stores all that is fresh.
+Cells tagged `nbval-ignore-output` keep what they have stored if their source
+is unchanged and the fresh outputs differ in their numbers alone: see
+live_cells.py. After a change of what they measure or draw, `--live` (`make
+execute LIVE=1`) stores all that is fresh.
 
 `--check` (`make reproducible`) writes no file, and fails if one would change:
 it names each cell that differs, and how.

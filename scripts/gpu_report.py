@@ -47,7 +47,7 @@ def environment(stand_in: int) -> dict[str, str]:
 
 
 def read_facts(stand_in: int) -> dict[str, Any]:
-    """Ask a Python of its own what the machine has: a driver may hang."""
+    """Ask another Python what the machine has: a driver may hang."""
     done = subprocess.run(
         seeing(stand_in, "-m recorders.provenance", "make gpu-report"),
         capture_output=True,

@@ -2,11 +2,11 @@
 
     python scripts/make_sample.py [FOLDER]
 
-Takes every sixth training image and every fifth test image of each class,
-1,000 and 200 per class, in the order of the full set, and writes them as four
-idx ``.gz`` files to FOLDER (``dpkit/lab/common/data``). It is the same choice
-each time, and the same bytes wherever zlib is the same. Prints the checksums
-that ``dpkit/lab/common/datasets.py`` expects of their uncompressed contents.
+Takes every sixth training image and every fifth test image of each class, in
+the order of the full set: 1,000 and 200 per class. Writes them as four idx
+``.gz`` files to FOLDER (``dpkit/lab/common/data``). It is the same choice each
+time, and the same bytes wherever zlib is the same. Prints the checksums that
+``dpkit/lab/common/datasets.py`` expects of their uncompressed contents.
 """
 
 import gzip

@@ -2,10 +2,10 @@
 
 Usage: python scripts/new_chapter.py fancy-name
 
-The templates stand in `scripts/chapter`, whose chapter is called new-chapter.
-From them come the notebook, the check of its exercise and the test of that
-check; the chapter is put into the contents, the map on the front page and the
-index of exercises; its cells are run. If a step fails, all is as it was.
+The notebook, the check of its exercise and the test of that check are made of
+the templates in `scripts/chapter`. The chapter is put into the contents, the
+map on the front page and the index of exercises, and its cells are run. If a
+step fails, all is as it was.
 """
 
 import json

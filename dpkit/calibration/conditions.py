@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 CPU_FACTS = Path("/proc/cpuinfo")
-# Of 75 probes on two cores that had four times their work, the median was 50
+# On two cores that had four times their work, the median of 75 probes was 50
 # to 150 % above the fastest round.
 MOST_SPREAD = 0.2
 

@@ -25,11 +25,10 @@ def fit_line(samples: Sequence[tuple[float, float]]) -> Line:
     """Fit seconds = fixed + size / rate, so that the logarithms agree best.
 
     Short times count as much as long ones, and half of a time is as wrong as
-    twice the time; by relative errors half the time would be less wrong, and
-    the fit too fast. It is a weighted least squares in closed form, a few
-    times over, with weights from the fit before. Samples are (size, seconds);
-    the fixed part is not negative. If the times do not grow with the sizes, a
-    ValueError is raised.
+    twice the time. By relative errors half would be less wrong, and the fit
+    too fast. It is a weighted least squares in closed form, a few times over,
+    with weights from the fit before. Samples are (size, seconds); the fixed
+    part is not negative. A ValueError is raised if the times do not grow.
 
     Example:
         >>> line = fit_line([(10, 3.0), (20, 4.0), (40, 6.0)])

@@ -25,8 +25,8 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 def refuse(message: object) -> NoReturn:
     """Print why a command cannot be done, as one line, and end.
 
-    Of the processes that ``torchrun`` starts on a host, the first one prints
-    and ends. Then torchrun kills the others, which wait here.
+    The first of the processes that ``torchrun`` starts on a host prints and
+    ends. Then torchrun kills the others, which wait here.
     """
     if os.environ.get("LOCAL_RANK", "0") != "0":
         time.sleep(KILLED_WITHIN_SECONDS)

@@ -1,7 +1,7 @@
 """A lock on a folder: one process has it, and loses it when it ends.
 
-The kernel keeps it (``flock``), so it goes with the process that has it,
-however that ends. The file stays, locks nothing, and names the last holder::
+The kernel keeps it (``flock``), and releases it when the process ends in any
+way. The file stays, locks nothing, and names the last holder::
 
     run/lock        process 1234 on host-a
 

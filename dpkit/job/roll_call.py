@@ -65,8 +65,8 @@ class RollCall(threading.Thread):
         self.join(ROLL_CALL_SECONDS + 1)
         if self._rank not in self.here:
             return None
-        # of 0, 1, 2: 0 and 1 answer, so 2 is lost; all answer and 0 and 2
-        # stop, so 1 is lost
+        # ranks 0, 1, 2: if 0 and 1 answer, 2 is lost; if all answer, and 0
+        # and 2 stop, 1 is lost
         silent = self._ranks - self.here
         return silent or self._ranks - self.stopped - {self._rank}
 

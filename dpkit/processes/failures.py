@@ -24,8 +24,8 @@ import torch
 
 from dpkit.processes.starting import Process
 from dpkit.processes.whereabouts import (
-    Call,
     Note,
+    StackLine,
     ask,
     read_answer,
     read_note,
@@ -133,12 +133,12 @@ def _where(note: Note) -> str:
     return f"{before}in {inner.name}(), called from {_show(own[0])}"
 
 
-def _show(call: Call) -> str:
+def _show(call: StackLine) -> str:
     name = call.name if call.name.startswith("<") else f"{call.name}()"
     return f"{name} at {Path(call.file).name}:{call.line}"
 
 
-def _own(note: Note) -> list[Call]:
+def _own(note: Note) -> list[StackLine]:
     """Return the calls in the user's code: the innermost called a library."""
     return [call for call in note.calls if not _is_library(call.file)]
 

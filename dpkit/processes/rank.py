@@ -41,7 +41,7 @@ OWN = ("OMP_NUM_THREADS", "RANK", "LOCAL_RANK", "WORLD_SIZE", INIT_BARRIER)
 
 
 def rank_device() -> torch.device:
-    """Return the device of this rank: a GPU of its own, or the CPU."""
+    """Return the device of this rank: its own GPU, or the CPU."""
     if dist.get_backend() == "gloo":
         return torch.device("cpu")
     return torch.device("cuda", torch.cuda.current_device())
@@ -121,7 +121,7 @@ def gpus_for_ranks() -> list[torch.device]:
 
 
 def _leave(path: Path, item: Any) -> None:
-    """Save for the parent; it sees the file once it is whole."""
+    """Save a file that the parent sees once it is whole."""
     import cloudpickle  # type: ignore[import-untyped]
 
     part = path.with_name(f"part-of-{path.name}")

@@ -33,10 +33,10 @@ from dpkit.processes.starting import Process
 # So often that less than a hundredth of the rank's time goes to it.
 FIRST_LOOK_SECONDS, LOOK_SECONDS = 0.001, 0.05
 NOTE_BYTES, NUM_CALLS = 4096, 24
-STACK_LINE = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+LINE = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 
 
-class Call(NamedTuple):
+class StackLine(NamedTuple):
     """A line of a stack."""
 
     file: str
@@ -52,7 +52,7 @@ class Note:
     since: float  # when it came to this place
     seen: float  # when it was last seen there
     thread: str  # the identifier of its main thread, as stacks have it
-    calls: Sequence[Call]  # innermost first, as in the file
+    calls: Sequence[StackLine]  # innermost first, as in the file
 
 
 class Watch:
@@ -91,7 +91,7 @@ class Watch:
                         self._since = time.monotonic()
                     self._note(calls)
 
-    def _note(self, calls: Sequence[Call]) -> None:
+    def _note(self, calls: Sequence[StackLine]) -> None:
         times = f"{self._since} {time.monotonic()}"
         lines = [f"{self._doing} {times} {self._main:x}"]
         lines += [
@@ -101,16 +101,16 @@ class Watch:
         os.pwrite(self._file, note.ljust(NOTE_BYTES), 0)
 
 
-def _innermost(frame: FrameType | None) -> list[Call]:
-    calls: list[Call] = []
+def _innermost(frame: FrameType | None) -> list[StackLine]:
+    calls: list[StackLine] = []
     while frame is not None and len(calls) < NUM_CALLS:
         code = frame.f_code
-        calls.append(Call(code.co_filename, frame.f_lineno, code.co_name))
+        calls.append(StackLine(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
     return calls
 
 
-def _place(calls: Sequence[Call]) -> list[object]:
+def _place(calls: Sequence[StackLine]) -> list[object]:
     """Return what stays the same as long as a rank is in the same call.
 
     In a loop its innermost line changes.
@@ -140,15 +140,15 @@ def read_answer(folder: Path, rank: int, note: Note) -> Note:
     return replace(note, calls=calls, since=since)
 
 
-def _calls(text: str) -> list[Call]:
+def _calls(text: str) -> list[StackLine]:
     """Read a stack, innermost call first."""
-    calls: list[Call] = []
+    calls: list[StackLine] = []
     for line in text.splitlines():
-        found = STACK_LINE.fullmatch(line.rstrip())
+        found = LINE.fullmatch(line.rstrip())
         if found and found[1].endswith("dpkit/processes/rank.py"):
             break  # the program of the rank, which called the function
         if found:
-            calls.append(Call(found[1], int(found[2]), found[3]))
+            calls.append(StackLine(found[1], int(found[2]), found[3]))
     return calls
 
 

@@ -23,7 +23,7 @@ from dpkit.processes.starting import (
 from dpkit.theory.units import check_whole
 
 # How often the parent looks, and how long it waits after a failure for more
-# to show: the end of one rank makes its partners fail, and it is to blame.
+# to show. If a rank ends, its partners fail too, but it is to blame.
 LOOK_SECONDS, SETTLE_SECONDS = 0.005, 0.1
 
 
