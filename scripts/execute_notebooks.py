@@ -130,7 +130,7 @@ def renew(path: Path, live: bool, check_only: bool) -> bool:
 
 def main() -> int:
     """Run the notebooks named on the command line; return the exit status."""
-    parser = argparse.ArgumentParser(description=str(__doc__))
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("notebooks", nargs="+", type=Path)
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--live", action="store_true", help="store all outputs")

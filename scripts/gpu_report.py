@@ -162,7 +162,7 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     """Return the options of the command line."""
-    parser = argparse.ArgumentParser(description=str(__doc__))
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
     add("--stand-in", type=int, default=0, help="rehearse so many GPUs")
     add("--again", nargs="+", default=[], help="parts, failed, or all")

@@ -12,14 +12,10 @@ WARM_UP, REPETITIONS = 2, 7
 Seconds = dict[str, list[float]]
 
 
-def nothing() -> None:
-    """Wait for nothing."""
-
-
 def time_in_turns(
     ways: Mapping[str, Callable[[], object]],
     count: int = 1,
-    wait: Callable[[], object] = nothing,
+    wait: Callable[[], object] = lambda: None,
 ) -> Seconds:
     """Return the seconds of a call of each way, in each repetition.
 
