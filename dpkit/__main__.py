@@ -11,18 +11,9 @@ from dpkit.commands.train import add_train
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.
+    """Run a command, by default that of this process; return its status.
 
-    Args:
-        arguments: What follows ``python -m dpkit``; None: the arguments of
-            this process.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        SystemExit: an argument is wrong, or the command cannot be done; or
-            help was asked for.
+    A SystemExit is raised for a command that is refused, or for help.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser().parse_args(words)

@@ -2,18 +2,17 @@
 
 Usage: python scripts/bench.py
 
-Each line gives the least, the middle and the largest of several repetitions,
-and the ratio of the middles. The contestants take turns, so that a machine
-that slows down slows both.
+Each line gives the least, the median and the largest of several repetitions,
+and the ratio of the medians.
 """
 
 import sys
-import time
 from collections.abc import Callable
 from statistics import median
 
 import torch
-from bench_ddp import bench_ddp
+from gpu_report_parts.two_ranks import step_seconds
+from in_turns import report, time_in_turns
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -23,39 +22,6 @@ from dpkit.lab.common.models import lenet, lenet_params
 from dpkit.theory.pipelines.check import check
 from dpkit.theory.pipelines.replay import replay, times
 from dpkit.theory.pipelines.schedules import one_f_one_b
-
-REPETITIONS = 7
-
-
-def time_in_turns(
-    contestants: dict[str, Callable[[], object]], count: int
-) -> dict[str, list[float]]:
-    """Time ``count`` calls of each, in turns; seconds per call."""
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for repetition in range(REPETITIONS + 1):
-        for name, call in contestants.items():
-            start = time.perf_counter()
-            for _ in range(count):
-                call()
-            if repetition > 0:  # the first is to warm up
-                passed = time.perf_counter() - start
-                seconds[name].append(passed / count)
-    return seconds
-
-
-def report(title: str, seconds: dict[str, list[float]]) -> None:
-    """Print a line for each contestant, with its ratio to the first."""
-    print(f"\n{title}")
-    first = median(next(iter(seconds.values())))
-    for name, taken in seconds.items():
-        low, middle, high = (
-            1e6 * t for t in (min(taken), median(taken), max(taken))
-        )
-        ratio = median(taken) / first
-        print(
-            f"  {name:<24} {low:10.1f} {middle:10.1f} {high:10.1f} µs"
-            f"   {ratio:6.2f} ×"
-        )
 
 
 def bench_operation() -> None:
@@ -182,6 +148,16 @@ def bench_allreduce() -> None:
         print(f"  {name} reaches {share:.2f} of the speed of 4 copies")
 
 
+def bench_ddp() -> None:
+    """A step of ResNet-18 on 2 processes, by hand and by PyTorch."""
+    rows, steps = 16, 3
+    seconds, _ = dpkit.launch(
+        step_seconds, 2, rows, steps, backend="gloo", timeout_seconds=600
+    )
+    title = f"ResNet-18, 2 gloo processes, {rows} images of 28 × 28 each"
+    report(title, seconds)
+
+
 BENCHES = (
     bench_operation,
     bench_step,
@@ -196,7 +172,7 @@ BENCHES = (
 def main() -> int:
     """Run all benchmarks."""
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
-    print("  least, middle, largest of 7, and the ratio to the first line")
+    print("  least, median, largest of 7, and the ratio to the first line")
     for bench in BENCHES:
         bench()
     return 0

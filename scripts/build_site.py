@@ -29,18 +29,16 @@ except SystemExit as end:
 
 
 def main() -> int:
-    """Build by jupyter-book, once for each of its builders."""
+    """Build by jupyter-book, then put all of its pages on one."""
     folder = Path(sys.argv[1])
-    for builder in ("html", "singlehtml"):
-        words = ["-W", "-n", "--keep-going", "--builder", builder]
-        status = subprocess.run(
-            [sys.executable, "-P", "-c", JUPYTER_BOOK, "build", folder, *words]
-        ).returncode
-        if status != 0:
-            return status
-    gc.disable()
-    write_page(folder / "_build")
-    return 0
+    words = ["build", folder, "-W", "-n", "--keep-going"]
+    status = subprocess.run(
+        [sys.executable, "-P", "-c", JUPYTER_BOOK, *words]
+    ).returncode
+    if status == 0:
+        gc.disable()
+        write_page(folder)
+    return status
 
 
 if __name__ == "__main__":

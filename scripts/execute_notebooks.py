@@ -7,10 +7,10 @@ differs between two runs without meaning (times, ids, how a stream was cut) is
 removed, so that running twice leaves no difference. A file is written only if
 its contents changed, and only after its last cell ran.
 
-Cells tagged `nbval-ignore-output` are run like the others, but what they have
-stored stays if the fresh outputs say the same but for their numbers, and the
-cell's source is unchanged: see live_cells.py. After a change of what they
-measure or draw, `--live` (`make execute LIVE=1`) stores all that is fresh.
+Cells tagged `nbval-ignore-output` keep what they have stored if their source
+is unchanged and the fresh outputs differ in their numbers alone: see
+live_cells.py. After a change of what they measure or draw, `--live` (`make
+execute LIVE=1`) stores all that is fresh.
 
 `--check` (`make reproducible`) writes no file, and fails if one would change:
 it names each cell that differs, and how.
@@ -90,48 +90,22 @@ def run(path: Path, live: bool = False) -> NotebookNode:
     return fresh
 
 
-def lines_of(cell: NotebookNode) -> list[str]:
-    """Return the lines of a file that holds `cell`."""
-    return as_text(nbformat.v4.new_notebook(cells=[cell])).splitlines()
-
-
 def differences(stored: NotebookNode, fresh: NotebookNode) -> Iterator[str]:
     """Yield, for each cell that differs, its id and the lines that do."""
     for before, now in zip(stored.cells, fresh.cells, strict=True):
-        if before == now:
-            continue
-        lines = difflib.unified_diff(
-            lines_of(before),
-            lines_of(now),
-            "stored",
-            "fresh",
-            n=0,
-            lineterm="",
+        texts = (
+            as_text(nbformat.v4.new_notebook(cells=[cell])).splitlines()
+            for cell in (before, now)
         )
-        shown = [f"    {line[:90]}" for line in lines][:LINES_SHOWN]
-        yield "\n".join([f"cell {now.id!r} is not as stored", *shown])
-
-
-def check(path: Path, fresh: NotebookNode) -> list[str]:
-    """Return where the file at `path` differs from what it should hold."""
-    if path.read_text(encoding="utf-8") == as_text(fresh):
-        return []
-    found = list(differences(nbformat.read(path, as_version=4), fresh))
-    return found or ["the cells agree, but not how the file is written"]
-
-
-def write_if_changed(path: Path, text: str) -> bool:
-    """Replace the contents of `path` in one step; say whether they changed."""
-    if path.read_text(encoding="utf-8") == text:
-        return False
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
-    return True
+        lines = difflib.unified_diff(
+            *texts, "stored", "fresh", n=0, lineterm=""
+        )
+        if shown := [f"    {line[:90]}" for line in lines][:LINES_SHOWN]:
+            yield "\n".join([f"cell {now.id!r} is not as stored", *shown])
 
 
 def renew(path: Path, live: bool, check_only: bool) -> bool:
-    """Run a notebook, and compare or store it; tell whether all is well."""
+    """Run a notebook, and compare or store it; return whether all is well."""
     start = time.perf_counter()
     try:
         fresh = run(path, live)
@@ -139,27 +113,27 @@ def renew(path: Path, live: bool, check_only: bool) -> bool:
         print(f"{path}: a cell failed\n{error}", file=sys.stderr)
         return False
     seconds = time.perf_counter() - start
-    if check_only:
-        found = check(path, fresh)
-        state = "differs" if found else "the same"
-    else:
-        found = []
-        changed = write_if_changed(path, as_text(fresh))
-        state = "changed" if changed else "unchanged"
+    is_same = path.read_text(encoding="utf-8") == as_text(fresh)
+    state = "the same" if is_same else "differs" if check_only else "changed"
     print(f"{path}: {state} ({seconds:.1f} s)", flush=True)
-    for difference in found:
-        print(f"{path}: {difference}", file=sys.stderr, flush=True)
-    return not found
+    if is_same:
+        return True
+    if check_only:
+        for found in differences(nbformat.read(path, as_version=4), fresh):
+            print(f"{path}: {found}", file=sys.stderr, flush=True)
+        return False
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(as_text(fresh), encoding="utf-8")
+    temporary.replace(path)
+    return True
 
 
 def main() -> int:
     """Run the notebooks named on the command line; return the exit status."""
-    parser = argparse.ArgumentParser(
-        description=(__doc__ or "").split("\n")[0]
-    )
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("notebooks", nargs="+", type=Path)
     way = parser.add_mutually_exclusive_group()
-    way.add_argument("--live", action="store_true", help="store all anew")
+    way.add_argument("--live", action="store_true", help="store all outputs")
     way.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
     done = [renew(p, options.live, options.check) for p in options.notebooks]

@@ -23,7 +23,7 @@ from threading import Lock
 from typing import Any
 
 from gpu_report_parts.limited import end_all, run
-from gpu_report_parts.plan import LIMIT, PARTS, ROOT, SLOWER, Part, plan
+from gpu_report_parts.plan import LIMIT, ROOT, SLOWER, Part, plan, seeing
 from gpu_report_parts.records import CUT, FAILED, LATE, PASSED, Records, digest
 from gpu_report_parts.text import report
 
@@ -47,12 +47,9 @@ def environment(stand_in: int) -> dict[str, str]:
 
 
 def read_facts(stand_in: int) -> dict[str, Any]:
-    """Ask a Python of its own what the machine has: a driver may hang."""
-    words = ["-m", f"{PARTS}.facts"]
-    if stand_in:
-        words = ["-m", f"{PARTS}.stand_in", str(stand_in), *words]
+    """Ask another Python what the machine has: a driver may hang."""
     done = subprocess.run(
-        [sys.executable, *words],
+        seeing(stand_in, "-m recorders.provenance", "make gpu-report"),
         capture_output=True,
         text=True,
         env=environment(stand_in),
@@ -165,9 +162,7 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     """Return the options of the command line."""
-    parser = argparse.ArgumentParser(
-        description=(__doc__ or "").split("\n")[0]
-    )
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
     add("--stand-in", type=int, default=0, help="rehearse so many GPUs")
     add("--again", nargs="+", default=[], help="parts, failed, or all")

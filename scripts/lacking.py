@@ -3,7 +3,7 @@
 Usage: /path/to/an/environment/bin/python scripts/lacking.py
 
 For an environment that was there before (`make … ENV=…`), into which nothing
-is installed: what is lacking there fails later, with words of its own.
+is installed: what is lacking there fails later, in words that may not say why.
 """
 
 import re
@@ -17,12 +17,11 @@ NAME = re.compile(r"[\w.-]+")
 
 
 def required(project: Path = PROJECT) -> list[str]:
-    """Return the names of all that pyproject.toml asks for, but dpkit."""
+    """Return the names of what pyproject.toml asks for, without dpkit."""
     facts = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
     groups = [facts["dependencies"], *facts["optional-dependencies"].values()]
-    found = [NAME.match(line) for group in groups for line in group]
-    names = dict.fromkeys(match[0] for match in found if match)
-    return [name for name in names if name != facts["name"]]
+    names = [NAME.match(line)[0] for group in groups for line in group]
+    return [name for name in dict.fromkeys(names) if name != facts["name"]]
 
 
 def is_here(name: str) -> bool:

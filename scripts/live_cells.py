@@ -2,11 +2,11 @@
 
 A live cell, one tagged `nbval-ignore-output`, shows what differs from machine
 to machine or from run to run, such as wall seconds. No test compares its
-outputs. What it has stored stays if fresh outputs say the same but for their
-numbers, and if the source is the one that the stored ones came from: the
-cell's metadata hold a fingerprint of it. Imports are left out of it, as a
-function that moves to another module does the same there. Simulated seconds
-are exact, so they count as text. Pictures are not compared.
+outputs. What it has stored stays if fresh outputs differ in their numbers
+alone, and if the source is unchanged: the cell's metadata hold a fingerprint
+of it. Imports are left out of it, as a function that moves to another module
+does the same there. Simulated seconds are exact, so they count as text.
+Pictures are not compared.
 """
 
 import hashlib

@@ -2,15 +2,15 @@
 
     python scripts/make_sample.py [FOLDER]
 
-Takes every sixth training image and every fifth test image of each class,
-1,000 and 200 per class, in the order of the full set, and writes them as four
-idx ``.gz`` files to FOLDER (``dpkit/lab/common/data``). It is the same choice
-each time, and the same bytes wherever zlib is the same.
+Takes every sixth training image and every fifth test image of each class, in
+the order of the full set: 1,000 and 200 per class. Writes them as four idx
+``.gz`` files to FOLDER (``dpkit/lab/common/data``). It is the same choice each
+time, and the same bytes wherever zlib is the same.
 """
 
-import argparse
 import gzip
 import struct
+import sys
 from pathlib import Path
 
 import torch
@@ -59,9 +59,7 @@ def make_sample() -> dict[str, bytes]:
 
 def main() -> None:
     """Write the files."""
-    parser = argparse.ArgumentParser(description="Make the embedded sample.")
-    parser.add_argument("folder", type=Path, nargs="?", default=FOLDER)
-    folder = parser.parse_args().folder
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     for name, contents in make_sample().items():
         packed = gzip.compress(contents, compresslevel=9, mtime=0)

@@ -2,10 +2,10 @@
 
 Usage: python scripts/new_chapter.py fancy-name
 
-The templates stand in `scripts/chapter`, whose chapter is called new-chapter.
-From them come the notebook, the check of its exercise and the test of that
-check; the chapter is put into the contents, the map on the front page and the
-index of exercises; its cells are run. If a step fails, all is as it was.
+The notebook, the check of its exercise and the test of that check are made of
+the templates in `scripts/chapter`. The chapter is put into the contents, the
+map on the front page and the index of exercises, and its cells are run. If a
+step fails, all is as it was.
 """
 
 import json
@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from keyword import iskeyword
 from pathlib import Path
 
@@ -97,49 +96,36 @@ def notebook(root: Path, name: str) -> str:
     return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
-def put(text: str, before: str, new: str) -> str:
-    """Return ``text`` with ``new`` before the first place of a pattern."""
-    found = re.search(before, text, re.S)
-    if not found:
-        raise ValueError(f"the place for {new!r} is not found ({before})")
-    return text[: found.start()] + new + text[found.start() :]
-
-
-def in_contents(text: str, name: str) -> str:
-    """Append the chapter to the chapters of the contents."""
-    first, start, rest = text.partition("  - caption: Chapters\n")
-    line = f"      - file: book/{name}\n"
-    if not start:
-        raise ValueError("_toc.yml has no part with the caption Chapters")
-    return first + start + put(rest, r"  - caption: |\Z", line)
-
-
-def on_map(text: str, name: str) -> str:
-    """Append a card to the map on the front page."""
-    found = json.loads(text)
-    for cell in found["cells"]:
-        source = "".join(cell["source"])
-        if "(chapter-map)=\n" in source:
-            first, start, rest = source.partition("(chapter-map)=\n")
-            rest = put(rest, r"::::(\n|\Z)", CARD.format(name=name))
-            cell["source"] = (first + start + rest).splitlines(keepends=True)
-    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
-
-
-def in_index(text: str, name: str) -> str:
-    """Append the exercise to the index, and count it."""
-    count = re.search(r"The (\d+) exercises", text)
-    if count:
-        more = f"The {int(count[1]) + 1} exercises"
-        text = text.replace(count[0], more, 1)
-    return text + INDEXED.format(name=name, module=name.replace("-", "_"))
-
-
-LISTS: dict[str, Callable[[str, str], str]] = {
-    "_toc.yml": in_contents,
-    "book/index.ipynb": on_map,
-    "book/exercises.md": in_index,
+# For each file that lists the chapters: what is before its list, what ends the
+# list, and what is put before that end.
+LISTS = {
+    "_toc.yml": (
+        "  - caption: Chapters\n",
+        r"  - caption: |\Z",
+        "      - file: book/{name}\n",
+    ),
+    "book/index.ipynb": ("(chapter-map)=", r'    "::::\\n",\n', CARD),
+    "book/exercises.md": ("", r"\Z", INDEXED),
 }
+
+
+def with_chapter(file: str, text: str, name: str) -> str:
+    """Return the text of a file that lists the chapters, with one more."""
+    first, end, new = LISTS[file]
+    new = new.format(name=name, module=name.replace("-", "_"))
+    if file.endswith(".ipynb"):
+        lines = map(json.dumps, new.splitlines(keepends=True))
+        new = "".join(f"    {line},\n" for line in lines)
+    start = text.find(first) + len(first)
+    place = re.compile(end).search(text, start)
+    if first not in text or not place:
+        raise ValueError(f"no place for a chapter is found (file: {file})")
+    return text[: place.start()] + new + text[place.start() :]
+
+
+def one_more(match: re.Match[str]) -> str:
+    """Count one exercise more."""
+    return f"The {int(match[1]) + 1} exercises"
 
 
 def texts(root: Path, name: str) -> dict[Path, str]:
@@ -151,9 +137,10 @@ def texts(root: Path, name: str) -> dict[Path, str]:
         check: filled(TEMPLATES / "new_chapter.py", name),
         test: filled(TEMPLATES / "test_checks_new_chapter.py", name),
     }
-    for listed, change in LISTS.items():
-        path = root / listed
-        found[path] = change(path.read_text(encoding="utf-8"), name)
+    for file in LISTS:
+        text = (root / file).read_text(encoding="utf-8")
+        text = re.sub(r"The (\d+) exercises", one_more, text, count=1)
+        found[root / file] = with_chapter(file, text, name)
     return found
 
 

@@ -3,9 +3,9 @@
 Usage: python scripts/set_address.py https://github.com/OWNER/NAME
 
 That is `repository.url` in `_config.yml`, from which the buttons of the pages
-derive; the first cell of each notebook, which fetches dpkit where it is not
-installed; and `repository-code` in `CITATION.cff`. It may be run again, also
-with another address.
+derive, and `repository-code` in `CITATION.cff`. It is also the first cell of
+each notebook, which fetches dpkit where it is not installed. The script may be
+run again, also with another address.
 """
 
 import re
@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 ADDRESS = re.compile(r"https://(github|gitlab)\.com/[\w.-]+/[\w.-]+")
 FORM = "https://github.com/OWNER/NAME"
-# What stands for it until it is set, a name that nobody can take.
+# The address until one is set: a name that nobody can take.
 PLACEHOLDER = "https://unset.invalid/OWNER/NAME"
 
 # The first cell of each notebook.

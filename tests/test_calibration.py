@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import dpkit
-from dpkit.calibration import calibrate, cpu_name, doubts, provenance
+from dpkit.calibration.calibrate import calibrate
+from dpkit.calibration.conditions import cpu_name, doubts, provenance
 from dpkit.calibration.conversion import DeviceFacts, to_presets
 from dpkit.calibration.fitting import fit_line
 from dpkit.calibration.probes import ON_CPU, Sizes, probes

@@ -4,47 +4,56 @@ import pytest
 from bs4 import BeautifulSoup
 from print_page import printable
 
-SINGLE = """<html><head><title>Book</title>
-<link rel="stylesheet" href="_static/book.css"/></head><body>
-<nav>of the site</nav>
-<article><section id="book"><h1>Book</h1>
-<p><a href="book/index.html#document-book/one">One</a>
-<a href="../print.html">print</a></p>
-<div class="toctree-wrapper"><span id="document-book/one"></span>
-<section id="one"><h2>1. One<a class="headerlink" href="#one">#</a></h2>
-<p><a href="#summary">below</a></p>
+HEAD = """<html><head><title>One - Book</title>
+<link rel="stylesheet" href="../_static/book.css?v=88ad"/>
+<script src="../_static/katex.min.js?v=5cc8"></script>
+<script src="../_static/searchtools.js"></script></head><body>
+<h1>of the site</h1><article>"""
+PAGES = {
+    "index": """<section id="book"><h1>Book</h1>
+<p><a href="one.html">One</a> <a href="../print.html">print</a></p>
+</section></article>""",
+    "one": """<section id="one">
+<h1>1. One<a class="headerlink" href="#one">#</a></h1>
+<p><a href="#summary">below</a> <img src="../_images/a.svg"/></p>
 <div class="solution dropdown admonition" id="s">answer</div>
+<a href="../_modules/f.html"><span class="viewcode-link">source</span></a>
 <details><summary>code</summary>x = 1</details>
-<section id="summary"><h3>Summary</h3></section></section>
-<span id="document-book/two"></span><section id="two"><h2>2. Two</h2>
-<p><a href="#summary">below</a> <a href="https://x.org/#summary">far</a></p>
-<section id="summary"><h3>Summary</h3></section></section></div>
-</section></article></body></html>"""
-NEIGHBOUR = """<html><head><title>Search</title>
-<link rel="stylesheet" href="_static/book.css?v=88ad"/>
-<script src="_static/katex.min.js?v=5cc8"></script>
-<script src="_static/searchtools.js"></script></head></html>"""
+<section id="summary"><h2>Summary</h2></section></section></article>""",
+    "two": """<section id="two"><h1>2. Two</h1>
+<p><a href="#summary">below</a> <a href="https://x.org/#summary">far</a>
+<a href="one.html#summary">the other</a> <a href="one.html#s">s</a></p>
+<section id="summary"><h2>Summary</h2></section></section></article>""",
+}
 
 
 @pytest.fixture(scope="module")
 def page():
-    return BeautifulSoup(printable(SINGLE, NEIGHBOUR), "html.parser")
+    pages = {name: HEAD + html for name, html in PAGES.items()}
+    return BeautifulSoup(printable(pages), "html.parser")
 
 
 def test_ids_are_unique(page):
     ids = [tag["id"] for tag in page.find_all(id=True)]
-    assert len(ids) == len(set(ids)) == 8
+    assert len(ids) == len(set(ids)) == 9
     assert {"one--summary", "two--summary"} <= set(ids)
 
 
 def test_a_link_leads_to_the_place_of_its_own_page(page):
-    hrefs = [tag["href"] for tag in page.section.find_all("a")]
-    one, two = "#document-book/one", "#document-book/two"
+    hrefs = [tag["href"] for tag in page.find_all("a")]
+    one, two = "#document-one", "#document-two"
     assert hrefs == [
         *(one, two),  # the contents
         *(one, "#"),
         *("#one--summary", "#two--summary", "https://x.org/#summary"),
+        *("#one--summary", "#s"),
     ]
+    assert page.img["src"] == "_images/a.svg"
+
+
+def test_headings_are_one_level_deeper(page):
+    found = [tag.name for tag in page.find_all(["h1", "h2", "h3"])]
+    assert found == ["h1", "h2", "h3", "h2", "h3"]
 
 
 def test_what_a_click_would_show_is_shown(page):

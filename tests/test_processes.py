@@ -225,6 +225,31 @@ def test_what_the_ranks_cannot_import_is_copied(forked):
     assert seen == []  # the ranks have copies
 
 
+WITHOUT_CLOUDPICKLE = """
+import sys
+for name in [name for name in sys.modules if name.startswith("dpkit")]:
+    del sys.modules[name]
+sys.modules["cloudpickle"] = None
+import dpkit
+try:
+    dpkit.launch(max, 1, 2, 3)
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_only_a_launch_needs_cloudpickle(forking):
+    program = forking.Popen(
+        [sys.executable, "-c", WITHOUT_CLOUDPICKLE],
+        stdout=forking.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    told = program.communicate(timeout=60)[0]
+    assert told.startswith("cloudpickle copies functions to other processes")
+    assert told.count("\n") == 1
+
+
 def test_what_cannot_be_copied(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", None)  # nothing may start
     with pytest.raises(TypeError, match="cannot pickle"):

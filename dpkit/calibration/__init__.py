@@ -11,25 +11,3 @@ counts. No network is trained for it, so training steps can test the presets
 ``conversion`` -- from lines to presets;
 ``conditions`` -- the machine, the date, and how busy it was.
 """
-
-from dpkit.calibration.calibrate import calibrate
-from dpkit.calibration.conditions import (
-    cpu_name,
-    device_name,
-    doubts,
-    machine_load,
-    memory_bytes,
-    provenance,
-)
-from dpkit.calibration.conversion import Calibration
-
-__all__ = [
-    "Calibration",
-    "calibrate",
-    "cpu_name",
-    "device_name",
-    "doubts",
-    "machine_load",
-    "memory_bytes",
-    "provenance",
-]

@@ -22,17 +22,8 @@ def calibrate(
     """Measure a device by microbenchmarks.
 
     It takes about half a minute; a bar shows how far it is. Other work on the
-    machine makes it look slower than it is, and the repetitions differ. The
-    sizes are those that suit the device, if none are given.
-
-    Raises:
-        ValueError: times do not grow with sizes, so nothing can be fitted.
-
-    Example:
-        >>> few = Sizes(rows=[1, 300], lengths=[1, 1_000_000])
-        >>> found = calibrate(torch.device("cpu"), few, rounds=3)
-        >>> found.accelerator.synchronous, found.link.name
-        (True, 'memory')
+    machine makes it look slower than it is, and the repetitions differ. If
+    times do not grow with sizes, a ValueError is raised.
     """
     measured = measure(probes(device, sizes), rounds, now)
     name = device_name(device)

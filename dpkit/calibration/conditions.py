@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 CPU_FACTS = Path("/proc/cpuinfo")
-# Of 75 probes on two cores that had four times their work, the median was 50
+# On two cores that had four times their work, the median of 75 probes was 50
 # to 150 % above the fastest round.
 MOST_SPREAD = 0.2
 
 
 def provenance(command: str, device: torch.device) -> dict[str, Any]:
-    """Return on what, with what and when a command measured numbers."""
+    """Return where, with what software and when a command measured."""
     return {
         "command": command,
         "date": date.today().isoformat(),
@@ -29,14 +29,14 @@ def provenance(command: str, device: torch.device) -> dict[str, Any]:
 
 
 def device_name(device: torch.device) -> str:
-    """Return what a device is sold as, as far as the system tells it."""
+    """Return the product name of a device, as the system has it."""
     if device.type == "cpu":
         return cpu_name()
     return str(torch.get_device_module(device).get_device_name(device))
 
 
 def cpu_name() -> str:
-    """Return what the processor is sold as, as far as the system tells it."""
+    """Return the product name of the processor, as the system has it."""
     try:
         lines = CPU_FACTS.read_text().splitlines()
     except OSError:
@@ -54,7 +54,7 @@ def memory_bytes(device: torch.device) -> int:
 
 
 def machine_load() -> float:
-    """Return how many programs ran or waited to; 0 if that is unknown."""
+    """Return how many programs ran or waited to run; 0 if unknown."""
     try:
         return os.getloadavg()[0]
     except (AttributeError, OSError):
@@ -62,13 +62,7 @@ def machine_load() -> float:
 
 
 def doubts(spread: float, load: float, threads: int) -> list[str]:
-    """Return why measurements may be wrong, with the figures.
-
-    Example:
-        >>> print(*doubts(spread=1.5, load=0.0, threads=1))
-        repetitions were not steady (median above the fastest: 150 %, quiet \
-machines: below 20 %)
-    """
+    """Return why measurements may be wrong, with the figures."""
     found, cores = [], os.cpu_count() or 1
     if load + threads > cores + 0.5:  # what starts Python may linger
         found.append(

@@ -9,10 +9,9 @@ that the shares add up to it and none is counted twice::
     on a CPU, whose host does the work itself, all of it is launch
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dpkit.calibration.fitting import Line, fit_line
+from dpkit.calibration.fitting import fit_line
 from dpkit.calibration.stopwatch import Times
 from dpkit.theory.hardware import Accelerator, Host, Link
 from dpkit.theory.units import show_seconds
@@ -22,7 +21,7 @@ WHOLE = "the rate is a measured one, so all of it is achieved"
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What is known of a device without timing it."""
+    """Facts of a device that need no timing."""
 
     name: str  # as it is sold
     memory_bytes: int
@@ -32,7 +31,7 @@ class DeviceFacts:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured, as presets."""
+    """The measurements, as presets."""
 
     accelerator: Accelerator
     host: Host  # what issuing work costs
@@ -59,146 +58,112 @@ class Calibration:
         return "\n".join([f"{device.name}:", *lines])
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Who takes how much of the seconds that are fixed."""
+class _Conversion:
+    """The lines of one device, and who takes how much of what is fixed."""
 
-    launch: float  # the host, to issue an operation
-    wait: float  # the host, to wait for it; a synchronous one does not
-    kernel: float  # the device
+    def __init__(self, times: Times, device: DeviceFacts, source: str) -> None:
+        self.times, self.device, self.source = times, device, source
+        self.products = {
+            kind.removeprefix("product "): fit_line(samples)
+            for kind, samples in times.items()
+            if kind.startswith("product ")
+        }
+        self.traffic = fit_line(times["elementwise"])
+        # What the smallest operation takes, issued and waited for.
+        self.least = min(self.traffic.fixed, self.products["float32"].fixed)
+        self.launch, self.wait = self.least, 0.0
+        if not device.synchronous:
+            # least 11 µs, launch 5, wait 4: the kernel takes 2; but with a
+            # launch of 12 it takes nothing, and launch is 11
+            self.launch = min(_only(times, "launch"), self.least)
+            self.wait = min(_only(times, "wait"), self.least - self.launch)
+        self.kernel = self.least - self.launch - self.wait
 
-    @property
-    def total(self) -> float:
-        """What the smallest operation takes, issued and waited for."""
-        return self.launch + self.wait + self.kernel
+    def accelerator(self, host_link: Link) -> Accelerator:
+        """Return the device; what is achieved is part of the rates."""
+        single, source = self.products["float32"], self.source
+        kernel = f"{source}: the smallest operation, without launch and wait"
+        if self.device.synchronous:
+            kernel = "counted as launch_seconds: the host does the work itself"
+        return Accelerator(
+            name=self.device.name,
+            flops_per_second={k: v.rate for k, v in self.products.items()},
+            bytes_per_second=self.traffic.rate,
+            memory_bytes=self.device.memory_bytes,
+            achieved_flops=dict.fromkeys(self.products, 1.0),
+            achieved_bytes=1.0,
+            half_flops=(single.fixed - self.least) * single.rate,
+            half_bytes=(self.traffic.fixed - self.least) * self.traffic.rate,
+            kernel_seconds=self.kernel,
+            host_link=host_link,
+            synchronous=self.device.synchronous,
+            sources={
+                "flops_per_second": f"{source}: products of square matrices",
+                "bytes_per_second": f"{source}: sums and copies of vectors",
+                "memory_bytes": "what the system says",
+                "achieved_flops": WHOLE,
+                "achieved_bytes": WHOLE,
+                "half_flops": f"{source}: what products take besides",
+                "half_bytes": f"{source}: what sums and copies take besides",
+                "kernel_seconds": kernel,
+                "host_link": f"{source}: copies",
+            },
+        )
+
+    def host(self) -> Host:
+        """Return what issuing costs."""
+        backward = 1 / fit_line(self.times["backward"]).rate
+        if self.device.synchronous:  # less what the device takes
+            backward -= self.traffic.fixed - self.launch
+        pageable = fit_line(self.times["pageable copy"])
+        source = self.source
+        return Host(
+            name=self.device.name,
+            launch_seconds=self.launch,
+            backward_launch_seconds=max(0.0, backward),
+            view_seconds=_only(self.times, "view"),
+            wait_seconds=self.wait,
+            pageable_bytes_per_second=pageable.rate,
+            sources={
+                "launch_seconds": f"{source}: the smallest operation",
+                "backward_launch_seconds": f"{source}: backward of a chain",
+                "view_seconds": f"{source}: a view",
+                "wait_seconds": f"{source}: waiting for nothing",
+                "pageable_bytes_per_second": f"{source}: copies to new memory",
+            },
+        )
+
+    def link(self, name: str, kind: str, how: str, peers: bool) -> Link:
+        """Return a link, over which copies of this kind went."""
+        line = fit_line(self.times[kind])
+        source = f"{self.source}: {how}"
+        return Link(
+            name=name,
+            bytes_per_second=line.rate,
+            achieved=1.0,
+            latency_seconds=max(0.0, line.fixed - self.launch - self.wait),
+            peer_to_peer=peers,
+            sources={
+                "bytes_per_second": source,
+                "achieved": WHOLE,
+                "latency_seconds": f"{source}, less launch and wait",
+            },
+        )
 
 
 def to_presets(times: Times, device: DeviceFacts, source: str) -> Calibration:
     """Turn the times of ``probes`` into presets.
 
-    Raises:
-        ValueError: times do not grow with sizes.
+    A ValueError is raised for times that do not grow with sizes.
     """
-    products = {
-        kind.removeprefix("product "): fit_line(samples)
-        for kind, samples in times.items()
-        if kind.startswith("product ")
-    }
-    traffic = fit_line(times["elementwise"])
-    least = min(traffic.fixed, products["float32"].fixed)
-    shares = _shares(times, device, least)
-    host_link = _link(
-        "memory" if device.synchronous else "host memory",
-        fit_line(times["copy"]),
-        shares,
-        peer_to_peer=False,
-        source=f"{source}: copies to memory that is there, pinned on a host",
-    )
-    link = host_link
+    found = _Conversion(times, device, source)
+    name = "memory" if device.synchronous else "host memory"
+    how = "copies to memory that is there, pinned on a host"
+    host_link = link = found.link(name, "copy", how, peers=False)
     if "peer copy" in times:
-        line = fit_line(times["peer copy"])
-        source_of_link = f"{source}: copies between two devices"
-        link = _link("peer", line, shares, device.peer_to_peer, source_of_link)
-    return Calibration(
-        _accelerator(products, traffic, shares, host_link, device, source),
-        _host(times, traffic, shares, device, source),
-        link,
-        times,
-    )
-
-
-def _shares(times: Times, device: DeviceFacts, least: float) -> Shares:
-    """Share out what the smallest operation takes."""
-    if device.synchronous:
-        return Shares(launch=least, wait=0.0, kernel=0.0)
-    # least 11 µs, launch 5, wait 4: the kernel takes 2; but with a launch of
-    # 12 it takes nothing, and launch is 11
-    launch = min(_only(times, "launch"), least)
-    wait = min(_only(times, "wait"), least - launch)
-    return Shares(launch, wait, kernel=least - launch - wait)
-
-
-def _accelerator(
-    products: Mapping[str, Line],
-    traffic: Line,
-    shares: Shares,
-    host_link: Link,
-    device: DeviceFacts,
-    source: str,
-) -> Accelerator:
-    single = products["float32"]
-    kernel = f"{source}: the smallest operation, without launch and wait"
-    if device.synchronous:
-        kernel = "counted as launch_seconds: the host does the work itself"
-    return Accelerator(
-        name=device.name,
-        flops_per_second={k: line.rate for k, line in products.items()},
-        bytes_per_second=traffic.rate,
-        memory_bytes=device.memory_bytes,
-        achieved_flops=dict.fromkeys(products, 1.0),
-        achieved_bytes=1.0,
-        half_flops=(single.fixed - shares.total) * single.rate,
-        half_bytes=(traffic.fixed - shares.total) * traffic.rate,
-        kernel_seconds=shares.kernel,
-        host_link=host_link,
-        synchronous=device.synchronous,
-        sources={
-            "flops_per_second": f"{source}: products of square matrices",
-            "bytes_per_second": f"{source}: sums and copies of vectors",
-            "memory_bytes": "what the system says",
-            "achieved_flops": WHOLE,
-            "achieved_bytes": WHOLE,
-            "half_flops": f"{source}: what products take besides",
-            "half_bytes": f"{source}: what sums and copies take besides",
-            "kernel_seconds": kernel,
-            "host_link": f"{source}: copies",
-        },
-    )
-
-
-def _host(
-    times: Times,
-    traffic: Line,
-    shares: Shares,
-    device: DeviceFacts,
-    source: str,
-) -> Host:
-    """Return what issuing costs; in backward, less what the device takes."""
-    backward = 1 / fit_line(times["backward"]).rate
-    if device.synchronous:
-        backward -= traffic.fixed - shares.launch
-    return Host(
-        name=device.name,
-        launch_seconds=shares.launch,
-        backward_launch_seconds=max(0.0, backward),
-        view_seconds=_only(times, "view"),
-        wait_seconds=shares.wait,
-        pageable_bytes_per_second=fit_line(times["pageable copy"]).rate,
-        sources={
-            "launch_seconds": f"{source}: the smallest operation",
-            "backward_launch_seconds": f"{source}: backward of a chain",
-            "view_seconds": f"{source}: a view",
-            "wait_seconds": f"{source}: waiting for nothing",
-            "pageable_bytes_per_second": f"{source}: copies to new memory",
-        },
-    )
-
-
-def _link(
-    name: str, line: Line, shares: Shares, peer_to_peer: bool, source: str
-) -> Link:
-    return Link(
-        name=name,
-        bytes_per_second=line.rate,
-        achieved=1.0,
-        latency_seconds=max(0.0, line.fixed - shares.launch - shares.wait),
-        peer_to_peer=peer_to_peer,
-        sources={
-            "bytes_per_second": source,
-            "achieved": WHOLE,
-            "latency_seconds": f"{source}, less launch and wait",
-        },
-    )
+        how = "copies between two devices"
+        link = found.link("peer", "peer copy", how, device.peer_to_peer)
+    return Calibration(found.accelerator(host_link), found.host(), link, times)
 
 
 def _only(times: Times, kind: str) -> float:

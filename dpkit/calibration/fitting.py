@@ -17,29 +17,18 @@ class Line:
     rate: float
 
     def seconds(self, size: float) -> float:
-        """Return what it says of a size."""
+        """Return the seconds of a size."""
         return self.fixed + size / self.rate
 
 
 def fit_line(samples: Sequence[tuple[float, float]]) -> Line:
     """Fit seconds = fixed + size / rate, so that the logarithms agree best.
 
-    The squares of log(fitted / measured) have the least sum: short times
-    count as much as long ones, and half of a time is as wrong as twice of
-    it. Squares of relative errors would count half the time as a smaller
-    error than twice the time, and the fit would come out too fast.
-
-    Weighted least squares in closed form, a few times over: the weights come
-    from the fit before.
-
-    Args:
-        samples: (size, seconds), of two sizes at least.
-
-    Returns:
-        The line; what is fixed is not negative.
-
-    Raises:
-        ValueError: the times do not grow with the sizes.
+    Short times count as much as long ones, and half of a time is as wrong as
+    twice the time. By relative errors half would be less wrong, and the fit
+    too fast. It is a weighted least squares in closed form, a few times over,
+    with weights from the fit before. Samples are (size, seconds); the fixed
+    part is not negative. A ValueError is raised if the times do not grow.
 
     Example:
         >>> line = fit_line([(10, 3.0), (20, 4.0), (40, 6.0)])
@@ -55,7 +44,7 @@ def fit_line(samples: Sequence[tuple[float, float]]) -> Line:
 
 
 def _weight(fitted: float, measured: float) -> float:
-    """Return what makes a square error grow as that of logarithms does.
+    """Return the weight that makes squares grow as those of logarithms do.
 
     With w · (fitted − measured) = log(fitted / measured) / fitted, which is
     the slope of half of log(fitted / measured)², both are least at once.

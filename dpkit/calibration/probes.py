@@ -40,13 +40,7 @@ GPU_DTYPES = ("float32", "tf32", "float16", "bfloat16", "float64")
 
 
 def probes(device: torch.device, sizes: Sizes | None = None) -> list[Probe]:
-    """Return what is timed on a CPU or GPU, at sizes that suit it or given.
-
-    Example:
-        >>> found = probes(torch.device("cpu"), Sizes([2], lengths=[3, 5]))
-        >>> [probe.size for probe in found if probe.kind == "copy"]
-        [12, 20]
-    """
+    """Return what is timed on a CPU or GPU, at sizes that suit it or given."""
     on_cpu = device.type == "cpu"
     sizes = sizes or (ON_CPU if on_cpu else ON_GPU)
     pool, other = (_pool(device, sizes) for _ in range(2))
@@ -80,21 +74,21 @@ def peer_of(device: torch.device) -> torch.device | None:
 def _pool(
     device: torch.device, sizes: Sizes, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Return random numbers, enough for two operands of any size."""
+    """Return random numbers, enough for two operands."""
     largest = max(*sizes.lengths, *(n * n for n in sizes.rows))
     count = max(sizes.pool, 2 * largest)
     return torch.rand(count, dtype=dtype, device=device)
 
 
 def _parts(pool: Tensor, *shape: int) -> list[Tensor]:
-    """Return parts of a pool that have no number in common."""
+    """Return parts of a pool that do not overlap."""
     length = math.prod(shape)
     count = min(MOST_PARTS, len(pool) // length)
     return list(pool[: count * length].view(count, *shape))
 
 
 def _pairs(pool: Tensor, *shape: int) -> list[tuple[Tensor, Tensor]]:
-    """Return pairs of parts, of which the second wants a gradient."""
+    """Return pairs of parts; the second requires a gradient."""
     parts = _parts(pool, *shape)
     return [
         (a, b.detach().requires_grad_())

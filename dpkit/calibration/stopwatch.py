@@ -16,10 +16,6 @@ ROUNDS = 11
 ENOUGH_SECONDS = 2e-3  # a thousand times what reading the clock takes
 
 
-def nothing() -> None:
-    """Do nothing."""
-
-
 @dataclass(frozen=True)
 class Probe:
     """Something to time, at one size."""
@@ -29,7 +25,7 @@ class Probe:
     # Each does it once; they take turns, so that a call does not find its
     # operands in a cache.
     calls: Sequence[Callable[[], object]]
-    settle: Callable[[], object] = nothing  # waits until all is done; untimed
+    settle: Callable[[], object] = lambda: None  # waits for all; untimed
 
 
 def measure(
@@ -41,29 +37,16 @@ def measure(
 
     In each round all take their turn, so that a machine that is slow for a
     while is slow for all of them. A first round to warm up comes on top.
-
-    Returns:
-        Kind -> (size, seconds that a call takes in each round), in the
-        order of the probes.
-
-    Example:
-        >>> sums = Probe("sum", 100, [lambda: sum(range(100))])
-        >>> [(size, seconds)] = measure([sums], rounds=3)["sum"]
-        >>> size, len(seconds), 0 < min(seconds) < 1
-        (100, 3, True)
+    Seconds are those of one call, in the order of the probes.
     """
     seconds: list[list[float]] = [[] for _ in probes]
-    with tqdm(total=(rounds + 1) * len(probes), leave=False) as bar:
-        counts = []
-        for probe in probes:
-            bar.set_description(probe.kind)
-            counts.append(_count(probe, now))
-            bar.update()
-        for _ in range(rounds):
-            for probe, count, found in zip(probes, counts, seconds):
-                bar.set_description(probe.kind)
-                found.append(_time(probe, count, now) / count)
-                bar.update()
+    counts = [
+        _count(probe, now)
+        for probe in tqdm(probes, "first calls", leave=False)
+    ]
+    for _ in tqdm(range(rounds), "rounds", leave=False):
+        for probe, count, found in zip(probes, counts, seconds):
+            found.append(_time(probe, count, now) / count)
     measured: Rounds = {}
     for probe, found in zip(probes, seconds):
         measured.setdefault(probe.kind, []).append((probe.size, found))
@@ -71,14 +54,7 @@ def measure(
 
 
 def fastest(rounds: Rounds) -> Times:
-    """Return the fastest round of each probe.
-
-    Other work on the machine has added what the others took longer.
-
-    Example:
-        >>> fastest({"sum": [(7, [3.0, 2.0, 2.5]), (8, [4.0, 3.0, 3.0])]})
-        {'sum': [(7, 2.0), (8, 3.0)]}
-    """
+    """Return the fastest round of each probe: other work slowed the rest."""
     return {
         kind: [(size, min(seconds)) for size, seconds in found]
         for kind, found in rounds.items()
@@ -88,11 +64,7 @@ def fastest(rounds: Rounds) -> Times:
 def spread_of(rounds: Rounds) -> float:
     """Return how far rounds lie above the fastest, as a share of it.
 
-    Of each probe and of all probes it is the median.
-
-    Example:
-        >>> spread_of({"sum": [(7, [3.0, 2.0, 2.5])]})
-        0.25
+    It is the median over all probes of the median over the rounds of each.
     """
     return median(
         median(seconds) / min(seconds) - 1

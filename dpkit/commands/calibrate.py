@@ -4,15 +4,16 @@ import argparse
 import sys
 import tempfile
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
 
-from dpkit import calibration, sim
+from dpkit import sim
 from dpkit.accelerator import real_devices
+from dpkit.calibration.calibrate import calibrate
+from dpkit.calibration.conditions import doubts, machine_load, provenance
+from dpkit.calibration.conversion import Calibration
 from dpkit.commands.parser import PROGRAM, Commands, refuse
 from dpkit.lab.limits.predictions import CASES, Prediction, predictions, table
 from dpkit.theory.hardware.presets import save
@@ -23,37 +24,38 @@ MOST_ERROR = 0.5
 
 def add_calibrate(commands: Commands) -> None:
     """Add the command to the parser of all."""
-    measured = "measure this machine, as a preset to simulate"
-    measure = commands.add_parser(
+    summary = "measure this machine, as a preset to simulate"
+    parser = commands.add_parser(
         "calibrate",
-        help=measured,
-        description=f"{measured}: by microbenchmarks, in about a minute; then "
+        help=summary,
+        description=f"{summary}: by microbenchmarks, in about a minute; then "
         "compare simulated training steps with measured ones",
     )
-    measure.add_argument(
+    add = parser.add_argument
+    add(
         "--device",
         default="cpu",
         help="what to measure: cpu (the default), or a GPU such as cuda:0",
     )
-    measure.add_argument(
+    add(
         "--output",
         default="this-machine.json",
         type=Path,
         help="the file to write (default: %(default)s)",
     )
-    measure.add_argument(
+    add(
         "--no-check",
         dest="check",
         action="store_false",
         help="measure no training steps",
     )
-    measure.add_argument(
+    add(
         "--force",
         action="store_true",
         help="write the file even if simulated steps are off by more than "
         f"{100 * MOST_ERROR:.0f} %%, in the median",
     )
-    measure.set_defaults(command=calibrate_machine)
+    parser.set_defaults(command=calibrate_machine)
 
 
 def calibrate_machine(options: argparse.Namespace, command: str) -> None:
@@ -62,8 +64,8 @@ def calibrate_machine(options: argparse.Namespace, command: str) -> None:
     _check_output(options.output)
     if options.check:
         _check_simulation()
-    facts = calibration.provenance(command, device)
-    facts["load"] = calibration.machine_load()
+    facts = provenance(command, device)
+    facts["load"] = machine_load()
     found = _measure(device, facts["load"])
     facts |= {"times": found.times, "spread": found.spread}
     if options.check:
@@ -72,7 +74,17 @@ def calibrate_machine(options: argparse.Namespace, command: str) -> None:
         print(f"\nTraining steps that it has not seen, on {device}:\n")
         print(table(rows), flush=True)
         _judge(rows, options.force)
-    path = _save(options.output, found, facts)
+    path = options.output
+    try:
+        save(
+            path,
+            accelerator=found.accelerator,
+            host=found.host,
+            link=found.link,
+            provenance=facts,
+        )
+    except OSError as error:
+        refuse(f"cannot write (--output: '{path}'): {error.strerror}")
     print(f"\nwritten: {path}; to simulate this machine:")
     parts = (f'{x}="{path}"' for x in ("accelerator", "host", "link"))
     print(f"dpkit.sim.configure({', '.join(parts)})")
@@ -95,7 +107,7 @@ def _device(name: str) -> torch.device:
 
 
 def _check_output(path: Path) -> None:
-    """Refuse a file that could not be written, or not be loaded."""
+    """Refuse a file that could not be written, or that is not JSON."""
     if path.suffix != ".json":
         refuse(f"the name must end in .json (--output: '{path}')")
     try:
@@ -117,15 +129,15 @@ def _check_simulation() -> None:
         refuse(f"{error}; --no-check measures without training steps")
 
 
-def _measure(device: torch.device, load: float) -> calibration.Calibration:
-    """Measure a device; tell what is found, and what makes it doubtful."""
+def _measure(device: torch.device, load: float) -> Calibration:
+    """Measure a device; print what is found, and what makes it doubtful."""
     try:
-        found = calibration.calibrate(device)
+        found = calibrate(device)
     except ValueError as error:
         refuse(error)
     print(found, flush=True)
     threads = torch.get_num_threads() if device.type == "cpu" else 1
-    for doubt in calibration.doubts(found.spread, load, threads):
+    for doubt in doubts(found.spread, load, threads):
         _warn(f"{doubt}; measure again when nothing else runs")
     return found
 
@@ -134,39 +146,18 @@ def _judge(rows: list[Prediction], force: bool) -> None:
     """Refuse presets by which training steps come out far off."""
     error = median(abs(row.error) for row in rows)
     if error > MOST_ERROR:
-        told = (
+        fact = (
             f"simulated steps are far off (median: {100 * error:.0f} %, at "
             f"most: {100 * MOST_ERROR:.0f} %)"
         )
         if not force:
             refuse(
-                f"{told}, so nothing is written; measure again when nothing "
+                f"{fact}, so nothing is written; measure again when nothing "
                 "else runs, or write it by --force"
             )
-        _warn(told)
+        _warn(fact)
 
 
 def _warn(message: str) -> None:
     """Print a warning, as one line."""
     print(f"{PROGRAM}: warning: {message}", file=sys.stderr, flush=True)
-
-
-def _save(
-    path: Path, found: calibration.Calibration, facts: dict[str, Any]
-) -> Path:
-    """Write what was found, elsewhere if need be; return where."""
-    write = partial(
-        save,
-        accelerator=found.accelerator,
-        host=found.host,
-        link=found.link,
-        provenance=facts,
-    )
-    try:
-        write(path)
-    except OSError as error:
-        spare = Path(tempfile.mkdtemp()) / path.name
-        write(spare)
-        print(f"cannot write '{path}': {error.strerror}", file=sys.stderr)
-        return spare
-    return path

@@ -5,8 +5,9 @@ import os
 
 import torch
 
-from dpkit import calibration, sim
+from dpkit import sim
 from dpkit.accelerator import real_devices
+from dpkit.calibration.conditions import cpu_name, device_name, memory_bytes
 from dpkit.commands.parser import Commands
 from dpkit.machine import devices
 from dpkit.sim.configuration import simulation
@@ -22,24 +23,21 @@ def add_devices(commands: Commands) -> None:
 
 def show_devices(options: argparse.Namespace, command: str) -> None:
     """Print what this machine has, and what would be used."""
-    used = {f"dpkit.devices({k})": _used(k) for k in (1, 2, 8)}
     rows = {
         "torch": torch.__version__,
-        "CPU": f"{calibration.cpu_name()}, {torch.get_num_threads()} threads",
+        "CPU": f"{cpu_name()}, {torch.get_num_threads()} threads",
         "GPUs": "; ".join(_gpus()) or "none",
         "simulated": _simulated(),
         "DPKIT_DEVICES": os.environ.get("DPKIT_DEVICES") or "not set",
-        **used,
+        **{f"dpkit.devices({k})": _used(k) for k in (1, 2, 8)},
     }
     for name, value in rows.items():
         print(f"{name:<16} {value}")
 
 
 def _gpus() -> list[str]:
-    """Return a line for each GPU."""
     return [
-        f"{device} {calibration.device_name(device)}, "
-        f"{show_memory(calibration.memory_bytes(device))}"
+        f"{device} {device_name(device)}, {show_memory(memory_bytes(device))}"
         for device in real_devices()
     ]
 

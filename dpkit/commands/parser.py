@@ -14,7 +14,7 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """End the program."""
+        """Refuse the arguments."""
         refuse(f"{message}; {self.prog} --help tells more")
 
 
@@ -25,9 +25,8 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 def refuse(message: object) -> NoReturn:
     """Print why a command cannot be done, as one line, and end.
 
-    Of the processes that ``torchrun`` starts on a host, all refuse and the
-    first one prints. It ends first, too: at the first end torchrun kills the
-    rest, and what they had to say.
+    The first of the processes that ``torchrun`` starts on a host prints and
+    ends. Then torchrun kills the others, which wait here.
     """
     if os.environ.get("LOCAL_RANK", "0") != "0":
         time.sleep(KILLED_WITHIN_SECONDS)

@@ -5,6 +5,7 @@ import math
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,13 +20,12 @@ from dpkit.job.resume import resume, train_to
 from dpkit.job.run import MODELS, Run, Settings
 from dpkit.lab.common.datasets import load_fashion_mnist
 
-SECONDS_PER_DAY = 24 * 60 * 60
-TOLD = "train on Fashion-MNIST, in one process or under torchrun"
+SUMMARY = "train on Fashion-MNIST, in one process or under torchrun"
 DESCRIPTION = f"""\
-{TOLD}
+{SUMMARY}
 
-The parameters do not depend on the number of processes, but for rounding,
-which grows with the steps. On the same number of processes they are equal to
+Except for rounding, which grows with the steps, the parameters do not depend
+on the number of processes. On the same number of processes they are equal to
 the bit, also if the run was killed and started again in between.
 """
 EXAMPLES = """\
@@ -38,32 +38,21 @@ killed:          with --checkpoint FOLDER, type the same line again
 """
 
 
-def _count(text: str) -> int:
-    """Return a number from one up."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"not a count from 1 up ({text!r})")
-    return int(text)
+def _number(
+    kind: Callable[[str], float], least: float, most: float, what: str
+) -> Callable[[str], float]:
+    """Return what reads a number of an option, or refuses it."""
 
+    def read(text: str) -> float:
+        try:
+            number = kind(text)
+        except ValueError:
+            number = math.nan
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"not {what} ({text!r})")
+        return number
 
-def _amount(text: str) -> float:
-    """Return a finite number from zero up."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not (math.isfinite(number) and number >= 0):
-        raise argparse.ArgumentTypeError(f"not a number from 0 up ({text!r})")
-    return number
-
-
-def _seconds(text: str) -> float:
-    """Return a time in seconds, above zero and at most a day."""
-    number = _amount(text)
-    if not 0 < number <= SECONDS_PER_DAY:
-        raise argparse.ArgumentTypeError(
-            f"not above 0 and at most {SECONDS_PER_DAY}, a day ({text!r})"
-        )
-    return number
+    return read
 
 
 def _folder(text: str) -> Path:
@@ -73,11 +62,16 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
+COUNT = _number(int, 1, math.inf, "a count from 1 up")
+AMOUNT = _number(float, 0, sys.float_info.max, "a number from 0 up")
+SECONDS = _number(float, 1e-9, 86400, "a number above 0, at most a day")
+
+
 def add_train(commands: Commands) -> None:
     """Add the command to the parser of all."""
     train = commands.add_parser(
         "train",
-        help=TOLD,
+        help=SUMMARY,
         description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -86,24 +80,24 @@ def add_train(commands: Commands) -> None:
     add = train.add_argument
     add("--model", choices=list(MODELS), default=start.model)
     add("--data", choices=["sample", "full"], default=start.data)
-    for name, kind, default, told in (
-        (
-            "--batch-size",
-            _count,
-            start.batch_size,
-            "of all processes together",
-        ),
-        ("--lr", _amount, start.lr, "the learning rate"),
-        ("--momentum", _amount, start.momentum, "of SGD"),
-        ("--seed", int, start.seed, "of parameters and shuffling"),
-        ("--epochs", _count, 10, "how often to go through the data"),
-        ("--checkpoint-every", _count, 100, "steps from one to the next"),
-        ("--keep", _count, 3, "how many checkpoints to keep"),
-        ("--timeout", _seconds, 60.0, "seconds to wait for a silent process"),
-    ):
-        text = f"{told} (default: %(default)s)"
+
+    def number(
+        name: str, kind: Callable[[str], float], default: float, what: str
+    ) -> None:
+        text = f"{what} (default: %(default)s)"
         add(name, type=kind, metavar="N", default=default, help=text)
-    add("--max-steps", type=_count, metavar="N", help="stop after so many")
+
+    number(
+        "--batch-size", COUNT, start.batch_size, "of all processes together"
+    )
+    number("--lr", AMOUNT, start.lr, "the learning rate")
+    number("--momentum", AMOUNT, start.momentum, "of SGD")
+    number("--seed", int, start.seed, "of parameters and shuffling")
+    number("--epochs", COUNT, 10, "how often to go through the data")
+    number("--checkpoint-every", COUNT, 100, "steps from one to the next")
+    number("--keep", COUNT, 3, "how many checkpoints to keep")
+    number("--timeout", SECONDS, 60.0, "seconds to wait for a silent process")
+    add("--max-steps", type=COUNT, metavar="N", help="stop after so many")
     add(
         "--checkpoint",
         type=_folder,
@@ -115,7 +109,7 @@ def add_train(commands: Commands) -> None:
 
 
 def train_job(options: argparse.Namespace, command: str) -> None:
-    """Train as the options say, on all ranks; rank 0 tells how it went."""
+    """Train as the options say, on all ranks; rank 0 prints the results."""
     given = vars(options)
     settings = Settings(**{name: given[name] for name in asdict(Settings())})
     try:
@@ -132,10 +126,9 @@ def train_job(options: argparse.Namespace, command: str) -> None:
         except OSError as error:
             if error.filename is None:
                 raise
-            _end(
-                f"{ranks.names([ranks.rank])} stops: a file cannot be read or "
-                f"written (why: {error.strerror}, file: {error.filename})"
-            )
+            facts = f"why: {error.strerror}, file: {error.filename}"
+            me = ranks.names([ranks.rank])
+            _end(f"{me} stops: a file cannot be read or written ({facts})")
         except RuntimeError as error:
             lost = ranks.lost() if is_of_others(error) else []
             if not lost:
@@ -151,20 +144,21 @@ def _train(
     run = Run(settings, train_set, ranks)
     num_steps = options.epochs * run.steps_per_epoch
     num_steps = min(num_steps, options.max_steps or num_steps)
-    tell = print if ranks.rank == 0 else _say_nothing
+
+    def tell(line: str) -> None:
+        if ranks.rank == 0:
+            print(line, flush=True)
+
     tell(
         f"{settings.model} on {ranks.world_size} x {ranks.device.type} "
-        f"({dist.get_backend()}): {num_steps} steps of {settings.batch_size}",
-        flush=True,
+        f"({dist.get_backend()}): {num_steps} steps of {settings.batch_size}"
     )
     checkpoints = None
-    if options.checkpoint:
-        checkpoints = Checkpoints(
-            options.checkpoint, asdict(settings), options.keep
-        )
+    if folder := options.checkpoint:
+        checkpoints = Checkpoints(folder, asdict(settings), options.keep)
         try:
             for line in resume(run, checkpoints):
-                tell(line, flush=True)
+                tell(line)
         except ValueError as error:
             refuse(error)
     if run.step > num_steps:
@@ -179,11 +173,7 @@ def _train(
     correct, num_tested = run.count_correct(test_set), len(test_set.labels)
     tell(f"test accuracy {correct / num_tested:.4f} ({correct}/{num_tested})")
     run.check_alike()
-    tell(f"sha256 of the parameters {run.digest()}", flush=True)
-
-
-def _say_nothing(*values: object, flush: bool = False) -> None:
-    """Print as the ranks above 0 do."""
+    tell(f"sha256 of the parameters {run.digest()}")
 
 
 def _stop(ranks: Ranks, lost: list[int], why: str) -> NoReturn:
@@ -195,10 +185,7 @@ def _stop(ranks: Ranks, lost: list[int], why: str) -> NoReturn:
 
 
 def _end(message: str) -> NoReturn:
-    """Print why this rank ends, and end it at once.
-
-    Leaving in good order would wait for the ranks that are lost.
-    """
+    """Print why this rank ends; end without waiting for lost ranks."""
     sys.stdout.flush()
     print(f"{PROGRAM}: {message}", file=sys.stderr, flush=True)
     os._exit(1)

@@ -14,14 +14,13 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
 import torch
 
-from dpkit.job.lock import NO_LOCKS, release_lock, take_lock
+from dpkit.job.lock import NO_LOCKS, FolderLock
 
 PARTS = ("settings", "state")
 
@@ -39,16 +38,13 @@ class Checkpoints:
     """The checkpoints of one run, in a folder.
 
     Args:
-        folder: Where they lie. It is made when the first one is saved.
+        folder: It is made when the first one is saved.
         settings: Numbers and words that tell this run from others. A run
             resumes only from the checkpoints of a run with the same settings.
         keep: How many of the newest are kept.
 
-    Raises:
-        ValueError: ``keep`` is below one.
-
     Example:
-        >>> import tempfile, torch
+        >>> import tempfile
         >>> from dpkit.job.checkpoints import Checkpoints, unpack
         >>> folder = tempfile.TemporaryDirectory()
         >>> checkpoints = Checkpoints(folder.name, {"lr": 0.5}, keep=2)
@@ -68,7 +64,6 @@ class Checkpoints:
         settings: Mapping[str, int | float | str],
         keep: int = 3,
     ) -> None:
-        """Name the folder; nothing is read or written yet."""
         if keep < 1:
             raise ValueError(
                 f"there has to be a checkpoint to keep (keep: {keep})"
@@ -76,27 +71,19 @@ class Checkpoints:
         self.folder = Path(folder)
         self.settings = dict(settings)
         self.keep = keep
+        self._lock = FolderLock(self.folder)
         text = json.dumps(self.settings, sort_keys=True)
-        self._lock: FileIO | None = None
-        self._locked_by = 0
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def lock(self) -> list[str]:
         """Keep other jobs out, until this process ends or calls ``unlock``.
 
-        Only jobs that ask for the lock too are kept out. If this process is
-        killed, those that were forked from it keep the lock until they end.
-        Where there are no locks, a line that says so is returned.
-
-        Raises:
-            RuntimeError: another job has it.
-            OSError: nothing can be written to the folder.
+        Where there are no locks, a line that says so is returned. If another
+        job has the lock, a RuntimeError is raised.
         """
-        self.unlock()
         _make_folder(self.folder)
         try:
-            self._lock = take_lock(self.folder / "lock")
-            self._locked_by = os.getpid()
+            self._lock.take()
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
@@ -108,11 +95,7 @@ class Checkpoints:
 
     def unlock(self) -> None:
         """Release the lock; only the process that called ``lock`` can."""
-        if self._lock:
-            with self._lock:
-                if self._locked_by == os.getpid():
-                    release_lock(self._lock)
-        self._lock = None
+        self._lock.release()
 
     def path(self, step: int) -> Path:
         """Return the name of the checkpoint after ``step`` steps."""
@@ -122,17 +105,14 @@ class Checkpoints:
         """Write a checkpoint, then delete those that are too old.
 
         When it returns the path, the file, its name and new folders are on
-        disk. Only one process is to save, which a lock sees to. The state is
-        of tensors on any device, numbers and words, in dictionaries and
-        lists.
-
-        Raises:
-            OSError: it could not be written; the older ones stay.
+        disk; after an OSError the older ones stay. Only one process may save:
+        see ``lock``. The state consists of tensors on any device, numbers and
+        words, in dictionaries and lists.
         """
         _make_folder(self.folder)
         path = self.path(step)
         content = io.BytesIO()
-        parts = dict(zip(PARTS, (self.settings, dict(state))))
+        parts = {"settings": self.settings, "state": dict(state)}
         torch.save(parts, content)
         _write_whole(path, content.getvalue())
         # Newer ones are torn: this step is done again since they were made.
@@ -146,19 +126,21 @@ class Checkpoints:
 
         A file that is damaged, or that belongs to another run, or whose state
         ``check`` raises a ValueError for, is refused and the next one read.
-
-        Raises:
-            ValueError: there are good checkpoints, and all belong to runs
-                with other settings.
+        If all good checkpoints belong to other runs, a ValueError is raised.
         """
         refused: list[str] = []
         foreign: list[str] = []
         for path in sorted(self.folder.glob("*.ckpt"), reverse=True):
             try:
-                content = _read(path)
+                content = path.read_bytes()
                 settings, state = unpack(content)
                 if check and settings == self.settings:
                     check(state)
+            except OSError as error:
+                refused.append(
+                    f"{path}: cannot be read (why: {error.strerror})"
+                )
+                continue
             except ValueError as error:
                 refused.append(f"{path}: {error}")
                 continue
@@ -175,23 +157,20 @@ class Checkpoints:
 
 
 def unpack(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings and the state in what a checkpoint file holds.
+    """Return the settings and the state in the content of a checkpoint file.
 
     Nothing in it is executed: it is read with ``weights_only=True``. Tensors
-    are put on the CPU.
-
-    Raises:
-        ValueError: it is damaged, or holds something else.
+    are put on the CPU. A ValueError is raised for anything else.
     """
     try:
         damaged = ZipFile(io.BytesIO(content)).testzip()
-    except Exception as error:  # of many kinds: a length can be damaged too
+    except Exception as error:  # many kinds: a length can be damaged too
         raise ValueError(f"damaged checkpoint (why: {error})") from error
     if damaged:
         raise ValueError(f"damaged checkpoint (part: {damaged})")
     try:
         parts = torch.load(io.BytesIO(content), "cpu", weights_only=True)
-    except Exception as error:  # of many kinds, none of them documented
+    except Exception as error:  # many kinds, none of them documented
         raise ValueError(
             f"not a checkpoint (torch.load raises: {type(error).__name__})"
         ) from error
@@ -204,15 +183,8 @@ def unpack(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     return parts["settings"], parts["state"]
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"cannot be read (why: {error.strerror})") from error
-
-
 def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it; when it returns they are on disk."""
+    """Make a folder and those above it; put their names on disk."""
     new = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for each in new:

@@ -1,19 +1,17 @@
 """A lock on a folder: one process has it, and loses it when it ends.
 
-The kernel keeps it (``flock``), so it goes with the process that has it,
-however that ends. The file stays, locks nothing, and tells who was last::
+The kernel keeps it (``flock``), and releases it when the process ends in any
+way. The file stays, locks nothing, and names the last holder::
 
     run/lock        process 1234 on host-a
 
-On a disk of this machine no two processes have it at once. On a network file
-system it is as good as the locks there. NFS keeps them on its server; the
-lock of a host that was cut off stays for the time of a lease, often 90
-seconds. Lustre has locks if it is mounted with ``flock``; ``localflock``
-keeps those of each host apart. Where there are no locks, the job says so and
-goes on.
+On a network file system it is as good as the locks there. NFS keeps the lock
+of a host that was cut off for the time of a lease, often 90 seconds. Lustre
+has locks if it is mounted with ``flock``. Where there are no locks, the job
+says so and goes on.
 
 The lock belongs to the open file, which a forked process shares. The process
-that took the lock lets it go for all of them. If that one is killed, forked
+that took the lock releases it for all of them. If that one is killed, forked
 processes that outlive it keep the lock until they end too.
 """
 
@@ -34,55 +32,58 @@ WAIT_SECONDS, LOOK_SECONDS = 2.0, 0.05
 NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
-def take_lock(path: Path) -> FileIO:
-    """Lock a file, as long as what is returned is open.
+class FolderLock:
+    """A lock on a folder, for this process or for none."""
 
-    Raises:
-        RuntimeError: another process has it.
-        OSError: the file could not be written, or not be locked; where there
-            are no locks, its ``errno`` is among ``NO_LOCKS``.
-    """
-    file = path.open("a+b", buffering=0)
-    try:
-        if not _lock(file):
-            file.seek(0)
-            holder = file.read().decode() or "one that has not said who it is"
-            raise RuntimeError(
-                f"another job uses this folder (folder: {path.parent}, used "
-                f"by: {holder}); give each run a folder of its own"
-            )
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
-    except (OSError, RuntimeError) as error:
-        file.close()
-        if isinstance(error, OSError):
-            error.filename = str(path)  # of a full disk
-        raise
-    return file
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "lock"
+        self._file: FileIO | None = None
+        self._process = 0  # which took it
 
+    def take(self) -> None:
+        """Take the lock, which this process may have already.
 
-def release_lock(file: FileIO) -> None:
-    """Release a lock, also if forked processes have its file open."""
-    if sys.platform != "win32":
-        fcntl.flock(file, fcntl.LOCK_UN)
+        Raises:
+            RuntimeError: another process has it.
+            OSError: the file could not be written, or not be locked; where
+                there are no locks, its ``errno`` is among ``NO_LOCKS``.
+        """
+        self.release()
+        self._file, self._process = self._path.open("a+b", 0), os.getpid()
+        try:
+            _wait(self._file, self._path.parent)
+            self._file.truncate(0)
+            holder = f"process {os.getpid()} on {socket.gethostname()}"
+            self._file.write(holder.encode())
+        except (OSError, RuntimeError) as error:
+            self._file.close()
+            if isinstance(error, OSError):
+                error.filename = str(self._path)  # of a full disk
+            raise
 
-
-def _lock(file: FileIO) -> bool:
-    """Lock a file; return whether that was possible before long."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not _lock_now(file):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(LOOK_SECONDS)
-    return True
+    def release(self) -> None:
+        """Release the lock, also if forked processes have its file open."""
+        if self._file and not self._file.closed:
+            with self._file:
+                if self._process == os.getpid() and sys.platform != "win32":
+                    fcntl.flock(self._file, fcntl.LOCK_UN)
 
 
-def _lock_now(file: FileIO) -> bool:
-    """Lock a file, unless another process has; or another one of ours."""
+def _wait(file: FileIO, folder: Path) -> None:
+    """Lock a file, as soon as no other process has; refuse after a time."""
     if sys.platform == "win32":
         raise OSError(errno.ENOTSUP, "this system has no flock")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # another process has it, or another lock
+            if time.monotonic() > deadline:
+                break
+        time.sleep(LOOK_SECONDS)
+    file.seek(0)
+    holder = file.read().decode() or "one that has not said who it is"
+    raise RuntimeError(
+        f"another job uses this folder (folder: {folder}, used by: {holder}); "
+        "give each run a folder of its own"
+    )

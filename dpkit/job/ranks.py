@@ -14,6 +14,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed import (  # type: ignore[attr-defined]
     HashStore,
     PrefixStore,
@@ -21,8 +22,8 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 from torch.distributed.rendezvous import rendezvous
 
-from dpkit.accelerator import real_devices
 from dpkit.job.roll_call import RollCall
+from dpkit.processes.rank import gpus_for_ranks
 
 # gloo raises a RuntimeError that begins with its place, "[/…/pair.cc:538] ".
 OF_OTHERS = re.compile(r"\[/|.*(timed? ?out|connection)", re.I | re.S)
@@ -30,10 +31,7 @@ OF_OTHERS = re.compile(r"\[/|.*(timed? ?out|connection)", re.I | re.S)
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks of a job, seen from one of them.
-
-    To be used in a ``with`` statement, whose end destroys the process group.
-    """
+    """The ranks of a job, seen from one of them; used in a ``with``."""
 
     rank: int
     device: torch.device  # where its tensors belong
@@ -42,16 +40,14 @@ class Ranks:
     roll: RollCall  # tells which of them are lost
 
     def __enter__(self) -> "Ranks":
-        """Return the ranks themselves."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the others, whatever has happened."""
         self.roll.end()
         dist.destroy_process_group()
 
     def finish(self) -> None:
-        """Wait until all have come so far, and need each other no more."""
+        """Wait until all ranks are here, and need each other no more."""
         dist.barrier()
         self.roll.end()
         with suppress(RuntimeError):
@@ -61,6 +57,10 @@ class Ranks:
     def world_size(self) -> int:
         """The number of ranks."""
         return len(self.hosts)
+
+    def share(self, rows: Tensor) -> Tensor:
+        """Return this rank's part of rows, (n,)."""
+        return rows.tensor_split(self.world_size)[self.rank]
 
     def lost(self) -> list[int]:
         """Call the roll; return the other ranks that are lost.
@@ -79,10 +79,9 @@ class Ranks:
     def watch(self, stop: Callable[[list[int]], None]) -> None:
         """Have this rank end soon after the others, if one is lost.
 
-        ``stop`` takes the silent ranks and ends this process. A thread calls
-        it when the others have stopped and this rank has not noticed. A rank
-        that answers the roll call, and that others wait for in vain, may have
-        something to save: it goes on.
+        A thread calls ``stop``, which ends this process, when the others have
+        stopped and this rank has not noticed. If all ranks answer the roll
+        call, it goes on, for it may have something to save.
         """
 
         def wait() -> None:
@@ -101,14 +100,13 @@ def join_job(timeout_seconds: float) -> Ranks:
     """Join the ranks that ``torchrun`` has started, or be the only one.
 
     The default process group is NCCL's where every rank of this host has a
-    GPU and ``DPKIT_DEVICES`` does not ask for other devices, else gloo's.
-
-    The timeout holds now, and in every operation of several ranks.
+    GPU and ``DPKIT_DEVICES`` does not ask for other devices, else gloo's. The
+    timeout holds now, and in every operation of several ranks.
 
     Raises:
         ConnectionError: the ranks could not meet.
-        ValueError: the environment names a world size, and not what else a
-            rank has to know.
+        ValueError: the environment has a world size, but lacks a variable
+            that torchrun sets.
     """
     timeout = timedelta(seconds=timeout_seconds)
     device = _device()
@@ -122,7 +120,7 @@ def join_job(timeout_seconds: float) -> Ranks:
             timeout=timeout,
             device_id=None if device.type == "cpu" else device,
         )
-        # Names are told now: later, a rank may no longer be there to ask.
+        # Later, a rank may no longer be there to ask for its name.
         store.set(f"host/{rank}", socket.gethostname())
         hosts = [store.get(f"host/{r}").decode() for r in range(world_size)]
         roll = RollCall(rank, world_size, store)
@@ -138,15 +136,15 @@ def join_job(timeout_seconds: float) -> Ranks:
 
 
 def is_of_others(error: BaseException) -> bool:
-    """Return whether other ranks did not answer, or the error is our own."""
+    """Return whether an error comes of other ranks, not of this one."""
     if isinstance(error, dist.DistError):
         return True
-    told = OF_OTHERS.match(str(error))
-    return isinstance(error, RuntimeError) and told is not None
+    is_of_gloo = OF_OTHERS.match(str(error)) is not None
+    return isinstance(error, RuntimeError) and is_of_gloo
 
 
 def brief(error: BaseException) -> str:
-    """Return the first line of what torch tells, without its place."""
+    """Return the first line of an error of torch, without its place."""
     first = str(error).strip().partition("\n")[0]
     return first[first.find("] ") + 1 :].strip() or type(error).__name__
 
@@ -161,20 +159,18 @@ def _meet(timeout: timedelta) -> tuple[Store, int, int]:
 
 def _place() -> str:
     """Return which rank this is, and where all were to meet."""
-    told = os.environ.get
+    get = os.environ.get
     return (
-        f"rank: {told('RANK', 0)} of {told('WORLD_SIZE', 1)} on "
-        f"{socket.gethostname()}, at: {told('MASTER_ADDR', 'this process')}:"
-        f"{told('MASTER_PORT', '')}"
+        f"rank: {get('RANK', 0)} of {get('WORLD_SIZE', 1)} on "
+        f"{socket.gethostname()}, at: {get('MASTER_ADDR', 'this process')}:"
+        f"{get('MASTER_PORT', '')}"
     )
 
 
 def _device() -> torch.device:
     """Return a GPU of this rank's own, or the CPU."""
-    others = os.environ.get("DPKIT_DEVICES") in ("cpu", "sim")
-    num_local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    gpus = [] if others else real_devices()
-    if len(gpus) < num_local:
+    gpus = gpus_for_ranks()
+    if len(gpus) < int(os.environ.get("LOCAL_WORLD_SIZE", 1)):
         return torch.device("cpu")
     gpu = gpus[int(os.environ.get("LOCAL_RANK", 0))]  # only on CUDA
     torch.get_device_module(gpu).set_device(gpu)  # only on CUDA

@@ -14,27 +14,24 @@ from dpkit.job.run import Run
 def resume(run: Run, checkpoints: Checkpoints) -> list[str]:
     """Load the newest good checkpoint on rank 0's disk, on every rank.
 
-    Rank 0 locks the folder until it ends. It reads, and sends what it read:
-    so the others need no such disk, and all load the same checkpoint.
-
-    Returns:
-        A line for each file that was refused, and one for the file that was
-        loaded; none on the other ranks.
+    Rank 0 locks the folder until it ends, and sends what it reads: so the
+    others need no such disk. It returns a line for each file that was refused,
+    and one for the file that was loaded.
 
     Raises:
         ValueError: all checkpoints are of other runs, or another job uses
             the folder; on every rank.
     """
-    told: list[str] = []
+    lines: list[str] = []
     message: list[Any] = [b"", ""]  # what to load, or why nothing can be
     if run.ranks.rank == 0:
         try:
-            told = checkpoints.lock()
+            lines = checkpoints.lock()
             found = checkpoints.newest(run.check)
             message[0] = found.content
-            told += [f"refused: {reason}" for reason in found.refused]
+            lines += [f"refused: {reason}" for reason in found.refused]
             if found.path:
-                told.append(f"resumed from {found.path}")
+                lines.append(f"resumed from {found.path}")
         except (RuntimeError, ValueError) as error:
             message[1] = str(error)
     dist.broadcast_object_list(message, 0, device=run.ranks.device)
@@ -44,22 +41,21 @@ def resume(run: Run, checkpoints: Checkpoints) -> list[str]:
     if content:
         _, state = unpack(content)
         run.load(state)
-        if told and state["world_size"] != run.ranks.world_size:
-            told[-1] += (
+        if lines and state["world_size"] != run.ranks.world_size:
+            lines[-1] += (
                 f", begun on another number of ranks (then: "
                 f"{state['world_size']}, now: {run.ranks.world_size}): equal "
                 "to rounding, not to the bit"
             )
-    return told
+    return lines
 
 
 def train_to(
     run: Run, num_steps: int, checkpoints: Checkpoints | None, every: int
 ) -> None:
-    """Train until ``num_steps`` steps are taken in all.
+    """Train up to step ``num_steps``; rank 0 saves every ``every`` steps.
 
-    Rank 0 saves every ``every`` steps and after the last one. The others do
-    not wait for it; they meet it again in the next step.
+    The others do not wait for it; they meet it again in the next step.
     """
     steps: Iterable[int] = range(run.step, num_steps)
     writes = run.ranks.rank == 0

@@ -1,8 +1,8 @@
 """One run of training, seen from one of its ranks.
 
-Which examples a step takes, and which of them a rank takes, follows from the
-settings and the number of the step alone, so the ranks need not tell each
-other, and a run that was killed needs to know no more than its step::
+The examples of a step and of a rank follow from the settings and the number
+of the step alone. So ranks exchange no indices, and a run that was killed
+resumes from its step::
 
     epoch 1, shuffled    7 2 9 4 | 0 5 8 1 | 3 6
     step                 0       | 1       | 2
@@ -60,10 +60,7 @@ class Settings:
 
 
 class Run:
-    """A run at some step: parameters, momenta, and what comes next.
-
-    Data are images, (n, 1, 28, 28), and labels, (n,), on the CPU.
-    """
+    """Parameters and momenta at some step; the data lie on the CPU."""
 
     def __init__(
         self, settings: Settings, train_set: Labelled, ranks: Ranks
@@ -81,11 +78,11 @@ class Run:
 
     @cached_property
     def steps_per_epoch(self) -> int:
-        """The number of batches; the last may be smaller."""
+        """The number of batches; the last one may be smaller."""
         return -(-len(self.labels) // self.settings.batch_size)
 
     def rows(self, step: int) -> Tensor:
-        """Return the examples of a step, those of all ranks, in order."""
+        """Return the examples of a step, those of all ranks in order."""
         # 10 examples in batches of 4 are 3 steps: step 5 is batch 2 of epoch 1
         epoch, batch = divmod(step, self.steps_per_epoch)
         generator = torch.Generator()
@@ -102,26 +99,25 @@ class Run:
 
     def _backward(self) -> None:
         """Leave the gradients of the mean loss over the whole batch."""
-        settings, ranks = self.settings, self.ranks
+        ranks, seed = self.ranks, self.settings.seed
         rows = self.rows(self.step)
-        mine = rows.tensor_split(ranks.world_size)[ranks.rank]
-        # Dropout draws anew each step, and the same after a resume.
-        torch.manual_seed(_seed("step", settings.seed, self.step, ranks.rank))
+        mine = ranks.share(rows)
+        # Dropout draws other numbers each step, the same after a resume.
+        torch.manual_seed(_seed("step", seed, self.step, ranks.rank))
         scores = self.net(self.images[mine].to(ranks.device))
         y = self.labels[mine].to(ranks.device)
         loss = F.cross_entropy(scores, y, reduction="sum")
         self.optimizer.zero_grad()
-        # The wrapper divides the sum over ranks by their number; the mean
-        # over the batch needs the number of examples there, once for all.
+        # The wrapper divides the sum over ranks by their number, but the mean
+        # over the batch needs the number of its examples.
         (loss * ranks.world_size / len(rows)).backward()
 
     def _rehearse(self) -> None:
         """Take a step and take it back, so that all later steps are alike.
 
         The wrapper arranges its buckets after its first backward. That alters
-        the order in which terms are added, and with it the last bits: it has
-        to be done before the first step, also after a resume. And what a
-        state consists of shows when the optimizer has taken a step.
+        the order in which terms are added, and with it the last bits. It also
+        takes a step of the optimizer to see the forms of a state.
         """
         before = copy.deepcopy(self.state())
         self._backward()
@@ -131,14 +127,12 @@ class Run:
         self.load(before)
 
     def state(self) -> dict[str, Any]:
-        """Return all that the next step depends on, and the world size.
-
-        The options of the optimizer follow from the settings.
-        """
+        """Return what the next step depends on, and the world size."""
         return {
             "step": self.step,
             "world_size": self.ranks.world_size,
             "model": self.module.state_dict(),
+            # Its options follow from the settings.
             "optimizer": {"state": self.optimizer.state_dict()["state"]},
         }
 
@@ -165,24 +159,21 @@ class Run:
         """Raise a RuntimeError on rank 0, if a rank has other parameters."""
         store, digest = self.ranks.store, self.digest()
         store.set(f"digest/{self.ranks.rank}", digest)
-        if self.ranks.rank == 0:
-            for rank in range(self.ranks.world_size):
-                other = store.get(f"digest/{rank}").decode()
-                if other != digest:
-                    raise RuntimeError(
-                        "a rank ends with other parameters than rank 0 "
-                        f"(rank: {rank}, sha256: {other[:8]}…, rank 0: "
-                        f"{digest[:8]}…)"
-                    )
+        others = range(self.ranks.world_size) if self.ranks.rank == 0 else ()
+        for rank in others:
+            other = store.get(f"digest/{rank}").decode()
+            if other != digest:
+                raise RuntimeError(
+                    "a rank ends with other parameters than rank 0 (rank: "
+                    f"{rank}, sha256: {other[:8]}…, rank 0: {digest[:8]}…)"
+                )
 
     @torch.no_grad()
     def count_correct(self, test_set: Labelled) -> int:
         """Return how many images are put into their class."""
         ranks = self.ranks
         count = torch.zeros((), dtype=torch.int64, device=ranks.device)
-        mine = torch.arange(len(test_set.labels)).tensor_split(
-            ranks.world_size
-        )[ranks.rank]
+        mine = ranks.share(torch.arange(len(test_set.labels)))
         self.module.eval()
         for rows in mine.split(TEST_ROWS):
             scores = self.module(test_set.images[rows].to(ranks.device))
@@ -194,6 +185,6 @@ class Run:
 
 
 def _seed(*words: object) -> int:
-    """Return a number that differs for other words, in all its bits."""
+    """Return a seed of 63 bits that depends on all words."""
     digest = hashlib.sha256(repr(words).encode()).digest()
     return int.from_bytes(digest[:8]) >> 1

@@ -1,4 +1,8 @@
-"""Whether a state that was saved fits the run that would resume from it."""
+"""Checks that a state that was saved fits the run that would resume from it.
+
+The forms of a state say which parts it has, of which kinds and shapes. Empty
+dictionaries count, which the leaves of a pytree would not show.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,15 +11,11 @@ from torch import Tensor
 
 
 def forms(whole: Any, place: str = "state") -> dict[str, str]:
-    """Return what a state and its parts consist of: kinds and shapes.
+    """Return the kind of each part of a state, and the shapes of tensors.
 
     Example:
-        >>> state = {"w": torch.ones(2, 3), "step": 5}
-        >>> for place, form in forms(state).items():
-        ...     print(f"{place}: {form}")
-        state: dict
-        state/w: float32 of shape (2, 3)
-        state/step: int
+        >>> forms({"w": torch.ones(2, 3)})
+        {'state': 'dict', 'state/w': 'float32 of shape (2, 3)'}
     """
     if isinstance(whole, Tensor):
         dtype = str(whole.dtype).removeprefix("torch.")
@@ -29,12 +29,9 @@ def forms(whole: Any, place: str = "state") -> dict[str, str]:
 
 
 def check_fit(state: Any, wanted: Mapping[str, str]) -> None:
-    """Refuse a state that lacks a part of the wanted forms, or has others.
+    """Raise a ValueError if a part of a state has not the wanted form.
 
-    Extra entries are allowed unless they are tensors.
-
-    Raises:
-        ValueError: it does not fit; the message names the first such part.
+    It names the first such part. Extra parts are allowed except tensors.
 
     Example:
         >>> wanted = forms({"w": torch.zeros(2, 3), "step": 0})

@@ -16,54 +16,49 @@ The first line has the fact and the values, the rest what each rank was doing::
 import signal
 import sysconfig
 import time
+import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from traceback import FrameSummary, StackSummary
 
 import torch
 
 from dpkit.processes.starting import Process
-from dpkit.processes.whereabouts import Note, ask, read_answer, read_note
+from dpkit.processes.whereabouts import (
+    Note,
+    StackLine,
+    ask,
+    read_answer,
+    read_note,
+)
 
 ANSWER_SECONDS = 0.5
 NUM_SHOWN = 3
-TORCH = str(Path(torch.__file__).parent)
 # What most often lies behind a signal that none of us sent.
 REASONS = {
-    -signal.SIGKILL: (
-        "\n\nthe kernel ends a process this way when memory runs out"
-    ),
-    -signal.SIGABRT: (
-        "\n\nits last words are on the error output; gloo aborts a process "
-        "when tensors of two ranks differ in size"
-    ),
+    -signal.SIGKILL: "\n\nthe kernel ends a process this way when memory runs "
+    "out",
+    -signal.SIGABRT: "\n\nits last words are on the error output; gloo aborts "
+    "a process when tensors of two ranks differ in size",
 }
-# Frames of these are what was called; the innermost other one called it.
-LIBRARIES = (
-    TORCH,
-    str(Path(__file__).parent),
-    sysconfig.get_path("stdlib"),
-    "<frozen",
-)
-WAITING = (str(Path(TORCH, "distributed")), str(Path(__file__).parent))
+TORCH = str(Path(torch.__file__).parent)
+RANK = str(Path(__file__).parent)
+# Calls in these files wait for other ranks.
+WAITING = (str(Path(TORCH, "distributed")), RANK)
 
 
 def failure(processes: Sequence[Process], folder: Path) -> str:
     """Describe the rank that failed first."""
-    codes = [process.poll() for process in processes]
+    size = len(processes)
     found = {path.name for path in folder.iterdir()}
-    for rank, code in enumerate(codes):
-        if code is not None and not {f"value-{rank}", f"error-{rank}"} & found:
+    for rank, process in enumerate(processes):
+        is_done = {f"value-{rank}", f"error-{rank}"} & found
+        if (code := process.poll()) is not None and not is_done:
             # Its partners' exceptions, if any, are what this led to.
-            return (
-                f"a rank ended without a result (rank: {rank} of "
-                f"{len(codes)}, {_how(code)})\n\n"
-                f"{_last_words(rank, folder.parent)}{REASONS.get(code, '')}"
-            )
+            fact = f"a rank ended without a result (rank: {rank} of {size}"
+            last = _last_words(rank, folder.parent)
+            return f"{fact}, {_how(code)})\n\n{last}{REASONS.get(code, '')}"
     _, rank, text = min(torch.load(path) for path in folder.glob("error-*"))
-    return (
-        f"a rank raised an exception (rank: {rank} of {len(codes)})\n\n{text}"
-    )
+    return f"a rank raised an exception (rank: {rank} of {size})\n\n{text}"
 
 
 def lateness(
@@ -73,29 +68,27 @@ def lateness(
     timeout_seconds: float,
 ) -> str:
     """Describe what each of the late ranks is doing."""
-    head = (
-        f"some ranks had not returned in time (ranks: "
-        f"{', '.join(map(str, late))} of {len(processes)}, timeout_seconds: "
-        f"{timeout_seconds:g})"
-    )
     stopped = [r for r in late if _is_stopped(processes[r].pid)]
     now = time.monotonic()
     place = folder.parent
     notes = {r: n for r in late if (n := read_note(place, r))}
     ask({processes[r]: place / f"answer-{r}" for r in notes}, ANSWER_SECONDS)
     notes = {r: read_answer(place, r, n) for r, n in notes.items()}
-    told = [_story(r, notes.get(r), now, r in stopped) for r in late]
-    told += [
-        f"rank {r} had returned"
-        for r in range(len(processes))
-        if r not in late
-    ]
+    size = len(processes)
     waiting = [note for r, note in notes.items() if r not in stopped]
-    return "\n".join([head, "", *told, *_advice(waiting)])
+    lines = [
+        f"some ranks had not returned in time (ranks: "
+        f"{', '.join(map(str, late))} of {size}, timeout_seconds: "
+        f"{timeout_seconds:g})",
+        "",
+        *(_story(r, notes.get(r), now, r in stopped) for r in late),
+        *(f"rank {r} had returned" for r in range(size) if r not in late),
+        *_advice(waiting),
+    ]
+    return "\n".join(lines)
 
 
 def _how(code: int) -> str:
-    """Describe how a process ended."""
     if code >= 0:
         return f"exit code: {code}"
     return f"signal: {-code}, {signal.strsignal(-code)}"
@@ -107,58 +100,64 @@ def _last_words(rank: int, folder: Path) -> str:
     if note is None:
         return f"rank {rank} ended while it started"
     note = read_answer(folder, rank, note)
-    return f"rank {rank} was last seen {_place(note)}\n{_stack(note)}".rstrip()
+    return f"rank {rank} was last seen {_where(note)}\n{_stack(note)}".rstrip()
 
 
 def _story(rank: int, note: Note | None, now: float, is_stopped: bool) -> str:
     """Describe where a rank is that still runs, and since when."""
-    told = f"rank {rank} "
+    line = f"rank {rank} "
     if is_stopped:
-        told += "is stopped, by a signal such as SIGSTOP: it "
+        line += "is stopped, by a signal such as SIGSTOP: it "
     if note is None:
-        return f"{told}had not started"
-    told += f"was {_place(note)}"
+        return f"{line}had not started"
+    line += f"was {_where(note)}"
     if now - note.since >= 1:
-        told += f", for {now - note.since:.1f} s"
+        line += f", for {now - note.since:.1f} s"
     if now - note.seen >= 1 and not is_stopped:
-        told += ", and let no other of its threads run"
-    return f"{told}\n{_stack(note)}".rstrip()
+        line += ", and let no other of its threads run"
+    return f"{line}\n{_stack(note)}".rstrip()
 
 
-def _place(note: Note) -> str:
+def _where(note: Note) -> str:
     """Return "waiting in all_reduce(), called from step() at train.py:31"."""
     if note.doing == "joining":
         return "waiting for all ranks to join the group"
-    before = "" if note.doing == "running" else f"{note.doing}, "
-    if not note.frames:
+    if not note.calls:
         return note.doing
-    inner = note.frames[-1]
-    own = [f for f in note.frames if not _is_in(f, LIBRARIES)]
-    if _is_in(inner, WAITING):
+    before = "" if note.doing == "running" else f"{note.doing}, "
+    inner, own = note.calls[0], _own(note)
+    if inner.file.startswith(WAITING):
         before += "waiting "
-    if not own or own[-1] is inner:
-        return f"{before}in {_call(inner)}"
-    return f"{before}in {inner.name}(), called from {_call(own[-1])}"
+    if not own or own[0] is inner:
+        return f"{before}in {_show(inner)}"
+    return f"{before}in {inner.name}(), called from {_show(own[0])}"
 
 
-def _call(frame: FrameSummary) -> str:
-    name = frame.name if frame.name.startswith("<") else f"{frame.name}()"
-    return f"{name} at {Path(frame.filename).name}:{frame.lineno}"
+def _show(call: StackLine) -> str:
+    name = call.name if call.name.startswith("<") else f"{call.name}()"
+    return f"{name} at {Path(call.file).name}:{call.line}"
 
 
-def _is_in(frame: FrameSummary, folders: Sequence[str]) -> bool:
-    where = frame.filename
-    if where.startswith(TORCH):
-        return any(where.startswith(f) for f in folders if TORCH in f)
-    return "site-packages" not in where and where.startswith(tuple(folders))
+def _own(note: Note) -> list[StackLine]:
+    """Return the calls in the user's code: the innermost called a library."""
+    return [call for call in note.calls if not _is_library(call.file)]
+
+
+def _is_library(file: str) -> bool:
+    if file.startswith((TORCH, RANK, "<frozen")):
+        return True
+    # What pip installed may lie in a folder of the standard library.
+    standard = sysconfig.get_path("stdlib")
+    return file.startswith(standard) and "site-packages" not in file
 
 
 def _stack(note: Note) -> str:
     """Return the innermost calls of the user's code, in Python's form."""
     if note.doing == "joining":
         return ""
-    own = [f for f in note.frames if not _is_in(f, LIBRARIES)] or note.frames
-    return "".join(StackSummary.from_list(own[-NUM_SHOWN:]).format())
+    shown = (_own(note) or note.calls)[:NUM_SHOWN]
+    lines = [(call.file, call.line, call.name, None) for call in shown[::-1]]
+    return "".join(traceback.format_list(lines))
 
 
 def _is_stopped(pid: int) -> bool:
@@ -171,12 +170,13 @@ def _is_stopped(pid: int) -> bool:
 
 def _advice(notes: Iterable[Note]) -> list[str]:
     """Describe ranks that wait for each other in different calls."""
-    inner = [n.frames[-1] for n in notes if n.frames and n.doing == "running"]
-    calls = sorted({f.name for f in inner if _is_in(f, WAITING)})
-    if len(calls) < 2:
+    inner = [n.calls[0] for n in notes if n.calls and n.doing == "running"]
+    names = {call.name for call in inner if call.file.startswith(WAITING)}
+    if len(names) < 2:
         return []
     return [
         "",
-        f"the ranks wait for each other in different calls ({', '.join(calls)}"
-        "); each has to make the same calls in the same order",
+        "the ranks wait for each other in different calls ("
+        f"{', '.join(sorted(names))}); each has to make the same calls in the "
+        "same order",
     ]

@@ -1,9 +1,9 @@
 """A job on its way to the ranks: the surroundings, then the function.
 
 Two pickles in one file. The first says where the ranks are to be when they
-read the second, which may import modules from there. The second is made by
-cloudpickle: what no rank could import, such as a function that a notebook
-cell or a script defines, travels as a copy with all that it uses.
+read the second, which may import modules from there. Cloudpickle makes the
+second: a function that no rank could import, such as one of a notebook cell,
+travels as a copy with all that it uses.
 """
 
 import importlib
@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
 import torch
 
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -26,7 +25,7 @@ def pickled(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
     file = io.BytesIO()
     path = [str(entry) or os.getcwd() for entry in sys.path]
     pickle.dump((os.getcwd(), path, dict(os.environ)), file)
-    _Pickler(file).dump((fn, args))
+    _pickler(file).dump((fn, args))
     return file.getvalue()
 
 
@@ -44,13 +43,27 @@ def unpickled(path: Path, own: dict[str, str]) -> Job:
         return job
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Cloudpickle's, which refuses tensors that lie on other devices."""
+def _pickler(file: io.BytesIO) -> pickle.Pickler:
+    """Return cloudpickle's, which refuses tensors that lie on other devices.
 
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, torch.Tensor) and obj.device.type != "cpu":
-            raise ValueError(
-                "a tensor for other processes has to lie on the CPU (shape: "
-                f"{tuple(obj.shape)}, device: {obj.device}); .cpu() copies it"
-            )
-        return super().reducer_override(obj)
+    It is imported here, so that dpkit can be imported where it is missing.
+    """
+    try:
+        import cloudpickle  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise ImportError(
+            "cloudpickle copies functions to other processes, and cannot be "
+            f"imported ({error}); install it: pip install cloudpickle"
+        ) from error
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, torch.Tensor) and obj.device.type != "cpu":
+                raise ValueError(
+                    "a tensor for other processes has to lie on the CPU "
+                    f"(shape: {tuple(obj.shape)}, device: {obj.device}); "
+                    ".cpu() copies it"
+                )
+            return super().reducer_override(obj)
+
+    return Pickler(file)

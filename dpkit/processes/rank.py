@@ -22,13 +22,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
 import torch
 import torch.distributed as dist
 
@@ -37,18 +35,13 @@ from dpkit.processes.jobs import unpickled
 from dpkit.processes.whereabouts import Watch
 
 PR_SET_PDEATHSIG = 1
+INIT_BARRIER = "TORCH_DIST_INIT_BARRIER"
 # Variables that a rank keeps, in place of those of its caller.
-OWN = (
-    "OMP_NUM_THREADS",
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "TORCH_DIST_INIT_BARRIER",
-)
+OWN = ("OMP_NUM_THREADS", "RANK", "LOCAL_RANK", "WORLD_SIZE", INIT_BARRIER)
 
 
 def rank_device() -> torch.device:
-    """Return the device of this rank: a GPU of its own, or the CPU."""
+    """Return the device of this rank: its own GPU, or the CPU."""
     if dist.get_backend() == "gloo":
         return torch.device("cpu")
     return torch.device("cuda", torch.cuda.current_device())
@@ -59,7 +52,7 @@ def run_rank() -> None:
     folder, parent, backend = Path(sys.argv[1]), *sys.argv[2:4]
     _end_with_parent(int(parent))
     # No rank may be through, and gone, before all have joined.
-    os.environ["TORCH_DIST_INIT_BARRIER"] = "1"
+    os.environ[INIT_BARRIER] = "1"
     own = {name: os.environ[name] for name in OWN}
     watch = Watch(folder, int(own["RANK"]))
     jobs = _jobs(folder)
@@ -71,7 +64,7 @@ def run_rank() -> None:
 def _do(
     folder: Path, own: dict[str, str], backend: str | None, watch: Watch
 ) -> None:
-    """Do one job; after a failure, end."""
+    """Do one job; after a failure, end this process."""
     rank = int(own["RANK"])
     try:
         watch.doing("importing")
@@ -79,7 +72,9 @@ def _do(
         watch.doing("joining")
         join_group(folder, rank, backend)
         watch.doing("running")
-        value = _call(fn, args)
+        value = fn(*args)
+        if dist.is_initialized():
+            dist.destroy_process_group()
         watch.doing("saving")
         sys.stdout.flush()
         _leave(folder / f"value-{rank}", value)
@@ -93,7 +88,7 @@ def _do(
 
 def _own_part(trace: TracebackType | None) -> TracebackType | None:
     """Leave out the calls that lead from this program to the function."""
-    # _do, _call, the function, what it called: the first two are left out
+    # _do, the function, what it called: the first one is left out
     while trace and trace.tb_next:
         if trace.tb_frame.f_globals is not globals():
             break
@@ -101,17 +96,11 @@ def _own_part(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _call(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    value = fn(*args)
-    if dist.is_initialized():
-        dist.destroy_process_group()
-    return value
-
-
 def join_group(folder: Path, rank: int, backend: str | None) -> None:
     """Join the process group of all ranks, which meet at a file."""
     world_size = int(os.environ["WORLD_SIZE"])
-    backend = backend or _default_backend(world_size)
+    if backend is None:
+        backend = "nccl" if len(gpus_for_ranks()) >= world_size else "gloo"
     device = None
     if backend != "gloo":
         device = torch.device("cuda", rank)
@@ -125,25 +114,25 @@ def join_group(folder: Path, rank: int, backend: str | None) -> None:
     )
 
 
-def _default_backend(world_size: int) -> str:
+def gpus_for_ranks() -> list[torch.device]:
+    """Return the GPUs, unless ``DPKIT_DEVICES`` asks for other devices."""
     others = os.environ.get("DPKIT_DEVICES") in ("cpu", "sim")
-    gpus = [] if others else real_devices()
-    if len(gpus) < world_size:
-        return "gloo"
-    return dist.get_default_backend_for_device(gpus[0])
+    return [] if others else real_devices()
 
 
 def _leave(path: Path, item: Any) -> None:
-    """Save for the parent; it sees the file once it is whole."""
+    """Save a file that the parent sees once it is whole."""
+    import cloudpickle  # type: ignore[import-untyped]
+
     part = path.with_name(f"part-of-{path.name}")
     torch.save(item, part, cloudpickle)
     part.replace(path)
 
 
 def _jobs(folder: Path) -> SimpleQueue[str]:
-    """Return the names of jobs as they come; end when their source ends.
+    """Return the names of jobs as they come.
 
-    It ends with the parent, which then did not remove the folder.
+    The input ends when the parent does: then nobody else removes the folder.
     """
     jobs: SimpleQueue[str] = SimpleQueue()
     source = os.fdopen(os.dup(0))
@@ -165,9 +154,9 @@ def _jobs(folder: Path) -> SimpleQueue[str]:
 def _end_with_parent(parent: int) -> None:
     """Have the kernel kill this process with its parent, even if stopped.
 
-    The end of the input says the same, but only to one that can listen. The
-    kernel takes the end of the thread that started us for that of the parent,
-    so it is asked only if that was the main thread, else ``parent`` is 0.
+    A stopped process cannot notice that its input has ended. The kernel takes
+    the end of the thread that started us for that of the parent: so
+    ``parent`` is 0, and nothing asked, if that was not the main thread.
     """
     if sys.platform == "linux" and parent:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -41,7 +41,7 @@ def start(
 def tell(process: Process, name: str) -> None:
     """Write to a rank the name of its next job, a folder within its own."""
     assert process.stdin
-    with suppress(BrokenPipeError):  # it ended, as the next look will find
+    with suppress(BrokenPipeError):  # it ended, as the parent will find
         process.stdin.write(f"{name}\n".encode())
 
 
@@ -57,8 +57,7 @@ def kill(process: Process) -> None:
 def ctrl_c_deferred() -> Iterator[None]:
     """Delay Ctrl-C to the end of the block, so that no process is forgotten.
 
-    Only the main thread is interrupted by it; in other threads nothing
-    changes.
+    Ctrl-C interrupts the main thread alone; in others this does nothing.
     """
     before = signal.getsignal(signal.SIGINT)
     is_main = threading.current_thread() is threading.main_thread()

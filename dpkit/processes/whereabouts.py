@@ -7,12 +7,11 @@ into a small file what it sees::
       File "…/distributed_c10d.py", line 3005 in all_reduce
       File "train.py", line 31 in step
 
-The file outlives the rank, so the parent can tell where a killed rank was. A
-rank whose main thread holds the interpreter lock notes nothing; the parent
-then asks by a signal, and ``faulthandler``, which needs no lock, writes the
-stack. Its own clock, ``dump_traceback_later``, could not take the thread's
-place: it tells neither since when a rank has been somewhere nor where a rank
-was that was killed before, unless it fills a file with stacks.
+The file outlives a rank that is killed. A rank whose main thread holds the
+interpreter lock notes nothing; the parent then asks by a signal, and
+``faulthandler``, which needs no lock, writes the stack. ``faulthandler`` alone
+is not enough: a killed rank cannot be asked, and a stack does not say since
+when a rank has been there.
 """
 
 import ctypes
@@ -26,15 +25,23 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from traceback import FrameSummary
 from types import FrameType
+from typing import NamedTuple
 
 from dpkit.processes.starting import Process
 
 # So often that less than a hundredth of the rank's time goes to it.
 FIRST_LOOK_SECONDS, LOOK_SECONDS = 0.001, 0.05
-NOTE_BYTES, NUM_FRAMES = 4096, 24
-STACK_LINE = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+NOTE_BYTES, NUM_CALLS = 4096, 24
+LINE = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+
+
+class StackLine(NamedTuple):
+    """A line of a stack."""
+
+    file: str
+    line: int
+    name: str
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ class Note:
     since: float  # when it came to this place
     seen: float  # when it was last seen there
     thread: str  # the identifier of its main thread, as stacks have it
-    frames: tuple[FrameSummary, ...] = ()  # its calls, outermost first
+    calls: Sequence[StackLine]  # innermost first, as in the file
 
 
 class Watch:
@@ -55,22 +62,21 @@ class Watch:
         # The files stay open as long as the process lives.
         flags = os.O_CREAT | os.O_WRONLY
         self._file = os.open(folder / f"note-{rank}", flags, 0o600)
-        self._answer = os.open(folder / f"answer-{rank}", flags, 0o600)
-        faulthandler.enable(self._answer)  # a crash is told there as well
-        faulthandler.register(signal.SIGUSR1, self._answer)
+        answer = os.open(folder / f"answer-{rank}", flags, 0o600)
+        faulthandler.enable(answer)  # a crash writes its stack there as well
+        faulthandler.register(signal.SIGUSR1, answer)
         self._main = threading.get_ident()
-        self._busy = threading.Event()
-        self._look = threading.Lock()
+        self._busy, self._look = threading.Event(), threading.Lock()
         self.doing("importing")
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
     def doing(self, what: str) -> None:
         """Note what begins now; no one looks while the rank is resting."""
         with self._look:
-            self._place: tuple[object, ...] | None = None
-            self._since, self._doing, self._text = time.monotonic(), what, ""
+            self._doing, self._since = what, time.monotonic()
+            self._place: list[object] = []
             self._pause = FIRST_LOOK_SECONDS
-            self._note()
+            self._note([])
             self._busy.clear() if what == "resting" else self._busy.set()
 
     def _watch(self) -> None:
@@ -79,68 +85,83 @@ class Watch:
             self._pause = min(2 * self._pause, LOOK_SECONDS)
             with self._look:
                 if self._busy.is_set():
-                    self._see(sys._current_frames()[self._main])
-                    self._note()
+                    calls = _innermost(sys._current_frames()[self._main])
+                    if _place(calls) != self._place:
+                        self._place = _place(calls)
+                        self._since = time.monotonic()
+                    self._note(calls)
 
-    def _see(self, frame: FrameType) -> None:
-        """Compare with what was seen before; a new place is a new time."""
-        frames = _innermost(frame)
-        # In a loop the innermost line changes, and it is the same call.
-        place = tuple(
-            (f.f_code, f.f_lasti if f is not frame else 0) for f in frames
-        )
-        if place != self._place:
-            self._place, self._since = place, time.monotonic()
-            self._text = "".join(
-                f'  File "{f.f_code.co_filename}", line {f.f_lineno} in '
-                f"{f.f_code.co_name}\n"
-                for f in frames
-            )
-
-    def _note(self) -> None:
+    def _note(self, calls: Sequence[StackLine]) -> None:
         times = f"{self._since} {time.monotonic()}"
-        head = f"{self._doing} {times} {self._main:x}\n"
-        note = (head + self._text).encode()[:NOTE_BYTES]
+        lines = [f"{self._doing} {times} {self._main:x}"]
+        lines += [
+            f'  File "{c.file}", line {c.line} in {c.name}' for c in calls
+        ]
+        note = "\n".join(lines).encode()[:NOTE_BYTES]
         os.pwrite(self._file, note.ljust(NOTE_BYTES), 0)
 
 
-def _innermost(frame: FrameType | None) -> list[FrameType]:
-    """Return the innermost frames, down to the program of the rank."""
-    frames: list[FrameType] = []
-    while frame is not None and len(frames) < NUM_FRAMES:
-        if frame.f_globals.get("__name__") == "dpkit.processes.rank":
-            break
-        frames.append(frame)
+def _innermost(frame: FrameType | None) -> list[StackLine]:
+    calls: list[StackLine] = []
+    while frame is not None and len(calls) < NUM_CALLS:
+        code = frame.f_code
+        calls.append(StackLine(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
-    return frames
+    return calls
+
+
+def _place(calls: Sequence[StackLine]) -> list[object]:
+    """Return what stays the same as long as a rank is in the same call.
+
+    In a loop its innermost line changes.
+    """
+    return [(call.file, call.name) for call in calls[:1]] + [*calls[1:]]
 
 
 def read_note(folder: Path, rank: int) -> Note | None:
-    """Return what a rank noted last; None if it has not come so far."""
+    """Return what a rank noted last; None if it has not noted anything."""
     try:
         text = (folder / f"note-{rank}").read_text(errors="replace")
         doing, since, seen, thread = text.partition("\n")[0].split()
     except (FileNotFoundError, ValueError):
         return None
-    return Note(doing, float(since), float(seen), thread, _frames(text))
+    return Note(doing, float(since), float(seen), thread, _calls(text))
 
 
 def read_answer(folder: Path, rank: int, note: Note) -> Note:
     """Correct a note by what faulthandler wrote: when asked, or in a crash."""
     text = (folder / f"answer-{rank}").read_text(errors="replace")
     _, _, stack = text.partition(f"{note.thread} ")
-    frames = _frames(stack.partition("\n\n")[0])
-    if not frames:
+    calls = _calls(stack.partition("\n\n")[0])
+    if not calls:
         return note
-    is_same = _calls(frames)[-len(note.frames) :] == _calls(note.frames)
+    is_same = _place(calls)[: len(note.calls)] == _place(note.calls)
     since = note.since if is_same else note.seen
-    return replace(note, frames=frames, since=since)
+    return replace(note, calls=calls, since=since)
+
+
+def _calls(text: str) -> list[StackLine]:
+    """Read a stack, innermost call first."""
+    calls: list[StackLine] = []
+    for line in text.splitlines():
+        found = LINE.fullmatch(line.rstrip())
+        if found and found[1].endswith("dpkit/processes/rank.py"):
+            break  # the program of the rank, which called the function
+        if found:
+            calls.append(StackLine(found[1], int(found[2]), found[3]))
+    return calls
 
 
 def ask(processes: Mapping[Process, Path], seconds: float) -> None:
     """Ask ranks to write where they are into files; wait a short time."""
+    # Where the system can do it, the main thread alone gets the signal: else
+    # the main thread of a stopped process may run on before another answers.
+    tgkill = getattr(ctypes.CDLL(None), "tgkill", None)
     for process in processes:
-        _signal_main_thread(process)
+        if tgkill is None:
+            process.send_signal(signal.SIGUSR1)
+        elif process.poll() is None:
+            tgkill(process.pid, process.pid, signal.SIGUSR1)
         process.send_signal(signal.SIGCONT)  # a stopped one can answer then
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -148,34 +169,3 @@ def ask(processes: Mapping[Process, Path], seconds: float) -> None:
         if all(path.stat().st_size for path in processes.values()):
             time.sleep(0.02)  # the rest of a stack
             break
-
-
-def _signal_main_thread(process: Process) -> None:
-    """Send SIGUSR1; where it can be, to the main thread alone.
-
-    A stopped process wakes up to it. If any other thread took the signal, the
-    main thread would run on meanwhile.
-    """
-    tgkill = getattr(ctypes.CDLL(None), "tgkill", None)
-    if tgkill is None:
-        process.send_signal(signal.SIGUSR1)
-    elif process.poll() is None:
-        tgkill(process.pid, process.pid, signal.SIGUSR1)
-
-
-def _calls(frames: Sequence[FrameSummary]) -> list[tuple[object, ...]]:
-    """Return what is the same as long as a rank is in the same calls."""
-    calls = [(f.filename, f.lineno, f.name) for f in frames[:-1]]
-    return [*calls, *((f.filename, f.name) for f in frames[-1:])]
-
-
-def _frames(text: str) -> tuple[FrameSummary, ...]:
-    """Return the calls outermost first, from a stack innermost first."""
-    frames: list[FrameSummary] = []
-    for line in text.splitlines():
-        found = STACK_LINE.fullmatch(line.rstrip())
-        if found and found[1].endswith("dpkit/processes/rank.py"):
-            break  # the program of the rank, which called the function
-        if found:
-            frames.append(FrameSummary(found[1], int(found[2]), found[3]))
-    return tuple(reversed(frames))

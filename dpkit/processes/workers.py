@@ -23,7 +23,7 @@ from dpkit.processes.starting import (
 from dpkit.theory.units import check_whole
 
 # How often the parent looks, and how long it waits after a failure for more
-# to show: the end of one rank makes its partners fail, and it is to blame.
+# to show. If a rank ends, its partners fail too, but it is to blame.
 LOOK_SECONDS, SETTLE_SECONDS = 0.005, 0.1
 
 
@@ -36,26 +36,23 @@ def launch(
 ) -> list[Any]:
     """Run ``fn(*args)`` in ``world_size`` processes; return their values.
 
-    In each process the default process group is there before ``fn`` is
-    called: ``torch.distributed.get_rank()`` tells the ranks apart, and
+    Each process joins the default process group before it calls ``fn``:
+    ``torch.distributed.get_rank()`` tells the ranks apart, and
     :func:`dpkit.processes.rank_device` where their tensors belong. What they
-    print comes in any order, and does not show in a notebook: return values,
-    and print those. A rank computes with one thread, unless
-    ``OMP_NUM_THREADS`` or the function says otherwise. When one rank fails,
-    the others are ended at once. No process and no file is left behind: what
-    a rank has started ends with it, unless it began a session of its own.
-    If the caller itself is killed, its ranks end, but what they have started
-    may live on, and a folder ``dpkit-…`` may stay in the temporary folder.
+    print does not show in a notebook: return values, and print those. A rank
+    computes with one thread, unless ``OMP_NUM_THREADS`` or the function says
+    otherwise. When one rank fails, the others are ended at once. No process
+    and no file is left behind, unless the caller itself is killed.
 
     Most of the time is the start of the processes, seconds each:
     :class:`dpkit.processes.Workers` stay for several functions.
 
     Args:
-        fn: The function. Each rank imports it from its module; a function
-            of a notebook cell or of a script is copied to the ranks, with
-            the variables that it uses.
+        fn: Each rank imports it from its module; a function of a notebook
+            cell or of a script is copied to the ranks, with the variables
+            that it uses.
         world_size: The number of processes.
-        *args: What every rank is given a copy of; tensors on the CPU.
+        *args: Every rank gets a copy; tensors on the CPU.
         backend: "gloo" (on the CPU) or "nccl" (a GPU for each rank). None
             means NCCL where there are ``world_size`` GPUs and
             ``DPKIT_DEVICES`` does not ask for other devices, else gloo.
@@ -66,10 +63,7 @@ def launch(
         What each rank returned, in order of rank; tensors on the CPU.
 
     Raises:
-        TypeError: ``world_size`` is no whole number, or an argument cannot be
-            copied, such as an open file.
-        ValueError: ``world_size`` is below one, a tensor does not lie on the
-            CPU, or there is no such backend.
+        TypeError: an argument cannot be copied, such as an open file.
         RuntimeError: a rank raised an exception, whose traceback the message
             holds, or ended without a result.
         TimeoutError: some ranks had not returned in time; the message says
@@ -77,7 +71,6 @@ def launch(
 
     Example:
         >>> import torch.distributed as dist
-        >>> from dpkit.processes import launch
         >>> launch(dist.get_rank, 3)
         [0, 1, 2]
     """
@@ -89,17 +82,15 @@ class Workers:
     """Processes that stay, and run one function after another.
 
     They start at the first run, and again at the run after a failure. Each
-    run has a process group of its own, and the working directory, path and
-    environment variables that the parent has when it calls. What the
-    functions of earlier runs left in their modules stays, unlike under
-    :func:`dpkit.launch`: seeds, the default dtype, caches, and the modules
-    themselves, which are not read again when their files change. Runs that
-    are called from several threads take turns. Arguments and errors are those
-    of :func:`dpkit.launch`.
+    run has its own process group, and the working directory, path and
+    environment variables of the caller. Unlike under :func:`dpkit.launch`,
+    what earlier functions left in their modules stays: seeds, the default
+    dtype, caches, and the modules themselves, which are not read again when
+    their files change. Runs that several threads call take turns. Arguments
+    and errors are those of :func:`dpkit.launch`.
 
     Example:
         >>> import torch.distributed as dist
-        >>> from dpkit.processes import Workers
         >>> with Workers(2) as workers:
         ...     print(workers.run(dist.get_rank))
         ...     print(workers.run(max, 3, 5))
@@ -132,8 +123,7 @@ class Workers:
     ) -> list[Any]:
         """Run ``fn(*args)`` on every rank; return their values.
 
-        Arguments, values and errors are those of :func:`dpkit.launch`. The
-        start of the processes counts where they have to start.
+        If the processes have to start, that counts as a part of the time.
         """
         job = pickled(fn, args)
         with self._turn:
@@ -175,7 +165,7 @@ class Workers:
         return values
 
     def _ready(self) -> Path:
-        """Return the folder of the processes, which are there."""
+        """Start the processes where there are none; return their folder."""
         if any(process.poll() is not None for process in self._processes):
             self._end()  # some ended while they had nothing to do
         if self._folder is None:
@@ -189,19 +179,16 @@ class Workers:
 
     def _end(self) -> None:
         with ctrl_c_deferred():  # a second Ctrl-C waits until all are ended
-            self._kill_all()
-
-    def _kill_all(self) -> None:
-        for process in self._processes:
-            kill(process)
-        for process in self._processes:
-            assert process.stdin
-            process.stdin.close()
-            process.wait()
-        self._processes = []
-        if self._folder:
-            self._folder.cleanup()
-        self._folder = None
+            for process in self._processes:
+                kill(process)
+            for process in self._processes:
+                assert process.stdin
+                process.stdin.close()
+                process.wait()
+            self._processes = []
+            if self._folder:
+                self._folder.cleanup()
+            self._folder = None
 
 
 def _wait(

@@ -4,7 +4,7 @@
 ``limited`` -- a program that is ended at its limit, with all it has started;
 ``records`` -- what is done, so that it is not run again;
 ``text`` -- the report, of what is recorded so far;
-``facts`` -- what the machine has; ``machine`` -- the part that tells more;
-``two_gpus``, ``over_nccl`` -- what only two GPUs can show;
+``machine`` -- the part that shows what the machine has;
+``two_gpus``, ``two_ranks`` -- what only two GPUs can show;
 ``stand_in`` -- a rehearsal: the CPU in place of the GPUs.
 """

@@ -1,8 +1,9 @@
 """A program with a limit of time, ended with all that it has started.
 
-Ranks and kernels have sessions of their own, and may outlive who started
-them. So each program is given a mark in its environment, which all that it
-starts inherits, and every process with the mark is killed.
+Ranks and kernels have their own sessions, and may outlive the process that
+started them. So each program gets a mark in its environment, which all that
+it starts inherits, and every process with the mark is killed. The children of
+a process would not do: a process whose parent has ended is nobody's child.
 """
 
 import os
@@ -96,8 +97,8 @@ def marked(prefix: str) -> list[psutil.Process]:
 def end_all(prefix: str) -> None:
     """Kill all processes whose mark begins with ``prefix``.
 
-    They are looked for again, not waited for: who waits for a child of ours
-    learns how it ended, and ``Popen`` would take it for one that ended well.
+    They are looked for again, not waited for: that would take from ``Popen``
+    how its process ended, and it would report success.
     """
     for _ in range(SWEEPS):  # some may start others meanwhile
         found = marked(prefix)

@@ -1,20 +1,14 @@
-"""A small network to compare numbers on, and how two ways are timed."""
+"""A small network to compare numbers on."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from statistics import median
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 NUM_ROWS, NUM_STEPS = 257, 3  # two GPUs do not divide the rows
-WARM_UP, REPETITIONS = 3, 7
 # In double precision; what differs is the order of sums.
 TOLERANCE = 1e-9
-
-Way = Callable[[], object]
-Seconds = dict[str, list[float]]
 
 
 def small_net(norm: bool = True) -> nn.Module:
@@ -70,32 +64,3 @@ def compare(
             f"more than rounding (difference: {away:.2g}, allowed: "
             f"{TOLERANCE:g}, what: {what})"
         )
-
-
-def times(ways: Mapping[str, Way], wait: Callable[[], None]) -> Seconds:
-    """Return what each way takes, a few times; they take turns.
-
-    Args:
-        ways: The ways of doing it, by name.
-        wait: Waits until it is done.
-    """
-    seconds: Seconds = {name: [] for name in ways}
-    for repetition in range(-WARM_UP, REPETITIONS):
-        for name in sorted(ways, reverse=bool(repetition % 2)):
-            wait()
-            start = time.perf_counter()
-            ways[name]()
-            wait()
-            if repetition >= 0:
-                seconds[name].append(time.perf_counter() - start)
-    return seconds
-
-
-def show(what: str, seconds: Seconds) -> None:
-    """Print the least, the median and the greatest of each way."""
-    print(what)
-    for name, taken in seconds.items():
-        low, middle, high = (
-            f"{1e3 * t:9.2f}" for t in (min(taken), median(taken), max(taken))
-        )
-        print(f"  {name:<32}{low}{middle}{high} ms", flush=True)

@@ -48,12 +48,12 @@ def plan(folder: Path, num_gpus: int, stand_in: int = 0) -> list[Part]:
     """
     tests = (*PYTEST, "-m", "cuda", str(ROOT / "tests"))
     parts = [
-        Part("machine", _seeing(stand_in, f"-m {PARTS}.machine"), 40),
+        Part("machine", seeing(stand_in, f"-m {PARTS}.machine"), 40),
         Part("cuda-tests", (*PYTHON, *tests), 150 if num_gpus < 2 else 300),
         _calibrate(folder / "gpu.json", stand_in),
         _resident(folder / "resident_epoch.json", stand_in),
         *(
-            Part(name, _seeing(stand_in, f"-m {PARTS}.two_gpus {name}"), 60, 2)
+            Part(name, seeing(stand_in, f"-m {PARTS}.two_gpus {name}"), 60, 2)
             for name in PAIRS
         ),
         *map(_chapter, sorted(ROOT.glob("book/*.ipynb"))),
@@ -62,7 +62,7 @@ def plan(folder: Path, num_gpus: int, stand_in: int = 0) -> list[Part]:
     return [replace(part, limit=slower * part.limit) for part in parts]
 
 
-def _seeing(stand_in: int, words: str, *others: str) -> tuple[str, ...]:
+def seeing(stand_in: int, words: str, *others: str) -> tuple[str, ...]:
     """Return a program of dpkit's, which asks for the GPUs of this machine."""
     replaced = ("-m", f"{PARTS}.stand_in", str(stand_in)) if stand_in else ()
     return (*PYTHON, *replaced, *words.split(), *others)
@@ -71,14 +71,14 @@ def _seeing(stand_in: int, words: str, *others: str) -> tuple[str, ...]:
 def _calibrate(file: Path, stand_in: int) -> Part:
     # What is far off is written too: of a GPU it is news.
     options = f"--force --device {'cpu' if stand_in else 'cuda:0'} --output"
-    words = _seeing(stand_in, f"-m dpkit calibrate {options}", str(file))
+    words = seeing(stand_in, f"-m dpkit calibrate {options}", str(file))
     return Part("calibrate", words, 120, results=(file,))
 
 
 def _resident(file: Path, stand_in: int) -> Part:
     script = "scripts/record.py resident"
     epochs = ("2",) if stand_in else ()  # of which each takes long
-    words = _seeing(stand_in, script, str(file), *epochs)
+    words = seeing(stand_in, script, str(file), *epochs)
     return Part("resident", words, 60, results=(file,))
 
 

@@ -66,7 +66,7 @@ def plain(output: str) -> str:
 def _show(fact: Any) -> str:
     """Return a fact in words; equal ones in a list are counted."""
     if not isinstance(fact, list):
-        return str(fact)
+        return "unknown" if fact in ("", None) else str(fact)
     counted = [(name, len(list(same))) for name, same in groupby(fact)]
     return ", ".join(f"{count} × {name}" for name, count in counted) or "none"
 
@@ -103,17 +103,12 @@ def _folded(part: Part, records: Records) -> str:
     lines = _output(part, records).splitlines()
     left_out = len(lines) - NUM_LINES
     if left_out > 0:
-        lines = [f"… {left_out} lines more in {part.name}.log", *lines]
-        lines = [lines[0], *lines[-NUM_LINES:]]
+        more = f"… {left_out} lines more in {part.name}.log"
+        lines = [more, *lines[-NUM_LINES:]]
     texts = ["\n".join(lines)]
     texts += [p.read_text("utf-8") for p in part.results if p.exists()]
-    fenced = (f"{FENCE}text\n{text.rstrip()}\n{FENCE}" for text in texts)
     is_open = "" if record.outcome == PASSED else " open"
     head = f"{part.name}: {record.outcome}, {record.seconds:.0f} s"
-    return "\n\n".join(
-        [
-            f"<details{is_open}><summary>{head}</summary>",
-            *fenced,
-            "</details>",
-        ]
-    )
+    blocks = [f"<details{is_open}><summary>{head}</summary>"]
+    blocks += [f"{FENCE}text\n{text.rstrip()}\n{FENCE}" for text in texts]
+    return "\n\n".join([*blocks, "</details>"])

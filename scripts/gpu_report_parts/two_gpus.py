@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from in_turns import report, time_in_turns
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -18,15 +19,8 @@ import dpkit
 from dpkit.accelerator import real_devices
 from dpkit.collectives import ALGORITHMS
 from dpkit.lab.common.resnet import resnet18
-from gpu_report_parts import over_nccl
-from gpu_report_parts.nets import (
-    batch,
-    compare,
-    show,
-    small_net,
-    times,
-    trained,
-)
+from gpu_report_parts import two_ranks
+from gpu_report_parts.nets import batch, compare, small_net, trained
 
 Devices = list[torch.device]
 
@@ -45,7 +39,7 @@ def launch(devices: Devices, fn: Callable[..., Any], *args: Any) -> list[Any]:
         fn,
         2,
         *args,
-        backend=over_nccl.backend(devices),
+        backend=two_ranks.backend(devices),
         timeout_seconds=amount(devices, 40, 160),
     )
 
@@ -71,8 +65,9 @@ def show_steps(nets: dict[str, nn.Module], devices: Devices) -> None:
         F.cross_entropy(net(X), y).backward()
 
     steps = {name: partial(step, net) for name, net in nets.items()}
-    seconds = times(steps, partial(dpkit.synchronize, devices))
-    show(f"forward and backward of ResNet-18, {len(y)} images", seconds)
+    wait = partial(dpkit.synchronize, devices)
+    seconds = time_in_turns(steps, wait=wait)
+    report(f"forward and backward of ResNet-18, {len(y)} images", seconds)
 
 
 def data_parallel(devices: Devices) -> None:
@@ -128,8 +123,9 @@ def evaluation(devices: Devices) -> None:
         f"{len(on)} GPU(s)": partial(dpkit.evaluate_accuracy, big, some, on)
         for on in (devices[:1], devices)
     }
-    seconds = times(measured, partial(dpkit.synchronize, devices))
-    show("evaluation of ResNet-18, 4 batches", seconds)
+    wait = partial(dpkit.synchronize, devices)
+    seconds = time_in_turns(measured, wait=wait)
+    report("evaluation of ResNet-18, 4 batches", seconds)
 
 
 def collectives(devices: Devices) -> None:
@@ -149,19 +145,20 @@ def collectives(devices: Devices) -> None:
             raise ValueError(f"the sum is wrong (algorithm: {name})")
         ways[name] = partial(reduce, tensors)
     print(f"right sums: {', '.join(ALGORITHMS)}")
-    seconds = times(ways, partial(dpkit.synchronize, devices))
-    seconds |= launch(devices, over_nccl.allreduce_seconds, count)[0]
-    show(f"allreduce of {4 * count / 2**20:g} MiB on each of two", seconds)
+    wait = partial(dpkit.synchronize, devices)
+    seconds = time_in_turns(ways, wait=wait)
+    seconds |= launch(devices, two_ranks.allreduce_seconds, count)[0]
+    report(f"allreduce of {4 * count / 2**20:g} MiB on each of two", seconds)
 
 
 def ddp(devices: Devices) -> None:
     """DistributedDataParallel by hand beside PyTorch's, over NCCL."""
-    print(f"two processes, {over_nccl.backend(devices)}")
-    for ours, theirs in launch(devices, over_nccl.numbers):
+    print(f"two processes, {two_ranks.backend(devices)}")
+    for ours, theirs in launch(devices, two_ranks.numbers):
         compare("by hand and PyTorch's", ours, theirs)
     num_rows = amount(devices, 512, 2)
-    found = launch(devices, over_nccl.step_seconds, num_rows)
-    show(f"steps of ResNet-18, {num_rows} images on each", found[0])
+    found = launch(devices, two_ranks.step_seconds, num_rows)
+    report(f"steps of ResNet-18, {num_rows} images on each", found[0])
 
 
 CHECKS: dict[str, Callable[[Devices], None]] = {

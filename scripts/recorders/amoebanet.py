@@ -203,9 +203,9 @@ def amoebanet_d(
 ) -> nn.Sequential:
     """Return AmoebaNet-D, to be cut anywhere between its layers.
 
-    A stem halves images three times; then there are three rows of normal
-    cells, each of a third of the layers, with a cell between them that halves
-    images and doubles channels.
+    A stem halves images three times. Then there are three rows of normal
+    cells, each of a third of the layers. Between two rows a cell halves images
+    and doubles channels.
 
     Args:
         num_layers: The number of normal cells, L.

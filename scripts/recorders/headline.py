@@ -1,9 +1,9 @@
 """Train by the recipe of the headline; record it in book/_data.
 
-The recipe of the headline: LeNet on all of Fashion-MNIST, weights drawn with
-standard deviation 0.01, batches of 256, learning rate 0.2, 10 epochs; on one
-device and on two, with three random seeds each. It takes about ten minutes on
-two CPU cores.
+It trains LeNet on all of Fashion-MNIST, on one device and on two, with three
+random seeds each. Weights are drawn with standard deviation 0.01; batches
+have 256 images, the learning rate is 0.2, and there are 10 epochs. It takes
+about ten minutes on two CPU cores.
 """
 
 from typing import Any

@@ -1,8 +1,12 @@
-"""Write records into book/_data, with what they were made by."""
+"""Write records into book/_data, with what they were made by.
+
+As a program it prints this, as JSON.
+"""
 
 import json
 import platform
 import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,7 @@ from typing import Any
 import torch
 
 from dpkit.accelerator import real_devices
-from dpkit.calibration import cpu_name, device_name
+from dpkit.calibration.conditions import cpu_name, device_name
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = ROOT / "book" / "_data"
@@ -29,15 +33,16 @@ def store(name: str, record: dict[str, Any]) -> None:
     print(f"written: {name}.json", flush=True)
 
 
-def provenance() -> dict[str, Any]:
-    """Return on what, with what and when the numbers were obtained."""
+def provenance(command: str = "make reproduce") -> dict[str, Any]:
+    """Return where, with what software and when numbers were obtained."""
     return {
-        "command": "make reproduce",
+        "command": command,
         "commit": git("rev-parse", "HEAD"),
         "uncommitted_changes": bool(git("status", "--porcelain")),
         "date": date.today().isoformat(),
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "cuda": torch.version.cuda,
         "cpu": cpu_name(),
         "cpu_threads": torch.get_num_threads(),
         "gpus": [device_name(gpu) for gpu in real_devices()],
@@ -47,24 +52,24 @@ def provenance() -> dict[str, Any]:
 
 def git(*words: str) -> str:
     """Return what git prints, or nothing without it or a repository."""
-    try:
-        run = subprocess.run(
-            ["git", *words], cwd=ROOT, capture_output=True, text=True
-        )
-    except FileNotFoundError:
-        return ""
-    return run.stdout.strip()
+    return output("git", *words)
 
 
 def driver() -> str:
     """Return the version of the driver of the GPUs; nothing without any."""
-    if not real_devices():
-        return ""
     query = ["--query-gpu=driver_version", "--format=csv,noheader"]
+    lines = output("nvidia-smi", *query).split() if real_devices() else []
+    return lines[0] if lines else ""
+
+
+def output(*words: str) -> str:
+    """Return what a program prints, or nothing where it is not installed."""
     try:
-        run = subprocess.run(
-            ["nvidia-smi", *query], capture_output=True, text=True, check=True
-        )
-    except FileNotFoundError:  # not NVIDIA's, or not brought along
+        run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    except FileNotFoundError:
         return ""
-    return run.stdout.split()[0]
+    return "" if run.returncode else run.stdout.strip()
+
+
+if __name__ == "__main__":
+    print(json.dumps(provenance(*sys.argv[1:])))

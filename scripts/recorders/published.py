@@ -7,9 +7,7 @@ The seconds are those of a simulated clock: the same on any machine, until a
 preset or the model of costs changes. It takes some ten minutes on a CPU core.
 """
 
-import platform
 from collections.abc import Sequence
-from datetime import date
 from typing import Any
 
 import torch
@@ -18,7 +16,7 @@ import dpkit
 from dpkit import sim
 from dpkit.network_partition import LayerCost, layer_seconds
 from recorders.amoebanet import amoebanet_d
-from recorders.provenance import load, store
+from recorders.provenance import load, provenance, store
 from recorders.resnet_pipeline import resnet50_seconds
 
 PRESETS = ("k80", "p100", "v100-pcie")
@@ -79,11 +77,5 @@ RECORDS = {"amoebanet_p40": amoebanet, "resnet50_pipeline": resnet50}
 def main(*names: str) -> None:
     """Simulate; write each record when it has ended."""
     for name in names or RECORDS:
-        provenance = {
-            "command": "make reproduce",
-            "clock": "simulated",
-            "date": date.today().isoformat(),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-        }
-        store(name, {"provenance": provenance, **RECORDS[name]()})
+        facts = provenance() | {"clock": "simulated"}
+        store(name, {"provenance": facts, **RECORDS[name]()})

@@ -10,8 +10,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import dpkit
 from dpkit.accelerator import real_devices
 from dpkit.lab.common.datasets import load_fashion_mnist
@@ -35,7 +33,7 @@ def main(file: str | Path = RECORD, num_epochs: int | str = 6) -> None:
         for _ in range(int(num_epochs))
     ]
     result: dict[str, Any] = {
-        "provenance": provenance() | {"cuda": torch.version.cuda},
+        "provenance": provenance(),
         "images": len(train_set.labels),
         "seconds_of_the_first_epoch": seconds[0],
         "seconds_of_an_epoch": seconds[1:],

@@ -1,10 +1,11 @@
-"""What each of two processes does, with a GPU of its own."""
+"""The programs of two processes, each with its own GPU."""
 
 from collections.abc import Sequence
 from functools import partial
 
 import torch
 import torch.distributed as dist
+from in_turns import Seconds, time_in_turns
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -12,7 +13,7 @@ import dpkit
 from dpkit.data_parallel import DistributedDataParallel
 from dpkit.lab.common.resnet import resnet18
 from dpkit.processes import rank_device
-from gpu_report_parts.nets import Seconds, small_net, times, trained
+from gpu_report_parts.nets import small_net, trained
 
 
 def backend(devices: Sequence[torch.device]) -> str:
@@ -48,24 +49,25 @@ def wait() -> None:
 def allreduce_seconds(count: int) -> Seconds:
     """Return what torch's all_reduce of ``count`` floats takes."""
     x = torch.ones(count, device=rank_device())
-    return times({dist.get_backend(): lambda: dist.all_reduce(x)}, wait)
+    ways = {dist.get_backend(): lambda: dist.all_reduce(x)}
+    return time_in_turns(ways, wait=wait)
 
 
-def step_seconds(num_rows: int) -> Seconds:
-    """Return what a step of ResNet-18 takes, by hand and by PyTorch."""
+def step_seconds(num_rows: int, num_steps: int = 1) -> Seconds:
+    """Return what a step of ResNet-18 takes, by PyTorch and by hand."""
     device = rank_device()
     X = torch.randn(num_rows, 1, 28, 28, device=device)
     y = torch.randint(10, (num_rows,), device=device)
 
-    def step(net: nn.Module) -> None:
-        net.zero_grad()
+    def step(net: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.zero_grad()
         F.cross_entropy(net(X), y).backward()
+        optimizer.step()
 
-    nets = {
-        "by hand": DistributedDataParallel(resnet18().to(device)),
-        "PyTorch's": nn.parallel.DistributedDataParallel(
-            resnet18().to(device)
-        ),
+    theirs = nn.parallel.DistributedDataParallel(resnet18().to(device))
+    ours = DistributedDataParallel(resnet18().to(device))
+    ways = {
+        name: partial(step, net, torch.optim.SGD(net.parameters(), 0.01))
+        for name, net in (("PyTorch's", theirs), ("by hand", ours))
     }
-    ways = {name: partial(step, net) for name, net in nets.items()}
-    return times(ways, wait)
+    return time_in_turns(ways, num_steps, wait)
