@@ -28,8 +28,7 @@ Floor 5, copies beside the work
 Floor 6, messages
     ``plan_runner`` -- move tensors by a list of messages.
 Floor 7, everyone takes part
-    ``collectives`` -- broadcast, reduce, allreduce, allgather, …;
-    ``point_to_point`` -- the same operations, between processes.
+    ``collectives`` -- broadcast, reduce, allreduce, allgather, ….
 Floor 8, composed
     ``data_parallel/`` -- one training step on all devices together;
     ``network_partition/`` -- stages on devices, driven by a schedule;

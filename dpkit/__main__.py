@@ -11,18 +11,10 @@ from dpkit.commands.train import add_train
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.
+    """Run a command; return the exit status.
 
-    Args:
-        arguments: What follows ``python -m dpkit``; None: the arguments of
-            this process.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        SystemExit: an argument is wrong, or the command cannot be done; or
-            help was asked for.
+    ``arguments`` is what follows ``python -m dpkit``; None means the
+    arguments of this process. ``--help`` and errors raise SystemExit.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser().parse_args(words)
@@ -32,10 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    """Return the parser of all commands."""
     parser = Parser(
-        prog=PROGRAM,
-        description="Training neural networks on many devices.",
+        prog=PROGRAM, description="Training neural networks on many devices."
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     for add in (add_devices, add_calibrate, add_train):

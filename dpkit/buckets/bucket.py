@@ -11,13 +11,13 @@ def assign(
     bucket_bytes: float,
     first_bytes: float | None = None,
 ) -> list[list[int]]:
-    """Say which tensors share a bucket: neighbours, as long as they fit.
+    """Return which tensors share a bucket: neighbours, as long as they fit.
 
     A tensor larger than a bucket gets its own. Tensors of two dtypes or on
     two devices never share one.
 
     Args:
-        tensors: Tensors in the order in which they will be ready.
+        tensors: In the order in which they will be ready.
         bucket_bytes: The size of a bucket.
         first_bytes: The size of the first one of a dtype and device; a small
             one leaves early. None means ``bucket_bytes``.
@@ -84,7 +84,7 @@ class Bucket:
         return len(self._ready) == len(self.params)
 
     def clear(self) -> None:
-        """Expect all gradients anew."""
+        """Expect all gradients again."""
         self.is_sent = False
         self._ready.clear()
 
@@ -99,12 +99,6 @@ class Bucket:
         p, view = self.params[place], self.gradients[place]
         if p.grad is None or p.grad is view:
             return
-        if p.grad.layout != torch.strided:
-            raise TypeError(
-                "a bucket holds dense gradients alone (shape of the "
-                f"parameter: {tuple(p.shape)}, layout of its gradient: "
-                f"{p.grad.layout})"
-            )
         view.copy_(p.grad)
         p.grad = view
 

@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from dpkit.arguments import Devices, tensor_list
 from dpkit.collectives import allreduce
 
 # An operation takes a tensor of each rank, and gives one to each.
@@ -56,12 +57,7 @@ def conjugates(
     xs: Sequence[Tensor], there: Operation, back: Operation
 ) -> list[Tensor]:
     """Do ``there`` now, and ``back`` to the gradients in backward."""
-    if isinstance(xs, Tensor):  # its rows would pass for those of the ranks
-        raise TypeError(
-            "not a list with a tensor for each rank (a tensor of shape "
-            f"{tuple(xs.shape)})"
-        )
-    return list(Conjugates.apply(there, back, *xs))
+    return list(Conjugates.apply(there, back, *tensor_list(xs)))
 
 
 def allreduce_backward(xs: Sequence[Tensor]) -> list[Tensor]:
@@ -102,11 +98,7 @@ def allgather_forward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
     """Join the shards of all ranks on each; in backward, keep one's own part.
 
     For what every rank then uses in the same way, such as scores from which
-    each computes the loss.
-
-    Args:
-        xs: k shards; they may differ in size along ``dim``.
-        dim: The dimension to join along.
+    each computes the loss. The k shards may differ in size along ``dim``.
 
     Example:
         >>> from dpkit.layer_partition import allgather_forward
@@ -130,10 +122,7 @@ def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
     For what every rank uses in another way, such as the input of a layer of
     which each has a part. It is what :func:`allgather_forward` and
     :func:`allreduce_backward` are together, and sends half as much back.
-
-    Args:
-        xs: k shards; they may differ in size along ``dim``.
-        dim: The dimension to join along.
+    The k shards may differ in size along ``dim``.
     """
     sizes = [x.shape[dim] for x in xs]
 
@@ -141,18 +130,17 @@ def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
         # On rank 1 of 3: its part of gradient 1, then += those of 0 and 2.
         parts = [g.split(sizes, dim) for g in gradients]
         totals = []
-        for rank in range(len(parts)):
-            total = parts[rank][rank].clone()
-            for other in range(len(parts)):
-                if other != rank:
-                    total += parts[other][rank].to(total.device)
+        for rank, own in enumerate(parts):
+            total = own[rank].clone()
+            for other in parts[:rank] + parts[rank + 1 :]:
+                total += other[rank].to(total.device)
             totals.append(total)
         return totals
 
     return conjugates(xs, there=lambda xs: wholes(xs, dim), back=sums_of_parts)
 
 
-def spread(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
+def spread(x: Tensor, devices: Devices) -> list[Tensor]:
     """Copy a tensor to all devices; in backward, take the first's gradient.
 
     The gradients of replicas are equal, so one of them is the gradient.

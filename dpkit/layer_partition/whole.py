@@ -1,11 +1,10 @@
 """The split network as a whole: one module, its copies, its full tensors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import device_list
+from dpkit.arguments import Devices, device_list
 from dpkit.layer_partition.conjugates import spread, take_one
 from dpkit.layer_partition.shards import SplitModule
 
@@ -15,28 +14,19 @@ class LayerParallel(nn.Module):
 
     A tensor goes in on the first device and one comes out there; in between
     all devices work. So it can be trained like any module, or be a stage of a
-    pipeline.
-
-    Args:
-        module: Takes and gives replicas, as the modules of this package do.
-        devices: The k devices that they were made for.
-
-    Raises:
-        TypeError: ``devices`` is no list.
+    pipeline. The module within takes and gives replicas on these devices.
 
     Example:
         >>> from dpkit.layer_partition import LayerParallel, ParallelMLP
-        >>> first, second = torch.nn.Linear(3, 8), torch.nn.Linear(8, 4)
+        >>> first, second = nn.Linear(3, 8), nn.Linear(8, 4)
         >>> devices = dpkit.devices(2, kind="sim")
-        >>> mlp = ParallelMLP(first, torch.nn.ReLU(), second, devices)
+        >>> mlp = ParallelMLP(first, nn.ReLU(), second, devices)
         >>> net = LayerParallel(mlp, devices)
         >>> tuple(net(torch.ones(5, 3, device=devices[0])).shape)
         (5, 4)
     """
 
-    def __init__(
-        self, module: nn.Module, devices: Sequence[torch.device]
-    ) -> None:
+    def __init__(self, module: nn.Module, devices: Devices) -> None:
         super().__init__()
         self.module = module
         self.devices = device_list(devices)
@@ -53,9 +43,9 @@ def copies(module: nn.Module) -> list[list[nn.Parameter]]:
     copies, in order of rank. A norm over all parameters must count it once.
 
     Example:
-        >>> from dpkit.layer_partition import RowParallelLinear, copies
+        >>> from dpkit.layer_partition import copies
         >>> devices = dpkit.devices(3, kind="sim")
-        >>> layer = RowParallelLinear(torch.nn.Linear(5, 4), devices)
+        >>> layer = dpkit.RowParallelLinear(nn.Linear(5, 4), devices)
         >>> [[tuple(p.shape) for p in group] for group in copies(layer)]
         [[(4,), (4,), (4,)]]
     """
@@ -68,25 +58,21 @@ def copies(module: nn.Module) -> list[list[nn.Parameter]]:
 
 
 def full_tensors(
-    module: nn.Module,
-    pick: Callable[[nn.Parameter], Tensor] | None = None,
+    module: nn.Module, pick: Callable[[nn.Parameter], Tensor] | None = None
 ) -> dict[str, Tensor]:
     """Return the tensors of the network before it was split, on the CPU.
 
     Shards are joined; of replicas the first is taken. If the modules stand in
     an ``nn.Sequential`` where the layers stood that they were made from, the
-    names are those of its ``state_dict``.
-
-    Args:
-        module: One of the modules of this package, or one that has some.
-        pick: What to take of each parameter, such as ``lambda p: p.grad``.
-            None: the parameter itself.
+    names are those of its ``state_dict``. ``pick`` is what to take of each
+    parameter, such as ``lambda p: p.grad``; None: the parameter itself.
 
     Example:
         >>> from dpkit.layer_partition import ParallelMLP, full_tensors
-        >>> first, second = torch.nn.Linear(3, 8), torch.nn.Linear(8, 4)
-        >>> devices = dpkit.devices(2, kind="sim")
-        >>> mlp = ParallelMLP(first, torch.nn.ReLU(), second, devices)
+        >>> first, second = nn.Linear(3, 8), nn.Linear(8, 4)
+        >>> mlp = ParallelMLP(
+        ...     first, nn.ReLU(), second, dpkit.devices(2, kind="sim")
+        ... )
         >>> list(full_tensors(mlp))
         ['0.weight', '0.bias', '2.weight', '2.bias']
     """
