@@ -16,7 +16,7 @@ Floor 2, used by every floor above
 Floor 3, simulated devices
     ``sim/`` -- the torch devices ``sim:0``, ``sim:1``, …
 Floor 4, one concept each
-    ``machine`` -- the devices at hand, and the time their work takes;
+    ``machine`` -- the devices to train on, and the time they take;
     ``placement`` -- tensors to devices: scatter, gather, replicate;
     ``losses`` -- whether a loss is a sum or a mean;
     ``clipping`` -- gradients on several devices, clipped by their norm;

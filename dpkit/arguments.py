@@ -14,7 +14,7 @@ Devices = Sequence[torch.device]  # devices[rank]
 def device_list(
     devices: Iterable[torch.device], least: int = 0
 ) -> list[torch.device]:
-    """Return at least so many devices as a list; refuse what is no list."""
+    """Return devices as a list; refuse one device, and too few."""
     one = isinstance(devices, str | torch.device)
     if one or not isinstance(devices, Iterable):
         raise TypeError(
@@ -28,7 +28,7 @@ def device_list(
 
 
 def tensor_list(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Return tensors as a list; refuse one tensor and what is no tensor."""
+    """Return tensors as a list; refuse one tensor, and other things."""
     if isinstance(tensors, Tensor):
         raise TypeError(
             "a tensor where a list of tensors belongs (shape: "

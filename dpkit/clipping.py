@@ -42,7 +42,7 @@ def clip_grad_norm(
     given = {id(p) for p in params}
     again: set[int] = set()
     for group in map(tensor_list, copies):
-        # Of the copies a, b and c with b and c given: c does not count again.
+        # The copies are a, b and c; b and c are given: c does not count again.
         again.update([id(p) for p in group if id(p) in given][1:])
     grads = [
         p.grad for p in params if p.grad is not None and id(p) not in again

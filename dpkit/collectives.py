@@ -81,8 +81,8 @@ def reduce(
     """Leave the sum, mean, maximum or minimum of all in the root's tensor.
 
     The tensors of the other ranks stay as they are. In the algorithm "star"
-    all send to the root, which adds in order of rank, starting from its own;
-    in "tree", of the ranks that are left half send to the other half.
+    all send to the root, which adds in order of rank, starting from its own.
+    In "tree", half of the ranks that are left send to the other half.
 
     Example:
         >>> tensors = [torch.full((2,), r, device=d)
@@ -152,9 +152,8 @@ def reduce_scatter(
     What is left in the other parts of each tensor is of no use. In the
     algorithm "direct" each part goes straight to its rank.
 
-    Returns:
-        k tensors of shape (elements of the part,): the results, views of
-        ``tensors`` where these are contiguous.
+    Return the results, k tensors of shape (elements of the part,), which are
+    views of ``tensors`` where these are contiguous.
 
     Example:
         >>> tensors = [torch.arange(5, device=d) * 10**r

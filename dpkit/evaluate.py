@@ -35,8 +35,8 @@ def evaluate_accuracy(
     as they have: the result is the same for every k.
 
     Args:
-        net: A module: copies of it run on the devices, in evaluation mode. Of
-            a wrapper for data parallelism, dpkit's or PyTorch's, it is the
+        net: A module: copies of it run on the devices, in evaluation mode. A
+            wrapper for data parallelism, dpkit's or PyTorch's, stands for the
             module within: each of several processes evaluates by itself. A
             module that lies on several devices already, such as a pipeline,
             runs where it is. With ``device_params``, a function

@@ -1,7 +1,7 @@
-"""The devices at hand, and the time their work takes.
+"""The devices to train on, and the time their work takes.
 
-Here, and in ``streams``, it is asked whether a device is a GPU, a simulated
-one or the CPU. All else is one program for any of them.
+This module and ``streams`` ask whether a device is a GPU, a simulated one or
+the CPU. All else is one program for any of them.
 """
 
 import os
@@ -84,9 +84,6 @@ def synchronize(devices: Iterable[torch.device]) -> None:
     A GPU works on while Python has gone ahead: without this wait a clock
     stops before the work does. Where each simulated device has its own host,
     the hosts wait for each other too.
-
-    Example:
-        >>> dpkit.synchronize(dpkit.devices(2, kind="sim"))
     """
     found = sorted(set(map(torch.device, device_list(devices))), key=str)
     for device in found:

@@ -27,9 +27,7 @@ def scatter(x: Tensor, devices: Devices) -> list[Tensor]:
     last shards are empty. No shard shares storage with ``x``, not even where
     a device is the one ``x`` lies on.
 
-    Returns:
-        k shards; shard ``r``, of shape (rows of ``r``, …), lies on
-        ``devices[r]``.
+    Shard ``r``, of shape (rows of ``r``, …), lies on ``devices[r]``.
 
     Example:
         >>> x = torch.arange(21).reshape(7, 3)
@@ -91,9 +89,7 @@ def replicate(
     not even where two devices are the same one, or where one tensor is listed
     twice.
 
-    Returns:
-        A list for each device of the n tensors; ``replicas[r][i]`` lies on
-        ``devices[r]``.
+    Return a list for each device: ``replicas[r][i]`` is on ``devices[r]``.
 
     Example:
         >>> params = [torch.ones(2, 3), torch.zeros(3)]

@@ -2,7 +2,7 @@
 
 A copy from device to device takes its turn in the current streams of both
 ends: device 1 would have to be done with what it has before device 0 could go
-on. So copies get streams of their own. Two ways to send differ in who waits.
+on. So copies get their own streams. Two ways to send differ in who waits.
 
 What is sent through a :class:`Channel` is never changed afterwards, such as
 the activations of a pipeline. It holds up only who receives it::
@@ -66,9 +66,8 @@ class Channel:
     If both are one device, nothing is copied.
 
     Example:
-        >>> from dpkit.streams import Channel
         >>> source, target = dpkit.devices(2, kind="sim")
-        >>> channel = Channel(source, target)
+        >>> channel = dpkit.streams.Channel(source, target)
         >>> parcel = channel.send(torch.ones(3, device=source))
         >>> parcel.open()
         tensor([1., 1., 1.], device='sim:1')
@@ -147,7 +146,7 @@ class CopyStreams:
     beside: Any
 
 
-# Of each machine: the GPUs, or the simulated devices of a configuration.
+# For each machine: the GPUs, or the simulated devices of a configuration.
 _STREAMS: WeakKeyDictionary[Any, dict[torch.device, CopyStreams]] = (
     WeakKeyDictionary()
 )

@@ -27,9 +27,8 @@ def convert(
             many micro-batches.
 
     Example:
-        >>> from dpkit.batch_norm import convert
         >>> net = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5))
-        >>> convert(net)[1]  # doctest: +ELLIPSIS
+        >>> dpkit.batch_norm.convert(net)[1]  # doctest: +ELLIPSIS
         SyncBatchNorm(5, eps=1e-05, momentum=0.1, affine=True, ...)
     """
     # A batch norm in two places becomes one module again.

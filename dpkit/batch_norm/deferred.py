@@ -58,8 +58,7 @@ class DeferredBatchNorm(_BatchNorm):
     are those of ``nn.BatchNorm2d``.
 
     Example:
-        >>> from dpkit.batch_norm import DeferredBatchNorm
-        >>> norm = DeferredBatchNorm(1, num_micro_batches=2)
+        >>> norm = dpkit.batch_norm.DeferredBatchNorm(1, num_micro_batches=2)
         >>> _ = norm(torch.tensor([[1.0], [3.0]]))
         >>> norm.running_mean  # waits for the rest of the batch
         tensor([0.])

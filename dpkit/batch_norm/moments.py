@@ -46,9 +46,8 @@ def moments(x: Tensor) -> Moments:
     float32.
 
     Example:
-        >>> from dpkit.batch_norm import moments
         >>> x = torch.tensor([[5.0], [7.0], [9.0]])
-        >>> [part.tolist() for part in moments(x)]
+        >>> [part.tolist() for part in dpkit.batch_norm.moments(x)]
         [3.0, [7.0], [8.0]]
     """
     x = x.to(statistics_dtype(x)).transpose(0, 1).flatten(start_dim=1)

@@ -52,7 +52,6 @@ class Buckets:
         enabled: If False, backward leaves the gradients where it makes them.
 
     Args:
-        params: Parameters, each once.
         bucket_megabytes: The size of a bucket, in units of 2^20 bytes.
         first_megabytes: The size of the first, if that is less: it leaves
             early.
@@ -63,9 +62,8 @@ class Buckets:
             gradient. An exception may have ended the round before.
 
     Example:
-        >>> from dpkit.buckets import Buckets
         >>> net = nn.Linear(3, 2)
-        >>> buckets = Buckets(
+        >>> buckets = dpkit.buckets.Buckets(
         ...     net.parameters(), 1e-5, on_full=lambda b: print(b.flat)
         ... )
         >>> net(torch.tensor([[1.0, 2.0, 3.0]])).sum().backward()

@@ -20,7 +20,7 @@ def copy_from_rank_0(tensors: Sequence[Tensor]) -> None:
     for group in assign(tensors, BROADCAST_BYTES):
         some = [tensors[i] for i in group]
         flat = torch.cat([tensor.reshape(-1) for tensor in some])
-        # As bytes: gloo does not know all dtypes.
+        # Sent as bytes, because gloo does not know all dtypes.
         dist.broadcast(flat.view(torch.uint8), src=0)
         if dist.get_rank() > 0:
             pieces = flat.split([tensor.numel() for tensor in some])

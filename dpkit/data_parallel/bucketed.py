@@ -33,15 +33,13 @@ from dpkit.streams import beside, record_event, wait_for_beside
 class BucketedDataParallel:
     """Train replicas of a module, reducing gradients in buckets.
 
-    The module is copied to every device: ``replicas[r]`` lies on
+    The module stays as it is. Its copy ``replicas[r]`` lies on
     ``devices[r]``. After a step every replica has the gradient of the whole
     batch, as views of its ``buckets``; buffers, such as the statistics of
     batch norm, stay each replica's own. An optimizer for each replica, or one
     for all of their parameters, then takes the same step everywhere.
 
     Args:
-        module: Stays as it is.
-        devices: k devices.
         bucket_megabytes: The size of a bucket, in units of 2^20 bytes; the
             first has one at most. A gradient larger than that has its own.
             ``float("inf")`` gives one bucket for all.
@@ -118,8 +116,7 @@ class BucketedDataParallel:
     def no_sync(self) -> Iterator[None]:
         """Reduce nothing in a block: each replica's gradients add up.
 
-        The next step after it takes the mean over replicas of all that was
-        added.
+        The next step after it takes the mean of the sums over replicas.
         """
         for buckets in self.buckets:
             buckets.enabled = False

@@ -95,7 +95,7 @@ class DistributedDataParallel(nn.Module):
         trains = self.training and torch.is_grad_enabled()
         if trains and self.buckets.enabled:
             self._check_params()
-            # Of several forwards before a backward, the first one alone.
+            # Only at the first of several forwards before a backward.
             if self.broadcast_buffers and not self._means.are_awaited:
                 copy_from_rank_0(list(self.module.buffers()))
             self._means.are_awaited = True
@@ -105,8 +105,8 @@ class DistributedDataParallel(nn.Module):
     def no_sync(self) -> Iterator[None]:
         """Send nothing in a block: this rank's gradients add up.
 
-        The next backward after it takes the mean over ranks of all that was
-        added. Every rank has to do the same.
+        The next backward after it takes the mean of the sums over ranks.
+        Every rank has to do the same.
         """
         before, self.buckets.enabled = self.buckets.enabled, False
         try:

@@ -8,9 +8,9 @@ One forward on two devices, and the backward that autograd makes of it::
               └─ copy ─────┘
        scatter, replicate       apply   gather
 
-A replica is made of copies, and a copy is an operation like others: backward
-goes through it, takes the gradient back to devices[0] and adds it to what the
-other replicas give, in the parameters of the module.
+A replica is made of copies, and a copy is an operation like others. Backward
+goes through it and takes the gradient back to devices[0]. There it is added to
+those of the other replicas, in the parameters of the module.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -37,7 +37,7 @@ class DataParallel(nn.Module):
     """Run a module on several devices, each on a shard of its inputs.
 
     It is called as the module is, with tensors on any device. Each forward
-    cuts them by rows, copies the module to the other devices, runs the
+    cuts them by rows and copies the module to the other devices. It runs the
     replicas one after another in one Python loop, without threads, and joins
     their outputs on the first device. Gradients and state dict are those of
     ``module``. The gradients equal those of one device if the output for an

@@ -67,10 +67,9 @@ def allreduce_backward(xs: Sequence[Tensor]) -> list[Tensor]:
     whole input, so the input's gradient is the sum of what they send back.
 
     Example:
-        >>> from dpkit.layer_partition import allreduce_backward
         >>> xs = [torch.ones(3, device=d, requires_grad=True)
         ...       for d in dpkit.devices(2, kind="sim")]
-        >>> ys = allreduce_backward(xs)
+        >>> ys = dpkit.layer_partition.allreduce_backward(xs)
         >>> torch.autograd.backward([ys[0].sum(), 4 * ys[1].sum()])
         >>> [x.grad.tolist() for x in xs]  # 1 + 4
         [[5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
@@ -85,10 +84,9 @@ def allreduce_forward(xs: Sequence[Tensor]) -> list[Tensor]:
     shape. It gives k replicas of their sum.
 
     Example:
-        >>> from dpkit.layer_partition import allreduce_forward
         >>> xs = [torch.full((2,), r + 1.0, device=d)
         ...       for r, d in enumerate(dpkit.devices(3, kind="sim"))]
-        >>> allreduce_forward(xs)[2]  # 1 + 2 + 3
+        >>> dpkit.layer_partition.allreduce_forward(xs)[2]  # 1 + 2 + 3
         tensor([6., 6.], device='sim:2')
     """
     return conjugates(xs, there=sums, back=tuple)
@@ -101,10 +99,9 @@ def allgather_forward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
     each computes the loss. The k shards may differ in size along ``dim``.
 
     Example:
-        >>> from dpkit.layer_partition import allgather_forward
         >>> xs = [torch.full((1, 2 - r), r, device=d)
         ...       for r, d in enumerate(dpkit.devices(2, kind="sim"))]
-        >>> allgather_forward(xs, dim=1)[0]
+        >>> dpkit.layer_partition.allgather_forward(xs, dim=1)[0]
         tensor([[0, 0, 1]], device='sim:0')
     """
     sizes = [x.shape[dim] for x in xs]
@@ -156,12 +153,11 @@ def spread(x: Tensor, devices: Devices) -> list[Tensor]:
 def take_one(xs: Sequence[Tensor]) -> Tensor:
     """Return the first of equal tensors; in backward, copy its gradient."""
     devices = [x.device for x in xs]
-    (one,) = conjugates(
+    return conjugates(
         xs,
         there=lambda xs: views(xs[:1]),
         back=lambda gradients: [gradients[0].to(device) for device in devices],
-    )
-    return one
+    )[0]
 
 
 def views(xs: Sequence[Tensor]) -> list[Tensor]:

@@ -19,9 +19,8 @@ class Replicated(SplitModule):
     with dropout is refused: its masks would differ from device to device.
 
     Example:
-        >>> from dpkit.layer_partition import Replicated
         >>> devices = dpkit.devices(2, kind="sim")
-        >>> norm = Replicated(nn.LayerNorm(3), devices)
+        >>> norm = dpkit.layer_partition.Replicated(nn.LayerNorm(3), devices)
         >>> norm([torch.ones(5, 3, device=d) for d in devices])[1].device
         device(type='sim', index=1)
     """
@@ -61,10 +60,9 @@ class Joined(nn.Module):
     What follows must be the same on every device: replicas, down to the loss.
 
     Example:
-        >>> from dpkit.layer_partition import Joined
         >>> devices = dpkit.devices(2, kind="sim")
         >>> xs = [torch.ones(5, n, device=d) for n, d in zip((2, 1), devices)]
-        >>> [tuple(y.shape) for y in Joined(dim=1)(xs)]
+        >>> [tuple(y.shape) for y in dpkit.layer_partition.Joined(dim=1)(xs)]
         [(5, 3), (5, 3)]
     """
 

@@ -73,7 +73,7 @@ def checked_sizes(
 def shards_of(
     parameter: Tensor, sizes: Sequence[int], devices: Devices, dim: int = 0
 ) -> list[nn.Parameter]:
-    """Return one part of a parameter for each device, in memory of its own."""
+    """Return one part of a parameter for each device, in its own memory."""
     parts = parameter.detach().split(list(sizes), dim)
     return [
         _parameter_like(parameter, part, device)

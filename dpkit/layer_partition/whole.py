@@ -17,11 +17,9 @@ class LayerParallel(nn.Module):
     pipeline. The module within takes and gives replicas on these devices.
 
     Example:
-        >>> from dpkit.layer_partition import LayerParallel, ParallelMLP
-        >>> first, second = nn.Linear(3, 8), nn.Linear(8, 4)
         >>> devices = dpkit.devices(2, kind="sim")
-        >>> mlp = ParallelMLP(first, nn.ReLU(), second, devices)
-        >>> net = LayerParallel(mlp, devices)
+        >>> inner = dpkit.layer_partition.Replicated(nn.Linear(3, 4), devices)
+        >>> net = dpkit.layer_partition.LayerParallel(inner, devices)
         >>> tuple(net(torch.ones(5, 3, device=devices[0])).shape)
         (5, 4)
     """
@@ -43,10 +41,10 @@ def copies(module: nn.Module) -> list[list[nn.Parameter]]:
     copies, in order of rank. A norm over all parameters must count it once.
 
     Example:
-        >>> from dpkit.layer_partition import copies
         >>> devices = dpkit.devices(3, kind="sim")
         >>> layer = dpkit.RowParallelLinear(nn.Linear(5, 4), devices)
-        >>> [[tuple(p.shape) for p in group] for group in copies(layer)]
+        >>> groups = dpkit.layer_partition.copies(layer)
+        >>> [[tuple(p.shape) for p in group] for group in groups]
         [[(4,), (4,), (4,)]]
     """
     return [
@@ -68,22 +66,16 @@ def full_tensors(
     parameter, such as ``lambda p: p.grad``; None: the parameter itself.
 
     Example:
-        >>> from dpkit.layer_partition import ParallelMLP, full_tensors
-        >>> first, second = nn.Linear(3, 8), nn.Linear(8, 4)
-        >>> mlp = ParallelMLP(
-        ...     first, nn.ReLU(), second, dpkit.devices(2, kind="sim")
-        ... )
-        >>> list(full_tensors(mlp))
-        ['0.weight', '0.bias', '2.weight', '2.bias']
+        >>> devices = dpkit.devices(3, kind="sim")
+        >>> layer = dpkit.RowParallelLinear(nn.Linear(5, 4), devices)
+        >>> full = dpkit.layer_partition.full_tensors(layer)
+        >>> {name: tuple(tensor.shape) for name, tensor in full.items()}
+        {'weight': (4, 5), 'bias': (4,)}
     """
     if isinstance(module, SplitModule):
-        return module.full_tensors(pick or _itself)
+        return module.full_tensors(pick or (lambda p: p))
     full: dict[str, Tensor] = {}
     for name, child in module.named_children():
         found = full_tensors(child, pick)
         full |= {f"{name}.{key}": tensor for key, tensor in found.items()}
     return full
-
-
-def _itself(parameter: nn.Parameter) -> Tensor:
-    return parameter

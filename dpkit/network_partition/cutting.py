@@ -47,11 +47,9 @@ def layer_seconds(
     layer runs twice, and the second time counts: its gradients are then added
     to others, as in a pipeline. The model stays where and as it is.
 
-    Args:
-        model: The layers; one may pass a tuple of tensors on to the next.
-        x: A micro-batch, shape (b, …). If it requires no gradient, the first
-            layer makes none of it, as in the first stage of a pipeline.
-        device: Where to run them.
+    A layer may pass a tuple of tensors on to the next. ``x`` is a micro-batch,
+    shape (b, …). If it requires no gradient, the first layer makes none of it,
+    as in the first stage of a pipeline.
 
     Example:
         >>> from dpkit.network_partition import layer_seconds

@@ -135,7 +135,7 @@ class Stage:
 def layers_of(module: nn.Module) -> list[Layer]:
     """Return the layers that a module runs one after another.
 
-    Those of an ``nn.Sequential``; of anything that does more, itself.
+    A module that is more than an ``nn.Sequential`` is one layer.
     """
     plain = type(module).forward is nn.Sequential.forward
     hooked = module._forward_hooks or module._forward_pre_hooks
