@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from dpkit.arguments import check_known, check_root, check_tensors
-from dpkit.plan_runner import check_op, run
+from dpkit.plan_runner import check_op, run, run_in_pieces
 from dpkit.theory.collectives import algorithms
 from dpkit.theory.collectives.algorithms import Chunks
 from dpkit.theory.collectives.plans import Plan, Step
@@ -69,7 +69,7 @@ def broadcast(
     check_known("algorithm", algorithm, algorithms.BROADCAST)
     steps = algorithms.BROADCAST[algorithm](len(tensors), root)
     with _flat(tensors) as flats:
-        run(Plan("broadcast", len(tensors), 1, steps), flats)
+        run_in_pieces(Plan("broadcast", len(tensors), 1, steps), flats, "sum")
 
 
 def reduce(
@@ -104,7 +104,7 @@ def reduce(
         for rank in sorted(adding):
             flats[rank] = flats[rank].clone()
         flats[root] = total
-        run(plan, flats, op)
+        run_in_pieces(plan, flats, op)
         _divide([total], op, len(tensors))
 
 
@@ -140,7 +140,7 @@ def allreduce(
     p = len(tensors)
     plan = algorithms.allreduce_plan(algorithm, p, ranks_per_node)
     with _flat(tensors) as flats:
-        run(plan, flats, op)
+        run_in_pieces(plan, flats, op)
         _divide(flats, op, p)
 
 
