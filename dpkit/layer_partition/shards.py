@@ -53,21 +53,15 @@ def checked_sizes(
 ) -> list[int]:
     """Return how many of ``length`` each device has; None: evenly."""
     num_devices = len(device_list(devices, least=1))
-    if length < num_devices:
-        raise ValueError(
-            f"too few {what} for each device to have one "
-            f"({what}: {length}, devices: {num_devices})"
-        )
-    if sizes is None:
-        return even_sizes(length, num_devices)
+    sizes = even_sizes(length, num_devices) if sizes is None else list(sizes)
     for size in sizes:
         check_whole("sizes", size)
     if len(sizes) != num_devices or sum(sizes) != length or min(sizes) < 1:
         raise ValueError(
-            f"the sizes do not part the {what} among the devices (sizes: "
-            f"{list(sizes)}, {what}: {length}, devices: {num_devices})"
+            f"the sizes do not give each device some of the {what} (sizes: "
+            f"{sizes}, {what}: {length}, devices: {num_devices})"
         )
-    return list(sizes)
+    return sizes
 
 
 def shards_of(
