@@ -84,6 +84,9 @@ def synchronize(devices: Iterable[torch.device]) -> None:
     A GPU works on while Python has gone ahead: without this wait a clock
     stops before the work does. Where each simulated device has its own host,
     the hosts wait for each other too.
+
+    Example:
+        >>> dpkit.synchronize(dpkit.devices(2, kind="sim"))
     """
     found = sorted(set(map(torch.device, device_list(devices))), key=str)
     for device in found:
