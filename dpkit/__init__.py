@@ -16,7 +16,7 @@ Floor 2, used by every floor above
 Floor 3, simulated devices
     ``sim/`` -- the torch devices ``sim:0``, ``sim:1``, …
 Floor 4, one concept each
-    ``machine`` -- the devices at hand, and the time their work takes;
+    ``machine`` -- the devices to train on, and the time they take;
     ``placement`` -- tensors to devices: scatter, gather, replicate;
     ``losses`` -- whether a loss is a sum or a mean;
     ``clipping`` -- gradients on several devices, clipped by their norm;
@@ -28,8 +28,7 @@ Floor 5, copies beside the work
 Floor 6, messages
     ``plan_runner`` -- move tensors by a list of messages.
 Floor 7, everyone takes part
-    ``collectives`` -- broadcast, reduce, allreduce, allgather, …;
-    ``point_to_point`` -- the same operations, between processes.
+    ``collectives`` -- broadcast, reduce, allreduce, allgather, ….
 Floor 8, composed
     ``data_parallel/`` -- one training step on all devices together;
     ``network_partition/`` -- stages on devices, driven by a schedule;

@@ -23,10 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    """Return the parser of all commands."""
     parser = Parser(
-        prog=PROGRAM,
-        description="Training neural networks on many devices.",
+        prog=PROGRAM, description="Training neural networks on many devices."
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     for add in (add_devices, add_calibrate, add_train):

@@ -8,36 +8,80 @@ from torch import Tensor, nn
 
 from dpkit.theory.units import check_whole
 
+Devices = Sequence[torch.device]  # devices[rank]
 
-def device_list(devices: Iterable[torch.device]) -> list[torch.device]:
-    """Return devices or their names as a list; refuse what is no list."""
+
+def device_list(
+    devices: Iterable[torch.device], least: int = 0
+) -> list[torch.device]:
+    """Return devices as a list; refuse one device, and too few."""
     one = isinstance(devices, str | torch.device)
     if one or not isinstance(devices, Iterable):
         raise TypeError(
             f"not a list of devices (devices: {devices!r}); one device is a "
             "list of one"
         )
-    return list(devices)
+    found = list(devices)
+    if len(found) < least:
+        raise ValueError(f"no devices to work on (devices: {len(found)})")
+    return found
 
 
-def check_labels_of(X: Tensor, y: Tensor) -> None:
-    """Raise ValueError unless there is a row of labels for each example."""
-    if len(X) != len(y):
+def tensor_list(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Return tensors as a list; refuse one tensor, and other things."""
+    if isinstance(tensors, Tensor):
+        raise TypeError(
+            "a tensor where a list of tensors belongs (shape: "
+            f"{tuple(tensors.shape)}); one tensor is a list of one"
+        )
+    found = list(tensors)
+    for x in found:
+        check_tensor(x)
+    return found
+
+
+def check_tensor(x: Tensor) -> None:
+    """Raise TypeError for what is not a tensor."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"not a tensor (type: {type(x).__name__})")
+
+
+def check_rows(x: Tensor) -> None:
+    """Raise an error unless a tensor has rows."""
+    check_tensor(x)
+    if x.dim() == 0:
         raise ValueError(
-            "the batch has not as many labels as examples (examples: "
-            f"{len(X)}, labels: {len(y)})"
+            f"a tensor without dimensions has no rows to split (x: {x})"
         )
 
 
-def check_lists(
-    device_params: Sequence[object], devices: Sequence[torch.device]
-) -> None:
+def check_labels_of(X: Tensor, y: Tensor) -> None:
+    """Raise an error unless there is a row of labels for each example."""
+    check_rows(X)
+    check_rows(y)
+    if len(X) != len(y):
+        raise ValueError(
+            f"the batch needs one label per example (examples: {len(X)}, "
+            f"labels: {len(y)})"
+        )
+
+
+def check_lists(device_params: Sequence[object], devices: Devices) -> None:
     """Raise ValueError unless there is one list of parameters per device."""
     if len(device_params) != len(devices):
         raise ValueError(
-            "there is not one list of parameters per device (lists: "
+            "each device needs a list of parameters (lists: "
             f"{len(device_params)}, devices: {len(devices)}); replicate() "
             "makes them"
+        )
+
+
+def check_scores(scores: Tensor, y: Tensor) -> None:
+    """Raise ValueError unless each row of scores has one label."""
+    if scores.dim() != 2 or y.shape != scores.shape[:1]:
+        raise ValueError(
+            "scores and labels need the shapes (rows, classes) and (rows,) "
+            f"(scores: {tuple(scores.shape)}, labels: {tuple(y.shape)})"
         )
 
 
@@ -52,16 +96,7 @@ def check_trained(module: nn.Module) -> None:
 
 def check_tensors(tensors: Sequence[Tensor]) -> None:
     """Raise an error unless the tensors can take part together."""
-    if isinstance(tensors, Tensor):
-        raise TypeError(
-            "a tensor where a list of tensors belongs, one for each rank "
-            f"(shape: {tuple(tensors.shape)})"
-        )
-    for rank, tensor in enumerate(tensors):
-        if not isinstance(tensor, Tensor):
-            raise TypeError(
-                f"not a tensor (rank: {rank}, type: {type(tensor).__name__})"
-            )
+    tensors = tensor_list(tensors)
     if len(tensors) == 0:
         raise ValueError("no tensors to communicate (tensors: 0)")
     first = tensors[0]
@@ -93,6 +128,13 @@ def _check_memory(tensors: Sequence[Tensor]) -> None:
                 f"two ranks share one storage (ranks: {a} and {b}); "
                 "give each a copy of its own, as replicate() does"
             )
+
+
+def check_count(name: str, count: int) -> None:
+    """Raise an error unless a count is a whole number, one or more."""
+    check_whole(name, count)
+    if count < 1:
+        raise ValueError(f"a count below one ({name}: {count})")
 
 
 def check_root(root: int, world_size: int) -> None:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from dpkit.arguments import tensor_list
+
 
 @torch.no_grad()
 def clip_grad_norm(
@@ -19,7 +21,8 @@ def clip_grad_norm(
 ) -> Tensor:
     """Scale gradients in place, so that their norm is at most ``max_norm``.
 
-    As ``torch.nn.utils.clip_grad_norm_``, over all devices.
+    As ``torch.nn.utils.clip_grad_norm_``, over all devices. Return the norm
+    before, a tensor of no dimensions.
 
     Args:
         params: The parameters, on any devices; copies included.
@@ -27,31 +30,19 @@ def clip_grad_norm(
         copies: Groups of parameters that are copies of one. Their gradients
             are equal; that of the first among ``params`` counts.
 
-    Returns:
-        The norm before, a tensor of no dimensions.
-
-    Raises:
-        TypeError: ``copies`` holds a parameter where a group belongs.
-
     Example:
         Two copies of one parameter, whose gradient is (3, 4), count once:
 
         >>> one, other = torch.zeros(2), torch.zeros(2)
         >>> one.grad, other.grad = torch.tensor([[3.0, 4.0]] * 2)
-        >>> clip_grad_norm([one, other], 1.0, copies=[(one, other)])
+        >>> dpkit.clip_grad_norm([one, other], 1.0, copies=[(one, other)])
         tensor(5.)
     """
     params = [params] if isinstance(params, Tensor) else list(params)
     given = {id(p) for p in params}
     again: set[int] = set()
-    for group in copies:
-        if isinstance(group, Tensor):
-            raise TypeError(
-                "copies are groups of parameters, and one of them is a "
-                f"parameter (shape: {tuple(group.shape)}); put the group "
-                "into a list"
-            )
-        # Of the copies a, b and c with b and c given: c does not count again.
+    for group in map(tensor_list, copies):
+        # The copies are a, b and c; b and c are given: c does not count again.
         again.update([id(p) for p in group if id(p) in given][1:])
     grads = [
         p.grad for p in params if p.grad is not None and id(p) not in again

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from dpkit.arguments import check_known, check_root, check_tensors
-from dpkit.plan_runner import check_op, pieces, run
+from dpkit.plan_runner import check_op, run, run_in_pieces
 from dpkit.theory.collectives import algorithms
 from dpkit.theory.collectives.algorithms import Chunks
 from dpkit.theory.collectives.plans import Plan, Step
@@ -54,14 +54,8 @@ def broadcast(
 ) -> None:
     """Copy the root's tensor over everyone else's, in place.
 
-    Args:
-        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
-        root: The rank whose values are sent.
-        algorithm: "star" (the root sends to all) or "tree" (those that have
-            it send it on).
-
-    Raises:
-        TypeError, ValueError: as for :func:`allreduce`; no such root.
+    In the algorithm "star" the root sends to all; in "tree" the ranks that
+    have it send it on.
 
     Example:
         >>> tensors = [torch.full((2,), r, device=d)
@@ -75,7 +69,7 @@ def broadcast(
     check_known("algorithm", algorithm, algorithms.BROADCAST)
     steps = algorithms.BROADCAST[algorithm](len(tensors), root)
     with _flat(tensors) as flats:
-        _run_in_pieces(Plan("broadcast", len(tensors), 1, steps), flats)
+        run_in_pieces(Plan("broadcast", len(tensors), 1, steps), flats, "sum")
 
 
 def reduce(
@@ -86,18 +80,9 @@ def reduce(
 ) -> None:
     """Leave the sum, mean, maximum or minimum of all in the root's tensor.
 
-    The tensors of the other ranks stay as they are.
-
-    Args:
-        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
-        op: "sum", "mean", "max" or "min".
-        root: The rank that receives the result.
-        algorithm: "star" (all send to the root, which adds in order of rank,
-            starting from its own) or "tree" (of those that are left, half
-            send to the other half).
-
-    Raises:
-        TypeError, ValueError: as for :func:`allreduce`; no such root.
+    The tensors of the other ranks stay as they are. In the algorithm "star"
+    all send to the root, which adds in order of rank, starting from its own.
+    In "tree", half of the ranks that are left send to the other half.
 
     Example:
         >>> tensors = [torch.full((2,), r, device=d)
@@ -119,7 +104,7 @@ def reduce(
         for rank in sorted(adding):
             flats[rank] = flats[rank].clone()
         flats[root] = total
-        _run_in_pieces(plan, flats, op)
+        run_in_pieces(plan, flats, op)
         _divide([total], op, len(tensors))
 
 
@@ -135,20 +120,13 @@ def allreduce(
     depends on the algorithm.
 
     Args:
-        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
+        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``;
+            no two share memory.
         op: "sum", "mean", "max" or "min".
         algorithm: Who sends what to whom: "star", "tree", "direct", "ring",
             "recursive_doubling", "halving_doubling" or "hierarchical".
-        ranks_per_node: For "hierarchical": the first so many ranks are on one
-            node, the next on another, and so on.
-
-    Raises:
-        TypeError: ``tensors`` is no list of tensors, or a number not whole.
-        ValueError: no tensors; shapes or dtypes differ; two tensors, or two
-            elements of one, share memory; an unknown op or algorithm; the
-            mean of integers, or the maximum or minimum of complex numbers;
-            ``ranks_per_node`` is missing, not wanted, or does not divide the
-            ranks.
+        ranks_per_node: For "hierarchical" alone: the first so many ranks are
+            on one node, the next on another, and so on.
 
     Example:
         >>> tensors = [torch.full((1, 3), r + 1.0, device=d)
@@ -162,7 +140,7 @@ def allreduce(
     p = len(tensors)
     plan = algorithms.allreduce_plan(algorithm, p, ranks_per_node)
     with _flat(tensors) as flats:
-        _run_in_pieces(plan, flats, op)
+        run_in_pieces(plan, flats, op)
         _divide(flats, op, p)
 
 
@@ -171,19 +149,11 @@ def reduce_scatter(
 ) -> list[Tensor]:
     """Leave with each rank the sum of its part of all tensors.
 
-    What is left in the other parts of each tensor is of no use.
+    What is left in the other parts of each tensor is of no use. In the
+    algorithm "direct" each part goes straight to its rank.
 
-    Args:
-        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
-        op: "sum", "mean", "max" or "min".
-        algorithm: "ring" or "direct" (each part goes straight to its rank).
-
-    Returns:
-        k tensors of shape (elements of the part,): the results, views of
-        ``tensors`` where these are contiguous.
-
-    Raises:
-        TypeError, ValueError: as for :func:`allreduce`.
+    Return the results, k tensors of shape (elements of the part,), which are
+    views of ``tensors`` where these are contiguous.
 
     Example:
         >>> tensors = [torch.arange(5, device=d) * 10**r
@@ -205,13 +175,8 @@ def reduce_scatter(
 def allgather(tensors: Sequence[Tensor], algorithm: str = "ring") -> None:
     """Give every rank the part of each other rank, in place.
 
-    Args:
-        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``;
-            part r of ``tensors[r]`` goes to all.
-        algorithm: "ring" or "direct" (each part goes straight to each rank).
-
-    Raises:
-        TypeError, ValueError: as for :func:`allreduce`.
+    Part r of ``tensors[r]`` goes to all. In the algorithm "direct" it goes
+    straight to each rank.
 
     Example:
         >>> tensors = [torch.full((5,), r, device=d)
@@ -230,12 +195,7 @@ def allgather(tensors: Sequence[Tensor], algorithm: str = "ring") -> None:
 def alltoall(tensors: Sequence[Tensor]) -> None:
     """Exchange part s of rank r with part r of rank s, in place.
 
-    Args:
-        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
-
-    Raises:
-        TypeError, ValueError: as for :func:`allreduce`; k does not divide the
-            number of elements.
+    The number of ranks divides the number of elements.
 
     Example:
         >>> tensors = [10 * r + torch.arange(3, device=d)
@@ -276,15 +236,7 @@ def _flat(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
                 tensor.copy_(flat.view_as(tensor))
 
 
-def _run_in_pieces(
-    plan: Plan, flats: Sequence[Tensor], op: str = "sum"
-) -> None:
-    for piece in pieces(flats):
-        run(plan, piece, op)
-
-
 def _divide(parts: Sequence[Tensor], op: str, count: int) -> None:
-    """Make means of sums, if the op is the mean."""
     if op == "mean":
         for part in parts:
             part /= count

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import check_lists, device_list
+from dpkit.arguments import Devices, check_lists, check_scores, device_list
 from dpkit.data_parallel import DataParallel, DistributedDataParallel
 from dpkit.placement import split_batch
 
@@ -25,42 +25,31 @@ WRAPPERS = (
 def evaluate_accuracy(
     net: Callable[..., Tensor],
     batches: Iterable[Batch],
-    devices: Sequence[torch.device],
+    devices: Devices,
     device_params: Sequence[Sequence[Tensor]] | None = None,
 ) -> float:
     """Return the fraction of examples whose largest output is their label.
 
     Each batch is split over all devices. Their counts of correct answers are
-    added, and one division follows: shards of unequal size weigh as many
-    examples as they have.
+    added and divided once, so shards of unequal size weigh as many examples
+    as they have: the result is the same for every k.
 
     Args:
-        net: A module, which is copied to the devices and evaluated in
-            evaluation mode, itself left as it is. Of a wrapper, dpkit's or
-            PyTorch's for data parallelism, the module within is evaluated:
-            of several processes each evaluates by itself. A module that lies
-            on several devices already, such as a pipeline, takes whole
-            batches where it is. Or, with ``device_params``, a function
+        net: A module: copies of it run on the devices, in evaluation mode. A
+            wrapper for data parallelism, dpkit's or PyTorch's, stands for the
+            module within: each of several processes evaluates by itself. A
+            module that lies on several devices already, such as a pipeline,
+            runs where it is. With ``device_params``, a function
             ``net(X, params)``. Each gives scores, shape (rows, classes).
         batches: Pairs of examples, shape (b, …), and labels, shape (b,).
         devices: k devices.
         device_params: ``device_params[r]`` are the parameters on
-            ``devices[r]``.
-
-    Returns:
-        A number from 0 to 1, the same for every k.
-
-    Raises:
-        TypeError: ``devices`` is no list.
-        ValueError: there is no example; scores or labels have other shapes;
-            there is not one list of parameters per device, or a module is
-            given some.
+            ``devices[r]``, if ``net`` is a function.
 
     Example:
         >>> X, y = torch.eye(5), torch.tensor([0, 1, 2, 3, 0])
-        >>> net = torch.nn.Identity()
         >>> dpkit.evaluate_accuracy(
-        ...     net, [(X, y)], dpkit.devices(3, kind="sim")
+        ...     nn.Identity(), [(X, y)], dpkit.devices(3, kind="sim")
         ... )
         0.8
     """
@@ -73,7 +62,7 @@ def evaluate_accuracy(
         for rank, (X_shard, y_shard) in enumerate(zip(X_shards, y_shards)):
             if len(X_shard):
                 scores = nets[rank](X_shard)
-                _check_scores(scores, y_shard)
+                check_scores(scores, y_shard)
                 correct[rank] += (scores.argmax(dim=1) == y_shard).sum()
         num_examples += len(y)
     if num_examples == 0:
@@ -84,7 +73,7 @@ def evaluate_accuracy(
 
 def _net_on_each(
     net: Callable[..., Tensor],
-    devices: Sequence[torch.device],
+    devices: Devices,
     device_params: Sequence[Sequence[Tensor]] | None,
 ) -> list[Callable[[Tensor], Any]]:
     """Return one function of the examples alone for each device."""
@@ -122,11 +111,3 @@ def _where_it_is(net: nn.Module, device: torch.device, X: Tensor) -> Tensor:
         for module, training in modes:
             module.training = training
     return scores.to(device)
-
-
-def _check_scores(scores: Tensor, y: Tensor) -> None:
-    if scores.dim() != 2 or y.shape != scores.shape[:1]:
-        raise ValueError(
-            "scores and labels need the shapes (rows, classes) and (rows,) "
-            f"(scores: {tuple(scores.shape)}, labels: {tuple(y.shape)})"
-        )

@@ -2,8 +2,8 @@
 
 Gradients that are summed over devices need a sum, or the loss of each
 example; those of micro-batches a mean in which all examples count alike.
-PyTorch's own losses say what they are. Of others it is seen on the first
-batch, from the loss of two parts of it and that of both together::
+PyTorch's own losses say what they are. Others are tried on the first batch:
+the loss of two parts of it is compared with that of both together::
 
     rows        0 1 2      3 4        0 1 2 3 4
     a sum        6.0       5.0          11.0        6.0 + 5.0
@@ -17,7 +17,7 @@ function here raises ValueError for a loss of the wrong kind.
 import inspect
 from collections.abc import Callable
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -110,35 +110,40 @@ def check_labels(loss: Loss, y: Tensor) -> None:
 def tried_as_mean(loss: Loss) -> Loss:
     """Return the loss, with a check of each micro-batch and the one before.
 
-    A loss that says that it is a mean is not tried: ``check_labels`` sees to
-    what it leaves out.
+    A loss that says that it is a mean is not tried: ``check_labels`` finds
+    the labels that it leaves out.
     """
     says_mean = _setting(loss, "reduction") in DIVIDED
     if says_mean and _setting(loss, "weight") is None:
         return loss
-    before: list[tuple[Tensor, Tensor, Tensor]] = []
+    before: Part | None = None
 
     def tried(outputs: Tensor, y: Tensor) -> Tensor:
+        nonlocal before
         mean = loss(outputs, y)
         rows = y.shape[:1], (y.numel(),)
         in_rows = isinstance(outputs, Tensor) and outputs.shape[:1] in rows
         if in_rows and _is_number(mean):
-            part = outputs.detach(), y, mean.detach()
-            if before:
-                _check_pair(loss, before.pop(), part)
-            before.append(part)
+            part = Part(outputs.detach(), y, mean.detach())
+            if before is not None:
+                _check_pair(loss, before, part)
+            before = part
         return mean
 
     return tried
 
 
+class Part(NamedTuple):
+    """A micro-batch at the end of the network, and its loss."""
+
+    outputs: Tensor
+    y: Tensor
+    mean: Tensor
+
+
 @torch.no_grad()
-def _check_pair(
-    loss: Loss,
-    one: tuple[Tensor, Tensor, Tensor],
-    other: tuple[Tensor, Tensor, Tensor],
-) -> None:
-    """Refuse a loss that is not, but for rounding, the mean of its parts."""
+def _check_pair(loss: Loss, one: Part, other: Part) -> None:
+    """Refuse a loss that is not, up to rounding, the mean of its parts."""
     outputs, y, parts = zip(one, other)
     rows = [len(labels) for labels in y]
     whole = loss(torch.cat(outputs), torch.cat(y))
@@ -161,10 +166,10 @@ def _draws(loss: Loss, outputs: Tensor, y: Tensor, found: Tensor) -> bool:
 
 
 def _setting(loss: Loss, name: str) -> Any:
-    """Return what a loss was told, or its default; None if it is not seen.
+    """Return a loss's argument, or its default; None if it is not known.
 
-    That of PyTorch's modules is an attribute, that of its functions, also
-    with some arguments filled in, a parameter.
+    PyTorch's modules have it as an attribute, its functions as a parameter,
+    also with some arguments filled in.
     """
     if hasattr(loss, name):
         return getattr(loss, name)

@@ -1,22 +1,21 @@
-"""The devices at hand, and the time their work takes.
+"""The devices to train on, and the time their work takes.
 
-Here, and in ``streams``, it is asked whether a device is a GPU, a simulated
-one or the CPU. All else is one program for any of them.
+This module and ``streams`` ask whether a device is a GPU, a simulated one or
+the CPU. All else is one program for any of them.
 """
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Self
 
 import torch
 
 from dpkit import sim
 from dpkit.accelerator import real_devices
-from dpkit.arguments import device_list
-from dpkit.theory.units import check_whole, show_seconds
+from dpkit.arguments import Devices, check_count, device_list
+from dpkit.theory.units import show_seconds
 
 DEVICE_KINDS = ("cuda", "sim", "cpu")
 
@@ -34,31 +33,24 @@ def devices(
             GPUs where there are ``count`` of them, else simulated devices,
             whose numbers a GPU holds if there is one.
 
-    Raises:
-        TypeError: ``count`` is no whole number.
-        ValueError: ``count`` is below one, or ``kind`` is unknown.
-        RuntimeError: there are fewer devices of this kind than asked for.
-
     Example:
         >>> dpkit.devices(2, kind="sim")
         [device(type='sim', index=0), device(type='sim', index=1)]
         >>> dpkit.devices(3, kind="cpu")
         [device(type='cpu'), device(type='cpu'), device(type='cpu')]
     """
-    if count is not None:
-        check_whole("count", count)
-    if count is not None and count < 1:
-        raise ValueError(
-            f"the number of devices is below one (count: {count})"
-        )
-    chosen = kind or os.environ.get("DPKIT_DEVICES")
-    kind = _kind(count, kind)
+    least = 1 if count is None else count
+    check_count("count", least)
+    kind = _asked_kind(kind)
     if kind == "cpu":
-        return [torch.device("cpu")] * (count or 1)
-    if kind == "sim" and not chosen and real_devices():
-        sim.hold_on_gpu()
-    found = real_devices() if kind == "cuda" else _simulated_devices()
-    if len(found) < (count or 1):
+        return [torch.device("cpu")] * least
+    gpus = real_devices()
+    if kind is None:
+        kind = "cuda" if len(gpus) >= least else "sim"
+        if kind == "sim" and gpus:
+            sim.hold_on_gpu()
+    found = gpus if kind == "cuda" else _simulated_devices()
+    if len(found) < least:
         advice = '; kind="sim" gives simulated ones' if kind != "sim" else ""
         raise RuntimeError(
             f"too few {kind} devices (asked for: {count or 'all'}, there "
@@ -67,14 +59,12 @@ def devices(
     return found[:count]
 
 
-def _kind(count: int | None, kind: str | None) -> str:
-    """Return the kind that argument, environment or default ask for."""
+def _asked_kind(kind: str | None) -> str | None:
+    """Return the kind by argument or by environment; None: neither says."""
     source = "kind"
-    if kind is None and os.environ.get("DPKIT_DEVICES"):
-        source, kind = "DPKIT_DEVICES", os.environ["DPKIT_DEVICES"]
     if kind is None:
-        return "cuda" if len(real_devices()) >= (count or 1) else "sim"
-    if kind not in DEVICE_KINDS:
+        source, kind = "DPKIT_DEVICES", os.environ.get("DPKIT_DEVICES") or None
+    if kind is not None and kind not in DEVICE_KINDS:
         raise ValueError(
             f"unknown kind of device ({source}: {kind!r}, known: "
             f"{', '.join(DEVICE_KINDS)})"
@@ -83,7 +73,6 @@ def _kind(count: int | None, kind: str | None) -> str:
 
 
 def _simulated_devices() -> list[torch.device]:
-    """Register the simulated devices; return all of them."""
     sim.register()
     count = torch.get_device_module("sim").device_count()
     return [torch.device("sim", rank) for rank in range(count)]
@@ -93,11 +82,8 @@ def synchronize(devices: Iterable[torch.device]) -> None:
     """Wait until all work issued to ``devices`` is done.
 
     A GPU works on while Python has gone ahead: without this wait a clock
-    stops before the work does. Where each simulated device has a host of its
-    own, the hosts wait for each other too.
-
-    Raises:
-        TypeError: ``devices`` is no list.
+    stops before the work does. Where each simulated device has its own host,
+    the hosts wait for each other too.
 
     Example:
         >>> dpkit.synchronize(dpkit.devices(2, kind="sim"))
@@ -143,18 +129,11 @@ class Timer:
     For simulated devices the seconds are those of their clock, which tells
     what the simulated hardware would take; for others the wall clock's.
 
-    Args:
-        devices: The devices that the work runs on.
-
     Attributes:
         seconds: How long the block took; zero before it has ended.
-        simulated: Whether they are simulated.
+        simulated: Whether the devices are simulated: all or none.
         clock: "measured", or "simulated" and on what: the hardware that was
             simulated when the block began.
-
-    Raises:
-        TypeError: ``devices`` is no list.
-        ValueError: some devices are simulated and others are not.
 
     Example:
         >>> devices = dpkit.devices(2, kind="sim")
@@ -165,7 +144,7 @@ class Timer:
         Timer(97.62 µs, simulated (v100, nvlink2))
     """
 
-    def __init__(self, devices: Sequence[torch.device]) -> None:
+    def __init__(self, devices: Devices) -> None:
         self.devices = device_list(devices)
         self.seconds = 0.0
         kinds = {torch.device(device).type for device in self.devices}
@@ -182,12 +161,7 @@ class Timer:
         self._start = self._now()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.seconds = self._now() - self._start
 
     def _now(self) -> float:

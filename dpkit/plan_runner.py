@@ -13,7 +13,7 @@ one element. In a plan of 3 chunks, for buffers of 7 elements::
         x = flats[0][5:7], sent to devices[1];  flats[1][5:7] += x
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from dpkit.arguments import check_known
 from dpkit.machine import has_streams
-from dpkit.streams import Parcel, send
+from dpkit.streams import send
 from dpkit.theory.collectives.plans import (
     Message,
     Plan,
@@ -46,12 +46,9 @@ CACHE_BYTES = 16 * 2**20
 def run(plan: Plan, flats: Sequence[Tensor], op: str = "sum") -> None:
     """Send the messages of a plan, in place.
 
-    Args:
-        plan: What to send.
-        flats: Tensors of shape (n,), contiguous; ``flats[r]`` lies on
-            ``devices[r]``.
-        op: What adding is: "sum", "max" or "min". For "mean" the caller has
-            to divide the sums.
+    ``flats[r]``, of shape (n,) and contiguous, lies on ``devices[r]``. ``op``
+    is what adding is: "sum", "max" or "min". For "mean" the caller has to
+    divide the sums.
 
     Example:
         >>> from dpkit.plan_runner import run
@@ -71,15 +68,22 @@ def run(plan: Plan, flats: Sequence[Tensor], op: str = "sum") -> None:
 def _run_step(
     plan: Plan, step: Step, flats: Sequence[Tensor], op: str
 ) -> None:
-    """Send all messages of a step; only then change what was sent."""
-    apart = _in_each_others_way(step)
-    parcels = [_send(plan, m, flats, m in apart) for m in step]
+    """Send all messages of a step, then change what has been sent."""
+    crossing = _crossing(step)
+    landings = [view(plan, m.landing, flats[m.target]) for m in step]
+    parcels = []
+    for m, landing in zip(step, landings):
+        x = view(plan, range(m.first, m.stop), flats[m.source])
+        if m in crossing and x.device == landing.device:
+            x = x.clone()  # send() copies nothing on one device
+        later = m.adds or m in crossing
+        parcels.append(send(x, landing.device, None if later else landing))
     arrived = [parcel.open() for parcel in parcels]
-    for message, x in zip(step, arrived):
-        if message.adds:
-            ADD[op](_landing(plan, message, flats), x)
-        elif message in apart:
-            _landing(plan, message, flats).copy_(x)
+    for m, landing, x in zip(step, landings, arrived):
+        if m.adds:
+            ADD[op](landing, x)
+        elif m in crossing:
+            landing.copy_(x)
 
 
 def check_op(op: str, dtype: torch.dtype) -> None:
@@ -91,38 +95,14 @@ def check_op(op: str, dtype: torch.dtype) -> None:
         raise ValueError(f"complex numbers have no order (dtype: {dtype})")
 
 
-def pieces(flats: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Yield views of the same elements of all buffers, few at a time on a CPU.
-
-    A plan that treats every element alike, such as an allreduce, may run on
-    one piece after another.
-    """
+def run_in_pieces(plan: Plan, flats: Sequence[Tensor], op: str) -> None:
+    """Run a plan that treats every element alike, piece by piece on a CPU."""
     # Three ranks of float32: 16 MiB / (3 · 4 bytes) = 1.4 million elements.
     most = max(1, CACHE_BYTES // (len(flats) * flats[0].element_size()))
     if any(has_streams(flat.device) for flat in flats):
         most = max(1, len(flats[0]))
     for start in range(0, len(flats[0]), most):
-        yield [flat[start : start + most] for flat in flats]
-
-
-def _send(
-    plan: Plan, message: Message, flats: Sequence[Tensor], apart: bool
-) -> Parcel:
-    """Send a message: into the target's buffer, or to a new tensor."""
-    chunks = range(message.first, message.stop)
-    x = view(plan, chunks, flats[message.source])
-    target = flats[message.target].device
-    # If a message adds, x arrives as a new tensor, which _run_step adds. Else
-    # x is copied to where it belongs; apart, _run_step does that as well.
-    if apart:
-        return send(x.clone() if x.device == target else x, target)
-    into = None if message.adds else _landing(plan, message, flats)
-    return send(x, target, into)
-
-
-def _landing(plan: Plan, message: Message, flats: Sequence[Tensor]) -> Tensor:
-    """Return the part of the target's buffer that a message changes."""
-    return view(plan, message.landing, flats[message.target])
+        run(plan, [flat[start : start + most] for flat in flats], op)
 
 
 def view(plan: Plan, chunks: range, flat: Tensor) -> Tensor:
@@ -131,7 +111,7 @@ def view(plan: Plan, chunks: range, flat: Tensor) -> Tensor:
     return flat[start:end]
 
 
-def _in_each_others_way(step: Step) -> set[Message]:
+def _crossing(step: Step) -> set[Message]:
     """Return the messages that send what another one changes, and those.
 
     Two ranks that exchange their whole buffers do: what is sent must have
@@ -141,11 +121,8 @@ def _in_each_others_way(step: Step) -> set[Message]:
     # Rank 0 sends chunk 0 to rank 1, which sends chunk 1 to rank 0: neither.
     found = set()
     for one, other in product(step, step):
-        chunks = range(one.first, one.stop)
-        if one.source == other.target and _overlap(chunks, other.landing):
+        sent, changed = range(one.first, one.stop), other.landing
+        overlap = sent.start < changed.stop and changed.start < sent.stop
+        if one.source == other.target and overlap:
             found |= {one, other}
     return found
-
-
-def _overlap(one: range, other: range) -> bool:
-    return one.start < other.stop and other.start < one.stop

@@ -2,7 +2,7 @@
 
 A copy from device to device takes its turn in the current streams of both
 ends: device 1 would have to be done with what it has before device 0 could go
-on. So copies get streams of their own. Two ways to send differ in who waits.
+on. So copies get their own streams. Two ways to send differ in who waits.
 
 What is sent through a :class:`Channel` is never changed afterwards, such as
 the activations of a pipeline. It holds up only who receives it::
@@ -39,12 +39,10 @@ from dpkit.machine import has_streams
 
 @dataclass(frozen=True)
 class Parcel:
-    """A tensor on its way to another device.
+    """A tensor on its way to another device: ``x``, on the one that receives.
 
-    Attributes:
-        x: The tensor, on the device that receives it.
-        arrived: The event at which it has arrived; None: it is there.
-        waiting: The devices that wait for it; the last one receives it.
+    ``arrived`` is the event at which it has arrived; None: it is there. The
+    devices in ``waiting`` wait for it; the last one receives it.
     """
 
     x: Tensor
@@ -65,13 +63,11 @@ class Parcel:
 class Channel:
     """A way from one device to another, with a stream on each end.
 
-    Args:
-        source: Where tensors come from.
-        target: Where they go to. If it is the source, nothing is copied.
+    If both are one device, nothing is copied.
 
     Example:
         >>> source, target = dpkit.devices(2, kind="sim")
-        >>> channel = Channel(source, target)
+        >>> channel = dpkit.streams.Channel(source, target)
         >>> parcel = channel.send(torch.ones(3, device=source))
         >>> parcel.open()
         tensor([1., 1., 1.], device='sim:1')
@@ -86,11 +82,7 @@ class Channel:
     def send(self, x: Tensor) -> Parcel:
         """Copy a tensor once it is ready, while both devices go on.
 
-        Args:
-            x: Tensor on the source.
-
-        Returns:
-            The copy, which :meth:`Parcel.open` waits for.
+        ``x`` lies on the source; :meth:`Parcel.open` waits for the copy.
         """
         if not self._streams:
             return Parcel(x.to(self.target))
@@ -106,16 +98,8 @@ def send(
     """Copy a tensor to another device, beside the work of both.
 
     It waits for what both devices have been asked for so far, in their
-    current streams.
-
-    Args:
-        x: Tensor on the device that sends.
-        target: The device that receives.
-        into: A tensor there of the same shape to copy into; None: a new one,
-            and on the same device ``x`` itself.
-
-    Returns:
-        What arrives; :meth:`Parcel.open` waits for it.
+    current streams. The copy goes ``into`` a tensor there of the same shape;
+    None: a new one, or on the same device ``x`` itself.
 
     Example:
         >>> from dpkit.streams import send
@@ -155,20 +139,14 @@ def _copy(
 
 @dataclass(frozen=True)
 class CopyStreams:
-    """The streams of a device for what runs beside its own work.
-
-    Attributes:
-        sending: For what it sends.
-        receiving: For what it receives.
-        beside: For what is computed beside its own work.
-    """
+    """The streams of a device for what runs beside its own work."""
 
     sending: Any
     receiving: Any
     beside: Any
 
 
-# Of each machine: the GPUs, or the simulated devices of a configuration.
+# For each machine: the GPUs, or the simulated devices of a configuration.
 _STREAMS: WeakKeyDictionary[Any, dict[torch.device, CopyStreams]] = (
     WeakKeyDictionary()
 )
@@ -188,25 +166,17 @@ def copy_streams(device: torch.device) -> CopyStreams | None:
 
 
 def record_event(device: torch.device) -> Any:
-    """Return an event at the end of what a device has so far, if it has any.
-
-    It stands in the current stream of the device; None for a CPU.
-    """
-    if not has_streams(device):
-        return None
-    return _current(device).record_event()
+    """Return an event in a device's current stream; None for a CPU."""
+    return _current(device).record_event() if has_streams(device) else None
 
 
 @contextmanager
 def beside(events: Mapping[torch.device, Any]) -> Iterator[None]:
     """Issue a block beside the work of devices, on a stream of each.
 
-    On simulated devices, a thread beside each host issues it.
-
-    Args:
-        events: What the block waits for on each device, as
-            :func:`record_event` returns it; what the device does after that,
-            it does not wait for. :func:`wait_for_beside` waits for the block.
+    On each device it waits for an event of :func:`record_event`, and nothing
+    later; :func:`wait_for_beside` waits for the block. On simulated devices,
+    a thread beside each host issues it.
     """
     found = {d: event for d, event in events.items() if event is not None}
     simulated = {d: e for d, e in found.items() if d.type == "sim"}

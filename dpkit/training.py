@@ -7,13 +7,12 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from dpkit.arguments import device_list
+from dpkit.arguments import Devices, check_count, device_list
 from dpkit.data_parallel import train_batch
 from dpkit.evaluate import Batch, evaluate_accuracy
 from dpkit.losses import Loss
 from dpkit.machine import Timer
 from dpkit.placement import replicate
-from dpkit.theory.units import check_whole
 
 
 @dataclass
@@ -21,10 +20,9 @@ class TrainingRecord:
     """What a training run did, epoch by epoch.
 
     Attributes:
-        devices: The devices that it ran on.
         accuracies: Test accuracy after each epoch, from 0 to 1.
-        seconds: Seconds that each epoch's steps took, testing apart.
-        clock: Whose seconds: "measured", or "simulated" and on what.
+        seconds: Seconds that each epoch's steps took, without testing.
+        clock: "measured", or "simulated" and on what.
         device_params: The trained parameters on each device.
     """
 
@@ -51,7 +49,7 @@ def train(
     params: Iterable[Tensor],
     train_batches: Iterable[Batch],
     test_batches: Iterable[Batch],
-    devices: Sequence[torch.device],
+    devices: Devices,
     lr: float,
     num_epochs: int,
 ) -> TrainingRecord:
@@ -72,17 +70,11 @@ def train(
         lr: The learning rate.
         num_epochs: How often to go through ``train_batches``.
 
-    Raises:
-        TypeError: ``devices`` or ``params`` is no list, or ``num_epochs`` no
-            whole number.
-        ValueError: ``num_epochs`` is below one, an epoch has no batch, or
-            whatever :func:`dpkit.train_batch` refuses.
-
     Example:
         >>> X, y = torch.eye(4), torch.arange(4)
         >>> record = dpkit.train(
         ...     net=lambda X, params: X @ params[0],
-        ...     loss=torch.nn.CrossEntropyLoss(reduction="none"),
+        ...     loss=nn.CrossEntropyLoss(reduction="none"),
         ...     params=[torch.zeros(4, 4)],
         ...     train_batches=[(X, y)], test_batches=[(X, y)],
         ...     devices=dpkit.devices(3, kind="sim"), lr=1.0, num_epochs=2,
@@ -90,11 +82,7 @@ def train(
         >>> record.accuracies
         [1.0, 1.0]
     """
-    check_whole("num_epochs", num_epochs)
-    if num_epochs < 1:
-        raise ValueError(
-            f"the number of epochs is below one (num_epochs: {num_epochs})"
-        )
+    check_count("num_epochs", num_epochs)
     devices = device_list(devices)
     device_params = replicate(params, devices)
     record = TrainingRecord(devices, device_params=device_params)

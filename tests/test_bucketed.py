@@ -104,20 +104,6 @@ def _with(params):
     return net
 
 
-@pytest.mark.parametrize("algorithm", ["star", "tree", "halving_doubling"])
-def test_any_algorithm(get_ranks, algorithm):
-    ((X, y),) = batches(1)
-    parallel = BucketedDataParallel(
-        network(), get_ranks(3), 4e-4, algorithm=algorithm
-    )
-    parallel.forward_backward(X, y, LOSS)
-    net = network()
-    LOSS(net(X), y).backward()
-    for replica in parallel.replicas:
-        for p, q in zip(replica.parameters(), net.parameters(), strict=True):
-            assert torch.allclose(p.grad.cpu(), q.grad, atol=1e-12)
-
-
 def test_gradients_add_up_without_sync(get_ranks):
     steps = batches(3)
     parallel = BucketedDataParallel(network(), get_ranks(3), 4e-4)
@@ -197,11 +183,6 @@ def test_what_is_refused(get_ranks):
 def test_one_bucket_for_all(get_ranks):
     parallel = BucketedDataParallel(wide(), get_ranks(1), float("inf"))
     assert [len(b.params) for b in parallel.buckets[0].buckets] == [LAYERS]
-
-
-def test_an_unknown_algorithm_is_refused_at_once(get_ranks):
-    with pytest.raises(ValueError, match=r"algorithm: 'rung', known: star"):
-        BucketedDataParallel(network(), get_ranks(2), algorithm="rung")
 
 
 # -- times, on the simulated clock

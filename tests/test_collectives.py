@@ -428,7 +428,7 @@ def test_what_is_no_list_of_tensors():
     for act in (dpkit.allreduce, dpkit.broadcast, dpkit.reduce_scatter):
         with pytest.raises(TypeError, match=r"list of .*\(shape: \(3,\)\)"):
             act(torch.ones(3))
-        with pytest.raises(TypeError, match=r"\(rank: 1, type: NoneType\)"):
+        with pytest.raises(TypeError, match=r"\(type: NoneType\)"):
             act([torch.ones(3), None])
 
 

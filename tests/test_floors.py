@@ -26,7 +26,7 @@ FLOORS = [
     },
     {"streams"},
     {"plan_runner"},
-    {"collectives", "point_to_point"},
+    {"collectives"},
     {
         "data_parallel",
         "network_partition",

@@ -96,7 +96,7 @@ def test_shapes_that_do_not_fit(get_devices):
     devices = get_devices(2)
     shards = [torch.zeros(2, 3, device=d) for d in devices]
     targets = on_each(torch.tensor([0, 1, 2]), devices)
-    words = r"rank: 0, scores: \(2, 3\), targets: \(3,\)"
+    words = r"scores: \(2, 3\), labels: \(3,\)"
     with pytest.raises(ValueError, match=words):
         lp.vocab_parallel_cross_entropy(shards, targets)
 

@@ -479,8 +479,8 @@ def test_stages_by_hand_and_by_cost():
 @pytest.mark.parametrize(
     ("num_stages", "options", "words"),
     [
-        (7, {}, r"\(layers: 6, stages: 7\)"),
-        (0, {}, r"\(layers: 6, stages: 0\)"),
+        (7, {}, r"\(costs: 6, parts: 7\)"),
+        (0, {}, r"\(costs: 6, parts: 0\)"),
         (2, {"costs": [1, 2]}, r"\(layers: 6, costs: 2\)"),
         (2, {"sizes": [3, 2]}, r"layers: 6, stages: 2, sizes: \[3, 2\]"),
         (2, {"sizes": [6, 0]}, r"sizes: \[6, 0\]"),

@@ -19,45 +19,33 @@ def convert(
     are lost. Convert before wrapping for data parallelism.
 
     Args:
-        module: May be a batch norm itself, which is then not changed.
+        module: May be a batch norm itself, which is then not changed: what
+            takes its place is returned, else the module.
         num_micro_batches: None makes them
             :class:`~dpkit.batch_norm.SyncBatchNorm`; a number makes them
             :class:`~dpkit.batch_norm.DeferredBatchNorm`, for batches of so
             many micro-batches.
 
-    Returns:
-        The module, or what takes its place.
-
     Example:
-        >>> from dpkit.batch_norm import convert
         >>> net = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5))
-        >>> convert(net)[1]  # doctest: +ELLIPSIS
+        >>> dpkit.batch_norm.convert(net)[1]  # doctest: +ELLIPSIS
         SyncBatchNorm(5, eps=1e-05, momentum=0.1, affine=True, ...)
     """
-    return _converted(module, num_micro_batches, {})
-
-
-def _converted(
-    module: nn.Module,
-    num_micro_batches: int | None,
-    seen: dict[nn.Module, nn.Module],
-) -> nn.Module:
-    """Convert, so that a module in two places is one module again."""
-    if module not in seen:
-        seen[module] = module
-        if isinstance(module, BATCH_NORMS):
-            seen[module] = _in_place_of(module, num_micro_batches)
-        for name, child in module._modules.items():
-            if child is not None:
-                new = _converted(child, num_micro_batches, seen)
-                module._modules[name] = new
-    return seen[module]
+    # A batch norm in two places becomes one module again.
+    new: dict[nn.Module | None, nn.Module] = {
+        old: _in_place_of(old, num_micro_batches)
+        for old in module.modules()
+        if isinstance(old, BATCH_NORMS)
+    }
+    for parent in module.modules():
+        for name, child in parent._modules.items():
+            parent._modules[name] = new.get(child, child)
+    return new.get(module, module)
 
 
 def _in_place_of(
     old: _BatchNorm, num_micro_batches: int | None
 ) -> SyncBatchNorm | DeferredBatchNorm:
-    """Return another batch norm with the same tensors."""
     new: SyncBatchNorm | DeferredBatchNorm = SyncBatchNorm(old.num_features)
     if num_micro_batches is not None:
         new = DeferredBatchNorm(old.num_features, num_micro_batches)

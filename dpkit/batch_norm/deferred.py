@@ -18,6 +18,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from dpkit.arguments import check_count
 from dpkit.batch_norm.moments import (
     Moments,
     check_input,
@@ -34,8 +35,8 @@ _AGAIN: ContextVar[bool] = ContextVar("_AGAIN", default=False)
 def recomputing() -> Iterator[None]:
     """Mark a block in which forward is run again for backward.
 
-    A :class:`DeferredBatchNorm` has counted these rows before.
-    :class:`dpkit.Pipeline` says it by itself; for
+    A :class:`DeferredBatchNorm` does not count its rows again.
+    :class:`dpkit.Pipeline` marks the block by itself; for
     ``torch.utils.checkpoint.checkpoint`` pass
     ``use_reentrant=False, context_fn=lambda: (nullcontext(), recomputing())``.
     """
@@ -53,21 +54,11 @@ class DeferredBatchNorm(_BatchNorm):
     running statistics move once in ``num_micro_batches`` forward passes in
     training mode, to where ``nn.BatchNorm2d`` would have moved them for the
     whole batch. Micro-batches may differ in size. After a step that an
-    exception ended, call :meth:`forget` before the next.
-
-    Args:
-        num_features: The number of channels.
-        num_micro_batches: How many of them make a batch.
-        options: Those of ``nn.BatchNorm2d``, such as ``momentum``.
-
-    Raises:
-        ValueError: there is no micro-batch in a batch. In forward: the input
-            has not the channels in its second dimension.
-        TypeError: in forward: the input holds integers.
+    exception ended, call :meth:`forget` before the next. The other arguments
+    are those of ``nn.BatchNorm2d``.
 
     Example:
-        >>> from dpkit.batch_norm import DeferredBatchNorm
-        >>> norm = DeferredBatchNorm(1, num_micro_batches=2)
+        >>> norm = dpkit.batch_norm.DeferredBatchNorm(1, num_micro_batches=2)
         >>> _ = norm(torch.tensor([[1.0], [3.0]]))
         >>> norm.running_mean  # waits for the rest of the batch
         tensor([0.])
@@ -80,16 +71,9 @@ class DeferredBatchNorm(_BatchNorm):
     """
 
     def __init__(
-        self,
-        num_features: int,
-        num_micro_batches: int,
-        **options: Any,
+        self, num_features: int, num_micro_batches: int, **options: Any
     ) -> None:
-        if num_micro_batches < 1:
-            raise ValueError(
-                "a batch has no micro-batch (num_micro_batches: "
-                f"{num_micro_batches})"
-            )
+        check_count("num_micro_batches", num_micro_batches)
         super().__init__(num_features, **options)
         self.num_micro_batches = num_micro_batches
         self._gathered: list[Moments] = []
@@ -104,7 +88,7 @@ class DeferredBatchNorm(_BatchNorm):
         return y
 
     def forget(self) -> None:
-        """Begin a batch anew, as after a step that an exception ended."""
+        """Begin the next batch, as after a step that an exception ended."""
         self._gathered = []
 
     def _gather(self, part: Moments) -> None:

@@ -23,11 +23,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 class Moments(NamedTuple):
     """What batch norm needs to know of the values of each channel.
 
-    Attributes:
-        num_values: How many values each channel has, of no dimensions.
-        mean: Their mean, shape (channels,).
-        squares: The sum of the squares of their distances from the mean,
-            shape (channels,).
+    ``num_values`` is how many values each channel has, of no dimensions.
+    ``mean``, and ``squares``, the sum of the squares of the distances from
+    it, have the shape (channels,).
     """
 
     num_values: Tensor
@@ -42,16 +40,14 @@ class Moments(NamedTuple):
 
 @torch.no_grad()
 def moments(x: Tensor) -> Moments:
-    """Return the moments of each channel of a batch, zero without rows.
+    """Return the moments of each channel of ``x``, shape (rows, channels, …).
 
-    Args:
-        x: Shape (rows, channels, …). Statistics of half precision are taken
-            in float32.
+    They are zero without rows. Statistics of half precision are taken in
+    float32.
 
     Example:
-        >>> from dpkit.batch_norm import moments
         >>> x = torch.tensor([[5.0], [7.0], [9.0]])
-        >>> [part.tolist() for part in moments(x)]
+        >>> [part.tolist() for part in dpkit.batch_norm.moments(x)]
         [3.0, [7.0], [8.0]]
     """
     x = x.to(statistics_dtype(x)).transpose(0, 1).flatten(start_dim=1)
@@ -64,10 +60,7 @@ def moments(x: Tensor) -> Moments:
 def combine(parts: Sequence[Moments]) -> Moments:
     """Return the moments of all values of several groups together.
 
-    Groups may differ in size, and be empty.
-
-    Args:
-        parts: The moments of each group, in the same channels.
+    Groups have the same channels; they may differ in size, and be empty.
 
     Example:
         >>> from dpkit.batch_norm import combine, moments
@@ -110,15 +103,9 @@ def statistics_dtype(x: Tensor) -> torch.dtype:
 
 def normalize_alone(norm: _BatchNorm, x: Tensor, own: bool) -> Tensor:
     """Normalize a batch by its own statistics, or by the running ones."""
-    return F.batch_norm(
-        x,
-        None if own else norm.running_mean,
-        None if own else norm.running_var,
-        norm.weight,
-        norm.bias,
-        training=own,
-        eps=norm.eps,
-    )
+    mean, var = (None, None) if own else (norm.running_mean, norm.running_var)
+    weight, bias = norm.weight, norm.bias
+    return F.batch_norm(x, mean, var, weight, bias, own, eps=norm.eps)
 
 
 @torch.no_grad()
@@ -138,8 +125,5 @@ def update_running(norm: _BatchNorm, batch: Moments) -> None:
         weight = 1 / int(norm.num_batches_tracked)
     # With a weight of 1/n, the mean of n batches: m + (x − m)/n.
     unbiased = batch.squares / (batch.num_values - 1)
-    for kept, found in (
-        (norm.running_mean, batch.mean),
-        (norm.running_var, unbiased),
-    ):
-        kept.lerp_(found.to(kept.dtype), weight)
+    norm.running_mean.lerp_(batch.mean.to(norm.running_mean.dtype), weight)
+    norm.running_var.lerp_(unbiased.to(norm.running_var.dtype), weight)

@@ -35,24 +35,18 @@ class SyncBatchNorm(_BatchNorm):
 
     In training, the outputs, the gradients and the running statistics are
     those that ``nn.BatchNorm1d``, ``2d`` or ``3d`` gives on one device that
-    has the rows of all ranks; those may differ in number, and a rank may have
-    none. All ranks have to run it equally often, and backward as well, also a
-    rank without rows. The host waits for the number of values, to check it.
-    In evaluation mode, and where there is no process group, nothing is sent.
+    has the rows of all ranks. Ranks may differ in their number of rows, and
+    one may have none. All ranks have to run it equally often, and backward as
+    well, also a rank without rows. The host waits for the number of values: a
+    channel needs two or more. In evaluation mode, and where there is no
+    process group, nothing is sent.
 
     Parameters, buffers and arguments are those of ``nn.BatchNorm2d``.
-
-    Raises:
-        ValueError: in forward: the input has not the channels in its second
-            dimension, or a channel has fewer than two values over all ranks
-            together.
-        TypeError: in forward: the input holds integers.
 
     Example:
         Without a process group, the rows are all there are:
 
-        >>> from dpkit.batch_norm import SyncBatchNorm
-        >>> norm = SyncBatchNorm(1, eps=0.0)
+        >>> norm = dpkit.batch_norm.SyncBatchNorm(1, eps=0.0)
         >>> norm(torch.tensor([[1.0], [3.0]])).tolist()
         [[-1.0], [1.0]]
 
@@ -121,13 +115,8 @@ class Normalize(torch.autograd.Function):
             scale = scale * weight
         dx = (dx * channels(scale, x)).to(x.dtype)
         db, dw = mine
-        return (
-            dx,
-            None if weight is None else dw.to(weight.dtype),
-            db if ctx.has_bias else None,
-            None,
-            None,
-        )
+        dw = None if weight is None else dw.to(weight.dtype)
+        return dx, dw, db if ctx.has_bias else None, None, None
 
 
 def over_ranks(mine: Moments) -> Moments:

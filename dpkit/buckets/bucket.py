@@ -11,25 +11,22 @@ def assign(
     bucket_bytes: float,
     first_bytes: float | None = None,
 ) -> list[list[int]]:
-    """Say which tensors share a bucket: neighbours, as long as they fit.
+    """Return which tensors share a bucket: neighbours, as long as they fit.
 
     A tensor larger than a bucket gets its own. Tensors of two dtypes or on
-    two devices never share one.
+    two devices never share one. The result has the places of the tensors in
+    each bucket, in the order in which the buckets will be full.
 
     Args:
-        tensors: Tensors in the order in which they will be ready.
+        tensors: In the order in which they will be ready.
         bucket_bytes: The size of a bucket.
         first_bytes: The size of the first one of a dtype and device; a small
             one leaves early. None means ``bucket_bytes``.
 
-    Returns:
-        The places of the tensors, bucket by bucket, in the order in which
-        the buckets will be full.
 
     Example:
-        >>> from dpkit.buckets import assign
         >>> tensors = [torch.zeros(n) for n in (3, 2, 4, 7, 1)]
-        >>> assign(tensors, bucket_bytes=24, first_bytes=16)
+        >>> dpkit.buckets.assign(tensors, bucket_bytes=24, first_bytes=16)
         [[0], [1, 2], [3], [4]]
     """
     # Tensors of 12, 8, 16, 28 and 4 bytes, in buckets of 24, the first of 16:
@@ -84,7 +81,7 @@ class Bucket:
         return len(self._ready) == len(self.params)
 
     def clear(self) -> None:
-        """Expect all gradients anew."""
+        """Expect all gradients again."""
         self.is_sent = False
         self._ready.clear()
 
@@ -95,16 +92,10 @@ class Bucket:
 
     @torch.no_grad()
     def take_in(self, place: int) -> None:
-        """Make the gradient of ``params[place]``, if any, a view of ours."""
+        """Make the gradient of ``params[place]``, if any, our view."""
         p, view = self.params[place], self.gradients[place]
         if p.grad is None or p.grad is view:
             return
-        if p.grad.layout != torch.strided:
-            raise TypeError(
-                "a bucket holds dense gradients alone (shape of the "
-                f"parameter: {tuple(p.shape)}, layout of its gradient: "
-                f"{p.grad.layout})"
-            )
         view.copy_(p.grad)
         p.grad = view
 

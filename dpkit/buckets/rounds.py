@@ -18,6 +18,7 @@ the same buckets in the same order, whatever their own backward does.
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from torch import Tensor
 from torch.autograd import Variable
@@ -32,7 +33,7 @@ _WATCHING: "weakref.WeakSet[Buckets]" = weakref.WeakSet()
 
 
 def _ignore(buckets: "Buckets") -> None:
-    """Do nothing."""
+    pass
 
 
 class Buckets:
@@ -40,20 +41,17 @@ class Buckets:
 
     Gradients are views of the buckets, from the first round on. At first the
     buckets are filled from the last parameter to the first. :attr:`order` is
-    the order that backward was seen to take; :meth:`rebuild` makes buckets
-    for it.
+    the order that backward took; :meth:`rebuild` makes buckets for it.
 
     The parameters do not keep the buckets alive: without them, backward is
     as it was. Buckets that are made later for the same parameters, or for
     these and more, take their gradients over.
 
     Attributes:
-        params: The parameters.
-        buckets: The buckets, in the order in which they are handed on.
+        buckets: In the order in which they are handed on.
         enabled: If False, backward leaves the gradients where it makes them.
 
     Args:
-        params: Parameters, each once.
         bucket_megabytes: The size of a bucket, in units of 2^20 bytes.
         first_megabytes: The size of the first, if that is less: it leaves
             early.
@@ -63,14 +61,9 @@ class Buckets:
         on_start: Is given the ``Buckets`` when backward makes its first
             gradient. An exception may have ended the round before.
 
-    Raises:
-        ValueError: a size is not above zero, or other buckets hold some of
-            the parameters and further ones.
-
     Example:
-        >>> from dpkit.buckets import Buckets
-        >>> net = torch.nn.Linear(3, 2)
-        >>> buckets = Buckets(
+        >>> net = nn.Linear(3, 2)
+        >>> buckets = dpkit.buckets.Buckets(
         ...     net.parameters(), 1e-5, on_full=lambda b: print(b.flat)
         ... )
         >>> net(torch.tensor([[1.0, 2.0, 3.0]])).sum().backward()
@@ -99,7 +92,7 @@ class Buckets:
         self._bucket_bytes = bucket_megabytes * BYTES_PER_MEGABYTE
         self._first_bytes = first_megabytes * BYTES_PER_MEGABYTE
         self._on_start, self._on_full, self._on_end = on_start, on_full, on_end
-        self._end: weakref.ref[Callable[[], None]] | None = None
+        self._end: weakref.ref[partial[None]] | None = None
         self._made: list[int] = []  # the places of gradients, in order of time
         self._build(list(range(len(self.params)))[::-1])
         _take_over(self)
@@ -172,17 +165,14 @@ class Buckets:
 
     def _start(self) -> None:
         """Begin a round, and have the engine call its end."""
-
-        def end() -> None:
-            self._finish()
-
-        self._end = None
         self._on_start(self)
         for bucket in self.buckets:
             bucket.clear()
         self._made, self._waiting = [], deque(self.buckets)
-        # The engine keeps `end` until it has called it, or drops it where an
-        # exception ends backward: then the next gradient starts a new round.
+        # Only the engine holds `end`: until it has called it, or until an
+        # exception ends backward. Then the reference to it is dead, and the
+        # next gradient starts a round.
+        end = partial(self._finish)
         Variable._execution_engine.queue_callback(end)
         self._end = weakref.ref(end)
 
@@ -200,7 +190,6 @@ class Buckets:
 
 
 def _take_over(buckets: Buckets) -> None:
-    """Release other buckets of the same parameters."""
     for other in list(_WATCHING):
         shared = set(buckets.params).intersection(other.params)
         if len(shared) == len(other.params):

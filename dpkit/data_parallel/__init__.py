@@ -13,13 +13,7 @@ examples need to exchange only gradients.
 
 from dpkit.data_parallel.bucketed import BucketedDataParallel
 from dpkit.data_parallel.distributed import DistributedDataParallel
-from dpkit.data_parallel.step import (
-    allreduce_gradients,
-    clear_gradients,
-    gradient,
-    sgd,
-    train_batch,
-)
+from dpkit.data_parallel.step import allreduce_gradients, sgd, train_batch
 from dpkit.data_parallel.wrapper import DataParallel
 
 __all__ = [
@@ -27,8 +21,6 @@ __all__ = [
     "DataParallel",
     "DistributedDataParallel",
     "allreduce_gradients",
-    "clear_gradients",
-    "gradient",
     "sgd",
     "train_batch",
 ]

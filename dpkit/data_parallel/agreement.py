@@ -1,13 +1,12 @@
 """What ranks have to agree on before they train one module together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from dpkit.arguments import check_trained
 from dpkit.buckets import assign
@@ -21,7 +20,7 @@ def copy_from_rank_0(tensors: Sequence[Tensor]) -> None:
     for group in assign(tensors, BROADCAST_BYTES):
         some = [tensors[i] for i in group]
         flat = torch.cat([tensor.reshape(-1) for tensor in some])
-        # As bytes: gloo does not know all dtypes.
+        # Sent as bytes, because gloo does not know all dtypes.
         dist.broadcast(flat.view(torch.uint8), src=0)
         if dist.get_rank() > 0:
             pieces = flat.split([tensor.numel() for tensor in some])
@@ -37,11 +36,6 @@ def check_module(module: nn.Module) -> None:
             "initialised); launch() and torchrun start processes for one"
         )
     params, buffers = list(module.parameters()), list(module.buffers())
-    if any(map(is_lazy, params + buffers)):
-        raise ValueError(
-            "a parameter has no shape yet (module: "
-            f"{type(module).__name__}); run the module once before"
-        )
     check_trained(module)
     devices = {tensor.device for tensor in params + buffers}
     if len(devices) > 1:
@@ -57,7 +51,7 @@ def check_module(module: nn.Module) -> None:
         )
 
 
-def check_alike(module: nn.Module, options: Mapping[str, object]) -> None:
+def check_alike(module: nn.Module, **options: object) -> None:
     """Raise ValueError on all ranks unless module and options are the same."""
     tensors = [
         (name, str(t.dtype), tuple(t.shape), t.stride(), t.requires_grad)

@@ -22,50 +22,36 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import check_trained, device_list
+from dpkit.arguments import Devices, check_trained, device_list
 from dpkit.buckets import Bucket, Buckets
 from dpkit.collectives import allreduce
 from dpkit.losses import Loss
 from dpkit.placement import split_batch
 from dpkit.streams import beside, record_event, wait_for_beside
-from dpkit.theory.collectives.algorithms import allreduce_plan
 
 
 class BucketedDataParallel:
     """Train replicas of a module, reducing gradients in buckets.
 
-    After a step every replica has the gradient of the whole batch, as views
-    of its buckets; buffers, such as the statistics of batch norm, stay each
-    replica's own. An optimizer for each replica, or one for all of their
-    parameters, then takes the same step everywhere.
+    The module stays as it is. Its copy ``replicas[r]`` lies on
+    ``devices[r]``. After a step every replica has the gradient of the whole
+    batch, as views of its ``buckets``; buffers, such as the statistics of
+    batch norm, stay each replica's own. An optimizer for each replica, or one
+    for all of their parameters, then takes the same step everywhere.
 
     Args:
-        module: Is copied to every device, and stays as it is.
-        devices: k devices.
         bucket_megabytes: The size of a bucket, in units of 2^20 bytes; the
             first has one at most. A gradient larger than that has its own.
             ``float("inf")`` gives one bucket for all.
         overlap: Whether a bucket is reduced while backward goes on; if not,
             when it has ended.
-        algorithm: Who sends what to whom, as for :func:`dpkit.allreduce`.
-        ranks_per_node: For the algorithm "hierarchical".
-
-    Attributes:
-        replicas: ``replicas[r]`` lies on ``devices[r]``.
-        buckets: The :class:`dpkit.buckets.Buckets` of each replica.
-
-    Raises:
-        TypeError: ``devices`` is no list.
-        ValueError: there are no devices, no parameter requires a gradient,
-            the size of buckets is not above zero, or there is no such
-            algorithm for so many devices.
 
     Example:
         >>> from dpkit.data_parallel import BucketedDataParallel
-        >>> net = torch.nn.Linear(3, 1)
+        >>> net = nn.Linear(3, 1)
         >>> parallel = BucketedDataParallel(net, dpkit.devices(2, "sim"))
         >>> X, y = torch.ones(5, 3), torch.zeros(5, 1)
-        >>> loss = parallel.forward_backward(X, y, torch.nn.MSELoss())
+        >>> loss = parallel.forward_backward(X, y, nn.MSELoss())
         >>> parallel.replicas[1].weight.grad.shape
         torch.Size([1, 3])
     """
@@ -73,29 +59,17 @@ class BucketedDataParallel:
     def __init__(
         self,
         module: nn.Module,
-        devices: Sequence[torch.device],
+        devices: Devices,
         bucket_megabytes: float = 25.0,
         overlap: bool = True,
-        algorithm: str = "ring",
-        ranks_per_node: int | None = None,
     ) -> None:
-        devices = device_list(devices)
-        if len(devices) == 0:
-            raise ValueError("no devices to train on (devices: 0)")
+        devices = device_list(devices, least=1)
         check_trained(module)
-        allreduce_plan(algorithm, len(devices), ranks_per_node)  # or refuse
         self.overlap = overlap
         self.replicas = [copy.deepcopy(module).to(d) for d in devices]
         self.devices = [
             next(replica.parameters()).device for replica in self.replicas
         ]
-        self._allreduce = partial(
-            allreduce,
-            op="mean",
-            algorithm=algorithm,
-            ranks_per_node=ranks_per_node,
-        )
-        first = inf if bucket_megabytes == inf else 1.0
         # self._full[1] = {3: …, 0: …}: bucket 1 was full on rank 3 first, then
         # on rank 0; with each, the event at the end of what filled it.
         self._full: dict[int, dict[int, tuple[Bucket, Any]]] = {}
@@ -104,7 +78,7 @@ class BucketedDataParallel:
             Buckets(
                 [p for p in replica.parameters() if p.requires_grad],
                 bucket_megabytes,
-                first_megabytes=first,
+                first_megabytes=inf if bucket_megabytes == inf else 1.0,
                 on_full=partial(self._note_full, rank),
             )
             for rank, replica in enumerate(self.replicas)
@@ -113,16 +87,10 @@ class BucketedDataParallel:
     def forward_backward(self, X: Tensor, y: Tensor, loss: Loss) -> Tensor:
         """Compute the loss of a batch, and its gradients on every replica.
 
-        They are added to those that are there, as backward does.
-
-        Args:
-            X: The examples, shape (b, …), at least one for each device.
-            y: Their labels, shape (b, …).
-            loss: ``loss(outputs, y)`` is the mean over examples.
-
-        Returns:
-            The mean loss over the batch, a tensor of no dimensions on the
-            first device, detached.
+        They are added to those that are there. ``X`` has the shape (b, …),
+        with an example or more for each device; ``loss(outputs, y)`` is the
+        mean over examples. Return the mean loss over the batch, of no
+        dimensions, on the first device and detached.
         """
         k = len(self.devices)
         if len(X) < k:
@@ -148,8 +116,7 @@ class BucketedDataParallel:
     def no_sync(self) -> Iterator[None]:
         """Reduce nothing in a block: each replica's gradients add up.
 
-        The next step after it takes the mean over replicas of all that was
-        added.
+        The next step after it takes the mean of the sums over replicas.
         """
         for buckets in self.buckets:
             buckets.enabled = False
@@ -160,7 +127,6 @@ class BucketedDataParallel:
                 buckets.enabled = True
 
     def _backward(self, losses: Sequence[Tensor]) -> None:
-        """Run all replicas' backward, and reduce their buckets."""
         try:
             # One call: on GPUs, each device's backward has its own thread.
             torch.autograd.backward(losses)
@@ -176,7 +142,6 @@ class BucketedDataParallel:
                 buckets.settle()
 
     def _note_full(self, rank: int, bucket: Bucket) -> None:
-        """Reduce a bucket if it is now full on all replicas."""
         with self._lock:
             full = self._full.setdefault(bucket.index, {})
             full[rank] = bucket, record_event(self.devices[rank])
@@ -192,4 +157,4 @@ class BucketedDataParallel:
             # Where ranks share a device, the latest of them counts.
             events = {self.devices[rank]: full[rank][1] for rank in full}
         with beside(events):
-            self._allreduce(flats)
+            allreduce(flats, "mean", "ring")

@@ -37,14 +37,15 @@ class DistributedDataParallel(nn.Module):
     gradient. All ranks have to run backward equally often, each time from
     something that depends on a parameter.
 
-    Gradients are views of buckets, which travel while backward goes on. The
-    last wrapper of a module trains it. Wrap again when parameters are
+    Gradients are views of ``buckets``, which travel while backward goes on.
+    The last wrapper of a module trains it. Wrap again when parameters are
     replaced, or begin to require a gradient: a forward in training mode
     raises RuntimeError where the buckets lack one.
 
     Args:
-        module: Lies on this rank's device. Its parameters and buffers become
-            those of rank 0.
+        module: Lies on this rank's device, which is not a simulated one. Its
+            parameters and buffers become those of rank 0; it has to be the
+            same on all ranks.
         bucket_megabytes: The size of a bucket in MiB (2^20 bytes), as
             PyTorch's ``bucket_cap_mb``; the first has one MiB at most. A
             gradient larger than that has its own.
@@ -53,27 +54,15 @@ class DistributedDataParallel(nn.Module):
             mode: before the first one, if several precede a backward, which
             may still need the buffers as they are.
 
-    Attributes:
-        module: The module within.
-        buckets: The :class:`dpkit.buckets.Buckets` of this rank.
-
-    Raises:
-        RuntimeError: there is no process group.
-        ValueError: no parameter requires a gradient; parameters and buffers
-            lie on several devices, on a simulated one, or have no shape yet;
-            ranks have different modules or options; the size of buckets is
-            not above zero.
-
     Example:
         In each of the processes that :func:`dpkit.launch` or ``torchrun``
         starts; here there is one:
 
-        >>> import torch, torch.distributed as dist
-        >>> from dpkit.data_parallel import DistributedDataParallel
+        >>> import torch.distributed as dist
         >>> dist.init_process_group(
         ...     "gloo", store=dist.HashStore(), rank=0, world_size=1
         ... )
-        >>> net = DistributedDataParallel(torch.nn.Linear(3, 2))
+        >>> net = dpkit.DistributedDataParallel(nn.Linear(3, 2))
         >>> net(torch.ones(5, 3)).sum().backward()
         >>> net.module.bias.grad
         tensor([5., 5.])
@@ -94,11 +83,11 @@ class DistributedDataParallel(nn.Module):
         self.bucket_megabytes = bucket_megabytes
         self.broadcast_buffers = broadcast_buffers
         self._connect()
-        options = {
-            "bucket_megabytes": bucket_megabytes,
-            "broadcast_buffers": broadcast_buffers,
-        }
-        check_alike(module, options)
+        check_alike(
+            module,
+            bucket_megabytes=bucket_megabytes,
+            broadcast_buffers=broadcast_buffers,
+        )
         copy_from_rank_0([*module.parameters(), *module.buffers()])
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -106,7 +95,7 @@ class DistributedDataParallel(nn.Module):
         trains = self.training and torch.is_grad_enabled()
         if trains and self.buckets.enabled:
             self._check_params()
-            # Of several forwards before a backward, the first one alone.
+            # Only at the first of several forwards before a backward.
             if self.broadcast_buffers and not self._means.are_awaited:
                 copy_from_rank_0(list(self.module.buffers()))
             self._means.are_awaited = True
@@ -116,8 +105,8 @@ class DistributedDataParallel(nn.Module):
     def no_sync(self) -> Iterator[None]:
         """Send nothing in a block: this rank's gradients add up.
 
-        The next backward after it takes the mean over ranks of all that was
-        added. Every rank has to do likewise.
+        The next backward after it takes the mean of the sums over ranks.
+        Every rank has to do the same.
         """
         before, self.buckets.enabled = self.buckets.enabled, False
         try:
@@ -161,14 +150,10 @@ class DistributedDataParallel(nn.Module):
 
 
 class Means:
-    """Makes each bucket the mean over ranks, while backward goes on.
-
-    Attributes:
-        are_awaited: Whether backward is still to come after a forward.
-    """
+    """Makes each bucket the mean over ranks, while backward goes on."""
 
     def __init__(self) -> None:
-        self.are_awaited = False
+        self.are_awaited = False  # whether backward is to come after a forward
         self._works: list[dist.Work] = []
         self._have_order = False
 
@@ -200,7 +185,6 @@ class Means:
 
 
 def _order_of_rank_0(buckets: Buckets) -> list[int]:
-    """Return the order in which backward made the gradients on rank 0."""
     order = torch.tensor(buckets.order, device=buckets.params[0].device)
     dist.broadcast(order, src=0)
     return [int(place) for place in order.tolist()]

@@ -20,10 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpkit.arguments import Devices
 from dpkit.placement import gather, scatter
 
 
-def scatter_nested(nested: Any, devices: Sequence[torch.device]) -> list[Any]:
+def scatter_nested(nested: Any, devices: Devices) -> list[Any]:
     """Cut all tensors of a structure by rows, each device getting a shard.
 
     A tensor without dimensions is copied to each device. All else, also a
@@ -33,15 +34,10 @@ def scatter_nested(nested: Any, devices: Sequence[torch.device]) -> list[Any]:
     """
     tensors = list(named_tensors(nested))
     # 7 rows on 3 devices: 3 shards; 2 rows: 2; none, or no tensors: 1.
-    num_shards = min(len(devices), max(_num_rows(tensors), 1))
-    shards = {
-        id(x): _shards(x, devices[:num_shards])  # once, if it is there twice
-        for _, x in tensors
-    }
-    return [
-        _swapped(nested, {key: x[rank] for key, x in shards.items()})
-        for rank in range(num_shards)
-    ]
+    devices = devices[: max(_num_rows(tensors), 1)]
+    # By their ids: a tensor that is there twice is cut once.
+    shards = {id(x): _shards(x, devices) for _, x in tensors}
+    return _cut(nested, shards, len(devices))
 
 
 def gather_nested(
@@ -112,20 +108,22 @@ def _num_rows(tensors: Iterable[tuple[str, Tensor]]) -> int:
     return max(rows.values(), default=0)
 
 
-def _shards(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
+def _shards(x: Tensor, devices: Devices) -> list[Tensor]:
     if x.dim() == 0:
         return [x.to(device, copy=True) for device in devices]
     return scatter(x, devices)
 
 
-def _swapped(nested: Any, shard_of: Mapping[int, Tensor]) -> Any:
-    """Return the structure with shards in place of tensors, by their ids."""
+def _cut(
+    nested: Any, shards: Mapping[int, Sequence[Tensor]], count: int
+) -> list[Any]:
+    """Return the structure with each shard in place of its tensor."""
     if isinstance(nested, Tensor):
-        return shard_of[id(nested)]
+        return list(shards[id(nested)])
     if not _has_tensors(nested):
-        return nested
-    items = _inside(nested).values()
-    return _rebuild(nested, [_swapped(item, shard_of) for item in items])
+        return [nested] * count
+    cut = [_cut(x, shards, count) for x in _inside(nested).values()]
+    return [_rebuild(nested, items) for items in zip(*cut, strict=True)]
 
 
 def _rebuild(nested: Any, items: Sequence[Any]) -> Any:

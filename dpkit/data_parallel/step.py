@@ -17,7 +17,7 @@ from math import isfinite
 import torch
 from torch import Tensor
 
-from dpkit.arguments import check_lists, device_list
+from dpkit.arguments import Devices, check_lists, device_list
 from dpkit.collectives import allreduce
 from dpkit.losses import Loss, check_sum, tried_as_sum
 from dpkit.placement import split_batch
@@ -29,7 +29,7 @@ def train_batch(
     X: Tensor,
     y: Tensor,
     device_params: Sequence[Sequence[Tensor]],
-    devices: Sequence[torch.device],
+    devices: Devices,
     lr: float,
 ) -> None:
     """Take one step of minibatch SGD on all devices together.
@@ -45,18 +45,12 @@ def train_batch(
         loss: ``loss(outputs, y)`` gives the loss of each example, or their
             sum; not their mean, which is checked on the first batch, when no
             parameter has a gradient yet.
-        X: The examples of the batch, shape (b, …), on any device.
-        y: Their labels, shape (b, …).
+        X: Examples, shape (b, …), on any device.
+        y: Labels, shape (b, …).
         device_params: ``device_params[r]`` are the parameters on
             ``devices[r]``, as :func:`dpkit.replicate` makes them.
         devices: k devices.
         lr: The learning rate.
-
-    Raises:
-        TypeError: ``devices`` is no list.
-        ValueError: the batch is empty, ``X`` and ``y`` differ in length,
-            there is not one list of parameters per device, the loss is a
-            mean, or the learning rate is infinite or no number.
 
     Example:
         >>> devices = dpkit.devices(2, kind="sim")
@@ -121,7 +115,7 @@ def sgd(params: Sequence[Tensor], lr: float, batch_size: int) -> None:
 def _check_step(
     X: Tensor,
     device_params: Sequence[Sequence[Tensor]],
-    devices: Sequence[torch.device],
+    devices: Devices,
     lr: float,
 ) -> None:
     if X.dim() and len(X) == 0:

@@ -8,12 +8,11 @@ One forward on two devices, and the backward that autograd makes of it::
               └─ copy ─────┘
        scatter, replicate       apply   gather
 
-A replica is made of copies, and a copy is an operation like others: backward
-goes through it, takes the gradient back to devices[0] and adds it to what the
-other replicas give, in the parameters of the module.
+A replica is made of copies, and a copy is an operation like others. Backward
+goes through it and takes the gradient back to devices[0]. There it is added to
+those of the other replicas, in the parameters of the module.
 """
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from dpkit.arguments import Devices
 from dpkit.data_parallel.nested import gather_nested, scatter_nested
 from dpkit.machine import has_streams
 from dpkit.placement import scatter
@@ -37,20 +37,20 @@ class DataParallel(nn.Module):
     """Run a module on several devices, each on a shard of its inputs.
 
     It is called as the module is, with tensors on any device. Each forward
-    cuts them by rows, copies the module to the other devices, runs the
+    cuts them by rows and copies the module to the other devices. It runs the
     replicas one after another in one Python loop, without threads, and joins
-    their outputs on the first device. Gradients are the module's own, and
-    equal to those of one device if the output for an example depends on that
-    example alone. With batch norm in training mode it does not: each replica
-    takes the statistics of its shard.
+    their outputs on the first device. Gradients and state dict are those of
+    ``module``. The gradients equal those of one device if the output for an
+    example depends on that example alone. With batch norm in training mode it
+    does not: each replica takes the statistics of its shard.
 
     Tensors may stand in tuples, named tuples, lists, dicts and dataclasses,
     and have to agree in their number of rows, the first dimension. Those
     without dimensions are copied to each replica; all else is given to each
     as it is. Fewer rows than devices run on as many devices as there are
-    rows; no rows at all, on the first. Outputs are joined likewise; tensors
-    without dimensions, such as the loss of each shard, become one with an
-    entry for each replica that ran.
+    rows; no rows at all, on the first. Outputs are joined in the same way;
+    tensors without dimensions, such as the loss of each shard, become one
+    with an entry for each replica that ran.
 
     The replica on the first device is the module itself. What it changes in
     itself stays, such as the running statistics of batch norm; what the
@@ -59,30 +59,18 @@ class DataParallel(nn.Module):
     Args:
         module: Lies on ``devices[0]`` when it runs; ``.to(devices[0])`` of
             the wrapper takes it there.
-        devices: k devices. A device may be there more than once.
-
-    Attributes:
-        module: The module within; parameters and state dict are its own.
-        devices: The devices.
-
-    Raises:
-        TypeError: ``devices`` is no list.
-        ValueError: there are no devices. In forward: the module lies
-            elsewhere, tensors differ in their number of rows, or outputs
-            differ in something else than tensors.
+        devices: A device may be there more than once.
 
     Example:
         >>> devices = dpkit.devices(3, kind="sim")
-        >>> net = dpkit.DataParallel(torch.nn.Linear(2, 1), devices)
+        >>> net = dpkit.DataParallel(nn.Linear(2, 1), devices)
         >>> y = net.to(devices[0])(torch.ones(7, 2))
         >>> y.sum().backward()
         >>> net.module.weight.grad
         tensor([[7., 7.]], device='sim:0')
     """
 
-    def __init__(
-        self, module: nn.Module, devices: Sequence[torch.device]
-    ) -> None:
+    def __init__(self, module: nn.Module, devices: Devices) -> None:
         super().__init__()
         self.module = module
         # The device of a tensor has a number; "cuda" or "sim" alone has none.
@@ -124,9 +112,7 @@ class DataParallel(nn.Module):
                 )
 
 
-def replicate_module(
-    module: nn.Module, devices: Sequence[torch.device]
-) -> list[nn.Module]:
+def replicate_module(module: nn.Module, devices: Devices) -> list[nn.Module]:
     """Return a replica of a module on each device; the first is itself.
 
     The other replicas share with it all but parameters, buffers and modules,

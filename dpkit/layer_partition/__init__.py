@@ -15,7 +15,7 @@ on ``devices[rank]``. They are either *replicas*, equal on all devices, or
 stack in an ``nn.Sequential``. Gradients follow: those of replicas are
 replicas, those of shards are shards.
 
-Every rank ends with a loss of its own, equal to the others', and backward
+Every rank ends with its own loss, equal to the others', and backward
 starts from all of them: ``torch.autograd.backward(losses)``.
 :class:`LayerParallel` turns the whole into one ordinary module instead.
 

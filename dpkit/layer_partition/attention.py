@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dpkit.arguments import Devices
 from dpkit.layer_partition.linear import (
     ColumnParallelLinear,
     RowParallelLinear,
+    linear_of,
 )
 from dpkit.layer_partition.shards import (
     Pick,
     SplitModule,
-    check_enough,
     check_plain,
-    even_sizes,
+    checked_sizes,
 )
 
 PLAIN_ATTENTION: dict[str, object] = {
@@ -44,16 +44,10 @@ class HeadParallelAttention(SplitModule):
         project: Queries, keys and values: rows of head 0, of head 1, …
         output: The projection of the output.
 
-    Raises:
-        TypeError: ``devices`` is no list.
-        ValueError: there are more devices than heads, or the layer is of a
-            kind that is not split here.
-
     Example:
         >>> from dpkit.layer_partition import HeadParallelAttention
-        >>> devices = dpkit.devices(2, kind="sim")
-        >>> attention = torch.nn.MultiheadAttention(12, 3, batch_first=True)
-        >>> layer = HeadParallelAttention(attention, devices)
+        >>> attention = nn.MultiheadAttention(12, 3, batch_first=True)
+        >>> layer = HeadParallelAttention(attention, dpkit.devices(2, "sim"))
         >>> [part.out_features for part in layer.project.parts]
         [24, 12]
 
@@ -64,15 +58,14 @@ class HeadParallelAttention(SplitModule):
     def __init__(
         self,
         attention: nn.MultiheadAttention,
-        devices: Sequence[torch.device],
+        devices: Devices,
         causal: bool = False,
     ) -> None:
         super().__init__()
         plain = {"kdim": attention.embed_dim, "vdim": attention.embed_dim}
         check_plain(attention, "attention", PLAIN_ATTENTION | plain)
         num_heads, size = attention.num_heads, attention.head_dim
-        check_enough(num_heads, "heads", devices)
-        heads = even_sizes(num_heads, len(devices))
+        heads = checked_sizes(None, num_heads, "heads", devices)
         self.project = ColumnParallelLinear(
             _by_head(attention), devices, [3 * size * n for n in heads]
         )
@@ -111,14 +104,12 @@ def _by_head(attention: nn.MultiheadAttention) -> nn.Linear:
     """Return a layer for queries, keys and values, rows in order of heads."""
     # Rows of in_proj_weight with two heads    q0 q1 k0 k1 v0 v1
     # and of the layer                         q0 k0 v0 q1 k1 v1
-    weight, bias = attention.in_proj_weight, attention.in_proj_bias
     shape = (3, attention.num_heads, attention.head_dim)
-    outputs, inputs = weight.shape
-    linear = nn.Linear(inputs, outputs, bias=False, device="meta")
-    for name, tensor in {"weight": weight, "bias": bias}.items():
-        if tensor is not None:
-            rows = tensor.detach().unflatten(0, shape)
-            rows = rows.transpose(0, 1).flatten(0, 2)
-            parameter = nn.Parameter(rows, tensor.requires_grad)
-            linear.register_parameter(name, parameter)
-    return linear
+
+    def rows(tensor: nn.Parameter) -> nn.Parameter:
+        by_kind = tensor.detach().unflatten(0, shape)
+        by_head = by_kind.transpose(0, 1).flatten(0, 2)
+        return nn.Parameter(by_head, tensor.requires_grad)
+
+    weight, bias = attention.in_proj_weight, attention.in_proj_bias
+    return linear_of(rows(weight), None if bias is None else rows(bias))

@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from dpkit.arguments import Devices, tensor_list
 from dpkit.collectives import allreduce
 
 # An operation takes a tensor of each rank, and gives one to each.
@@ -56,12 +57,7 @@ def conjugates(
     xs: Sequence[Tensor], there: Operation, back: Operation
 ) -> list[Tensor]:
     """Do ``there`` now, and ``back`` to the gradients in backward."""
-    if isinstance(xs, Tensor):  # its rows would pass for those of the ranks
-        raise TypeError(
-            "not a list with a tensor for each rank (a tensor of shape "
-            f"{tuple(xs.shape)})"
-        )
-    return list(Conjugates.apply(there, back, *xs))
+    return list(Conjugates.apply(there, back, *tensor_list(xs)))
 
 
 def allreduce_backward(xs: Sequence[Tensor]) -> list[Tensor]:
@@ -71,10 +67,9 @@ def allreduce_backward(xs: Sequence[Tensor]) -> list[Tensor]:
     whole input, so the input's gradient is the sum of what they send back.
 
     Example:
-        >>> from dpkit.layer_partition import allreduce_backward
         >>> xs = [torch.ones(3, device=d, requires_grad=True)
         ...       for d in dpkit.devices(2, kind="sim")]
-        >>> ys = allreduce_backward(xs)
+        >>> ys = dpkit.layer_partition.allreduce_backward(xs)
         >>> torch.autograd.backward([ys[0].sum(), 4 * ys[1].sum()])
         >>> [x.grad.tolist() for x in xs]  # 1 + 4
         [[5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
@@ -89,10 +84,9 @@ def allreduce_forward(xs: Sequence[Tensor]) -> list[Tensor]:
     shape. It gives k replicas of their sum.
 
     Example:
-        >>> from dpkit.layer_partition import allreduce_forward
         >>> xs = [torch.full((2,), r + 1.0, device=d)
         ...       for r, d in enumerate(dpkit.devices(3, kind="sim"))]
-        >>> allreduce_forward(xs)[2]  # 1 + 2 + 3
+        >>> dpkit.layer_partition.allreduce_forward(xs)[2]  # 1 + 2 + 3
         tensor([6., 6.], device='sim:2')
     """
     return conjugates(xs, there=sums, back=tuple)
@@ -102,17 +96,12 @@ def allgather_forward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
     """Join the shards of all ranks on each; in backward, keep one's own part.
 
     For what every rank then uses in the same way, such as scores from which
-    each computes the loss.
-
-    Args:
-        xs: k shards; they may differ in size along ``dim``.
-        dim: The dimension to join along.
+    each computes the loss. The k shards may differ in size along ``dim``.
 
     Example:
-        >>> from dpkit.layer_partition import allgather_forward
         >>> xs = [torch.full((1, 2 - r), r, device=d)
         ...       for r, d in enumerate(dpkit.devices(2, kind="sim"))]
-        >>> allgather_forward(xs, dim=1)[0]
+        >>> dpkit.layer_partition.allgather_forward(xs, dim=1)[0]
         tensor([[0, 0, 1]], device='sim:0')
     """
     sizes = [x.shape[dim] for x in xs]
@@ -130,10 +119,7 @@ def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
     For what every rank uses in another way, such as the input of a layer of
     which each has a part. It is what :func:`allgather_forward` and
     :func:`allreduce_backward` are together, and sends half as much back.
-
-    Args:
-        xs: k shards; they may differ in size along ``dim``.
-        dim: The dimension to join along.
+    The k shards may differ in size along ``dim``.
     """
     sizes = [x.shape[dim] for x in xs]
 
@@ -141,18 +127,17 @@ def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
         # On rank 1 of 3: its part of gradient 1, then += those of 0 and 2.
         parts = [g.split(sizes, dim) for g in gradients]
         totals = []
-        for rank in range(len(parts)):
-            total = parts[rank][rank].clone()
-            for other in range(len(parts)):
-                if other != rank:
-                    total += parts[other][rank].to(total.device)
+        for rank, own in enumerate(parts):
+            total = own[rank].clone()
+            for other in parts[:rank] + parts[rank + 1 :]:
+                total += other[rank].to(total.device)
             totals.append(total)
         return totals
 
     return conjugates(xs, there=lambda xs: wholes(xs, dim), back=sums_of_parts)
 
 
-def spread(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
+def spread(x: Tensor, devices: Devices) -> list[Tensor]:
     """Copy a tensor to all devices; in backward, take the first's gradient.
 
     The gradients of replicas are equal, so one of them is the gradient.
@@ -168,12 +153,11 @@ def spread(x: Tensor, devices: Sequence[torch.device]) -> list[Tensor]:
 def take_one(xs: Sequence[Tensor]) -> Tensor:
     """Return the first of equal tensors; in backward, copy its gradient."""
     devices = [x.device for x in xs]
-    (one,) = conjugates(
+    return conjugates(
         xs,
         there=lambda xs: views(xs[:1]),
         back=lambda gradients: [gradients[0].to(device) for device in devices],
-    )
-    return one
+    )[0]
 
 
 def views(xs: Sequence[Tensor]) -> list[Tensor]:

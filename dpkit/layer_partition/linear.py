@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from dpkit.arguments import Devices
 from dpkit.layer_partition.conjugates import (
     allreduce_backward,
     allreduce_forward,
@@ -21,10 +22,10 @@ from dpkit.layer_partition.replicated import Replicated
 from dpkit.layer_partition.shards import (
     Pick,
     SplitModule,
-    bias_shards,
     checked_sizes,
     joined,
     replicas_of,
+    rows_of,
     shards_of,
 )
 
@@ -36,22 +37,15 @@ class ColumnParallelLinear(SplitModule):
     backward adds up the gradients of the input, in one allreduce.
 
     Args:
-        linear: The layer to split; its parameters are copied.
+        linear: Its parameters are copied into ``parts``, a layer for each
+            device.
         devices: k devices, no more than the layer has outputs.
-        sizes: How many outputs each device computes.
-
-    Attributes:
-        parts: The layer of each device.
-
-    Raises:
-        TypeError: ``devices`` is no list, or a size no whole number.
-        ValueError: there are more devices than outputs, or the sizes are not
-            k positive numbers that add up to the outputs.
+        sizes: How many outputs each device computes; None: as equal as can
+            be, the first ones larger by one.
 
     Example:
-        >>> from dpkit.layer_partition import ColumnParallelLinear
         >>> devices = dpkit.devices(3, kind="sim")
-        >>> layer = ColumnParallelLinear(torch.nn.Linear(2, 7), devices)
+        >>> layer = dpkit.ColumnParallelLinear(nn.Linear(2, 7), devices)
         >>> xs = [torch.ones(5, 2, device=d) for d in devices]
         >>> [tuple(y.shape) for y in layer(xs)]  # 3 + 2 + 2 = 7
         [(5, 3), (5, 2), (5, 2)]
@@ -60,15 +54,16 @@ class ColumnParallelLinear(SplitModule):
     def __init__(
         self,
         linear: nn.Linear,
-        devices: Sequence[torch.device],
+        devices: Devices,
         sizes: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         total = linear.out_features
         sizes = checked_sizes(sizes, total, "outputs", devices)
-        weights = shards_of(linear.weight, sizes, devices)
-        biases = bias_shards(linear.bias, sizes, devices)
-        self.parts = nn.ModuleList(map(_linear, weights, biases))
+        self.parts = nn.ModuleList(
+            linear_of(weight, bias)
+            for weight, bias in rows_of(linear, sizes, devices)
+        )
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
         """Return shards (…, outputs of r) of replicas (…, inputs)."""
@@ -81,24 +76,13 @@ class RowParallelLinear(SplitModule):
 
     It takes shards of the features and gives replicas. Forward adds up what
     the devices have computed, in one allreduce; backward sends nothing. Each
-    device has a copy of the bias, and adds it after the sum.
-
-    Args:
-        linear: The layer to split; its parameters are copied.
-        devices: k devices, no more than the layer has inputs.
-        sizes: How many inputs each device takes.
-
-    Attributes:
-        parts: The layer of each device, without bias.
-        biases: The copies of the bias; none if the layer has none.
-
-    Raises:
-        TypeError, ValueError: as for :class:`ColumnParallelLinear`.
+    device has a copy of the bias, in ``biases``, and adds it after the sum.
+    ``parts`` have none. ``sizes`` are the inputs that each device takes; the
+    arguments are else those of :class:`ColumnParallelLinear`.
 
     Example:
-        >>> from dpkit.layer_partition import RowParallelLinear
         >>> devices = dpkit.devices(2, kind="sim")
-        >>> layer = RowParallelLinear(torch.nn.Linear(5, 4), devices)
+        >>> layer = dpkit.RowParallelLinear(nn.Linear(5, 4), devices)
         >>> xs = [torch.ones(3, n, device=d) for n, d in zip((3, 2), devices)]
         >>> [tuple(y.shape) for y in layer(xs)]
         [(3, 4), (3, 4)]
@@ -107,14 +91,14 @@ class RowParallelLinear(SplitModule):
     def __init__(
         self,
         linear: nn.Linear,
-        devices: Sequence[torch.device],
+        devices: Devices,
         sizes: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         total = linear.in_features
         sizes = checked_sizes(sizes, total, "inputs", devices)
         weights = shards_of(linear.weight, sizes, devices, dim=1)
-        self.parts = nn.ModuleList(_linear(w, None) for w in weights)
+        self.parts = nn.ModuleList(linear_of(w, None) for w in weights)
         bias = linear.bias
         self.biases = nn.ParameterList(
             replicas_of(bias, devices) if bias is not None else []
@@ -147,24 +131,14 @@ class ParallelMLP(nn.Sequential):
 
     The first is split by its outputs and the second by the same features, its
     inputs: what one gives is what the other takes. It takes and gives
-    replicas, with one allreduce forward and one backward.
-
-    Args:
-        first: The first layer.
-        activation: Works on each feature by itself, without parameters.
-        second: The second layer, with as many inputs as the first has
-            outputs.
-        devices: k devices, no more than features between the layers.
-
-    Raises:
-        TypeError: ``devices`` is no list.
-        ValueError: the layers do not fit together, or cannot be split.
+    replicas, with one allreduce forward and one backward. The activation
+    works on each feature by itself, without parameters.
 
     Example:
         >>> from dpkit.layer_partition import ParallelMLP
-        >>> first, second = torch.nn.Linear(3, 7), torch.nn.Linear(7, 4)
+        >>> first, second = nn.Linear(3, 7), nn.Linear(7, 4)
         >>> devices = dpkit.devices(2, kind="sim")
-        >>> mlp = ParallelMLP(first, torch.nn.GELU(), second, devices)
+        >>> mlp = ParallelMLP(first, nn.GELU(), second, devices)
         >>> mlp([torch.ones(5, 3, device=d) for d in devices])[1].shape
         torch.Size([5, 4])
     """
@@ -174,7 +148,7 @@ class ParallelMLP(nn.Sequential):
         first: nn.Linear,
         activation: nn.Module,
         second: nn.Linear,
-        devices: Sequence[torch.device],
+        devices: Devices,
     ) -> None:
         if first.out_features != second.in_features:
             raise ValueError(
@@ -211,7 +185,7 @@ def _check_activation(activation: nn.Module) -> None:
         )
 
 
-def _linear(weight: nn.Parameter, bias: nn.Parameter | None) -> nn.Linear:
+def linear_of(weight: nn.Parameter, bias: nn.Parameter | None) -> nn.Linear:
     """Return a layer with these parameters; no random number is drawn."""
     outputs, inputs = weight.shape
     layer = nn.Linear(inputs, outputs, bias=False, device="meta")

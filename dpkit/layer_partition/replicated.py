@@ -3,51 +3,32 @@
 import copy
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
-from dpkit.arguments import device_list
+from dpkit.arguments import Devices, device_list
 from dpkit.layer_partition.conjugates import allgather_forward
 from dpkit.layer_partition.shards import Pick, SplitModule
 
-RANDOM = (
-    nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d,
-    nn.AlphaDropout, nn.FeatureAlphaDropout,
-)  # fmt: skip
-
 
 class Replicated(SplitModule):
-    """A copy of a module on each device.
+    """A copy of a module on each device, such as a layer norm.
 
     Given replicas it gives replicas, and its parameters stay equal, since
-    their gradients are. Given shards, each copy works on its own.
-
-    Args:
-        module: A layer norm, an activation, pooling, …
-        devices: k devices.
-
-    Attributes:
-        parts: The copy on each device.
-
-    Raises:
-        TypeError: ``devices`` is no list.
-        ValueError: the module has dropout, whose masks would differ from
-            device to device.
+    their gradients are. Given shards, each copy works on its own. A module
+    with dropout is refused: its masks would differ from device to device.
 
     Example:
-        >>> from dpkit.layer_partition import Replicated
         >>> devices = dpkit.devices(2, kind="sim")
-        >>> norm = Replicated(torch.nn.LayerNorm(3), devices)
+        >>> norm = dpkit.layer_partition.Replicated(nn.LayerNorm(3), devices)
         >>> norm([torch.ones(5, 3, device=d) for d in devices])[1].device
         device(type='sim', index=1)
     """
 
-    def __init__(
-        self, module: nn.Module, devices: Sequence[torch.device]
-    ) -> None:
+    def __init__(self, module: nn.Module, devices: Devices) -> None:
         super().__init__()
         for part in module.modules():
-            if isinstance(part, RANDOM) and part.p > 0:
+            if isinstance(part, _DropoutNd) and part.p > 0:
                 raise ValueError(
                     "dropout would draw another mask on each device "
                     f"({type(part).__name__}, p: {part.p})"
@@ -79,10 +60,9 @@ class Joined(nn.Module):
     What follows must be the same on every device: replicas, down to the loss.
 
     Example:
-        >>> from dpkit.layer_partition import Joined
         >>> devices = dpkit.devices(2, kind="sim")
         >>> xs = [torch.ones(5, n, device=d) for n, d in zip((2, 1), devices)]
-        >>> [tuple(y.shape) for y in Joined(dim=1)(xs)]
+        >>> [tuple(y.shape) for y in dpkit.layer_partition.Joined(dim=1)(xs)]
         [(5, 3), (5, 3)]
     """
 

@@ -5,18 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import device_list
+from dpkit.arguments import Devices, device_list
 from dpkit.theory.units import check_whole
 
 Pick = Callable[[nn.Parameter], Tensor]
 
 
 class SplitModule(nn.Module):
-    """A module of which each device has a part, in ``parts``.
-
-    Attributes:
-        parts: What each device has, in order of rank.
-    """
+    """A module of which each device has a part, ``parts[rank]``."""
 
     parts: nn.ModuleList
 
@@ -38,20 +34,6 @@ def even_sizes(length: int, count: int) -> list[int]:
     return [length // count + (i < length % count) for i in range(count)]
 
 
-def check_enough(
-    length: int, what: str, devices: Sequence[torch.device]
-) -> None:
-    """Raise an error if it is no list, or a device would have nothing."""
-    num_devices = len(device_list(devices))
-    if num_devices < 1:
-        raise ValueError("no devices to split a layer over (devices: 0)")
-    if length < num_devices:
-        raise ValueError(
-            f"too few {what} for each device to have one "
-            f"({what}: {length}, devices: {num_devices})"
-        )
-
-
 def check_plain(
     layer: nn.Module, what: str, plain: Mapping[str, object]
 ) -> None:
@@ -67,32 +49,25 @@ def check_plain(
 
 
 def checked_sizes(
-    sizes: Sequence[int] | None,
-    length: int,
-    what: str,
-    devices: Sequence[torch.device],
+    sizes: Sequence[int] | None, length: int, what: str, devices: Devices
 ) -> list[int]:
     """Return how many of ``length`` each device has; None: evenly."""
-    check_enough(length, what, devices)
-    if sizes is None:
-        return even_sizes(length, len(devices))
+    num_devices = len(device_list(devices, least=1))
+    sizes = even_sizes(length, num_devices) if sizes is None else list(sizes)
     for size in sizes:
         check_whole("sizes", size)
-    if len(sizes) != len(devices) or sum(sizes) != length or min(sizes) < 1:
+    if len(sizes) != num_devices or sum(sizes) != length or min(sizes) < 1:
         raise ValueError(
-            f"the sizes do not part the {what} among the devices (sizes: "
-            f"{list(sizes)}, {what}: {length}, devices: {len(devices)})"
+            f"the sizes do not give each device some of the {what} (sizes: "
+            f"{sizes}, {what}: {length}, devices: {num_devices})"
         )
-    return list(sizes)
+    return sizes
 
 
 def shards_of(
-    parameter: Tensor,
-    sizes: Sequence[int],
-    devices: Sequence[torch.device],
-    dim: int = 0,
+    parameter: Tensor, sizes: Sequence[int], devices: Devices, dim: int = 0
 ) -> list[nn.Parameter]:
-    """Return one part of a parameter for each device, in memory of its own."""
+    """Return one part of a parameter for each device, in its own memory."""
     parts = parameter.detach().split(list(sizes), dim)
     return [
         _parameter_like(parameter, part, device)
@@ -100,18 +75,17 @@ def shards_of(
     ]
 
 
-def bias_shards(
-    bias: Tensor | None, sizes: Sequence[int], devices: Sequence[torch.device]
-) -> Sequence[nn.Parameter | None]:
-    """Return one part of a bias for each device; None where there is none."""
-    if bias is None:
-        return [None] * len(sizes)
-    return shards_of(bias, sizes, devices)
+def rows_of(
+    layer: nn.Linear | nn.Conv2d, sizes: Sequence[int], devices: Devices
+) -> list[tuple[nn.Parameter, nn.Parameter | None]]:
+    """Return each device's rows of weight and bias; None without a bias."""
+    weights = shards_of(layer.weight, sizes, devices)
+    if layer.bias is None:
+        return [(weight, None) for weight in weights]
+    return list(zip(weights, shards_of(layer.bias, sizes, devices)))
 
 
-def replicas_of(
-    parameter: Tensor, devices: Sequence[torch.device]
-) -> list[nn.Parameter]:
+def replicas_of(parameter: Tensor, devices: Devices) -> list[nn.Parameter]:
     """Return one copy of a parameter for each device."""
     whole = parameter.detach()
     return [_parameter_like(parameter, whole, device) for device in devices]

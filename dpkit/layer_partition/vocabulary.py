@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dpkit.arguments import Devices, check_scores
 from dpkit.collectives import allreduce
 from dpkit.layer_partition.conjugates import allreduce_forward
 from dpkit.layer_partition.shards import (
@@ -31,25 +32,14 @@ class VocabParallelEmbedding(SplitModule):
     It takes replicas of the words' numbers and gives replicas of their rows:
     a device that does not have a word gives zeros, and an allreduce adds up.
     :class:`dpkit.ColumnParallelLinear` splits its outputs as the rows are
-    split, so the two can share their weights. The row of a word that does not
-    exist is NaN: to raise an error, Python would wait for the device.
-
-    Args:
-        embedding: The table to split, without options; it is copied.
-        devices: k devices, no more than there are words.
-
-    Attributes:
-        weights: The rows of each device.
-
-    Raises:
-        TypeError: ``devices`` is no list.
-        ValueError: there are more devices than words, or the embedding has
-            options, such as a padding word.
+    split, so the two can share their ``weights``. The row of a word that does
+    not exist is NaN: to raise an error, Python would wait for the device. The
+    table is copied, and has no options, such as a padding word.
 
     Example:
         >>> from dpkit.layer_partition import VocabParallelEmbedding
         >>> devices = dpkit.devices(2, kind="sim")
-        >>> table = VocabParallelEmbedding(torch.nn.Embedding(7, 3), devices)
+        >>> table = VocabParallelEmbedding(nn.Embedding(7, 3), devices)
         >>> words = [torch.tensor([[6, 0]], device=d) for d in devices]
         >>> table(words)[1].shape
         torch.Size([1, 2, 3])
@@ -58,9 +48,7 @@ class VocabParallelEmbedding(SplitModule):
         M. Shoeybi et al., Megatron-LM, 2019, section 3.
     """
 
-    def __init__(
-        self, embedding: nn.Embedding, devices: Sequence[torch.device]
-    ) -> None:
+    def __init__(self, embedding: nn.Embedding, devices: Devices) -> None:
         super().__init__()
         check_plain(embedding, "an embedding", PLAIN_EMBEDDING)
         num_words = embedding.num_embeddings
@@ -72,11 +60,10 @@ class VocabParallelEmbedding(SplitModule):
     def forward(self, words: Sequence[Tensor]) -> list[Tensor]:
         """Return replicas (…, features) of replicas (…) of whole numbers."""
         sizes = [len(weight) for weight in self.weights]
-
-        def rows(rank: int, local: Tensor) -> Tensor:
-            return F.embedding(local, self.weights[rank])
-
-        return allreduce_forward(_looked_up(words, sizes, rows))
+        rows = _looked_up(
+            words, sizes, lambda rank, x: F.embedding(x, self.weights[rank])
+        )
+        return allreduce_forward(rows)
 
     def full_tensors(self, pick: Pick) -> dict[str, Tensor]:
         """Return what is picked of the rows, joined, by name."""
@@ -97,12 +84,6 @@ def vocab_parallel_cross_entropy(
         targets: k replicas (b,) of the numbers of the right words. One
             outside of the vocabulary makes the loss NaN.
 
-    Returns:
-        k replicas of the loss, without dimensions.
-
-    Raises:
-        ValueError: scores or targets have other shapes.
-
     Example:
         >>> from dpkit.layer_partition import vocab_parallel_cross_entropy
         >>> devices = dpkit.devices(2, kind="sim")
@@ -116,7 +97,8 @@ def vocab_parallel_cross_entropy(
     Source:
         M. Shoeybi et al., Megatron-LM, 2019, section 3, for the idea.
     """
-    _check_scores(logit_shards, targets)
+    for x, y in zip(logit_shards, targets, strict=True):
+        check_scores(x, y)
     # The largest is subtracted for the sake of range; it has no gradient.
     largest = [x.detach().amax(dim=1) for x in logit_shards]
     allreduce(largest, op="max")
@@ -152,26 +134,15 @@ def _looked_up(
     for rank, (word, size) in enumerate(zip(words, sizes, strict=True)):
         local = word - start
         own = (local >= 0) & (local < size)
-        value = find(rank, local.clamp(0, size - 1))
-        has_features = value.dim() > word.dim()
-        own = own.unsqueeze(-1) if has_features else own
-        value = torch.where(own, value, 0.0)
+        found = find(rank, local.clamp(0, size - 1))
         known = (word >= 0) & (word < sum(sizes))
-        known = known.unsqueeze(-1) if has_features else known
-        values.append(torch.where(known, value, torch.nan))
+        values.append(_where(known, _where(own, found, 0.0), torch.nan))
         start += size
     return values
 
 
-def _check_scores(
-    logit_shards: Sequence[Tensor], targets: Sequence[Tensor]
-) -> None:
-    for rank, (x, target) in enumerate(
-        zip(logit_shards, targets, strict=True)
-    ):
-        if x.dim() != 2 or target.shape != x.shape[:1]:
-            raise ValueError(
-                "scores and targets need the shapes (b, words) and (b,) "
-                f"(rank: {rank}, scores: {tuple(x.shape)}, targets: "
-                f"{tuple(target.shape)})"
-            )
+def _where(mask: Tensor, found: Tensor, other: float) -> Tensor:
+    """Keep what is found where the mask says so, or a row of it."""
+    if found.dim() > mask.dim():
+        mask = mask.unsqueeze(-1)
+    return torch.where(mask, found, other)

@@ -1,11 +1,10 @@
 """The split network as a whole: one module, its copies, its full tensors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import device_list
+from dpkit.arguments import Devices, device_list
 from dpkit.layer_partition.conjugates import spread, take_one
 from dpkit.layer_partition.shards import SplitModule
 
@@ -15,28 +14,17 @@ class LayerParallel(nn.Module):
 
     A tensor goes in on the first device and one comes out there; in between
     all devices work. So it can be trained like any module, or be a stage of a
-    pipeline.
-
-    Args:
-        module: Takes and gives replicas, as the modules of this package do.
-        devices: The k devices that they were made for.
-
-    Raises:
-        TypeError: ``devices`` is no list.
+    pipeline. The module within takes and gives replicas on these devices.
 
     Example:
-        >>> from dpkit.layer_partition import LayerParallel, ParallelMLP
-        >>> first, second = torch.nn.Linear(3, 8), torch.nn.Linear(8, 4)
         >>> devices = dpkit.devices(2, kind="sim")
-        >>> mlp = ParallelMLP(first, torch.nn.ReLU(), second, devices)
-        >>> net = LayerParallel(mlp, devices)
+        >>> inner = dpkit.layer_partition.Replicated(nn.Linear(3, 4), devices)
+        >>> net = dpkit.layer_partition.LayerParallel(inner, devices)
         >>> tuple(net(torch.ones(5, 3, device=devices[0])).shape)
         (5, 4)
     """
 
-    def __init__(
-        self, module: nn.Module, devices: Sequence[torch.device]
-    ) -> None:
+    def __init__(self, module: nn.Module, devices: Devices) -> None:
         super().__init__()
         self.module = module
         self.devices = device_list(devices)
@@ -53,10 +41,10 @@ def copies(module: nn.Module) -> list[list[nn.Parameter]]:
     copies, in order of rank. A norm over all parameters must count it once.
 
     Example:
-        >>> from dpkit.layer_partition import RowParallelLinear, copies
         >>> devices = dpkit.devices(3, kind="sim")
-        >>> layer = RowParallelLinear(torch.nn.Linear(5, 4), devices)
-        >>> [[tuple(p.shape) for p in group] for group in copies(layer)]
+        >>> layer = dpkit.RowParallelLinear(nn.Linear(5, 4), devices)
+        >>> groups = dpkit.layer_partition.copies(layer)
+        >>> [[tuple(p.shape) for p in group] for group in groups]
         [[(4,), (4,), (4,)]]
     """
     return [
@@ -68,36 +56,26 @@ def copies(module: nn.Module) -> list[list[nn.Parameter]]:
 
 
 def full_tensors(
-    module: nn.Module,
-    pick: Callable[[nn.Parameter], Tensor] | None = None,
+    module: nn.Module, pick: Callable[[nn.Parameter], Tensor] | None = None
 ) -> dict[str, Tensor]:
     """Return the tensors of the network before it was split, on the CPU.
 
     Shards are joined; of replicas the first is taken. If the modules stand in
     an ``nn.Sequential`` where the layers stood that they were made from, the
-    names are those of its ``state_dict``.
-
-    Args:
-        module: One of the modules of this package, or one that has some.
-        pick: What to take of each parameter, such as ``lambda p: p.grad``.
-            None: the parameter itself.
+    names are those of its ``state_dict``. ``pick`` is what to take of each
+    parameter, such as ``lambda p: p.grad``; None: the parameter itself.
 
     Example:
-        >>> from dpkit.layer_partition import ParallelMLP, full_tensors
-        >>> first, second = torch.nn.Linear(3, 8), torch.nn.Linear(8, 4)
-        >>> devices = dpkit.devices(2, kind="sim")
-        >>> mlp = ParallelMLP(first, torch.nn.ReLU(), second, devices)
-        >>> list(full_tensors(mlp))
-        ['0.weight', '0.bias', '2.weight', '2.bias']
+        >>> devices = dpkit.devices(3, kind="sim")
+        >>> layer = dpkit.RowParallelLinear(nn.Linear(5, 4), devices)
+        >>> full = dpkit.layer_partition.full_tensors(layer)
+        >>> {name: tuple(tensor.shape) for name, tensor in full.items()}
+        {'weight': (4, 5), 'bias': (4,)}
     """
     if isinstance(module, SplitModule):
-        return module.full_tensors(pick or _itself)
+        return module.full_tensors(pick or (lambda p: p))
     full: dict[str, Tensor] = {}
     for name, child in module.named_children():
         found = full_tensors(child, pick)
         full |= {f"{name}.{key}": tensor for key, tensor in found.items()}
     return full
-
-
-def _itself(parameter: nn.Parameter) -> Tensor:
-    return parameter

@@ -11,10 +11,11 @@ costly one costs as little as can be::
 import copy
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
 
 from dpkit.machine import Timer
 from dpkit.theory.pipelines.balance import balance
@@ -24,10 +25,7 @@ from dpkit.theory.units import check_whole
 class LayerCost(NamedTuple):
     """What a layer takes for one micro-batch.
 
-    Attributes:
-        forward_seconds: Seconds of its forward pass.
-        backward_seconds: Seconds of its backward pass.
-        num_bytes: What it passes on to the next layer.
+    ``num_bytes`` is what it passes on to the next layer.
     """
 
     forward_seconds: float
@@ -49,13 +47,12 @@ def layer_seconds(
     layer runs twice, and the second time counts: its gradients are then added
     to others, as in a pipeline. The model stays where and as it is.
 
-    Args:
-        model: The layers; one may pass a tuple of tensors on to the next.
-        x: A micro-batch, shape (b, …). If it requires no gradient, the first
-            layer makes none of it, as in the first stage of a pipeline.
-        device: Where to run them.
+    A layer may pass a tuple of tensors on to the next. ``x`` is a micro-batch,
+    shape (b, …). If it requires no gradient, the first layer makes none of it,
+    as in the first stage of a pipeline.
 
     Example:
+        >>> from dpkit.network_partition import layer_seconds
         >>> model = nn.Sequential(nn.Linear(600, 4000), nn.Linear(4000, 10))
         >>> (device,) = dpkit.devices(1, kind="sim")
         >>> costs = layer_seconds(model, torch.zeros(500, 600), device)
@@ -63,31 +60,38 @@ def layer_seconds(
         ['4.3e-04', '7.5e-05']
     """
     found = []
-    needs_gradient = x.requires_grad
-    given: tuple[Tensor, ...] = (x.detach().to(device),)
-    is_tuple = False
+    given, needs_gradient = x.to(device), x.requires_grad
     for layer in model:
         layer = copy.deepcopy(layer).to(device)
         for _ in range(2):  # the first to warm up
-            leaves = [_leaf(x, needs_gradient) for x in given]
-            clones = tuple(x.clone() for x in leaves)  # may be overwritten
-            with Timer([device]) as forward:
-                made = layer(clones if is_tuple else clones[0])
-            outputs = made if isinstance(made, tuple) else (made,)
-            roots = [y for y in outputs if y.requires_grad]
-            gradients = [torch.ones_like(y) for y in roots]
-            with Timer([device]) as backward:
-                if roots:
-                    torch.autograd.backward(roots, gradients)
-        num_bytes = sum(y.nbytes for y in outputs)
-        found.append(LayerCost(forward.seconds, backward.seconds, num_bytes))
-        given, is_tuple = outputs, isinstance(made, tuple)
-        needs_gradient = True
+            cost, made = _timed(layer, given, needs_gradient)
+        found.append(cost)
+        given, needs_gradient = made, True
     return found
 
 
-def _leaf(x: Tensor, needs_gradient: bool) -> Tensor:
-    return x.detach().requires_grad_(needs_gradient and x.is_floating_point())
+def _timed(
+    layer: nn.Module, given: Any, needs_gradient: bool
+) -> tuple[LayerCost, Any]:
+    """Run a layer on a tensor or a tuple; return what it took and made."""
+
+    def leaf(x: Tensor) -> Tensor:
+        has_gradient = needs_gradient and x.is_floating_point()
+        return x.detach().requires_grad_(has_gradient)
+
+    # Clones, because a layer may overwrite what it is given.
+    inputs = tree_map(torch.clone, tree_map(leaf, given))
+    devices = [x.device for x in tree_leaves(inputs)]
+    with Timer(devices) as forward:
+        made = layer(inputs)
+    outputs = tree_leaves(made)
+    roots = [y for y in outputs if y.requires_grad]
+    gradients = [torch.ones_like(y) for y in roots]
+    with Timer(devices) as backward:
+        if roots:
+            torch.autograd.backward(roots, gradients)
+    num_bytes = sum(y.nbytes for y in outputs)
+    return LayerCost(forward.seconds, backward.seconds, num_bytes), made
 
 
 def split_layers(
@@ -102,25 +106,19 @@ def split_layers(
 
     Args:
         model: The layers.
-        num_stages: How many stages.
+        num_stages: At most one for each layer.
         costs: A number for each layer, or what
             :func:`dpkit.network_partition.layer_seconds` finds. The most
             costly stage costs as little as can be. None: the parameters.
         sizes: How many layers each stage has, by hand, in place of costs.
 
-    Raises:
-        TypeError: the model is not an ``nn.Sequential``, or a number is not
-            whole.
-        ValueError: there are fewer layers than stages, not one cost a layer,
-            the sizes do not add up, or both are given.
-
     Example:
         >>> model = nn.Sequential(
         ...     nn.Linear(4, 9), nn.ReLU(), nn.Linear(9, 5), nn.Linear(5, 2)
         ... )
-        >>> [len(stage) for stage in split_layers(model, 2)]
+        >>> [len(stage) for stage in dpkit.split_layers(model, 2)]
         [2, 2]
-        >>> [len(stage) for stage in split_layers(model, 2, sizes=[3, 1])]
+        >>> [len(s) for s in dpkit.split_layers(model, 2, sizes=[3, 1])]
         [3, 1]
     """
     if not isinstance(model, nn.Sequential):
@@ -129,15 +127,15 @@ def split_layers(
             "nn.Sequential(…) makes one"
         )
     check_whole("num_stages", num_stages)
-    for size in sizes or ():
-        check_whole("sizes", size)
-    if sizes is not None and costs is not None:
+    if sizes is None:
+        sizes = balance(_numbers(model, costs), num_stages)
+    elif costs is not None:
         raise ValueError(
             "stages are cut by costs or by hand, not both (costs: "
             f"{list(costs)}, sizes: {list(sizes)})"
         )
-    if sizes is None:
-        sizes = _balanced(model, num_stages, costs)
+    for size in sizes:
+        check_whole("sizes", size)
     fit = (len(sizes), sum(sizes)) == (num_stages, len(model))
     if not fit or min(sizes, default=0) < 1:
         raise ValueError(
@@ -145,26 +143,18 @@ def split_layers(
             f"{len(model)}, stages: {num_stages}, sizes: {list(sizes)})"
         )
     # Sizes 3 1 2: they end at 3, 4 and 6, so layers 0:3, 3:4 and 4:6.
-    ends = list(accumulate(sizes))
+    ends = accumulate(sizes)
     return [model[end - size : end] for size, end in zip(sizes, ends)]
 
 
-def _balanced(
-    model: nn.Sequential,
-    num_stages: int,
-    costs: Sequence[float | LayerCost] | None,
-) -> list[int]:
+def _numbers(
+    model: nn.Sequential, costs: Sequence[float | LayerCost] | None
+) -> list[float]:
     if costs is None:
-        costs = [sum(p.numel() for p in la.parameters()) for la in model]
+        return [sum(p.numel() for p in la.parameters()) for la in model]
     if len(costs) != len(model):
         raise ValueError(
-            f"there is not one cost a layer (layers: {len(model)}, costs: "
+            f"each layer needs one cost (layers: {len(model)}, costs: "
             f"{len(costs)})"
         )
-    if not 1 <= num_stages <= len(model):
-        raise ValueError(
-            "cannot cut so many layers into so many stages (layers: "
-            f"{len(model)}, stages: {num_stages})"
-        )
-    numbers = [c.seconds if isinstance(c, LayerCost) else c for c in costs]
-    return balance(numbers, num_stages)
+    return [c.seconds if isinstance(c, LayerCost) else c for c in costs]

@@ -13,6 +13,7 @@ weights, later.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -22,31 +23,22 @@ from dpkit.streams import Channel, Parcel
 from dpkit.theory.pipelines.actions import Action
 
 
+@dataclass
 class Interpreter:
     """One step of a pipeline: what is on its way, and the losses.
 
-    Args:
-        stages: The stages.
-        channels: ``channels[s, t]`` leads from stage s to its neighbour t.
-        inputs: The micro-batches, on the device of the first stage.
-        ends: What follows the last stage, for each micro-batch: its loss.
-
-    Attributes:
-        losses: The loss of each micro-batch, on the device of the last stage.
+    ``channels[s, t]`` leads from stage s to its neighbour t. ``inputs`` are
+    the micro-batches, on the device of the first stage. ``ends`` is what
+    follows the last stage, for each micro-batch: its loss.
     """
 
-    def __init__(
-        self,
-        stages: Sequence[Stage],
-        channels: Mapping[tuple[int, int], Channel],
-        inputs: Sequence[Tensor],
-        ends: Sequence[Layer],
-    ) -> None:
-        self.stages, self.channels = stages, channels
-        self.inputs, self.ends = inputs, ends
-        self.losses: dict[int, Tensor] = {}
-        # What was sent to a stage, by the action that waits for it.
-        self._parcels: dict[Action, Parcel] = {}
+    stages: Sequence[Stage]
+    channels: Mapping[tuple[int, int], Channel]
+    inputs: Sequence[Tensor]
+    ends: Sequence[Layer]
+    losses: dict[int, Tensor] = field(default_factory=dict)
+    # What was sent to a stage, by the action that waits for it.
+    _parcels: dict[Action, Parcel] = field(default_factory=dict)
 
     def do(self, action: Action) -> None:
         """Do one action; what it needs has been done."""

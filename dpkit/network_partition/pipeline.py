@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import check_labels_of, device_list
+from dpkit.arguments import Devices, check_labels_of, device_list
 from dpkit.losses import Loss, check_labels, check_mean, tried_as_mean
 from dpkit.machine import random_states_kept
 from dpkit.network_partition.interpreter import Interpreter
@@ -27,34 +27,24 @@ class Pipeline(nn.Module):
 
     The layers are moved to their devices, as by ``Module.to``; one that lies
     on several devices already stays. A layer that shares a parameter with an
-    earlier stage is copied, and the gradients of such copies are summed: make
-    the optimizer from ``pipeline.parameters()``, and it keeps them equal.
-    Batch norm takes the statistics of each micro-batch, and counts it twice
-    with ``recompute``; :class:`~dpkit.batch_norm.DeferredBatchNorm` tracks
-    those of whole batches. A layer that works in place cannot be the first of
-    a stage. Between stages passes one tensor.
+    earlier stage is copied, and the gradients of such ``copies`` are summed:
+    make the optimizer from ``pipeline.parameters()``, and it keeps them
+    equal. Two stages cannot share a buffer. Batch norm takes the statistics
+    of each micro-batch, and counts it twice with ``recompute``;
+    :class:`~dpkit.batch_norm.DeferredBatchNorm` tracks those of whole
+    batches. A layer that works in place cannot be the first of a stage.
+    Between stages passes one tensor.
 
     Args:
-        stages: The stages, in order, such as :func:`dpkit.split_layers` gives.
-        devices: The devices; stage s lies on device s, with interleaving on
-            device s modulo their number.
+        stages: In order, such as :func:`dpkit.split_layers` gives them.
+        devices: Stage s lies on device s, with interleaving on device s
+            modulo their number.
         schedule: "naive", "gpipe", "1f1b", "interleaved", "zb-h1", or a list
             of actions for each device, or its text: a line for each.
         num_micro_batches: How many micro-batches a batch is cut into; None
             means as many as there are devices, or as a list of actions names.
         recompute: Whether a stage keeps its input alone and runs forward
             again before backward.
-
-    Attributes:
-        stages: The stages, on their devices.
-        devices: The device of each stage.
-        schedule: The actions of each device.
-        copies: Groups of parameters that are copies of one.
-
-    Raises:
-        TypeError: ``devices`` is no list, or a number is not whole.
-        ValueError: the stages do not fit the devices or the schedule, the
-            schedule is wrong, or two stages share a buffer.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
@@ -73,18 +63,17 @@ class Pipeline(nn.Module):
     def __init__(
         self,
         stages: Sequence[nn.Module],
-        devices: Sequence[torch.device],
+        devices: Devices,
         schedule: str | Schedule = "1f1b",
         num_micro_batches: int | None = None,
         recompute: bool = False,
     ) -> None:
         super().__init__()
-        devices = [torch.device(device) for device in device_list(devices)]
+        devices = list(map(torch.device, device_list(devices, least=1)))
         self.schedule = _schedule(
             schedule, len(stages), len(devices), num_micro_batches
         )
         every = [action for row in self.schedule for action in row]
-        self._num_micro_batches = 1 + max(a.micro_batch for a in every)
         stages, self.copies = untie(stages)
         owner = owners(self.schedule)
         self.devices = [devices[owner[s]] for s in range(len(stages))]
@@ -105,7 +94,7 @@ class Pipeline(nn.Module):
     @property
     def num_micro_batches(self) -> int:
         """How many micro-batches the schedule is for."""
-        return self._num_micro_batches
+        return 1 + max(action.micro_batch for action in self._order)
 
     @property
     def most_in_flight(self) -> list[int]:
@@ -140,11 +129,6 @@ class Pipeline(nn.Module):
 
         Returns:
             The loss, of no dimensions, on the device of the last stage.
-
-        Raises:
-            ValueError: ``X`` and ``y`` differ in length, have fewer examples
-                than there are micro-batches, or the loss is no such mean.
-            TypeError: a stage gives something else than a tensor.
         """
         self._check_batch(X, y)
         check_mean(loss_fn)
@@ -169,7 +153,6 @@ class Pipeline(nn.Module):
         return torch.stack(list(run.losses.values())).sum()
 
     def _run(self, run: Interpreter) -> None:
-        """Do all actions of a step."""
         seed = int(torch.randint(2**62, (), device="cpu"))
         with random_states_kept(self.devices), torch.enable_grad():
             for stage in self._stages:
@@ -189,18 +172,14 @@ class Pipeline(nn.Module):
 def _schedule(
     schedule: str | Schedule, num_stages: int, num_devices: int, m: int | None
 ) -> Schedule:
-    if num_stages < 1 or num_devices < 1:
-        raise ValueError(
-            "a pipeline needs stages and devices (stages: "
-            f"{num_stages}, devices: {num_devices})"
-        )
+    """Return a schedule by its name, its text or its actions; check it."""
     if m is not None:
         check_whole("num_micro_batches", m)
-    if isinstance(schedule, str) and any(c.isspace() for c in schedule):
-        schedule = parse(schedule)
-    if isinstance(schedule, str):
+    if isinstance(schedule, str) and not any(map(str.isspace, schedule)):
         m = num_devices if m is None else m
         return by_name(schedule, num_devices, num_stages, m)
+    if isinstance(schedule, str):
+        schedule = parse(schedule)
     if len(schedule) != num_devices:
         raise ValueError(
             "the schedule is not for so many devices (lists of actions: "
@@ -218,7 +197,7 @@ def _place(stage: nn.Module, device: torch.device) -> nn.Module:
     found = _devices(stage)
     if found and device not in found:
         raise ValueError(
-            "nothing of a stage lies on its device (device: "
+            "no tensor of a stage lies on its device (device: "
             f"{device}, its layers': {', '.join(sorted(map(str, found)))})"
         )
     return stage
@@ -228,10 +207,7 @@ def _devices(module: nn.Module) -> set[torch.device]:
     return {t.device for t in (*module.parameters(), *module.buffers())}
 
 
-def _channels(
-    devices: Sequence[torch.device],
-) -> dict[tuple[int, int], Channel]:
-    """Return the channels from each stage to the next, and back."""
+def _channels(devices: Devices) -> dict[tuple[int, int], Channel]:
     # Three stages: 0 → 1, 1 → 0, 1 → 2 and 2 → 1.
     found = {}
     for s, (here, there) in enumerate(pairwise(devices)):

@@ -8,7 +8,7 @@ its gradient goes back to the stage before::
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -25,11 +25,8 @@ Layer = Callable[[Tensor], Tensor]
 class Piece:
     """Layers of a stage, and what is kept of a micro-batch in them.
 
-    Attributes:
-        params: The parameters of the layers that are trained.
-        x: What came in, a leaf.
-        y: What came out.
-        dy: The gradient of that, once it is known.
+    ``x``, a leaf, came in and ``y`` came out. ``dy`` is the gradient of y,
+    once it is known. ``params`` are the trained parameters of the layers.
     """
 
     params: list[nn.Parameter]
@@ -38,38 +35,27 @@ class Piece:
     dy: Tensor | None = None
 
 
+@dataclass
 class Stage:
     """The layers of one stage, and the micro-batches that are in flight.
 
-    Args:
-        module: An ``nn.Sequential``; any other module counts as one layer.
-        device: Where the layers lie.
-        first_layer: The number of the first of them in the network.
-        split: Whether gradients of inputs and of weights are made apart. Then
-            the graph ends before every layer that has weights, too.
-        recompute: Whether only the input is kept, and forward is run again
-            where backward needs it.
-
-    Attributes:
-        seed: Where the random numbers of the layers come from.
-        most_kept: The most micro-batches that were in flight at once.
+    ``module`` is an ``nn.Sequential``; any other module counts as one layer.
+    ``first_layer`` is the number of its first layer in the network. If
+    ``split``, gradients of inputs and of weights are made apart: the graph
+    ends before every layer that has weights, too. If ``recompute``, only the
+    input is kept, and forward is run again where backward needs it.
+    ``most_kept`` is the most micro-batches that were in flight at once.
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        device: torch.device,
-        first_layer: int,
-        split: bool,
-        recompute: bool,
-    ) -> None:
-        self.module = module
-        self.device = device
-        self.first_layer = first_layer
-        self.split, self.recompute = split, recompute
-        self.seed = self.most_kept = 0
-        self._kept: dict[int, Callable[[], list[Piece]]] = {}
-        self._put_off: dict[int, list[Piece]] = {}
+    module: nn.Module
+    device: torch.device
+    first_layer: int
+    split: bool
+    recompute: bool
+    seed: int = 0
+    most_kept: int = 0
+    _kept: dict[int, Callable[[], list[Piece]]] = field(default_factory=dict)
+    _put_off: dict[int, list[Piece]] = field(default_factory=dict)
 
     def forward(self, m: int, x: Tensor, end: Layer | None = None) -> Tensor:
         """Run micro-batch m forward; return what comes out, without a graph.
@@ -101,17 +87,10 @@ class Stage:
         for piece in reversed(self._kept.pop(m)()):
             if dy is None or not piece.y.requires_grad:
                 return None
-            piece.dy, dy = dy, None
+            piece.dy = dy
             if piece.params:
                 self._put_off[m].append(piece)
-            if piece.x.requires_grad:
-                (dy,) = torch.autograd.grad(
-                    piece.y,
-                    piece.x,
-                    piece.dy,
-                    retain_graph=bool(piece.params),
-                    allow_unused=True,
-                )
+            dy = _input_gradient(piece)
         return dy
 
     def backward_weights(self, m: int) -> None:
@@ -156,7 +135,7 @@ class Stage:
 def layers_of(module: nn.Module) -> list[Layer]:
     """Return the layers that a module runs one after another.
 
-    Those of an ``nn.Sequential``; of anything that does more, itself.
+    A module that is more than an ``nn.Sequential`` is one layer.
     """
     plain = type(module).forward is nn.Sequential.forward
     hooked = module._forward_hooks or module._forward_pre_hooks
@@ -177,9 +156,18 @@ def _apart(layers: Sequence[Layer]) -> list[list[Layer]]:
 
 
 def _leaf(x: Tensor, has_gradient: bool) -> Tensor:
-    """Return the same values without a graph, ready for a gradient."""
     differentiable = x.is_floating_point() or x.is_complex()
     return x.detach().requires_grad_(has_gradient and differentiable)
+
+
+def _input_gradient(piece: Piece) -> Tensor | None:
+    if not piece.x.requires_grad:
+        return None
+    keep = bool(piece.params)  # the graph, for the gradients of the weights
+    (dx,) = torch.autograd.grad(
+        piece.y, piece.x, piece.dy, retain_graph=keep, allow_unused=True
+    )
+    return dx
 
 
 def _trained(group: Sequence[Layer]) -> list[nn.Parameter]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dpkit.collectives import allreduce
 from dpkit.network_partition.stage import layers_of
@@ -26,24 +26,18 @@ Groups = list[list[nn.Parameter]]
 def untie(stages: Sequence[nn.Module]) -> tuple[list[nn.Module], Groups]:
     """Copy the layers that share parameters with an earlier stage.
 
-    Returns:
-        The stages, and the groups of parameters that were one.
-
-    Raises:
-        ValueError: two stages share a buffer.
+    Return the stages, and the groups of parameters that were one.
     """
+    buffers = [id(b) for stage in stages for b in stage.buffers()]
+    if len(set(buffers)) < len(buffers):
+        raise ValueError(
+            "two stages share a buffer, which would be on two devices; "
+            "give each its own"
+        )
     groups: dict[int, list[nn.Parameter]] = {}
-    buffers: set[int] = set()
     separate = []
     for stage in stages:
         earlier = frozenset(groups)
-        found = {id(b) for b in stage.buffers()}
-        if found & buffers:
-            raise ValueError(
-                "two stages share a buffer, which would be on two devices; "
-                "give each its own"
-            )
-        buffers |= found
         if layers_of(stage) == [stage]:
             separate.append(_own(stage, earlier, groups))
         else:
@@ -102,9 +96,7 @@ def _sum(group: Sequence[nn.Parameter]) -> None:
 
 
 @torch.no_grad()
-def _add(
-    group: Sequence[nn.Parameter], old: Sequence[torch.Tensor | None]
-) -> None:
+def _add(group: Sequence[nn.Parameter], old: Sequence[Tensor | None]) -> None:
     for p, grad in zip(group, old):
         if p.grad is None:
             p.grad = grad
