@@ -10,8 +10,7 @@ from torch.nn import functional as F
 import dpkit
 from dpkit.data_parallel import BucketedDataParallel
 from dpkit.lab.large_batches import runs as lab
-from dpkit.lab.large_batches import times as large_batch_times
-from dpkit.lab.large_batches.times import predicted_seconds, simulated_seconds
+from dpkit.lab.large_batches.runs import predicted_seconds, simulated_seconds
 
 SHORT = lab.Recipe(num_epochs=2, warmup_epochs=1)
 
@@ -124,7 +123,7 @@ def test_the_time_of_a_step(k):
 
 
 def test_each_device_has_the_rows_of_one(monkeypatch):
-    rows, make = [], large_batch_times.images_network
+    rows, make = [], lab.images_network
 
     def watched():
         net = make()
@@ -133,7 +132,7 @@ def test_each_device_has_the_rows_of_one(monkeypatch):
         )
         return net
 
-    monkeypatch.setattr(large_batch_times, "images_network", watched)
+    monkeypatch.setattr(lab, "images_network", watched)
     simulated_seconds(4, "ethernet25")
     assert len(rows) % 4 == 0
     assert set(rows) == {lab.RECIPE.batch_size}

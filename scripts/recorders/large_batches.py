@@ -15,10 +15,10 @@ import torch
 from dpkit.lab.large_batches.runs import (
     NUM_EXAMPLES,
     RECIPE,
+    WARMUPS,
     final_error,
     steps_to,
 )
-from dpkit.lab.large_batches.warmup import WARMUPS
 from recorders.provenance import provenance, store
 
 ETA = RECIPE.lr

@@ -33,9 +33,6 @@ class ShardedAdam:
         weights: What each device has of the weights: all, or a shard.
         gradients: What each has of the mean gradient, after a step.
 
-    Raises:
-        ValueError: k does not divide n, or there is no such stage.
-
     Example:
         >>> devices = dpkit.devices(2, kind="sim")
         >>> adam = ShardedAdam(torch.ones(4), devices, stage=3, lr=0.5)

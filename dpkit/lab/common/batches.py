@@ -22,7 +22,7 @@ class Batches:
         labels: Their labels, (n,).
         batch_size: The number of examples in a batch.
         shuffle: Take the examples in a new random order each epoch.
-        seed: Of the random orders, which have a generator of their own.
+        seed: Of the random orders; nothing else draws from their generator.
 
     Example:
         >>> images, labels = torch.rand(7, 1, 5, 4), torch.arange(7)

@@ -62,8 +62,8 @@ def epochs_of(
 ) -> Iterator[Epoch]:
     """Train by the recipe, without end; yield what each epoch gave.
 
-    The seed decides the weights and the shuffling. The sets are images,
-    (n, 1, s, s), and labels, (n,); ``width`` is that of ``resnet18``.
+    The seed decides the weights and the shuffling. The images are square, of
+    shape (n, 1, s, s).
     """
     devices = devices[: way.num_devices]
     inner = initial_net(width, seed).to(devices[0])
@@ -74,12 +74,11 @@ def epochs_of(
     test_batches = Batches(*test_set, TEST_ROWS)
     while True:
         loss = train_epoch(net, optimizer, batches)
-        copied = _with_batch_statistics(inner)
-        yield Epoch(
-            loss,
-            evaluate_accuracy(inner, test_batches, devices[:1]),
-            evaluate_accuracy(copied, test_batches, devices[:1]),
-        )
+        accuracies = [
+            evaluate_accuracy(module, test_batches, devices[:1])
+            for module in (inner, _with_batch_statistics(inner))
+        ]
+        yield Epoch(loss, *accuracies)
 
 
 def initial_net(width: int, seed: int) -> nn.Module:

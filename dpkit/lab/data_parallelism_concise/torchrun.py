@@ -9,11 +9,7 @@ from pathlib import Path
 def torchrun(num_processes: int, file: str | Path, *args: str | Path) -> None:
     """Run a file in real processes on this machine, and wait for their end.
 
-    ``torchrun`` is the program ``python -m torch.distributed.run``. Each
-    process computes with one thread, unless ``OMP_NUM_THREADS`` says more.
-
-    Raises:
-        RuntimeError: a process failed; its words are in the message.
+    Each computes with one thread, unless ``OMP_NUM_THREADS`` says more.
     """
     done = subprocess.run(
         [

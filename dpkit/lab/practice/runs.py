@@ -14,9 +14,8 @@ class PerDeviceBatchNorm(nn.Module):
     """The batch norms of the replicas on k devices, in one module.
 
     Of the rows in training, the first k-th part belongs to device 0, the next
-    to device 1, and so on; each part is normalized by itself. The devices
-    stand side by side as channels of one operation, so that many of them
-    take no longer than one.
+    to device 1, and so on; each part is normalized by itself. Channels of all
+    devices make one operation, so that many take no longer than one.
 
     Example:
         >>> norm = PerDeviceBatchNorm(1, num_devices=2)
@@ -61,8 +60,7 @@ class PerDeviceBatchNorm(nn.Module):
 def small_net(num_devices: int, dense_norm: bool = True) -> nn.Sequential:
     """Return a network of 20,000 parameters with batch norms.
 
-    It takes images of shape (b, 1, 28, 28) and gives scores of shape (b, 10).
-    Each device has batch norms of its own; one device computes what
+    Images have shape (b, 1, 28, 28), scores (b, 10). One device computes what
     synchronized batch norms compute on all.
     """
     dense = PerDeviceBatchNorm(32, num_devices)
