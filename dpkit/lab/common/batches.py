@@ -1,8 +1,4 @@
-"""Batches of a labelled set that lies in memory.
-
-A data loader that fetches and transforms one example at a time can take
-longer than the step it feeds. Here a batch is one indexing operation.
-"""
+"""Batches by one indexing operation: quicker than one example at a time."""
 
 from collections.abc import Iterator
 

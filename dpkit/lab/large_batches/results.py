@@ -63,12 +63,7 @@ def best_steps(record: Record) -> dict[int, tuple[float, float]]:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Return the mean and the standard deviation of some runs, as text.
-
-    Example:
-        >>> spread([15.0, 16.0, 17.0])
-        '16.0 ± 1.0'
-    """
+    """Return the mean and the standard deviation of some runs, as text."""
     return f"{mean(values):.1f} ± {stdev(values):.1f}"
 
 
@@ -99,13 +94,9 @@ def steps_needed(
 def fit(batches: Sequence[int], steps: Sequence[float]) -> tuple[float, float]:
     """Return the least steps and the critical batch that fit best.
 
-    The sum of the squares of the *relative* errors is least: a run of 100
-    steps counts as much as one of 10,000. With u = 1 / steps and
-    v = 1 / (batch * steps) the law asks for ``least * u + a * v = 1``, where
-    ``a = least * critical``: two linear equations in two numbers.
-
-    Raises:
-        ValueError: all batches are of one size.
+    The squares of the *relative* errors are least: a run of 100 steps counts
+    as much as one of 10,000. With u = 1 / steps and v = 1 / (batch * steps)
+    the law asks for ``least * u + a * v = 1``, where ``a = least * critical``.
     """
     if len(set(batches)) < 2:
         raise ValueError(

@@ -1,10 +1,9 @@
 """An experiment on large batches, small enough for one core.
 
 A network is trained for a fixed number of epochs with a batch of k·b images,
-the batch of k devices that have b each. One device stands for them: it takes
-the same step, up to rounding. ``lr`` is the learning rate once the run is
-warm, and ``warmup`` a name in ``WARMUPS``. ``seed`` decides the parameters
-and the shuffling. At the end: the time of a step on k simulated devices.
+the batch of k devices that have b each. One device takes the same step, up to
+rounding. ``lr`` is the rate once the run is warm; ``seed`` decides parameters
+and shuffling. At the end: the time of a step on k simulated devices.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,14 +48,7 @@ RECIPE = Recipe()
 
 
 def network(seed: int = 0) -> nn.Sequential:
-    """Return five dense layers for the images of :func:`sets`.
-
-    It takes shape (b, 1, 14, 14) and gives scores of shape (b, 10).
-
-    Example:
-        >>> sum(p.numel() for p in network().parameters())
-        25738
-    """
+    """Return five dense layers for images of shape (b, 1, 14, 14)."""
     generator = torch.Generator().manual_seed(seed)
     widths = (14 * 14, 64, 64, 64, 64, 10)
     layers: list[nn.Module] = [nn.Flatten()]
@@ -132,10 +124,7 @@ def schedule(
 def steps(
     net: nn.Module, rate: Rate, k: int, seed: int, recipe: Recipe = RECIPE
 ) -> Iterator[int]:
-    """Train without an end; yield the number of steps taken after each.
-
-    The order of the images follows from the seed, and is the same for all k.
-    """
+    """Train without an end; yield the number of steps taken after each."""
     images, labels = sets()[0]
     batches = Batches(images, labels, k * recipe.batch_size, True, seed)
     optimizer = torch.optim.SGD(
@@ -165,32 +154,9 @@ def final_error(
     return error_percent(net)
 
 
-def steps_to(
-    target: float,
-    k: int,
-    lr: float,
-    seed: int,
-    max_steps: int,
-    recipe: Recipe = RECIPE,
-) -> int | None:
-    """Train at one rate until the test error is at most the target, percent.
-
-    The error is measured after each step, but not more often than once in
-    1,024 images. Return the steps that it took, or None after ``max_steps``.
-    """
-    net = network(seed)
-    every = max(1, 1024 // (k * recipe.batch_size))
-    for step in steps(net, lambda step: lr, k, seed, recipe):
-        if step % every == 0 and error_percent(net) <= target:
-            return step
-        if step == max_steps:
-            break
-    return None
-
-
 @torch.no_grad()
 def error_percent(net: nn.Module) -> float:
-    """Return the percent of test images put into another class than theirs."""
+    """Return the percent of test images put into a wrong class."""
     images, labels = sets()[1]
     wrong = net(images).argmax(dim=1) != labels
     return 100 * float(wrong.float().mean())
@@ -214,17 +180,12 @@ def simulated_seconds(k: int, link: str) -> float:
     """
     step = simulated_step(
         ALL_IN_ONE,
-        make=images_network,
+        make=lambda: nn.Sequential(nn.AvgPool2d(2), network()),
         num_devices=k,
         rows=RECIPE.batch_size,
         link=link,
     )
     return step.seconds
-
-
-def images_network() -> nn.Module:
-    """Return the network, for images that are not shrunk yet."""
-    return nn.Sequential(nn.AvgPool2d(2), network())
 
 
 def predicted_seconds(k: int, link: str) -> float:

@@ -1,7 +1,6 @@
 """Bugs that people have made, each with the check that catches it.
 
 ``exhibit`` -- what an exhibit is, and what its checks say;
-``parity`` -- a step on k devices beside the step of one;
 each other module is one section of the page.
 """
 
