@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dpkit.evaluate import evaluate_accuracy
 from dpkit.lab.common.datasets import Labelled
 from dpkit.lab.common.loop import take_step
 
@@ -103,14 +104,9 @@ def trained(
     return net
 
 
-@torch.no_grad()
 def accuracy(net: nn.Module, test_set: Labelled, rank: int = 0) -> float:
     """Return the accuracy with the running statistics of one replica."""
     for module in net.modules():
         if isinstance(module, PerDeviceBatchNorm):
             module.rank = rank
-    net.eval()
-    images, labels = test_set
-    num_right = (net(images).argmax(dim=1) == labels).sum()
-    net.train()
-    return int(num_right) / len(labels)
+    return evaluate_accuracy(net, [test_set], [torch.device("cpu")])
