@@ -11,12 +11,10 @@ def torchrun(num_processes: int, file: str | Path, *args: str | Path) -> None:
 
     Each computes with one thread, unless ``OMP_NUM_THREADS`` says more.
     """
+    launcher = sys.executable, "-m", "torch.distributed.run", "--standalone"
+    words = "--nproc-per-node", str(num_processes), str(file), *map(str, args)
     done = subprocess.run(
-        [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
-            *("--nproc-per-node", str(num_processes), str(file)),
-            *map(str, args),
-        ],
+        [*launcher, *words],
         capture_output=True,
         text=True,
         env={"OMP_NUM_THREADS": "1", **os.environ},

@@ -18,10 +18,10 @@ from dpkit.lab.museum import (
 )
 from dpkit.lab.museum.exhibit import Exhibit, verdict
 
-ROOMS = [
-    *(collectives, processes, replicas, pipelines, timers, losses),
+ROOMS = (
+    collectives, processes, replicas, pipelines, timers, losses,
     clipping_and_batch_norm,
-]
+)  # fmt: skip
 EXHIBITS: dict[str, Exhibit] = {
     exhibit.name: exhibit for room in ROOMS for exhibit in room.EXHIBITS
 }

@@ -19,11 +19,8 @@ LR = 0.1
 class Compared(NamedTuple):
     """How two runs compare in a step."""
 
-    # How many values that go into an activation are above zero in one run
-    # and not in the other.
-    num_flips: int
-    # The largest difference between parameters, after the step.
-    distance: float
+    num_flips: int  # activations above zero in one run and not in the other
+    distance: float  # the largest of parameters, after the step
 
 
 def two_runs(
