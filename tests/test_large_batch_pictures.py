@@ -6,7 +6,7 @@ import pytest
 
 from dpkit.lab.common import plots
 from dpkit.lab.large_batches import pictures
-from dpkit.lab.large_batches.results import WAYS
+from dpkit.lab.large_batches.results import RULES
 from dpkit.lab.large_batches.runs import RECIPE
 
 ERRORS = {
@@ -43,7 +43,7 @@ def test_errors_have_every_run_means_and_bars(axes):
     curves = axes[0].containers
     assert [curve.get_label() for curve in curves] == ["k·η", "η"]
     line, _, (bars,) = curves[0]
-    assert line.get_color() == plots.COLOURS[list(WAYS).index("k·η")]
+    assert line.get_color() == plots.COLOURS[list(RULES).index("k·η")]
     assert list(line.get_ydata()) == [17, 18]
     # One standard deviation, 2, to each side of the mean.
     assert bars.get_segments()[0][:, 1] == pytest.approx([15, 19])

@@ -8,7 +8,7 @@ from statistics import mean, stdev
 import pytest
 
 from dpkit.lab.large_batches.results import (
-    WAYS,
+    RULES,
     best_steps,
     errors_by_rate,
     errors_by_way,
@@ -47,7 +47,7 @@ def record():
 
 def test_errors_by_way():
     ways = errors_by_way(small_record())
-    assert list(ways) == list(WAYS)
+    assert list(ways) == list(RULES)
     assert ways["η"] == {1: [16.0, 17.0], 2: [18.0, 19.0]}
     assert ways["k·η"] == {1: [16.0, 17.0], 2: [15.0]}
     assert ways["k·η, gradual warm-up"] == {2: [14.0, 15.0]}

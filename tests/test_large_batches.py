@@ -5,13 +5,13 @@ from itertools import islice
 
 import pytest
 import torch
+from recorders.large_batches import steps_to
 from torch.nn import functional as F
 
 import dpkit
 from dpkit.data_parallel import BucketedDataParallel
 from dpkit.lab.large_batches import runs as lab
-from dpkit.lab.large_batches import times as large_batch_times
-from dpkit.lab.large_batches.times import predicted_seconds, simulated_seconds
+from dpkit.lab.large_batches.runs import predicted_seconds, simulated_seconds
 
 SHORT = lab.Recipe(num_epochs=2, warmup_epochs=1)
 
@@ -111,10 +111,10 @@ def test_a_rate_that_is_too_large_ends_in_guessing():
 
 
 def test_steps_to_a_target():
-    easy, hard = (lab.steps_to(t, 16, 0.08, 0, 400) for t in (60.0, 25.0))
+    easy, hard = (steps_to(t, 16, 0.08, 0, 400) for t in (60.0, 25.0))
     assert 0 < easy < hard < 400
     assert easy % 4 == 0  # tested once in 1,024 images
-    assert lab.steps_to(1.0, 64, 0.08, 0, max_steps=5) is None
+    assert steps_to(1.0, 64, 0.08, 0, max_steps=5) is None
 
 
 @pytest.mark.parametrize("k", [2, 8])
@@ -124,7 +124,7 @@ def test_the_time_of_a_step(k):
 
 
 def test_each_device_has_the_rows_of_one(monkeypatch):
-    rows, make = [], large_batch_times.images_network
+    rows, make = [], lab.network
 
     def watched():
         net = make()
@@ -133,7 +133,7 @@ def test_each_device_has_the_rows_of_one(monkeypatch):
         )
         return net
 
-    monkeypatch.setattr(large_batch_times, "images_network", watched)
+    monkeypatch.setattr(lab, "network", watched)
     simulated_seconds(4, "ethernet25")
     assert len(rows) % 4 == 0
     assert set(rows) == {lab.RECIPE.batch_size}

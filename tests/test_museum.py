@@ -9,8 +9,7 @@ from torch import nn
 
 from dpkit.lab.museum import EXHIBITS, ROOMS, tell
 from dpkit.lab.museum.exhibit import claim, verdict
-from dpkit.lab.museum.parity import step_of_all
-from dpkit.lab.museum.replicas import parity
+from dpkit.lab.museum.replicas import parity, step_of_all
 from dpkit.machine import devices
 
 PAGE = Path(__file__).parent.parent / "book/museum.ipynb"

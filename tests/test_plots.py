@@ -7,7 +7,9 @@ from xml.etree import ElementTree
 import pytest
 
 import dpkit
+from dpkit.lab.common.plots import COLOURS, STYLE
 from dpkit.lab.data_parallelism import pictures as plots
+from dpkit.theory.timeline.drawing import INK, QUIET
 
 DATA = Path(__file__).parent.parent / "book" / "_data"
 
@@ -91,3 +93,8 @@ def test_step_boxes(axes):
     words = {text.get_text() for text in axes[0].texts}
     for rank in range(3):
         assert {f"shard {rank},\ngradient {rank}", f"update {rank}"} <= words
+
+
+def test_the_style_has_the_colours_of_the_drawings():
+    style = STYLE.read_text()
+    assert {c for c in (INK, QUIET, *COLOURS) if c[1:] not in style} == set()

@@ -11,12 +11,10 @@ from dpkit.lab.practice.loss_scaling import LR, sharded_steps
 from dpkit.lab.practice.programs import (
     NUM_STEPS,
     ddp_gradients,
-    dropout_mask,
     normalized,
     num_right,
     rank_0_alone,
     rank_0_by_module,
-    returned_and_reduced,
     sends_buffers,
     summed_counts,
     train_and_count,
@@ -62,22 +60,6 @@ def test_weighted_losses_give_the_mean_over_examples(
         assert away(grads, whole) < 1e-12
     for grads in plain:
         assert away(grads, whole) > 1e-3
-
-
-def test_all_reduce_returns_nothing(workers):
-    found = workers.run(returned_and_reduced, 1.0)
-    assert found == [("None", 1.0 + 2.0 + 3.0)] * RANKS
-
-
-def test_masks(workers):
-    same, own = (
-        workers.run(dropout_mask, 5, own, 1000) for own in (False, True)
-    )
-    for mask in same[1:]:
-        assert torch.equal(mask, same[0])
-    for rank in range(RANKS):
-        assert not torch.equal(own[rank], own[rank - 1])
-        assert set(own[rank].tolist()) == {0.0, 2.0}
 
 
 @pytest.mark.parametrize("synchronized", [False, True])

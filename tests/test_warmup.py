@@ -2,12 +2,13 @@
 
 import pytest
 
-from dpkit.lab.large_batches.runs import RECIPE, schedule
-from dpkit.lab.large_batches.warmup import (
+from dpkit.lab.large_batches.runs import (
+    RECIPE,
     WARMUPS,
     constant_warmup,
     gradual_warmup,
     no_warmup,
+    schedule,
 )
 
 

@@ -15,10 +15,12 @@ import torch
 from dpkit.lab.large_batches.runs import (
     NUM_EXAMPLES,
     RECIPE,
+    WARMUPS,
+    error_percent,
     final_error,
-    steps_to,
+    network,
+    steps,
 )
-from dpkit.lab.large_batches.warmup import WARMUPS
 from recorders.provenance import provenance, store
 
 ETA = RECIPE.lr
@@ -79,6 +81,24 @@ def steps_by_rate() -> list[dict[str, Any]]:
             print(f"k {k}, rate {lr:g}, steps: {taken}", flush=True)
             found.append({"k": k, "lr": lr, "steps": taken})
     return found
+
+
+def steps_to(
+    target: float, k: int, lr: float, seed: int, max_steps: int
+) -> int | None:
+    """Train at one rate until the test error is at most the target, percent.
+
+    The error is measured after each step, but not more often than once in
+    1,024 images. Return the steps that it took, or None after ``max_steps``.
+    """
+    net = network(seed)
+    every = max(1, 1024 // (k * RECIPE.batch_size))
+    for step in steps(net, lambda step: lr, k, seed):
+        if step % every == 0 and error_percent(net) <= target:
+            return step
+        if step == max_steps:
+            break
+    return None
 
 
 def main() -> None:

@@ -1,7 +1,6 @@
 """Adam on several devices, with what each keeps in shards: ZeRO.
 
-Of each parameter a device keeps four things, in 16 or in 32 bits. What the
-stages put in shards::
+What a device keeps of each parameter, and what the stages put in shards::
 
     stage                            0      1      2      3
     weights, 16 bits                 all    all    all    shard
@@ -32,9 +31,6 @@ class ShardedAdam:
     Attributes:
         weights: What each device has of the weights: all, or a shard.
         gradients: What each has of the mean gradient, after a step.
-
-    Raises:
-        ValueError: k does not divide n, or there is no such stage.
 
     Example:
         >>> devices = dpkit.devices(2, kind="sim")

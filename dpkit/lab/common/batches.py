@@ -1,8 +1,4 @@
-"""Batches of a labelled set that lies in memory.
-
-A data loader that fetches and transforms one example at a time can take
-longer than the step it feeds. Here a batch is one indexing operation.
-"""
+"""Batches by one indexing operation: quicker than one example at a time."""
 
 from collections.abc import Iterator
 
@@ -22,7 +18,7 @@ class Batches:
         labels: Their labels, (n,).
         batch_size: The number of examples in a batch.
         shuffle: Take the examples in a new random order each epoch.
-        seed: Of the random orders, which have a generator of their own.
+        seed: Of the random orders; nothing else draws from their generator.
 
     Example:
         >>> images, labels = torch.rand(7, 1, 5, 4), torch.arange(7)

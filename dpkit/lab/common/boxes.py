@@ -1,7 +1,4 @@
-"""Boxes and arrows, for drawings of what goes where.
-
-A box is given by its middle, and an arrow by the middles of its two boxes.
-"""
+"""Boxes, given by their middles, and arrows, by those of their boxes."""
 
 from collections.abc import Sequence
 

@@ -1,16 +1,4 @@
-"""Fashion-MNIST in memory: a sample that comes with dpkit, or the full set.
-
-The full set is looked for in
-
-1. your folder: ``$DPKIT_DATA`` or, where that is not set, ``dpkit`` in
-   ``$XDG_CACHE_HOME`` (``~/.cache``); in its ``FashionMNIST/raw`` first;
-2. ``/usr/share/datasets/fashion-mnist``, where Debian's package
-   ``dataset-fashion-mnist`` puts it.
-
-The first place that holds any of the four idx files, each as it is or as
-``.gz``, must hold all of them undamaged. If none holds any, torchvision
-downloads them into ``FashionMNIST/raw`` in your folder.
-"""
+"""Fashion-MNIST in memory: a sample that comes with dpkit, or the full set."""
 
 import gzip
 import hashlib
@@ -67,14 +55,17 @@ class Labelled(NamedTuple):
 def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
     """Load the training set and the test set of Fashion-MNIST to the CPU.
 
-    The examples have the order of the files, which is not sorted by class.
+    The sample has 10,000 and 2,000 images: of each class every sixth and every
+    fifth, in the order of the files. All 60,000 and 10,000, for ``full``, are
+    looked for in
 
-    Args:
-        full: Load all 60,000 and 10,000 images: from the folder
-            ``$DPKIT_DATA``, else from ``dpkit`` in the user's cache folder or
-            from Debian's package ``dataset-fashion-mnist``, else by a
-            download. The sample has 10,000 and 2,000 of them: of each class
-            every sixth and every fifth.
+    1. the folder ``$DPKIT_DATA``, else ``dpkit`` in ``$XDG_CACHE_HOME``
+       (``~/.cache``); in its ``FashionMNIST/raw`` first;
+    2. that of Debian's package ``dataset-fashion-mnist``.
+
+    The first that holds any of the four idx files, each as it is or as
+    ``.gz``, must hold all of them undamaged. If none does, torchvision
+    downloads them into ``FashionMNIST/raw``.
 
     Raises:
         FileNotFoundError: If a place holds some of the files and not all, or

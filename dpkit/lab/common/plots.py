@@ -8,45 +8,19 @@ that their words can be read where a telephone shrinks them.
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
 
 import matplotlib as mpl
-from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
-from dpkit.theory.timeline.drawing import INK, QUIET, Drawing
+from dpkit.theory.timeline.drawing import INK, Drawing
 
 COLOURS = ("#2563eb", "#b45309", "#047857", "#7c3aed", "#be123c")
 SIZE = (5.2, 3.1)  # inches
-STYLE: dict[str, Any] = {
-    "svg.hashsalt": "dpkit",  # the same figure gives the same bytes
-    "svg.fonttype": "path",
-    "figure.figsize": SIZE,
-    "figure.facecolor": "white",
-    "figure.constrained_layout.use": True,
-    "font.size": 11,
-    "axes.titlesize": 11,
-    "axes.labelsize": 11,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": QUIET,
-    "axes.labelcolor": INK,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.prop_cycle": cycler(color=COLOURS),
-    "grid.color": "#e1e5ea",
-    "lines.linewidth": 1.8,
-    "legend.frameon": False,
-    "legend.fontsize": 10.5,
-    "legend.handlelength": 1.8,
-    "legend.labelspacing": 0.3,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-}
+STYLE = Path(__file__).parent / "data" / "pictures.mplstyle"
 
 
 class Picture(Drawing):
@@ -62,7 +36,7 @@ class Picture(Drawing):
         title: str,
         size: tuple[float, float] = SIZE,
     ) -> None:
-        with mpl.rc_context(STYLE):  # type: ignore[arg-type]
+        with mpl.rc_context(fname=STYLE):
             figure = Figure(figsize=size)
             axes = figure.add_subplot()
             draw(axes)
@@ -93,10 +67,6 @@ def plot_lines(
         xlabel: What x is, with its unit.
         ylabel: What y is, with its unit.
         yscale: "log" or "linear".
-
-    Example:
-        >>> plot_lines({"n": ([1, 10], [2, 20])}, "n", "seconds")
-        <picture: seconds by n: n>
     """
 
     def draw(ax: Axes) -> None:
@@ -117,12 +87,12 @@ def plot_lines(
 # what it shows is drawn.
 
 
-def doublings(axis: Axis, at_most: int = 8) -> None:
+def doublings(axis: Axis) -> None:
     """Label an axis at powers of two, at every n-th if they are too many."""
     low, high = sorted(axis.get_view_interval())
     first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
     # From 2^-6 to 2^5 there are 12 powers: 8 labels allow every second.
-    each = -(-(last - first + 1) // at_most)
+    each = -(-(last - first + 1) // 8)
     powers = [p for p in range(first, last + 1) if p % each == 0]
     axis.set_major_locator(FixedLocator([2.0**p for p in powers]))
     _plain(axis)

@@ -28,20 +28,20 @@ def _small_set(num_examples: int, seed: int) -> Labelled:
     return Labelled(patterns[labels] + 0.3 * noise, labels)
 
 
-def _train_on_one(
-    batch_size: int, lr: float, num_epochs: int
-) -> TrainingRecord:
-    """Train LeNet on the small sets and one device, as the answers should."""
+def _batches(batch_size: int) -> tuple[Batches, Batches]:
     train_batches = Batches(*_small_set(60, seed=1), batch_size)
-    test_batches = Batches(*_small_set(50, seed=2), batch_size=50)
-    ranks = devices(1, "sim")
-    start = lenet_params()
+    return train_batches, Batches(*_small_set(50, seed=2), batch_size=50)
+
+
+def _train_on_one(batch_size: int, lr: float) -> TrainingRecord:
+    """Train LeNet on the small sets and one device, as the answers should."""
+    batches, ranks = _batches(batch_size), devices(1, "sim")
     return train(
-        lenet, LOSS, start, train_batches, test_batches, ranks, lr, num_epochs
+        lenet, LOSS, lenet_params(), *batches, ranks, lr, num_epochs=2
     )
 
 
-def _expect_same_training(
+def _require_same_training(
     record: Any, reference: TrainingRecord, num_devices: int
 ) -> None:
     """Raise NotYet unless a run ended with the reference's values."""
@@ -74,24 +74,17 @@ def check_train_scaled(answer: Answer) -> None:
     sets = _small_set(60, seed=1), _small_set(50, seed=2)
     for k in (1, 3):
         record = answer(*sets, devices(k, "sim"), 8, 0.03, 2)
-        reference = _train_on_one(8 * k, lr=0.03, num_epochs=2)
-        _expect_same_training(record, reference, k)
+        _require_same_training(record, _train_on_one(8 * k, lr=0.03), k)
 
 
 def check_accuracies_by_rate(answer: Answer) -> None:
     """One accuracy for each rate, alike on any number of devices."""
     rates = [0.03, 0.01]
-    expected = {
-        lr: _train_on_one(20, lr, num_epochs=2).accuracies[-1] for lr in rates
-    }
-    batches = (
-        Batches(*_small_set(60, seed=1), batch_size=20),
-        Batches(*_small_set(50, seed=2), batch_size=50),
-    )
+    expected = {lr: _train_on_one(20, lr).accuracies[-1] for lr in rates}
     for k in (1, 3):
         ranks = devices(k, "sim")
         with Traffic() as traffic:
-            found = answer(rates, *batches, ranks, 2)
+            found = answer(rates, *_batches(20), ranks, 2)
         require(
             isinstance(found, dict) and list(found) == rates,
             f"it returned {found}, not an accuracy for each of {rates}",

@@ -12,12 +12,7 @@ from dpkit.training import TrainingRecord
 
 
 def draw_step(num_devices: int = 2) -> Picture:
-    """Draw one data-parallel step: split, gradients, allreduce, update.
-
-    Example:
-        >>> draw_step(3)
-        <picture: a data-parallel step on 3 devices>
-    """
+    """Draw one data-parallel step: split, gradients, allreduce, update."""
     middle = (num_devices - 1) / 2
 
     def draw(ax: Axes) -> None:
@@ -39,13 +34,7 @@ def draw_step(num_devices: int = 2) -> Picture:
 
 
 def plot_training(records: Mapping[str, TrainingRecord]) -> Picture:
-    """Draw test accuracy against epoch, a line for each run, by its name.
-
-    Example:
-        >>> run = dpkit.TrainingRecord([], accuracies=[0.5, 0.7, 0.8])
-        >>> plot_training({"1 device": run})
-        <picture: test accuracy by epoch of 1 device>
-    """
+    """Draw test accuracy against epoch, a line for each run, by its name."""
 
     def draw(ax: Axes) -> None:
         # Equal runs lie on one line: later ones are thinner, so all show.
@@ -53,8 +42,7 @@ def plot_training(records: Mapping[str, TrainingRecord]) -> Picture:
         widths = [1.8 + 2.4 * i for i in reversed(range(len(records)))]
         for (name, record), width in zip(records.items(), widths):
             epochs = range(1, len(record.accuracies) + 1)
-            style: dict[str, Any] = {"marker": "o", "linewidth": width}
-            ax.plot(epochs, record.accuracies, label=name, **style)
+            ax.plot(epochs, record.accuracies, "o-", label=name, lw=width)
             ax.set_xticks(epochs)
         ax.set(xlabel="epoch", ylabel="test accuracy", ylim=(0, 1))
         ax.legend(loc="lower right")
@@ -92,12 +80,7 @@ def plot_headline(
 
 
 def plot_bars(values: Mapping[str, float], unit: str) -> Picture:
-    """Draw a horizontal bar for each value, with the number beside it.
-
-    Example:
-        >>> plot_bars({"a": 1.0, "b": 2.5}, "seconds")
-        <picture: seconds: a 1, b 2.5>
-    """
+    """Draw a horizontal bar for each value, with the number beside it."""
 
     def draw(ax: Axes) -> None:
         bars = ax.barh(list(values), list(values.values()), height=0.6)

@@ -22,10 +22,10 @@ def train_step(
     devices: Sequence[torch.device],
     lr: float = 0.1,
 ) -> None:
-    """Take one step of SGD on all devices together.
+    """Take one step of SGD on all devices together, with a net on each.
 
-    ``nets`` has a replica for each device. Batch norm takes each shard by
-    itself, so that this is not exactly the step of one device.
+    Batch norm takes each shard by itself, so that this is not exactly the
+    step of one device.
     """
     shards = zip(*split_batch(X, y, devices))
     losses = [
@@ -53,21 +53,7 @@ def time_resident_epoch(
     """Train LeNet for one epoch on images that lie on the first device.
 
     They are copied there before the time begins. From then on the host sends
-    an order of rows, once, and launches operations.
-
-    Returns:
-        A timer that has stopped; ``seconds`` are those of the epoch.
-
-    Example:
-        >>> from dpkit.lab.common.datasets import Labelled, load_fashion_mnist
-        >>> from dpkit.lab.common.models import lenet_params
-        >>> train_set, _ = load_fashion_mnist()
-        >>> few = Labelled(*(part[:1000] for part in train_set))
-        >>> devices = dpkit.devices(1, kind="sim")
-        >>> params = dpkit.replicate(lenet_params(0.01), devices)
-        >>> timer = time_resident_epoch(few, params, devices)
-        >>> timer.seconds < 0.01, timer.clock
-        (True, 'simulated (v100, nvlink2)')
+    an order of rows, once, and launches operations. The timer has stopped.
     """
     X, y = (tensor.to(devices[0]) for tensor in images)
     loss = nn.CrossEntropyLoss(reduction="none")

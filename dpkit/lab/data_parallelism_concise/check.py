@@ -1,7 +1,9 @@
 """The checks of the exercises on the wrapper and how it scales."""
 
+from copy import deepcopy
 from itertools import product
 from math import ceil, log2
+from typing import Any
 
 import torch
 from torch import nn
@@ -62,14 +64,13 @@ def check_shard_losses(answer: Answer) -> None:
     gradient = torch.autograd.grad(expected, module.weight)[0]
     for k in (1, 3):
         ranks = devices(k, "sim")
-        inner = nn.Linear(5, 1000).double()
-        inner.load_state_dict(module.state_dict())
-        inner = inner.to(ranks[0])
+        inner = deepcopy(module).to(ranks[0])
         with Traffic() as traffic:
             losses = answer(inner, ranks, X, y)
-        given = 8 * (X.numel() + len(y))  # the bytes of images and labels
         _check_losses(losses, float(expected.detach()), k)
-        _check_arrivals(traffic, ranks, given)
+        # All but the bytes of images and labels.
+        received = traffic.received[ranks[0]] - 8 * (X.numel() + len(y))
+        _check_arrivals(traffic, ranks, received)
         losses.sum().backward()
         require(
             inner.weight.grad is not None
@@ -79,24 +80,22 @@ def check_shard_losses(answer: Answer) -> None:
         )
 
 
-def _check_losses(losses: object, mean: float, k: int) -> None:
+def _check_losses(losses: Any, mean: float, k: int) -> None:
     """Require k losses that add up to the mean over 7 examples."""
-    found = repr(losses)
-    if isinstance(losses, torch.Tensor):
-        found = f"a tensor of shape {tuple(losses.shape)}"
-    right = isinstance(losses, torch.Tensor) and losses.shape == (k,)
-    require(right, f"{k} devices: it returned {found}, not {k} losses")
-    assert isinstance(losses, torch.Tensor)
+    require(
+        isinstance(losses, torch.Tensor) and losses.shape == (k,),
+        f"{k} devices: it returned {losses!r}, not {k} losses",
+    )
     total = float(losses.detach().sum())
     require(
-        abs(total - mean) < 1e-9,
+        same(total, mean),
         f"7 examples on {k} devices: the losses add up to {total:.4f}, "
         f"expected {mean:.4f}",
     )
 
 
 def _check_arrivals(
-    traffic: Traffic, ranks: list[torch.device], given: int
+    traffic: Traffic, ranks: list[torch.device], received: int
 ) -> None:
     """Require work for all devices, and little but losses at the first."""
     k = len(ranks)
@@ -105,7 +104,6 @@ def _check_arrivals(
             traffic.received[rank] > 0,
             f"{k} devices: {rank} received nothing, so it computes no loss",
         )
-    received = traffic.received[ranks[0]] - given
     require(
         received <= 8 * k,
         f"the first device received {received} bytes beside the images "

@@ -20,8 +20,7 @@ def plot_speedups(
 ) -> Picture:
     """Draw speed-ups against the number of devices, beside the ideal.
 
-    Each machine has a colour and each engine a style; of each the speed-up is
-    given by the number of devices.
+    ``lines``: machine -> engine -> number of devices -> speed-up.
     """
     rows = [
         (machine, engine, line, colour, style)
@@ -45,14 +44,10 @@ def plot_speedups(
 def shares(timeline: Timeline) -> dict[str, dict[str, float]]:
     """Return where the time of each device went in a step of the wrapper.
 
-    Args:
-        timeline: Of a step in which each device has one stream.
-
-    Returns:
-        Device -> part -> fraction of the makespan: it computed; it sent or
-        received parameters on their way to a replica ("replicating"), or
-        outputs and gradients on their way to the first device ("gathering");
-        it received the images; it was idle. They add up to one.
+    Device -> part -> fraction of the makespan: it computed; it sent or
+    received parameters on their way to a replica ("replicating"), or outputs
+    and gradients on their way to the first device ("gathering"); it received
+    the images; it was idle. Each device has one stream.
     """
     found: dict[str, dict[str, float]] = {}
     for span in timeline.spans:
@@ -71,9 +66,7 @@ def _part(device: str, kind: str, name: str) -> str:
         return "computing"
     if name == "copy from host":
         return "images"
-    source, target = (name.split()[-1], device)
-    if name.startswith("copy to"):
-        source, target = target, source
+    target = name.split()[-1] if name.startswith("copy to") else device
     return "gathering" if target.endswith(":0") else "replicating"
 
 
@@ -108,11 +101,7 @@ def plot_shares(steps: Mapping[str, Timeline]) -> Picture:
 def accuracies_of(
     record: Mapping[str, Any], way: str, key: str = "accuracies"
 ) -> list[list[float]]:
-    """Return the accuracies of each run of a way, epoch by epoch.
-
-    The record is ``book/_data/resnet18_recipe.json``; ``key`` is "accuracies"
-    or "accuracies_of_batches".
-    """
+    """Return the accuracies of each run of a way, epoch by epoch."""
     return [run[key] for run in record["runs"] if run["way"] == way]
 
 

@@ -1,10 +1,8 @@
 """A published recipe for ResNet-18, on a network that a CPU can train.
 
 The recipe: weights drawn with standard deviation 0.01, plain SGD, ten epochs,
-and one of the ``WAYS``. The network is an eighth as wide and the images
-are half as large, so that several seeds take minutes. The number of images,
-the steps of an epoch and the rows that batch norm sees are those of the
-recipe.
+and one of the ``WAYS``. The network is an eighth as wide and the images are
+half as large; all else is as in the recipe.
 """
 
 import copy
@@ -62,8 +60,8 @@ def epochs_of(
 ) -> Iterator[Epoch]:
     """Train by the recipe, without end; yield what each epoch gave.
 
-    The seed decides the weights and the shuffling. The sets are images,
-    (n, 1, s, s), and labels, (n,); ``width`` is that of ``resnet18``.
+    The seed decides the weights and the shuffling. The images are square, of
+    shape (n, 1, s, s).
     """
     devices = devices[: way.num_devices]
     inner = initial_net(width, seed).to(devices[0])
@@ -74,12 +72,11 @@ def epochs_of(
     test_batches = Batches(*test_set, TEST_ROWS)
     while True:
         loss = train_epoch(net, optimizer, batches)
-        copied = _with_batch_statistics(inner)
-        yield Epoch(
-            loss,
-            evaluate_accuracy(inner, test_batches, devices[:1]),
-            evaluate_accuracy(copied, test_batches, devices[:1]),
-        )
+        accuracies = [
+            evaluate_accuracy(module, test_batches, devices[:1])
+            for module in (inner, _with_batch_statistics(inner))
+        ]
+        yield Epoch(loss, *accuracies)
 
 
 def initial_net(width: int, seed: int) -> nn.Module:
@@ -87,11 +84,6 @@ def initial_net(width: int, seed: int) -> nn.Module:
 
     Convolutions and the dense layer draw weights with standard deviation
     0.01, biases are zero, and batch norm begins as it always does.
-
-    Example:
-        >>> net = initial_net(width=4, seed=0)
-        >>> f"{net.conv1.weight.std():.2f}", net.fc.bias.abs().max().item()
-        ('0.01', 0.0)
     """
     net = resnet18(width=width)
     generator = torch.Generator().manual_seed(seed)

@@ -9,18 +9,12 @@ from pathlib import Path
 def torchrun(num_processes: int, file: str | Path, *args: str | Path) -> None:
     """Run a file in real processes on this machine, and wait for their end.
 
-    ``torchrun`` is the program ``python -m torch.distributed.run``. Each
-    process computes with one thread, unless ``OMP_NUM_THREADS`` says more.
-
-    Raises:
-        RuntimeError: a process failed; its words are in the message.
+    Each computes with one thread, unless ``OMP_NUM_THREADS`` says more.
     """
+    launcher = sys.executable, "-m", "torch.distributed.run", "--standalone"
+    words = "--nproc-per-node", str(num_processes), str(file), *map(str, args)
     done = subprocess.run(
-        [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
-            *("--nproc-per-node", str(num_processes), str(file)),
-            *map(str, args),
-        ],
+        [*launcher, *words],
         capture_output=True,
         text=True,
         env={"OMP_NUM_THREADS": "1", **os.environ},

@@ -11,7 +11,7 @@ from dpkit.lab.common.verdict import (
     same,
 )
 from dpkit.lab.large_batches.results import steps_needed
-from dpkit.lab.large_batches.warmup import gradual_warmup
+from dpkit.lab.large_batches.runs import gradual_warmup
 
 
 def check_warm_scheduler(answer: Answer) -> None:

@@ -8,9 +8,8 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import NullFormatter, NullLocator
 
 from dpkit.lab.common.plots import COLOURS, Picture
-from dpkit.lab.large_batches.results import WAYS
-from dpkit.lab.large_batches.runs import RECIPE, schedule
-from dpkit.lab.large_batches.warmup import WARMUPS
+from dpkit.lab.large_batches.results import RULES
+from dpkit.lab.large_batches.runs import RECIPE, WARMUPS, schedule
 from dpkit.theory.timeline.drawing import INK, QUIET
 
 ERRORS = (15, 20, 30, 50, 90)  # percent, the ticks of a logarithmic axis
@@ -45,16 +44,13 @@ def plot_errors(ways: Mapping[str, Mapping[int, Sequence[float]]]) -> Picture:
     """Draw test error against the batch: each run, means and deviations.
 
     Both axes are logarithmic. A bar is one standard deviation of the runs to
-    each side of their mean.
-
-    Args:
-        ways: Way -> k -> percent of error, for each seed. The ways are some
-            of ``dpkit.lab.large_batches.results.WAYS``; each has its colour.
+    each side of their mean. ``ways``: way -> k -> percent of error, for each
+    seed.
     """
 
     def draw(ax: Axes) -> None:
         for place, (way, by_k) in enumerate(ways.items()):
-            i = list(WAYS).index(way)
+            i = list(RULES).index(way)
             # Beside each other, so that bars do not hide bars.
             shift = 2 ** (0.12 * (place - (len(ways) - 1) / 2))
             xs = [shift * k for k in by_k]

@@ -13,7 +13,7 @@ Record = Mapping[str, Any]
 ByBatch = dict[int, list[float]]
 
 # The name of a way -> its warm-up, and whether the rate grows with k.
-WAYS = {
+RULES = {
     "η": ("none", False),
     "k·η": ("none", True),
     "k·η, constant warm-up": ("constant", True),
@@ -22,15 +22,11 @@ WAYS = {
 
 
 def errors_by_way(record: Record) -> dict[str, ByBatch]:
-    """Return the test errors of the runs of each way.
-
-    Returns:
-        Way -> k -> percent of error, for each seed.
-    """
+    """Return the errors of runs: way -> k -> percent, for each seed."""
     eta = record["recipe"]["lr"]
-    found: dict[str, ByBatch] = {way: {} for way in WAYS}
+    found: dict[str, ByBatch] = {way: {} for way in RULES}
     for run in record["runs"]:
-        for way, (warmup, scaled) in WAYS.items():
+        for way, (warmup, scaled) in RULES.items():
             lr = run["k"] * eta if scaled else eta
             if (run["warmup"], run["lr"]) == (warmup, lr):
                 found[way][run["k"]] = run["errors"]
@@ -38,12 +34,9 @@ def errors_by_way(record: Record) -> dict[str, ByBatch]:
 
 
 def errors_by_rate(record: Record) -> dict[int, dict[float, float]]:
-    """Return the mean test error of each rate, without warm-up.
+    """Return mean test errors without warm-up: k -> rate -> percent.
 
     The mean is over the seeds that all rates have in common.
-
-    Returns:
-        k -> learning rate -> percent of error.
     """
     plain = [run for run in record["runs"] if run["warmup"] == "none"]
     common = min(len(run["errors"]) for run in plain)
@@ -55,12 +48,9 @@ def errors_by_rate(record: Record) -> dict[int, dict[float, float]]:
 
 
 def best_steps(record: Record) -> dict[int, tuple[float, float]]:
-    """Return, for each k, the rate that needs the fewest steps, and those.
+    """Return, for each k, the best rate and its mean steps to the target.
 
     A rate at which a seed did not reach the target is out.
-
-    Returns:
-        k -> (learning rate, mean number of steps to the target).
     """
     found: dict[int, tuple[float, float]] = {}
     for run in record["steps"]:
@@ -73,12 +63,7 @@ def best_steps(record: Record) -> dict[int, tuple[float, float]]:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Return the mean and the standard deviation of some runs, as text.
-
-    Example:
-        >>> spread([15.0, 16.0, 17.0])
-        '16.0 ± 1.0'
-    """
+    """Return the mean and the standard deviation of some runs, as text."""
     return f"{mean(values):.1f} ± {stdev(values):.1f}"
 
 
@@ -109,13 +94,9 @@ def steps_needed(
 def fit(batches: Sequence[int], steps: Sequence[float]) -> tuple[float, float]:
     """Return the least steps and the critical batch that fit best.
 
-    The sum of the squares of the *relative* errors is least: a run of 100
-    steps counts as much as one of 10,000. With u = 1 / steps and
-    v = 1 / (batch * steps) the law asks for ``least * u + a * v = 1``, where
-    ``a = least * critical``: two linear equations in two numbers.
-
-    Raises:
-        ValueError: all batches are of one size.
+    The squares of the *relative* errors are least: a run of 100 steps counts
+    as much as one of 10,000. With u = 1 / steps and v = 1 / (batch * steps)
+    the law asks for ``least * u + a * v = 1``, where ``a = least * critical``.
     """
     if len(set(batches)) < 2:
         raise ValueError(

@@ -1,12 +1,9 @@
 """An experiment on large batches, small enough for one core.
 
 A network is trained for a fixed number of epochs with a batch of k·b images,
-the batch of k devices that have b each. One device stands for them: it takes
-the same step, up to rounding.
-
-A batch is ``k`` times that of one device. ``lr`` is the learning rate once the
-run is warm, and ``warmup`` a name in ``WARMUPS``. ``seed`` decides the
-parameters and the shuffling.
+the batch of k devices that have b each. One device takes the same step, up to
+rounding. ``lr`` is the rate once the run is warm; ``seed`` decides parameters
+and shuffling. At the end: the time of a step on k simulated devices.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +18,8 @@ from torch.nn import functional as F
 from dpkit.lab.common.batches import Batches
 from dpkit.lab.common.datasets import Labelled, load_fashion_mnist
 from dpkit.lab.common.loop import take_step
-from dpkit.lab.large_batches.warmup import WARMUPS
+from dpkit.lab.overlap.runs import ALL_IN_ONE, ring_seconds, simulated_step
+from dpkit.theory.hardware.clusters import cluster
 
 # A power of two, as batches are: a smaller last batch, with the rate of a
 # large one, would upset the run.
@@ -50,14 +48,7 @@ RECIPE = Recipe()
 
 
 def network(seed: int = 0) -> nn.Sequential:
-    """Return five dense layers for the images of :func:`sets`.
-
-    It takes shape (b, 1, 14, 14) and gives scores of shape (b, 10).
-
-    Example:
-        >>> sum(p.numel() for p in network().parameters())
-        25738
-    """
+    """Return five dense layers for images of shape (b, 1, 14, 14)."""
     generator = torch.Generator().manual_seed(seed)
     widths = (14 * 14, 64, 64, 64, 64, 10)
     layers: list[nn.Module] = [nn.Flatten()]
@@ -68,6 +59,44 @@ def network(seed: int = 0) -> nn.Sequential:
             nn.init.uniform_(p, -bound, bound, generator=generator)
         layers += [layer, nn.ReLU()]
     return nn.Sequential(*layers[:-1])
+
+
+# How the learning rate begins: three ways, each a function of the step. All
+# end at the same rate. With low = 1, high = 4 and 6 steps to warm up:
+#
+#     step        0    1    2    3    4    5    6    7
+#     none        4    4    4    4    4    4    4    4
+#     constant    1    1    1    1    1    1    4    4
+#     gradual     1   1.5   2   2.5   3   3.5   4    4
+#
+# Source: P. Goyal et al., Accurate, large minibatch SGD: training ImageNet in
+# 1 hour, 2017, arXiv:1706.02677, section 2.2.
+
+
+def no_warmup(step: int, num_steps: int, low: float, high: float) -> float:
+    """Begin at the rate of the whole run."""
+    return high
+
+
+def constant_warmup(
+    step: int, num_steps: int, low: float, high: float
+) -> float:
+    """Keep a low rate for some steps, then jump."""
+    return low if step < num_steps else high
+
+
+def gradual_warmup(
+    step: int, num_steps: int, low: float, high: float
+) -> float:
+    """Raise the rate by the same amount each step."""
+    return low + (high - low) * min(step / num_steps, 1.0)
+
+
+WARMUPS = {
+    "none": no_warmup,
+    "constant": constant_warmup,
+    "gradual": gradual_warmup,
+}
 
 
 def schedule(
@@ -95,10 +124,7 @@ def schedule(
 def steps(
     net: nn.Module, rate: Rate, k: int, seed: int, recipe: Recipe = RECIPE
 ) -> Iterator[int]:
-    """Train without an end; yield the number of steps taken after each.
-
-    The order of the images follows from the seed, and is the same for all k.
-    """
+    """Train without an end; yield the number of steps taken after each."""
     images, labels = sets()[0]
     batches = Batches(images, labels, k * recipe.batch_size, True, seed)
     optimizer = torch.optim.SGD(
@@ -118,8 +144,7 @@ def final_error(
 ) -> float:
     """Train with a batch of k·b for all epochs; return the test error.
 
-    It is the percent of the test images that are put into another class than
-    theirs. Guessing gives 90, and so do parameters that have overflowed.
+    Guessing gives 90, and so do parameters that have overflowed.
     """
     net = network(seed)
     num_steps = recipe.num_epochs * recipe.steps_per_epoch(k)
@@ -129,32 +154,9 @@ def final_error(
     return error_percent(net)
 
 
-def steps_to(
-    target: float,
-    k: int,
-    lr: float,
-    seed: int,
-    max_steps: int,
-    recipe: Recipe = RECIPE,
-) -> int | None:
-    """Train at one rate until the test error is at most the target, percent.
-
-    The error is measured after each step, but not more often than once in
-    1,024 images. Return the steps that it took, or None after ``max_steps``.
-    """
-    net = network(seed)
-    every = max(1, 1024 // (k * recipe.batch_size))
-    for step in steps(net, lambda step: lr, k, seed, recipe):
-        if step % every == 0 and error_percent(net) <= target:
-            return step
-        if step == max_steps:
-            break
-    return None
-
-
 @torch.no_grad()
 def error_percent(net: nn.Module) -> float:
-    """Return the percent of test images put into another class than theirs."""
+    """Return the percent of test images put into a wrong class."""
     images, labels = sets()[1]
     wrong = net(images).argmax(dim=1) != labels
     return 100 * float(wrong.float().mean())
@@ -168,3 +170,29 @@ def sets() -> tuple[Labelled, Labelled]:
         for images, labels in load_fashion_mnist()
     )
     return Labelled(*(part[:NUM_EXAMPLES] for part in train_set)), test_set
+
+
+def simulated_seconds(k: int, link: str) -> float:
+    """Return the simulated time of a step with b images on each of k devices.
+
+    Forward, backward and the sum of the gradients; a process for each device.
+    The update, which takes the same time for every k, is left out.
+    """
+    step = simulated_step(
+        ALL_IN_ONE,
+        make=lambda: nn.Sequential(nn.AvgPool2d(2), network()),
+        num_devices=k,
+        rows=RECIPE.batch_size,
+        link=link,
+    )
+    return step.seconds
+
+
+def predicted_seconds(k: int, link: str) -> float:
+    """Return the same from one device and the cost of a ring, for any k."""
+    alone = simulated_seconds(1, link)
+    if k == 1:
+        return alone
+    num_bytes = sum(p.nbytes for p in network().parameters())
+    joined = cluster(k, "v100", link, hosts="per_device")
+    return alone + ring_seconds(num_bytes, joined)

@@ -1,7 +1,6 @@
 """Bugs that people have made, each with the check that catches it.
 
 ``exhibit`` -- what an exhibit is, and what its checks say;
-``parity`` -- a step on k devices beside the step of one;
 each other module is one section of the page.
 """
 
@@ -19,10 +18,10 @@ from dpkit.lab.museum import (
 )
 from dpkit.lab.museum.exhibit import Exhibit, verdict
 
-ROOMS = [
-    *(collectives, processes, replicas, pipelines, timers, losses),
+ROOMS = (
+    collectives, processes, replicas, pipelines, timers, losses,
     clipping_and_batch_norm,
-]
+)  # fmt: skip
 EXHIBITS: dict[str, Exhibit] = {
     exhibit.name: exhibit for room in ROOMS for exhibit in room.EXHIBITS
 }

@@ -11,7 +11,7 @@ from dpkit.batch_norm import combine, moments
 from dpkit.batch_norm.moments import Moments, update_running
 from dpkit.clipping import clip_grad_norm
 from dpkit.lab.museum.exhibit import Devices, Exhibit, Version, claim
-from dpkit.lab.museum.parity import flat
+from dpkit.lab.museum.replicas import flat
 from dpkit.machine import devices
 from dpkit.network_partition import Pipeline, split_layers
 from dpkit.placement import scatter
@@ -171,7 +171,6 @@ def compare_evaluation(version: Version, batches: Sequence[Tensor]) -> None:
     )
 
 
-# fmt: off
 EXHIBITS = [
     Exhibit("clipped shards", clip_each_shard, clip_together,
             clipped_as_a_whole, norm_of_each_shard),
@@ -179,5 +178,4 @@ EXHIBITS = [
             a_bound_that_clips, a_bound_out_of_reach),
     Exhibit("replica 0", statistics_of_replica_0, statistics_of_all,
             evaluation_after_sorted_rows, evaluation_after_mixed_rows),
-]
-# fmt: on
+]  # fmt: skip

@@ -138,7 +138,6 @@ def compare_sums(version: Version, tensors: list[Tensor]) -> None:
         )
 
 
-# fmt: off
 EXHIBITS = [
     Exhibit("assignment", add_and_assign, allreduce, every_rank, rank_0_alone),
     Exhibit("whole ring", whole_ring, chunked_ring,
@@ -146,5 +145,4 @@ EXHIBITS = [
     Exhibit("remainder", without_remainder, chunked_ring,
             every_length, a_length_that_p_divides),
     Exhibit("element 0", piece_by_piece, allreduce, all_elements, element_0),
-]
-# fmt: on
+]  # fmt: skip

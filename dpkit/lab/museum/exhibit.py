@@ -13,22 +13,13 @@ Devices = Sequence[torch.device]
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A mistake, its cure, and the check that tells them apart.
-
-    Attributes:
-        name: Its name in the registry.
-        wrong: The wrong version.
-        right: The right version, called in the same way.
-        check: Raises an error if it is given a wrong version.
-        careless: A usual check, which the wrong version passes; None where
-            it passes none.
-    """
+    """A mistake, its cure, and the check that tells them apart."""
 
     name: str
     wrong: Version
-    right: Version
-    check: Check
-    careless: Check | None = None
+    right: Version  # called in the same way
+    check: Check  # raises an error if it is given a wrong version
+    careless: Check | None = None  # a usual check, which both versions pass
 
 
 def claim(holds: bool, fact: str) -> None:

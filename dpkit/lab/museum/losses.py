@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from dpkit.data_parallel.step import allreduce_gradients, clear_gradients, sgd
 from dpkit.lab.museum.exhibit import Devices, Exhibit, Version, claim
-from dpkit.lab.museum.parity import (
+from dpkit.lab.museum.replicas import (
     LR,
     Replicas,
     compare_steps,
@@ -124,7 +124,6 @@ def _adam(gradient: Tensor) -> Tensor:
     return p.detach()
 
 
-# fmt: off
 EXHIBITS = [
     Exhibit("sum of means", step_of_sums, step_of_all,
             six_rows_on_three, loss_falls),
@@ -132,5 +131,4 @@ EXHIBITS = [
             seven_rows_on_three, six_rows_on_three),
     Exhibit("loss not divided", sum_of_means, pipelined,
             gradients_of_the_batch, step_of_adam),
-]
-# fmt: on
+]  # fmt: skip

@@ -135,7 +135,6 @@ def enough_for_the_work(version: Version) -> None:
     claim(version(one_f_one_b(4, 8)) >= 16, "fewer ticks than actions")
 
 
-# fmt: off
 EXHIBITS = [
     Exhibit("short warm-up", short_warm_up, one_f_one_b,
             who_waits_for_whom, every_action_once),
@@ -147,5 +146,4 @@ EXHIBITS = [
             backward_of_each_stage, forward_of_each_stage),
     Exhibit("ticks without waiting", longest_list, last_end,
             lower_bound, enough_for_the_work),
-]
-# fmt: on
+]  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from dpkit.lab.museum.exhibit import Exhibit, Version, claim
 from dpkit.lab.practice import programs
@@ -69,8 +70,7 @@ def reduced_in_place(count: Tensor) -> Tensor:
 
 def run_the_listing(version: Version) -> None:
     """Run it, in a process group of one rank."""
-    store = dist.HashStore()  # type: ignore[attr-defined]
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     try:
         total = version(torch.tensor(3.0))
     finally:
@@ -107,7 +107,6 @@ def counts(version: Version, trains_on: bool) -> tuple[int, int]:
     return found[0], right[0]
 
 
-# fmt: off
 EXHIBITS = [
     Exhibit("ring that hangs", first_sends, in_turns,
             sends_that_block, sends_that_do_not),
@@ -115,5 +114,4 @@ EXHIBITS = [
             run_the_listing),
     Exhibit("evaluation alone", programs.rank_0_alone, programs.summed_counts,
             others_at_a_barrier, others_train_on),
-]
-# fmt: on
+]  # fmt: skip

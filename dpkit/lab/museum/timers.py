@@ -130,11 +130,9 @@ def _trace(version: Version) -> list[Span]:
     return [span for span in timeline.spans if span.device == str(device)]
 
 
-# fmt: off
 EXHIBITS = [
     Exhibit("one synchronized", wait_for_the_current, wait_for_each,
             work_on_the_last, same_work_on_all),
     Exhibit("one stream", copies_behind, copies_beside,
             spans_at_once, time_saved),
-]
-# fmt: on
+]  # fmt: skip

@@ -31,34 +31,24 @@ def engine_step(
 ) -> tuple[Tensor | None, dict[str, Tensor]]:
     """Run one forward and backward of a pipeline by PyTorch's engine.
 
-    The engine cuts the batch into micro-batches of one size, adds their
-    gradients and divides the sums by the number of micro-batches. With a
-    loss that is a mean over examples these are the gradients of the batch.
+    The engine cuts the batch X, shape (b, …), into micro-batches of one size,
+    adds their gradients and divides the sums by the number of micro-batches.
+    With a ``loss_fn(outputs, y)`` that is a mean over examples these are the
+    gradients of the batch.
 
     Args:
         stages: The model in p pieces for p ranks, or, for a schedule that
             interleaves, v·p: rank r has stages r, r + p, r + 2p, …
-        X: The examples of the whole batch, shape (b, …).
-        y: Their labels, shape (b, …).
-        loss_fn: ``loss_fn(outputs, y)`` is the mean loss of examples.
-        schedule: A schedule of ``torch.distributed.pipelining``.
+        X: The examples of the whole batch.
+        y: Their labels.
+        loss_fn: Gives the mean loss.
+        schedule: A class of ``torch.distributed.pipelining``.
         num_micro_batches: How many; it must divide b.
 
     Returns:
         The loss of the batch on the rank that has the last stage, else None.
         The gradients of this rank's stages, by the names that parameters
         have in ``nn.Sequential(*stages)``.
-
-    Example:
-        >>> from torch.distributed.pipelining import ScheduleGPipe
-        >>> from dpkit.processes import launch
-        >>> stages = [torch.nn.Linear(5, 3), torch.nn.Linear(3, 2)]
-        >>> X, y, loss_fn = torch.ones(8, 5), torch.ones(8, 2), nn.MSELoss()
-        >>> steps = launch(
-        ...     engine_step, 2, stages, X, y, loss_fn, ScheduleGPipe, 4
-        ... )
-        >>> [list(gradients) for _, gradients in steps]
-        [['0.weight', '0.bias'], ['1.weight', '1.bias']]
     """
     device = rank_device()
     mine = range(dist.get_rank(), len(stages), dist.get_world_size())

@@ -50,7 +50,7 @@ class LossScaler:
             self.scale, self._num_good = self.scale * 2, 0
 
 
-class Run(NamedTuple):
+class Trained(NamedTuple):
     """What a rank did."""
 
     scales: list[float]  # after each step
@@ -58,13 +58,13 @@ class Run(NamedTuple):
     parameters: list[float]  # all, at the end
 
 
-def sharded_steps(shared: bool, targets: Tensor) -> Run:
+def sharded_steps(shared: bool, targets: Tensor) -> Trained:
     """Train parameters of which each rank updates one; return what it did.
 
     The loss of an example is half its squared distance from the parameters.
-    Gradients are made in float16, on every rank for its example; each rank
-    then has the sum of one parameter's gradients, in float32, and updates it.
-    The targets have shape (steps, ranks, ranks).
+    Each rank makes gradients in float16 for its example, sums those of one
+    parameter in float32 and updates it. The targets have shape (steps, ranks,
+    ranks).
     """
     rank, num_ranks = dist.get_rank(), dist.get_world_size()
     params, scaler = torch.zeros(num_ranks), LossScaler(shared)
@@ -81,4 +81,4 @@ def sharded_steps(shared: bool, targets: Tensor) -> Run:
         parts = list(params.split(1))
         dist.all_gather(parts, params[rank : rank + 1].clone())
         params = torch.cat(parts)
-    return Run(scales, num_updates, params.tolist())
+    return Trained(scales, num_updates, params.tolist())

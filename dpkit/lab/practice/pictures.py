@@ -8,11 +8,7 @@ from dpkit.lab.common.plots import COLOURS, Picture
 
 
 def plot_by_rows(accuracies: Mapping[int, Sequence[float]]) -> Picture:
-    """Draw test accuracy against the rows of a device, a dot for each seed.
-
-    Args:
-        accuracies: Those of the seeds, by the rows that each device has.
-    """
+    """Draw the test accuracy of seeds against the rows of a device."""
 
     def draw(ax: Axes) -> None:
         names = [str(rows) for rows in accuracies]
@@ -29,11 +25,7 @@ def plot_by_rows(accuracies: Mapping[int, Sequence[float]]) -> Picture:
 
 
 def plot_distances(distances: Mapping[str, Sequence[float]]) -> Picture:
-    """Draw how far apart two runs are, against the step.
-
-    Args:
-        distances: After each step, by the name of the pair of runs.
-    """
+    """Draw how far apart pairs of runs are after each step."""
 
     def draw(ax: Axes) -> None:
         for name, found in distances.items():

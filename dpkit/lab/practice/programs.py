@@ -20,9 +20,6 @@ Count = Callable[..., Tensor]  # of the wrapper, the examples, the labels
 NUM_STEPS = 2  # after the first, PyTorch's engine orders its buckets again
 
 
-# Sums, means and seeds
-
-
 def ddp_gradients(
     engine: str, weighted: bool, net: nn.Module, X: Tensor, y: Tensor
 ) -> list[Tensor]:
@@ -37,22 +34,6 @@ def ddp_gradients(
         loss = loss * (len(X_shard) * dist.get_world_size() / len(X))
     loss.backward()
     return [p.grad for p in net.parameters() if p.grad is not None]
-
-
-def returned_and_reduced(number: float) -> tuple[str, float]:
-    """Return what ``all_reduce`` returns, as text, and what it reduced."""
-    total = torch.tensor(number + dist.get_rank())
-    returned = dist.all_reduce(total)
-    return repr(returned), total.item()
-
-
-def dropout_mask(seed: int, own: bool, length: int) -> Tensor:
-    """Return what dropout makes of ones on this rank, shape (length,).
-
-    With ``own``, each rank adds its number to the seed.
-    """
-    torch.manual_seed(seed + dist.get_rank() * own)
-    return F.dropout(torch.ones(length), p=0.5)
 
 
 # Batch norm
@@ -71,11 +52,8 @@ def normalized(
 ) -> Normalized:
     """Normalize this rank's part of a batch, forward and backward.
 
-    Args:
-        norm: A batch norm of PyTorch, the same on every rank.
-        synchronized: Whether to replace it by our synchronized batch norm.
-        X: The whole batch, shape (b, channels, …).
-        G: The gradients of its outputs, the same shape.
+    X is the whole batch, shape (b, channels, …), and G the gradients of its
+    outputs. ``synchronized`` replaces the norm by our synchronized one.
     """
     norm = (convert(norm) if synchronized else norm).to(rank_device())
     x = my_part(X).requires_grad_()
@@ -155,14 +133,8 @@ def train_and_count(
 ) -> int:
     """Take two steps, count right answers, then meet or train on.
 
-    Args:
-        engine: "ours" or "PyTorch's".
-        count: How to count: a function of the wrapper, X and y.
-        trains_on: Whether the next training step follows at once; if not,
-            the ranks meet at a barrier.
-        net: The network.
-        X: The examples of the whole batch, shape (b, …).
-        y: Their labels, shape (b,).
+    With ``trains_on`` the next training step follows at once; without, the
+    ranks meet at a barrier.
     """
     parallel = ENGINES[engine](net)
     for _ in range(NUM_STEPS):
@@ -195,11 +167,6 @@ def sends_buffers(net: nn.Module, X: Tensor) -> list[bool]:
 
 
 def whereabouts(error: TimeoutError) -> list[str]:
-    r"""Return what each rank was doing when its time was up, in short.
-
-    Example:
-        >>> whereabouts(TimeoutError("late\n\nrank 0 was in f(), for 3 s"))
-        ['rank 0 was in f()']
-    """
+    """Return what each rank was doing when its time was up, in short."""
     lines = str(error).splitlines()
     return [line.split(",")[0] for line in lines if line.startswith("rank ")]

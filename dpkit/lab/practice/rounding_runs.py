@@ -16,14 +16,11 @@ from dpkit.placement import replicate
 LR = 0.1
 
 
-class Step(NamedTuple):
+class Compared(NamedTuple):
     """How two runs compare in a step."""
 
-    # How many values that go into an activation are above zero in one run
-    # and not in the other.
-    num_flips: int
-    # The largest difference between parameters, after the step.
-    distance: float
+    num_flips: int  # activations above zero in one run and not in the other
+    distance: float  # the largest of parameters, after the step
 
 
 def two_runs(
@@ -32,20 +29,16 @@ def two_runs(
     dtype: torch.dtype,
     activation: Callable[[Tensor], Tensor] = F.relu,
     counts: Sequence[int] = (1, 2),
-) -> list[Step]:
+) -> list[Compared]:
     """Train LeNet on two numbers of devices; return how the runs compare.
 
-    Args:
-        X: The batches of both, shape (steps, b, 1, 28, 28).
-        y: Their labels, shape (steps, b).
-        dtype: What both compute in.
-        activation: What follows the layers.
-        counts: The two numbers of devices.
+    Both train on the batches X, shape (steps, b, 1, 28, 28), with labels y,
+    shape (steps, b). ``counts`` are the two numbers of devices.
 
     Example:
         >>> X, y = torch.rand(1, 5, 1, 28, 28), torch.arange(5).view(1, 5)
         >>> two_runs(X, y, torch.float32, counts=(2, 2))
-        [Step(num_flips=0, distance=0.0)]
+        [Compared(num_flips=0, distance=0.0)]
     """
     net = partial(lenet, activation=activation)
     loss = torch.nn.CrossEntropyLoss(reduction="none")
@@ -57,17 +50,17 @@ def two_runs(
         one, other = (signs(X_step, params[0]) for params in replicas)
         for params, ranks in zip(replicas, machines):
             train_batch(net, loss, X_step, y_step, params, ranks, LR)
-        distance = _largest_difference(replicas[0][0], replicas[1][0])
-        found.append(Step(int((one != other).sum()), distance))
+        distance = max(
+            float((p.detach().cpu() - q.detach().cpu()).abs().max())
+            for p, q in zip(replicas[0][0], replicas[1][0])
+        )
+        found.append(Compared(int((one != other).sum()), distance))
     return found
 
 
 @torch.no_grad()
 def signs(X: Tensor, params: Sequence[Tensor]) -> Tensor:
-    """Return which values that go into a rectifier of LeNet are above zero.
-
-    The result holds the values of all layers in one row, on the CPU.
-    """
+    """Return which values that go into rectifiers of LeNet are above zero."""
     seen = []
 
     def watched(h: Tensor) -> Tensor:
@@ -76,12 +69,3 @@ def signs(X: Tensor, params: Sequence[Tensor]) -> Tensor:
 
     lenet(X.to(params[0].device), params, activation=watched)
     return torch.cat(seen).cpu()
-
-
-def _largest_difference(
-    these: Sequence[Tensor], those: Sequence[Tensor]
-) -> float:
-    pairs = [
-        (p.detach().cpu(), q.detach().cpu()) for p, q in zip(these, those)
-    ]
-    return max(float((p - q).abs().max()) for p, q in pairs)

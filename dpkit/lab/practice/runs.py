@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dpkit.evaluate import evaluate_accuracy
 from dpkit.lab.common.datasets import Labelled
 from dpkit.lab.common.loop import take_step
 
@@ -14,9 +15,8 @@ class PerDeviceBatchNorm(nn.Module):
     """The batch norms of the replicas on k devices, in one module.
 
     Of the rows in training, the first k-th part belongs to device 0, the next
-    to device 1, and so on; each part is normalized by itself. The devices
-    stand side by side as channels of one operation, so that many of them
-    take no longer than one.
+    to device 1, and so on; each part is normalized by itself. Channels of all
+    devices make one operation, so that many take no longer than one.
 
     Example:
         >>> norm = PerDeviceBatchNorm(1, num_devices=2)
@@ -61,8 +61,7 @@ class PerDeviceBatchNorm(nn.Module):
 def small_net(num_devices: int, dense_norm: bool = True) -> nn.Sequential:
     """Return a network of 20,000 parameters with batch norms.
 
-    It takes images of shape (b, 1, 28, 28) and gives scores of shape (b, 10).
-    Each device has batch norms of its own; one device computes what
+    Images have shape (b, 1, 28, 28), scores (b, 10). One device computes what
     synchronized batch norms compute on all.
     """
     dense = PerDeviceBatchNorm(32, num_devices)
@@ -105,14 +104,9 @@ def trained(
     return net
 
 
-@torch.no_grad()
 def accuracy(net: nn.Module, test_set: Labelled, rank: int = 0) -> float:
     """Return the accuracy with the running statistics of one replica."""
     for module in net.modules():
         if isinstance(module, PerDeviceBatchNorm):
             module.rank = rank
-    net.eval()
-    images, labels = test_set
-    num_right = (net(images).argmax(dim=1) == labels).sum()
-    net.train()
-    return int(num_right) / len(labels)
+    return evaluate_accuracy(net, [test_set], [torch.device("cpu")])

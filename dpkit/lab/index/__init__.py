@@ -1,4 +1,0 @@
-"""What the front page draws.
-
-``pictures`` -- a training step on four devices.
-"""
