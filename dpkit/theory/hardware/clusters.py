@@ -33,10 +33,6 @@ class Cluster:
         slow: Rank -> how many times as long its operations take.
         ranks_per_node: How many devices a node has; None: there is one node.
         network: What joins the nodes.
-
-    Raises:
-        TypeError: a count is no whole number.
-        ValueError: a number cannot be.
     """
 
     num_devices: int
@@ -96,7 +92,7 @@ class Cluster:
         return find(LINKS, self.accelerator.host_link)
 
     def node_of(self, device: int) -> int:
-        """Return the number of the node that a device is on."""
+        """Return the number of the node with a device."""
         # 8 devices, 4 on a node: 0 1 2 3 on node 0, 4 5 6 7 on node 1.
         return device // (self.ranks_per_node or self.num_devices)
 
@@ -134,10 +130,6 @@ def cluster(
     network: str | Link = "ethernet100",
 ) -> Cluster:
     """Return a :class:`Cluster`, where a preset may be given by its name.
-
-    Raises:
-        TypeError: a count is no whole number, or a preset is of another kind.
-        ValueError: a name is unknown, or a number cannot be.
 
     Example:
         >>> two = cluster(2, accelerator="v100-pcie", link="pcie3")

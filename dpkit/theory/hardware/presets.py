@@ -44,16 +44,9 @@ EXPECTED = {
 
 
 def find(known: Mapping[str, Preset], name: str | Preset) -> Preset:
-    """Return the preset of this name; a preset is returned as it is.
+    """Return the preset of a name in ``known``, or in a file "….json".
 
-    Args:
-        known: ``ACCELERATORS``, ``LINKS`` or ``HOSTS``.
-        name: A name among them; the path of a file that holds one, ending in
-            ".json"; or a preset of one's own.
-
-    Raises:
-        TypeError: it is neither a name nor a preset of this kind.
-        ValueError: there is none of this name, or the file holds none.
+    A preset is returned as it is.
     """
     kind = type(next(iter(known.values())))
     part = kind.__name__.lower()
@@ -89,17 +82,9 @@ def save(
     link: Dataclass,
     provenance: Mapping[str, Any],
 ) -> None:
-    """Write presets to a file, in place of what was there.
+    """Write presets to a file, and what was measured, with what and when.
 
-    Args:
-        path: The file; ``configure`` finds it if its name ends in ".json".
-        accelerator: What computes.
-        host: What issues work.
-        link: What copies pass over.
-        provenance: What was measured, with what and when, as JSON can hold it.
-
-    Raises:
-        OSError: the file cannot be written; what was there is still there.
+    If that fails, what was in the file is still there.
     """
     content = {
         "accelerator": asdict(accelerator),
@@ -118,12 +103,7 @@ def save(
 
 
 def read_preset(path: str, kind: type[Preset]) -> Preset:
-    """Return the part of a file that is of this kind.
-
-    Raises:
-        ValueError: the file cannot be read, is no file of presets, or lacks
-            this part; or the part is not what it should be.
-    """
+    """Return the part of a file that is of this kind."""
     part = kind.__name__.lower()
     where = f"({part}: {path!r})"
     content = _content(path, where)
@@ -157,7 +137,7 @@ def check_numbers(preset: Dataclass) -> None:
 
 
 def _numbers(preset: Dataclass) -> Iterator[tuple[str, str, float]]:
-    """Yield each number of a preset: its field, what to call it, itself."""
+    """Yield each number of a preset: its field, its label, its value."""
     for name in (f.name for f in fields(preset)):
         value = getattr(preset, name)
         if isinstance(value, Mapping) and name != "sources":
