@@ -7,8 +7,10 @@ import torch.distributed as dist
 from dpkit import point_to_point
 from dpkit.processes import Workers, rank_device
 from dpkit.theory.collectives import blocking
-from dpkit.theory.collectives.algorithms import ALLREDUCE, pairwise, ring
+from dpkit.theory.collectives.algorithms import ALLREDUCE
 from dpkit.theory.collectives.blocking import calls
+from dpkit.theory.collectives.direct import pairwise
+from dpkit.theory.collectives.rings import ring
 
 
 def tensors(p, shape, dtype=torch.float64):

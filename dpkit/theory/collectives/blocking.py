@@ -38,7 +38,7 @@ def turns(step: Step) -> list[list[Message]]:
     A rank has two messages at most, so three turns are enough.
 
     Example:
-        >>> from dpkit.theory.collectives.algorithms import ring
+        >>> from dpkit.theory.collectives.rings import ring
         >>> [len(turn) for turn in turns(ring(4).steps[0])]
         [2, 2]
     """
@@ -60,7 +60,7 @@ def calls(plan: Plan) -> list[list[Call]]:
     """Return what each rank does, in an order in which sends may block.
 
     Example:
-        >>> from dpkit.theory.collectives.algorithms import star
+        >>> from dpkit.theory.collectives.trees import star
         >>> for sends, message, _ in calls(star(2))[1]:
         ...     print("send" if sends else "receive", message)
         send 1 → 0: + 0

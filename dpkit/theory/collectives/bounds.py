@@ -84,9 +84,6 @@ def seconds_at(
 def share(collective: str, p: int) -> float:
     """Return how many bytes pass a port for each byte of the size.
 
-    Raises:
-        ValueError: there is no collective of this name.
-
     Example:
         >>> share("allreduce", 4), share("allgather", 4)
         (1.5, 0.75)

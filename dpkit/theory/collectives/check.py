@@ -23,17 +23,11 @@ Held = list[list[Names]]  # of each rank, of each chunk
 def follow(plan: Plan) -> Held:
     """Return whose numbers each chunk of each rank holds in the end.
 
-    Returns:
-        ``held[rank][chunk]``: the rank and the chunk of all that was added
-        up in it; what was added twice is there twice.
-
-    Raises:
-        ValueError: a message goes from a rank to itself, or names a rank or
-            a chunk that is not there; a rank sends twice in one step, or
-            receives twice; a message is empty.
+    ``held[rank][chunk]`` has the rank and the chunk of all that was added up
+    in it; what was added twice is there twice.
 
     Example:
-        >>> from dpkit.theory.collectives.algorithms import ring
+        >>> from dpkit.theory.collectives.rings import ring
         >>> follow(ring(2))[0]
         [((0, 0), (1, 0)), ((0, 1), (1, 1))]
     """
@@ -57,7 +51,7 @@ def check_allreduce(plan: Plan) -> None:
     """Raise ValueError unless every rank ends up with the sum of all.
 
     Example:
-        >>> from dpkit.theory.collectives.algorithms import star_reduce
+        >>> from dpkit.theory.collectives.trees import star_reduce
         >>> check_allreduce(Plan("half a star", 3, 1, star_reduce(3)))
         Traceback (most recent call last):
             ...

@@ -168,11 +168,6 @@ def powers_of_two(p: int) -> list[int]:
     return [1 << i for i in range((p - 1).bit_length())]
 
 
-def single_chunks(p: int) -> list[Chunks]:
-    """Return the parts of p ranks, of which each has one chunk."""
-    return [(i, i + 1) for i in range(p)]
-
-
 def _range(chunks: range) -> str:
     if not chunks:
         return "none"

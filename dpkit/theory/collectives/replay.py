@@ -36,7 +36,6 @@ def replay_plan(
     length: int,
     cluster: Cluster,
     element_bytes: int = 4,
-    label: str = "",
 ) -> Timeline:
     """Give every message and every addition of a plan its time.
 
@@ -47,13 +46,9 @@ def replay_plan(
             ``ideal_cluster`` for the rates of the closed forms, or one of
             known hardware, whose host launches each of them.
         element_bytes: Bytes of an element.
-        label: What the timeline is called; made from the cluster if empty.
-
-    Raises:
-        ValueError: there are fewer devices than ranks.
 
     Example:
-        >>> from dpkit.theory.collectives.algorithms import ring
+        >>> from dpkit.theory.collectives.rings import ring
         >>> from dpkit.theory.collectives.alpha_beta import ideal_cluster
         >>> from dpkit.theory.collectives.costs import Rates
         >>> four = ideal_cluster(4, Rates(alpha=1, beta=0.5, gamma=0.25))
@@ -71,9 +66,8 @@ def replay_plan(
         sizes = ((m, num_elements(plan, m, length)) for m in step)
         _replay_step(clock, [(m, n) for m, n in sizes if n], element_bytes)
     clock.stop_recording()
-    label = label or f"replayed ({cluster.name})"
     lasting = [_renamed(span) for span in spans if span.end > span.start]
-    return Timeline(lasting, label=label)
+    return Timeline(lasting, label=f"replayed ({cluster.name})")
 
 
 def _replay_step(
