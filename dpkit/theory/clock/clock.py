@@ -17,9 +17,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import RLock
 
-from dpkit.theory.clock.issuers import Hosts, Issuers
+from dpkit.theory.clock.issuers import Hosts
 from dpkit.theory.clock.paths import Paths
-from dpkit.theory.clock.record import SECOND, Work, place_name
+from dpkit.theory.clock.record import (
+    SECOND,
+    Recorder,
+    Span,
+    Work,
+    place_name,
+)
 from dpkit.theory.clock.resources import Resource, reserve
 from dpkit.theory.hardware.clusters import Cluster
 
@@ -27,25 +33,24 @@ DEFAULT = 0  # the number of a device's default stream
 MOST_STREAMS = 32  # on a device besides that one, as PyTorch has on CUDA
 
 
-class Clock(Hosts):
+class Clock:
     """The time of every host and every stream, in seconds from zero.
 
-    Args:
-        cluster: What is timed.
-
     Attributes:
+        cluster: What is timed.
+        hosts: The hosts, and their threads.
         current: The current stream of each device.
         lock: What a thread holds while it issues.
         num_streams: How many streams were made on each device.
 
     Example:
-        A host issues three operations of 1 ms, and waits for them:
+        A host launches three operations of 1 ms, then waits for them:
 
         >>> from dpkit.theory.hardware.clusters import cluster
         >>> clock = Clock(cluster(2, "v100-pcie", "pcie3"))
         >>> for _ in range(3):
         ...     clock.compute(0, "mm", 1e-3)
-        >>> f"{clock.now():.6f}"  # three launches
+        >>> f"{clock.now():.6f}"
         '0.000024'
         >>> clock.wait(0)
         >>> f"{clock.now():.4f}"
@@ -53,7 +58,8 @@ class Clock(Hosts):
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
+        self.cluster = cluster
+        self.hosts = Hosts(cluster)
         count = cluster.num_devices
         self.current = [DEFAULT] * count
         self.num_streams = [0] * count
@@ -64,6 +70,14 @@ class Clock(Hosts):
         self._backwards = 0
         self._waiting: list[Work] = []
         self.lock = RLock()  # several threads may issue
+
+    def now(self, device: int | None = None) -> float:
+        """Return the time of the host of ``device``; None: of the latest."""
+        return self.mark(device) / SECOND
+
+    def mark(self, device: int | None = None) -> int:
+        """Return the same in picoseconds."""
+        return self.hosts.at_work.mark(device)
 
     # -- what the host issues and waits for
 
@@ -77,17 +91,18 @@ class Clock(Hosts):
         launches: int = 1,
     ) -> None:
         """Issue an operation of so many kernels to the current stream."""
-        each = self._issuers.launch_seconds(self.cluster.host)
-        beside = self._issuers is self._communication
+        beside = self.hosts.at_work is self.hosts.communication
+        resources = (self._adders if beside else self._compute)[device]
+        slowness = self.cluster.slow.get(device, 1.0)
         work = Work(
             "compute",
             (name,),
-            round(SECOND * seconds * self.cluster.slow.get(device, 1.0)),
+            round(SECOND * seconds * slowness),
             num_bytes,
             flops,
-            (self._adders if beside else self._compute)[device],
+            resources,
             ((device, self.current[device]),),
-            self.busy(device, name, launches * each),
+            self.hosts.launch(device, name, launches),
         )
         self._issue(work)
         if self.cluster.accelerator.synchronous:
@@ -112,34 +127,28 @@ class Clock(Hosts):
         """Issue a copy; return the mark at which the host had issued it.
 
         It runs on the current streams of both ends, and each waits for the
-        other. It occupies the port that it leaves by, the one that it enters
-        by, and the shared path through the host if it goes there.
+        other.
         """
-        ends = [d for d in (source, target) if d is not None]
-        names = []
+        ends = {}  # device -> what the copy is called there
         if source is not None:
-            names.append(f"copy to {place_name(target)}")
+            ends[source] = f"copy to {place_name(target)}"
         if target is not None:
-            names.append(f"copy from {place_name(source)}")
-        issued = self._launch_copy(ends, names)
-        path = self._paths.between(source, target)
-        streams = [(d, self.current[d]) for d in ends]
-        duration = round(SECOND * seconds)
-        self._issue(
-            Work("copy", names, duration, num_bytes, 0, path, streams, issued)
+            ends[target] = f"copy from {place_name(source)}"
+        streams = [(device, self.current[device]) for device in ends]
+        work = Work(
+            "copy",
+            list(ends.values()),
+            round(SECOND * seconds),
+            num_bytes,
+            0,
+            self._paths.between(source, target),
+            streams,
+            self.hosts.launch_copy(ends),
         )
+        self._issue(work)
         if blocking or self.cluster.accelerator.synchronous:
-            self.wait(ends[0], self.current[ends[0]])
-        return issued
-
-    def _launch_copy(self, ends: list[int], names: list[str]) -> int:
-        """Make the hosts of the ends pay for a copy; return when all have."""
-        # Of autograd's threads only the sender's issues; a process each does.
-        threads = self._issuers
-        separate = threads.kind != "backward" and len(threads.times) > 1
-        hosts = ends if separate else ends[:1]
-        each = threads.launch_seconds(self.cluster.host)
-        return max(self.busy(d, name, each) for d, name in zip(hosts, names))
+            self.wait(*streams[0])
+        return work.issued
 
     def wait(
         self,
@@ -161,12 +170,21 @@ class Clock(Hosts):
             ),
             default=0,
         )
-        self.wait_until(device, done, cost)
+        self.hosts.wait_until(device, done, cost)
+
+    def record(self) -> list[Span]:
+        """Start a recording; return the list that its spans are added to.
+
+        Its seconds begin at the time of the latest host; what another issues
+        before is at negative ones.
+        """
+        self.hosts.recorder = Recorder(self.mark())
+        return self.hosts.recorder.spans
 
     def stop_recording(self) -> None:
         """Note what autograd has issued too, and nothing more."""
         self.settle()
-        self._recorder = None
+        self.hosts.recorder = None
 
     # -- streams and events
 
@@ -191,22 +209,15 @@ class Clock(Hosts):
         with self.lock:
             self._backwards += 1
             if self._backwards == 1:
-                devices = range(self.cluster.num_devices)
-                times = [self._python.mark(d) for d in devices]
-                self._issuers = Issuers("backward", times)
+                self.hosts.begin_backward()
 
     def end_backward(self) -> None:
         """Go on when the last of the threads is done."""
         with self.lock:
             self._backwards -= 1
-            if self._backwards or not self.in_backward:
-                return
-            self.settle()
-            threads, hosts = self._issuers, self._python
-            self._issuers = hosts
-            for device, time in enumerate(threads.times):
-                host = hosts.of(device)
-                hosts.times[host] = max(hosts.times[host], time)
+            if self._backwards == 0 and self.hosts.in_backward:
+                self.settle()
+                self.hosts.end_backward()
 
     @contextmanager
     def beside(self, since: Mapping[int, int]) -> Iterator[None]:
@@ -216,15 +227,14 @@ class Clock(Hosts):
         is, by device, the mark from which the thread of its host issues.
         """
         self.settle()
-        threads, before = self._communication, self._issuers
+        hosts, before = self.hosts, self.hosts.at_work
+        hosts.at_work = hosts.communication
         for device, mark in since.items():
-            host = threads.of(device)
-            threads.times[host] = max(threads.times[host], mark)
-        self._issuers = threads
+            hosts.at_work.reach(device, mark)
         try:
             yield
         finally:
-            self._issuers = before
+            hosts.at_work = before
 
     def settle(self) -> None:
         """Place what the threads have issued, in the order of time."""
@@ -236,7 +246,7 @@ class Clock(Hosts):
 
     def _issue(self, work: Work) -> None:
         """Place work; what several threads issue, when all have."""
-        if self.in_backward:
+        if self.hosts.in_backward:
             self._waiting.append(work)
         else:
             self._place(work)
@@ -249,5 +259,5 @@ class Clock(Hosts):
         start = reserve(work.resources, ready, work.duration)
         for key in work.streams:
             self._ready[key] = start + work.duration
-        if self._recorder:
-            self._recorder.note_work(work, start)
+        if self.hosts.recorder:
+            self.hosts.recorder.note_work(work, start)
