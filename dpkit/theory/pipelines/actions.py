@@ -35,11 +35,7 @@ class Action(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Action":
-        """Read an action such as ``1F0``.
-
-        Raises:
-            ValueError: it is not one.
-        """
+        """Read an action such as ``1F0``."""
         match = re.fullmatch(r"(\d+)([FBIW])(\d+)", text)
         if match is None:
             raise ValueError(

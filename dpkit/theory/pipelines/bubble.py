@@ -38,10 +38,6 @@ def makespan(
         weights: The part of ``backward`` that makes the gradients of the
             weights; for "zb-h1" alone.
 
-    Raises:
-        ValueError: there is no such schedule, or no formula for these
-            numbers.
-
     Example:
         >>> makespan("gpipe", 3, 4, forward=1.0, backward=1.0)
         12.0
@@ -99,9 +95,6 @@ def in_flight(
     chunks: int = 1,
 ) -> int:
     """Return the most micro-batches that a device keeps; chunks, with many.
-
-    Raises:
-        ValueError: there is no such schedule.
 
     Example:
         >>> [in_flight("1f1b", 3, 5, rank) for rank in range(3)]

@@ -14,6 +14,7 @@ from dpkit.theory.pipelines.actions import (
     Schedule,
     Triple,
     most_in_flight,
+    owners,
 )
 
 
@@ -51,11 +52,6 @@ def check(
         most_kept: How many micro-batches there is memory for on a device;
             None: any number.
 
-    Raises:
-        ValueError: an action is missing, is there twice, belongs to no stage
-            or micro-batch, or waits for one that never comes; a stage is on
-            two devices; a device keeps more micro-batches than it may.
-
     Example:
         >>> from dpkit.theory.pipelines.actions import parse
         >>> from dpkit.theory.pipelines.schedules import gpipe
@@ -80,8 +76,8 @@ def steps(
 ) -> Iterator[tuple[int, Action, list[Triple]]]:
     """Yield device, action and what it needed, in an order that works.
 
-    Raises:
-        ValueError: as :func:`check`; of waiting in vain at the end.
+    It raises as :func:`check` does; a deadlock shows after the last action
+    that can be done.
 
     Example:
         >>> from dpkit.theory.pipelines.schedules import gpipe
@@ -185,10 +181,10 @@ def _check_once(
 
 def _check_devices(schedule: Schedule) -> None:
     """Refuse a stage on two devices: its weights lie on one."""
-    owners: dict[int, int] = {}
+    found: dict[int, int] = {}
     for device, actions in enumerate(schedule):
         for stage in sorted({action.stage for action in actions}):
-            owner = owners.setdefault(stage, device)
+            owner = found.setdefault(stage, device)
             if owner != device:
                 raise ValueError(
                     f"a stage is on two devices (stage: {stage}, devices: "
@@ -202,24 +198,26 @@ def _refuse(
     places: list[int],
 ) -> None:
     """Raise ValueError with the reason why the devices do not finish."""
-    # Each of them waits for an action of another that waits, or for one of
-    # its own further on. Follow these waits: the last device before the chain
-    # comes back is the cause.
-    awaited = {r: Action(*a) for a in sleeping for r in sleeping[a]}
-    device, seen = min(awaited), []
-    while True:
-        action, needed = schedule[device][places[device]], awaited[device]
-        owner = next(d for d, row in enumerate(schedule) if needed in row)
-        if owner == device:
-            raise ValueError(
-                f"{action} waits for {needed}, which comes after it on "
-                f"device {device}"
-            )
-        seen.append(device)
-        if owner in seen:
-            other = schedule[owner][places[owner]]
-            raise ValueError(
-                f"{action} on device {device} waits for {needed}, but device "
-                f"{owner} waits at {other}: neither goes on"
-            )
-        device = owner
+    # A device that sleeps waits for an action of another that sleeps, or for
+    # one of its own further on. Follow the waits until a device comes back:
+    #
+    #     device 0    waits at 0B0 for 1B0, an action of device 1
+    #     device 1    waits at 1F1 for 0F1, an action of device 0: comes back
+    awaited = {r: action for action in sleeping for r in sleeping[action]}
+    owner = owners(schedule)
+    waiting = device = min(awaited)
+    seen: set[int] = set()
+    while device not in seen:
+        seen.add(device)
+        waiting, device = device, owner[awaited[device][0]]
+    action, needed = schedule[waiting][places[waiting]], awaited[waiting]
+    if device == waiting:
+        raise ValueError(
+            f"{action} waits for {Action(*needed)}, which comes after it on "
+            f"device {device}"
+        )
+    other = schedule[device][places[device]]
+    raise ValueError(
+        f"{action} on device {waiting} waits for {Action(*needed)}, but "
+        f"device {device} waits at {other}: neither goes on"
+    )

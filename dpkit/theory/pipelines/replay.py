@@ -44,9 +44,6 @@ def replay(
             on another device.
         label: What the timeline is called.
 
-    Raises:
-        ValueError: the schedule is wrong, or a time is negative.
-
     Example:
         >>> from dpkit.theory.pipelines.schedules import gpipe
         >>> replay(gpipe(2, 3), {"F": 1.0, "B": 2.0}).makespan
@@ -103,13 +100,9 @@ def times(
 
 def _by_kind(seconds: Mapping[str, float]) -> Callable[[Action], float]:
     """Return a function of the action, given seconds by kind."""
-
-    def duration(action: Action) -> float:
-        return _of_kind(action.kind, seconds)
-
     for kind in seconds:
         _of_kind(kind, seconds)
-    return duration
+    return lambda action: _of_kind(action.kind, seconds)
 
 
 def _of_kind(kind: str, seconds: Mapping[str, float]) -> float:

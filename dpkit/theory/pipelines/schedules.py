@@ -104,9 +104,6 @@ def interleaved(
     Micro-batches go through in groups of p: a group through the first stage
     of each device, then through the second of each, and so on.
 
-    Raises:
-        ValueError: the devices do not divide the micro-batches.
-
     Source:
         Narayanan et al., "Efficient large-scale language model training on
         GPU clusters using Megatron-LM", 2021.
@@ -176,9 +173,6 @@ def by_name(
     """Return the schedule "naive", "gpipe", "1f1b", "interleaved" or "zb-h1".
 
     There are as many stages as devices; for "interleaved" a multiple of them.
-
-    Raises:
-        ValueError: there is no such schedule, or not for these numbers.
 
     Example:
         >>> from dpkit.theory.pipelines.actions import show
