@@ -26,7 +26,6 @@ from dpkit.theory.collectives.costs import (
     Chain,
     Rates,
     chain,
-    hierarchical_chains,
     hierarchical_seconds,
     log2,
     ring_chain,
@@ -82,7 +81,7 @@ def test_nodes_are_two_rings(p, g):
 def test_nodes_send_what_a_ring_sends(p):
     n = Fraction(1009)
     for g in (g for g in SIZES if p % g == 0):
-        inside, across = hierarchical_chains(p, n, g)
+        inside, across = ring_chain(g, n), ring_chain(p // g, n / g)
         both = [sum(parts) for parts in zip(inside, across)]
         assert tuple(both[1:]) == ring_chain(p, n)[1:]
 

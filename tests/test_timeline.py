@@ -214,7 +214,7 @@ def test_ticks_are_few_even_and_on_the_axis(start, length):
         (units.show_memory(16 * 2**30), "16 GiB"),
         (units.show_bytes(0), "0 B"),
         (units.show_bytes(102_400_000), "102.4 MB"),
-        (units.show_flops(15_700_000_000_000), "15.7 TFLOP"),
+        (units.show_amount(15_700_000_000_000, "FLOP"), "15.7 TFLOP"),
     ],
 )
 def test_amounts_carry_a_unit(words, expected):

@@ -89,11 +89,9 @@ def is_host(device: str) -> bool:
 
 
 def in_order(name: str) -> tuple[bool, bool, list[tuple[int, str]]]:
-    """Return a key that puts hosts, and streams that are always there, first.
+    """Return a key that sorts "host" before "sim:9" before "sim:10".
 
-    Example:
-        >>> sorted(["sim:10", "sim:9", "host"], key=in_order)
-        ['host', 'sim:9', 'sim:10']
+    Streams that are always there come first too.
     """
     words = name.replace(":", " ").split()
     numbered = [(int(w), "") if w.isdecimal() else (-1, w) for w in words]
@@ -103,16 +101,15 @@ def in_order(name: str) -> tuple[bool, bool, list[tuple[int, str]]]:
 
 def streams(spans: list[Span]) -> dict[str, dict[str, list[Span]]]:
     """Return the spans by device, then by stream, both in order."""
+    rows = {(span.device, span.stream) for span in spans}
     found: dict[str, dict[str, list[Span]]] = {}
+    for device, stream in sorted(
+        rows, key=lambda row: list(map(in_order, row))
+    ):
+        found.setdefault(device, {})[stream] = []
     for span in spans:
-        rows = found.setdefault(span.device, {})
-        rows.setdefault(span.stream, []).append(span)
-    return {
-        device: {
-            s: found[device][s] for s in sorted(found[device], key=in_order)
-        }
-        for device in sorted(found, key=in_order)
-    }
+        found[span.device][span.stream].append(span)
+    return found
 
 
 @dataclass

@@ -36,11 +36,6 @@ def turns(step: Step) -> list[list[Message]]:
     """Divide the messages of a step so that no rank is in a turn twice.
 
     A rank has two messages at most, so three turns are enough.
-
-    Example:
-        >>> from dpkit.theory.collectives.rings import ring
-        >>> [len(turn) for turn in turns(ring(4).steps[0])]
-        [2, 2]
     """
     found: list[list[Message]] = []
     busy: list[set[int]] = []
@@ -77,9 +72,6 @@ def calls(plan: Plan) -> list[list[Call]]:
 
 def check_blocking(orders: Sequence[Sequence[Call]]) -> None:
     """Raise ValueError if ranks that block wait for each other for ever.
-
-    Args:
-        orders: What each rank does, in order.
 
     Example:
         >>> there, back = Message(0, 1, 0, 1), Message(1, 0, 0, 1)

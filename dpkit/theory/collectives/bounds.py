@@ -82,12 +82,7 @@ def seconds_at(
 
 
 def share(collective: str, p: int) -> float:
-    """Return how many bytes pass a port for each byte of the size.
-
-    Example:
-        >>> share("allreduce", 4), share("allgather", 4)
-        (1.5, 0.75)
-    """
+    """Return how many bytes pass a port for each byte of the size."""
     if collective not in SHARES:
         raise ValueError(
             f"unknown collective (collective: {collective!r}, known: "

@@ -25,11 +25,6 @@ def follow(plan: Plan) -> Held:
 
     ``held[rank][chunk]`` has the rank and the chunk of all that was added up
     in it; what was added twice is there twice.
-
-    Example:
-        >>> from dpkit.theory.collectives.rings import ring
-        >>> follow(ring(2))[0]
-        [((0, 0), (1, 0)), ((0, 1), (1, 1))]
     """
     held: Held = [
         [((rank, chunk),) for chunk in range(plan.num_chunks)]

@@ -42,8 +42,9 @@ class Chain(NamedTuple):
     """What is in the longest chain of messages and additions.
 
     Example:
-        >>> ring = Chain(messages=6, num_bytes=240, added_bytes=120)
-        >>> ring.seconds(Rates(alpha=1, beta=0.5, gamma=0.25))
+        >>> chain("ring", 4, 160)
+        Chain(messages=6, num_bytes=240.0, added_bytes=120.0)
+        >>> chain("ring", 4, 160).seconds(Rates(1, 0.5, 0.25))
         156.0
     """
 
@@ -89,17 +90,6 @@ def halving_doubling_chain(p: int, n: float) -> Chain:
     return _with_folds(p, n, Chain(2 * log2(q), moved, added))
 
 
-def hierarchical_chains(p: int, n: float, g: int) -> tuple[Chain, Chain]:
-    """Return the chains inside nodes and across them, one after the other.
-
-    Example:
-        >>> inside, across = hierarchical_chains(8, 160, g=4)
-        >>> inside.num_bytes, across.num_bytes
-        (240.0, 40.0)
-    """
-    return ring_chain(g, n), ring_chain(p // g, n / g)
-
-
 CHAINS: dict[str, Callable[[int, float], Chain]] = {
     "star": star_chain,
     "tree": tree_chain,
@@ -111,12 +101,7 @@ CHAINS: dict[str, Callable[[int, float], Chain]] = {
 
 
 def chain(algorithm: str, p: int, n: float) -> Chain:
-    """Return the longest chain of an allreduce on equal links.
-
-    Example:
-        >>> chain("ring", 4, 160)
-        Chain(messages=6, num_bytes=240.0, added_bytes=120.0)
-    """
+    """Return the longest chain of an allreduce on equal links."""
     if algorithm not in CHAINS:
         raise ValueError(
             f"unknown algorithm (algorithm: {algorithm!r}, known: "
@@ -153,8 +138,8 @@ def hierarchical_seconds(
         raise ValueError(
             f"the ranks do not fill the nodes (ranks: {p}, in a node: {g})"
         )
-    chains = zip(hierarchical_chains(p, n, g), (inside, across))
-    return sum(part.seconds(rates) for part, rates in chains)
+    in_node, between = ring_chain(g, n), ring_chain(p // g, n / g)
+    return in_node.seconds(inside) + between.seconds(across)
 
 
 def log2(p: int) -> int:

@@ -77,21 +77,16 @@ def shipped(kind: type[Preset], names: str) -> dict[str, Preset]:
 def save(
     path: str | os.PathLike[str],
     *,
-    accelerator: Dataclass,
-    host: Dataclass,
-    link: Dataclass,
     provenance: Mapping[str, Any],
+    **presets: Dataclass,
 ) -> None:
-    """Write presets to a file, and what was measured, with what and when.
+    """Write presets to a file: ``accelerator``, ``host`` and ``link``.
 
-    If that fails, what was in the file is still there.
+    ``provenance`` says what was measured, with what and when. If writing
+    fails, what was in the file is still there.
     """
-    content = {
-        "accelerator": asdict(accelerator),
-        "host": asdict(host),
-        "link": asdict(link),
-        "provenance": provenance,
-    }
+    content: dict[str, Any] = {k: asdict(v) for k, v in presets.items()}
+    content["provenance"] = provenance
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     path = Path(path)
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")

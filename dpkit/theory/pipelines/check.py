@@ -22,10 +22,6 @@ def needs(action: Triple, num_stages: int, split: bool) -> list[Triple]:
     """Return the actions that must be done before ``action``.
 
     ``split``: whether the schedule splits backward into I and W.
-
-    Example:
-        >>> needs(Action(1, "B", 0), 3, split=False)
-        [(1, 'F', 0), (2, 'B', 0)]
     """
     stage, kind, m = action
     if kind == "F":
@@ -78,15 +74,6 @@ def steps(
 
     It raises as :func:`check` does; a deadlock shows after the last action
     that can be done.
-
-    Example:
-        >>> from dpkit.theory.pipelines.schedules import gpipe
-        >>> for device, action, needed in steps(gpipe(2, 1)):
-        ...     print(device, action, needed)
-        0 0F0 []
-        1 1F0 [(0, 'F', 0)]
-        1 1B0 [(1, 'F', 0)]
-        0 0B0 [(0, 'F', 0), (1, 'B', 0)]
     """
     every = [action for row in schedule for action in row]
     if num_stages is None:

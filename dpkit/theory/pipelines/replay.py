@@ -67,11 +67,6 @@ def times(
     """Return when each action starts and ends, as plain numbers.
 
     They are exact where the seconds are integers or fractions.
-
-    Example:
-        >>> from dpkit.theory.pipelines.schedules import one_f_one_b
-        >>> times(one_f_one_b(2, 1), {"F": 1, "B": 2})[Action(0, "B", 0)]
-        (4, 6)
     """
     if hop_seconds < 0:
         raise ValueError(f"a hop takes time (hop_seconds: {hop_seconds})")
