@@ -42,19 +42,6 @@ class Clock:
         current: The current stream of each device.
         lock: What a thread holds while it issues.
         num_streams: How many streams were made on each device.
-
-    Example:
-        A host launches three operations of 1 ms, then waits for them:
-
-        >>> from dpkit.theory.hardware.clusters import cluster
-        >>> clock = Clock(cluster(2, "v100-pcie", "pcie3"))
-        >>> for _ in range(3):
-        ...     clock.compute(0, "mm", 1e-3)
-        >>> f"{clock.now():.6f}"
-        '0.000024'
-        >>> clock.wait(0)
-        >>> f"{clock.now():.4f}"
-        '0.0030'
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -151,26 +138,19 @@ class Clock:
         return work.issued
 
     def wait(
-        self,
-        device: int,
-        stream: int | None = None,
-        cost: float | None = None,
+        self, device: int, stream: int | None = None, cost: float | None = None
     ) -> None:
         """Make the host wait for a stream of ``device``; None: for all.
 
-        What autograd has issued so far is placed first. Waiting costs the
-        host besides ``cost`` seconds; None: what its preset says.
+        Waiting costs it ``cost`` seconds besides; None: what its preset says.
         """
         self.settle()
-        done = max(
-            (
-                ready
-                for (owner, number), ready in self._ready.items()
-                if owner == device and stream in (None, number)
-            ),
-            default=0,
-        )
-        self.hosts.wait_until(device, done, cost)
+        marks = [
+            ready
+            for (owner, number), ready in self._ready.items()
+            if owner == device and stream in (None, number)
+        ]
+        self.hosts.wait_until(device, max(marks, default=0), cost)
 
     def record(self) -> list[Span]:
         """Start a recording; return the list that its spans are added to.

@@ -39,13 +39,9 @@ def replay_plan(
 ) -> Timeline:
     """Give every message and every addition of a plan its time.
 
-    Args:
-        plan: Any plan.
-        length: Elements in the buffer of each rank.
-        cluster: The devices that the ranks are, and what joins them:
-            ``ideal_cluster`` for the rates of the closed forms, or one of
-            known hardware, whose host launches each of them.
-        element_bytes: Bytes of an element.
+    The buffer of each rank has ``length`` elements. The cluster is one of
+    known hardware, whose host launches every message and addition, or an
+    ``ideal_cluster``, which has the rates of the closed forms.
 
     Example:
         >>> from dpkit.theory.collectives.rings import ring

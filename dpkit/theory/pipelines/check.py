@@ -41,12 +41,9 @@ def check(
 ) -> list[Action]:
     r"""Refuse a wrong schedule; return its actions in an order that works.
 
-    Args:
-        schedule: The actions of each device.
-        num_stages: How many stages; None: as many as the schedule names.
-        num_micro_batches: The same of micro-batches.
-        most_kept: How many micro-batches there is memory for on a device;
-            None: any number.
+    There are as many stages and micro-batches as the schedule names, unless
+    their numbers are given. ``most_kept`` is how many micro-batches a device
+    has memory for; None: any number.
 
     Example:
         >>> from dpkit.theory.pipelines.actions import parse

@@ -40,8 +40,7 @@ def replay(
         schedule: The actions of each device.
         seconds: How long an action takes: by its kind, such as
             ``{"F": 1.0, "B": 2.0}``, or as a function of the action.
-        hop_seconds: From the end of an action to where its result can be used
-            on another device.
+        hop_seconds: How long its result is on the way to another device.
         label: What the timeline is called.
 
     Example:

@@ -110,22 +110,6 @@ def summarize(record: Record) -> Summary:
     """Add up where the time went.
 
     Spans that overlap on several streams of a device count once.
-
-    Example:
-        >>> copy = "copy to sim:1"
-        >>> summarize(Record([
-        ...     Span("sim:0", "compute", "mm", "compute", 0.0, 0.5),
-        ...     Span("sim:0", "stream 1", copy, "copy", 0.25, 1.0, 8000),
-        ... ], label="simulated (v100)"))
-        simulated (v100): 2 spans, makespan 1 s (times in s)
-        <BLANKLINE>
-        device  computing  exposed   idle  copying  sent  received
-        sim:0       0.500    0.500  0.000    0.750  8 kB       0 B
-        exposed: copying while the device does not compute
-        <BLANKLINE>
-        stream           busy   idle
-        sim:0 compute   0.500  0.500
-        sim:0 stream 1  0.750  0.250
     """
     makespan = record.makespan
     devices: dict[str, DeviceTimes] = {}
