@@ -175,6 +175,13 @@ def _made(kind: type[Preset], values: Any) -> Preset:
     return kind(**given)
 
 
+# What is accepted for the type of a field:
+#
+#     float                   1.5, or 2; True is no number
+#     Mapping[str, float]     {"float32": 1.5}
+#     str | Link              "pcie3", or a table of the fields of a link
+
+
 def _checked(name: str, value: Any, hint: Any) -> Any:
     """Return a field's value if its type is right; make a preset inside."""
     choices = get_args(hint)

@@ -64,12 +64,6 @@ def parse(text: str) -> Schedule:
     return [[Action.parse(w) for w in line if w != "."] for line in lines]
 
 
-def show(schedule: Schedule) -> None:
-    """Print a schedule, a line for each device."""
-    for actions in schedule:
-        print(*actions)
-
-
 def most_in_flight(actions: Sequence[Action]) -> int:
     """Return the most micro-batches that a device keeps at once.
 

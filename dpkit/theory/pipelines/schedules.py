@@ -175,10 +175,8 @@ def by_name(
     There are as many stages as devices; for "interleaved" a multiple of them.
 
     Example:
-        >>> from dpkit.theory.pipelines.actions import show
-        >>> show(by_name("interleaved", 2, 4, num_micro_batches=2))
+        >>> print(*by_name("interleaved", 2, 4, num_micro_batches=2)[0])
         0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1
-        1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1
     """
     name = name.lower()
     if name not in NAMED and name != "interleaved":
