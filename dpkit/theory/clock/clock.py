@@ -121,21 +121,16 @@ class Clock:
             ends[source] = f"copy to {place_name(target)}"
         if target is not None:
             ends[target] = f"copy from {place_name(source)}"
+        names, duration = list(ends.values()), round(SECOND * seconds)
+        path = self._paths.between(source, target)
         streams = [(device, self.current[device]) for device in ends]
-        work = Work(
-            "copy",
-            list(ends.values()),
-            round(SECOND * seconds),
-            num_bytes,
-            0,
-            self._paths.between(source, target),
-            streams,
-            self.hosts.launch_copy(ends),
+        issued = self.hosts.launch_copy(ends)
+        self._issue(
+            Work("copy", names, duration, num_bytes, 0, path, streams, issued)
         )
-        self._issue(work)
         if blocking or self.cluster.accelerator.synchronous:
             self.wait(*streams[0])
-        return work.issued
+        return issued
 
     def wait(
         self, device: int, stream: int | None = None, cost: float | None = None
