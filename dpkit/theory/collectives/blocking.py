@@ -84,35 +84,25 @@ def check_blocking(orders: Sequence[Sequence[Call]]) -> None:
         ValueError: the ranks wait for each other (rank 0: to send to 1, \
 rank 1: to send to 0)
     """
-    places = [0] * len(orders)
+    left = [list(order) for order in orders]  # what each rank has yet to do
     moved = True
     while moved:
         moved = False
-        for rank, order in enumerate(orders):
-            if places[rank] == len(order):
-                continue
-            sends, message, step = order[places[rank]]
-            other = message.target if sends else message.source
-            if _next(orders, places, other) == (not sends, message, step):
-                places[rank] += 1
-                places[other] += 1
+        for order in filter(None, left):
+            sends, message, step = order[0]
+            other = left[message.target if sends else message.source]
+            if other[:1] == [(not sends, message, step)]:
+                del order[0], other[0]
                 moved = True
     waiting = [
-        f"rank {rank}: {_wish(order[place])}"
-        for rank, (order, place) in enumerate(zip(orders, places))
-        if place < len(order)
+        f"rank {rank}: {_wish(order[0])}"
+        for rank, order in enumerate(left)
+        if order
     ]
     if waiting:
         raise ValueError(
             f"the ranks wait for each other ({', '.join(waiting)})"
         )
-
-
-def _next(
-    orders: Sequence[Sequence[Call]], places: Sequence[int], rank: int
-) -> Call | None:
-    order, place = orders[rank], places[rank]
-    return order[place] if place < len(order) else None
 
 
 def _wish(call: Call) -> str:

@@ -45,23 +45,13 @@ class Cluster:
     network: Link = LINKS["ethernet100"]
 
     def __post_init__(self) -> None:
-        check_whole("num_devices", self.num_devices)
+        _check_count("num_devices", self.num_devices)
         if self.ranks_per_node is not None:
-            check_whole("ranks_per_node", self.ranks_per_node)
-        if self.num_devices < 1:
-            raise ValueError(
-                "the number of devices is below one "
-                f"(num_devices: {self.num_devices})"
-            )
+            _check_count("ranks_per_node", self.ranks_per_node)
         if self.hosts not in ("one", "per_device"):
             raise ValueError(
                 "unknown number of hosts "
                 f"(hosts: {self.hosts!r}, known: one, per_device)"
-            )
-        if self.ranks_per_node is not None and self.ranks_per_node < 1:
-            raise ValueError(
-                "the number of devices of a node is below one "
-                f"(ranks_per_node: {self.ranks_per_node})"
             )
         if not self.network.peer_to_peer:
             raise ValueError(
@@ -111,6 +101,12 @@ class Cluster:
         if self.ranks_per_node is None:
             return name
         return f"{name}, nodes of {self.ranks_per_node} on {self.network.name}"
+
+
+def _check_count(name: str, count: int) -> None:
+    check_whole(name, count)
+    if count < 1:
+        raise ValueError(f"the number is below one ({name}: {count})")
 
 
 def cluster(

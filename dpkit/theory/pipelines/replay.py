@@ -80,8 +80,7 @@ def times(
             arrival = found[other][1]
             if owner[other[0]] != device:
                 arrival += hop_seconds
-            if arrival > start:
-                start = arrival
+            start = max(start, arrival)
         free[device] = end = start + duration(action)
         if end < start:
             raise ValueError(
