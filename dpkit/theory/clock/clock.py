@@ -7,7 +7,7 @@ and when the device's compute is free::
     host     |launch|launch|launch|            |
     stream          |== operation ==|== operation ==|== operation ==|
 
-Nothing here computes numbers: it is told what runs and how long it takes. A
+Nothing here computes numbers: the caller says what runs and for how long. A
 device is given by its number; None stands for the host's memory. Seconds are
 given and returned; marks are times inside, in whole picoseconds. Sums of them
 are exact, so the same work takes the same time whenever it starts.

@@ -1,4 +1,4 @@
-"""Who issues work to the devices: hosts, and their threads."""
+"""Hosts and their threads, which issue work to the devices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ class Hosts:
         each = self.at_work.launch_seconds(self.cluster.host)
         return self.busy(device, name, count * each)
 
-    # Who pays for a copy from sim:0 to sim:1:
+    # The hosts that pay for a copy from sim:0 to sim:1:
     #
     #     one host for all        that host, once
     #     a host for each         both

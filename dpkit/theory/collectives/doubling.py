@@ -1,8 +1,8 @@
 """Exchanges in pairs, whose distance or size doubles in every step.
 
-They need a power of two. Of other numbers of ranks, those beyond the largest
-power of two fold: each first adds its buffer to that of a rank inside, and
-gets the sum back in the end.
+They need a power of two. Where there are more ranks, those beyond it fold:
+each first adds its buffer to that of a rank inside, and gets the sum back in
+the end.
 """
 
 from dpkit.theory.collectives.plans import (

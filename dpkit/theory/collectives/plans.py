@@ -1,4 +1,4 @@
-"""Who sends what to whom: a collective operation as a list of steps.
+"""Plans: a collective operation as a list of steps of messages.
 
 Each rank holds a buffer, cut into chunks. A message carries chunks of the
 buffer of one rank to another, which adds them to its own or puts them in

@@ -10,8 +10,8 @@ so one buffer for what arrives is enough: it is added before more comes. Rank
     adding                 |add|          |add|
 
 No rank waits for those that it has nothing to do with. Ports and shared paths
-carry one message at a time each way, so where messages get into each other's
-way, some wait; where none do, the time is that of the closed form.
+carry one message at a time each way. Where messages meet, some wait; where
+none do, the time is that of the closed form.
 """
 
 from dataclasses import replace

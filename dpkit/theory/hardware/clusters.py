@@ -1,7 +1,7 @@
 """A cluster: devices of one kind, what joins them, and what drives them.
 
 Devices may be on several nodes, machines that a network joins. Inside a node
-they are joined by the link; to another node each has a port of its own::
+they are joined by the link; to another node each has its own port::
 
     node 0    0 ─ 1 ─ 2 ─ 3      the link inside
               │   │   │   │      the network across

@@ -117,7 +117,7 @@ def lower_bound(
     """Return a time that no order of these actions can beat.
 
     A device cannot begin before a micro-batch has come through all stages
-    before its first; then it has all its work to do; then the last gradient
+    before its first. Then it has all its work to do. Then the last gradient
     has to go back through those stages, unless the last work was a weight's.
 
     Example:

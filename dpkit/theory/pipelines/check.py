@@ -1,8 +1,8 @@
 """The check that refuses a wrong schedule, and says why.
 
-A schedule is right if every action that has to be done is done once, each
-stage on one device, and if the devices, each going through its list in order,
-come to the end: no action waits for one that never comes.
+A schedule is right if every action is done once and each stage is on one
+device. Going through their lists in order, the devices must come to the end:
+no action waits for one that never comes.
 """
 
 from collections import Counter
@@ -183,7 +183,7 @@ def _refuse(
 ) -> None:
     """Raise ValueError with the reason why the devices do not finish."""
     # A device that sleeps waits for an action of another that sleeps, or for
-    # one of its own further on. Follow the waits until a device comes back:
+    # its own action further on. Follow the waits until a device comes back:
     #
     #     device 0    waits at 0B0 for 1B0, an action of device 1
     #     device 1    waits at 1F1 for 0F1, an action of device 0: comes back

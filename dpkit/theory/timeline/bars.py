@@ -52,8 +52,8 @@ def merge(
 
     The spans are those of one row, by their start. Spans below ``shortest``
     seconds cannot be seen, nor can gaps of a few times that; ``framed`` is
-    the same for waiting, which is drawn as a frame. Each kind has bars of its
-    own. A span that can be seen ends them all, so that none lies across it.
+    the same for waiting, which is drawn as a frame. Each kind has its own
+    bars. A span that can be seen ends them all, so that none lies across it.
     """
     # Shortest that can be seen: 2 s. Spans of 1, 1 and 20 s: the first two
     # become one bar of 3 s, the third stands alone and ends that bar.

@@ -1,6 +1,6 @@
 """Timelines in files: the trace events of Chrome, which Perfetto shows.
 
-A file of ours has a list of events, as any trace, for the viewer. Beside it
+Our files have a list of events, as any trace, for the viewer. Beside it
 stands the timeline itself, to be read back as it was.
 """
 

@@ -59,7 +59,7 @@ def draw_timeline(record: Record, least_seconds: float) -> drawing.Drawing:
     """Draw what :meth:`Timeline.draw` shows.
 
     Spans too short to see are drawn together, as a bar that is as tall as the
-    share of the time that they fill; so the picture of a long timeline stays
+    share of the time that they fill. So the picture of a long timeline stays
     small, and its ink is the time that was spent.
     """
     rows = streams(record.spans)

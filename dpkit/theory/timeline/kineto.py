@@ -1,10 +1,10 @@
 """What torch.profiler wrote, as a timeline.
 
-``export_chrome_trace`` names each event by a category: "kernel", "gpu_memcpy"
-and "gpu_memset" ran on a device, "cuda_runtime" and "cuda_driver" are calls of
-the host to it, "cpu_op" is an operation of PyTorch on the host. Operations
+``export_chrome_trace`` names each event by a category. "kernel", "gpu_memcpy"
+and "gpu_memset" ran on a device. "cuda_runtime" and "cuda_driver" are calls of
+the host to it. "cpu_op" is an operation of PyTorch on the host. Operations
 contain each other: the outermost are taken. Calls lie within operations, so
-they have a row of their own.
+they have their own row.
 """
 
 import re

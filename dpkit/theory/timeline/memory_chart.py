@@ -1,5 +1,6 @@
 """The memory of a device as a picture: what is alive, in order of issue."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from dpkit.theory.clock.record import Block, Record
@@ -47,13 +48,12 @@ def history(blocks: Sequence[Block]) -> list[dict[str, int]]:
         >>> history([Block("sim:0", 8, "activations", 0, freed=1)])
         [{'activations': 0}, {'activations': 8}, {'activations': 0}]
     """
-    changes: dict[int, list[tuple[str, int]]] = {-1: []}
+    changes: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+    changes[-1] = []  # before all events
     for block in blocks:
-        come = changes.setdefault(block.allocated, [])
-        come.append((block.category, block.num_bytes))
+        changes[block.allocated].append((block.category, block.num_bytes))
         if block.freed is not None:
-            go = changes.setdefault(block.freed, [])
-            go.append((block.category, -block.num_bytes))
+            changes[block.freed].append((block.category, -block.num_bytes))
     # The categories from the bottom of the picture to its top.
     found = drawing.known_first(CATEGORY_FILLS, {b.category for b in blocks})
     alive = dict.fromkeys(found, 0)

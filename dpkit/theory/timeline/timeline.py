@@ -77,9 +77,8 @@ class Timeline(Record):
     def from_chrome(cls, path: str | Path) -> "Timeline":
         """Read a file of ``to_chrome``, or of ``torch.profiler``.
 
-        Of what ``torch.profiler``'s ``export_chrome_trace`` wrote, it takes
-        what ran on the devices, the calls that launched it and that waited
-        for it, and the outermost operations on the host. The file may be
-        compressed by gzip.
+        From a file of ``export_chrome_trace`` it takes what ran on the
+        devices, the calls that launched it and that waited for it, and the
+        outermost operations on the host. The file may be compressed by gzip.
         """
         return cls(**vars(read_trace(path)))
