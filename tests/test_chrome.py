@@ -9,8 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpkit.theory.clock.record import Block, Span
 from dpkit.theory.timeline import chrome, kineto
-from dpkit.theory.timeline.timeline import Block, Span, Timeline
+from dpkit.theory.timeline.timeline import Timeline
 
 FILES = ["trace.json", "trace.json.gz"]
 

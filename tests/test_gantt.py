@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from dpkit.theory.clock.record import Block, Span
 from dpkit.theory.timeline import bars, drawing, gantt, memory_chart
-from dpkit.theory.timeline.timeline import Block, Span, Timeline
+from dpkit.theory.timeline.timeline import Timeline
 
 LABEL = "simulated (v100-pcie, pcie3)"
 SVG = "{http://www.w3.org/2000/svg}"

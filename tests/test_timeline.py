@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpkit.theory import units
-from dpkit.theory.timeline.timeline import Span, Timeline
+from dpkit.theory.clock.record import Span
+from dpkit.theory.timeline.timeline import Timeline
 
 
 def compute(start, end, device="sim:0", stream="compute", **more):

@@ -8,15 +8,13 @@ since the timeline began.
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpkit.theory.clock.record import Block, Record, Span
+from dpkit.theory.clock.record import Record
 from dpkit.theory.timeline.chrome import read_trace, write_trace
 from dpkit.theory.timeline.drawing import Drawing
 from dpkit.theory.timeline.gantt import draw_timeline
 from dpkit.theory.timeline.memory_chart import draw_memory
 from dpkit.theory.timeline.summary import Summary, summarize
 from dpkit.theory.units import show_seconds
-
-__all__ = ["Block", "Span", "Timeline"]
 
 
 @dataclass(repr=False)
@@ -30,6 +28,7 @@ class Timeline(Record):
         label: "simulated (v100, nvlink2)" or "measured (NVIDIA H200)".
 
     Example:
+        >>> from dpkit.theory.clock.record import Span
         >>> mm = Span("sim:0", "compute", "mm", "compute", 0.0, 0.25)
         >>> timeline = Timeline([mm], label="simulated (v100, nvlink2)")
         >>> timeline
