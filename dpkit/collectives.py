@@ -34,18 +34,17 @@ from torch import Tensor
 
 from dpkit.arguments import check_known, check_root, check_tensors
 from dpkit.plan_runner import check_op, run, run_in_pieces
-from dpkit.theory.collectives import algorithms
-from dpkit.theory.collectives.algorithms import Chunks
-from dpkit.theory.collectives.plans import Plan, Step
+from dpkit.theory.collectives import algorithms, direct, rings
+from dpkit.theory.collectives.plans import Chunks, Plan, Step
 
 ALGORITHMS = tuple(algorithms.ALLREDUCE)
 SCATTERS: dict[str, Callable[[int], list[Step]]] = {
-    "ring": lambda p: algorithms.ring_reduce_scatter(*_members(p)),
-    "direct": algorithms.direct_reduce_scatter,
+    "ring": lambda p: rings.ring_reduce_scatter(*_members(p)),
+    "direct": direct.direct_reduce_scatter,
 }
 GATHERS: dict[str, Callable[[int], list[Step]]] = {
-    "ring": lambda p: algorithms.ring_allgather(*_members(p)),
-    "direct": algorithms.direct_allgather,
+    "ring": lambda p: rings.ring_allgather(*_members(p)),
+    "direct": direct.direct_allgather,
 }
 
 
@@ -213,7 +212,7 @@ def alltoall(tensors: Sequence[Tensor]) -> None:
             f"{tensors[0].numel()}, ranks: {p})"
         )
     with _flat(tensors) as flats:
-        run(algorithms.pairwise(p), flats)
+        run(direct.pairwise(p), flats)
 
 
 def _members(p: int) -> tuple[range, list[Chunks]]:

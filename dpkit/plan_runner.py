@@ -52,7 +52,7 @@ def run(plan: Plan, flats: Sequence[Tensor], op: str = "sum") -> None:
 
     Example:
         >>> from dpkit.plan_runner import run
-        >>> from dpkit.theory.collectives.algorithms import ring
+        >>> from dpkit.theory.collectives.rings import ring
         >>> flats = [torch.full((5,), r, device=d)
         ...          for r, d in enumerate(dpkit.devices(3, kind="sim"))]
         >>> run(ring(3), flats)

@@ -5,8 +5,9 @@ import torch
 
 from dpkit import collectives
 from dpkit.lab.common.checks import failure
-from dpkit.theory.collectives.algorithms import ring_allgather, tree_broadcast
 from dpkit.theory.collectives.plans import Message, Plan
+from dpkit.theory.collectives.rings import ring_allgather
+from dpkit.theory.collectives.trees import tree_broadcast
 
 
 def named(name, answer):

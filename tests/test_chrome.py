@@ -9,8 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpkit.theory.clock.record import Block, Span
 from dpkit.theory.timeline import chrome, kineto
-from dpkit.theory.timeline.timeline import Block, Span, Timeline
+from dpkit.theory.timeline.timeline import Timeline
 
 FILES = ["trace.json", "trace.json.gz"]
 
@@ -60,7 +61,7 @@ def test_there_and_back(tmp_path, name, original):
 )
 def test_no_digit_is_lost(spans):
     content = json.dumps(chrome.as_trace(Timeline(spans)))
-    assert chrome._ours(json.loads(content)).spans == spans
+    assert chrome._ours(json.loads(content)["dpkit"]).spans == spans
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -266,20 +267,25 @@ def test_a_profile_goes_through_our_own_file(tmp_path):
     assert Timeline.from_chrome(tmp_path / "ours.json.gz") == measured
 
 
-def test_processes_and_threads_are_told_apart():
+def test_threads_are_told_apart():
     events = [
         x("cpu_op", "a", 70, 72, 5, 1),
         x("cpu_op", "b", 70, 70, 6, 1),
-        x("cpu_op", "c", 90, 91, 7, 1),
-        x("cuda_runtime", "cudaLaunchKernel", 90, 93, 8, 1),
+        x("cuda_runtime", "cudaLaunchKernel", 70, 73, 8, 1),
     ]
     spans = kineto.read_profile({"traceEvents": events}).spans
     assert [(s.name, s.device, s.stream) for s in spans] == [
-        ("a", "host:0", "thread 1"),
-        ("b", "host:0", "python"),
-        ("c", "host:1", "python"),
-        ("cudaLaunchKernel", "host:1", "thread 1 calls"),
+        ("a", "host", "thread 1"),
+        ("b", "host", "python"),
+        ("cudaLaunchKernel", "host", "thread 2 calls"),
     ]
+
+
+def test_a_profile_of_devices_alone():
+    spans = kineto.read_profile(
+        {"traceEvents": [work("kernel", "mm", 0, 7, 20, 30)]}
+    ).spans
+    assert [(s.name, s.device) for s in spans] == [("mm", "cuda:0")]
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -77,8 +77,8 @@ def test_each_device_may_have_its_host():
 
 def test_hosts_meet_at_the_latest():
     made = clock(count=3, hosts="per_device")
-    made.busy(1, "python", 5.0)
-    made.meet([0, 1])
+    made.hosts.busy(1, "python", 5.0)
+    made.hosts.meet([0, 1])
     assert [made.now(d) for d in range(3)] == [5.0, 5.0, 0.0]
 
 
@@ -187,7 +187,7 @@ def test_backward_places_work_in_the_order_of_issue():
         made.compute(1, "mm", 10.0)
     issued = made.copy(1, 0, 5.0, 100)
     made.compute(0, "mm", 10.0)
-    made.await_thread(0, issued)
+    made.hosts.await_thread(0, issued)
     made.compute(0, "add", 1.0)
     made.end_backward()
     assert times(made, "sim:0") == [
@@ -204,9 +204,9 @@ def test_backward_inside_backward():
     made.begin_backward()
     made.compute(0, "mm", 10.0)
     made.end_backward()
-    assert made.in_backward
+    assert made.hosts.in_backward
     made.end_backward()
-    assert not made.in_backward
+    assert not made.hosts.in_backward
     assert made.now() == 0.5
 
 
@@ -223,7 +223,7 @@ def test_the_host_row_has_no_gap():
     """What the host does and waits for adds up to its time."""
     made = clock()
     made.compute(0, "mm", 10.0)
-    made.busy(0, "view", 0.25)
+    made.hosts.busy(0, "view", 0.25)
     made.copy(0, None, 5.0, 100, blocking=True)
     host = [s for s in made.spans if s.device == "host"]
     assert sum(s.end - s.start for s in host) == made.now()
@@ -241,7 +241,7 @@ def test_the_host_goes_on_when_the_last_thread_is_done():
 
 def test_both_hosts_pay_for_a_copy_between_their_devices():
     made = clock(count=2, hosts="per_device")
-    made.busy(1, "python", 5.0)
+    made.hosts.busy(1, "python", 5.0)
     made.copy(0, 1, 10.0, 100)
     assert (made.now(0), made.now(1)) == (1.0, 6.0)
     assert times(made, "sim:0") == [("copy to sim:1", 6.0, 16.0)]

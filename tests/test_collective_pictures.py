@@ -8,13 +8,11 @@ import pytest
 from dpkit.lab.collectives.pictures import plot_costs, plot_ports, plot_winners
 from dpkit.lab.collectives.plan_animation import animate_plan
 from dpkit.lab.collectives.plan_pictures import Grid, draw_plan
-from dpkit.theory.collectives.algorithms import (
-    allreduce_plan,
-    pairwise,
-    ring,
-    star,
-)
+from dpkit.theory.collectives.algorithms import allreduce_plan
+from dpkit.theory.collectives.direct import pairwise
 from dpkit.theory.collectives.plans import Message, Plan
+from dpkit.theory.collectives.rings import ring
+from dpkit.theory.collectives.trees import star
 from dpkit.theory.timeline.drawing import BLUE, GREEN, WIDTH
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -1,6 +1,5 @@
 """Tests of dpkit.theory.hardware."""
 
-from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from dpkit.theory.hardware import (
     DTYPES,
     HOSTS,
     LINKS,
-    faster,
     find,
     presets,
 )
@@ -241,66 +239,3 @@ def test_float32_cannot_be_left_out():
     with pytest.raises(ValueError, match="a rate for float32") as refusal:
         replace(v100, flops_per_second={"float16": 1e14})
     assert "(flops_per_second: float16)" in str(refusal.value)
-
-
-@pytest.mark.parametrize("factor", [0.5, 3])
-@pytest.mark.parametrize("preset", ACCELERATORS.values(), ids=name_of)
-def test_a_faster_accelerator_takes_less_time_by_the_factor(preset, factor):
-    other = faster(preset, factor)
-    for dtype in preset.flops_per_second:
-        for n in (1, 100, 4000):
-            seconds = product_seconds(preset, n, dtype)
-            scaled = product_seconds(other, n, dtype)
-            assert scaled == pytest.approx(seconds / factor)
-
-
-@pytest.mark.parametrize("factor", [0.5, 3])
-@pytest.mark.parametrize("preset", LINKS.values(), ids=name_of)
-def test_a_faster_link_takes_less_time_by_the_factor(preset, factor):
-    for num_bytes in (0, 1e3, 1e9):
-        seconds = copy_seconds(faster(preset, factor), num_bytes)
-        expected = copy_seconds(preset, num_bytes) / factor
-        assert seconds == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("factor", [0.5, 3])
-@pytest.mark.parametrize("preset", HOSTS.values(), ids=name_of)
-def test_a_faster_host_takes_less_time_by_the_factor(preset, factor):
-    other = faster(preset, factor)
-    for name in numeric(preset) - {"pageable_bytes_per_second"}:
-        expected = getattr(preset, name) / factor
-        assert getattr(other, name) == pytest.approx(expected)
-    assert other.pageable_bytes_per_second == pytest.approx(
-        factor * preset.pageable_bytes_per_second
-    )
-
-
-@pytest.mark.parametrize("preset", EXAMPLES, ids=name_of)
-def test_a_faster_preset_says_so_and_keeps_the_rest(preset):
-    other = faster(preset, 2)
-    assert other.name == f"{preset.name} ×2"
-    changed = {
-        name
-        for name in numeric(preset)
-        if getattr(other, name) != getattr(preset, name)
-    }
-    assert changed == {
-        name
-        for name in numeric(preset)
-        if name.endswith(("_seconds", "_per_second"))
-    }
-    for name, source in preset.sources.items():
-        mark = " ×2" if name in changed else ""
-        assert other.sources[name] == source + mark
-    assert all(
-        isinstance(getattr(other, name), Mapping)
-        == isinstance(getattr(preset, name), Mapping)
-        for name in changed
-    )
-
-
-@pytest.mark.parametrize("factor", [0, -1, float("nan")])
-def test_a_factor_that_is_not_positive_is_refused(factor):
-    with pytest.raises(ValueError, match="must be positive") as refusal:
-        faster(HOSTS["eager"], factor)
-    assert f"(factor: {factor})" in str(refusal.value)

@@ -4,13 +4,7 @@ import math
 
 import pytest
 
-from dpkit.theory.collectives.algorithms import (
-    allreduce_plan,
-    core,
-    pairwise,
-    ring,
-    star,
-)
+from dpkit.theory.collectives.algorithms import allreduce_plan
 from dpkit.theory.collectives.alpha_beta import ideal_cluster, rates_of
 from dpkit.theory.collectives.bounds import lower_bounds
 from dpkit.theory.collectives.costs import (
@@ -19,8 +13,12 @@ from dpkit.theory.collectives.costs import (
     hierarchical_seconds,
     seconds,
 )
+from dpkit.theory.collectives.direct import pairwise
+from dpkit.theory.collectives.doubling import core
 from dpkit.theory.collectives.plans import Message, Plan, count
 from dpkit.theory.collectives.replay import replay_plan
+from dpkit.theory.collectives.rings import ring
+from dpkit.theory.collectives.trees import star
 from dpkit.theory.hardware.clusters import cluster
 
 SIZES = [1, 2, 3, 4, 5, 8, 17]

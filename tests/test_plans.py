@@ -10,13 +10,12 @@ import re
 import pytest
 import torch
 
-from dpkit.theory.collectives import algorithms
+from dpkit.theory.collectives import direct, doubling, rings, trees
 from dpkit.theory.collectives.algorithms import (
     ALLREDUCE,
     BROADCAST,
     REDUCE,
     allreduce_plan,
-    core,
 )
 from dpkit.theory.collectives.blocking import (
     Call,
@@ -33,6 +32,7 @@ from dpkit.theory.collectives.check import (
     check_reduce_scatter,
     follow,
 )
+from dpkit.theory.collectives.doubling import core
 from dpkit.theory.collectives.plans import (
     Count,
     Message,
@@ -109,28 +109,28 @@ def test_from_and_to_any_root(name, p):
 @pytest.mark.parametrize("p", SIZES)
 def test_halves_of_an_allreduce(p):
     ranks, parts = range(p), [(i, i + 1) for i in range(p)]
-    scatter = algorithms.ring_reduce_scatter(ranks, parts)
-    gather = algorithms.ring_allgather(ranks, parts)
+    scatter = rings.ring_reduce_scatter(ranks, parts)
+    gather = rings.ring_allgather(ranks, parts)
     check_reduce_scatter(Plan("ring", p, p, scatter))
     check_allgather(Plan("ring", p, p, gather))
-    scatter = algorithms.direct_reduce_scatter(p)
+    scatter = direct.direct_reduce_scatter(p)
     check_reduce_scatter(Plan("direct", p, p, scatter))
-    check_allgather(Plan("direct", p, p, algorithms.direct_allgather(p)))
+    check_allgather(Plan("direct", p, p, direct.direct_allgather(p)))
     if p == core(p):
-        halving = algorithms.halving_reduce_scatter(p)
+        halving = doubling.halving_reduce_scatter(p)
         check_reduce_scatter(Plan("halving", p, p, halving))
-        doubling = algorithms.doubling_allgather(p)
-        check_allgather(Plan("doubling", p, p, doubling))
+        steps = doubling.doubling_allgather(p)
+        check_allgather(Plan("doubling", p, p, steps))
 
 
 @pytest.mark.parametrize("p", SIZES)
 def test_all_to_all_transposes(p):
-    check_alltoall(algorithms.pairwise(p))
+    check_alltoall(direct.pairwise(p))
 
 
 def test_a_ring_of_some_ranks_in_another_order():
     ranks, parts = [4, 0, 3], [(0, 2), (2, 3), (3, 6)]
-    steps = algorithms.ring_reduce_scatter(ranks, parts)
+    steps = rings.ring_reduce_scatter(ranks, parts)
     held = follow(Plan("ring", 5, 6, steps))
     for rank, (first, stop) in zip(ranks, parts):
         for c in range(first, stop):
@@ -268,7 +268,7 @@ def test_elements_and_messages_of_each_port_in_nodes(p, g):
 @pytest.mark.parametrize("p", range(2, 18))
 def test_a_ragged_ring_sends_all_twice_but_two_chunks(p):
     for n in lengths(p):
-        for rank, port in enumerate(count(algorithms.ring(p), n)):
+        for rank, port in enumerate(count(rings.ring(p), n)):
             own, after, before = (
                 chunk(n, p, (rank + i) % p) for i in (0, 1, -1)
             )
@@ -289,7 +289,7 @@ def test_across_nodes_each_port_sends_a_share_of_a_share(p, g):
 
 @pytest.mark.parametrize("p", SIZES)
 def test_elements_of_each_port_in_all_to_all(p):
-    plan = algorithms.pairwise(p)
+    plan = direct.pairwise(p)
     for n in (0, p, 7 * p):
         part, messages = (p - 1) * n // p, (p - 1) * (n > 0)
         assert count(plan, n) == [Count(part, part, messages, messages)] * p
@@ -369,13 +369,13 @@ def test_a_ring_of_whole_tensors_in_all_steps_shows_in_bytes(p):
     n = 12 * p
     found = [c.sent for c in count(exchanged_ring(p), n)]
     assert found == [2 * (p - 1) * n] * p
-    assert found[0] == p * count(algorithms.ring(p), n)[0].sent
+    assert found[0] == p * count(rings.ring(p), n)[0].sent
 
 
 @pytest.mark.parametrize("p", [2, 3, 8])
 def test_a_dropped_remainder_shows(p):
     """Chunks of numel // p leave the last elements out: a chunk too many."""
-    right = algorithms.ring(p)
+    right = rings.ring(p)
     plan = Plan("numel // p", p, p + 1, right.steps)
     with pytest.raises(ValueError, match=rf"chunk: {p}, it holds: chunk {p}"):
         check_allreduce(plan)
@@ -385,7 +385,7 @@ def test_a_dropped_remainder_shows(p):
 def test_a_chunk_off_by_one_shows(p):
     """The second round begins with the chunk that is not summed up yet."""
     half = p - 1
-    steps = list(algorithms.ring(p).steps)
+    steps = list(rings.ring(p).steps)
     steps[half:] = [
         [
             m._replace(first=(m.first - 1) % p, stop=(m.first - 1) % p + 1)
@@ -436,7 +436,7 @@ def test_a_step_that_cannot_be_is_refused(step, why):
 
 
 def test_each_check_names_the_place():
-    star = Plan("star", 3, 1, algorithms.star_reduce(3, root=1))
+    star = Plan("star", 3, 1, trees.star_reduce(3, root=1))
     check_reduce(star, root=1)
     with pytest.raises(ValueError, match=r"plan: star, rank: 0, chunk: 0"):
         check_reduce(star, root=0)
@@ -464,7 +464,7 @@ def test_no_plan_hangs_when_sends_block(name, p, g):
 
 @pytest.mark.parametrize("p", SIZES)
 def test_all_to_all_does_not_hang_either(p):
-    check_blocking(calls(algorithms.pairwise(p)))
+    check_blocking(calls(direct.pairwise(p)))
 
 
 def first_send(plan):
@@ -481,12 +481,12 @@ def first_send(plan):
 @pytest.mark.parametrize("p", [2, 3, 8])
 def test_a_ring_in_which_all_send_first_hangs(p):
     with pytest.raises(ValueError, match="wait for each other") as raised:
-        check_blocking(first_send(algorithms.ring(p)))
+        check_blocking(first_send(rings.ring(p)))
     assert str(raised.value).count("to send to") == p
 
 
 def test_a_star_in_which_all_send_first_does_not():
-    check_blocking(first_send(algorithms.star(5)))
+    check_blocking(first_send(trees.star(5)))
 
 
 def test_a_rank_that_never_receives_is_named():
@@ -511,6 +511,6 @@ def test_in_a_turn_each_rank_is_busy_once(name, p, g):
 
 
 def test_plans_are_told_line_by_line():
-    text = str(algorithms.ring(3))
+    text = str(rings.ring(3))
     assert text.splitlines()[0] == "ring: ranks 3, chunks 3, steps 4"
     assert len(re.findall("→", text)) == 12

@@ -756,7 +756,7 @@ def test_backward_from_many_threads():
         thread.start()
     for thread in threads:
         thread.join()
-    assert not simulation.clock.in_backward
+    assert not simulation.clock.hosts.in_backward
     assert simulation.clock._backwards == 0
 
 

@@ -1,6 +1,8 @@
 """A trace: complete, the same every time, and it adds up."""
 
 from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from itertools import pairwise
 
 import pytest
@@ -9,7 +11,7 @@ from torch import nn
 
 import dpkit
 from dpkit.lab.common.models import lenet, lenet_params
-from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS, faster
+from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS, find
 
 DEVICES = dpkit.devices(3, "sim")
 LOSS = nn.CrossEntropyLoss(reduction="none")
@@ -81,6 +83,22 @@ def test_the_summary_adds_up():
     for row in timeline.summary().devices.values():
         total = row.busy + row.exposed + row.idle
         assert total == pytest.approx(timeline.makespan, abs=1e-12)
+
+
+def faster(preset, factor):
+    """Return a preset with rates multiplied and costs divided by a factor."""
+    changes = {}
+    for name in (f.name for f in fields(preset)):
+        value = getattr(preset, name)
+        if name.endswith("_seconds"):
+            changes[name] = value / factor
+        elif name.endswith("_per_second") and isinstance(value, Mapping):
+            changes[name] = {k: factor * x for k, x in value.items()}
+        elif name.endswith("_per_second"):
+            changes[name] = factor * value
+        elif name == "host_link":
+            changes[name] = faster(find(LINKS, value), factor)
+    return replace(preset, **changes)
 
 
 @pytest.mark.parametrize(

@@ -65,10 +65,10 @@ def _charge_one(
     clock = simulation.clock
     cluster = clock.cluster
     name = base_name(call.func)
-    if clock.in_backward:
+    if clock.hosts.in_backward:
         await_arrivals(inputs, device)
     if not launches_kernel(call.func):
-        clock.busy(device, name, cluster.host.view_seconds)
+        clock.hosts.busy(device, name, cluster.host.view_seconds)
         return
     flops = _num_flops(call, out)
     written = call.args[0] if out is None else out  # a list, in place
@@ -166,11 +166,11 @@ def charge_copy(source: Tensor, target: Tensor, non_blocking: bool) -> None:
             limit = cluster.host.pageable_bytes_per_second
     link = cluster.link_between(*ends)
     seconds = copy_seconds(link, target.nbytes, at_most=limit)
-    if clock.in_backward and ends[0] is not None:
+    if clock.hosts.in_backward and ends[0] is not None:
         await_arrivals([source], ends[0])
     blocking = None in ends and (pageable or not non_blocking)
     issued = clock.copy(ends[0], ends[1], seconds, target.nbytes, blocking)
-    if clock.in_backward and ends[1] is not None:
+    if clock.hosts.in_backward and ends[1] is not None:
         target.arrival = clock, issued  # type: ignore[attr-defined]
 
 
@@ -180,7 +180,7 @@ def await_arrivals(inputs: Sequence[Tensor], device: int) -> None:
     for tensor in inputs:
         arrival = getattr(tensor, "arrival", None)
         if arrival is not None and arrival[0] is clock:
-            clock.await_thread(device, arrival[1])
+            clock.hosts.await_thread(device, arrival[1])
 
 
 def _number(tensor: Tensor) -> int | None:
@@ -202,7 +202,7 @@ def charge_factory(
     clock = simulation.clock
     cluster = clock.cluster
     if not fills:
-        clock.busy(device, name, cluster.host.view_seconds)
+        clock.hosts.busy(device, name, cluster.host.view_seconds)
         return
     seconds = operation_seconds(cluster.accelerator, 0, num_bytes)
     clock.compute(device, name, seconds, num_bytes)

@@ -30,11 +30,17 @@ class Simulation:
         self.memory = Memory(settings["num_devices"], _capacity(settings))
         self.backing = _backing(settings)  # the device that holds the numbers
 
+    # What becomes of tensors that are alive:
+    #
+    #     other rates, links or hosts     they stay
+    #     a setting in LASTING differs    the change is refused
+    #     the memory is too small         the change is refused
+    #     apart, from numbers to "meta"   the change is made, they stay apart
+
     def change(self, settings: dict[str, Any], apart: bool = False) -> None:
         """Go over to other settings, with a new clock.
 
-        With ``apart``, what is alive does not hinder a change to a machine
-        without numbers, and is left where it is.
+        ``apart`` allows a change to a machine without numbers whatever lives.
         """
         if self.memory.blocks is not None:
             raise RuntimeError(
@@ -42,10 +48,8 @@ class Simulation:
             )
         clock = Clock(_cluster(settings))
         capacity, backing = _capacity(settings), _backing(settings)
-        apart = apart and settings["backing"] == "meta" != self.backing.type
-        if any(self.memory.live) and not apart:
-            gc.collect()  # what only cycles keep does not count
-        if any(self.memory.live) and not apart:
+        loses_numbers = settings["backing"] == "meta" != self.backing.type
+        if not (apart and loses_numbers):
             self._check_alive(settings, capacity)
         if any(settings[k] != self.settings[k] for k in LASTING):
             self.memory = Memory(settings["num_devices"], capacity)
@@ -54,6 +58,10 @@ class Simulation:
 
     def _check_alive(self, settings: dict[str, Any], capacity: int) -> None:
         """Refuse settings that the tensors alive would not outlast."""
+        if any(self.memory.live):
+            gc.collect()  # what only cycles keep does not count
+        if not any(self.memory.live):
+            return
         most = max(self.memory.live)
         for name in (*LASTING, "memory_bytes"):
             old, new = self.settings[name], settings[name]
@@ -77,8 +85,8 @@ def _capacity(settings: dict[str, Any]) -> int:
         return _cluster(settings).accelerator.memory_bytes
     if not 1 <= capacity < inf:
         raise ValueError(
-            "the memory must be positive, and have an end (memory_bytes: "
-            f"{capacity})"
+            "memory_bytes must be positive and finite "
+            f"(memory_bytes: {capacity})"
         )
     return int(capacity)
 

@@ -129,7 +129,7 @@ class SimEvent:
     def synchronize(self) -> None:
         """Make the host wait until the stream has passed the mark."""
         if self.mark is not None:
-            simulation.clock.wait_until(self._device, self.mark)
+            simulation.clock.hosts.wait_until(self._device, self.mark)
 
     def query(self) -> bool:
         """Return whether the stream has passed the mark."""

@@ -66,7 +66,8 @@ def current_machine() -> object:
 
 def meet(devices: Sequence[torch.device]) -> None:
     """Make the hosts of ``devices`` wait for the last of them."""
-    simulation.clock.meet([full_device(device).index for device in devices])
+    indices = [full_device(device).index for device in devices]
+    simulation.clock.hosts.meet(indices)
 
 
 @contextmanager
@@ -155,7 +156,7 @@ def tracing() -> bool:
 
 def mark_results(out: Any) -> None:
     """Take what an operation made for activations, if autograd looks on."""
-    if torch.is_grad_enabled() and not simulation.clock.in_backward:
+    if torch.is_grad_enabled() and not simulation.clock.hosts.in_backward:
         simulation.memory.mark(out, "activations", before="other")
 
 

@@ -16,12 +16,8 @@ from itertools import accumulate
 def bucket_ends(ready: Sequence[float], costs: Sequence[float]) -> list[float]:
     """Return when each bucket has been reduced.
 
-    Args:
-        ready: When each is full on the latest rank, in seconds.
-        costs: How long it takes to reduce each, in seconds.
-
-    Raises:
-        ValueError: there are not as many times as costs.
+    ``ready`` says when each is full on the latest rank, ``costs`` how long it
+    takes to reduce each, in seconds.
 
     Example:
         >>> bucket_ends(ready=[2, 4, 6], costs=[3, 3, 1])

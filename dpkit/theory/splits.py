@@ -53,9 +53,6 @@ def estimate(
         cluster: The k devices, and the link between them.
         chunks: Micro-batches for each device, where the network is split.
 
-    Raises:
-        ValueError: there is no such way.
-
     Example:
         >>> from dpkit.theory.hardware.clusters import cluster
         >>> four = cluster(4, "v100", "pcie3")
@@ -116,9 +113,6 @@ def boundary(way: str, num_devices: int, depth: int, ratio: float) -> float:
     devices, so that one has a neighbour on either side. ``ratio`` is what a
     device computes while a byte passes: its flops a second by the link's
     bytes a second.
-
-    Raises:
-        ValueError: there is no such way.
 
     Example:
         >>> [round(boundary(way, 4, depth=8, ratio=100)) for way in WAYS]

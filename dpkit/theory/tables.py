@@ -21,7 +21,6 @@ class Table:
         caption: What the table shows.
 
     Example:
-        >>> from dpkit.theory.tables import Table
         >>> Table("link | ms:.1f", [("nvlink2", 8.25), ("pcie3", 92)])
         link       ms
         nvlink2   8.2
@@ -44,18 +43,7 @@ class Table:
             self.add(*row)
 
     def add(self, *cells: object) -> None:
-        """Add a row.
-
-        Raises:
-            ValueError: there are more or fewer cells than columns.
-
-        Example:
-            >>> table = Table("rank | bytes sent:,")
-            >>> table.add(0, 3000)
-            >>> table
-            rank  bytes sent
-               0       3,000
-        """
+        """Add a row: a cell for each column."""
         if len(cells) != len(self.heads):
             raise ValueError(
                 "a row does not fit the columns "

@@ -20,50 +20,26 @@ def memory_unit(num_bytes: int) -> tuple[int, str]:
 
 
 def show_seconds(seconds: float) -> str:
-    """Write a time to four digits.
-
-    Example:
-        >>> show_seconds(0.0123456), show_seconds(0.0)
-        ('12.35 ms', '0 s')
-    """
+    """Write a time to four digits: "12.35 ms"."""
     unit, name = time_unit(seconds)
     return f"{_digits(seconds / unit)} {name}"
 
 
 def show_memory(num_bytes: int) -> str:
-    """Write the size of a memory, in powers of 1024, to four digits.
-
-    Example:
-        >>> show_memory(1536)
-        '1.5 KiB'
-    """
+    """Write the size of a memory in powers of 1024: "1.5 KiB"."""
     unit, name = memory_unit(num_bytes)
     return f"{_digits(num_bytes / unit)} {name}"
 
 
 def show_bytes(num_bytes: int) -> str:
-    """Write an amount of traffic, in powers of 1000, to four digits.
-
-    Example:
-        >>> show_bytes(25_600_000)
-        '25.6 MB'
-    """
-    return _prefixed(num_bytes) + "B"
+    """Write an amount of traffic in powers of 1000: "25.6 MB"."""
+    return show_amount(num_bytes, "B")
 
 
-def show_flops(flops: int) -> str:
-    """Write an amount of arithmetic, in powers of 1000, to four digits.
-
-    Example:
-        >>> show_flops(2 * 4000**3)
-        '128 GFLOP'
-    """
-    return _prefixed(flops) + "FLOP"
-
-
-def _prefixed(value: float) -> str:
-    unit, prefix = next((u for u in DECIMAL if value >= u[0]), DECIMAL[-1])
-    return f"{_digits(value / unit)} {prefix}"
+def show_amount(value: int, unit: str) -> str:
+    """Write an amount in powers of 1000: "128 GFLOP" in the unit "FLOP"."""
+    size, prefix = next((u for u in DECIMAL if value >= u[0]), DECIMAL[-1])
+    return f"{_digits(value / size)} {prefix}{unit}"
 
 
 def _digits(value: float) -> str:
@@ -72,14 +48,7 @@ def _digits(value: float) -> str:
 
 
 def round_ticks(start: float, end: float, at_most: int = 6) -> list[str]:
-    """Return the round numbers of an axis, in about so many steps at most.
-
-    Example:
-        >>> round_ticks(0, 1.3)
-        ['0.0', '0.5', '1.0']
-        >>> round_ticks(96, 128)
-        ['100', '110', '120']
-    """
+    """Return the round numbers of an axis, in about so many steps at most."""
     # A step is 1, 2 or 5 times a power of ten, the least that is long enough.
     # From 96 to 128 in 6 steps: at least 5.33, so 10.
     least = (end - start) / at_most
@@ -95,14 +64,7 @@ def round_ticks(start: float, end: float, at_most: int = 6) -> list[str]:
 
 
 def check_whole(name: str, value: object) -> None:
-    """Raise TypeError unless a count, rank or size is a whole number.
-
-    Example:
-        >>> check_whole("num_devices", 2)
-        >>> check_whole("num_devices", 2.0)
-        Traceback (most recent call last):
-        TypeError: not a whole number (num_devices: 2.0)
-    """
+    """Raise TypeError unless a count, rank or size is a whole number."""
     try:
         index(value)  # type: ignore[arg-type]
     except TypeError:

@@ -10,7 +10,7 @@ from dpkit.lab.common.traffic import Traffic
 from dpkit.lab.museum.exhibit import Exhibit, Version, claim
 from dpkit.machine import devices
 from dpkit.plan_runner import run
-from dpkit.theory.collectives.algorithms import ring
+from dpkit.theory.collectives.rings import ring
 
 
 def drawn(k: int, length: int, kind: str | None = None) -> list[Tensor]:

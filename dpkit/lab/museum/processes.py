@@ -11,8 +11,8 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 from dpkit.lab.museum.exhibit import Exhibit, Version, claim
 from dpkit.lab.practice import programs
 from dpkit.processes import Workers
-from dpkit.theory.collectives.algorithms import ring
 from dpkit.theory.collectives.blocking import Call, calls, check_blocking
+from dpkit.theory.collectives.rings import ring
 
 THEIRS = "PyTorch's"
 Orders = Sequence[Sequence[Call]]

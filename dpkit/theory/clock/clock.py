@@ -7,7 +7,7 @@ and when the device's compute is free::
     host     |launch|launch|launch|            |
     stream          |== operation ==|== operation ==|== operation ==|
 
-Nothing here computes numbers: it is told what runs and how long it takes. A
+Nothing here computes numbers: the caller says what runs and for how long. A
 device is given by its number; None stands for the host's memory. Seconds are
 given and returned; marks are times inside, in whole picoseconds. Sums of them
 are exact, so the same work takes the same time whenever it starts.
@@ -17,9 +17,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import RLock
 
-from dpkit.theory.clock.issuers import Hosts, Issuers
+from dpkit.theory.clock.issuers import Hosts
 from dpkit.theory.clock.paths import Paths
-from dpkit.theory.clock.record import SECOND, Work, place_name
+from dpkit.theory.clock.record import (
+    SECOND,
+    Recorder,
+    Span,
+    Work,
+    place_name,
+)
 from dpkit.theory.clock.resources import Resource, reserve
 from dpkit.theory.hardware.clusters import Cluster
 
@@ -27,33 +33,20 @@ DEFAULT = 0  # the number of a device's default stream
 MOST_STREAMS = 32  # on a device besides that one, as PyTorch has on CUDA
 
 
-class Clock(Hosts):
+class Clock:
     """The time of every host and every stream, in seconds from zero.
 
-    Args:
-        cluster: What is timed.
-
     Attributes:
+        cluster: What is timed.
+        hosts: The hosts, and their threads.
         current: The current stream of each device.
         lock: What a thread holds while it issues.
         num_streams: How many streams were made on each device.
-
-    Example:
-        A host issues three operations of 1 ms, and waits for them:
-
-        >>> from dpkit.theory.hardware.clusters import cluster
-        >>> clock = Clock(cluster(2, "v100-pcie", "pcie3"))
-        >>> for _ in range(3):
-        ...     clock.compute(0, "mm", 1e-3)
-        >>> f"{clock.now():.6f}"  # three launches
-        '0.000024'
-        >>> clock.wait(0)
-        >>> f"{clock.now():.4f}"
-        '0.0030'
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
+        self.cluster = cluster
+        self.hosts = Hosts(cluster)
         count = cluster.num_devices
         self.current = [DEFAULT] * count
         self.num_streams = [0] * count
@@ -64,6 +57,14 @@ class Clock(Hosts):
         self._backwards = 0
         self._waiting: list[Work] = []
         self.lock = RLock()  # several threads may issue
+
+    def now(self, device: int | None = None) -> float:
+        """Return the time of the host of ``device``; None: of the latest."""
+        return self.mark(device) / SECOND
+
+    def mark(self, device: int | None = None) -> int:
+        """Return the same in picoseconds."""
+        return self.hosts.at_work.mark(device)
 
     # -- what the host issues and waits for
 
@@ -77,17 +78,18 @@ class Clock(Hosts):
         launches: int = 1,
     ) -> None:
         """Issue an operation of so many kernels to the current stream."""
-        each = self._issuers.launch_seconds(self.cluster.host)
-        beside = self._issuers is self._communication
+        beside = self.hosts.at_work is self.hosts.communication
+        resources = (self._adders if beside else self._compute)[device]
+        slowness = self.cluster.slow.get(device, 1.0)
         work = Work(
             "compute",
             (name,),
-            round(SECOND * seconds * self.cluster.slow.get(device, 1.0)),
+            round(SECOND * seconds * slowness),
             num_bytes,
             flops,
-            (self._adders if beside else self._compute)[device],
+            resources,
             ((device, self.current[device]),),
-            self.busy(device, name, launches * each),
+            self.hosts.launch(device, name, launches),
         )
         self._issue(work)
         if self.cluster.accelerator.synchronous:
@@ -112,61 +114,52 @@ class Clock(Hosts):
         """Issue a copy; return the mark at which the host had issued it.
 
         It runs on the current streams of both ends, and each waits for the
-        other. It occupies the port that it leaves by, the one that it enters
-        by, and the shared path through the host if it goes there.
+        other.
         """
-        ends = [d for d in (source, target) if d is not None]
-        names = []
+        ends = {}  # device -> what the copy is called there
         if source is not None:
-            names.append(f"copy to {place_name(target)}")
+            ends[source] = f"copy to {place_name(target)}"
         if target is not None:
-            names.append(f"copy from {place_name(source)}")
-        issued = self._launch_copy(ends, names)
+            ends[target] = f"copy from {place_name(source)}"
+        names, duration = list(ends.values()), round(SECOND * seconds)
         path = self._paths.between(source, target)
-        streams = [(d, self.current[d]) for d in ends]
-        duration = round(SECOND * seconds)
+        streams = [(device, self.current[device]) for device in ends]
+        issued = self.hosts.launch_copy(ends)
         self._issue(
             Work("copy", names, duration, num_bytes, 0, path, streams, issued)
         )
         if blocking or self.cluster.accelerator.synchronous:
-            self.wait(ends[0], self.current[ends[0]])
+            self.wait(*streams[0])
         return issued
 
-    def _launch_copy(self, ends: list[int], names: list[str]) -> int:
-        """Make the hosts of the ends pay for a copy; return when all have."""
-        # Of autograd's threads only the sender's issues; a process each does.
-        threads = self._issuers
-        separate = threads.kind != "backward" and len(threads.times) > 1
-        hosts = ends if separate else ends[:1]
-        each = threads.launch_seconds(self.cluster.host)
-        return max(self.busy(d, name, each) for d, name in zip(hosts, names))
-
     def wait(
-        self,
-        device: int,
-        stream: int | None = None,
-        cost: float | None = None,
+        self, device: int, stream: int | None = None, cost: float | None = None
     ) -> None:
         """Make the host wait for a stream of ``device``; None: for all.
 
-        What autograd has issued so far is placed first. Waiting costs the
-        host besides ``cost`` seconds; None: what its preset says.
+        Waiting costs it ``cost`` seconds besides; None: what its preset says.
         """
         self.settle()
-        done = max(
-            (
-                ready
-                for (owner, number), ready in self._ready.items()
-                if owner == device and stream in (None, number)
-            ),
-            default=0,
-        )
-        self.wait_until(device, done, cost)
+        marks = [
+            ready
+            for (owner, number), ready in self._ready.items()
+            if owner == device and stream in (None, number)
+        ]
+        self.hosts.wait_until(device, max(marks, default=0), cost)
+
+    def record(self) -> list[Span]:
+        """Start a recording; return the list that its spans are added to.
+
+        Its seconds begin at the time of the latest host; what another issues
+        before is at negative ones.
+        """
+        self.hosts.recorder = Recorder(self.mark())
+        return self.hosts.recorder.spans
 
     def stop_recording(self) -> None:
         """Note what autograd has issued too, and nothing more."""
         self.settle()
-        self._recorder = None
+        self.hosts.recorder = None
 
     # -- streams and events
 
@@ -191,22 +184,15 @@ class Clock(Hosts):
         with self.lock:
             self._backwards += 1
             if self._backwards == 1:
-                devices = range(self.cluster.num_devices)
-                times = [self._python.mark(d) for d in devices]
-                self._issuers = Issuers("backward", times)
+                self.hosts.begin_backward()
 
     def end_backward(self) -> None:
         """Go on when the last of the threads is done."""
         with self.lock:
             self._backwards -= 1
-            if self._backwards or not self.in_backward:
-                return
-            self.settle()
-            threads, hosts = self._issuers, self._python
-            self._issuers = hosts
-            for device, time in enumerate(threads.times):
-                host = hosts.of(device)
-                hosts.times[host] = max(hosts.times[host], time)
+            if self._backwards == 0 and self.hosts.in_backward:
+                self.settle()
+                self.hosts.end_backward()
 
     @contextmanager
     def beside(self, since: Mapping[int, int]) -> Iterator[None]:
@@ -216,15 +202,14 @@ class Clock(Hosts):
         is, by device, the mark from which the thread of its host issues.
         """
         self.settle()
-        threads, before = self._communication, self._issuers
+        hosts, before = self.hosts, self.hosts.at_work
+        hosts.at_work = hosts.communication
         for device, mark in since.items():
-            host = threads.of(device)
-            threads.times[host] = max(threads.times[host], mark)
-        self._issuers = threads
+            hosts.at_work.reach(device, mark)
         try:
             yield
         finally:
-            self._issuers = before
+            hosts.at_work = before
 
     def settle(self) -> None:
         """Place what the threads have issued, in the order of time."""
@@ -236,7 +221,7 @@ class Clock(Hosts):
 
     def _issue(self, work: Work) -> None:
         """Place work; what several threads issue, when all have."""
-        if self.in_backward:
+        if self.hosts.in_backward:
             self._waiting.append(work)
         else:
             self._place(work)
@@ -249,5 +234,5 @@ class Clock(Hosts):
         start = reserve(work.resources, ready, work.duration)
         for key in work.streams:
             self._ready[key] = start + work.duration
-        if self._recorder:
-            self._recorder.note_work(work, start)
+        if self.hosts.recorder:
+            self.hosts.recorder.note_work(work, start)

@@ -1,9 +1,9 @@
-"""Who issues work to the devices: hosts, and their threads."""
+"""Hosts and their threads, which issue work to the devices."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dpkit.theory.clock.record import SECOND, Recorder, Row, Span, place_name
+from dpkit.theory.clock.record import SECOND, Recorder, Row, place_name
 from dpkit.theory.hardware import Host
 from dpkit.theory.hardware.clusters import Cluster
 
@@ -29,6 +29,11 @@ class Issuers:
             return max(self.times)
         return self.times[self.of(device)]
 
+    def reach(self, device: int, mark: int) -> None:
+        """Move the one of a device on to a time, unless it is beyond it."""
+        number = self.of(device)
+        self.times[number] = max(self.times[number], mark)
+
     def launch_seconds(self, host: Host) -> float:
         """Return what it costs them to issue an operation."""
         if self.kind == "python":
@@ -39,13 +44,13 @@ class Issuers:
         """Return the row of a timeline for the one that drives a device."""
         if num_hosts > 1:
             return f"host:{device}", self.kind
-        if self.kind in ("python", "communication"):
-            return "host", self.kind
-        return "host", f"{self.kind} sim:{device}"
+        if self.kind == "backward":
+            return "host", f"backward sim:{device}"
+        return "host", self.kind
 
 
 class Hosts:
-    """The time of every host and of its threads: what :class:`Clock` adds to.
+    """The time of every host and of its threads.
 
     One set of issuers is at work at a time: Python itself, autograd's threads
     or the threads that send gradients.
@@ -54,24 +59,42 @@ class Hosts:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         count = 1 if cluster.hosts == "one" else cluster.num_devices
-        self._python = Issuers("python", [0] * count)
-        self._communication = Issuers("communication", [0] * count)
-        self._issuers = self._python
-        self._recorder: Recorder | None = None
+        self.python = Issuers("python", [0] * count)
+        self.communication = Issuers("communication", [0] * count)
+        self.at_work = self.python
+        self.recorder: Recorder | None = None
 
-    def now(self, device: int | None = None) -> float:
-        """Return the time of the host of ``device``; of the latest host."""
-        return self.mark(device) / SECOND
-
-    def mark(self, device: int | None = None) -> int:
-        """Return the same in picoseconds."""
-        return self._issuers.mark(device)
+    @property
+    def in_backward(self) -> bool:
+        """Whether autograd's threads issue."""
+        return self.at_work.kind == "backward"
 
     def busy(self, device: int, name: str, seconds: float) -> int:
         """Occupy the host of ``device`` for a while; return the mark after."""
-        end = self._issuers.mark(device) + round(SECOND * seconds)
+        end = self.at_work.mark(device) + round(SECOND * seconds)
         self._go_on(device, end, name, "launch")
         return end
+
+    def launch(self, device: int, name: str, count: int = 1) -> int:
+        """Make the host of ``device`` pay for so many kernels."""
+        each = self.at_work.launch_seconds(self.cluster.host)
+        return self.busy(device, name, count * each)
+
+    # The hosts that pay for a copy from sim:0 to sim:1:
+    #
+    #     one host for all        that host, once
+    #     a host for each         both
+    #     autograd's threads      that of sim:0
+
+    def launch_copy(self, ends: Mapping[int, str]) -> int:
+        """Make hosts pay for a copy, named for each end; return when all have.
+
+        The sender is the first of the ends.
+        """
+        devices = list(ends)
+        if self.in_backward or len(self.at_work.times) == 1:
+            devices = devices[:1]
+        return max(self.launch(device, ends[device]) for device in devices)
 
     def wait_until(
         self, device: int, mark: int, cost: float | None = None
@@ -79,42 +102,38 @@ class Hosts:
         """Make the host that drives ``device`` wait until a time."""
         if cost is None:
             cost = self.cluster.host.wait_seconds
-        end = max(self._issuers.mark(device), mark) + round(SECOND * cost)
+        end = max(self.at_work.mark(device), mark) + round(SECOND * cost)
         self._go_on(device, end, f"wait for {place_name(device)}", "wait")
 
     def meet(self, devices: Sequence[int]) -> None:
         """Move the hosts of ``devices`` on to the time of the latest."""
-        hosts = self._issuers
-        if hosts is self._python and len(hosts.times) > 1 and devices:
-            latest = max(hosts.mark(d) for d in devices)
-            for d in devices:
-                hosts.times[d] = latest
+        if self.at_work is self.python:
+            latest = max(map(self.python.mark, devices), default=0)
+            for device in devices:
+                self.python.reach(device, latest)
 
-    @property
-    def in_backward(self) -> bool:
-        """Whether autograd's threads issue."""
-        return self._issuers.kind == "backward"
+    def begin_backward(self) -> None:
+        """From now on a thread of autograd's issues for each device."""
+        devices = range(self.cluster.num_devices)
+        times = [self.python.mark(device) for device in devices]
+        self.at_work = Issuers("backward", times)
+
+    def end_backward(self) -> None:
+        """Python issues again, when the last of the threads is done."""
+        for device, time in enumerate(self.at_work.times):
+            self.python.reach(device, time)
+        self.at_work = self.python
 
     def await_thread(self, device: int, issued: int) -> None:
         """Move autograd's thread of a device on to when another issued."""
         if self.in_backward:
-            times = self._issuers.times
-            times[device] = max(times[device], issued)
-
-    def record(self) -> list[Span]:
-        """Start a recording; return the list that its spans are added to.
-
-        Its seconds begin at the time of the latest host; what another issues
-        before is at negative ones.
-        """
-        self._recorder = Recorder(self.mark())
-        return self._recorder.spans
+            self.at_work.reach(device, issued)
 
     def _go_on(self, device: int, end: int, name: str, kind: str) -> None:
         """Move the issuer of ``device`` on to ``end``, and record that."""
-        issuers = self._issuers
+        issuers = self.at_work
         number, start = issuers.of(device), issuers.mark(device)
         issuers.times[number] = end
-        if self._recorder:
-            row = issuers.row(number, len(self._python.times))
-            self._recorder.note_host(row, name, kind, start, end)
+        if self.recorder and end > start:
+            row = issuers.row(number, len(self.python.times))
+            self.recorder.note(row, name, kind, start, end)

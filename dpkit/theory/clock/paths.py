@@ -25,15 +25,7 @@ class Paths:
     def between(
         self, source: int | None, target: int | None
     ) -> list[Resource]:
-        """Return what a copy occupies; None is the host's memory.
-
-        Example:
-            >>> from dpkit.theory.hardware.clusters import cluster
-            >>> paths = Paths(cluster(4))
-            >>> out_of_0, into_2 = paths.between(0, 2)
-            >>> paths.between(0, 3)[0] is out_of_0
-            True
-        """
+        """Return what a copy occupies; None is the host's memory."""
         cluster = self.cluster
         link = cluster.link_between(source, target)
         # A link and a network of one name are still two sets of ports.

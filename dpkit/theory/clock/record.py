@@ -84,19 +84,14 @@ class Record:
 
 
 def is_host(device: str) -> bool:
-    """Return whether a device's name is that of a host, such as "host:1"."""
+    """Return whether a name is that of a host, such as "host:1"."""
     return device.split(":")[0] == "host"
 
 
 def in_order(name: str) -> tuple[bool, bool, list[tuple[int, str]]]:
-    """Return a key that sorts devices or streams as they are read.
+    """Return a key that sorts "host" before "sim:9" before "sim:10".
 
-    Hosts come first, so do the streams that are always there, and numbers
-    count as numbers.
-
-    Example:
-        >>> sorted(["sim:10", "sim:9", "host"], key=in_order)
-        ['host', 'sim:9', 'sim:10']
+    Streams that are always there come first too.
     """
     words = name.replace(":", " ").split()
     numbered = [(int(w), "") if w.isdecimal() else (-1, w) for w in words]
@@ -106,24 +101,20 @@ def in_order(name: str) -> tuple[bool, bool, list[tuple[int, str]]]:
 
 def streams(spans: list[Span]) -> dict[str, dict[str, list[Span]]]:
     """Return the spans by device, then by stream, both in order."""
+    rows = {(span.device, span.stream) for span in spans}
     found: dict[str, dict[str, list[Span]]] = {}
+    for device, stream in sorted(
+        rows, key=lambda row: list(map(in_order, row))
+    ):
+        found.setdefault(device, {})[stream] = []
     for span in spans:
-        rows = found.setdefault(span.device, {})
-        rows.setdefault(span.stream, []).append(span)
-    return {
-        device: {
-            s: found[device][s] for s in sorted(found[device], key=in_order)
-        }
-        for device in sorted(found, key=in_order)
-    }
+        found[span.device][span.stream].append(span)
+    return found
 
 
 @dataclass
 class Work:
-    """Something that devices do, as it is issued to a clock.
-
-    It has a name and a stream for each end: two for a copy between devices.
-    """
+    """Something that devices do; a copy has names and streams of two ends."""
 
     kind: str  # "compute" or "copy"
     names: Sequence[str]
@@ -132,7 +123,7 @@ class Work:
     flops: int
     resources: Sequence[Resource]  # what it needs to itself while it runs
     streams: Sequence[tuple[int, int]]  # (device, stream)
-    issued: int = 0  # when the host had issued it, in picoseconds
+    issued: int  # when the host had issued it, in picoseconds
 
 
 class Recorder:
@@ -144,29 +135,27 @@ class Recorder:
 
     def note_work(self, work: Work, start: int) -> None:
         """Add a span for each stream that ``work`` runs on."""
-        end = start + work.duration
-        amounts = work.num_bytes, work.flops
+        marks = start, start + work.duration
         for (device, stream), name in zip(work.streams, work.names):
             row = f"sim:{device}", f"stream {stream}" if stream else "compute"
-            self._add(row, name, work.kind, (start, end), amounts)
+            amounts = work.num_bytes, work.flops
+            self.note(row, name, work.kind, *marks, *amounts)
 
-    def note_host(
-        self, row: Row, name: str, kind: str, start: int, end: int
-    ) -> None:
-        """Add a span for what a host does, in a row of the timeline."""
-        if end > start:
-            self._add(row, name, kind, (start, end))
-
-    def _add(
+    def note(
         self,
         row: Row,
         name: str,
         kind: str,
-        marks: tuple[int, int],
-        amounts: tuple[int, int] = (0, 0),
+        start: int,
+        end: int,
+        num_bytes: int = 0,
+        flops: int = 0,
     ) -> None:
-        start, end = ((mark - self._zero) / SECOND for mark in marks)
-        self.spans.append(Span(*row, name, kind, start, end, *amounts))
+        """Add a span."""
+        since = (start - self._zero) / SECOND
+        until = (end - self._zero) / SECOND
+        span = Span(*row, name, kind, since, until, num_bytes, flops)
+        self.spans.append(span)
 
 
 def place_name(device: int | None) -> str:

@@ -16,15 +16,6 @@ class Resource:
 
         busy   ######      ####
         new          +++           ready at the end of the first
-
-    Example:
-        >>> port = Resource()
-        >>> reserve([port], 0, 6), reserve([port], 12, 4)
-        (0, 12)
-        >>> reserve([port], 6, 3)  # fits between the two
-        6
-        >>> reserve([port], 6, 5)  # does not
-        16
     """
 
     def __init__(self) -> None:

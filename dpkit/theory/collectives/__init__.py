@@ -1,8 +1,8 @@
 """Collective operations as lists of messages, before any tensor moves.
 
 ``plans`` -- what a plan is: begin here;
-``algorithms`` -- all plans by name, made in
-    ``trees``, ``rings``, ``direct`` and ``doubling``;
+``trees``, ``rings``, ``direct``, ``doubling`` -- the algorithms;
+``algorithms`` -- their plans by name;
 ``check`` -- whether a plan does what it should;
 ``blocking`` -- in which order ranks send and receive;
 ``replay`` -- the time that a plan takes on a clock;

@@ -1,4 +1,4 @@
-"""The ways to reduce, to spread and to exchange, as plans, by name.
+"""All plans by name: of an allreduce, a reduce, a broadcast.
 
 ``p`` ranks, a buffer of ``n`` elements on each::
 
@@ -21,26 +21,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
-from dpkit.theory.collectives.direct import (
-    direct,
-    direct_allgather,
-    direct_reduce_scatter,
-    pairwise,
-)
+from dpkit.theory.collectives.direct import direct
 from dpkit.theory.collectives.doubling import (
-    core,
-    doubling_allgather,
     halving_doubling,
-    halving_reduce_scatter,
     recursive_doubling,
 )
-from dpkit.theory.collectives.plans import Chunks, Plan
-from dpkit.theory.collectives.rings import (
-    hierarchical,
-    ring,
-    ring_allgather,
-    ring_reduce_scatter,
-)
+from dpkit.theory.collectives.plans import Plan
+from dpkit.theory.collectives.rings import hierarchical, ring
 from dpkit.theory.collectives.trees import (
     star,
     star_broadcast,
@@ -50,33 +37,6 @@ from dpkit.theory.collectives.trees import (
     tree_reduce,
 )
 from dpkit.theory.units import check_whole
-
-__all__ = [
-    "ALLREDUCE",
-    "BROADCAST",
-    "REDUCE",
-    "Chunks",
-    "allreduce_plan",
-    "core",
-    "direct",
-    "direct_allgather",
-    "direct_reduce_scatter",
-    "doubling_allgather",
-    "halving_doubling",
-    "halving_reduce_scatter",
-    "hierarchical",
-    "pairwise",
-    "recursive_doubling",
-    "ring",
-    "ring_allgather",
-    "ring_reduce_scatter",
-    "star",
-    "star_broadcast",
-    "star_reduce",
-    "tree",
-    "tree_broadcast",
-    "tree_reduce",
-]
 
 ALLREDUCE: dict[str, Callable[..., Plan]] = {
     "star": star,
@@ -97,11 +57,6 @@ def allreduce_plan(
     """Return the plan of an allreduce by its name in ``ALLREDUCE``.
 
     "hierarchical" needs ``ranks_per_node``; the others refuse it.
-
-    Raises:
-        TypeError: ``ranks_per_node`` is no whole number.
-        ValueError: there is none of this name, ``ranks_per_node`` is missing
-            or not wanted, or it does not divide the ranks.
 
     Example:
         >>> len(allreduce_plan("hierarchical", 8, ranks_per_node=4).steps)

@@ -1,6 +1,6 @@
 """Where α, β and γ come from: from a preset, or from measurements."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from dpkit.theory.collectives.costs import Chain, Rates
 from dpkit.theory.hardware import Accelerator, Host, Link
@@ -11,7 +11,6 @@ INFINITE = float("inf")
 # A host that issues for nothing. A library that runs a whole collective as
 # one kernel is nearer to it than a Python that launches each message.
 FREE_HOST = Host("free", 0.0, 0.0, 0.0, 0.0, INFINITE)
-Measured = Mapping[float, float] | Iterable[tuple[float, float]]
 
 
 def rates_of(accelerator: Accelerator, link: Link) -> Rates:
@@ -73,19 +72,16 @@ def _ideal_link(prefix: str, rates: Rates, peer_to_peer: bool) -> Link:
     return Link(name, bandwidth, 1.0, float(rates.alpha), peer_to_peer)
 
 
-def fit(measured: Measured, chain: Callable[[float], Chain]) -> Rates:
+def fit(
+    measured: Mapping[float, float], chain: Callable[[float], Chain]
+) -> Rates:
     """Return the α and β that measured times fit best.
 
     The sum of the squared relative errors is as small as it can be. What adds
     is taken as a part of β.
 
-    Args:
-        measured: Pairs of bytes on each rank, and seconds.
-        chain: What is in the longest chain of messages, from bytes on each
-            rank.
-
-    Raises:
-        ValueError: there are fewer than two sizes.
+    ``measured`` has bytes on each rank -> seconds, of two sizes at least;
+    ``chain`` gives the longest chain of messages, from bytes on each rank.
 
     Example:
         >>> from dpkit.theory.collectives.costs import ring_chain
@@ -94,28 +90,23 @@ def fit(measured: Measured, chain: Callable[[float], Chain]) -> Rates:
         >>> [round(rate, 6) for rate in fit(times, ring)]
         [2.0, 3.0, 0]
     """
-    pairs = _pairs(measured)
-    if len({num_bytes for num_bytes, _ in pairs}) < 2:
+    if len(measured) < 2:
         raise ValueError(
-            f"two rates need times of two sizes (times: {len(pairs)})"
+            f"two rates need times of two sizes (times: {len(measured)})"
         )
     # Each time, divided by itself, should be 1 = α · messages + β · bytes.
-    messages = [chain(n).messages / seconds for n, seconds in pairs]
-    moved = [chain(n).num_bytes / seconds for n, seconds in pairs]
-    return Rates(*fit_two(messages, moved, [1.0] * len(pairs)))
+    messages = [chain(n).messages / time for n, time in measured.items()]
+    moved = [chain(n).num_bytes / time for n, time in measured.items()]
+    return Rates(*fit_two(messages, moved, [1.0] * len(measured)))
 
 
 def errors(
-    measured: Measured, chain: Callable[[float], Chain], rates: Rates
+    measured: Mapping[float, float],
+    chain: Callable[[float], Chain],
+    rates: Rates,
 ) -> dict[float, float]:
     """Return bytes -> predicted over measured time, less one."""
     return {
         num_bytes: chain(num_bytes).seconds(rates) / seconds - 1
-        for num_bytes, seconds in _pairs(measured)
+        for num_bytes, seconds in measured.items()
     }
-
-
-def _pairs(measured: Measured) -> list[tuple[float, float]]:
-    if isinstance(measured, Mapping):
-        return list(measured.items())
-    return list(measured)

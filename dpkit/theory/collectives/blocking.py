@@ -36,11 +36,6 @@ def turns(step: Step) -> list[list[Message]]:
     """Divide the messages of a step so that no rank is in a turn twice.
 
     A rank has two messages at most, so three turns are enough.
-
-    Example:
-        >>> from dpkit.theory.collectives.algorithms import ring
-        >>> [len(turn) for turn in turns(ring(4).steps[0])]
-        [2, 2]
     """
     found: list[list[Message]] = []
     busy: list[set[int]] = []
@@ -60,7 +55,7 @@ def calls(plan: Plan) -> list[list[Call]]:
     """Return what each rank does, in an order in which sends may block.
 
     Example:
-        >>> from dpkit.theory.collectives.algorithms import star
+        >>> from dpkit.theory.collectives.trees import star
         >>> for sends, message, _ in calls(star(2))[1]:
         ...     print("send" if sends else "receive", message)
         send 1 → 0: + 0
@@ -78,9 +73,6 @@ def calls(plan: Plan) -> list[list[Call]]:
 def check_blocking(orders: Sequence[Sequence[Call]]) -> None:
     """Raise ValueError if ranks that block wait for each other for ever.
 
-    Args:
-        orders: What each rank does, in order.
-
     Example:
         >>> there, back = Message(0, 1, 0, 1), Message(1, 0, 0, 1)
         >>> check_blocking([
@@ -92,35 +84,25 @@ def check_blocking(orders: Sequence[Sequence[Call]]) -> None:
         ValueError: the ranks wait for each other (rank 0: to send to 1, \
 rank 1: to send to 0)
     """
-    places = [0] * len(orders)
+    left = [list(order) for order in orders]  # what each rank has yet to do
     moved = True
     while moved:
         moved = False
-        for rank, order in enumerate(orders):
-            if places[rank] == len(order):
-                continue
-            sends, message, step = order[places[rank]]
-            other = message.target if sends else message.source
-            if _next(orders, places, other) == (not sends, message, step):
-                places[rank] += 1
-                places[other] += 1
+        for order in filter(None, left):
+            sends, message, step = order[0]
+            other = left[message.target if sends else message.source]
+            if other[:1] == [(not sends, message, step)]:
+                del order[0], other[0]
                 moved = True
     waiting = [
-        f"rank {rank}: {_wish(order[place])}"
-        for rank, (order, place) in enumerate(zip(orders, places))
-        if place < len(order)
+        f"rank {rank}: {_wish(order[0])}"
+        for rank, order in enumerate(left)
+        if order
     ]
     if waiting:
         raise ValueError(
             f"the ranks wait for each other ({', '.join(waiting)})"
         )
-
-
-def _next(
-    orders: Sequence[Sequence[Call]], places: Sequence[int], rank: int
-) -> Call | None:
-    order, place = orders[rank], places[rank]
-    return order[place] if place < len(order) else None
 
 
 def _wish(call: Call) -> str:

@@ -46,8 +46,8 @@ def lower_bounds(p: int, n: float, rates: Rates) -> Bounds:
     )
 
 
-# Of each collective, the bytes that pass a port for each byte of its size, at
-# the least: the size is all that a rank has in the end, or had at the start.
+# The bytes that pass a port at the least, for each byte of the size. The size
+# is all that a rank has in the end, or had at the start.
 SHARES: dict[str, Callable[[int], float]] = {
     "allreduce": lambda p: 2 * (p - 1) / p,
     "reduce_scatter": lambda p: (p - 1) / p,
@@ -63,9 +63,9 @@ def bus_bandwidth(
 ) -> float:
     """Return the rate that each port has, if it sends no more than it must.
 
-    It can be held against what the links promise, whatever the number of
-    ranks: bytes per second, from the ``num_bytes`` in the whole buffer of a
-    rank and the ``seconds`` of a collective, a name in ``SHARES``.
+    Compare it with the bytes per second that the links promise, whatever the
+    number of ranks. A rank has ``num_bytes`` in its whole buffer; the names
+    of collectives are in ``SHARES``.
 
     Example:
         >>> bus_bandwidth("allreduce", 4, num_bytes=160, seconds=2)
@@ -82,15 +82,7 @@ def seconds_at(
 
 
 def share(collective: str, p: int) -> float:
-    """Return how many bytes pass a port for each byte of the size.
-
-    Raises:
-        ValueError: there is no collective of this name.
-
-    Example:
-        >>> share("allreduce", 4), share("allgather", 4)
-        (1.5, 0.75)
-    """
+    """Return how many bytes pass a port for each byte of the size."""
     if collective not in SHARES:
         raise ValueError(
             f"unknown collective (collective: {collective!r}, known: "

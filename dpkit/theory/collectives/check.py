@@ -1,7 +1,7 @@
 """Check a plan without a tensor: where does each rank's share end up?
 
 Instead of numbers a chunk holds names: of the ranks whose numbers were added
-up in it, and which chunk of theirs it was. After an allreduce every chunk of
+up in it, and the number of that chunk. After an allreduce every chunk of
 every rank must hold the same chunk of every rank once. A sum of tensors can
 be right by chance, or in element 0 alone; a list of names cannot. A ring of
 two ranks and two chunks, "0a" for chunk a of rank 0::
@@ -23,19 +23,8 @@ Held = list[list[Names]]  # of each rank, of each chunk
 def follow(plan: Plan) -> Held:
     """Return whose numbers each chunk of each rank holds in the end.
 
-    Returns:
-        ``held[rank][chunk]``: the rank and the chunk of all that was added
-        up in it; what was added twice is there twice.
-
-    Raises:
-        ValueError: a message goes from a rank to itself, or names a rank or
-            a chunk that is not there; a rank sends twice in one step, or
-            receives twice; a message is empty.
-
-    Example:
-        >>> from dpkit.theory.collectives.algorithms import ring
-        >>> follow(ring(2))[0]
-        [((0, 0), (1, 0)), ((0, 1), (1, 1))]
+    ``held[rank][chunk]`` has the rank and the chunk of everything that was
+    added up in it; what was added twice is there twice.
     """
     held: Held = [
         [((rank, chunk),) for chunk in range(plan.num_chunks)]
@@ -57,7 +46,7 @@ def check_allreduce(plan: Plan) -> None:
     """Raise ValueError unless every rank ends up with the sum of all.
 
     Example:
-        >>> from dpkit.theory.collectives.algorithms import star_reduce
+        >>> from dpkit.theory.collectives.trees import star_reduce
         >>> check_allreduce(Plan("half a star", 3, 1, star_reduce(3)))
         Traceback (most recent call last):
             ...

@@ -18,22 +18,12 @@ class Choice(NamedTuple):
     ranking: dict[str, float]  #: algorithm -> seconds, the fastest first
 
     def __str__(self) -> str:
-        others = list(self.ranking)[1:]
-        if not others:
-            return self.algorithm
-        return f"{self.algorithm}, {self.factor:.2f} × faster than {others[0]}"
+        second = list(self.ranking)[1]
+        return f"{self.algorithm}, {self.factor:.2f} × faster than {second}"
 
 
-def choose(
-    p: int,
-    num_bytes: float,
-    rates: Rates,
-    candidates: Sequence[str] = CANDIDATES,
-) -> Choice:
+def choose(p: int, num_bytes: float, rates: Rates) -> Choice:
     """Return the fastest algorithm on equal links; of equals the first.
-
-    Raises:
-        ValueError: there is no algorithm of a name, or no candidate.
 
     Example:
         >>> nvlink = Rates(alpha=2.3e-6, beta=1 / 145e9)
@@ -42,23 +32,17 @@ def choose(
         >>> print(choose(6, 1e9, nvlink))
         ring, 2.10 × faster than halving_doubling
     """
-    if not candidates:
-        raise ValueError("there is nothing to choose from (candidates: 0)")
-    times = {name: seconds(name, p, num_bytes, rates) for name in candidates}
+    times = {name: seconds(name, p, num_bytes, rates) for name in CANDIDATES}
     ranking = dict(sorted(times.items(), key=lambda item: item[1]))
-    best, *others = ranking.values()
-    factor = others[0] / best if others and best else 1.0
+    best, second, *_ = ranking.values()
+    factor = second / best if best else 1.0
     return Choice(next(iter(ranking)), best, factor, ranking)
 
 
 def winners(
-    world_sizes: Iterable[int],
-    sizes: Sequence[float],
-    rates: Rates,
-    candidates: Sequence[str] = CANDIDATES,
+    world_sizes: Iterable[int], sizes: Sequence[float], rates: Rates
 ) -> list[list[str]]:
     """Return the fastest for each world size (rows) and size (columns)."""
     return [
-        [choose(p, n, rates, candidates).algorithm for n in sizes]
-        for p in world_sizes
+        [choose(p, n, rates).algorithm for n in sizes] for p in world_sizes
     ]

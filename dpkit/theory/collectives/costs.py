@@ -42,8 +42,9 @@ class Chain(NamedTuple):
     """What is in the longest chain of messages and additions.
 
     Example:
-        >>> ring = Chain(messages=6, num_bytes=240, added_bytes=120)
-        >>> ring.seconds(Rates(alpha=1, beta=0.5, gamma=0.25))
+        >>> chain("ring", 4, 160)
+        Chain(messages=6, num_bytes=240.0, added_bytes=120.0)
+        >>> chain("ring", 4, 160).seconds(Rates(1, 0.5, 0.25))
         156.0
     """
 
@@ -89,17 +90,6 @@ def halving_doubling_chain(p: int, n: float) -> Chain:
     return _with_folds(p, n, Chain(2 * log2(q), moved, added))
 
 
-def hierarchical_chains(p: int, n: float, g: int) -> tuple[Chain, Chain]:
-    """Return the chains inside nodes and across them, one after the other.
-
-    Example:
-        >>> inside, across = hierarchical_chains(8, 160, g=4)
-        >>> inside.num_bytes, across.num_bytes
-        (240.0, 40.0)
-    """
-    return ring_chain(g, n), ring_chain(p // g, n / g)
-
-
 CHAINS: dict[str, Callable[[int, float], Chain]] = {
     "star": star_chain,
     "tree": tree_chain,
@@ -111,15 +101,7 @@ CHAINS: dict[str, Callable[[int, float], Chain]] = {
 
 
 def chain(algorithm: str, p: int, n: float) -> Chain:
-    """Return the longest chain of an allreduce on equal links.
-
-    Raises:
-        ValueError: there is none of this name, or there are no ranks.
-
-    Example:
-        >>> chain("ring", 4, 160)
-        Chain(messages=6, num_bytes=240.0, added_bytes=120.0)
-    """
+    """Return the longest chain of an allreduce on equal links."""
     if algorithm not in CHAINS:
         raise ValueError(
             f"unknown algorithm (algorithm: {algorithm!r}, known: "
@@ -132,9 +114,6 @@ def chain(algorithm: str, p: int, n: float) -> Chain:
 
 def seconds(algorithm: str, p: int, n: float, rates: Rates) -> float:
     """Return what an allreduce takes where nothing contends.
-
-    Raises:
-        ValueError: there is none of this name, or there are no ranks.
 
     Example:
         160 MB on 4 devices, over links of 16 GB/s:
@@ -151,9 +130,6 @@ def hierarchical_seconds(
 ) -> float:
     """Return what an allreduce takes by rings inside and between nodes.
 
-    Raises:
-        ValueError: the ranks do not fill the nodes.
-
     Example:
         >>> hierarchical_seconds(8, 160, 4, Rates(1, 0.5), Rates(5, 2))
         216.0
@@ -162,49 +138,8 @@ def hierarchical_seconds(
         raise ValueError(
             f"the ranks do not fill the nodes (ranks: {p}, in a node: {g})"
         )
-    chains = zip(hierarchical_chains(p, n, g), (inside, across))
-    return sum(part.seconds(rates) for part, rates in chains)
-
-
-class Port(NamedTuple):
-    """What the busiest port of all sends: messages, and the bytes in them."""
-
-    messages: int
-    num_bytes: float
-
-
-# Of 160 bytes on each of 4 ranks:
-#
-#     star    rank 0 sends the sum to 3 others     3 messages   480 bytes
-#     tree    rank 0 sends it in ⌈lg 4⌉ steps      2            320
-#     ring    each rank sends 2 · 3 quarters       6            240
-
-
-def busiest_port(algorithm: str, p: int, n: float) -> Port:
-    """Return what the port that sends most sends, where chunks are equal.
-
-    No port receives more than that. ``plans.count`` counts the same in a
-    plan, for every port and any buffer.
-
-    Raises:
-        ValueError: there is no algorithm of this name.
-
-    Example:
-        >>> busiest_port("star", 4, 160), busiest_port("ring", 4, 160)
-        (Port(messages=3, num_bytes=480), Port(messages=6, num_bytes=240.0))
-    """
-    q, folds = core(p), int(p != core(p))
-    if algorithm == "star":
-        return Port(p - 1, (p - 1) * n)
-    if algorithm == "tree":
-        return Port(log2(p), log2(p) * n)
-    if algorithm == "recursive_doubling":
-        return Port(log2(q) + folds, (log2(q) + folds) * n)
-    if algorithm == "halving_doubling":
-        sent = 2 * (q - 1) * n / q
-        return Port(2 * log2(q) + folds, sent + folds * n)
-    messages, moved, _ = chain(algorithm, p, n)
-    return Port(int(messages), moved)
+    in_node, between = ring_chain(g, n), ring_chain(p // g, n / g)
+    return in_node.seconds(inside) + between.seconds(across)
 
 
 def log2(p: int) -> int:

@@ -1,8 +1,8 @@
 """Exchanges in pairs, whose distance or size doubles in every step.
 
-They need a power of two. Of other numbers of ranks, those beyond the largest
-power of two fold: each first adds its buffer to that of a rank inside, and
-gets the sum back in the end.
+They need a power of two. Where there are more ranks, those beyond it fold:
+each first adds its buffer to that of a rank inside, and gets the sum back in
+the end.
 """
 
 from dpkit.theory.collectives.plans import (
@@ -28,12 +28,6 @@ def halving_reduce_scatter(p: int) -> list[Step]:
     """Exchange halves with a far rank, quarters with a nearer one, and so on.
 
     The number of ranks is a power of two.
-
-    Example:
-        >>> for step in halving_reduce_scatter(4):
-        ...     print(*step, sep="; ")
-        0 → 2: + 2–3; 1 → 3: + 2–3; 2 → 0: + 0–1; 3 → 1: + 0–1
-        0 → 1: + 1; 1 → 0: + 0; 2 → 3: + 3; 3 → 2: + 2
     """
     return [
         [
@@ -78,12 +72,7 @@ def halving_doubling(p: int) -> Plan:
 
 
 def core(p: int) -> int:
-    """Return the largest power of two that is not above ``p``.
-
-    Example:
-        >>> [core(p) for p in (1, 5, 8)]
-        [1, 4, 8]
-    """
+    """Return the largest power of two that is not above p: 4 of 5, 8 of 8."""
     return 1 << (p.bit_length() - 1)
 
 

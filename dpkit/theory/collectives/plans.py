@@ -1,4 +1,4 @@
-"""Who sends what to whom: a collective operation as a list of steps.
+"""Plans: a collective operation as a list of steps of messages.
 
 Each rank holds a buffer, cut into chunks. A message carries chunks of the
 buffer of one rank to another, which adds them to its own or puts them in
@@ -166,11 +166,6 @@ def together(*parts: Iterable[Step]) -> list[Step]:
 def powers_of_two(p: int) -> list[int]:
     """Return 1, 2, 4, … below ``p``."""
     return [1 << i for i in range((p - 1).bit_length())]
-
-
-def single_chunks(p: int) -> list[Chunks]:
-    """Return the parts of p ranks, of which each has one chunk."""
-    return [(i, i + 1) for i in range(p)]
 
 
 def _range(chunks: range) -> str:

@@ -10,8 +10,8 @@ so one buffer for what arrives is enough: it is added before more comes. Rank
     adding                 |add|          |add|
 
 No rank waits for those that it has nothing to do with. Ports and shared paths
-carry one message at a time each way, so where messages get into each other's
-way, some wait; where none do, the time is that of the closed form.
+carry one message at a time each way. Where messages meet, some wait; where
+none do, the time is that of the closed form.
 """
 
 from dataclasses import replace
@@ -36,24 +36,15 @@ def replay_plan(
     length: int,
     cluster: Cluster,
     element_bytes: int = 4,
-    label: str = "",
 ) -> Timeline:
     """Give every message and every addition of a plan its time.
 
-    Args:
-        plan: Any plan.
-        length: Elements in the buffer of each rank.
-        cluster: The devices that the ranks are, and what joins them:
-            ``ideal_cluster`` for the rates of the closed forms, or one of
-            known hardware, whose host launches each of them.
-        element_bytes: Bytes of an element.
-        label: What the timeline is called; made from the cluster if empty.
-
-    Raises:
-        ValueError: there are fewer devices than ranks.
+    The buffer of each rank has ``length`` elements. The cluster is one of
+    known hardware, whose host launches every message and addition, or an
+    ``ideal_cluster``, which has the rates of the closed forms.
 
     Example:
-        >>> from dpkit.theory.collectives.algorithms import ring
+        >>> from dpkit.theory.collectives.rings import ring
         >>> from dpkit.theory.collectives.alpha_beta import ideal_cluster
         >>> from dpkit.theory.collectives.costs import Rates
         >>> four = ideal_cluster(4, Rates(alpha=1, beta=0.5, gamma=0.25))
@@ -71,9 +62,8 @@ def replay_plan(
         sizes = ((m, num_elements(plan, m, length)) for m in step)
         _replay_step(clock, [(m, n) for m, n in sizes if n], element_bytes)
     clock.stop_recording()
-    label = label or f"replayed ({cluster.name})"
     lasting = [_renamed(span) for span in spans if span.end > span.start]
-    return Timeline(lasting, label=label)
+    return Timeline(lasting, label=f"replayed ({cluster.name})")
 
 
 def _replay_step(

@@ -11,7 +11,6 @@ from dpkit.theory.collectives.plans import (
     Message,
     Plan,
     Step,
-    single_chunks,
     together,
 )
 
@@ -76,7 +75,7 @@ def ring_allgather(
 
 def ring(p: int) -> Plan:
     """Parts go around once to be added up, and once more to all."""
-    ranks, parts = range(p), single_chunks(p)
+    ranks, parts = range(p), [(i, i + 1) for i in range(p)]
     steps = ring_reduce_scatter(ranks, parts) + ring_allgather(ranks, parts)
     return Plan("ring", p, p, steps)
 
@@ -97,9 +96,6 @@ def hierarchical(p: int, ranks_per_node: int) -> Plan:
     ranks with the same part, one in each node, form a ring and add it up.
     Then each node gathers what its ranks have. The ranks of a node follow
     each other.
-
-    Raises:
-        ValueError: ``ranks_per_node`` does not divide the number of ranks.
     """
     g = ranks_per_node
     if g < 1 or p % g:

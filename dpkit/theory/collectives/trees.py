@@ -30,15 +30,7 @@ def star_broadcast(p: int, root: int = 0) -> list[Step]:
 
 
 def tree_reduce(p: int, root: int = 0) -> list[Step]:
-    """Half of those that are left send to the other half.
-
-    Example:
-        >>> for step in tree_reduce(6):
-        ...     print(*step, sep="; ")
-        1 → 0: + 0; 3 → 2: + 0; 5 → 4: + 0
-        2 → 0: + 0
-        4 → 0: + 0
-    """
+    """Half of those that are left send to the other half."""
     steps: list[Step] = []
     for distance in powers_of_two(p):
         senders = range(distance, p, 2 * distance)

@@ -1,7 +1,7 @@
 """A cluster: devices of one kind, what joins them, and what drives them.
 
 Devices may be on several nodes, machines that a network joins. Inside a node
-they are joined by the link; to another node each has a port of its own::
+they are joined by the link; to another node each has its own port::
 
     node 0    0 ─ 1 ─ 2 ─ 3      the link inside
               │   │   │   │      the network across
@@ -33,10 +33,6 @@ class Cluster:
         slow: Rank -> how many times as long its operations take.
         ranks_per_node: How many devices a node has; None: there is one node.
         network: What joins the nodes.
-
-    Raises:
-        TypeError: a count is no whole number.
-        ValueError: a number cannot be.
     """
 
     num_devices: int
@@ -49,23 +45,13 @@ class Cluster:
     network: Link = LINKS["ethernet100"]
 
     def __post_init__(self) -> None:
-        check_whole("num_devices", self.num_devices)
+        _check_count("num_devices", self.num_devices)
         if self.ranks_per_node is not None:
-            check_whole("ranks_per_node", self.ranks_per_node)
-        if self.num_devices < 1:
-            raise ValueError(
-                "the number of devices is below one "
-                f"(num_devices: {self.num_devices})"
-            )
+            _check_count("ranks_per_node", self.ranks_per_node)
         if self.hosts not in ("one", "per_device"):
             raise ValueError(
                 "unknown number of hosts "
                 f"(hosts: {self.hosts!r}, known: one, per_device)"
-            )
-        if self.ranks_per_node is not None and self.ranks_per_node < 1:
-            raise ValueError(
-                "the number of devices of a node is below one "
-                f"(ranks_per_node: {self.ranks_per_node})"
             )
         if not self.network.peer_to_peer:
             raise ValueError(
@@ -96,18 +82,12 @@ class Cluster:
         return find(LINKS, self.accelerator.host_link)
 
     def node_of(self, device: int) -> int:
-        """Return the number of the node that a device is on."""
+        """Return the number of the node with a device."""
         # 8 devices, 4 on a node: 0 1 2 3 on node 0, 4 5 6 7 on node 1.
         return device // (self.ranks_per_node or self.num_devices)
 
     def link_between(self, source: int | None, target: int | None) -> Link:
-        """Return what a copy passes over; None is the host's memory.
-
-        Example:
-            >>> two_nodes = cluster(8, ranks_per_node=4)
-            >>> [two_nodes.link_between(0, d).name for d in (3, 4, None)]
-            ['nvlink2', 'ethernet100', 'pcie3']
-        """
+        """Return what a copy passes over; None is the host's memory."""
         if source is None or target is None:
             return self.host_link
         if self.node_of(source) == self.node_of(target):
@@ -123,6 +103,12 @@ class Cluster:
         return f"{name}, nodes of {self.ranks_per_node} on {self.network.name}"
 
 
+def _check_count(name: str, count: int) -> None:
+    check_whole(name, count)
+    if count < 1:
+        raise ValueError(f"the number is below one ({name}: {count})")
+
+
 def cluster(
     num_devices: int = 8,
     accelerator: str | Accelerator = "v100",
@@ -134,10 +120,6 @@ def cluster(
     network: str | Link = "ethernet100",
 ) -> Cluster:
     """Return a :class:`Cluster`, where a preset may be given by its name.
-
-    Raises:
-        TypeError: a count is no whole number, or a preset is of another kind.
-        ValueError: a name is unknown, or a number cannot be.
 
     Example:
         >>> two = cluster(2, accelerator="v100-pcie", link="pcie3")

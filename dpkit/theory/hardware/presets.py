@@ -44,16 +44,9 @@ EXPECTED = {
 
 
 def find(known: Mapping[str, Preset], name: str | Preset) -> Preset:
-    """Return the preset of this name; a preset is returned as it is.
+    """Return the preset of a name in ``known``, or in a file "….json".
 
-    Args:
-        known: ``ACCELERATORS``, ``LINKS`` or ``HOSTS``.
-        name: A name among them; the path of a file that holds one, ending in
-            ".json"; or a preset of one's own.
-
-    Raises:
-        TypeError: it is neither a name nor a preset of this kind.
-        ValueError: there is none of this name, or the file holds none.
+    A preset is returned as it is.
     """
     kind = type(next(iter(known.values())))
     part = kind.__name__.lower()
@@ -84,29 +77,16 @@ def shipped(kind: type[Preset], names: str) -> dict[str, Preset]:
 def save(
     path: str | os.PathLike[str],
     *,
-    accelerator: Dataclass,
-    host: Dataclass,
-    link: Dataclass,
     provenance: Mapping[str, Any],
+    **presets: Dataclass,
 ) -> None:
-    """Write presets to a file, in place of what was there.
+    """Write presets to a file: ``accelerator``, ``host`` and ``link``.
 
-    Args:
-        path: The file; ``configure`` finds it if its name ends in ".json".
-        accelerator: What computes.
-        host: What issues work.
-        link: What copies pass over.
-        provenance: What was measured, with what and when, as JSON can hold it.
-
-    Raises:
-        OSError: the file cannot be written; what was there is still there.
+    ``provenance`` says what was measured, with what and when. If writing
+    fails, what was in the file is still there.
     """
-    content = {
-        "accelerator": asdict(accelerator),
-        "host": asdict(host),
-        "link": asdict(link),
-        "provenance": provenance,
-    }
+    content: dict[str, Any] = {k: asdict(v) for k, v in presets.items()}
+    content["provenance"] = provenance
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     path = Path(path)
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -118,12 +98,7 @@ def save(
 
 
 def read_preset(path: str, kind: type[Preset]) -> Preset:
-    """Return the part of a file that is of this kind.
-
-    Raises:
-        ValueError: the file cannot be read, is no file of presets, or lacks
-            this part; or the part is not what it should be.
-    """
+    """Return the part of a file that is of this kind."""
     part = kind.__name__.lower()
     where = f"({part}: {path!r})"
     content = _content(path, where)
@@ -157,7 +132,7 @@ def check_numbers(preset: Dataclass) -> None:
 
 
 def _numbers(preset: Dataclass) -> Iterator[tuple[str, str, float]]:
-    """Yield each number of a preset: its field, what to call it, itself."""
+    """Yield each number of a preset: its field, its label, its value."""
     for name in (f.name for f in fields(preset)):
         value = getattr(preset, name)
         if isinstance(value, Mapping) and name != "sources":
@@ -198,6 +173,13 @@ def _made(kind: type[Preset], values: Any) -> Preset:
         elif field.default is field.default_factory is MISSING:
             raise ValueError(f"missing field ({name})")
     return kind(**given)
+
+
+# What is accepted for the type of a field:
+#
+#     float                   1.5, or 2; True is no number
+#     Mapping[str, float]     {"float32": 1.5}
+#     str | Link              "pcie3", or a table of the fields of a link
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:

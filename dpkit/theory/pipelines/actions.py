@@ -1,8 +1,8 @@
 """The actions that a schedule of a pipeline is made of.
 
 ``1F0`` is the forward pass of micro-batch 0 through stage 1, ``1B0`` its
-backward pass; a backward may be split into ``1I0``, which makes the gradient
-of the stage's input, and ``1W0``, which makes those of its weights. A
+backward pass. A backward pass may be split: ``1I0`` makes the gradient of the
+stage's input, and ``1W0`` makes those of its weights. A
 schedule is a list of actions for each device.
 """
 
@@ -35,11 +35,7 @@ class Action(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Action":
-        """Read an action such as ``1F0``.
-
-        Raises:
-            ValueError: it is not one.
-        """
+        """Read an action such as ``1F0``."""
         match = re.fullmatch(r"(\d+)([FBIW])(\d+)", text)
         if match is None:
             raise ValueError(
@@ -68,17 +64,11 @@ def parse(text: str) -> Schedule:
     return [[Action.parse(w) for w in line if w != "."] for line in lines]
 
 
-def show(schedule: Schedule) -> None:
-    """Print a schedule, a line for each device."""
-    for actions in schedule:
-        print(*actions)
-
-
 def most_in_flight(actions: Sequence[Action]) -> int:
     """Return the most micro-batches that a device keeps at once.
 
     It keeps one from its forward pass until the last of its gradients is
-    made. Of a device with several stages, each counts.
+    made. Each of its stages counts.
 
     Example:
         >>> from dpkit.theory.pipelines.schedules import one_f_one_b

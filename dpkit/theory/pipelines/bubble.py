@@ -30,17 +30,13 @@ def makespan(
 
     Args:
         name: "naive", "gpipe", "1f1b", "interleaved" or "zb-h1".
-        num_devices: The number of devices, p.
-        num_micro_batches: Their number, m.
+        num_devices: p.
+        num_micro_batches: m.
         forward: Seconds of one micro-batch on one device, all its stages.
         backward: The same of its backward, both halves.
         chunks: v, for "interleaved" alone.
         weights: The part of ``backward`` that makes the gradients of the
             weights; for "zb-h1" alone.
-
-    Raises:
-        ValueError: there is no such schedule, or no formula for these
-            numbers.
 
     Example:
         >>> makespan("gpipe", 3, 4, forward=1.0, backward=1.0)
@@ -72,8 +68,8 @@ def idle_of_ideal(
     """Return the bubble of GPipe, 1F1B or interleaving, by the ideal time.
 
     Example:
-        >>> idle_of_ideal(3, 4), idle_of_ideal(3, 6, chunks=2)
-        (0.5, 0.16666666666666666)
+        >>> idle_of_ideal(3, 4), idle_of_ideal(3, 4, chunks=2)
+        (0.5, 0.25)
     """
     return (num_devices - 1) / (chunks * num_micro_batches)
 
@@ -81,12 +77,7 @@ def idle_of_ideal(
 def idle_of_total(
     num_devices: int, num_micro_batches: int, chunks: int = 1
 ) -> float:
-    """Return the same bubble, by the whole time of the step: here 2 of 6.
-
-    Example:
-        >>> round(idle_of_total(3, 4), 3)
-        0.333
-    """
+    """Return the same bubble, by the whole time of the step."""
     idle = idle_of_ideal(num_devices, num_micro_batches, chunks)
     return idle / (1 + idle)
 
@@ -99,9 +90,6 @@ def in_flight(
     chunks: int = 1,
 ) -> int:
     """Return the most micro-batches that a device keeps; chunks, with many.
-
-    Raises:
-        ValueError: there is no such schedule.
 
     Example:
         >>> [in_flight("1f1b", 3, 5, rank) for rank in range(3)]
@@ -129,7 +117,7 @@ def lower_bound(
     """Return a time that no order of these actions can beat.
 
     A device cannot begin before a micro-batch has come through all stages
-    before its first; then it has all its work to do; then the last gradient
+    before its first. Then it has all its work to do. Then the last gradient
     has to go back through those stages, unless the last work was a weight's.
 
     Example:

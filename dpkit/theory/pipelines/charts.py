@@ -1,7 +1,7 @@
 """A schedule as a chart: a line for each device, a column for each tick."""
 
-from dpkit.theory.pipelines.actions import Action, Schedule, parse
-from dpkit.theory.pipelines.check import check, needs
+from dpkit.theory.pipelines.actions import Action, Schedule, Triple, parse
+from dpkit.theory.pipelines.check import steps
 from dpkit.theory.pipelines.replay import times
 
 IDLE = "."
@@ -9,9 +9,6 @@ IDLE = "."
 
 def chart(schedule: Schedule) -> str:
     """Write a schedule in which every action takes one tick.
-
-    Raises:
-        ValueError: the schedule is wrong.
 
     Example:
         >>> from dpkit.theory.pipelines.schedules import one_f_one_b
@@ -37,10 +34,6 @@ def check_chart(text: str) -> Schedule:
     A chart has a line for each device, a word for each tick: an action, or a
     dot where the device is idle.
 
-    Raises:
-        ValueError: the schedule is wrong, or an action is not later than one
-            that it needs.
-
     Example:
         >>> check_chart("0F0 0B0 .\n.   1F0 1B0")
         Traceback (most recent call last):
@@ -48,21 +41,20 @@ def check_chart(text: str) -> Schedule:
         ValueError: 0B0 in tick 1 needs 1B0, which is in tick 2
     """
     schedule = parse(text)
-    check(schedule)
-    tick = {
+    needs: dict[Triple, list[Triple]] = {
+        action: needed for _, action, needed in steps(schedule)
+    }
+    tick: dict[Triple, int] = {
         Action.parse(word): t
         for line in text.splitlines()
         for t, word in enumerate(line.split())
         if word != IDLE
     }
-    num_stages = 1 + max((a.stage for a in tick), default=-1)
-    split = any(a.kind == "I" for a in tick)
     for action, t in tick.items():
-        for plain in needs(action, num_stages, split):
-            needed = Action(*plain)
+        for needed in needs[action]:
             if tick[needed] >= t:
                 raise ValueError(
-                    f"{action} in tick {t} needs {needed}, which is in tick "
-                    f"{tick[needed]}"
+                    f"{Action(*action)} in tick {t} needs {Action(*needed)}, "
+                    f"which is in tick {tick[needed]}"
                 )
     return schedule

@@ -1,8 +1,8 @@
 """The check that refuses a wrong schedule, and says why.
 
-A schedule is right if every action that has to be done is done once, each
-stage on one device, and if the devices, each going through its list in order,
-come to the end: no action waits for one that never comes.
+A schedule is right if every action is done once and each stage is on one
+device. Going through their lists in order, the devices must come to the end:
+no action waits for one that never comes.
 """
 
 from collections import Counter
@@ -14,6 +14,7 @@ from dpkit.theory.pipelines.actions import (
     Schedule,
     Triple,
     most_in_flight,
+    owners,
 )
 
 
@@ -21,10 +22,6 @@ def needs(action: Triple, num_stages: int, split: bool) -> list[Triple]:
     """Return the actions that must be done before ``action``.
 
     ``split``: whether the schedule splits backward into I and W.
-
-    Example:
-        >>> needs(Action(1, "B", 0), 3, split=False)
-        [(1, 'F', 0), (2, 'B', 0)]
     """
     stage, kind, m = action
     if kind == "F":
@@ -44,17 +41,9 @@ def check(
 ) -> list[Action]:
     r"""Refuse a wrong schedule; return its actions in an order that works.
 
-    Args:
-        schedule: The actions of each device.
-        num_stages: How many stages; None: as many as the schedule names.
-        num_micro_batches: The same of micro-batches.
-        most_kept: How many micro-batches there is memory for on a device;
-            None: any number.
-
-    Raises:
-        ValueError: an action is missing, is there twice, belongs to no stage
-            or micro-batch, or waits for one that never comes; a stage is on
-            two devices; a device keeps more micro-batches than it may.
+    There are as many stages and micro-batches as the schedule names, unless
+    their numbers are given. ``most_kept`` is how many micro-batches a device
+    has memory for; None: any number.
 
     Example:
         >>> from dpkit.theory.pipelines.actions import parse
@@ -80,17 +69,8 @@ def steps(
 ) -> Iterator[tuple[int, Action, list[Triple]]]:
     """Yield device, action and what it needed, in an order that works.
 
-    Raises:
-        ValueError: as :func:`check`; of waiting in vain at the end.
-
-    Example:
-        >>> from dpkit.theory.pipelines.schedules import gpipe
-        >>> for device, action, needed in steps(gpipe(2, 1)):
-        ...     print(device, action, needed)
-        0 0F0 []
-        1 1F0 [(0, 'F', 0)]
-        1 1B0 [(1, 'F', 0)]
-        0 0B0 [(0, 'F', 0), (1, 'B', 0)]
+    It raises as :func:`check` does; a deadlock shows after the last action
+    that can be done.
     """
     every = [action for row in schedule for action in row]
     if num_stages is None:
@@ -185,10 +165,10 @@ def _check_once(
 
 def _check_devices(schedule: Schedule) -> None:
     """Refuse a stage on two devices: its weights lie on one."""
-    owners: dict[int, int] = {}
+    found: dict[int, int] = {}
     for device, actions in enumerate(schedule):
         for stage in sorted({action.stage for action in actions}):
-            owner = owners.setdefault(stage, device)
+            owner = found.setdefault(stage, device)
             if owner != device:
                 raise ValueError(
                     f"a stage is on two devices (stage: {stage}, devices: "
@@ -202,24 +182,26 @@ def _refuse(
     places: list[int],
 ) -> None:
     """Raise ValueError with the reason why the devices do not finish."""
-    # Each of them waits for an action of another that waits, or for one of
-    # its own further on. Follow these waits: the last device before the chain
-    # comes back is the cause.
-    awaited = {r: Action(*a) for a in sleeping for r in sleeping[a]}
-    device, seen = min(awaited), []
-    while True:
-        action, needed = schedule[device][places[device]], awaited[device]
-        owner = next(d for d, row in enumerate(schedule) if needed in row)
-        if owner == device:
-            raise ValueError(
-                f"{action} waits for {needed}, which comes after it on "
-                f"device {device}"
-            )
-        seen.append(device)
-        if owner in seen:
-            other = schedule[owner][places[owner]]
-            raise ValueError(
-                f"{action} on device {device} waits for {needed}, but device "
-                f"{owner} waits at {other}: neither goes on"
-            )
-        device = owner
+    # A device that sleeps waits for an action of another that sleeps, or for
+    # its own action further on. Follow the waits until a device comes back:
+    #
+    #     device 0    waits at 0B0 for 1B0, an action of device 1
+    #     device 1    waits at 1F1 for 0F1, an action of device 0: comes back
+    awaited = {r: action for action in sleeping for r in sleeping[action]}
+    owner = owners(schedule)
+    waiting = device = min(awaited)
+    seen: set[int] = set()
+    while device not in seen:
+        seen.add(device)
+        waiting, device = device, owner[awaited[device][0]]
+    action, needed = schedule[waiting][places[waiting]], awaited[waiting]
+    if device == waiting:
+        raise ValueError(
+            f"{action} waits for {Action(*needed)}, which comes after it on "
+            f"device {device}"
+        )
+    other = schedule[device][places[device]]
+    raise ValueError(
+        f"{action} on device {waiting} waits for {Action(*needed)}, but "
+        f"device {device} waits at {other}: neither goes on"
+    )

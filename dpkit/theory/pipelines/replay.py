@@ -40,12 +40,8 @@ def replay(
         schedule: The actions of each device.
         seconds: How long an action takes: by its kind, such as
             ``{"F": 1.0, "B": 2.0}``, or as a function of the action.
-        hop_seconds: From the end of an action to where its result can be used
-            on another device.
+        hop_seconds: How long its result is on the way to another device.
         label: What the timeline is called.
-
-    Raises:
-        ValueError: the schedule is wrong, or a time is negative.
 
     Example:
         >>> from dpkit.theory.pipelines.schedules import gpipe
@@ -70,11 +66,6 @@ def times(
     """Return when each action starts and ends, as plain numbers.
 
     They are exact where the seconds are integers or fractions.
-
-    Example:
-        >>> from dpkit.theory.pipelines.schedules import one_f_one_b
-        >>> times(one_f_one_b(2, 1), {"F": 1, "B": 2})[Action(0, "B", 0)]
-        (4, 6)
     """
     if hop_seconds < 0:
         raise ValueError(f"a hop takes time (hop_seconds: {hop_seconds})")
@@ -89,8 +80,7 @@ def times(
             arrival = found[other][1]
             if owner[other[0]] != device:
                 arrival += hop_seconds
-            if arrival > start:
-                start = arrival
+            start = max(start, arrival)
         free[device] = end = start + duration(action)
         if end < start:
             raise ValueError(
@@ -103,13 +93,9 @@ def times(
 
 def _by_kind(seconds: Mapping[str, float]) -> Callable[[Action], float]:
     """Return a function of the action, given seconds by kind."""
-
-    def duration(action: Action) -> float:
-        return _of_kind(action.kind, seconds)
-
     for kind in seconds:
         _of_kind(kind, seconds)
-    return duration
+    return lambda action: _of_kind(action.kind, seconds)
 
 
 def _of_kind(kind: str, seconds: Mapping[str, float]) -> float:

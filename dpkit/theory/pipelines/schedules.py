@@ -104,9 +104,6 @@ def interleaved(
     Micro-batches go through in groups of p: a group through the first stage
     of each device, then through the second of each, and so on.
 
-    Raises:
-        ValueError: the devices do not divide the micro-batches.
-
     Source:
         Narayanan et al., "Efficient large-scale language model training on
         GPU clusters using Megatron-LM", 2021.
@@ -177,14 +174,9 @@ def by_name(
 
     There are as many stages as devices; for "interleaved" a multiple of them.
 
-    Raises:
-        ValueError: there is no such schedule, or not for these numbers.
-
     Example:
-        >>> from dpkit.theory.pipelines.actions import show
-        >>> show(by_name("interleaved", 2, 4, num_micro_batches=2))
+        >>> print(*by_name("interleaved", 2, 4, num_micro_batches=2)[0])
         0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1
-        1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1
     """
     name = name.lower()
     if name not in NAMED and name != "interleaved":

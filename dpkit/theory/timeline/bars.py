@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dpkit.theory.clock.record import Row, Span
 from dpkit.theory.timeline.drawing import cut
-from dpkit.theory.units import show_bytes, show_flops, show_seconds
+from dpkit.theory.units import show_amount, show_bytes, show_seconds
 
 
 @dataclass
@@ -50,14 +50,10 @@ def merge(
 ) -> list[Bar]:
     """Draw together what is too short to see, and lies close together.
 
-    Each kind has bars of its own. A span that can be seen ends them all, so
-    that none lies across it.
-
-    Args:
-        spans: Those of one row, by their start.
-        shortest: Seconds: a shorter span cannot be seen, nor can gaps of a
-            few times its length.
-        framed: The same for waiting, which is drawn as a frame.
+    The spans are those of one row, by their start. Spans below ``shortest``
+    seconds cannot be seen, nor can gaps of a few times that; ``framed`` is
+    the same for waiting, which is drawn as a frame. Each kind has its own
+    bars. A span that can be seen ends them all, so that none lies across it.
     """
     # Shortest that can be seen: 2 s. Spans of 1, 1 and 20 s: the first two
     # become one bar of 3 s, the third stands alone and ends that bar.
@@ -84,12 +80,8 @@ def merge(
 
 
 def short_name(name: str) -> str:
-    """Return the last part of a name in C++, and any other as it is.
-
-    Example:
-        >>> short_name("void at::native::reduce_kernel<4, float>(float*)")
-        'reduce_kernel'
-    """
+    """Return the last part of a name in C++, and any other as it is."""
+    # void at::native::reduce_kernel<4, float>(float*)    reduce_kernel
     if "::" not in name and not name.startswith("void "):
         return name
     bare = re.sub(r"\(anonymous namespace\)::", "", name)
@@ -109,6 +101,6 @@ def tooltip(bar: Bar) -> str:
     if bar.first.num_bytes:
         amounts.append(show_bytes(bar.first.num_bytes))
     if bar.first.flops:
-        amounts.append(show_flops(bar.first.flops))
+        amounts.append(show_amount(bar.first.flops, "FLOP"))
     lines = [cut(bar.first.name, 160), when, ", ".join(amounts)]
     return "\n".join(lines if amounts else lines[:2])

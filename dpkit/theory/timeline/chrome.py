@@ -1,22 +1,20 @@
 """Timelines in files: the trace events of Chrome, which Perfetto shows.
 
-A file of ours is a list of events, as in any trace, and beside it what the
-events cannot hold: the label, the assumptions and the memory. An event has
-its times twice: in microseconds, for the viewer, and in seconds, to be read
-back as they were.
+Our files have a list of events, as any trace, for the viewer. Beside it
+stands the timeline itself, to be read back as it was.
 """
 
 import gzip
 import json
 import zlib
-from dataclasses import astuple
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from dpkit.theory.clock.record import Block, Record, Row, Span, streams
 from dpkit.theory.timeline.kineto import TraceEvent, read_profile
 
-OURS = "dpkit"  # the key of what the events cannot hold
+OURS = "dpkit"  # the key of the timeline
 
 
 def write_trace(record: Record, path: str | Path) -> None:
@@ -28,18 +26,14 @@ def write_trace(record: Record, path: str | Path) -> None:
 
 
 def read_trace(path: str | Path) -> Record:
-    """Read a trace that :func:`write_trace` or torch.profiler wrote.
-
-    Raises:
-        ValueError: If the file is no trace, or has no events of these two.
-    """
+    """Read a trace that :func:`write_trace` or torch.profiler wrote."""
     content = _load(path)
     events = content.get("traceEvents")
     if not isinstance(events, list):
         raise ValueError(f"not a trace: no list traceEvents (path: {path})")
     try:
         if OURS in content:
-            return _ours(content)
+            return _ours(content[OURS])
         record = read_profile(content)
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(
@@ -66,12 +60,11 @@ def as_trace(record: Record) -> dict[str, Any]:
     """Return a timeline as the content of a trace."""
     places, events = _places(record)
     events += [_event(span, places) for span in record.spans]
-    ours = {
-        "label": record.label,
-        "assumptions": list(record.assumptions),
-        "blocks": [astuple(block) for block in record.blocks],
+    return {
+        "displayTimeUnit": "ms",
+        OURS: asdict(record),
+        "traceEvents": events,
     }
-    return {"displayTimeUnit": "ms", OURS: ours, "traceEvents": events}
 
 
 def _places(
@@ -113,32 +106,15 @@ def _event(span: Span, places: dict[Row, tuple[int, int]]) -> TraceEvent:
         "dur": (end - start) / 1000,
         "pid": pid,
         "tid": tid,
-        "args": {
-            "bytes": span.num_bytes,
-            "flops": span.flops,
-            "seconds": [span.start, span.end],
-        },
+        "args": {"bytes": span.num_bytes, "flops": span.flops},
     }
 
 
-def _ours(content: dict[str, Any]) -> Record:
-    """Return the timeline that :func:`as_trace` made the content of."""
-    names: dict[tuple[str, int, int], str] = {}
-    spans = []
-    for event in content["traceEvents"]:
-        pid, tid, args = event["pid"], event["tid"], event["args"]
-        if event["ph"] == "M":
-            names[event["name"], pid, tid] = args.get("name", "")
-            continue
-        row = names["process_name", pid, 0], names["thread_name", pid, tid]
-        start, end = args["seconds"]
-        amounts = args["bytes"], args["flops"]
-        spans.append(
-            Span(*row, event["name"], event["cat"], start, end, *amounts)
-        )
-    ours = content[OURS]
-    blocks = [Block(*block) for block in ours["blocks"]]
-    return Record(spans, blocks, ours["assumptions"], ours["label"])
+def _ours(fields: dict[str, Any]) -> Record:
+    """Return the timeline that :func:`as_trace` put beside the events."""
+    spans = [Span(**span) for span in fields["spans"]]
+    blocks = [Block(**block) for block in fields["blocks"]]
+    return Record(spans, blocks, fields["assumptions"], fields["label"])
 
 
 def _load(path: str | Path) -> dict[str, Any]:

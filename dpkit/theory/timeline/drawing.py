@@ -54,12 +54,7 @@ class Drawing:
 
 
 def page(parts: Sequence[str], height: float, title: str) -> Drawing:
-    """Put the parts of a picture, each SVG text, on a white ground.
-
-    Example:
-        >>> page([box(0, 0, 10, 10, BLUE)], 40, "a box")
-        <drawing: a box>
-    """
+    """Put the parts of a picture, each SVG text, on a white ground."""
     body = "\n".join(parts)
     # Names in one page of HTML are shared by all of its pictures.
     names = f"d{zlib.crc32(body.encode()):08x}-"
@@ -147,10 +142,7 @@ def legend(
 ) -> list[str]:
     """Draw a box and words for each entry, in lines 22 apart.
 
-    Args:
-        x: Where the first begins.
-        y: The line that the words stand on.
-        entries: The words, the fill of the box, and more of its attributes.
+    An entry is the words, the fill of the box, and more of its attributes.
     """
     parts = []
     left = x
@@ -172,12 +164,7 @@ def known_first(fills: Mapping[str, str], found: set[str]) -> list[str]:
 def ticks(
     start: float, end: float, left: float, right: float, at_most: int = 6
 ) -> list[tuple[float, str]]:
-    """Return where the round numbers of an axis stand, and their words.
-
-    Example:
-        >>> ticks(0, 20, 100, 300, at_most=2)
-        [(100.0, '0'), (200.0, '10'), (300.0, '20')]
-    """
+    """Return where the round numbers of an axis stand, and their words."""
     scale = (right - left) / (end - start)
     words = round_ticks(start, end, at_most)
     return [(left + (float(w) - start) * scale, w) for w in words]

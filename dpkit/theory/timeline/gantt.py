@@ -55,17 +55,15 @@ class Scale:
         return width - 0.6 if width > 3 else max(width, 0.6)
 
 
-def draw_timeline(
-    record: Record, title: str = "", least_seconds: float = 0.0
-) -> drawing.Drawing:
+def draw_timeline(record: Record, least_seconds: float) -> drawing.Drawing:
     """Draw what :meth:`Timeline.draw` shows.
 
     Spans too short to see are drawn together, as a bar that is as tall as the
-    share of the time that they fill; so the picture of a long timeline stays
+    share of the time that they fill. So the picture of a long timeline stays
     small, and its ink is the time that was spent.
     """
     rows = streams(record.spans)
-    title = title or _title(record, rows)
+    title = _title(record, rows)
     if not rows:
         words = "no spans: nothing took time in this timeline"
         return drawing.page([drawing.text(14, 30, words)], 48, title)

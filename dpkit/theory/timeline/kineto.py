@@ -1,10 +1,10 @@
 """What torch.profiler wrote, as a timeline.
 
-``export_chrome_trace`` names each event by a category: "kernel", "gpu_memcpy"
-and "gpu_memset" ran on a device, "cuda_runtime" and "cuda_driver" are calls of
-the host to it, "cpu_op" is an operation of PyTorch on the host. Operations
+``export_chrome_trace`` names each event by a category. "kernel", "gpu_memcpy"
+and "gpu_memset" ran on a device. "cuda_runtime" and "cuda_driver" are calls of
+the host to it. "cpu_op" is an operation of PyTorch on the host. Operations
 contain each other: the outermost are taken. Calls lie within operations, so
-they have a row of their own.
+they have their own row.
 """
 
 import re
@@ -36,10 +36,10 @@ def read_profile(content: Mapping[str, Any]) -> Record:
     if not (work or calls or ops):
         return Record()
     zero = min(_nanoseconds(e)[0] for e in [*work, *calls, *ops])
-    rows = _rows(every, [*calls, *ops])
+    threads = _threads(every, [*calls, *ops])
     spans = [span for e in work for span in _on_device(e, zero)]
     spans += [
-        _on_host(event, *rows[_place(event)], zero, not work and not calls)
+        _on_host(event, threads[_place(event)], zero, not work and not calls)
         for event in [*calls, *ops]
     ]
     spans.sort(key=lambda span: (span.start, span.end))
@@ -71,11 +71,7 @@ def _nanoseconds(event: TraceEvent) -> tuple[int, int]:
 
 
 def _span(
-    event: TraceEvent,
-    zero: int,
-    row: Row,
-    kind: str,
-    name: str = "",
+    event: TraceEvent, zero: int, row: Row, kind: str, name: str = ""
 ) -> Span:
     start, end = ((mark - zero) / 1e9 for mark in _nanoseconds(event))
     num_bytes = int(event.get("args", {}).get("bytes", 0))
@@ -119,23 +115,20 @@ def _kind_and_name(event: TraceEvent) -> tuple[str, str]:
     return "copy" if name.startswith("nccl") else "compute", name
 
 
-def _on_host(
-    event: TraceEvent, host: str, thread: str, zero: int, alone: bool
-) -> Span:
+def _on_host(event: TraceEvent, thread: str, zero: int, alone: bool) -> Span:
     """Return a call to a device, which launches or waits, or an operation."""
     if event["cat"] in CALLS:
         kind = "wait" if "Synchronize" in event["name"] else "launch"
-        return _span(event, zero, (host, f"{thread} calls"), kind)
+        return _span(event, zero, ("host", f"{thread} calls"), kind)
     if alone:  # without a device the operations of the CPU compute
-        row = host.replace("host", "cpu"), thread
-        return _span(event, zero, row, "compute")
-    return _span(event, zero, (host, thread), "launch")
+        return _span(event, zero, ("cpu", thread), "compute")
+    return _span(event, zero, ("host", thread), "launch")
 
 
-def _rows(
+def _threads(
     events: Iterable[TraceEvent], used: Sequence[TraceEvent]
-) -> dict[Place, Row]:
-    """Return host and stream of each thread that the ``used`` ran on."""
+) -> dict[Place, str]:
+    """Return what to call each thread that the ``used`` ran on."""
     names = {
         _place(event): str(event["args"]["name"])
         for event in events
@@ -143,20 +136,13 @@ def _rows(
     }
     in_time = sorted(used, key=lambda event: _nanoseconds(event)[0])
     places = list(dict.fromkeys(map(_place, in_time)))
-    processes = list(dict.fromkeys(process for process, _ in places))
-    rows = {}
-    for i, process in enumerate(processes):
-        host = "host" if len(processes) == 1 else f"host:{i}"
-        threads = [place for place in places if place[0] == process]
-        main = (process, process)
-        main = main if main in threads else threads[0]
-        rows[main] = host, "python"
-        threads.remove(main)
-        for k, place in enumerate(threads, 1):
-            engine = re.search(r"pt_autograd_(\d+)", names.get(place, ""))
-            word = f"backward {engine[1]}" if engine else f"thread {k}"
-            rows[place] = host, word
-    return rows
+    # The main thread, which has the number of its process, comes first.
+    places.sort(key=lambda place: place[0] != place[1])
+    found = dict.fromkeys(places[:1], "python")
+    for i, place in enumerate(places[1:], 1):
+        engine = re.search(r"pt_autograd_(\d+)", names.get(place, ""))
+        found[place] = f"backward {engine[1]}" if engine else f"thread {i}"
+    return found
 
 
 def _label(content: Mapping[str, Any], work: Sequence[TraceEvent]) -> str:

@@ -1,5 +1,6 @@
 """The memory of a device as a picture: what is alive, in order of issue."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from dpkit.theory.clock.record import Block, Record
@@ -17,9 +18,7 @@ LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 66, drawing.WIDTH - 14, 102, 300, 352
 MOST_COLUMNS = 540
 
 
-def draw_memory(
-    record: Record, device: str, capacity: int | None = None
-) -> drawing.Drawing:
+def draw_memory(record: Record, device: str) -> drawing.Drawing:
     """Draw what :meth:`Timeline.draw_memory` shows."""
     blocks = [block for block in record.blocks if block.device == device]
     if not blocks:
@@ -28,19 +27,16 @@ def draw_memory(
     moments = thin(history(blocks), MOST_COLUMNS)
     totals = [sum(moment.values()) for moment in moments]
     peak = max(totals)
-    shown = capacity is not None and peak * 5 >= capacity
-    top = max(peak, capacity if capacity and shown else 0, 1) * 1.08
+    top = max(peak, 1) * 1.08
     parts = [
         drawing.hatch("gradients", drawing.AMBER),
         drawing.hatch("activations", drawing.VIOLET, -45),
-        *_head(device, record.label, peak, capacity),
+        *_head(device, record.label, peak),
         *drawing.legend(14, 48, [(c, _fill(c), "") for c in moments[0]]),
         *_axes(top),
         *_areas(moments, top),
         *_peak(totals, top),
     ]
-    if capacity and shown:
-        parts += _capacity(capacity, top)
     title = f"memory of {device}: peak {show_memory(peak)}"
     return drawing.page(parts, HEIGHT, title)
 
@@ -52,13 +48,12 @@ def history(blocks: Sequence[Block]) -> list[dict[str, int]]:
         >>> history([Block("sim:0", 8, "activations", 0, freed=1)])
         [{'activations': 0}, {'activations': 8}, {'activations': 0}]
     """
-    changes: dict[int, list[tuple[str, int]]] = {-1: []}
+    changes: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
+    changes[-1] = []  # before all events
     for block in blocks:
-        come = changes.setdefault(block.allocated, [])
-        come.append((block.category, block.num_bytes))
+        changes[block.allocated].append((block.category, block.num_bytes))
         if block.freed is not None:
-            go = changes.setdefault(block.freed, [])
-            go.append((block.category, -block.num_bytes))
+            changes[block.freed].append((block.category, -block.num_bytes))
     # The categories from the bottom of the picture to its top.
     found = drawing.known_first(CATEGORY_FILLS, {b.category for b in blocks})
     alive = dict.fromkeys(found, 0)
@@ -84,15 +79,11 @@ def _fill(category: str) -> str:
     return CATEGORY_FILLS.get(category, drawing.INK)
 
 
-def _head(
-    device: str, label: str, peak: int, capacity: int | None
-) -> list[str]:
-    of = f" of {show_memory(capacity)}" if capacity else ""
-    words = f"peak {show_memory(peak)}{of}"
+def _head(device: str, label: str, peak: int) -> list[str]:
     name = drawing.cut(f"memory of {device}", 30)
     return [
         drawing.bold_text(14, 22, name),
-        drawing.quiet_text(RIGHT, 22, words, "end"),
+        drawing.quiet_text(RIGHT, 22, f"peak {show_memory(peak)}", "end"),
         drawing.quiet_text(RIGHT, HEIGHT - 8, drawing.cut(label, 44), "end"),
     ]
 
@@ -154,14 +145,4 @@ def _peak(totals: Sequence[int], top: float) -> list[str]:
         drawing.line(LEFT, y, RIGHT, y, drawing.INK, dashed),
         f'<circle cx="{drawing.number(x)}" cy="{drawing.number(y)}" r="4" '
         f'fill="#ffffff" stroke="{drawing.INK}" stroke-width="2"/>',
-    ]
-
-
-def _capacity(capacity: int, top: float) -> list[str]:
-    y = _y(capacity, top)
-    words = f"capacity {show_memory(capacity)}"
-    halo = f' stroke="#ffffff" {drawing.HALO}'
-    return [
-        drawing.line(LEFT, y, RIGHT, y, drawing.INK, ' stroke-width="1.5"'),
-        drawing.text(RIGHT, y - 6, words, "end", halo),
     ]

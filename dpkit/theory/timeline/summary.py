@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
-from dpkit.theory.clock.record import Record, Span, is_host, streams
+from dpkit.theory.clock.record import Record, Row, Span, is_host, streams
 from dpkit.theory.tables import Table
 from dpkit.theory.units import show_bytes, show_seconds, time_unit
 
@@ -36,14 +36,6 @@ class HostTimes:
     idle: float  # it did neither
 
 
-@dataclass(frozen=True)
-class StreamTimes:
-    """Where the time of one stream went; the two add up to the makespan."""
-
-    busy: float  # something ran in it; waiting is not running
-    idle: float
-
-
 @dataclass(frozen=True, repr=False)
 class Summary:
     """The numbers of a timeline, which show themselves as tables."""
@@ -53,7 +45,7 @@ class Summary:
     makespan: float  # seconds from the earliest start to the latest end
     devices: dict[str, DeviceTimes]
     hosts: dict[str, HostTimes]
-    streams: dict[tuple[str, str], StreamTimes]  # by device and stream
+    streams: dict[Row, float]  # seconds in which something ran, not waited
     assumptions: list[str]  # what the times rest on
 
     def __repr__(self) -> str:
@@ -101,8 +93,9 @@ class Summary:
             hosts.add(name, *(s / unit for s in (h.busy, h.waiting, h.idle)))
         rows = Table(f"stream | busy:{f} | idle:{f}")
         if len(self.streams) > len(self.devices) + len(self.hosts):
-            for names, row in self.streams.items():
-                rows.add(" ".join(names), row.busy / unit, row.idle / unit)
+            for row, busy in self.streams.items():
+                idle = max(0.0, self.makespan - busy)
+                rows.add(" ".join(row), busy / unit, idle / unit)
         return [table for table in (devices, hosts, rows) if table.rows]
 
     def _format(self) -> str:
@@ -117,29 +110,11 @@ def summarize(record: Record) -> Summary:
     """Add up where the time went.
 
     Spans that overlap on several streams of a device count once.
-
-    Example:
-        >>> from dpkit.theory.clock.record import Record, Span
-        >>> from dpkit.theory.timeline.summary import summarize
-        >>> copy = "copy to sim:1"
-        >>> summarize(Record([
-        ...     Span("sim:0", "compute", "mm", "compute", 0.0, 0.5),
-        ...     Span("sim:0", "stream 1", copy, "copy", 0.25, 1.0, 8000),
-        ... ], label="simulated (v100)"))
-        simulated (v100): 2 spans, makespan 1 s (times in s)
-        <BLANKLINE>
-        device  computing  exposed   idle  copying  sent  received
-        sim:0       0.500    0.500  0.000    0.750  8 kB       0 B
-        exposed: copying while the device does not compute
-        <BLANKLINE>
-        stream           busy   idle
-        sim:0 compute   0.500  0.500
-        sim:0 stream 1  0.750  0.250
     """
     makespan = record.makespan
     devices: dict[str, DeviceTimes] = {}
     hosts: dict[str, HostTimes] = {}
-    by_stream: dict[tuple[str, str], StreamTimes] = {}
+    by_stream: dict[Row, float] = {}
     for device, rows in streams(record.spans).items():
         spans = [span for row in rows.values() for span in row]
         if is_host(device):
@@ -147,9 +122,8 @@ def summarize(record: Record) -> Summary:
         else:
             devices[device] = _device(spans, makespan)
         for stream, row in rows.items():
-            busy = covered(s for s in row if s.kind != "wait")
-            idle = max(0.0, makespan - busy)
-            by_stream[device, stream] = StreamTimes(busy, idle)
+            running = (span for span in row if span.kind != "wait")
+            by_stream[device, stream] = covered(running)
     return Summary(
         record.label,
         len(record.spans),
@@ -189,15 +163,8 @@ def _moved(copies: Iterable[Span], start: str) -> int:
 
 
 def covered(spans: Iterable[Span]) -> float:
-    """Return the seconds in which at least one of the spans runs.
-
-    Example:
-        >>> from dpkit.theory.clock.record import Span
-        >>> from dpkit.theory.timeline.summary import covered
-        >>> times = [(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)]
-        >>> covered(Span("", "", "", "", a, b) for a, b in times)
-        4.0
-    """
+    """Return the seconds in which at least one of the spans runs."""
+    # Spans 0–2, 1–3 and 5–6: 2, then 1 more, then 1, together 4.
     total, reached = 0.0, -math.inf
     for start, end in sorted((s.start, s.end) for s in spans):
         total += max(0.0, end - max(start, reached))

@@ -1,17 +1,74 @@
-"""Accelerators: the devices that compute.
+"""The parts of a machine: accelerators, the links between them, their hosts.
 
-A new accelerator is a file in ``data/accelerators`` and its name in
-``ACCELERATORS``. A file keeps apart what the datasheet promises and the
-fraction of it that programs achieve. Peaks are those of dense operands.
+A preset of each kind is a file in ``data/`` and its name in a table below. A
+file keeps apart what the datasheet promises and the fraction of it that
+programs achieve. Peaks are those of dense operands.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dpkit.theory.hardware.links import Link
 from dpkit.theory.hardware.presets import check_numbers, shipped
 
 DTYPES = ("float64", "float32", "tf32", "float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Link:
+    """What copies between devices pass over, in both directions at once.
+
+    Attributes:
+        name: What ``configure`` calls it.
+        bytes_per_second: The datasheet's rate of one port, one direction.
+        achieved: The fraction of it that large copies reach.
+        latency_seconds: What each copy costs besides.
+        peer_to_peer: Whether devices reach each other; if not, all copies
+            between them pass over the one path through the host.
+        sources: Where each number is from.
+
+    Example:
+        >>> Link("x", -1, achieved=1, latency_seconds=0, peer_to_peer=True)
+        Traceback (most recent call last):
+            ...
+        ValueError: a rate must be positive (bytes_per_second: -1)
+    """
+
+    name: str
+    bytes_per_second: float
+    achieved: float
+    latency_seconds: float
+    peer_to_peer: bool
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_numbers(self)
+
+
+@dataclass(frozen=True)
+class Host:
+    """What issuing work costs the host: eager PyTorch on a CPU.
+
+    Attributes:
+        name: What ``configure`` calls it.
+        launch_seconds: The host's time for an operation of the forward pass.
+        backward_launch_seconds: The same when autograd issues it.
+        view_seconds: The host's time for a view, which launches nothing.
+        wait_seconds: The host's time for waiting on a device.
+        pageable_bytes_per_second: The rate of copies to and from memory that
+            is not pinned.
+        sources: Where each number is from.
+    """
+
+    name: str
+    launch_seconds: float
+    backward_launch_seconds: float
+    view_seconds: float
+    wait_seconds: float
+    pageable_bytes_per_second: float
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_numbers(self)
 
 
 @dataclass(frozen=True)
@@ -35,9 +92,6 @@ class Accelerator:
         host_link: The link to its host: its name in ``LINKS``, or itself.
         synchronous: Whether the host does the work itself, as a CPU does.
         sources: Where each number is from.
-
-    Raises:
-        ValueError: a number cannot be, or a dtype is unknown.
 
     Example:
         >>> v100 = ACCELERATORS["v100-pcie"]
@@ -80,6 +134,11 @@ class Accelerator:
         check_numbers(self)
 
 
+LINKS = shipped(
+    Link,
+    "pcie3 pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 ethernet25 ethernet100",
+)
+HOSTS = shipped(Host, "eager eager-fast cpu")
 ACCELERATORS = shipped(
     Accelerator,
     "k80 p100 p40 v100 v100-pcie a100 h100 h200 rtx4090 laptop-cpu",
