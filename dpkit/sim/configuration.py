@@ -31,10 +31,10 @@ class Simulation:
         self.backing = _backing(settings)  # the device that holds the numbers
 
     def change(self, settings: dict[str, Any], apart: bool = False) -> None:
-        """Go over to other settings, with a new clock.
+        """Change to other settings, with a new clock.
 
-        With ``apart``, what is alive does not hinder a change to a machine
-        without numbers, and is left where it is.
+        With ``apart``, tensors may be alive at a change to a machine without
+        numbers; they are left where they are.
         """
         if self.memory.blocks is not None:
             raise RuntimeError(
@@ -45,7 +45,6 @@ class Simulation:
         apart = apart and settings["backing"] == "meta" != self.backing.type
         if any(self.memory.live) and not apart:
             gc.collect()  # what only cycles keep does not count
-        if any(self.memory.live) and not apart:
             self._check_alive(settings, capacity)
         if any(settings[k] != self.settings[k] for k in LASTING):
             self.memory = Memory(settings["num_devices"], capacity)
@@ -53,8 +52,10 @@ class Simulation:
         self.settings, self.clock, self.backing = settings, clock, backing
 
     def _check_alive(self, settings: dict[str, Any], capacity: int) -> None:
-        """Refuse settings that the tensors alive would not outlast."""
+        """Refuse settings under which tensors that live are of no use."""
         most = max(self.memory.live)
+        if not most:
+            return
         for name in (*LASTING, "memory_bytes"):
             old, new = self.settings[name], settings[name]
             if old != new or (name == "memory_bytes" and most > capacity):
@@ -71,7 +72,6 @@ def _cluster(settings: dict[str, Any]) -> Cluster:
 
 
 def _capacity(settings: dict[str, Any]) -> int:
-    """Return the bytes of memory that each device has."""
     capacity = settings["memory_bytes"]
     if capacity is None:
         return _cluster(settings).accelerator.memory_bytes
@@ -84,7 +84,6 @@ def _capacity(settings: dict[str, Any]) -> int:
 
 
 def _backing(settings: dict[str, Any]) -> torch.device:
-    """Return the device that holds the numbers."""
     name = settings["backing"]
     if name not in BACKINGS:
         raise ValueError(
@@ -119,30 +118,25 @@ def configure(
     tensors live on simulated devices; their number, what holds the numbers,
     and the memory may not.
 
+    A preset is a name in ``dpkit.theory.hardware``, the path of a file that
+    ``python -m dpkit calibrate`` wrote, or an object.
+
     Args:
         num_devices: How many devices there are.
-        accelerator: What they are: the name of a preset in ``ACCELERATORS``
-            of ``dpkit.theory.hardware``, the path of a file that
-            ``python -m dpkit calibrate`` wrote, or an ``Accelerator``.
-        link: What joins them: a name in ``LINKS``, such a path, or a
-            ``Link``.
+        accelerator: What they are: a preset in ``ACCELERATORS``.
+        link: What joins them: a preset in ``LINKS``.
         backing: What holds the numbers: "cpu"; "meta", which has shapes and
             times but no numbers; or "cuda:0", one GPU for all devices.
-        hosts: "one" Python drives all devices, as ``DataParallel`` does; or
-            one "per_device" drives its own, as ``DistributedDataParallel``'s
-            processes do.
+        hosts: "one" Python for all devices, as with ``DataParallel``; or one
+            "per_device", as with ``DistributedDataParallel``.
         slow: Rank -> how many times as long its operations take.
         memory_bytes: The memory of each device; None: the accelerator's.
-        host: What issuing work costs: a name in ``HOSTS``, such a path, or a
-            ``Host``.
-        ranks_per_node: How many devices there are on a node; None: all are on
-            one.
-        network: What joins the nodes: a name in ``LINKS``, such a path, or a
-            ``Link``. Each device has a port of its own on it.
+        host: What issuing work costs: a preset in ``HOSTS``.
+        ranks_per_node: How many devices a node has; None: all are on one.
+        network: What joins the nodes: a preset in ``LINKS``. Each device has
+            its own port on it.
 
     Raises:
-        TypeError: a count is no whole number, or a preset is of another kind.
-        ValueError: a name is unknown, or a number cannot be.
         RuntimeError: tensors live on simulated devices, and a change would
             need them gone; or a trace is running.
 
@@ -180,16 +174,13 @@ def machine(**changes: Any) -> Iterator[None]:
 
     After the block all is as before, and so is the time on the clock. What a
     block leaves on devices that are gone after it cannot be used any more.
-    If there are numbers outside and none in the block, its devices have a
-    memory of their own: what lives outside is not in the way, and of no use
-    there.
+    With ``backing="meta"`` the block has a separate memory: tensors outside
+    take no room in it, and cannot be used there.
 
     Args:
         changes: Arguments of :func:`configure`; the others stay as they are.
 
     Raises:
-        TypeError: an argument is not one of configure's.
-        ValueError: a name is unknown, or a number cannot be.
         RuntimeError: tensors live on simulated devices, and a change would
             need them gone.
 

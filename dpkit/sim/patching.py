@@ -1,11 +1,11 @@
 """One change of torch: whether it fits, how it is made and taken back.
 
-``patches.py`` lists all of them; :func:`apply_all` makes them all or none. A
-function that replaces one of PyTorch's
-compares equal to it: libraries keep sets of PyTorch's functions (torchvision,
-those that return an image) and look up in them the function that is called.
-So both have to be found there. Scripted code (``torch.jit``) has a table of
-identities, where the new function is entered.
+``patches.py`` lists all of them; :func:`apply_all` makes them all or none.
+
+A function that replaces one of PyTorch's compares equal to it. Libraries keep
+sets of PyTorch's functions (torchvision, those that return an image), and look
+up in them the function that is called: both have to be found. Scripted code
+(``torch.jit``) has a table of identities, where the new function is entered.
 """
 
 import inspect
@@ -24,14 +24,7 @@ Kernel = tuple[str, Callable[..., Any]]
 
 
 class StandIn:
-    """A callable that equals the function that it stands in for.
-
-    Example:
-        >>> from dpkit.sim.patching import StandIn
-        >>> twice = StandIn(torch.ones, lambda n: 2 * torch.ones(n))
-        >>> twice(3), twice == torch.ones, torch.ones in {twice}
-        (tensor([2., 2., 2.]), True, True)
-    """
+    """A callable that equals the function that it stands in for."""
 
     def __init__(
         self, original: Callable[..., Any], call: Callable[..., Any]
@@ -235,9 +228,8 @@ _lock = threading.RLock()  # a second thread waits for the first to be done
 def apply_all(patches: Sequence[Patch]) -> None:
     """Apply all patches, once; :func:`dpkit.sim.register` calls it.
 
-    Raises:
-        RuntimeError: a patch does not fit this torch, or failed. What had
-            been applied is undone. Another call repeats the error.
+    If one does not fit this torch, or fails, what had been applied is undone.
+    Another call repeats the error.
     """
     global _failure
     with _lock:

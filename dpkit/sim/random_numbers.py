@@ -1,17 +1,17 @@
 """Random numbers on simulated devices: generators, seeds, states.
 
-A generator: ``torch.Generator(device="sim:1")``. PyTorch makes the generator
-of a backend in C++, where a backend from Python has no say. So a class stands
-in for ``torch.Generator``: for a simulated device it makes a ``SimGenerator``,
-for any other one of PyTorch's own. A ``SimGenerator`` is one of the CPU that
-says that it is on ``sim:1``. It draws the numbers that the CPU draws from
-the same seed; if a GPU holds the numbers, one of the GPU draws in its place.
-Operations on the CPU do not refuse it, as they would one of CUDA.
+PyTorch makes ``torch.Generator(device="sim:1")`` in C++, which does not ask a
+backend made in Python. So a class stands in for ``torch.Generator``: for a
+simulated device it makes a ``SimGenerator``, for any other one of PyTorch's.
+A ``SimGenerator`` is a generator of the CPU that says that it is on ``sim:1``.
+It draws the numbers that the CPU draws from the same seed; if a GPU holds the
+numbers, a generator of the GPU draws in its place. Operations on the CPU take
+it as well, although they would refuse one of CUDA.
 
 Without a generator all devices draw from the CPU's: after
 ``torch.manual_seed`` a program draws on a simulated device what it would draw
-on the CPU. On CUDA each device has a generator of its own. So what seeds a
-device here seeds them all, and the CPU.
+on the CPU. On CUDA each device has its generator. So what seeds a device here
+seeds them all, and the CPU.
 """
 
 from functools import cache
@@ -22,7 +22,7 @@ import torch
 from torch._ops import OpOverload
 
 from dpkit.sim.configuration import simulation
-from dpkit.sim.device_names import DeviceLike, device_count, full_device
+from dpkit.sim.device_names import DeviceLike, full_device
 from dpkit.sim.operations import OpCall
 
 _Plain = torch._C.Generator
@@ -54,16 +54,16 @@ class SimGenerator(_Plain):
         return self._device
 
     def manual_seed(self, seed: int) -> Self:
-        """Begin anew from ``seed``."""
+        """Restart from ``seed``."""
         _Plain.manual_seed(self.inner, seed)
         return self
 
     def seed(self) -> int:
-        """Begin anew from a random seed; return the seed."""
+        """Restart from a random seed; return the seed."""
         return _Plain.seed(self.inner)
 
     def initial_seed(self) -> int:
-        """Return the seed that it began with."""
+        """Return the seed that it started from."""
         return _Plain.initial_seed(self.inner)
 
     def get_state(self) -> torch.Tensor:
@@ -77,7 +77,7 @@ class SimGenerator(_Plain):
 
     def clone_state(self) -> "SimGenerator":
         """Return another one on this device, in the same state."""
-        return SimGenerator(self.device).set_state(self.get_state())
+        return _restore(str(self.device), self.get_state())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (str(self.device), self.get_state())
@@ -88,12 +88,10 @@ _alive: WeakValueDictionary[int, SimGenerator] = WeakValueDictionary()
 
 
 def _address(generator: Any) -> int:
-    """Return where the C++ object is; all its wrappers have the same."""
     return int(generator._cdata)
 
 
 def _restore(device: str, state: torch.Tensor) -> SimGenerator:
-    """Return the generator that was pickled or copied."""
     return SimGenerator(device).set_state(state)
 
 
@@ -178,16 +176,6 @@ def manual_seed(seed: int) -> None:
     default_generator().manual_seed(int(seed))
 
 
-def seed_all() -> None:
-    """Seed the generator of all devices with a random seed."""
-    default_generator().seed()
-
-
-def initial_seed() -> int:
-    """Return the seed that the generator was given last."""
-    return default_generator().initial_seed()
-
-
 def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
     """Return the state of the generator that ``device`` draws from."""
     return default_generator(device).get_state()
@@ -196,14 +184,3 @@ def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
 def set_rng_state(state: torch.Tensor, device: DeviceLike = None) -> None:
     """Set the state of the generator that ``device`` draws from."""
     default_generator(device).set_state(state)
-
-
-def get_rng_state_all() -> list[torch.Tensor]:
-    """Return the state of the generator, once for each device."""
-    return [get_rng_state(i) for i in range(device_count())]
-
-
-def set_rng_state_all(states: list[torch.Tensor]) -> None:
-    """Continue from ``states``, which get_rng_state_all() returned."""
-    for i, state in enumerate(states):
-        set_rng_state(state, i)
