@@ -32,7 +32,7 @@ from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import full_device
 from dpkit.sim.memory import tensors_in
 from dpkit.sim.operations import OpCall, aten, has_kernel
-from dpkit.sim.random_numbers import with_plain_generator
+from dpkit.sim.random_numbers import check_generator
 from dpkit.sim.storages import NOT_ON_CPU, pinned_kernels
 from dpkit.sim.tensor import SimTensor, read_number
 
@@ -126,13 +126,14 @@ def _factory(name: str) -> Callable[..., Tensor]:
         device = full_device(kwargs.pop("device"))
         if kwargs.pop("pin_memory", None):
             raise RuntimeError(NOT_ON_CPU)
-        call = with_plain_generator(OpCall(func, args, kwargs), device)
+        call = OpCall(func, args, kwargs)
+        check_generator(call, device)
         surely = place is not None and _surely_fits(args[place], device)
         if measures and not surely:
             _check_room(call, device)
         where = simulation.backing
         with torch.inference_mode(False):  # as in __torch_dispatch__
-            backing = func(*call.args, device=where, **call.kwargs)
+            backing = func(*args, device=where, **kwargs)
         fills = not name.startswith("empty")
         charge_factory(name, backing.nbytes, device.index, fills)
         return SimTensor(backing, device)

@@ -237,36 +237,25 @@ def apply_all(patches: Sequence[Patch]) -> None:
             raise _failure
         if _undo:
             return
-        for step in (_probe, _apply):
+        try:
             for patch in patches:
-                try:
-                    step(patch)
-                except BaseException as error:
-                    undo_all()
-                    if not isinstance(error, Exception):  # Ctrl-C
-                        raise
-                    _failure = _failed(patch.name, error)
-                    raise _failure from error
-
-
-def _probe(patch: Patch) -> None:
-    if not patch.fits():
-        raise RuntimeError("this torch lacks what the patch needs")
-
-
-def _apply(patch: Patch) -> None:
-    _undo.append(patch.apply())
+                if not patch.fits():
+                    raise RuntimeError("this torch lacks what the patch needs")
+            for patch in patches:
+                _undo.append(patch.apply())
+        except BaseException as error:
+            undo_all()
+            if not isinstance(error, Exception):  # Ctrl-C
+                raise
+            _failure = RuntimeError(
+                "simulated devices do not fit this torch (torch: "
+                f"{torch.__version__}, patch: {patch.name}, reason: {error}); "
+                'devices(kind="cpu") needs no patch'
+            )
+            raise _failure from error
 
 
 def undo_all() -> None:
     """Take back what has been applied, the last first."""
     while _undo:
         _undo.pop()()
-
-
-def _failed(name: str, error: Exception) -> RuntimeError:
-    return RuntimeError(
-        "simulated devices do not fit this torch (torch: "
-        f"{torch.__version__}, patch: {name}, reason: {error}); "
-        'devices(kind="cpu") needs no patch'
-    )

@@ -3,10 +3,10 @@
 PyTorch makes ``torch.Generator(device="sim:1")`` in C++, which does not ask a
 backend made in Python. So a class stands in for ``torch.Generator``: for a
 simulated device it makes a ``SimGenerator``, for any other one of PyTorch's.
-A ``SimGenerator`` is a generator of the CPU that says that it is on ``sim:1``.
-It draws the numbers that the CPU draws from the same seed; if a GPU holds the
-numbers, a generator of the GPU draws in its place. Operations on the CPU take
-it as well, although they would refuse one of CUDA.
+A ``SimGenerator`` is a generator of the CPU, or of the GPU that holds the
+numbers, that says that it is on ``sim:1``. It draws the numbers that the CPU
+draws from the same seed. Operations on the CPU take it as well, although they
+would refuse one of CUDA.
 
 Without a generator all devices draw from the CPU's: after
 ``torch.manual_seed`` a program draws on a simulated device what it would draw
@@ -15,7 +15,7 @@ seeds them all, and the CPU.
 """
 
 from functools import cache
-from typing import Any, Self
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
@@ -23,7 +23,7 @@ from torch._ops import OpOverload
 
 from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import DeviceLike, full_device
-from dpkit.sim.operations import OpCall
+from dpkit.sim.operations import OpCall, arguments, base_name
 
 _Plain = torch._C.Generator
 
@@ -35,45 +35,18 @@ class SimGenerator(_Plain):
     def __new__(  # noqa: D102
         cls: "type[SimGenerator]", device: DeviceLike
     ) -> "SimGenerator":
-        return _Plain.__new__(cls, "cpu")  # type: ignore[call-arg]
+        on_gpu = simulation.backing.type == "cuda"
+        where = simulation.backing if on_gpu else "cpu"
+        return _Plain.__new__(cls, where)  # type: ignore[call-arg]
 
     def __init__(self, device: DeviceLike) -> None:
         self._device = full_device(device)
-        on_gpu = simulation.backing.type == "cuda"
-        self._on_gpu = _Plain(simulation.backing) if on_gpu else None
         _alive[_address(self)] = self
-
-    @property
-    def inner(self) -> _Plain:
-        """The generator that draws: this one, or that of the GPU."""
-        return self if self._on_gpu is None else self._on_gpu
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
         """The device it claims to be on."""
         return self._device
-
-    def manual_seed(self, seed: int) -> Self:
-        """Restart from ``seed``."""
-        _Plain.manual_seed(self.inner, seed)
-        return self
-
-    def seed(self) -> int:
-        """Restart from a random seed; return the seed."""
-        return _Plain.seed(self.inner)
-
-    def initial_seed(self) -> int:
-        """Return the seed that it started from."""
-        return _Plain.initial_seed(self.inner)
-
-    def get_state(self) -> torch.Tensor:
-        """Return its state, a tensor on the CPU."""
-        return _Plain.get_state(self.inner)
-
-    def set_state(self, state: torch.Tensor) -> Self:
-        """Continue from ``state``."""
-        _Plain.set_state(self.inner, state)
-        return self
 
     def clone_state(self) -> "SimGenerator":
         """Return another one on this device, in the same state."""
@@ -92,7 +65,9 @@ def _address(generator: Any) -> int:
 
 
 def _restore(device: str, state: torch.Tensor) -> SimGenerator:
-    return SimGenerator(device).set_state(state)
+    generator = SimGenerator(device)
+    generator.set_state(state)
+    return generator
 
 
 class _Maker(type(_Plain)):  # type: ignore[misc]
@@ -124,33 +99,21 @@ def takes_generator(func: OpOverload) -> int | None:
     return places[0] if places else None
 
 
-def with_plain_generator(call: OpCall, device: torch.device) -> OpCall:
-    """Return ``call`` with the generator that draws in a simulated one.
+def check_generator(call: OpCall, device: torch.device) -> None:
+    """Refuse a generator that is not for simulated devices, as CUDA does.
 
-    As on CUDA the generator has to be one of that type of device, and
-    ``randperm`` takes one of that very device.
+    ``randperm`` takes only one of that very device.
     """
-    func, args, kwargs = call
-    place = takes_generator(func)
+    place = takes_generator(call.func)
     if place is None or device.type != "sim":
-        return call
-    if kwargs.get("generator") is not None:
-        inner = _inner(func, kwargs["generator"], device)
-        return call._replace(kwargs={**kwargs, "generator": inner})
-    if place < len(args) and args[place] is not None:
-        inner = _inner(func, args[place], device)
-        return call._replace(args=(*args[:place], inner, *args[place + 1 :]))
-    return call
-
-
-def _inner(
-    func: OpOverload, generator: _Plain, device: torch.device
-) -> _Plain:
-    """Return the plain generator in a simulated one; refuse any other."""
+        return
+    (generator,) = arguments(call, [place])
+    if generator is None:
+        return
     found = _alive.get(_address(generator))
     shown = generator.device if found is None else found.device
-    one_device = func._schema.name == "aten::randperm"
-    if one_device and (found is None or found.device != device):
+    one_device = base_name(call.func) == "randperm"
+    if one_device and shown != device:
         raise RuntimeError(
             f"Expected a '{device}' generator device but found '{shown}'"
         )
@@ -159,7 +122,6 @@ def _inner(
             f"Expected a '{device.type}' device type for generator but found "
             f"'{generator.device.type}'"
         )
-    return found.inner
 
 
 def default_generator(device: DeviceLike = None) -> _Plain:

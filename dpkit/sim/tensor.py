@@ -41,7 +41,7 @@ from dpkit.sim.operations import (
     no_numbers,
 )
 from dpkit.sim.own_kernels import run_plain
-from dpkit.sim.random_numbers import with_plain_generator
+from dpkit.sim.random_numbers import check_generator
 from dpkit.sim.refusals import check_dense
 from dpkit.sim.storages import made_pinned
 
@@ -119,6 +119,7 @@ def _run(call: OpCall) -> Any:
     device = check_mixture(call, inputs)
     if device is None:
         return _run_by_position(call)
+    check_generator(call, device)
     out = run_plain(_unwrap(call, device))
     wrapped = _wrap(call, out, device)
     charge(call, inputs, wrapped, device)
@@ -126,11 +127,11 @@ def _run(call: OpCall) -> Any:
 
 
 def _unwrap(call: OpCall, device: torch.device) -> OpCall:
-    """Return ``call`` with backings and plain generators."""
+    """Return ``call`` with backings in place of simulated tensors."""
     args, kwargs = _plain(call.args), _plain(call.kwargs)
     if kwargs.get("device") is not None:
         kwargs["device"] = backing_of(device)
-    return with_plain_generator(OpCall(call.func, args, kwargs), device)
+    return OpCall(call.func, args, kwargs)
 
 
 def _plain(value: Any) -> Any:
