@@ -17,7 +17,7 @@ import ctypes
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -81,7 +81,7 @@ def _run_simulated(
     clock.begin_backward()
     on_this_thread = torch.autograd.set_multithreading_enabled(False)
     try:
-        with on_this_thread, _Uninterrupted(interrupts):
+        with on_this_thread, _uninterrupted(interrupts):
             result = _engine(outputs, gradients, *args, **kwargs)
     except BaseException as error:
         put_aside(error)
@@ -137,25 +137,19 @@ def has_simulated(outputs: Sequence[Any]) -> bool:
     )
 
 
-class _Uninterrupted:
+@contextmanager
+def _uninterrupted(interrupts: list[int]) -> Iterator[None]:
     """Collect Ctrl-C in a list instead of raising it, on the main thread."""
-
-    def __init__(self, interrupts: list[int]) -> None:
-        self.interrupts = interrupts
-
-    def __enter__(self) -> None:
-        on_main = threading.current_thread() is threading.main_thread()
-        usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        self.active = on_main and usual
-        if self.active:
-            signal.signal(signal.SIGINT, self._collect)
-
-    def _collect(self, number: int, frame: FrameType | None) -> None:
-        self.interrupts.append(number)
-
-    def __exit__(self, *_: object) -> None:
-        if self.active:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+    on_main = threading.current_thread() is threading.main_thread()
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not (on_main and usual):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Where Python keeps the exception on its way: type, value and traceback. While

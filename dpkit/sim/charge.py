@@ -71,7 +71,9 @@ def _charge_one(
     num_bytes = _num_bytes(name, inputs, written)
     dtype = compute_dtype(call.func, inputs[0]) if flops else "float32"
     seconds = operation_seconds(cluster.accelerator, flops, num_bytes, dtype)
-    launches = _num_launches(call)
+    launches = 1
+    if call.func is aten.convolution_backward.default:
+        launches = sum(call.args[-1])  # a kernel for each gradient asked for
     clock.compute(device, name, seconds, num_bytes, flops, launches)
     if host_waits(call):
         clock.wait(device, clock.current[device])
@@ -81,13 +83,6 @@ def _charge_one(
 def launches_kernel(func: OpOverload) -> bool:
     """Return whether the device has something to do."""
     return alias_kind(func)[0] != "view" and base_name(func) not in NO_KERNEL
-
-
-def _num_launches(call: OpCall) -> int:
-    """Return how many kernels the host launches."""
-    if call.func is aten.convolution_backward.default:
-        return sum(call.args[-1])  # which gradients: [input, weight, bias]
-    return 1
 
 
 def _num_flops(call: OpCall, out: Any) -> int:

@@ -8,10 +8,11 @@ registered with PyTorch by name:
   ``tensor(…, device=…)``;
 - what PyTorch would compose of others on a device that it does not know, in
   another order of rounding than the CPU's own kernel, or not find at all;
-- what casts under ``torch.autocast("sim", torch.bfloat16)``, as on CUDA:
-  products of matrices and convolutions take their inputs in the lower
-  precision; what loses too much there takes them in float32; what mixes
-  several inputs takes them all in the widest dtype among them.
+- what casts under ``torch.autocast("sim", torch.bfloat16)``.
+
+Autocast has CUDA's rules. Products of matrices and convolutions take their
+inputs in the lower precision. What loses too much there takes them in float32.
+What mixes several inputs takes them all in the widest dtype among them.
 
 Source:
     PyTorch's documentation of torch.amp, "CUDA Op-Specific Behavior".

@@ -87,7 +87,7 @@ class Memory:
             self.blocks.append(held.block)
 
     def check_room(self, num_bytes: int, device: int) -> None:
-        """Raise ``torch.OutOfMemoryError`` if it does not fit any more."""
+        """Raise ``torch.OutOfMemoryError`` if so many do not fit any more."""
         live = self.live[device]
         if live + num_bytes > self.capacity:
             raise torch.OutOfMemoryError(
