@@ -129,9 +129,9 @@ def _factory(name: str) -> Callable[..., Tensor]:
             raise RuntimeError(NOT_ON_CPU)
         call = OpCall(func, args, kwargs)
         check_generator(call, device)
-        surely = place is not None and _surely_fits(args[place], device)
-        if measures and not surely:
-            _check_room(call, device)
+        if measures:
+            shape = None if place is None else args[place]
+            _check_room(call, shape, device)
         where = simulation.backing
         with torch.inference_mode(False):  # as in __torch_dispatch__
             backing = func(*args, device=where, **kwargs)
@@ -142,20 +142,19 @@ def _factory(name: str) -> Callable[..., Tensor]:
     return kernel
 
 
-def _surely_fits(shape: Sequence[int], device: torch.device) -> bool:
-    """Return whether a tensor of any dtype fits: most do; this is quick."""
-    memory = simulation.memory
-    free = memory.capacity - memory.live[device.index]
-    return math.prod(shape) * _LARGEST_ITEM <= free
-
-
-def _check_room(call: OpCall, device: torch.device) -> None:
+def _check_room(
+    call: OpCall, shape: Sequence[int] | None, device: torch.device
+) -> None:
     """Refuse a size that does not fit before memory is taken for it."""
     func, args, kwargs = call
+    memory = simulation.memory
+    free = memory.capacity - memory.live[device.index]
+    if shape is not None and math.prod(shape) * _LARGEST_ITEM <= free:
+        return  # it fits in any dtype
     if "generator" in kwargs:
         kwargs = {**kwargs, "generator": None}
     asked = func(*args, device="meta", **kwargs).untyped_storage().nbytes()
-    simulation.memory.check_room(asked, device.index)
+    memory.check_room(asked, device.index)
 
 
 def _dispatching(name: str) -> Callable[..., Any]:

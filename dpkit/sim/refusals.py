@@ -68,9 +68,7 @@ def check_dense(tensor: torch.Tensor, device: torch.device) -> None:
     if tensor.is_nested:
         raise not_dense("nested", device)
     if tensor.layout is not torch.strided:
-        kind = (
-            str(tensor.layout).removeprefix("torch._").removeprefix("torch.")
-        )
+        kind = str(tensor.layout).removeprefix("torch.").removeprefix("_")
         raise not_dense(kind, device)
 
 

@@ -82,10 +82,7 @@ class SimTensor(Behaviour):
 
     @staticmethod
     def __tensor_unflatten__(
-        parts: dict[str, Tensor],
-        device: torch.device,
-        shape: Any,
-        strides: Any,
+        parts: dict[str, Tensor], device: torch.device, *_: Any
     ) -> "SimTensor":
         return SimTensor(parts["backing"], device)
 
