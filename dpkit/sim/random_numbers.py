@@ -5,8 +5,8 @@ backend made in Python. So a class stands in for ``torch.Generator``: for a
 simulated device it makes a ``SimGenerator``, for any other one of PyTorch's.
 A ``SimGenerator`` is a generator of the CPU, or of the GPU that holds the
 numbers, that says that it is on ``sim:1``. It draws the numbers that the CPU
-draws from the same seed. Operations on the CPU take it as well, although they
-would refuse one of CUDA.
+draws from the same seed. A generator of the CPU also draws for operations on
+the CPU, although they would refuse one of CUDA.
 
 Without a generator all devices draw from the CPU's: after
 ``torch.manual_seed`` a program draws on a simulated device what it would draw

@@ -6,6 +6,7 @@ operation on it comes to ``__torch_dispatch__``, and passes five steps in
 :func:`_run`::
 
     check   may the tensors mix, are they of this machine?  check_mixture
+            does the generator, if any, draw for such tensors?
     unwrap  put backings in place of simulated tensors      _unwrap
     run     on the backings, by the CPU's own kernel        run_plain
     wrap    put what comes out on the device                _wrap
@@ -124,7 +125,6 @@ def _run(call: OpCall) -> Any:
 
 
 def _unwrap(call: OpCall, device: torch.device) -> OpCall:
-    """Return ``call`` with backings in place of simulated tensors."""
     args, kwargs = _plain(call.args), _plain(call.kwargs)
     if kwargs.get("device") is not None:
         kwargs["device"] = backing_of(device)
