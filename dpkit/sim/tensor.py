@@ -6,7 +6,7 @@ operation on it comes to ``__torch_dispatch__``, and passes five steps in
 :func:`_run`::
 
     check   may the tensors mix, are they of this machine?  check_mixture
-            does the generator, if any, draw for such tensors?
+            is a generator one of simulated devices?        check_generator
     unwrap  put backings in place of simulated tensors      _unwrap
     run     on the backings, by the CPU's own kernel        run_plain
     wrap    put what comes out on the device                _wrap
