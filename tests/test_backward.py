@@ -61,27 +61,27 @@ def test_a_backward_with_one_simulated_tensor_is_simulated(where):
 
 class InterruptedInBackward(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, told):
-        ctx.told = told
+    def forward(ctx, x, lines):
+        ctx.lines = lines
         return x.clone()
 
     @staticmethod
     def backward(ctx, grad):
         signal.raise_signal(signal.SIGINT)
-        ctx.told.append("went on")
+        ctx.lines.append("went on")
         return grad, None
 
 
 @pytest.mark.parametrize(
-    ("device", "told"), [("cpu", []), ("sim:1", ["went on"])]
+    ("device", "lines"), [("cpu", []), ("sim:1", ["went on"])]
 )
-def test_ctrl_c_waits_for_the_end_of_a_simulated_backward_alone(device, told):
+def test_ctrl_c_waits_for_the_end_of_a_simulated_backward_alone(device, lines):
     found = []
     x = torch.ones(3, device=device, requires_grad=True)
     y = InterruptedInBackward.apply(x, found).sum()
     with pytest.raises(KeyboardInterrupt):
         y.backward()
-    assert found == told
+    assert found == lines
 
 
 class MixesInBackward(torch.autograd.Function):

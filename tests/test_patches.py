@@ -209,9 +209,9 @@ def test_another_backend_holds_the_place(errors_of):
         "torch.utils.rename_privateuse1_backend('npu')\n"
         "dpkit.devices(2, kind='sim')"
     )
-    told = errors_of(program)
-    assert "another backend holds" in told
-    assert "(backend: 'npu')" in told
+    message = errors_of(program)
+    assert "another backend holds" in message
+    assert "(backend: 'npu')" in message
 
 
 def test_torch_without_a_private_name_is_refused(errors_of):

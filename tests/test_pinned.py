@@ -110,13 +110,6 @@ def test_only_the_cpu_has_pinned_memory():
         x.pin_memory()
 
 
-def test_made_pinned():
-    x = torch.ones(3)
-    assert says_pinned(storages.made_pinned(x))
-    with pytest.raises(RuntimeError, match="Only dense CPU tensors can be"):
-        storages.made_pinned(x.to("sim:1"))
-
-
 X = torch.ones(2, 3)
 # A call of each function that takes pin_memory=True.
 FACTORIES = {

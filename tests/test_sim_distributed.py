@@ -105,10 +105,13 @@ def test_what_would_send_simulated_tensors_is_refused(forking):
         text=True,
         start_new_session=True,
     )
-    told, errors = run.communicate(timeout=60)
+    lines, errors = run.communicate(timeout=60)
     assert run.returncode == 0, errors
     refused = [f"refused: {name}" for name in SENDING]
-    assert told.splitlines() == [*refused, *(f"allowed: {n}" for n in ALLOWED)]
+    assert lines.splitlines() == [
+        *refused,
+        *(f"allowed: {n}" for n in ALLOWED),
+    ]
 
 
 def main():
@@ -120,9 +123,9 @@ def main():
     dist.all_reduce(x)
     net = fully_shard(net_on("cpu"))
     loss_of(net, "cpu").backward()
-    told = dist.get_backend_config(), x, net.weight, net.weight.grad
+    found = dist.get_backend_config(), x, net.weight, net.weight.grad
     if dist.get_rank() == 0:
-        print(*told)
+        print(*found)
     dist.destroy_process_group()
 
 

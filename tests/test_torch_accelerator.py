@@ -98,11 +98,11 @@ def test_where_there_is_a_gpu_it_is_the_gpu(monkeypatch):
     """So that what measures CUDA waits for it, as before."""
     calls = []
 
-    def told(name):
+    def noting(name):
         return lambda *args: calls.append((name, *args))
 
     names = set(device_names.ACCELERATOR_CALLS.values())
-    stub = SimpleNamespace(**{name: told(name) for name in names})
+    stub = SimpleNamespace(**{name: noting(name) for name in names})
     stub.is_initialized = lambda: True
     stub.memory_stats_as_nested_dict = lambda index: {"bytes": {"now": index}}
     stub.device_count = lambda: 2

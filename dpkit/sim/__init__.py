@@ -70,10 +70,6 @@ def check_torch_version(version: str) -> None:
 
     The API that carries simulated devices is experimental, and private names
     of torch are used. On a newer torch the probes of ``patches`` decide.
-
-    Example:
-        >>> from dpkit.sim import check_torch_version
-        >>> check_torch_version("2.13.0+cpu")
     """
     major, minor = (int(n) for n in re.findall(r"\d+", version)[:2])
     tried = ", ".join(f"{a}.{b}" for a, b in TRIED)

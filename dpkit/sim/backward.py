@@ -7,7 +7,7 @@ type, also while an exception passes through. The guard of a Python backend is
 Python, and Python called with an exception on its way ends the process. So
 
 - the guard puts such an exception aside, and :func:`run_backward`, which
-  stands around the engine, raises it when the engine has come to its end;
+  stands around the engine, raises it when the engine is done;
 - an exception inside an operation does not leave it: it is put aside, and the
   engine gets a placeholder to carry on with;
 - Ctrl-C waits for the end of backward.
@@ -17,7 +17,7 @@ import ctypes
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -54,9 +54,8 @@ def put_aside(error: BaseException) -> None:
 def run_backward(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
     """Stand in for PyTorch's engine, and call it.
 
-    Backward begins at ``outputs``: tensors, or the edges of the graph that
-    stand for them (``torch.autograd.graph.GradientEdge``). The engine takes
-    their gradients next.
+    Backward begins at ``outputs``: tensors, or edges of the graph
+    (``torch.autograd.graph.GradientEdge``). Their gradients come next.
     """
     if not has_simulated(outputs):
         return _engine(outputs, *args, **kwargs)
@@ -70,7 +69,7 @@ def _run_simulated(
     # PyTorch would start a thread per device of a backend, and believes that
     # this backend has one device: it would abort at the second.
     _check_gradients(outputs, gradients)
-    before = dict(vars(_backward))
+    before = _backward.running, _backward.error
     _backward.running, _backward.error = True, None
     interrupts: list[int] = []
     clock = simulation.clock
@@ -80,17 +79,15 @@ def _run_simulated(
         leaves = [x.variable for x in found if hasattr(x, "variable")]
         simulation.memory.mark(list(gradients), "gradients")
     clock.begin_backward()
+    on_this_thread = torch.autograd.set_multithreading_enabled(False)
     try:
-        with (
-            torch.autograd.set_multithreading_enabled(False),
-            _Uninterrupted(interrupts),
-        ):
+        with on_this_thread, _uninterrupted(interrupts):
             result = _engine(outputs, gradients, *args, **kwargs)
     except BaseException as error:
         put_aside(error)
     finally:
         first = _backward.error
-        vars(_backward).update({"running": False, "error": None, **before})
+        _backward.running, _backward.error = before
         clock.end_backward()
     if first is not None:
         try:
@@ -112,14 +109,7 @@ def _check_gradients(outputs: Sequence[Any], gradients: Sequence[Any]) -> None:
 
 
 def nodes(outputs: Sequence[Any]) -> Iterator[Any]:
-    """Yield every node of the graph behind ``outputs``, each once.
-
-    Example:
-        >>> from dpkit.sim.backward import nodes
-        >>> x = torch.ones(3, requires_grad=True)
-        >>> [node.name() for node in nodes([(x * x).sum()])]
-        ['SumBackward0', 'MulBackward0', 'torch::autograd::AccumulateGrad']
-    """
+    """Yield every node of the graph behind ``outputs``, each once."""
     found: list[Any] = [
         x.grad_fn if isinstance(x, Tensor) else x.node for x in outputs
     ]
@@ -147,30 +137,24 @@ def has_simulated(outputs: Sequence[Any]) -> bool:
     )
 
 
-class _Uninterrupted:
+@contextmanager
+def _uninterrupted(interrupts: list[int]) -> Iterator[None]:
     """Collect Ctrl-C in a list instead of raising it, on the main thread."""
-
-    def __init__(self, interrupts: list[int]) -> None:
-        self.interrupts = interrupts
-
-    def __enter__(self) -> None:
-        on_main = threading.current_thread() is threading.main_thread()
-        usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        self.active = on_main and usual
-        if self.active:
-            signal.signal(signal.SIGINT, self._collect)
-
-    def _collect(self, number: int, frame: FrameType | None) -> None:
-        self.interrupts.append(number)
-
-    def __exit__(self, *_: object) -> None:
-        if self.active:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+    on_main = threading.current_thread() is threading.main_thread()
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not (on_main and usual):
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Where Python keeps the exception on its way: type, value and traceback. A
-# call made from Python would fail while there is one, but for this very one,
-# if nothing has to be converted for it.
+# Where Python keeps the exception on its way: type, value and traceback. While
+# there is one, calls made from Python fail. PyErr_Fetch does not, if nothing
+# has to be converted for it.
 _fetch = ctypes.pythonapi.PyErr_Fetch
 _fetch.restype = None
 _kind, _value, _traceback = (ctypes.c_void_p() for _ in range(3))

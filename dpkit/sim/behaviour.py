@@ -4,8 +4,8 @@ A simulated tensor is a ``SimTensor``, also where it is a parameter: then it
 has a mark, by which ``isinstance(p, nn.Parameter)`` knows it. PyTorch's
 parameters and buffers without shape, those of lazy layers, stay such.
 
-PyTorch's own versions of what stands here reach into the memory of a tensor,
-which a simulated one has only through its backing.
+PyTorch's methods of these names reach into the memory of a tensor, which a
+simulated one has only through its backing.
 """
 
 import copy
@@ -71,7 +71,7 @@ class Behaviour(torch.Tensor):
         )
         tensor.backing = backing
         simulation.memory.hold(backing, device.index)
-        # Marks of values still to be conjugated or negated: torch heeds them
+        # Marks of values still to be conjugated or negated: torch reads them
         # before an operation comes to __torch_dispatch__, and not inside.
         torch._C._set_conj(tensor, backing.is_conj())
         torch._C._set_neg(tensor, backing.is_neg())
@@ -99,18 +99,12 @@ class Behaviour(torch.Tensor):
             shown = min(self.numel(), PRINTED) * self.itemsize
             charge_read(self.device.index, shown)
             numbers = _tensor_str(self.backing, len(start))
-        text = str(
-            _add_suffixes(
-                start + numbers,
-                self._suffixes(),
-                indent=len(start),
-                force_newline=False,
-            )
-        )
+        suffixes = self._suffixes()
+        text = _add_suffixes(start + numbers, suffixes, len(start), False)
         return f"Parameter containing:\n{text}" if self._is_param else text
 
     def _suffixes(self) -> list[str]:
-        """Return what stands behind the numbers, in torch's way."""
+        """Return what torch prints after the numbers."""
         suffixes = [f"device='{self.device}'"]
         default = torch.get_default_dtype()
         obvious = [default, default.to_complex(), torch.int64, torch.bool]
@@ -166,7 +160,6 @@ class Behaviour(torch.Tensor):
             raise no_numbers(self.device)
 
     def _over(self, backing: torch.Tensor, kind: type) -> Self:
-        """Return a tensor of class ``kind`` over a backing, on this device."""
         return cast(Self, Behaviour.__new__(kind, backing, self.device))
 
     def __copy__(self) -> Self:
@@ -177,7 +170,7 @@ class Behaviour(torch.Tensor):
         return new
 
     def _attributes(self) -> dict[str, Any]:
-        """Return what a copy of this tensor has besides its numbers."""
+        # What a copy of this tensor has besides its numbers.
         apart = ("arrival", "backing")
         return {k: v for k, v in vars(self).items() if k not in apart}
 
@@ -223,8 +216,8 @@ class Behaviour(torch.Tensor):
         self, data: Any, **options: Any
     ) -> torch.Tensor:
         """Make a tensor of ``data``, on this device and of this dtype."""
-        defaults = {"dtype": self.dtype, "device": self.device}
-        return torch.tensor(data, **{**defaults, **options})
+        options = {"dtype": self.dtype, "device": self.device, **options}
+        return torch.tensor(data, **options)
 
     def new(  # type: ignore[override]
         self, *sizes_or_data: Any, **options: Any

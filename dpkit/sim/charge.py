@@ -41,14 +41,10 @@ _CONVOLUTIONS = {"convolution", "convolution_backward", "_convolution"}
 def charge(
     call: OpCall, inputs: Sequence[Tensor], out: Any, device: torch.device
 ) -> None:
-    """Charge for what ran, and tell a trace what the new memory is for.
-
-    ``inputs`` are the tensors that went in; ``out`` is what came out, on
-    ``device``.
-    """
+    """Charge for what ran, and tell a trace what the new memory is for."""
     if call.func in COPIES:
         with simulation.clock.lock:
-            _charge_copies(call, out)
+            _charge_pairs(call, out)
     elif device.type == "sim":
         with simulation.clock.lock:
             _charge_one(call, inputs, out, device.index)
@@ -75,7 +71,9 @@ def _charge_one(
     num_bytes = _num_bytes(name, inputs, written)
     dtype = compute_dtype(call.func, inputs[0]) if flops else "float32"
     seconds = operation_seconds(cluster.accelerator, flops, num_bytes, dtype)
-    launches = _num_launches(call)
+    launches = 1
+    if call.func is aten.convolution_backward.default:
+        launches = sum(call.args[-1])  # a kernel for each gradient asked for
     clock.compute(device, name, seconds, num_bytes, flops, launches)
     if host_waits(call):
         clock.wait(device, clock.current[device])
@@ -87,18 +85,8 @@ def launches_kernel(func: OpOverload) -> bool:
     return alias_kind(func)[0] != "view" and base_name(func) not in NO_KERNEL
 
 
-def _num_launches(call: OpCall) -> int:
-    """Return how many kernels the host launches."""
-    if call.func is aten.convolution_backward.default:
-        return sum(call.args[-1])  # which gradients: [input, weight, bias]
-    return 1
-
-
 def _num_flops(call: OpCall, out: Any) -> int:
-    """Return the additions and multiplications in an operation.
-
-    Where PyTorch counts none, such as in a sum, traffic decides.
-    """
+    """Return the additions and multiplications that PyTorch counts."""
     formula = flop_registry.get(call.func._overloadpacket)
     if formula is None:
         return 0
@@ -122,7 +110,7 @@ def compute_dtype(func: OpOverload, tensor: Tensor) -> str:
     """Return the name of the dtype that an operation computes in.
 
     Where PyTorch lets tensor cores round float32 to TF32, that is "tf32":
-    in convolutions unless told otherwise, in products if told so.
+    by default in convolutions, in products only if asked to.
     """
     if tensor.dtype != torch.float32:
         return str(tensor.dtype).removeprefix("torch.")
@@ -133,8 +121,8 @@ def compute_dtype(func: OpOverload, tensor: Tensor) -> str:
     return "tf32" if kind.fp32_precision == "tf32" else "float32"
 
 
-def _charge_copies(call: OpCall, out: Any) -> None:
-    """Charge for one of ``COPIES``, which may go between devices."""
+def _charge_pairs(call: OpCall, out: Any) -> None:
+    """Charge for one of ``COPIES``, from each source to its target."""
     func, args, kwargs = call
     non_blocking = kwargs.get("non_blocking", False)
     if func is aten._to_copy.default:
@@ -175,7 +163,7 @@ def charge_copy(source: Tensor, target: Tensor, non_blocking: bool) -> None:
 
 
 def await_arrivals(inputs: Sequence[Tensor], device: int) -> None:
-    """Make autograd's thread of ``device`` wait for what others send it."""
+    """Make autograd's thread of ``device`` wait for what others sent."""
     clock = simulation.clock
     for tensor in inputs:
         arrival = getattr(tensor, "arrival", None)
@@ -184,7 +172,7 @@ def await_arrivals(inputs: Sequence[Tensor], device: int) -> None:
 
 
 def _number(tensor: Tensor) -> int | None:
-    """Return the number of the device that a tensor lies on; None: the CPU."""
+    # The number of its device; None: the CPU.
     return tensor.device.index if tensor.device.type == "sim" else None
 
 
@@ -198,7 +186,7 @@ def charge_read(device: int, num_bytes: int) -> None:
 def charge_factory(
     name: str, num_bytes: int, device: int, fills: bool
 ) -> None:
-    """Charge for a tensor that was made of nothing."""
+    """Charge for a tensor that was made from no other."""
     clock = simulation.clock
     cluster = clock.cluster
     if not fills:

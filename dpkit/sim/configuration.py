@@ -38,7 +38,7 @@ class Simulation:
     #     apart, from numbers to "meta"   the change is made, they stay apart
 
     def change(self, settings: dict[str, Any], apart: bool = False) -> None:
-        """Go over to other settings, with a new clock.
+        """Change to other settings, with a new clock.
 
         ``apart`` allows a change to a machine without numbers whatever lives.
         """
@@ -79,7 +79,6 @@ def _cluster(settings: dict[str, Any]) -> Cluster:
 
 
 def _capacity(settings: dict[str, Any]) -> int:
-    """Return the bytes of memory that each device has."""
     capacity = settings["memory_bytes"]
     if capacity is None:
         return _cluster(settings).accelerator.memory_bytes
@@ -92,7 +91,6 @@ def _capacity(settings: dict[str, Any]) -> int:
 
 
 def _backing(settings: dict[str, Any]) -> torch.device:
-    """Return the device that holds the numbers."""
     name = settings["backing"]
     if name not in BACKINGS:
         raise ValueError(
@@ -127,30 +125,25 @@ def configure(
     tensors live on simulated devices; their number, what holds the numbers,
     and the memory may not.
 
+    A preset is a name in ``dpkit.theory.hardware``, the path of a file that
+    ``python -m dpkit calibrate`` wrote, or an object.
+
     Args:
         num_devices: How many devices there are.
-        accelerator: What they are: the name of a preset in ``ACCELERATORS``
-            of ``dpkit.theory.hardware``, the path of a file that
-            ``python -m dpkit calibrate`` wrote, or an ``Accelerator``.
-        link: What joins them: a name in ``LINKS``, such a path, or a
-            ``Link``.
+        accelerator: What they are: a preset in ``ACCELERATORS``.
+        link: What joins them: a preset in ``LINKS``.
         backing: What holds the numbers: "cpu"; "meta", which has shapes and
             times but no numbers; or "cuda:0", one GPU for all devices.
-        hosts: "one" Python drives all devices, as ``DataParallel`` does; or
-            one "per_device" drives its own, as ``DistributedDataParallel``'s
-            processes do.
+        hosts: "one" Python for all devices, as with ``DataParallel``; or one
+            "per_device", as with ``DistributedDataParallel``.
         slow: Rank -> how many times as long its operations take.
         memory_bytes: The memory of each device; None: the accelerator's.
-        host: What issuing work costs: a name in ``HOSTS``, such a path, or a
-            ``Host``.
-        ranks_per_node: How many devices there are on a node; None: all are on
-            one.
-        network: What joins the nodes: a name in ``LINKS``, such a path, or a
-            ``Link``. Each device has a port of its own on it.
+        host: What issuing work costs: a preset in ``HOSTS``.
+        ranks_per_node: How many devices a node has; None: all are on one.
+        network: What joins the nodes: a preset in ``LINKS``. Each device has
+            its own port on it.
 
     Raises:
-        TypeError: a count is no whole number, or a preset is of another kind.
-        ValueError: a name is unknown, or a number cannot be.
         RuntimeError: tensors live on simulated devices, and a change would
             need them gone; or a trace is running.
 
@@ -188,16 +181,13 @@ def machine(**changes: Any) -> Iterator[None]:
 
     After the block all is as before, and so is the time on the clock. What a
     block leaves on devices that are gone after it cannot be used any more.
-    If there are numbers outside and none in the block, its devices have a
-    memory of their own: what lives outside is not in the way, and of no use
-    there.
+    With ``backing="meta"`` the block has a separate memory: tensors outside
+    take no room in it, and cannot be used there.
 
     Args:
         changes: Arguments of :func:`configure`; the others stay as they are.
 
     Raises:
-        TypeError: an argument is not one of configure's.
-        ValueError: a name is unknown, or a number cannot be.
         RuntimeError: tensors live on simulated devices, and a change would
             need them gone.
 

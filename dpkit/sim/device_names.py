@@ -7,11 +7,11 @@ reads a device in C++ is given one with a number. All else leaves the name as
 it is until ``dpkit.sim`` reads it.
 
 ``torch.accelerator`` stands for a GPU where there is one, else for sim.
-PyTorch asks the backend from outside before it asks CUDA, and from a backend
-made in Python it takes no answers: it reports device 0, refuses to wait, and
-fails an assertion when asked for memory. So a function of a device module
-stands in for each that ``torch.accelerator`` calls: of ``torch.cuda`` on a
-machine with a GPU, and else of ``torch.sim``.
+PyTorch asks the backend from outside before it asks CUDA. A backend made in
+Python it does not ask: it reports device 0, refuses to wait, and fails an
+assertion when asked for memory. So a function of a device module stands in for
+each that ``torch.accelerator`` calls: of ``torch.cuda`` on a machine with a
+GPU, and else of ``torch.sim``.
 """
 
 from collections.abc import Callable, Iterator
@@ -86,12 +86,10 @@ def full_device(device: DeviceLike) -> torch.device:
 
 def numbered(value: Any) -> Any:
     """Return a device with its number for plain sim, all else as it is."""
-    kind = type(value)
-    if kind is torch.device:
-        plain = value.type == "sim" and value.index is None
-    else:
-        plain = kind is str and value == "sim"
-    return full_device(value) if plain else value
+    names_device = type(value) in (str, torch.device)
+    return (
+        full_device(value) if names_device and str(value) == "sim" else value
+    )
 
 
 def numbering(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,17 +103,12 @@ def numbering(original: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _device_of(context: Any) -> Any:
-    return numbered(vars(context)["device"])
-
-
-def _keep_device(context: Any, device: Any) -> None:
-    vars(context)["device"] = device
-
-
 # The device of ``with torch.device("sim"):`` is kept by its name, and read
 # with its number.
-device_of_block = property(_device_of, _keep_device)
+device_of_block = property(
+    lambda context: numbered(vars(context)["device"]),
+    lambda context, device: vars(context).update(device=device),
+)
 
 
 def accelerator() -> torch.device:

@@ -1,17 +1,18 @@
 """The operations that do not come to ``SimTensor.__torch_dispatch__``.
 
-Most do, because one of their arguments is a ``SimTensor``. Those below have to
-be registered with PyTorch by name:
+Most do, because one of their arguments is a ``SimTensor``. These have to be
+registered with PyTorch by name:
 
-- what makes a tensor out of nothing, such as ``zeros(…, device="sim:0")``;
+- what makes a tensor from no other, such as ``zeros(…, device="sim:0")``;
 - copies and reads by C++ code that bypasses Python, such as
   ``tensor(…, device=…)``;
 - what PyTorch would compose of others on a device that it does not know, in
   another order of rounding than the CPU's own kernel, or not find at all;
-- what casts under ``torch.autocast("sim", torch.bfloat16)``: as on CUDA
-  products of matrices and convolutions take their inputs in the lower
-  precision, what loses too much there takes them in float32, and what mixes
-  several inputs takes them all in the widest dtype among them.
+- what casts under ``torch.autocast("sim", torch.bfloat16)``.
+
+Autocast has CUDA's rules. Products of matrices and convolutions take their
+inputs in the lower precision. What loses too much there takes them in float32.
+What mixes several inputs takes them all in the widest dtype among them.
 
 Source:
     PyTorch's documentation of torch.amp, "CUDA Op-Specific Behavior".
@@ -23,16 +24,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from dpkit.sim import own_kernels
 from dpkit.sim.behaviour import plain
 from dpkit.sim.charge import charge_copy, charge_factory
 from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import full_device
-from dpkit.sim.operations import OpCall, aten
-from dpkit.sim.random_numbers import with_plain_generator
-from dpkit.sim.storages import pinned_kernels
+from dpkit.sim.memory import tensors_in
+from dpkit.sim.operations import OpCall, aten, has_kernel
+from dpkit.sim.random_numbers import check_generator
+from dpkit.sim.storages import NOT_ON_CPU, pinned_kernels
 from dpkit.sim.tensor import SimTensor, read_number
 
 # Name of an operation, its kernel, its dispatch key.
@@ -64,11 +66,11 @@ _WIDEST = """
 def aten_kernels() -> Iterator[_Registered]:
     """Yield all kernels that simulated devices register for aten."""
     for name in _operations():
-        composed = _has_kernel(name, "CompositeImplicitAutograd")
+        composed = has_kernel(f"aten::{name}", "CompositeImplicitAutograd")
         if _makes_tensor(name) and not composed:
             yield name, _factory(name), "PrivateUse1"
-        elif composed and _has_kernel(name, "CPU"):
-            yield name, _as_on_cpu(name), "PrivateUse1"
+        elif composed and has_kernel(f"aten::{name}", "CPU"):
+            yield name, _dispatching(name), "PrivateUse1"
     yield "_copy_from", _copy_from, "PrivateUse1"
     yield "_local_scalar_dense", read_number, "PrivateUse1"
     own: dict[str, Callable[..., Any]] = {
@@ -85,20 +87,13 @@ def aten_kernels() -> Iterator[_Registered]:
 
 def _operations() -> list[str]:
     """Return the names of all operations, such as ``add.Tensor``."""
-    names = [
-        f"{schema.name}.{schema.overload_name}".rstrip(".")
-        for schema in torch._C._jit_get_all_schemas()
-        if schema.name.startswith("aten::")
-    ]
+    schemas = torch._C._jit_get_all_schemas()
+    names = [f"{s.name}.{s.overload_name}".rstrip(".") for s in schemas]
     return [
         name.removeprefix("aten::")
         for name in names
-        if torch._C._dispatch_has_kernel(name)
+        if name.startswith("aten::") and torch._C._dispatch_has_kernel(name)
     ]
-
-
-def _has_kernel(name: str, key: str) -> bool:
-    return torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", key)
 
 
 def _makes_tensor(name: str) -> bool:
@@ -114,59 +109,60 @@ def _overload(name: str) -> Any:
 
 def _factory(name: str) -> Callable[..., Tensor]:
     """Return a kernel that makes the tensor plainly, then wraps it."""
+    # name      the operation, such as "zeros"
+    # func      what makes the plain tensor, the backing
+    # measures  whether torch can tell the size before it takes memory
+    # place     the position of the shape, where there is one: if it fits in
+    #           the largest dtype, it fits, and that is quick to see
+    #
     # PyTorch's zeros without memory cannot be held by another tensor.
     func = _overload("zeros" if name == "_efficientzerotensor" else name)
-    fills = not name.startswith("empty")
     keys = "Meta", "CompositeExplicitAutograd"
-    known = any(_has_kernel(name, key) for key in keys)  # how large it is
+    measures = any(has_kernel(f"aten::{name}", key) for key in keys)
     names = [argument.name for argument in func._schema.arguments]
-    dense = known and "size" in names and name != "empty_strided"
-    place = names.index("size") if dense else None
+    shaped = measures and "size" in names and name != "empty_strided"
+    place = names.index("size") if shaped else None
 
     def kernel(*args: Any, **kwargs: Any) -> Tensor:
         device = full_device(kwargs.pop("device"))
         if kwargs.pop("pin_memory", None):
-            raise RuntimeError("Only dense CPU tensors can be pinned")
-        call = with_plain_generator(OpCall(func, args, kwargs), device)
-        surely = place is not None and _surely_fits(args[place], device)
-        if known and not surely:
-            _check_room(call, device)
+            raise RuntimeError(NOT_ON_CPU)
+        call = OpCall(func, args, kwargs)
+        check_generator(call, device)
+        if measures:
+            shape = None if place is None else args[place]
+            _check_room(call, shape, device)
+        where = simulation.backing
         with torch.inference_mode(False):  # as in __torch_dispatch__
-            backing = func(
-                *call.args, device=simulation.backing, **call.kwargs
-            )
+            backing = func(*args, device=where, **kwargs)
+        fills = not name.startswith("empty")
         charge_factory(name, backing.nbytes, device.index, fills)
         return SimTensor(backing, device)
 
     return kernel
 
 
-def _surely_fits(shape: Sequence[int], device: torch.device) -> bool:
-    """Return whether a tensor of any dtype fits: most do; this is quick."""
-    memory = simulation.memory
-    free = memory.capacity - memory.live[device.index]
-    return math.prod(shape) * _LARGEST_ITEM <= free
-
-
-def _check_room(call: OpCall, device: torch.device) -> None:
+def _check_room(
+    call: OpCall, shape: Sequence[int] | None, device: torch.device
+) -> None:
     """Refuse a size that does not fit before memory is taken for it."""
     func, args, kwargs = call
+    memory = simulation.memory
+    free = memory.capacity - memory.live[device.index]
+    if shape is not None and math.prod(shape) * _LARGEST_ITEM <= free:
+        return  # it fits in any dtype
     if "generator" in kwargs:
         kwargs = {**kwargs, "generator": None}
     asked = func(*args, device="meta", **kwargs).untyped_storage().nbytes()
-    simulation.memory.check_room(asked, device.index)
+    memory.check_room(asked, device.index)
 
 
-def _as_on_cpu(name: str) -> Callable[..., Any]:
-    """Return a kernel that keeps PyTorch from composing the operation."""
-    # That there is one is enough: calls with a SimTensor go to its
-    # __torch_dispatch__.
+def _dispatching(name: str) -> Callable[..., Any]:
+    """Return a kernel for what PyTorch would compose without one."""
     func = _overload(name)
-
-    def kernel(*args: Any, **kwargs: Any) -> Any:
-        return SimTensor.__torch_dispatch__(func, (), args, kwargs)
-
-    return kernel
+    return lambda *args, **kwargs: SimTensor.__torch_dispatch__(
+        func, (), args, kwargs
+    )
 
 
 def _copy_from(
@@ -179,7 +175,6 @@ def _copy_from(
 
 
 def _autocast_kernels() -> Iterator[_Registered]:
-    """Yield a kernel for each operation that casts."""
     rules = {"lower": _LOWER, "float32": _FLOAT32, "widest": _WIDEST}
     for rule, names in rules.items():
         for name in names:
@@ -193,6 +188,7 @@ def _autocast_kernels() -> Iterator[_Registered]:
 
 def _casting(func: Any, rule: str) -> Callable[..., Any]:
     """Return a kernel that casts, then calls ``func`` without casting."""
+    key = getattr(torch._C.DispatchKey, AUTOCAST)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         dtype = _dtype(rule, [args, kwargs])
@@ -200,9 +196,7 @@ def _casting(func: Any, rule: str) -> Callable[..., Any]:
         def cast(tensor: Tensor) -> Tensor:
             return tensor.to(dtype) if _may_change(tensor) else tensor
 
-        key = getattr(torch._C.DispatchKey, AUTOCAST)
-        keys = torch._C.DispatchKeySet(key)
-        with torch._C._ExcludeDispatchKeyGuard(keys):
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(key)):
             args, kwargs = tree_map_only(Tensor, cast, (args, kwargs))
             return func(*args, **kwargs)
 
@@ -217,8 +211,7 @@ def _dtype(rule: str, values: Any) -> torch.dtype:
         return torch.get_autocast_dtype("sim")
     dtypes = set()
     if rule == "widest":
-        leaves = [t for t in tree_leaves(values) if isinstance(t, Tensor)]
-        dtypes = {t.dtype for t in leaves if _may_change(t)}
+        dtypes = {t.dtype for t in tensors_in(values) if _may_change(t)}
     return dtypes.pop() if len(dtypes) == 1 else torch.float32
 
 

@@ -37,18 +37,19 @@ class Memory:
 
     Attributes:
         capacity: The bytes that a device has.
+        peak: The most bytes that have lived on each device since a reset.
         blocks: While it is not None, every new block is added to it.
     """
 
     def __init__(self, num_devices: int, capacity: int) -> None:
         self.capacity = capacity
+        self.peak = [0] * num_devices
         self.blocks: list[Block] | None = None
         self._live = [0] * num_devices
-        self._peak = [0] * num_devices
         self._order = 0
         self._storages: dict[int, _Held] = {}
-        # Storages that are gone. Python may be interrupted in a callback of
-        # its own, and would forget it; not in this one.
+        # Storages that are gone, noted by C code: a callback in Python may
+        # be interrupted, and would then miss one.
         self._gone: deque[_Held] = deque()
         self._paused = False
 
@@ -59,11 +60,6 @@ class Memory:
         return self._live
 
     @property
-    def peak(self) -> list[int]:
-        """The most that have lived on each device since the last reset."""
-        return self._peak
-
-    @property
     def order(self) -> int:
         """How many allocations and releases there were."""
         self._release_gone()
@@ -71,13 +67,10 @@ class Memory:
 
     def hold(self, backing: torch.Tensor, device: int) -> None:
         """Count the storage of ``backing``, unless it is counted already."""
-        if self._gone:
-            self._release_gone()
         storage = backing.untyped_storage()
-        if storage._cdata in self._storages or self._paused:
-            return
-        self.check_room(storage.nbytes(), device)
-        self._count(storage, device, "other")
+        if self._held(storage) is None and not self._paused:
+            self.check_room(storage.nbytes(), device)
+            self._count(storage, device, "other")
 
     def _count(
         self, storage: torch.UntypedStorage, device: int, category: str
@@ -89,17 +82,23 @@ class Memory:
         self._storages[held.key] = held
         self._order += 1
         self._live[device] += num_bytes
-        self._peak[device] = max(self._peak[device], self._live[device])
+        self.peak[device] = max(self.peak[device], self._live[device])
         if self.blocks is not None:
             self.blocks.append(held.block)
 
     def check_room(self, num_bytes: int, device: int) -> None:
-        """Raise ``torch.OutOfMemoryError`` if it does not fit any more."""
-        if self.live[device] + num_bytes > self.capacity:
-            raise torch.OutOfMemoryError(self._refusal(device, num_bytes))
+        """Raise ``torch.OutOfMemoryError`` if so many do not fit any more."""
+        live = self.live[device]
+        if live + num_bytes > self.capacity:
+            raise torch.OutOfMemoryError(
+                f"sim out of memory. Tried to allocate {size(num_bytes)}. "
+                f"sim:{device} has a total capacity of {size(self.capacity)} "
+                f"of which {size(self.capacity - live)} is free. Of the "
+                f"allocated memory {size(live)} is allocated by PyTorch."
+            )
 
     def resize(self, backing: torch.Tensor) -> None:
-        """Count the storage of ``backing`` anew, which may have grown.
+        """Count the storage of ``backing`` again: it may have grown.
 
         One that does not fit any more is made as small as it was.
         """
@@ -107,10 +106,11 @@ class Memory:
         held = self._held(storage)
         if held is None or held.block.num_bytes == storage.nbytes():
             return
+        before = held.block.num_bytes
         try:
-            self._check_growth(held, storage.nbytes())
+            self.check_room(storage.nbytes() - before, held.device)
         except torch.OutOfMemoryError:
-            resize_uncounted(storage, held.block.num_bytes)
+            resize_uncounted(storage, before)
             raise
         self._recount(storage, held)
 
@@ -121,7 +121,7 @@ class Memory:
         held = self._held(storage)
         if held is None:
             return resize_uncounted(storage, num_bytes)
-        self._check_growth(held, num_bytes)
+        self.check_room(num_bytes - held.block.num_bytes, held.device)
         resized = resize_uncounted(storage, num_bytes)
         self._recount(storage, held)
         return resized
@@ -130,17 +130,10 @@ class Memory:
         self._release(held)
         self._count(storage, held.device, held.block.category)
 
-    def _check_growth(self, held: _Held, num_bytes: int) -> None:
-        self.check_room(num_bytes - held.block.num_bytes, held.device)
-
-    def block_of(self, backing: torch.Tensor) -> Block | None:
-        """Return the block that the storage of ``backing`` occupies."""
-        held = self._held(backing.untyped_storage())
-        return None if held is None else held.block
-
     def _held(self, storage: torch.UntypedStorage) -> _Held | None:
         """Return how a storage is counted; None if it is not."""
-        self._release_gone()  # one that is gone may have had this address
+        if self._gone:  # one that is gone may have had this address
+            self._release_gone()
         return self._storages.get(storage._cdata)
 
     def mark(self, values: Any, category: str, before: str = "") -> None:
@@ -149,10 +142,10 @@ class Memory:
         With ``before``, only where it was taken for that until now.
         """
         for tensor in tensors_in(values):
-            backing = getattr(tensor, "backing", None)
-            block = None if backing is None else self.block_of(backing)
-            if block is not None and before in ("", block.category):
-                block.category = category
+            if hasattr(tensor, "backing"):
+                held = self._held(tensor.backing.untyped_storage())
+                if held is not None and before in ("", held.block.category):
+                    held.block.category = category
 
     def alive(self) -> list[Block]:
         """Return the blocks that are alive, in the order of issue."""
@@ -183,26 +176,22 @@ class Memory:
         self._order += 1
         self._live[held.device] -= held.block.num_bytes
 
-    def _refusal(self, device: int, num_bytes: int) -> str:
-        """Return the words in which torch says that memory has run out."""
-        free = self.capacity - self.live[device]
-        return (
-            f"sim out of memory. Tried to allocate {size(num_bytes)}. "
-            f"sim:{device} has a total capacity of {size(self.capacity)} "
-            f"of which {size(free)} is free. Of the allocated memory "
-            f"{size(self.live[device])} is allocated by PyTorch."
-        )
-
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """Return the tensors in ``value`` and in the containers inside it."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return [tensor for item in value for tensor in tensors_in(item)]
-    return []
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    found = []
+    for item in value:
+        if isinstance(item, torch.Tensor):
+            found.append(item)
+        elif isinstance(item, (list, tuple, dict)):
+            found += tensors_in(item)
+    return found
 
 
 def size(num_bytes: int) -> str:

@@ -5,17 +5,16 @@ along. PyTorch assigns to the ``data`` of each parameter what it has become::
 
     parameter.data = parameter.to("sim:1")
 
-and asks before whether the one kind of tensor can take the place of the other.
-A plain tensor and a simulated one can, but not by the assignment of PyTorch,
-which changes what is inside the tensor: the inside and the class are
-exchanged for those of a new one.
+It asks before whether the one kind of tensor can take the place of the other.
+A plain tensor and a simulated one can. PyTorch's assignment changes only the
+inside of a tensor, which C++ knows; here the inside, the class and the
+attributes are exchanged for those of a new tensor.
 
 Layers that learn their shape from the first batch, such as ``nn.LazyLinear``,
-have tensors without numbers until then, of a class of their own. On a
-simulated device these are simulated tensors as well.
+have tensors without numbers until then, of other classes. On a simulated
+device these are simulated tensors as well.
 """
 
-import threading
 import weakref
 from collections.abc import Callable
 from functools import partial, wraps
@@ -42,23 +41,30 @@ _OURS = ("arrival", "backing", "_is_param")  # attributes of simulated tensors
 
 
 def _get_data(tensor: Tensor) -> Tensor:
-    """Return ``tensor.data``: the tensor without its history."""
     return cast(Tensor, _data.__get__(tensor))
 
 
 def _set_data(tensor: Tensor, value: Tensor) -> None:
-    """Stand in for the assignment to ``tensor.data``."""
+    # tensor  value
+    # cpu     cpu     PyTorch's own assignment
+    # sim:0   sim:0   the same, and the backing
+    # sim:0   sim:1   the same, after the gradient has moved
+    # cpu     sim:1   another inside and class; so with sim:1 and cpu, and
+    #                 where one of them is an inference tensor
     ours = [isinstance(x, SimTensor) for x in (tensor, value)]
     if not any(ours):
         _data.__set__(tensor, value)
-        return
-    if not all(ours) or _is_inference(tensor) != _is_inference(value):
-        _become(tensor, value)
-        return
-    if tensor.device != value.device:
-        _leave(tensor, value.device)
-    _data.__set__(tensor, value)
-    tensor.backing = value.backing.detach()  # type: ignore[attr-defined]
+    elif not all(ours) or _is_inference(tensor) != _is_inference(value):
+        _exchange(tensor, value)
+    else:
+        if tensor.device != value.device:
+            _move_gradient(tensor, value.device)
+        _data.__set__(tensor, value)
+        tensor.backing = value.backing.detach()  # type: ignore[attr-defined]
+
+
+# The stand-in for ``tensor.data``: the tensor without its history.
+data = property(_get_data, _set_data)
 
 
 def _is_inference(tensor: Tensor) -> bool:
@@ -67,13 +73,11 @@ def _is_inference(tensor: Tensor) -> bool:
         return tensor.is_inference()
 
 
-def _become(tensor: Tensor, value: Tensor) -> None:
+def _exchange(tensor: Tensor, value: Tensor) -> None:
     """Make ``tensor``, the same object, hold what ``value`` holds."""
-    # One of the two is simulated and the other is plain, or one of them is of
-    # inference mode.
-    new = _in_the_place_of(tensor, value)
+    new = _made_of(value, tensor)
     new.requires_grad = tensor.requires_grad
-    new.grad = _leave(tensor, value.device)
+    new.grad = _move_gradient(tensor, value.device)
     torch.clear_autocast_cache()  # it would hold on to what was inside
     torch._C._swap_tensor_impl(tensor, new)
     tensor.__class__, new.__class__ = type(new), type(tensor)
@@ -82,31 +86,27 @@ def _become(tensor: Tensor, value: Tensor) -> None:
         setattr(tensor, name, getattr(tensor, name))
 
 
-def _in_the_place_of(tensor: Tensor, value: Tensor) -> Tensor:
-    """Return a tensor with the numbers of ``value``, else like ``tensor``."""
+def _made_of(value: Tensor, like: Tensor) -> Tensor:
+    """Return a tensor with the numbers of ``value``, the rest as ``like``."""
     new: Tensor
+    is_parameter = isinstance(like, nn.Parameter)
     if isinstance(value, SimTensor):
-        kind = simulated_class(type(tensor), value.device)
+        kind = simulated_class(type(like), value.device)
         new = SimTensor.__new__(kind, value.backing.detach(), value.device)
-        if isinstance(tensor, nn.Parameter):
+        if is_parameter:
             new._is_param = True
     else:
         new = value.detach()
-        new.__class__ = _plain_class(tensor)
-    others = {k: v for k, v in vars(tensor).items() if k not in _OURS}
+        on_cpu = {sim: kind for kind, sim in SIM_CLASSES.items()}
+        on_cpu[SimTensor] = nn.Parameter if is_parameter else Tensor
+        new.__class__ = on_cpu[type(like)]
+    others = {k: v for k, v in vars(like).items() if k not in _OURS}
     vars(new).update(others)
     return new
 
 
-def _plain_class(tensor: Tensor) -> type:
-    """Return the class that a simulated tensor gets on the CPU."""
-    if type(tensor) is SimTensor:
-        return nn.Parameter if isinstance(tensor, nn.Parameter) else Tensor
-    return next(k for k, sim in SIM_CLASSES.items() if sim is type(tensor))
-
-
-def _leave(tensor: Tensor, device: torch.device) -> Tensor | None:
-    """Move ``tensor`` to ``device``; return its moved gradient."""
+def _move_gradient(tensor: Tensor, device: torch.device) -> Tensor | None:
+    """Move and return the gradient of a leaf that goes to ``device``."""
     if not tensor.is_leaf:
         raise RuntimeError(
             "the data of a result cannot go to another device (from: "
@@ -114,6 +114,7 @@ def _leave(tensor: Tensor, device: torch.device) -> Tensor | None:
         )
     in_a_graph = tensor._use_count() > 1 and not tensor.is_inference()
     if tensor.requires_grad and in_a_graph:
+        # Backward of that graph would bring gradients of the old device.
         check = partial(_check_home, weakref.ref(tensor), tensor.device)
         with torch.inference_mode(False):
             get_gradient_edge(tensor).node.register_prehook(check)
@@ -140,12 +141,11 @@ def fits(*tensors: Tensor) -> bool:
 
     A simulated tensor counts as one of the CPU, as do those of CUDA.
     """
-    ours = [isinstance(tensor, SimTensor) for tensor in tensors]
-    if not any(ours):
-        return _can_replace(*tensors)
-    on_cpu = torch.empty(0, device="cpu")
-    pair = zip(tensors, ours, strict=True)
-    return _can_replace(*(on_cpu if is_sim else x for x, is_sim in pair))
+
+    def on_cpu(x: Tensor) -> Tensor:
+        return torch.empty(0, device="cpu") if isinstance(x, SimTensor) else x
+
+    return _can_replace(*map(on_cpu, tensors))
 
 
 def has_to_be_swapped(tensor: Tensor) -> bool:
@@ -153,39 +153,18 @@ def has_to_be_swapped(tensor: Tensor) -> bool:
     return not isinstance(tensor, SimTensor) and _has_inside(tensor)
 
 
-# What stands for ``tensor.data``.
-data = property(_get_data, _set_data)
-
-
-class _Tried(threading.local):
-    """What a module of this thread is being moved by."""
-
-    function: Callable[..., Any] | None = None
-
-
-_tried = _Tried()
-
-
-def _check_class(tensor: Tensor, moved: Tensor) -> None:
-    """Refuse a class of which there is none on the device of ``moved``."""
-    if isinstance(moved, SimTensor):
-        simulated_class(type(tensor), moved.device)
-
-
 def moving_whole(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a ``Module._apply`` that moves all of a module, or nothing."""
-    # A parameter of a class that is refused on simulated devices is tried
-    # before any other has moved.
 
     @wraps(original)
     def apply(
         self: nn.Module, fn: Callable[..., Any], recurse: bool = True
     ) -> Any:
-        if _tried.function is not fn:  # the same in all parts of a module
-            _tried.function = fn
-            for p in self.parameters():
-                if type(p) not in SIM_CLASSES and not isinstance(p, SimTensor):
-                    _check_class(p, fn(p))
+        for p in self.parameters():
+            if type(p) not in SIM_CLASSES and not isinstance(p, SimTensor):
+                moved = fn(torch.empty(0, device=p.device))
+                if isinstance(moved, SimTensor):  # refuse it before others go
+                    simulated_class(type(p), moved.device)
         return original(self, fn, recurse)
 
     return apply

@@ -44,37 +44,22 @@ COPIES = {
     aten._foreach_copy.default,
 }
 
-# Operation -> the positions of arguments that may stay on the CPU.
-CPU_ARGUMENTS = {
-    aten.index.Tensor: {1},
-    aten._unsafe_index.Tensor: {1},
-    aten.index_put.default: {1},
-    aten.index_put_.default: {1},
-    aten._unsafe_index_put.default: {1},
-    aten._index_put_impl_.default: {1},
-    aten._pack_padded_sequence.default: {1},
-    aten._pad_packed_sequence.default: {1},
-    aten._foreach_addcmul.Tensor: {3},
-    aten._foreach_addcmul_.Tensor: {3},
-    aten._foreach_addcdiv.Tensor: {3},
-    aten._foreach_addcdiv_.Tensor: {3},
-}
-
-# Operation -> the positions of results that stay on the CPU.
-CPU_RESULTS = {aten._pack_padded_sequence.default: {1}}
-
+# Operation -> the position of the argument that may stay on the CPU.
+CPU_ARGUMENTS = dict.fromkeys(
+    "_index_put_impl_ _pack_padded_sequence _pad_packed_sequence "
+    "_unsafe_index _unsafe_index_put index index_put index_put_".split(),
+    1,
+) | dict.fromkeys(
+    "_foreach_addcdiv _foreach_addcdiv_ _foreach_addcmul "
+    "_foreach_addcmul_".split(),
+    3,
+)
 # Operations that take no CPU tensor for a number.
 NO_CPU_NUMBERS = set(
     "cat embedding gather index_select nll_loss_forward scatter scatter_add "
     "stack take".split()
 )
 
-# The result's shape, or the number that Python goes on with, depends on the
-# values: the host waits for it.
-WAITING_TAGS = (
-    torch.Tag.data_dependent_output,
-    torch.Tag.dynamic_output_shape,
-)
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
 MASKS = (torch.bool, torch.uint8)
 
@@ -84,25 +69,33 @@ def check_mixture(call: OpCall, inputs: list[Tensor]) -> torch.device | None:
 
     None means a list operation whose positions differ in device.
     """
+    # operation     inputs                          result
+    # add           sim:1, sim:1                    sim:1
+    # add           sim:1, a number on the CPU      sim:1
+    # add           sim:1, sim:0                    refused
+    # index         sim:1, [indices on the CPU]     sim:1
+    # copy_         sim:1, sim:0                    sim:1, the one written to
+    # _to_copy      sim:1; device="cpu"             the CPU
+    # _foreach_add  [sim:0, sim:1], [sim:0, sim:1]  None
     device = inputs[0].device
     for x in inputs[1:]:
         if x.device != device:
             is_list = base_name(call.func).startswith("_foreach")
             if is_list and len(call.args[0]) > 1:
                 return None
-            device = common_device(call)
+            device = _common_device(call)
             break
     if device.type == "sim" and device.index >= device_count():
         full_device(device)  # refuses it
-    meta = check_home(inputs)
-    if meta:
+    check_home(inputs)
+    if simulation.backing.type == "meta":
         check_readable(call)
     target = call.kwargs.get("device")
     return device if target is None else full_device(target)
 
 
-def check_home(tensors: list[Tensor]) -> bool:
-    """Return whether this machine has no numbers; refuse others."""
+def check_home(tensors: list[Tensor]) -> None:
+    """Refuse tensors of a machine with numbers on one without; and back."""
     meta = simulation.backing.type == "meta"
     for x in tensors:
         backing = getattr(x, "backing", None)
@@ -111,27 +104,28 @@ def check_home(tensors: list[Tensor]) -> bool:
                 "a tensor of another simulated machine is of no use on this "
                 f"one (device: {x.device}, backing: {simulation.backing})"
             )
-    return meta
 
 
-def common_device(call: OpCall) -> torch.device:
+def _common_device(call: OpCall) -> torch.device:
     """Return the device that ``call`` runs on, given tensors of several."""
     func, args, kwargs = call
     if func in COPIES:
         return tensors_in(args[0])[0].device
-    may_stay = CPU_ARGUMENTS.get(func, set())
-    strict = [a for i, a in enumerate(args) if i not in may_stay]
-    tensors = tensors_in([strict, kwargs])
-    device = next((t.device for t in tensors if not is_cpu_number(t)), None)
-    device = device or tensors[0].device
-    numbers_serve = base_name(func) not in NO_CPU_NUMBERS
-    written = [id(t) for t in _written(call)]
-    for tensor in tensors:
-        number = is_cpu_number(tensor) and id(tensor) not in written
-        if tensor.device != device and not (number and numbers_serve):
-            raise RuntimeError(mixture(device, tensor.device))
-    for tensor in tensors_in([args[i] for i in may_stay if i < len(args)]):
-        if tensor.device not in (device, torch.device("cpu")):
+    place = CPU_ARGUMENTS.get(base_name(func))
+    indices = tensors_in([a for i, a in enumerate(args) if i == place])
+    strict = [a for i, a in enumerate(args) if i != place]
+    operands = tensors_in([strict, kwargs])
+    numbers = [t for t in operands if is_cpu_number(t)]
+    if base_name(func) in NO_CPU_NUMBERS:
+        numbers = []
+    device = next(
+        (t.device for t in operands if not is_cpu_number(t)),
+        operands[0].device,
+    )
+    on_cpu = {id(t) for t in indices + numbers if t.device.type == "cpu"}
+    on_cpu -= {id(t) for t in _written(call)}
+    for tensor in operands + indices:
+        if tensor.device != device and id(tensor) not in on_cpu:
             raise RuntimeError(mixture(device, tensor.device))
     return device
 
@@ -151,12 +145,9 @@ def is_cpu_number(tensor: Tensor) -> bool:
 
 def _written(call: OpCall) -> list[Tensor]:
     """Return the tensors that ``call`` writes to."""
-    values = []
-    for i, argument in enumerate(call.func._schema.arguments):
-        if argument.is_write:
-            given = call.args[i] if i < len(call.args) else None
-            values.append(call.kwargs.get(argument.name, given))
-    return tensors_in(values)
+    schema = call.func._schema.arguments
+    places = [i for i, argument in enumerate(schema) if argument.is_write]
+    return tensors_in(arguments(call, places))
 
 
 @cache
@@ -198,36 +189,41 @@ def arguments(call: OpCall, positions: Sequence[int]) -> list[Any]:
     """Return the arguments in these positions of the schema."""
     args, kwargs = call.args, call.kwargs
     names = [a.name for a in call.func._schema.arguments]
-    return [args[i] if i < len(args) else kwargs[names[i]] for i in positions]
+    return [
+        args[i] if i < len(args) else kwargs.get(names[i]) for i in positions
+    ]
 
 
 @cache
-def comes_whole(func: OpOverload) -> bool:
-    """Return whether ``func`` is one that autograd takes apart.
+def is_composed(func: OpOverload) -> bool:
+    """Return whether ``func`` is run as several other operations.
 
-    It does so before an operation comes to a device, with what PyTorch
-    composes of others, if the CPU has no kernel for it, and with what a
-    function of ours stands in for. Such an operation comes whole where
-    autograd has no say: inside another dispatch, and in inference mode.
+    PyTorch composes it of them if the CPU has no kernel for it; or a kernel in
+    ``own_kernels`` does. Autograd does so before an operation comes here,
+    except inside another dispatch and in inference mode.
     """
-    composed = _has_kernel(func, "CompositeImplicitAutograd")
-    return has_stand_in(func) or (composed and not _has_kernel(func, "CPU"))
+    name = func.name()
+    composed = has_kernel(name, "CompositeImplicitAutograd")
+    return has_stand_in(func) or (composed and not has_kernel(name, "CPU"))
 
 
 @cache
 def has_stand_in(func: OpOverload) -> bool:
-    """Return whether a function stands in for ``func`` where autograd is."""
-    return _has_kernel(func, "AutogradPrivateUse1")
+    """Return whether a kernel in ``own_kernels`` stands in for ``func``."""
+    return has_kernel(func.name(), "AutogradPrivateUse1")
 
 
-def _has_kernel(func: OpOverload, key: str) -> bool:
+def has_kernel(name: str, key: str) -> bool:
+    """Return whether torch has a kernel for an operation and dispatch key."""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
-    return bool(has(func.name(), key))
+    return bool(has(name, key))
 
 
 @cache
 def _may_wait(func: OpOverload) -> bool:
-    waits = any(tag in func.tags for tag in WAITING_TAGS)
+    # The values decide the result's shape, or are a number that Python reads.
+    tags = torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape
+    waits = any(tag in func.tags for tag in tags)
     return waits or base_name(func) in INDEXING
 
 
@@ -254,14 +250,11 @@ def no_numbers(device: torch.device) -> RuntimeError:
 
 def check_readable(call: OpCall) -> None:
     """Refuse an operation that needs values, where there are none."""
-    args = call.args
     is_copy = call.func is aten.copy_.default
-    to_cpu = is_copy and args[0].device.type == "cpu"
+    to_cpu = is_copy and call.args[0].device.type == "cpu"
     if to_cpu or host_waits(call):
-        simulated = [
-            x for x in args if getattr(x, "backing", None) is not None
-        ]
-        raise no_numbers(simulated[0].device)
+        held = [x.device for x in call.args if hasattr(x, "backing")]
+        raise no_numbers(held[0])
 
 
 def backing_of(device: torch.device) -> torch.device:

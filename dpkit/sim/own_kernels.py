@@ -1,7 +1,7 @@
 """Operations that are computed otherwise than by the CPU's own kernel.
 
-- Attention: on a device that PyTorch does not know it would compose it of
-  products and a softmax, which rounds in another order. Here it is the kernel
+- Attention: PyTorch would compose it of products and a softmax on a device
+  that it does not know, which rounds in another order. Here it is the kernel
   that PyTorch chooses on the CPU.
 - The cells of recurrent layers: PyTorch calls a fused cell on every device but
   the CPU, and the CPU has none. The values equal the CPU's up to rounding.
@@ -9,12 +9,13 @@
   for what lies on a GPU, and ``histc`` takes integers there.
 - Shapes where there are no numbers: PyTorch works out the shape of a sum in
   Python, which takes longer than all that a simulated device does for it. A
-  step of training asks for the same shapes as the step before.
+  step of training asks for the same shapes as the step before, so they are
+  remembered.
 """
 
 from collections.abc import Hashable
 from itertools import zip_longest
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -42,8 +43,12 @@ def run_plain(call: OpCall) -> Any:
             with torch.inference_mode(False), torch.no_grad():
                 return func(*args, **kwargs)
         return func(*args, **kwargs)
-    except NotImplementedError as error:
-        return _run_as_on_cuda(call, error)
+    except NotImplementedError:
+        if func is aten.histc.default and args[0].dtype in INTEGERS:
+            # CUDA counts integers as the CPU counts equal floats.
+            counts = func(args[0].double(), *args[1:], **kwargs)
+            return counts.to(args[0].dtype)
+        raise
     except RuntimeError as error:
         if "DefaultCPUAllocator" in str(error):
             raise torch.OutOfMemoryError(str(error)) from None
@@ -57,42 +62,33 @@ def attention(
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    **options: Any,
 ) -> Tensor:
     """Stand in for ``torch.nn.functional.scaled_dot_product_attention``."""
-    mask = attn_mask
+    operands, mask = [query, key, value], attn_mask
     if mask is not None and mask.dtype == torch.bool:
         nothing = torch.zeros_like(mask, dtype=query.dtype)
         mask = nothing.masked_fill_(mask.logical_not(), -torch.inf)
-    choice = aten._fused_sdp_choice(
-        _stand_in(query),
-        _stand_in(key),
-        _stand_in(value),
-        None if mask is None else _stand_in(mask),
+    like = [None if x is None else _on_cpu_like(x) for x in (*operands, mask)]
+    choice = aten._fused_sdp_choice(*like, dropout_p, is_causal, **options)
+    composes = choice != SDPBackend.FLASH_ATTENTION.value
+    learnt_mask = mask is not None and mask.requires_grad
+    if composes or learnt_mask or plain(query).is_cuda:
+        rest = mask, dropout_p, is_causal
+        math = aten._scaled_dot_product_attention_math
+        return cast(Tensor, math(*operands, *rest, **options)[0])
+    missing = 4 - query.dim()  # the kernel wants a batch of heads
+    fused: Tensor = aten._scaled_dot_product_flash_attention_for_cpu(
+        *[x[(None,) * missing] for x in operands],
         dropout_p,
         is_causal,
-        scale=scale,
-        enable_gqa=enable_gqa,
-    )
-    if plain(query).device.type == "cuda":  # only on CUDA
-        choice = SDPBackend.MATH.value
-    learnt_mask = mask is not None and mask.requires_grad
-    if choice != SDPBackend.FLASH_ATTENTION.value or learnt_mask:
-        composed: Tensor = aten._scaled_dot_product_attention_math(
-            query, key, value, mask, dropout_p, is_causal,
-            scale=scale, enable_gqa=enable_gqa,
-        )[0]  # fmt: skip
-        return composed
-    missing = 4 - query.dim()  # the kernel wants a batch of heads
-    operands = [x[(None,) * missing] for x in (query, key, value)]
-    fused: Tensor = aten._scaled_dot_product_flash_attention_for_cpu(
-        *operands, dropout_p, is_causal, attn_mask=mask, scale=scale
+        attn_mask=mask,
+        scale=options.get("scale"),
     )[0]
     return fused.flatten(0, missing) if missing else fused
 
 
-def _stand_in(tensor: Tensor) -> Tensor:
+def _on_cpu_like(tensor: Tensor) -> Tensor:
     """Return a tensor on the CPU to choose a kernel by."""
     backing = plain(tensor)
     if backing.device.type == "cpu":
@@ -146,34 +142,8 @@ def ctc_loss(
     return loss
 
 
-def _run_as_on_cuda(call: OpCall, error: Exception) -> Any:
-    """Run what the CPU has no kernel for; raise ``error`` if CUDA has none."""
-    func, args, kwargs = call
-    if func is aten.histc.default and args[0].dtype in INTEGERS:
-        return _histc(*args, **kwargs)
-    raise error
-
-
-def _histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
-    """Count the integers in each of equal bins, as CUDA's kernel does."""
-    # [0, 1, 1, 4, 7] from 0 to 4 in 2 bins: 0, 1, 1 | 4; 7 is outside.
-    low, high = int(min), int(max)
-    if low == high and x.numel():
-        low, high = int(x.min()), int(x.max())
-    if low == high:
-        low, high = low - 1, high + 1
-    if bins < 1:
-        raise RuntimeError("bins must be > 0")
-    if high < low:
-        raise RuntimeError("max must be larger than min")
-    numbers = x.flatten().long()
-    inside = numbers[(numbers >= low) & (numbers <= high)]
-    places = ((inside - low) * bins // (high - low)).clamp_max(bins - 1)
-    return torch.bincount(places, minlength=bins).to(x.dtype)
-
-
 class _NoKeyError(Exception):
-    """An argument on which the result may depend in ways not told here."""
+    """Raised for an argument that a key would not tell from others."""
 
 
 def _run_without_numbers(call: OpCall) -> Any:
@@ -200,7 +170,8 @@ def _run_without_numbers(call: OpCall) -> Any:
 def _key(value: Any) -> Any:
     """Return what of an argument a shape may depend on."""
     kind = type(value)
-    if kind is Tensor and value.is_meta and not _turned(value):
+    marked = kind is Tensor and (value.is_conj() or value.is_neg())
+    if kind is Tensor and value.is_meta and not marked:
         return value.shape, value.stride(), value.dtype
     if kind is list or kind is tuple:
         return kind, *[_key(item) for item in value]
@@ -211,11 +182,6 @@ def _key(value: Any) -> Any:
     if isinstance(value, (Tensor, torch.Generator)):
         raise _NoKeyError
     return value
-
-
-def _turned(tensor: Tensor) -> bool:
-    """Return whether values are still to be conjugated or negated."""
-    return tensor.is_conj() or tensor.is_neg()
 
 
 def _made_like(out: Any) -> Any:

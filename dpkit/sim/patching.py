@@ -1,11 +1,11 @@
 """One change of torch: whether it fits, how it is made and taken back.
 
-``patches.py`` lists all of them; :func:`apply_all` makes them all or none. A
-function that replaces one of PyTorch's
-compares equal to it: libraries keep sets of PyTorch's functions (torchvision,
-those that return an image) and look up in them the function that is called.
-So both have to be found there. Scripted code (``torch.jit``) has a table of
-identities, where the new function is entered.
+``patches.py`` lists all of them; :func:`apply_all` makes them all or none.
+
+A function that replaces one of PyTorch's compares equal to it. Libraries keep
+sets of PyTorch's functions (torchvision, those that return an image), and look
+up in them the function that is called: both have to be found. Scripted code
+(``torch.jit``) has a table of identities, where the new function is entered.
 """
 
 import inspect
@@ -24,14 +24,7 @@ Kernel = tuple[str, Callable[..., Any]]
 
 
 class StandIn:
-    """A callable that equals the function that it stands in for.
-
-    Example:
-        >>> from dpkit.sim.patching import StandIn
-        >>> twice = StandIn(torch.ones, lambda n: 2 * torch.ones(n))
-        >>> twice(3), twice == torch.ones, torch.ones in {twice}
-        (tensor([2., 2., 2.]), True, True)
-    """
+    """A callable that equals the function that it stands in for."""
 
     def __init__(
         self, original: Callable[..., Any], call: Callable[..., Any]
@@ -235,9 +228,8 @@ _lock = threading.RLock()  # a second thread waits for the first to be done
 def apply_all(patches: Sequence[Patch]) -> None:
     """Apply all patches, once; :func:`dpkit.sim.register` calls it.
 
-    Raises:
-        RuntimeError: a patch does not fit this torch, or failed. What had
-            been applied is undone. Another call repeats the error.
+    If one does not fit this torch, or fails, what had been applied is undone.
+    Another call repeats the error.
     """
     global _failure
     with _lock:
@@ -245,36 +237,25 @@ def apply_all(patches: Sequence[Patch]) -> None:
             raise _failure
         if _undo:
             return
-        for step in (_probe, _apply):
+        try:
             for patch in patches:
-                try:
-                    step(patch)
-                except BaseException as error:
-                    undo_all()
-                    if not isinstance(error, Exception):  # Ctrl-C
-                        raise
-                    _failure = _failed(patch.name, error)
-                    raise _failure from error
-
-
-def _probe(patch: Patch) -> None:
-    if not patch.fits():
-        raise RuntimeError("this torch lacks what the patch needs")
-
-
-def _apply(patch: Patch) -> None:
-    _undo.append(patch.apply())
+                if not patch.fits():
+                    raise RuntimeError("this torch lacks what the patch needs")
+            for patch in patches:
+                _undo.append(patch.apply())
+        except BaseException as error:
+            undo_all()
+            if not isinstance(error, Exception):  # Ctrl-C
+                raise
+            _failure = RuntimeError(
+                "simulated devices do not fit this torch (torch: "
+                f"{torch.__version__}, patch: {patch.name}, reason: {error}); "
+                'devices(kind="cpu") needs no patch'
+            )
+            raise _failure from error
 
 
 def undo_all() -> None:
     """Take back what has been applied, the last first."""
     while _undo:
         _undo.pop()()
-
-
-def _failed(name: str, error: Exception) -> RuntimeError:
-    return RuntimeError(
-        "simulated devices do not fit this torch (torch: "
-        f"{torch.__version__}, patch: {name}, reason: {error}); "
-        'devices(kind="cpu") needs no patch'
-    )

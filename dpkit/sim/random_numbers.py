@@ -1,29 +1,29 @@
 """Random numbers on simulated devices: generators, seeds, states.
 
-A generator: ``torch.Generator(device="sim:1")``. PyTorch makes the generator
-of a backend in C++, where a backend from Python has no say. So a class stands
-in for ``torch.Generator``: for a simulated device it makes a ``SimGenerator``,
-for any other one of PyTorch's own. A ``SimGenerator`` is one of the CPU that
-says that it is on ``sim:1``. It draws the numbers that the CPU draws from
-the same seed; if a GPU holds the numbers, one of the GPU draws in its place.
-Operations on the CPU do not refuse it, as they would one of CUDA.
+PyTorch makes ``torch.Generator(device="sim:1")`` in C++, which does not ask a
+backend made in Python. So a class stands in for ``torch.Generator``: for a
+simulated device it makes a ``SimGenerator``, for any other one of PyTorch's.
+A ``SimGenerator`` is a generator of the CPU, or of the GPU that holds the
+numbers, that says that it is on ``sim:1``. It draws the numbers that the CPU
+draws from the same seed. A generator of the CPU also draws for operations on
+the CPU, although they would refuse one of CUDA.
 
 Without a generator all devices draw from the CPU's: after
 ``torch.manual_seed`` a program draws on a simulated device what it would draw
-on the CPU. On CUDA each device has a generator of its own. So what seeds a
-device here seeds them all, and the CPU.
+on the CPU. On CUDA each device has its generator. So what seeds a device here
+seeds them all, and the CPU.
 """
 
 from functools import cache
-from typing import Any, Self
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
 from torch._ops import OpOverload
 
 from dpkit.sim.configuration import simulation
-from dpkit.sim.device_names import DeviceLike, device_count, full_device
-from dpkit.sim.operations import OpCall
+from dpkit.sim.device_names import DeviceLike, full_device
+from dpkit.sim.operations import OpCall, arguments, base_name
 
 _Plain = torch._C.Generator
 
@@ -35,49 +35,22 @@ class SimGenerator(_Plain):
     def __new__(  # noqa: D102
         cls: "type[SimGenerator]", device: DeviceLike
     ) -> "SimGenerator":
-        return _Plain.__new__(cls, "cpu")  # type: ignore[call-arg]
+        on_gpu = simulation.backing.type == "cuda"
+        where = simulation.backing if on_gpu else "cpu"
+        return _Plain.__new__(cls, where)  # type: ignore[call-arg]
 
     def __init__(self, device: DeviceLike) -> None:
         self._device = full_device(device)
-        on_gpu = simulation.backing.type == "cuda"
-        self._on_gpu = _Plain(simulation.backing) if on_gpu else None
         _alive[_address(self)] = self
-
-    @property
-    def inner(self) -> _Plain:
-        """The generator that draws: this one, or that of the GPU."""
-        return self if self._on_gpu is None else self._on_gpu
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
         """The device it claims to be on."""
         return self._device
 
-    def manual_seed(self, seed: int) -> Self:
-        """Begin anew from ``seed``."""
-        _Plain.manual_seed(self.inner, seed)
-        return self
-
-    def seed(self) -> int:
-        """Begin anew from a random seed; return the seed."""
-        return _Plain.seed(self.inner)
-
-    def initial_seed(self) -> int:
-        """Return the seed that it began with."""
-        return _Plain.initial_seed(self.inner)
-
-    def get_state(self) -> torch.Tensor:
-        """Return its state, a tensor on the CPU."""
-        return _Plain.get_state(self.inner)
-
-    def set_state(self, state: torch.Tensor) -> Self:
-        """Continue from ``state``."""
-        _Plain.set_state(self.inner, state)
-        return self
-
     def clone_state(self) -> "SimGenerator":
         """Return another one on this device, in the same state."""
-        return SimGenerator(self.device).set_state(self.get_state())
+        return _restore(str(self.device), self.get_state())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (str(self.device), self.get_state())
@@ -88,13 +61,13 @@ _alive: WeakValueDictionary[int, SimGenerator] = WeakValueDictionary()
 
 
 def _address(generator: Any) -> int:
-    """Return where the C++ object is; all its wrappers have the same."""
     return int(generator._cdata)
 
 
 def _restore(device: str, state: torch.Tensor) -> SimGenerator:
-    """Return the generator that was pickled or copied."""
-    return SimGenerator(device).set_state(state)
+    generator = SimGenerator(device)
+    generator.set_state(state)
+    return generator
 
 
 class _Maker(type(_Plain)):  # type: ignore[misc]
@@ -126,33 +99,21 @@ def takes_generator(func: OpOverload) -> int | None:
     return places[0] if places else None
 
 
-def with_plain_generator(call: OpCall, device: torch.device) -> OpCall:
-    """Return ``call`` with the generator that draws in a simulated one.
+def check_generator(call: OpCall, device: torch.device) -> None:
+    """Refuse a generator that is not for simulated devices, as CUDA does.
 
-    As on CUDA the generator has to be one of that type of device, and
-    ``randperm`` takes one of that very device.
+    ``randperm`` takes only one of that very device.
     """
-    func, args, kwargs = call
-    place = takes_generator(func)
+    place = takes_generator(call.func)
     if place is None or device.type != "sim":
-        return call
-    if kwargs.get("generator") is not None:
-        inner = _inner(func, kwargs["generator"], device)
-        return call._replace(kwargs={**kwargs, "generator": inner})
-    if place < len(args) and args[place] is not None:
-        inner = _inner(func, args[place], device)
-        return call._replace(args=(*args[:place], inner, *args[place + 1 :]))
-    return call
-
-
-def _inner(
-    func: OpOverload, generator: _Plain, device: torch.device
-) -> _Plain:
-    """Return the plain generator in a simulated one; refuse any other."""
+        return
+    (generator,) = arguments(call, [place])
+    if generator is None:
+        return
     found = _alive.get(_address(generator))
     shown = generator.device if found is None else found.device
-    one_device = func._schema.name == "aten::randperm"
-    if one_device and (found is None or found.device != device):
+    one_device = base_name(call.func) == "randperm"
+    if one_device and shown != device:
         raise RuntimeError(
             f"Expected a '{device}' generator device but found '{shown}'"
         )
@@ -161,7 +122,6 @@ def _inner(
             f"Expected a '{device.type}' device type for generator but found "
             f"'{generator.device.type}'"
         )
-    return found.inner
 
 
 def default_generator(device: DeviceLike = None) -> _Plain:
@@ -178,16 +138,6 @@ def manual_seed(seed: int) -> None:
     default_generator().manual_seed(int(seed))
 
 
-def seed_all() -> None:
-    """Seed the generator of all devices with a random seed."""
-    default_generator().seed()
-
-
-def initial_seed() -> int:
-    """Return the seed that the generator was given last."""
-    return default_generator().initial_seed()
-
-
 def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
     """Return the state of the generator that ``device`` draws from."""
     return default_generator(device).get_state()
@@ -196,14 +146,3 @@ def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
 def set_rng_state(state: torch.Tensor, device: DeviceLike = None) -> None:
     """Set the state of the generator that ``device`` draws from."""
     default_generator(device).set_state(state)
-
-
-def get_rng_state_all() -> list[torch.Tensor]:
-    """Return the state of the generator, once for each device."""
-    return [get_rng_state(i) for i in range(device_count())]
-
-
-def set_rng_state_all(states: list[torch.Tensor]) -> None:
-    """Continue from ``states``, which get_rng_state_all() returned."""
-    for i, state in enumerate(states):
-        set_rng_state(state, i)

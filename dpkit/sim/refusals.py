@@ -1,10 +1,10 @@
 """What simulated devices refuse, in words that say what to use instead.
 
-- Tensors that are not dense. Sparse and nested ones keep their numbers in ways
-  that a tensor which stands for another cannot tell PyTorch of.
+- Tensors that are not dense: a tensor that stands for another cannot show
+  PyTorch the numbers of sparse and nested ones.
 - ``torch.nn.DataParallel``, which copies from GPU to GPU by functions of CUDA.
-  Once there is a backend from outside it would choose that, also for a module
-  on the CPU; there it works as ever.
+  Once there is a backend from outside it would choose that also for a module
+  on the CPU; there it works as before.
 - ``torch.distributed``. By itself it chooses what it would choose without
   simulated devices: NCCL and a GPU where there is one, else gloo and the CPU.
   What it is asked to send of a simulated device is refused: it would send the
@@ -68,9 +68,7 @@ def check_dense(tensor: torch.Tensor, device: torch.device) -> None:
     if tensor.is_nested:
         raise not_dense("nested", device)
     if tensor.layout is not torch.strided:
-        kind = (
-            str(tensor.layout).removeprefix("torch._").removeprefix("torch.")
-        )
+        kind = str(tensor.layout).removeprefix("torch.").removeprefix("_")
         raise not_dense(kind, device)
 
 
@@ -79,10 +77,8 @@ def _simulated_in(args: Any, kwargs: dict[str, Any]) -> torch.device | None:
     named = kwargs.get("device")
     found = [torch.device(named)] if isinstance(named, str) else []
     for leaf in tree_leaves((args, kwargs)):
-        if isinstance(leaf, torch.device):
-            found.append(leaf)
-        elif isinstance(leaf, torch.Tensor):
-            found.append(leaf.device)
+        found.append(getattr(leaf, "device", leaf))
+    found = [x for x in found if isinstance(x, torch.device)]
     return next((device for device in found if device.type == "sim"), None)
 
 
@@ -170,13 +166,7 @@ def _refusing_to_send(name: str) -> Callable[..., Any]:
 
 
 def default_backend() -> str:
-    """Return the backend of ``init_process_group()`` without a name.
-
-    Example:
-        >>> from dpkit.sim.refusals import default_backend
-        >>> default_backend() in ("cpu:gloo", "cuda:nccl")
-        True
-    """
+    """Return the backend of ``init_process_group()`` without a name."""
     kind = real_or_cpu().type
     return f"{kind}:{dist.Backend.default_device_backend_map[kind]}"
 

@@ -1,7 +1,8 @@
 """What PyTorch's storages do when there are simulated devices.
 
-A storage is the memory behind a tensor. That of a simulated tensor lies where
-its numbers are, on the CPU, and counts as memory of the simulated device.
+A storage is the memory behind a tensor. The storage of a simulated tensor lies
+where its numbers are, on the CPU, and counts as memory of the simulated
+device.
 
 Loading: ``torch.load(…, map_location="sim:1")`` moves the storages of a file
 and makes tensors of them. A moved storage stays on the CPU and says that it is
@@ -11,11 +12,11 @@ torch asks ``map_location`` about as well.
 
 Pinned memory: a copy to a GPU goes on beside other work only if the memory
 that it reads is pinned, which means kept in its place by the system. PyTorch
-asks the accelerator for such memory, and that is ``sim`` now, which has none
-to give. So both of its questions, whether a tensor is pinned and for a pinned
+asks its backend for such memory, and that is ``sim`` now, which has none to
+give. So both of its questions, whether a tensor is pinned and for a pinned
 copy, come here. On a machine with a GPU they go on to CUDA. Anywhere else the
-copy lies in ordinary memory, and a mark on its storage says that it is pinned:
-a view has the same storage, and the mark goes when the storage goes.
+copy lies in ordinary memory, and its storage has a mark: a view has the same
+storage, and the mark goes when the storage goes.
 """
 
 import warnings
@@ -64,19 +65,14 @@ def new_storage(cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def resize_storage(self: torch.UntypedStorage, size: int) -> Any:
-    """Stand in for ``UntypedStorage.resize_``; the memory is told of it."""
+    """Stand in for ``UntypedStorage.resize_``, and count the new size."""
     return simulation.memory.resize_storage(self, size)
 
 
 class SimStorage(torch.UntypedStorage):
     """A storage on the CPU that claims to be on a simulated device."""
 
-    claimed: torch.device
-
-    @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        """The device that it claims to be on."""
-        return self.claimed
+    device: Any = None  # in place of the property that says "cpu"
 
 
 def move_storage(storage: Any, location: str) -> SimStorage | None:
@@ -90,7 +86,7 @@ def move_storage(storage: Any, location: str) -> SimStorage | None:
         )
     moved = SimStorage(storage.nbytes())  # type: ignore[no-untyped-call]
     moved.copy_(storage)
-    moved.claimed = full_device(location)
+    moved.device = full_device(location)
     return moved
 
 
@@ -122,27 +118,14 @@ def has_gpu() -> bool:
 
 
 def is_pinned(tensor: torch.Tensor) -> bool:
-    """Return whether ``tensor`` lies in pinned memory of the host.
-
-    Example:
-        >>> from dpkit.sim.storages import is_pinned
-        >>> dpkit.sim.register()
-        >>> x = torch.ones(3)
-        >>> is_pinned(x), is_pinned(x.pin_memory())
-        (False, True)
-    """
-    if tensor.layout is not torch.strided:
-        return tensor.is_pinned()
-    if _has_mark(tensor):
+    """Return whether ``tensor`` lies in pinned memory of the host."""
+    if tensor.layout is torch.strided and _has_mark(tensor):
         return True
-    on_cpu = tensor.device.type == "cpu"
-    return on_cpu and has_gpu() and _is_pinned_for_gpu(tensor)
+    return tensor.device.type == "cpu" and tensor.is_pinned()
 
 
 def made_pinned(tensor: torch.Tensor) -> torch.Tensor:
     """Return what was just made on the host, pinned: a copy, or marked."""
-    if tensor.device.type == "sim":
-        raise RuntimeError(NOT_ON_CPU)
     on_gpu = has_gpu() and tensor.device.type == "cpu"
     return tensor.pin_memory() if on_gpu else _mark(tensor)
 

@@ -1,7 +1,7 @@
 """Streams and events: ``torch.sim.Stream``, ``torch.sim.Event``.
 
-A stream executes what it is given in order; two streams of a device wait for
-each other only where they are told to, but share the device's compute::
+A stream executes what it is given in order. Two streams of a device wait for
+each other only where the program says so, but share the device's compute::
 
     host       a b        returns from both at once
     stream 0   aaaaaaaa
@@ -22,8 +22,8 @@ from dpkit.theory.clock.record import SECOND
 class SimStream:
     """A queue of work on a simulated device, as ``torch.cuda.Stream``.
 
-    Without a device it is on the current one. The priority changes nothing;
-    a number means a stream that is there.
+    Without a device it is on the current one. The priority changes nothing. A
+    ``number`` is that of a stream that is there.
 
     Example:
         >>> zero = dpkit.devices(1, "sim")[0]
@@ -156,9 +156,9 @@ def wait_for_device(device: DeviceLike = None) -> None:
 def issued_beside(events: Mapping[torch.device, SimEvent]) -> Iterator[None]:
     """Issue a block from threads beside the hosts, one for each host.
 
-    As a process does that sends gradients while its backward goes on. What
-    is added up in the block takes no compute from the devices. The thread of
-    a host issues no earlier than the event on its device was recorded.
+    A process that sends gradients during its backward does so. What the block
+    adds up takes no compute from the devices. The thread of a host issues no
+    earlier than the event on its device was recorded.
     """
     since = {device.index: event.issued for device, event in events.items()}
     with simulation.clock.beside(since):
@@ -166,7 +166,7 @@ def issued_beside(events: Mapping[torch.device, SimEvent]) -> Iterator[None]:
 
 
 def default_stream(device: DeviceLike = None) -> SimStream:
-    """Return the stream that a device uses unless told otherwise."""
+    """Return the stream that a device uses by default."""
     return SimStream(device, number=DEFAULT)
 
 

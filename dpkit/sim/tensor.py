@@ -6,6 +6,7 @@ operation on it comes to ``__torch_dispatch__``, and passes five steps in
 :func:`_run`::
 
     check   may the tensors mix, are they of this machine?  check_mixture
+            is a generator one of simulated devices?        check_generator
     unwrap  put backings in place of simulated tensors      _unwrap
     run     on the backings, by the CPU's own kernel        run_plain
     wrap    put what comes out on the device                _wrap
@@ -26,7 +27,6 @@ from dpkit.sim.charge import charge, charge_read
 from dpkit.sim.configuration import simulation
 from dpkit.sim.memory import tensors_in
 from dpkit.sim.operations import (
-    CPU_RESULTS,
     Args,
     Kwargs,
     OpCall,
@@ -36,13 +36,13 @@ from dpkit.sim.operations import (
     backing_of,
     check_home,
     check_mixture,
-    comes_whole,
     has_stand_in,
+    is_composed,
     is_cpu_number,
     no_numbers,
 )
 from dpkit.sim.own_kernels import run_plain
-from dpkit.sim.random_numbers import takes_generator, with_plain_generator
+from dpkit.sim.random_numbers import check_generator
 from dpkit.sim.refusals import check_dense
 from dpkit.sim.storages import made_pinned
 
@@ -83,10 +83,7 @@ class SimTensor(Behaviour):
 
     @staticmethod
     def __tensor_unflatten__(
-        parts: dict[str, Tensor],
-        device: torch.device,
-        shape: Any,
-        strides: Any,
+        parts: dict[str, Tensor], device: torch.device, *_: Any
     ) -> "SimTensor":
         return SimTensor(parts["backing"], device)
 
@@ -112,45 +109,26 @@ def _run(call: OpCall) -> Any:
     #          12 + 12 + 12 bytes of traffic
     if call.func is aten._local_scalar_dense.default:
         return read_number(call.args[0])
-    if comes_whole(call.func):
-        return _run_in_parts(call)
-    inputs: list[Tensor] = []
-    _collect(call.args, inputs)
-    _collect(call.kwargs, inputs)
+    if is_composed(call.func):
+        return _run_composed(call)
+    inputs = tensors_in(call.args)
+    if call.kwargs:
+        inputs += tensors_in(call.kwargs)
     device = check_mixture(call, inputs)
     if device is None:
         return _run_by_position(call)
+    check_generator(call, device)
     out = run_plain(_unwrap(call, device))
     wrapped = _wrap(call, out, device)
     charge(call, inputs, wrapped, device)
     return wrapped
 
 
-def _collect(value: Any, inputs: list[Tensor]) -> None:
-    """Note the tensors in ``value``; all that is no tensor passes quickly."""
-    kind = type(value)
-    if kind is tuple or kind is list:
-        for item in value:
-            if type(item) is SimTensor:
-                inputs.append(item)
-            else:
-                _collect(item, inputs)
-    elif kind is dict:
-        for item in value.values():
-            _collect(item, inputs)
-    elif isinstance(value, Tensor):
-        inputs.append(value)
-
-
 def _unwrap(call: OpCall, device: torch.device) -> OpCall:
-    """Return ``call`` with backings and plain generators."""
     args, kwargs = _plain(call.args), _plain(call.kwargs)
     if kwargs.get("device") is not None:
         kwargs["device"] = backing_of(device)
-    unwrapped = OpCall(call.func, args, kwargs)
-    if takes_generator(call.func) is None:
-        return unwrapped
-    return with_plain_generator(unwrapped, device)
+    return OpCall(call.func, args, kwargs)
 
 
 def _plain(value: Any) -> Any:
@@ -168,12 +146,9 @@ def _plain(value: Any) -> Any:
 def _wrap(call: OpCall, out: Any, device: torch.device) -> Any:
     """Return ``out`` as simulated tensors, or what was written to."""
     func = call.func
-    if type(out) is tuple and func in CPU_RESULTS:
-        stay = CPU_RESULTS[func]
-        return tuple(
-            part if i in stay else _wrapped(part, device)
-            for i, part in enumerate(out)
-        )
+    if func is aten._pack_padded_sequence.default:
+        numbers, lengths = out
+        return _wrapped(numbers, device), lengths  # these stay on the CPU
     wrapped = _wrapped(out, device)
     kind, positions = alias_kind(func)
     if kind == "view":
@@ -183,10 +158,10 @@ def _wrap(call: OpCall, out: Any, device: torch.device) -> Any:
             if isinstance(tensor, SimTensor):
                 tensor.follow_backing()
         return _what_was_written(call)
-    copied = func is aten._to_copy.default and device.type == "cpu"
-    # PyTorch pins what it copies to without waiting.
-    pins = copied and call.kwargs.get("non_blocking")
-    return made_pinned(wrapped) if pins else wrapped
+    to_cpu = func is aten._to_copy.default and device.type == "cpu"
+    if to_cpu and call.kwargs.get("non_blocking"):
+        return made_pinned(wrapped)  # as PyTorch does
+    return wrapped
 
 
 def _wrapped(out: Any, device: torch.device) -> Any:
@@ -210,8 +185,9 @@ def _correct_view(call: OpCall, out: Any) -> Any:
     base = call.args[0]
     if type(base) is SimTensor:  # not one of a lazy layer
         out = return_and_correct_aliasing(*call, out)
-    begun = base.is_inference()
-    return tree_map_only(Tensor, _marked, out) if begun else out
+    if base.is_inference():
+        return tree_map_only(Tensor, _as_inference, out)
+    return out
 
 
 def _what_was_written(call: OpCall) -> Any:
@@ -242,8 +218,8 @@ def _run_by_position(call: OpCall) -> Any:
     return None if results[0] is None else [r[0] for r in results]
 
 
-def _run_in_parts(call: OpCall) -> Any:
-    """Run what comes whole; refuse a result that is not dense."""
+def _run_composed(call: OpCall) -> Any:
+    """Run the operations that ``call`` is composed of."""
     func, args, kwargs = call
     if has_stand_in(func):
         return func._op_dk(_AUTOGRAD, *args, **kwargs)
@@ -255,40 +231,48 @@ def _run_in_parts(call: OpCall) -> Any:
 
 
 def _run_in_inference_mode(call: OpCall) -> Any:
-    """Run an operation; mark what it makes as PyTorch would."""
-    if comes_whole(call.func):
-        return _run_in_parts(call)
+    """Run an operation in inference mode."""
+    # x is ordinary, y an inference tensor:
+    #
+    # x * 2     is new: an inference tensor, which SimTensor makes here; on
+    #           the CPU run_plain has made an ordinary one
+    # x[0]      views x: ordinary, as x
+    # y[0]      views y: an inference tensor, by _correct_view
+    # x.mul_(2) returns x, which stays ordinary
+    if is_composed(call.func):
+        return _run_composed(call)
     if alias_kind(call.func)[0] == "new":
         out = _run(call)
-        return _marked(out) if type(out) is Tensor else out
+        return _as_inference(out) if type(out) is Tensor else out
     with torch.inference_mode(False), torch.no_grad():
         return _run(call)
 
 
 @torch.inference_mode()
-def _marked(tensor: Tensor) -> Tensor:
-    """Return a tensor of inference mode in the memory of ``tensor``."""
+def _as_inference(tensor: Tensor) -> Tensor:
+    """Return an inference tensor in the memory of ``tensor``."""
     if not isinstance(tensor, SimTensor):
         empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         return cast(Tensor, aten.set_.source_Tensor(empty, tensor))
-    marked = SimTensor(tensor.backing, tensor.device)
-    torch._functionalize_unsafe_set(marked, tensor)
-    return marked
+    made = SimTensor(tensor.backing, tensor.device)
+    torch._functionalize_unsafe_set(made, tensor)  # one storage for both
+    return made
 
 
 def _placeholder(call: OpCall) -> Any:
     """Return something for backward to carry on with after an error."""
-    # What func would have written to stays as it is; what it would have made
-    # is zeros, of its shape if that can be found.
+    # x + y, refused        zeros of the shape of the sum
+    # x @ y, wrong shapes   zeros of the shape of x: there is no better
+    # x.add_(y), refused    x, as it is
     func, args, kwargs = call
     if alias_kind(func)[0] == "written" or not func._schema.returns:
         return _what_was_written(call)
     tensors = tensors_in([args, kwargs])
     first = next((t for t in tensors if not is_cpu_number(t)), tensors[0])
-    given = _plain(args), _plain(kwargs)
     try:
-        copies = tree_map_only(Tensor, torch.clone, given)
-        out = func(*copies[0], **copies[1])
+        given = _plain(args), _plain(kwargs)
+        args, kwargs = tree_map_only(Tensor, torch.clone, given)
+        out = func(*args, **kwargs)
     except Exception:
         out = plain(tensors[0])
     blank = tree_map_only(Tensor, torch.zeros_like, out)

@@ -23,15 +23,10 @@ from dpkit.sim.device_names import (
 from dpkit.sim.random_numbers import (
     default_generator,
     get_rng_state,
-    get_rng_state_all,
-    initial_seed,
     manual_seed,
-    seed_all,
     set_rng_state,
-    set_rng_state_all,
 )
 from dpkit.sim.random_numbers import manual_seed as manual_seed_all
-from dpkit.sim.random_numbers import seed_all as seed
 from dpkit.sim.streams import SimEvent as Event
 from dpkit.sim.streams import SimStream as Stream
 from dpkit.sim.streams import (
@@ -44,13 +39,11 @@ from dpkit.sim.streams import wait_for_device as synchronize
 
 
 def is_available() -> bool:
-    """Return whether there are simulated devices: always."""
+    """Return True: there are always simulated devices, ready for use."""
     return True
 
 
-def is_initialized() -> bool:
-    """Return whether the devices are ready for use: always."""
-    return True
+is_initialized = is_available
 
 
 @contextmanager

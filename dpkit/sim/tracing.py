@@ -1,8 +1,8 @@
 """What happens in a block of code, as a timeline: ``dpkit.sim.trace``.
 
-While a trace runs, it also asks what memory is for: parameters, gradients,
-activations, the optimizer's state, and the rest. That is told after backward
-and after an optimizer's step, from what they hold.
+While a trace runs, it also notes what memory is for: parameters, gradients,
+activations, the optimizer's state, and the rest. It sees that after backward
+and after an optimizer's step, by what they hold.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,8 +58,8 @@ def label() -> str:
 def current_machine() -> object:
     """Return what stands for the machine that is simulated now.
 
-    Another one is there inside ``machine(…)`` and after ``configure(…)``; a
-    stream belongs to the one that it was made on.
+    ``machine(…)`` and ``configure(…)`` make another one; a stream belongs to
+    the one that it was made on.
     """
     return simulation.clock
 
@@ -72,15 +72,11 @@ def meet(devices: Sequence[torch.device]) -> None:
 
 @contextmanager
 def trace() -> Iterator[Timeline]:
-    """Collect what the simulated devices do in a block.
+    """Collect what the simulated devices do in a block, as a timeline.
 
-    The timeline is complete when the block has ended. It draws itself in a
-    notebook; ``summary()`` adds it up, ``to_chrome(path)`` writes it for
-    Perfetto.
-
-    Yields:
-        The timeline of what is issued in the block; its seconds begin at the
-        start of the block.
+    The timeline is complete when the block has ended; its seconds begin at
+    the start of the block. It draws itself in a notebook; ``summary()`` adds
+    it up, ``to_chrome(path)`` writes it for Perfetto.
 
     Raises:
         RuntimeError: another trace is running.
