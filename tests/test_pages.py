@@ -5,7 +5,6 @@ import json
 import pkgutil
 import re
 import statistics
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -148,15 +147,12 @@ def test_names_of_pytorch_in_the_table_exist():
 
 
 @pytest.mark.slow
-def test_the_program_of_the_cheat_sheet_runs(tmp_path):
+def test_the_program_of_the_cheat_sheet_runs(forked_ranks, capsys):
+    """That a script may launch a function of its own: see test_processes."""
     text = markdown(BOOK / "cheat-sheet.ipynb")
     (source,) = re.findall(r"```python\n# main.py\n(.*?)```", text, re.S)
-    (tmp_path / "main.py").write_text(source, encoding="utf-8")
-    run = subprocess.run(
-        [sys.executable, "main.py"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert f"`{run.stdout.strip()}`" in text
+    exec(source, {"__name__": "__main__"})
+    assert f"`{capsys.readouterr().out.strip()}`" in text
 
 
 MISMATCH = """
