@@ -14,30 +14,36 @@ from pathlib import Path
 from print_page import write_page
 
 # A third of the time would go to looking through documents for garbage, and
-# seconds more to taking Python down.
+# seconds more to taking Python down, and to starting it for each builder.
 JUPYTER_BOOK = """
-import gc, os, sys
+import gc, os, sys, warnings
 from jupyter_book.cli.main import main
 gc.disable()
-try:
-    main()
-except SystemExit as end:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(end.code or 0)
+# sphinx-external-toc asks every object what it is, and torch warns of one.
+warnings.simplefilter("ignore", FutureWarning)
+status = 0
+for builder in ("html", "singlehtml"):
+    try:
+        main(["build", *sys.argv[1:], "--builder", builder])
+    except SystemExit as end:
+        status = end.code or 0
+    if status != 0:
+        break
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(status)
 """
 
 
 def main() -> int:
-    """Build by jupyter-book, once for each of its builders."""
+    """Build by jupyter-book, then write the page to print."""
     folder = Path(sys.argv[1])
-    for builder in ("html", "singlehtml"):
-        words = ["-W", "-n", "--keep-going", "--builder", builder]
-        status = subprocess.run(
-            [sys.executable, "-P", "-c", JUPYTER_BOOK, "build", folder, *words]
-        ).returncode
-        if status != 0:
-            return status
+    words = [folder, "-W", "-n", "--keep-going"]
+    status = subprocess.run(
+        [sys.executable, "-P", "-c", JUPYTER_BOOK, *words]
+    ).returncode
+    if status != 0:
+        return status
     gc.disable()
     write_page(folder / "_build")
     return 0

@@ -78,13 +78,9 @@ def make_book(folder):
 
 def build(folder, **environment):
     """Do what scripts/build_site.py does, but links may lead nowhere."""
-    for program, *words in (
-        (JUPYTER_BOOK, "build", folder, "--builder", "html"),
-        (JUPYTER_BOOK, "build", folder, "--builder", "singlehtml"),
-        (PRINT, folder),
-    ):
+    for program in (JUPYTER_BOOK, PRINT):
         run = subprocess.run(
-            [sys.executable, "-P", "-c", program, *words],
+            [sys.executable, "-P", "-c", program, folder],
             capture_output=True,
             text=True,
             env=os.environ
