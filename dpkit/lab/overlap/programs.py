@@ -61,7 +61,7 @@ class Taken(NamedTuple):
     core_seconds: float
 
 
-def measured_ways(rows: int = 8, repetitions: int = 3) -> dict[str, Taken]:
+def measured_ways(rows: int = 8, repetitions: int = 2) -> dict[str, Taken]:
     """Time the parts and the ways of a step; return the quickest of each.
 
     The ways take turns, so that what slows the machine slows all.
