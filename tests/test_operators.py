@@ -203,15 +203,22 @@ def samples_on(op: Any, device: str) -> list[Any]:
             return found
 
 
-def moved(sample: Any) -> Any:
-    """Move a sample to ``sim:1``; keep what is no tensor."""
-    return sample.transform(
-        lambda x: (
-            x.detach().to("sim:1").requires_grad_(x.requires_grad)
-            if isinstance(x, Tensor)
-            else x
-        )
-    )
+def moved(samples: list[Any]) -> list[Any]:
+    """Move samples to ``sim:1``; keep what is no tensor.
+
+    Batch norm changes its statistics, a tensor that its samples share.
+    """
+    copies: dict[int, Tensor] = {}
+
+    def move(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        if id(x) not in copies:
+            copy = x.detach().to("sim:1").requires_grad_(x.requires_grad)
+            copies[id(x)] = copy
+        return copies[id(x)]
+
+    return [sample.transform(move) for sample in samples]
 
 
 def can_be_moved(sample: Any) -> bool:
@@ -246,7 +253,7 @@ def pairs(name: str) -> list[Pair]:
     on_sim = None
     if not all(map(can_be_moved, on_cpu)):
         on_sim = drawn_on_sim(op, chosen, on_cpu)
-    on_sim = on_sim or [moved(sample) for sample in on_cpu]
+    on_sim = on_sim or moved(on_cpu)
     return [
         tuple(SimpleNamespace(input=s.input, args=s.args, kwargs=s.kwargs)
               for s in pair)
