@@ -1,6 +1,11 @@
 """What holds for the tests and for the examples in docstrings."""
 
 import builtins
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,3 +29,33 @@ def _names_in_examples(doctest_namespace: dict[str, Any]) -> None:
     import dpkit
 
     doctest_namespace.update(dpkit=dpkit, torch=torch, nn=torch.nn)
+
+
+@pytest.fixture(scope="session")
+def forking() -> Iterator[Any]:
+    """Stand in for the module subprocess, where it starts ``python -c …``.
+
+    The Pythons are forked from one that has imported torch.
+    """
+    if sys.platform != "linux":
+        yield subprocess
+        return
+    from tests.forking import Server
+
+    with Server() as server:
+        yield SimpleNamespace(Popen=server.popen, PIPE=subprocess.PIPE)
+
+
+@pytest.fixture(autouse=True)
+def _examples_fork_their_ranks(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fork the ranks that an example launches, if it launches any."""
+
+    def start(*args: Any, **kwargs: Any) -> Any:
+        return request.getfixturevalue("forking").Popen(*args, **kwargs)
+
+    if isinstance(request.node, pytest.DoctestItem):
+        forks = SimpleNamespace(Popen=start, PIPE=subprocess.PIPE)
+        starting = import_module("dpkit.processes.starting")
+        monkeypatch.setattr(starting, "subprocess", forks)

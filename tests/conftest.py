@@ -11,8 +11,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -71,26 +71,12 @@ def pytest_collection_finish() -> None:
     atexit.register(gc.unfreeze)
 
 
-@pytest.fixture(scope="session")
-def forking() -> Iterator[Any]:
-    """Stand in for the module subprocess, where it starts ``python -c …``.
-
-    The Pythons are forked from one that has imported torch.
-    """
-    if sys.platform != "linux":
-        yield subprocess
-        return
-    from tests.forking import Server
-
-    with Server() as server:
-        yield SimpleNamespace(Popen=server.popen, PIPE=subprocess.PIPE)
-
-
 @pytest.fixture(scope="module")
 def forked_ranks(forking: Any) -> Iterator[None]:
     """Fork the ranks of Workers: how they are started is tested elsewhere."""
+    starting = import_module("dpkit.processes.starting")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpkit.processes.starting.subprocess", forking)
+        patch.setattr(starting, "subprocess", forking)
         yield
 
 

@@ -115,6 +115,9 @@ def test_a_torch_of_an_environment_is_seen(tmp_path):
     (site,) = outer.glob("lib/python*/site-packages")
     (site / "torch").mkdir()
     (site / "torch" / "__init__.py").write_text("__version__ = 'mine'")
+    # As on Colab: to unpack pip takes seconds.
+    no_pip = "import sys; sys.modules['ensurepip'] = None"
+    (site / "sitecustomize.py").write_text(no_pip)
     script = ROOT / "scripts" / "torch_there.py"
     words = [outer / "bin" / "python", "-P", script, inner]
     done = subprocess.run(words, capture_output=True, text=True)

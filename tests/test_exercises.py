@@ -7,11 +7,12 @@ here: only cells of imports and definitions are run.
 """
 
 import ast
+import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import nbformat
 import pytest
 
 from dpkit.lab.common.checks import all_checks, failure
@@ -20,10 +21,24 @@ BOOK = Path(__file__).parent.parent / "book"
 
 
 class Exercise(NamedTuple):
-    chapter: str
-    name: str
     stub: Any
     solution: Any
+
+
+def code_cells(path: Path) -> Iterator[tuple[str, set[str]]]:
+    """Yield the source and the tags of each code cell but the first."""
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        # The first has a magic command, which is no Python.
+        if cell["cell_type"] == "code" and not cell["id"].endswith("-setup"):
+            yield "".join(cell["source"]), {*cell["metadata"].get("tags", [])}
+
+
+def last_function(source: str) -> str:
+    functions = ast.FunctionDef
+    names = [
+        n.name for n in ast.parse(source).body if isinstance(n, functions)
+    ]
+    return names[-1]
 
 
 def definitions(source: str) -> str:
@@ -37,51 +52,54 @@ def definitions(source: str) -> str:
     return "\n".join(ast.unparse(node) for node in kept)
 
 
-def exercises(path: Path) -> Iterator[Exercise]:
-    """Yield the exercises of a chapter, stub and solution in pairs."""
+@cache
+def exercises(path: Path) -> dict[str, Exercise]:
+    """Return the exercises of a chapter, by name: its imports take seconds."""
     names: dict[str, Any] = {}
     stubs: dict[str, Any] = {}
-    for cell in nbformat.read(path, as_version=4).cells:
-        if cell.cell_type != "code" or cell.id.endswith("-setup"):
-            continue  # a magic command is no Python
-        exec(definitions(cell.source), names)
-        tags = cell.metadata.get("tags", [])
-        if "stub" in tags or "solution" in tags:
-            functions = [
-                node.name
-                for node in ast.parse(cell.source).body
-                if isinstance(node, ast.FunctionDef)
-            ]
-            name = functions[-1]
-            if "stub" in tags:
-                stubs[name] = names[name]
-            else:
-                yield Exercise(path.name, name, stubs.pop(name), names[name])
+    found: dict[str, Exercise] = {}
+    for source, tags in code_cells(path):
+        exec(definitions(source), names)
+        if "stub" in tags:
+            name = last_function(source)
+            stubs[name] = names[name]
+        elif "solution" in tags:
+            name = last_function(source)
+            found[name] = Exercise(stubs.pop(name), names[name])
     assert not stubs, f"{path.name}: without a solution: {list(stubs)}"
+    return found
 
 
-PAGES = [p for p in sorted(BOOK.glob("*.ipynb")) if '"stub"' in p.read_text()]
-ALL = [e for page in PAGES for e in exercises(page)]
+# Each exercise, and the page it stands on.
+PAGES = {
+    last_function(source): path
+    for path in sorted(BOOK.glob("*.ipynb"))
+    for source, tags in code_cells(path)
+    if "stub" in tags
+}
 
 
 def test_every_check_has_its_exercise():
-    assert sorted(e.name for e in ALL) == sorted(all_checks())
+    assert sorted(PAGES) == sorted(all_checks())
 
 
-@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
-def test_solution_passes(exercise):
-    reason = failure(exercise.solution)
-    assert reason is None, f"{exercise.chapter}: {exercise.name}: {reason}"
+@pytest.mark.parametrize("name", PAGES)
+def test_solution_passes(name):
+    reason = failure(exercises(PAGES[name])[name].solution)
+    assert reason is None, f"{PAGES[name].name}: {name}: {reason}"
 
 
-@pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)
-def test_stub_fails(exercise):
-    passes = f"{exercise.chapter}: the stub of {exercise.name} passes"
-    assert failure(exercise.stub) is not None, passes
+@pytest.mark.parametrize("name", PAGES)
+def test_stub_fails(name):
+    passes = f"{PAGES[name].name}: the stub of {name} passes"
+    assert failure(exercises(PAGES[name])[name].stub) is not None, passes
 
 
-def test_a_stub_that_passes_is_named():
-    easy = next(e for e in ALL if e.name == "accuracy_on_all")
-    said = "data-parallelism.ipynb: the stub of accuracy_on_all passes"
+def test_a_stub_that_passes_is_named(monkeypatch):
+    name = "accuracy_on_all"
+    found = exercises(PAGES[name])
+    solved = found[name].solution
+    monkeypatch.setitem(found, name, Exercise(solved, solved))
+    said = f"data-parallelism.ipynb: the stub of {name} passes"
     with pytest.raises(AssertionError, match=said):
-        test_stub_fails(easy._replace(stub=easy.solution))
+        test_stub_fails(name)

@@ -296,43 +296,40 @@ def test_two_launches_at_once(port, monkeypatch, wait_until_ended):
 
 
 WORKER = """
-import ctypes, os, signal, sys, threading, torch.distributed as dist
+import ctypes, os, signal, threading
 from dpkit.processes import launch
-def wait():
-    dist.barrier()
-    os.write(1, f"{os.getpid()}\\n".encode())  # at once, or lines mix
-    if dist.get_rank() == 0:
-        os.kill(os.getpid(), signal.SIGSTOP)
+def be_stopped():
+    print(os.getpid(), flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+def keep_the_lock():
+    print(os.getpid(), flush=True)
     ctypes.PyDLL(None).sleep(100)  # lets no thread of this process run
 def listen():
-    dist.barrier()
-    os.write(1, f"{os.getpid()}\\n".encode())
+    print(os.getpid(), flush=True)
     threading.Event().wait(100)
 """
-# From the main thread, and from another one.
-CALLS = {
-    "main": "worker.launch(worker.wait, 2)",
-    "thread": "threading.Thread(\n"
-    "    target=worker.launch, args=(worker.listen, 2)\n).start()",
-}
+FROM_A_THREAD = """
+threading.Thread(target=worker.launch, args=(worker.listen, 1)).start()
+"""
 
 
 @pytest.mark.parametrize(
     ("end", "call"),
     [
-        (signal.SIGINT, "main"),
-        (signal.SIGKILL, "main"),
-        (signal.SIGKILL, "thread"),
+        (signal.SIGINT, "worker.launch(worker.be_stopped, 1)"),
+        (signal.SIGKILL, "worker.launch(worker.keep_the_lock, 1)"),
+        (signal.SIGKILL, FROM_A_THREAD),
     ],
+    ids=["interrupted", "killed", "killed, called from a thread"],
 )
-def test_the_ranks_end_with_their_parent(
+def test_a_rank_ends_with_its_parent(
     forking, tmp_path, is_running, wait_until_ended, end, call
 ):
     """By Ctrl-C, which it can see to, and by a kill, which it cannot."""
     (tmp_path / "worker.py").write_text(WORKER)
     (tmp_path / "left").mkdir()
     with forking.Popen(
-        [sys.executable, "-c", f"import threading, worker\n{CALLS[call]}"],
+        [sys.executable, "-c", f"import threading, worker\n{call}"],
         cwd=tmp_path,
         env={**os.environ, "TMPDIR": str(tmp_path / "left")},
         stdout=forking.PIPE,
@@ -340,22 +337,22 @@ def test_the_ranks_end_with_their_parent(
         text=True,
         start_new_session=True,
     ) as parent:
-        ranks = [int(parent.stdout.readline()) for _ in range(2)]
-        assert all(map(is_running, ranks))
+        rank = int(parent.stdout.readline())
+        assert is_running(rank)
         os.killpg(parent.pid, end)  # as a terminal does
-        # It is over when no rank holds the pipe.
+        # It is over when the rank does not hold the pipe.
         _, errors = parent.communicate(timeout=30)
     told = re.findall("^KeyboardInterrupt$", errors, re.MULTILINE)
     assert len(told) == (end == signal.SIGINT)
-    wait_until_ended(ranks)
+    wait_until_ended([rank])
     assert end == signal.SIGKILL or os.listdir(tmp_path / "left") == []
 
 
 NOTED = """
-import os, time, torch.distributed as dist
+import os, time
 from pathlib import Path
-def wait(folder):
-    Path(folder, f"pid-{dist.get_rank()}").write_text(str(os.getpid()))
+def wait(path):
+    Path(path).write_text(str(os.getpid()))
     time.sleep(100)
 """
 
@@ -396,15 +393,15 @@ def test_in_jupyter(tmp_path, wait_until_ended):
     try:
         run_cell(client, IN_JUPYTER)
         # Or the kernel would abort what comes soon after the interrupt.
-        waits = "launch(noted.wait, 2, '.')"
+        waits = "launch(noted.wait, 1, 'pid')"
         call = client.execute(waits, stop_on_error=False)
-        paths = [tmp_path / f"pid-{rank}" for rank in range(2)]
-        while not all(path.exists() and path.read_text() for path in paths):
+        path = tmp_path / "pid"
+        while not (path.exists() and path.read_text()):
             time.sleep(0.05)
-        ranks = [int(path.read_text()) for path in paths]
+        rank = int(path.read_text())
         manager.interrupt_kernel()
         assert reply(client, call)["ename"] == "KeyboardInterrupt"
-        wait_until_ended(ranks)
+        wait_until_ended([rank])
         # The kernel is well, and launches what is defined in a cell.
         done, printed = run_cell(client, "print(launch(mine, 1))")
         assert (done["status"], printed) == ("ok", "[10]\n")

@@ -321,7 +321,7 @@ def test_what_a_state_has_to_hold(alone, taken, monkeypatch):
 
 
 def test_all_of_the_test_set_counts(alone):
-    run = Run(Settings("lenet"), small(17), alone)
+    run = Run(Settings("linear"), small(17), alone)
     train_to(run, 2, None, every=9)
     test_set = load_fashion_mnist()[1]
     with torch.no_grad():
@@ -577,7 +577,7 @@ def test_without_a_store_the_other_hosts_are_lost(
 @pytest.mark.parametrize(
     ("model", "batch_size", "num_steps"),
     [
-        ("lenet", 100, 4),
+        ("scrambled", 100, 4),
         ("linear", 9998, 4),  # of two examples, the last of three has none
     ],
 )
@@ -606,13 +606,13 @@ def test_any_number_of_ranks(forker, tmp_path, model, batch_size, num_steps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("world_size", "times"), [(2, 7), (3, 2)])
+@pytest.mark.parametrize(("world_size", "times"), [(2, 4), (3, 1)])
 def test_killed_at_any_moment(forker, tmp_path, world_size, times):
     """And started again: the end is the same to the bit."""
     seed = random.randrange(1000)
     print(f"seed: {seed}")  # shown where the test fails
     moments = random.Random(seed)
-    words = ["--model", "scrambled", "--batch-size", 500, "--max-steps", 30]
+    words = ["--model", "scrambled", "--batch-size", 500, "--max-steps", 20]
     words += ["--checkpoint-every", 1, "--checkpoint"]
     start = time.monotonic()
     undisturbed = forker.run(world_size, *words, tmp_path / "whole")
@@ -632,7 +632,16 @@ def test_killed_at_any_moment(forker, tmp_path, world_size, times):
         assert digest(told) == digest(undisturbed)
         assert "refused" not in told
         assert ("resumed" in told) == any_saved
-    assert len(set(taken)) > 1 or times < 7  # at several steps
+    assert len(set(taken)) > 1 or times == 1  # at several steps
+
+
+NINE_STEPS = [*QUICK, "--max-steps", 9]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(forker):
+    """What a run of nine steps ends with, on one rank."""
+    return digest(forker.run(1, *NINE_STEPS))
 
 
 @pytest.mark.slow
@@ -640,15 +649,14 @@ def test_killed_at_any_moment(forker, tmp_path, world_size, times):
     ("end_at", "step"), [(("fsync", 7), 3), (("replace", 4), 3),
                          (("fsync", 8), 4), (("unlink", 2), 5)],
 )  # fmt: skip
-def test_killed_while_saving(forker, tmp_path, end_at, step):
-    words = [*QUICK, "--max-steps", 9, "--checkpoint-every", 1]
-    words += ["--checkpoint", tmp_path]
+def test_killed_while_saving(forker, undisturbed, tmp_path, end_at, step):
+    words = [*NINE_STEPS, "--checkpoint-every", 1, "--checkpoint", tmp_path]
     job = forker.start(1, *words, end_at=end_at)
     assert job.wait() == [-signal.SIGKILL]
     told = forker.run(1, *words)
     (found,) = re.findall(r"resumed from .*/step-(\d+)-", told)
     assert int(found) == step
-    assert digest(told) == digest(forker.run(1, *words[:-2]))
+    assert digest(told) == undisturbed
 
 
 LONG = [*QUICK, "--epochs", 10**6, "--checkpoint-every", 5]
@@ -778,6 +786,15 @@ def test_damaged_ones_are_refused_on_all_ranks(forker, tmp_path):
     assert "another number of ranks (then: 2, now: 3): equal to round" in told
 
 
+@pytest.fixture(scope="module")
+def six_steps(forker, tmp_path_factory):
+    """The words of a run that has taken six steps, and its folder."""
+    folder = tmp_path_factory.mktemp("six steps")
+    words = [*QUICK, "--max-steps", 6, "--checkpoint", folder]
+    forker.run(1, *words)
+    return words, folder
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "told"),
@@ -787,17 +804,17 @@ def test_damaged_ones_are_refused_on_all_ranks(forker, tmp_path):
         (["--max-steps", 3], "(steps taken: 6, asked for: 3)"),
     ],
 )
-def test_what_cannot_be_taken_up(forker, tmp_path, changed, told):
-    words = [*QUICK, "--max-steps", 6, "--checkpoint", tmp_path]
-    forker.run(1, *words)
-    before = {p.name: p.read_bytes() for p in tmp_path.glob("*.ckpt")}
+def test_what_cannot_be_taken_up(forker, six_steps, changed, told):
+    words, folder = six_steps
+    before = {p.name: p.read_bytes() for p in folder.glob("*.ckpt")}
+    assert before
     job = forker.start(2, *words, *changed)
     assert job.wait([0]) == [2]
     job.kill([1], signal.SIGTERM)  # as torchrun does
     job.wait([1])
     assert told in job.told(0)
     assert "Traceback" not in job.told(0) + job.told(1)
-    after = {p.name: p.read_bytes() for p in tmp_path.glob("*.ckpt")}
+    after = {p.name: p.read_bytes() for p in folder.glob("*.ckpt")}
     assert after == before
 
 
@@ -879,9 +896,6 @@ def children(pid):
     return [int(child) for child in path.read_text().split()]
 
 
-BY_TORCHRUN = [*QUICK, "--max-steps", 1500, "--checkpoint-every", 10]
-
-
 def read_until(process, words):
     """Read what a process prints until a line that begins so."""
     assert any(line.startswith(words) for line in process.stdout), words
@@ -890,9 +904,9 @@ def read_until(process, words):
 @pytest.mark.slow
 def test_by_torchrun(forker, tmp_path):
     """All ranks are killed, as with torchrun itself, and then one is."""
-    words = [*BY_TORCHRUN, "--checkpoint", tmp_path]
+    words = [*LONG, "--checkpoint", tmp_path]
     begun = forker.start(2, *words)
-    begun.until("step 50 of")
+    begun.until("step 20 of")
     begun.kill([0, 1])
     assert begun.wait() == [-9, -9]
 
@@ -905,6 +919,8 @@ def test_by_torchrun(forker, tmp_path):
     assert "Signal 9 (SIGKILL) received by PID" in rest
     assert "sha256" not in rest
 
-    told = forker.run(2, *words)
-    assert "resumed from" in told
-    assert digest(told) == digest(forker.run(2, *BY_TORCHRUN))
+    taken = max(int(path.name[5:13]) for path in tmp_path.glob("*.ckpt"))
+    goal = [*QUICK, "--max-steps", taken + 7]
+    told = forker.run(2, *goal, "--checkpoint", tmp_path)
+    assert f"resumed from {tmp_path}/step-{taken:08d}-" in told
+    assert digest(told) == digest(forker.run(2, *goal))

@@ -134,7 +134,7 @@ places = st.builds(
 
 
 @given(cases, places)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_gather_undoes_scatter(case, devices):
     nested = (tuple(case[0]), case[1])
     before = copy.deepcopy(nested)
@@ -149,7 +149,7 @@ class Echo(nn.Module):
 
 
 @given(cases, places)
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_the_wrapper_returns_what_it_got(case, devices):
     args, kwargs = tuple(case[0]), case[1]
     found = dpkit.DataParallel(Echo(), devices)(*args, **kwargs)

@@ -5,7 +5,6 @@ import json
 import pkgutil
 import re
 import statistics
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -13,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-import torch.distributed.tensor.parallel as tensor_parallel
 import yaml
 
 import dpkit
@@ -142,21 +140,20 @@ def test_names_of_pytorch_in_the_table_exist():
     ):
         assert f"`{path}`" in tables
         assert pkgutil.resolve_name(f"torch.{path}")
+    # Not imported above: it takes seconds.
+    engine = pkgutil.resolve_name("torch.distributed.tensor.parallel")
     for name in ("ColwiseParallel", "RowwiseParallel"):
         assert f"tensor.parallel.{name}" in tables
-        assert hasattr(tensor_parallel, name)
+        assert hasattr(engine, name)
 
 
 @pytest.mark.slow
-def test_the_program_of_the_cheat_sheet_runs(tmp_path):
+def test_the_program_of_the_cheat_sheet_runs(forked_ranks, capsys):
+    """That a script may launch a function of its own: see test_processes."""
     text = markdown(BOOK / "cheat-sheet.ipynb")
     (source,) = re.findall(r"```python\n# main.py\n(.*?)```", text, re.S)
-    (tmp_path / "main.py").write_text(source, encoding="utf-8")
-    run = subprocess.run(
-        [sys.executable, "main.py"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert f"`{run.stdout.strip()}`" in text
+    exec(source, {"__name__": "__main__"})
+    assert f"`{capsys.readouterr().out.strip()}`" in text
 
 
 MISMATCH = """

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 
 import pytest
@@ -157,15 +156,18 @@ PLACES += [(number, "apply") for number in (0, LAST // 2, LAST)]
 
 
 @pytest.fixture(scope="module")
-def planted():
+def planted(forking):
     """Plant a failure at each place, in a process of its own."""
-    run = subprocess.run(
+    run = forking.Popen(
         [sys.executable, "-c", PROGRAM, json.dumps(PLACES)],
-        capture_output=True,
+        stdout=forking.PIPE,
+        stderr=forking.PIPE,
         text=True,
+        start_new_session=True,
     )
-    assert not run.returncode, run.stderr
-    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    out, errors = run.communicate()
+    assert not run.returncode, errors
+    lines = [json.loads(line) for line in out.splitlines()]
     return {(number, what): found for number, what, found in lines}
 
 

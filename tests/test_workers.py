@@ -212,12 +212,13 @@ def test_an_interrupt_while_the_ranks_start(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_folder_goes_with_a_parent_that_is_killed(tmp_path):
+def test_the_folder_goes_with_a_parent_that_is_killed(forking, tmp_path):
     """Where the ranks come to hear of it, as those of another thread do."""
-    program = subprocess.Popen(
+    program = forking.Popen(
         [sys.executable, "-c", ORPHANS],
         env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.PIPE,
+        stdout=forking.PIPE,
+        start_new_session=True,
     )
     with program:
         assert program.stdout.read(1) == b"0"

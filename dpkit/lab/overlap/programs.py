@@ -36,7 +36,7 @@ def my_part(X: Tensor) -> Tensor:
 def measured_ways() -> dict[str, tuple[float, float]]:
     """Return the seconds of the parts and the ways of a step, on this rank.
 
-    They are those on the wall and those of a core, of the quickest of three
+    They are those on the wall and those of a core, of the quicker of two
     runs. The ways take turns, so that what slows the machine slows all.
     """
     net = resnet18().to(rank_device())
@@ -54,7 +54,7 @@ def measured_ways() -> dict[str, tuple[float, float]]:
         "PyTorch's": lambda: _step(theirs, X, y),
     }
     taken: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for _ in range(4):  # the first is to warm up
+    for _ in range(3):  # the first is to warm up
         for name, way in ways.items():
             dist.barrier()
             start, worked = time.perf_counter(), time.process_time()
