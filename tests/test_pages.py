@@ -5,6 +5,7 @@ import json
 import pkgutil
 import re
 import statistics
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -175,6 +176,9 @@ def test_the_debug_variable_names_what_ranks_disagree_on(
     (tmp_path / "mismatch.py").write_text(MISMATCH, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv(*variable.split("="))
+    # torch reads the variable as it is imported: too late in a forked rank.
+    starting = importlib.import_module("dpkit.processes.starting")
+    monkeypatch.setattr(starting, "subprocess", subprocess)
     differ = importlib.import_module("mismatch").differ
     with pytest.raises(RuntimeError, match="mismatch between collectives"):
         dpkit.launch(differ, 2)
