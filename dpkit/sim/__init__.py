@@ -3,13 +3,11 @@
 Begin with ``tensor.py``: what happens in ``x + y``, step by step.
 
 - What changes in torch when sim is registered: ``patches.py``, one table.
-  ``patching.py`` says what a patch is. The functions that the patches put
-  into torch are in ``kernels``, ``own_kernels``, ``backward``, ``modules``,
-  ``storages``, ``random_numbers``, ``device_names`` and ``refusals``;
-  ``torch_sim`` is the module ``torch.sim``.
-- Where operations and copies are charged: ``charge.py``; begin with
-  ``charge``, which calls ``charge_copy`` for a copy.
-- Where memory is counted: ``memory.py``.
+  The functions that it puts into torch are in ``kernels``, ``own_kernels``,
+  ``backward``, ``modules``, ``storages``, ``random_numbers``,
+  ``device_names`` and ``refusals``. ``torch.sim`` is ``torch_sim.py``.
+- Where operations and copies are charged: ``charge.py``; where memory is
+  counted: ``memory.py``.
 - Which devices may mix in an operation, and which arguments it writes to:
   ``operations.py``. What Python sees of a tensor: ``behaviour.py``.
 - The hardware that is simulated: ``configuration.py``; its streams:
@@ -42,14 +40,10 @@ TRIED = ((2, 11), (2, 13), (2, 15))  # all tests of dpkit.sim were run on these
 
 
 def register() -> None:
-    """Make ``sim:0``, ``sim:1``, … devices of torch.
-
-    A second call does nothing.
+    """Make ``sim:0``, ``sim:1``, … devices of torch; do it once.
 
     Raises:
-        RuntimeError: this torch is too old, or lacks what simulated devices
-            need, or another backend holds torch's place for one. Torch is
-            then left unchanged.
+        RuntimeError: this torch does not fit, and is left unchanged.
     """
     check_torch_version(torch.__version__)
     try:
@@ -66,11 +60,8 @@ def register() -> None:
 
 
 def check_torch_version(version: str) -> None:
-    """Refuse a torch that is too old; warn about one that is new.
-
-    The API that carries simulated devices is experimental, and private names
-    of torch are used. On a newer torch the probes of ``patches`` decide.
-    """
+    """Refuse a torch that is too old; warn about one that is new."""
+    # On a newer torch the probes of ``patches`` decide.
     major, minor = (int(n) for n in re.findall(r"\d+", version)[:2])
     tried = ", ".join(f"{a}.{b}" for a, b in TRIED)
     if (major, minor) < TRIED[0]:

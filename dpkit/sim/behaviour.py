@@ -44,11 +44,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Behaviour(torch.Tensor):
-    """A tensor that stands for another, its ``backing``, on a device.
-
-    Source:
-        PyTorch's wrapper subclasses (``Tensor._make_wrapper_subclass``).
-    """
+    """A tensor that stands for another, its ``backing``, on a device."""
 
     backing: torch.Tensor
 
@@ -222,10 +218,7 @@ class Behaviour(torch.Tensor):
     def new(  # type: ignore[override]
         self, *sizes_or_data: Any, **options: Any
     ) -> torch.Tensor:
-        """Make a tensor on this device and of this dtype, in the old way.
-
-        ``x.new(2, 3)`` has these sizes, ``x.new([2, 3])`` these numbers.
-        """
+        """Make a tensor of sizes, ``new(2, 3)``, or numbers, ``new([2])``."""
         first = sizes_or_data[0] if sizes_or_data else 0
         if isinstance(first, torch.Tensor):
             same_memory: torch.Tensor = _base.new(self, first, **options)

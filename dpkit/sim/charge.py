@@ -95,10 +95,7 @@ def _num_flops(call: OpCall, out: Any) -> int:
 
 def _num_bytes(name: str, inputs: Sequence[Tensor], written: Any) -> int:
     """Return the bytes that an operation reads and writes."""
-    if isinstance(written, Tensor):
-        total = written.nbytes
-    else:
-        total = sum(x.nbytes for x in tensors_in(written))
+    total = sum(x.nbytes for x in tensors_in(written))
     if name in READS_WHAT_IT_WRITES:
         return 2 * total
     if name in ("zero_", "fill_"):
@@ -107,11 +104,9 @@ def _num_bytes(name: str, inputs: Sequence[Tensor], written: Any) -> int:
 
 
 def compute_dtype(func: OpOverload, tensor: Tensor) -> str:
-    """Return the name of the dtype that an operation computes in.
-
-    Where PyTorch lets tensor cores round float32 to TF32, that is "tf32":
-    by default in convolutions, in products only if asked to.
-    """
+    """Return the name of the dtype that an operation computes in."""
+    # By default tensor cores may round float32 to "tf32" in convolutions, but
+    # not in products.
     if tensor.dtype != torch.float32:
         return str(tensor.dtype).removeprefix("torch.")
     kind: Any = torch.backends.cuda.matmul

@@ -38,10 +38,7 @@ class Simulation:
     #     apart, from numbers to "meta"   the change is made, they stay apart
 
     def change(self, settings: dict[str, Any], apart: bool = False) -> None:
-        """Change to other settings, with a new clock.
-
-        ``apart`` allows a change to a machine without numbers whatever lives.
-        """
+        """Change to other settings, with a new clock."""
         if self.memory.blocks is not None:
             raise RuntimeError(
                 "the hardware cannot change while a trace is running"
@@ -169,9 +166,8 @@ simulation = Simulation(dict(DEFAULTS))
 
 def hold_on_gpu() -> None:  # only on CUDA
     """Hold the numbers on the GPU, unless the user has chosen otherwise."""
-    alive = any(simulation.memory.live)
     untouched = simulation.settings == DEFAULTS and not simulation.chosen
-    if untouched and not alive:
+    if untouched and not any(simulation.memory.live):
         simulation.change({**DEFAULTS, "backing": "cuda:0"})
 
 

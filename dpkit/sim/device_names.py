@@ -7,15 +7,13 @@ reads a device in C++ is given one with a number. All else leaves the name as
 it is until ``dpkit.sim`` reads it.
 
 ``torch.accelerator`` stands for a GPU where there is one, else for sim.
-PyTorch asks the backend from outside before it asks CUDA. A backend made in
-Python it does not ask: it reports device 0, refuses to wait, and fails an
-assertion when asked for memory. So a function of a device module stands in for
-each that ``torch.accelerator`` calls: of ``torch.cuda`` on a machine with a
-GPU, and else of ``torch.sim``.
+PyTorch would ask the backend from outside before CUDA, and one that is made in
+Python not at all. So a function of a device module, ``torch.cuda`` or
+``torch.sim``, stands in for each that ``torch.accelerator`` calls.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -25,8 +23,10 @@ from dpkit.sim.configuration import simulation
 DeviceLike = torch.device | int | str | None
 
 # What reads the name of a device in C++.
-NUMBERED_METHODS = ("to", "new_tensor")
-NUMBERED_FUNCTIONS = ("tensor", "as_tensor", "asarray")
+NUMBERED: dict[Any, list[str]] = {
+    torch.Tensor: ["to", "new_tensor"],
+    torch: ["tensor", "as_tensor", "asarray"],
+}
 
 # What torch.accelerator calls in torch._C -> its name in a device module.
 ACCELERATOR_CALLS = {
@@ -65,11 +65,7 @@ def set_device(device: DeviceLike) -> None:
 
 
 def full_device(device: DeviceLike) -> torch.device:
-    """Return ``device`` with its number; refuse ``sim:i`` that is not there.
-
-    A number is that of a simulated device, None means the current one, and a
-    device of another kind is returned as it is.
-    """
+    """Return ``device``, or the current one, with a number that is there."""
     if isinstance(device, int):
         device = torch.device("sim", device)
     device = torch.device(device or "sim")
@@ -86,10 +82,8 @@ def full_device(device: DeviceLike) -> torch.device:
 
 def numbered(value: Any) -> Any:
     """Return a device with its number for plain sim, all else as it is."""
-    names_device = type(value) in (str, torch.device)
-    return (
-        full_device(value) if names_device and str(value) == "sim" else value
-    )
+    is_plain = type(value) in (str, torch.device) and str(value) == "sim"
+    return full_device(value) if is_plain else value
 
 
 def numbering(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -123,14 +117,12 @@ def real_or_cpu() -> torch.device:
     return torch.device("cpu") if kind.type == "sim" else kind
 
 
-def _accelerator_generator(index: int) -> torch._C.Generator:
+def _accelerator_generator(index: int) -> Any:
     """Return the generator that a device draws from by default."""
     module = torch.get_device_module(accelerator())
     if accelerator().type == "sim":
-        generator = module.default_generator(index)
-    else:
-        generator = module.default_generators[index]
-    return cast(torch._C.Generator, generator)
+        return module.default_generator(index)
+    return module.default_generators[index]
 
 
 def _empty_host_cache() -> None:

@@ -10,12 +10,9 @@ registered with PyTorch by name:
   another order of rounding than the CPU's own kernel, or not find at all;
 - what casts under ``torch.autocast("sim", torch.bfloat16)``.
 
-Autocast has CUDA's rules. Products of matrices and convolutions take their
-inputs in the lower precision. What loses too much there takes them in float32.
-What mixes several inputs takes them all in the widest dtype among them.
-
-Source:
-    PyTorch's documentation of torch.amp, "CUDA Op-Specific Behavior".
+Autocast has CUDA's rules: ``_LOWER`` takes its inputs in the lower precision,
+``_FLOAT32`` would lose too much there, ``_WIDEST`` takes them in the widest.
+Source: PyTorch's documentation of torch.amp, "CUDA Op-Specific Behavior".
 """
 
 import math
@@ -73,14 +70,11 @@ def aten_kernels() -> Iterator[_Registered]:
             yield name, _dispatching(name), "PrivateUse1"
     yield "_copy_from", _copy_from, "PrivateUse1"
     yield "_local_scalar_dense", read_number, "PrivateUse1"
-    own: dict[str, Callable[..., Any]] = {
-        "scaled_dot_product_attention": own_kernels.attention,
-        "_thnn_fused_lstm_cell": own_kernels.lstm_cell,
-        "_thnn_fused_gru_cell": own_kernels.gru_cell,
-        "ctc_loss.Tensor": own_kernels.ctc_loss,
-    }
-    for name, kernel in own.items():
-        yield name, kernel, "AutogradPrivateUse1"
+    key = "AutogradPrivateUse1"
+    yield "scaled_dot_product_attention", own_kernels.attention, key
+    yield "_thnn_fused_lstm_cell", own_kernels.lstm_cell, key
+    yield "_thnn_fused_gru_cell", own_kernels.gru_cell, key
+    yield "ctc_loss.Tensor", own_kernels.ctc_loss, key
     yield from pinned_kernels()
     yield from _autocast_kernels()
 
@@ -132,9 +126,8 @@ def _factory(name: str) -> Callable[..., Tensor]:
         if measures:
             shape = None if place is None else args[place]
             _check_room(call, shape, device)
-        where = simulation.backing
         with torch.inference_mode(False):  # as in __torch_dispatch__
-            backing = func(*args, device=where, **kwargs)
+            backing = func(*args, device=simulation.backing, **kwargs)
         fills = not name.startswith("empty")
         charge_factory(name, backing.nbytes, device.index, fills)
         return SimTensor(backing, device)

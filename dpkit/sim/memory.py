@@ -33,18 +33,12 @@ class _Held(weakref.ref[torch.UntypedStorage]):
 
 
 class Memory:
-    """The bytes that live on every device.
-
-    Attributes:
-        capacity: The bytes that a device has.
-        peak: The most bytes that have lived on each device since a reset.
-        blocks: While it is not None, every new block is added to it.
-    """
+    """The bytes that live on every device."""
 
     def __init__(self, num_devices: int, capacity: int) -> None:
-        self.capacity = capacity
-        self.peak = [0] * num_devices
-        self.blocks: list[Block] | None = None
+        self.capacity = capacity  # of one device
+        self.peak = [0] * num_devices  # the most that lived, since a reset
+        self.blocks: list[Block] | None = None  # those made in a trace
         self._live = [0] * num_devices
         self._order = 0
         self._storages: dict[int, _Held] = {}
@@ -98,10 +92,7 @@ class Memory:
             )
 
     def resize(self, backing: torch.Tensor) -> None:
-        """Count the storage of ``backing`` again: it may have grown.
-
-        One that does not fit any more is made as small as it was.
-        """
+        """Count the storage of ``backing`` again; refuse one grown too big."""
         storage = backing.untyped_storage()
         held = self._held(storage)
         if held is None or held.block.num_bytes == storage.nbytes():
@@ -137,10 +128,7 @@ class Memory:
         return self._storages.get(storage._cdata)
 
     def mark(self, values: Any, category: str, before: str = "") -> None:
-        """Note what the memory of simulated tensors is for.
-
-        With ``before``, only where it was taken for that until now.
-        """
+        """Note what memory is for, or only where it was for ``before``."""
         for tensor in tensors_in(values):
             if hasattr(tensor, "backing"):
                 held = self._held(tensor.backing.untyped_storage())
@@ -195,12 +183,7 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 def size(num_bytes: int) -> str:
-    """Return a number of bytes as torch's messages put it.
-
-    Example:
-        >>> size(700), size(3 * 2**20), size(5 * 2**30)
-        ('700 bytes', '3.00 MiB', '5.00 GiB')
-    """
+    """Return a number of bytes as torch's messages put it: 3.00 MiB."""
     if num_bytes <= 2**10:
         return f"{num_bytes} bytes"
     for power, unit in ((2, "KiB"), (3, "MiB")):

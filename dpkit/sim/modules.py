@@ -9,10 +9,6 @@ It asks before whether the one kind of tensor can take the place of the other.
 A plain tensor and a simulated one can. PyTorch's assignment changes only the
 inside of a tensor, which C++ knows; here the inside, the class and the
 attributes are exchanged for those of a new tensor.
-
-Layers that learn their shape from the first batch, such as ``nn.LazyLinear``,
-have tensors without numbers until then, of other classes. On a simulated
-device these are simulated tensors as well.
 """
 
 import weakref
@@ -137,10 +133,7 @@ def _check_home(
 
 
 def fits(*tensors: Tensor) -> bool:
-    """Return whether the second may be assigned to the data of the first.
-
-    A simulated tensor counts as one of the CPU, as do those of CUDA.
-    """
+    """Return whether the second may be assigned to the data of the first."""
 
     def on_cpu(x: Tensor) -> Tensor:
         return torch.empty(0, device="cpu") if isinstance(x, SimTensor) else x
@@ -148,7 +141,7 @@ def fits(*tensors: Tensor) -> bool:
     return _can_replace(*map(on_cpu, tensors))
 
 
-def has_to_be_swapped(tensor: Tensor) -> bool:
+def must_swap(tensor: Tensor) -> bool:
     """Return whether a module must not assign ``tensor`` to its data."""
     return not isinstance(tensor, SimTensor) and _has_inside(tensor)
 

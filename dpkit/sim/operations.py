@@ -65,10 +65,7 @@ MASKS = (torch.bool, torch.uint8)
 
 
 def check_mixture(call: OpCall, inputs: list[Tensor]) -> torch.device | None:
-    """Return the device of the result; refuse tensors that do not mix.
-
-    None means a list operation whose positions differ in device.
-    """
+    """Return the device of the result; refuse tensors that do not mix."""
     # operation     inputs                          result
     # add           sim:1, sim:1                    sim:1
     # add           sim:1, a number on the CPU      sim:1
@@ -196,12 +193,9 @@ def arguments(call: OpCall, positions: Sequence[int]) -> list[Any]:
 
 @cache
 def is_composed(func: OpOverload) -> bool:
-    """Return whether ``func`` is run as several other operations.
-
-    PyTorch composes it of them if the CPU has no kernel for it; or a kernel in
-    ``own_kernels`` does. Autograd does so before an operation comes here,
-    except inside another dispatch and in inference mode.
-    """
+    """Return whether ``func`` is run as several other operations."""
+    # Autograd has done so before an operation comes here, except inside
+    # another dispatch and in inference mode.
     name = func.name()
     composed = has_kernel(name, "CompositeImplicitAutograd")
     return has_stand_in(func) or (composed and not has_kernel(name, "CPU"))

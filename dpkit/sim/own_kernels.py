@@ -7,10 +7,8 @@
   the CPU, and the CPU has none. The values equal the CPU's up to rounding.
 - What CUDA takes and the CPU does not: ``ctc_loss`` takes lengths from the CPU
   for what lies on a GPU, and ``histc`` takes integers there.
-- Shapes where there are no numbers: PyTorch works out the shape of a sum in
-  Python, which takes longer than all that a simulated device does for it. A
-  step of training asks for the same shapes as the step before, so they are
-  remembered.
+- Shapes where there are no numbers: PyTorch works them out in Python, slowly,
+  and the next step of training asks for the same. So they are remembered.
 """
 
 from collections.abc import Hashable

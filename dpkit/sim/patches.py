@@ -90,11 +90,7 @@ def _load_to_sim() -> Undo:
 
 
 def _place_is_free() -> bool:
-    """Return whether torch's place for a backend is there, and empty.
-
-    Raises:
-        RuntimeError: another backend holds it.
-    """
+    """Return whether torch's place is there; refuse one that is taken."""
     holder = torch._C._get_privateuse1_backend_name()
     if holder != "privateuseone":
         raise RuntimeError(
@@ -116,19 +112,18 @@ def _take_the_place() -> Undo:
     return lambda: None  # torch has no way back
 
 
-NEEDED = [
+_ENGINE = backward.run_backward, ["t_outputs", "args", "kwargs"]
+PATCHES = [
+    # Asked for alone
     required(torch.autograd.graph.Node, "_input_metadata"),
     required(torch.Tensor, "_use_count"),
     required(torch, "_functionalize_unsafe_set"),
     required(torch._C, "_swap_tensor_impl"),
     required(torch.serialization, "_serialization_tls"),
-]
-_ENGINE = ["t_outputs", "args", "kwargs"]
-BACKWARD = [
-    replaced(owner, "_engine_run_backward", backward.run_backward, _ENGINE)
-    for owner in (torch.autograd.graph, torch.autograd)
-]
-OPTIMIZERS = [
+    # Backward
+    replaced(torch.autograd.graph, "_engine_run_backward", *_ENGINE),
+    replaced(torch.autograd, "_engine_run_backward", *_ENGINE),
+    # Optimizers
     listed(optimizer, "_foreach_supported_types", SimTensor),
     listed(_foreach_utils, "_foreach_supported_types", SimTensor),
     Patch(
@@ -136,8 +131,7 @@ OPTIMIZERS = [
         lambda: callable(optimizer.register_optimizer_step_post_hook),
         _hook_optimizers,
     ),
-]
-MODULES = [
+    # Modules
     wrapped(
         nn.Module, "_apply", modules.moving_whole, ["self", "fn", "recurse"]
     ),
@@ -146,10 +140,7 @@ MODULES = [
     # Tensors that have others inside it would swap, which fails while the
     # output of the module is alive.
     replaced(
-        module,
-        "is_traceable_wrapper_subclass",
-        modules.has_to_be_swapped,
-        ["t"],
+        module, "is_traceable_wrapper_subclass", modules.must_swap, ["t"]
     ),
     *(
         wrapped(kind, "__new__", partial(modules.making_uninitialized, kind))
@@ -163,8 +154,7 @@ MODULES = [
         refusals.data_parallel_kind,
         [],
     ),
-]
-STORAGES = [
+    # Storages, and loading them
     replaced(torch.UntypedStorage, "resize_", storages.resize_storage),
     replaced(torch.UntypedStorage, "__new__", storages.new_storage),
     Patch(
@@ -172,42 +162,32 @@ STORAGES = [
         lambda: isinstance(torch.serialization._package_registry, list),
         _load_to_sim,
     ),
-]
-LOADING = [
     replaced(torch.serialization, "_load", storages.load_and_forget),
     replaced(
-        torch._utils,
-        "_get_restore_location",
-        storages.location_of,
-        ["device"],
+        torch._utils, "_get_restore_location", storages.location_of, ["device"]
     ),
-]
-# Such as torch.func.linearize, which else takes simulated tensors for
-# constants, and their derivative with them.
-TRACING = [
-    wrapped(proxy_tensor, "HANDLED_TYPES", lambda old: (*old, SimTensor))
-]
-CURRENT_DEVICE = [
+    # Functions such as torch.func.linearize, which else take simulated tensors
+    # for constants, and their derivative with them
+    wrapped(proxy_tensor, "HANDLED_TYPES", lambda old: (*old, SimTensor)),
+    # Plain "sim" means the current device
     *(
-        stood_in(torch.Tensor, name, device_names.numbering)
-        for name in device_names.NUMBERED_METHODS
-    ),
-    *(
-        stood_in(torch, name, device_names.numbering)
-        for name in device_names.NUMBERED_FUNCTIONS
+        stood_in(owner, name, device_names.numbering)
+        for owner, names in device_names.NUMBERED.items()
+        for name in names
     ),
     added(_device.DeviceContext, "device", device_names.device_of_block),
-]
-ACCELERATOR = [
-    replaced(torch._C, name, function)
-    for name, function in device_names.accelerator_calls()
-]
-PINNED = [
-    stood_in(owner, name, storages.pinning)
-    for owner, names in storages.makers()
-    for name in names
-]
-DENSE_ALONE = [
+    # torch.accelerator
+    *(
+        replaced(torch._C, name, function)
+        for name, function in device_names.accelerator_calls()
+    ),
+    # Pinned memory
+    *(
+        stood_in(owner, name, storages.pinning)
+        for owner, names in storages.makers()
+        for name in names
+    ),
+    # Dense tensors alone
     *(
         fallback(key, refusals.refusing_layout(kind))
         for kind, key in refusals.LAYOUT_KEYS.items()
@@ -217,8 +197,7 @@ DENSE_ALONE = [
         for name in refusals.NESTED
     ),
     wrapped(NestedTensor, "__new__", refusals.refusing_nested),
-]
-DISTRIBUTED = [
+    # torch.distributed
     wrapped(
         BackendConfig,
         "__init__",
@@ -234,8 +213,7 @@ DISTRIBUTED = [
         )
         for namespace, needed in refusals.NAMESPACES.items()
     ),
-]
-ATEN_KERNELS = [
+    # The kernels of operations
     _aten("CPU", "is_pinned", "_pin_memory"),
     _aten("PrivateUse1", "_copy_from", "_local_scalar_dense"),
     _aten(
@@ -247,21 +225,6 @@ ATEN_KERNELS = [
     _aten(AUTOCAST, "linear", "matmul", "softmax.int"),
     # What autocast has no rule for goes through as it is.
     fallback(AUTOCAST, torch.library.fallthrough_kernel),
-]
-PATCHES = [
-    *NEEDED,
-    *BACKWARD,
-    *OPTIMIZERS,
-    *MODULES,
-    *STORAGES,
-    *LOADING,
-    *TRACING,
-    *CURRENT_DEVICE,
-    *ACCELERATOR,
-    *PINNED,
-    *DENSE_ALONE,
-    *DISTRIBUTED,
-    *ATEN_KERNELS,
     replaced(torch, "Generator", random_numbers.Generator),
     Patch(
         "the name and module of PrivateUse1", _place_is_free, _take_the_place

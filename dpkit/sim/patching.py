@@ -80,10 +80,7 @@ def wrapped(
     wrap: Callable[[Any], object],
     takes: list[str] | None = None,
 ) -> Patch:
-    """Put ``wrap(old)`` in the place of the attribute ``name`` of ``owner``.
-
-    If it is a function whose arguments matter, ``takes`` names them.
-    """
+    """Put ``wrap(old)`` in place of ``name``, whose arguments are checked."""
 
     def fits() -> bool:
         old = getattr(owner, name, None)
@@ -175,11 +172,7 @@ def implemented(
     kernels: Callable[[], Iterable[Kernel]],
     needed: Iterable[str] = (),
 ) -> Patch:
-    """Give torch kernels for one of its dispatch keys.
-
-    ``namespace`` is that of the operations, such as "aten"; torch has to have
-    those that are ``needed``.
-    """
+    """Give torch kernels for a dispatch key; it must know those ``needed``."""
 
     def fits() -> bool:
         has = torch._C._dispatch_has_kernel
@@ -226,11 +219,7 @@ _lock = threading.RLock()  # a second thread waits for the first to be done
 
 
 def apply_all(patches: Sequence[Patch]) -> None:
-    """Apply all patches, once; :func:`dpkit.sim.register` calls it.
-
-    If one does not fit this torch, or fails, what had been applied is undone.
-    Another call repeats the error.
-    """
+    """Apply all patches, once, or none; another call repeats the error."""
     global _failure
     with _lock:
         if _failure is not None:

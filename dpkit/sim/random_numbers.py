@@ -3,15 +3,11 @@
 PyTorch makes ``torch.Generator(device="sim:1")`` in C++, which does not ask a
 backend made in Python. So a class stands in for ``torch.Generator``: for a
 simulated device it makes a ``SimGenerator``, for any other one of PyTorch's.
-A ``SimGenerator`` is a generator of the CPU, or of the GPU that holds the
-numbers, that says that it is on ``sim:1``. It draws the numbers that the CPU
-draws from the same seed. A generator of the CPU also draws for operations on
-the CPU, although they would refuse one of CUDA.
+A ``SimGenerator`` is one of the CPU, or of the GPU that holds the numbers, and
+says that it is on ``sim:1``. It draws what the CPU draws from the same seed.
 
-Without a generator all devices draw from the CPU's: after
-``torch.manual_seed`` a program draws on a simulated device what it would draw
-on the CPU. On CUDA each device has its generator. So what seeds a device here
-seeds them all, and the CPU.
+Without a generator all devices draw from the CPU's, where on CUDA each has its
+own. So what seeds a device here seeds them all, and the CPU.
 """
 
 from functools import cache
@@ -82,11 +78,7 @@ class _Maker(type(_Plain)):  # type: ignore[misc]
 
 
 class Generator(_Plain, metaclass=_Maker):
-    """A generator of random numbers, on the CPU or any other device.
-
-    Args:
-        device: The device; None: the CPU.
-    """
+    """A generator of random numbers, on the CPU or another device."""
 
     __module__ = "torch"  # pickles of PyTorch's own generators look there
 
@@ -100,10 +92,7 @@ def takes_generator(func: OpOverload) -> int | None:
 
 
 def check_generator(call: OpCall, device: torch.device) -> None:
-    """Refuse a generator that is not for simulated devices, as CUDA does.
-
-    ``randperm`` takes only one of that very device.
-    """
+    """Refuse a generator that is not for simulated devices, as CUDA does."""
     place = takes_generator(call.func)
     if place is None or device.type != "sim":
         return

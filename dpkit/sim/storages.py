@@ -4,19 +4,15 @@ A storage is the memory behind a tensor. The storage of a simulated tensor lies
 where its numbers are, on the CPU, and counts as memory of the simulated
 device.
 
-Loading: ``torch.load(…, map_location="sim:1")`` moves the storages of a file
-and makes tensors of them. A moved storage stays on the CPU and says that it is
-on the simulated device; the tensor that torch makes of it is a ``SimTensor``.
-A simulated tensor is saved as one of the CPU and the name of its device, which
-torch asks ``map_location`` about as well.
+Loading: a storage that ``torch.load(…, map_location="sim:1")`` moves stays on
+the CPU and says that it is on the simulated device; the tensor that torch
+makes of it is a ``SimTensor``. A simulated tensor is saved as one of the CPU
+and the name of its device.
 
-Pinned memory: a copy to a GPU goes on beside other work only if the memory
-that it reads is pinned, which means kept in its place by the system. PyTorch
-asks its backend for such memory, and that is ``sim`` now, which has none to
-give. So both of its questions, whether a tensor is pinned and for a pinned
-copy, come here. On a machine with a GPU they go on to CUDA. Anywhere else the
-copy lies in ordinary memory, and its storage has a mark: a view has the same
-storage, and the mark goes when the storage goes.
+Pinned memory: PyTorch asks its backend whether a tensor is pinned, and for a
+pinned copy. That backend is ``sim`` now, so both questions come here. On a
+machine with a GPU they go on to CUDA. Anywhere else the copy lies in ordinary
+memory, and its storage has a mark, which its views see as well.
 """
 
 import warnings
@@ -144,11 +140,8 @@ def pinning(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def makers() -> list[tuple[Any, list[str]]]:
-    """Return what of torch takes ``pin_memory=True``: owners and names.
-
-    With a GPU it is nothing: PyTorch asks CUDA before sim.
-    """
-    if has_gpu():
+    """Return what of torch takes ``pin_memory=True``: owners and names."""
+    if has_gpu():  # PyTorch asks CUDA before sim
         return []
     return [(torch, PINNING_FUNCTIONS), (torch.Tensor, PINNING_METHODS)]
 

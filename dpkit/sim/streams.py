@@ -93,14 +93,7 @@ class SimStream:
 
 
 class SimEvent:
-    """A mark in a stream, as ``torch.cuda.Event``.
-
-    ``blocking`` and ``interprocess`` change nothing.
-
-    Attributes:
-        mark: When the stream passes it, in picoseconds; None: not recorded.
-        issued: When the host recorded it, in picoseconds.
-    """
+    """A mark in a stream, in picoseconds, as ``torch.cuda.Event``."""
 
     def __init__(
         self,
@@ -109,8 +102,8 @@ class SimEvent:
         interprocess: bool = False,
     ) -> None:
         self.enable_timing = enable_timing
-        self.mark: int | None = None
-        self.issued = 0
+        self.mark: int | None = None  # when the stream passes it
+        self.issued = 0  # when the host recorded it
         self._device = 0
 
     def record(self, stream: SimStream | None = None) -> None:
@@ -156,9 +149,8 @@ def wait_for_device(device: DeviceLike = None) -> None:
 def issued_beside(events: Mapping[torch.device, SimEvent]) -> Iterator[None]:
     """Issue a block from threads beside the hosts, one for each host.
 
-    A process that sends gradients during its backward does so. What the block
-    adds up takes no compute from the devices. The thread of a host issues no
-    earlier than the event on its device was recorded.
+    What it adds up takes no compute from the devices. The thread of a host
+    issues no earlier than the event on its device was recorded.
     """
     since = {device.index: event.issued for device, event in events.items()}
     with simulation.clock.beside(since):
@@ -178,10 +170,7 @@ def current_stream(device: DeviceLike = None) -> SimStream:
 
 @contextmanager
 def stream(chosen: SimStream | None) -> Iterator[None]:
-    """Issue the work of a block to ``chosen``; None: to the current one.
-
-    As on CUDA its device is the current one there.
-    """
+    """Issue a block to ``chosen``, on its device; None: to the current."""
     if chosen is None:
         yield
         return
@@ -196,9 +185,6 @@ def stream(chosen: SimStream | None) -> Iterator[None]:
 
 
 def set_stream(chosen: SimStream) -> None:
-    """Issue the work from now on to ``chosen``, and on its device.
-
-    As on CUDA its device becomes the current one.
-    """
+    """Issue the work from now on to ``chosen``, and on its device."""
     simulation.clock.current[chosen.device.index] = chosen.number
     simulation.current_device = chosen.device.index

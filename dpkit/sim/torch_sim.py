@@ -100,10 +100,7 @@ def max_memory_allocated(device: DeviceLike = None) -> int:
 def memory_stats_as_nested_dict(
     device: DeviceLike = None,
 ) -> dict[str, dict[str, dict[str, int]]]:
-    """Return the bytes occupied now and at most, by CUDA's names for them.
-
-    What is occupied is what is reserved: nothing that is freed is kept.
-    """
+    """Return the bytes occupied now and at most, by CUDA's names for them."""
     now, most = memory_allocated(device), max_memory_allocated(device)
     kinds = ("allocated_bytes", "reserved_bytes")
     return {kind: {"all": {"current": now, "peak": most}} for kind in kinds}

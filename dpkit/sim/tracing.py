@@ -56,11 +56,7 @@ def label() -> str:
 
 
 def current_machine() -> object:
-    """Return what stands for the machine that is simulated now.
-
-    ``machine(…)`` and ``configure(…)`` make another one; a stream belongs to
-    the one that it was made on.
-    """
+    """Return what stands for the machine that is simulated now."""
     return simulation.clock
 
 
