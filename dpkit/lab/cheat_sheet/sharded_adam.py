@@ -21,16 +21,12 @@ Gradient = Callable[[Tensor], Tensor]
 class ShardedAdam:
     """Train a flat tensor with Adam, in mixed precision, on all devices.
 
-    Args:
-        values: The weights to start with, of shape (n,), on the CPU.
-        devices: k devices; k divides n.
-        stage: 0 to 3, what is in shards.
-        lr: The learning rate.
-        dtype: That of weights and gradients; Adam works in float32.
+    ``values``, shape (n,), are the first weights, and ``dtype`` is that of
+    weights and gradients; Adam works in float32. ``weights`` and, after a
+    step, ``gradients`` are what each device has of them.
 
-    Attributes:
-        weights: What each device has of the weights: all, or a shard.
-        gradients: What each has of the mean gradient, after a step.
+    Raises:
+        ValueError: If the devices do not divide n, or no such stage exists.
 
     Example:
         >>> devices = dpkit.devices(2, kind="sim")

@@ -2,6 +2,5 @@
 
 ``runs`` -- an allreduce, what it sends and takes;
 ``pictures`` -- costs: ports, times, who wins where;
-``plan_pictures``, ``plan_animation`` -- a plan, step by step;
-``check`` -- its exercises.
+``plan_pictures``, ``plan_animation`` -- a plan, step by step.
 """

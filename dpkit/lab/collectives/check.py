@@ -16,10 +16,8 @@ def check_large_broadcast(answer: Answer) -> None:
     """A broadcast from rank 0 in which no port sends the whole twice."""
     for p in (2, 3, 4, 7, 8):
         plan = answer(p)
-        require(
-            isinstance(plan, Plan) and plan.world_size == p,
-            f"{p} ranks: it returned {plan!r}, not a plan for them",
-        )
+        words = f"{p} ranks: it returned {plan!r}, not a plan for them"
+        require(isinstance(plan, Plan) and plan.world_size == p, words)
         check_broadcast(plan)
         n = 120 * p * max(1, plan.num_chunks)
         busiest = max(port.sent for port in count(plan, n)) / n
@@ -39,21 +37,17 @@ def check_size_that_splits(answer: Answer) -> None:
             require(isinstance(found, (int, float)), words)
             whole = seconds("recursive_doubling", p, found, rates)
             parts = seconds("halving_doubling", p, found, rates)
-            require(
-                abs(whole / parts - 1) < 1e-3,
-                f"{case}: at {found:.0f} bytes they take {1e6 * whole:.1f} "
-                f"and {1e6 * parts:.1f} µs",
-            )
+            times = f"{1e6 * whole:.1f} and {1e6 * parts:.1f} µs"
+            words = f"{case}: at {found:.0f} bytes they take {times}"
+            require(abs(whole / parts - 1) < 1e-3, words)
 
 
 def check_sends_first(answer: Answer) -> None:
     """A step of a ring ends, and in three rounds at the most."""
     for p in range(2, 10):
         firsts = [answer(rank, p) for rank in range(p)]
-        require(
-            all(isinstance(first, bool) for first in firsts),
-            f"{p} ranks: it returned {firsts}, not True or False for each",
-        )
+        words = f"{p} ranks: it returned {firsts}, not True or False for each"
+        require(all(isinstance(first, bool) for first in firsts), words)
         rounds = _rounds(firsts)
         require(rounds < inf, f"{p} ranks: all wait for ever")
         words = f"{p} ranks: a step takes {rounds} rounds, where 3 do"
@@ -95,13 +89,11 @@ def check_clip_shards(answer: Answer) -> None:
             with Traffic() as traffic:
                 answer(shards, max_norm)
             found = torch.cat([shard.cpu() for shard in given])
-            scale = min(1.0, max_norm / norm)
-            require(
-                bool(torch.allclose(found, scale * whole, rtol=1e-5)),
-                f"{length} numbers of norm {norm:.2f} on {k} devices, at "
-                f"most {max_norm:.2f}: the shards have norm "
-                f"{float(found.norm()):.2f}",
-            )
+            clipped = min(1.0, max_norm / norm) * whole
+            case = f"{length} numbers of norm {norm:.2f} on {k} devices"
+            words = f"the shards have norm {float(found.norm()):.2f}"
+            right = bool(torch.allclose(found, clipped, rtol=1e-5))
+            require(right, f"{case}, at most {max_norm:.2f}: {words}")
             # Little more than a number of 8 bytes to and from each rank.
             most = max(traffic.sent.values(), default=0)
             require_sent(most, 2 * 8 * k, f"a device of {k}")

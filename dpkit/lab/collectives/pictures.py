@@ -19,9 +19,8 @@ STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 def plot_ports(sent: Mapping[str, Sequence[float]], bound: float) -> Picture:
     """Draw what the port of each rank sends, a group of bars for each rank.
 
-    Args:
-        sent: Algorithm -> bytes that each rank sends.
-        bound: Bytes that the average port has to send.
+    ``sent``: algorithm -> bytes that each rank sends; ``bound``: bytes that
+    the average port has to send.
     """
 
     def draw(ax: Axes) -> None:
@@ -49,11 +48,8 @@ def plot_costs(
 ) -> Picture:
     """Draw time against size, a line for each algorithm.
 
-    Args:
-        sizes: Bytes on each rank.
-        seconds: Name of the line -> seconds at each size.
-        bound: Seconds that nothing beats, at each size: grey below.
-        dots: Name -> sizes and seconds that were found.
+    ``sizes`` are bytes on each rank; ``seconds`` and ``bound``, which nothing
+    beats, are for each size; ``dots``: name -> sizes and seconds found.
     """
 
     def draw(ax: Axes) -> None:
@@ -84,10 +80,8 @@ def plot_winners(
 ) -> Picture:
     """Draw a map: which algorithm is fastest for how many ranks and bytes.
 
-    Args:
-        world_sizes: Numbers of ranks: a row of the map for each.
-        sizes: Bytes on each rank, evenly spaced on a logarithmic axis.
-        winners: As ``dpkit.theory.collectives.choice.winners`` returns them.
+    ``sizes`` are bytes on each rank, evenly spaced on a logarithmic axis, and
+    ``winners`` what ``dpkit.theory.collectives.choice.winners`` returns.
     """
     names = sorted({name for row in winners for name in row})
     # tree tree ring: tree is fastest for the first two sizes, then ring.

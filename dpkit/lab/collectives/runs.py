@@ -25,9 +25,7 @@ def sent_bytes(
     ranks = devices(num_devices, kind="sim")
     tensors = [torch.ones(num_elements, device=d) for d in ranks]
     with Traffic() as traffic:
-        collectives.allreduce(
-            tensors, algorithm=algorithm, ranks_per_node=ranks_per_node
-        )
+        collectives.allreduce(tensors, "sum", algorithm, ranks_per_node)
     return [traffic.sent[device] for device in ranks]
 
 
@@ -35,16 +33,13 @@ def timed(
     algorithm: str, num_devices: int, num_bytes: int, **machine: Any
 ) -> Timeline:
     """Time an allreduce of float32 on a simulated machine, without numbers."""
-    nodes = machine.get("ranks_per_node")
+    hierarchical = algorithm == "hierarchical"
+    nodes = machine.get("ranks_per_node") if hierarchical else None
     with sim.machine(backing="meta", **machine):
         ranks = devices(num_devices, kind="sim")
         tensors = [torch.empty(num_bytes // 4, device=d) for d in ranks]
         synchronize(ranks)
         with sim.trace() as timeline:
-            collectives.allreduce(
-                tensors,
-                algorithm=algorithm,
-                ranks_per_node=nodes if algorithm == "hierarchical" else None,
-            )
+            collectives.allreduce(tensors, "sum", algorithm, nodes)
             synchronize(ranks)
     return timeline

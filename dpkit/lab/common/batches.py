@@ -9,16 +9,13 @@ from torch import Tensor
 class Batches:
     """Batches of a labelled set that lies in memory, to be iterated over.
 
-    Each iteration is one epoch: it yields every example once, as pairs (X, y)
-    of fresh tensors on the device of the set. The last batch is smaller if
-    the batch size does not divide the number of examples.
+    Images have shape (n, …), labels (n,). Each iteration is one epoch: it
+    yields every example once, as pairs (X, y) of fresh tensors on the device
+    of the set; the last batch may be smaller. ``shuffle`` takes a new random
+    order each epoch, from a generator of its own that begins with ``seed``.
 
-    Args:
-        images: The images, (n, ...).
-        labels: Their labels, (n,).
-        batch_size: The number of examples in a batch.
-        shuffle: Take the examples in a new random order each epoch.
-        seed: Of the random orders; nothing else draws from their generator.
+    Raises:
+        ValueError: If a batch has no rows, or labels and images differ in n.
 
     Example:
         >>> images, labels = torch.rand(7, 1, 5, 4), torch.arange(7)
@@ -44,10 +41,8 @@ class Batches:
                 "images and labels of different lengths "
                 f"(images: {len(images)}, labels: {len(labels)})"
             )
-        self.images = images
-        self.labels = labels
-        self.batch_size = batch_size
-        self.shuffle = shuffle
+        self.images, self.labels = images, labels
+        self.batch_size, self.shuffle = batch_size, shuffle
         self._generator = torch.Generator().manual_seed(seed)
 
     def __len__(self) -> int:

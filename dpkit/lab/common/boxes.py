@@ -13,14 +13,10 @@ def box(
     ax: Axes, x: float, y: float, text: str, colour: str, width: float = 1.6
 ) -> None:
     """Draw a rounded box with text."""
-    patch = FancyBboxPatch(
-        (x - width / 2, y - 0.32),
-        width,
-        0.64,
-        boxstyle="round,pad=0.02,rounding_size=0.1",
-        facecolor=mpl.colors.to_rgba(colour, 0.12),
-        edgecolor=colour,
-    )
+    corner = (x - width / 2, y - 0.32)
+    shape = "round,pad=0.02,rounding_size=0.1"
+    patch = FancyBboxPatch(corner, width, 0.64, shape, edgecolor=colour)
+    patch.set_facecolor(mpl.colors.to_rgba(colour, 0.12))
     ax.add_patch(patch)
     ax.text(x, y, text, ha="center", va="center", fontsize=12)
 

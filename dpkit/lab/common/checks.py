@@ -35,6 +35,9 @@ def check(answer: Answer) -> None:
 
     The answer is a function with the name that the exercise gives it.
 
+    Raises:
+        ValueError: If no exercise has this name.
+
     Example:
         >>> def accuracy_on_all(net, X, y, device_params, devices):
         ...     return 0.5

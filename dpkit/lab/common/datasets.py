@@ -43,9 +43,7 @@ with), or set DPKIT_DATA to a folder with good files"""
 class Labelled(NamedTuple):
     """A labelled set of images; a pair, so its length is 2.
 
-    Attributes:
-        images: The images, (n, 1, 28, 28) float32 in [0, 1].
-        labels: The class of each, (n,) int64 in 0 ... 9.
+    Images are (n, 1, 28, 28) float32 in [0, 1], labels (n,) int64 in 0 … 9.
     """
 
     images: torch.Tensor

@@ -18,11 +18,9 @@ LENET_FAN_IN = (9, 500, 800, 128)
 def lenet_params(scale: float | None = None, seed: int = 0) -> list[Tensor]:
     """Draw the parameters of :func:`lenet`, weights at random, biases zero.
 
-    Args:
-        scale: Standard deviation of all weights. None gives each layer
-            ``sqrt(2 / fan_in)``, which keeps the size of activations that
-            pass through rectifiers.
-        seed: Of the weights.
+    ``scale`` is the standard deviation of all weights. None gives each layer
+    ``sqrt(2 / fan_in)``, which keeps the size of activations that pass through
+    rectifiers.
 
     Returns:
         ``[W1, b1, W2, b2, W3, b3, W4, b4]``, float32 on the CPU; the weights
@@ -55,10 +53,8 @@ def lenet(
 ) -> Tensor:
     """Return the class scores of images: two convolutions, two dense layers.
 
-    Args:
-        X: Images, on the device of the parameters.
-        params: As :func:`lenet_params` gives them.
-        activation: What follows all layers but the last.
+    The images lie on the device of the parameters, which are those of
+    :func:`lenet_params`. The activation follows all layers but the last.
 
     Example:
         >>> lenet(torch.zeros(7, 1, 28, 28), lenet_params()).shape

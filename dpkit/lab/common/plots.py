@@ -43,10 +43,8 @@ class Picture(Drawing):
             # The label of the vertical axis stands level, above the axis.
             axes.set_title(axes.get_ylabel(), loc="left")
             axes.yaxis.label.set_visible(False)
-            text = io.StringIO()
-            figure.savefig(
-                text, format="svg", metadata={"Date": None, "Creator": None}
-            )
+            text, about = io.StringIO(), {"Date": None, "Creator": None}
+            figure.savefig(text, format="svg", metadata=about)
         super().__init__(text.getvalue(), title)
 
     def __repr__(self) -> str:
@@ -61,12 +59,8 @@ def plot_lines(
 ) -> Picture:
     """Draw lines over a logarithmic axis; the last one as dots.
 
-    Args:
-        lines: The x and the y values of each line by its name; those that
-            were predicted first, what was found last.
-        xlabel: What x is, with its unit.
-        ylabel: What y is, with its unit.
-        yscale: "log" or "linear".
+    ``lines`` holds the x and the y values of each line by its name, those that
+    were predicted first; ``yscale`` is "log" or "linear".
     """
 
     def draw(ax: Axes) -> None:

@@ -16,10 +16,6 @@ def resnet18(width: int = 64) -> nn.Module:
     ``width`` is the channels of the first of its four groups of layers; each
     of the others has twice as many as the one before.
 
-    Example:
-        >>> resnet18()(torch.zeros(2, 1, 28, 28)).shape
-        torch.Size([2, 10])
-
     Source:
         K. He, X. Zhang, S. Ren, J. Sun, Deep residual learning for image
         recognition, CVPR 2016.

@@ -14,12 +14,8 @@ aten = torch.ops.aten
 class Traffic(TorchDispatchMode):
     """Count all copies between two devices in a block, and their bytes.
 
-    Attributes:
-        sent: The bytes that each device sent.
-        received: The bytes that each device received.
-        messages: How many copies there were, without those from or to the
-            CPU.
-        num_bytes: The bytes of those messages.
+    ``sent`` and ``received`` are the bytes of each device, ``messages`` the
+    number of copies other than from or to the CPU, ``num_bytes`` their bytes.
 
     Example:
         >>> zero, one = dpkit.devices(2, kind="sim")
@@ -39,11 +35,7 @@ class Traffic(TorchDispatchMode):
         self.messages = self.num_bytes = 0
 
     def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         out = func(*args, **(kwargs or {}))
         for source, target in _copies(func, args, out):

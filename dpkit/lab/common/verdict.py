@@ -76,17 +76,12 @@ def require_ports(
 ) -> None:
     """Raise NotYet if a port carries more bytes one way, or the CPU any."""
     cpu = torch.device("cpu")
-    require(
-        not traffic.sent[cpu] + traffic.received[cpu],
-        f"{case}: it goes through the CPU, where devices can send directly",
-    )
+    words = f"{case}: it goes through the CPU, where devices can send directly"
+    require(not traffic.sent[cpu] + traffic.received[cpu], words)
     for rank, device in enumerate(ranks):
         busiest = max(traffic.sent[device], traffic.received[device])
-        require(
-            busiest <= limit,
-            f"{case}: rank {rank} carries {busiest} bytes one way, where "
-            f"{limit} do",
-        )
+        words = f"carries {busiest} bytes one way, where {limit} do"
+        require(busiest <= limit, f"{case}: rank {rank} {words}")
 
 
 def require_sent(num_bytes: int, limit: int, case: str) -> None:

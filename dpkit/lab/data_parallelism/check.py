@@ -45,10 +45,8 @@ def _require_same_training(
     record: Any, reference: TrainingRecord, num_devices: int
 ) -> None:
     """Raise NotYet unless a run ended with the reference's values."""
-    require(
-        isinstance(record, TrainingRecord),
-        f"it returned {record!r}, not what train() returns",
-    )
+    words = f"it returned {record!r}, not what train() returns"
+    require(isinstance(record, TrainingRecord), words)
     used = len(record.device_params)
     words = f"it trained on {used} devices, not {num_devices}"
     require(used == num_devices, words)
@@ -57,16 +55,11 @@ def _require_same_training(
         for params in record.device_params
         for p, q in zip(params, reference.device_params[0], strict=True)
     )
-    require(
-        distance < 1e-4,
-        f"its parameters are {distance:.0e} away from those of one device "
-        "that takes the whole batch",
-    )
+    words = f"its parameters are {distance:.0e} away from those of one device"
+    require(distance < 1e-4, f"{words} that takes the whole batch")
     found, expected = record.accuracies[-1], reference.accuracies[-1]
-    require(
-        abs(found - expected) < 0.05,
-        f"its accuracy on the test set is {found}, expected {expected}",
-    )
+    words = f"its accuracy on the test set is {found}, expected {expected}"
+    require(abs(found - expected) < 0.05, words)
 
 
 def check_train_scaled(answer: Answer) -> None:
@@ -85,17 +78,14 @@ def check_accuracies_by_rate(answer: Answer) -> None:
         ranks = devices(k, "sim")
         with Traffic() as traffic:
             found = answer(rates, *_batches(20), ranks, 2)
-        require(
-            isinstance(found, dict) and list(found) == rates,
-            f"it returned {found}, not an accuracy for each of {rates}",
-        )
+        words = f"it returned {found}, not an accuracy for each of {rates}"
+        require(isinstance(found, dict) and list(found) == rates, words)
         idle = [str(d) for d in ranks if not traffic.received[d]]
         require(not idle, f"nothing was sent to {', '.join(idle)}")
-        require(
-            # Rounding may move an example or two of the fifty.
-            all(abs(found[lr] - expected[lr]) < 0.05 for lr in rates),
-            f"on {k} devices it returned {found}, expected {expected}",
-        )
+        words = f"on {k} devices it returned {found}, expected {expected}"
+        # Rounding may move an example or two of the fifty.
+        near = all(abs(found[lr] - expected[lr]) < 0.05 for lr in rates)
+        require(near, words)
 
 
 def check_allreduce_by_parts(answer: Answer) -> None:
@@ -137,9 +127,8 @@ def check_accuracy_on_all(answer: Answer) -> None:
 
         params = replicate([torch.eye(7)], ranks)
         found = answer(net, scores, y, params, ranks)
-        require(
-            found is not None and abs(float(found) - 5 / 7) < 1e-6,
-            f"the accuracy is 5/7; devices: {k}, returned: {found}",
-        )
+        right = found is not None and abs(float(found) - 5 / 7) < 1e-6
+        words = f"the accuracy is 5/7; devices: {k}, returned: {found}"
+        require(right, words)
         idle = len(set(ranks[: len(y)]) - seen)
         require(not idle, f"{idle} of {k} devices had nothing to do")

@@ -65,9 +65,9 @@ def plot_headline(
             runs = [r for r in headline["runs"] if r["num_devices"] == k]
             for run in runs:
                 epochs = range(1, len(run["accuracies"]) + 1)
-                line = ax.plot(epochs, run["accuracies"], color=colour)
-                line[0].set_linewidth(width)
-            line[0].set_label(f"{names[k]}, {len(runs)} seeds")
+                (line,) = ax.plot(epochs, run["accuracies"], color=colour)
+                line.set_linewidth(width)
+            line.set_label(f"{names[k]}, {len(runs)} seeds")
         for k, accuracy in published["accuracies"].items():
             label = f"published, {names[int(k)]}: {accuracy}"
             style = ":" if k == "1" else "--"

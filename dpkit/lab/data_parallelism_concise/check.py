@@ -22,16 +22,12 @@ def check_speedups(answer: Answer) -> None:
             k: (k if weak else 1) * seconds[1] / t for k, t in seconds.items()
         }
         found = answer(seconds, weak)
-        require(
-            isinstance(found, dict) and found.keys() == expected.keys(),
-            f"it returned {found!r}, not a number for each of "
-            f"{list(expected)}",
-        )
-        require(
-            all(same(found[k], expected[k]) for k in expected),
-            f"{'weak' if weak else 'strong'} scaling, seconds {seconds}: it "
-            f"returned {found}, expected {expected}",
-        )
+        is_dict = isinstance(found, dict) and found.keys() == expected.keys()
+        words = f"not a number for each of {list(expected)}"
+        require(is_dict, f"it returned {found!r}, {words}")
+        case = f"{'weak' if weak else 'strong'} scaling, seconds {seconds}"
+        words = f"{case}: it returned {found}, expected {expected}"
+        require(all(same(found[k], expected[k]) for k in expected), words)
 
 
 def check_best_num_devices(answer: Answer) -> None:
@@ -48,11 +44,9 @@ def check_best_num_devices(answer: Answer) -> None:
         }
         expected = min(seconds, key=lambda k: seconds[k])
         found = answer(unsplit, split, added)
-        require(
-            found == expected,
-            f"unsplit {unsplit}, split {split}, added {added}: it returned "
-            f"{found!r}, expected {expected} ({seconds[expected]:.2f} s)",
-        )
+        case = f"unsplit {unsplit}, split {split}, added {added}"
+        words = f"{case}: it returned {found!r}, expected {expected}"
+        require(found == expected, f"{words} ({seconds[expected]:.2f} s)")
 
 
 def check_shard_losses(answer: Answer) -> None:
@@ -70,45 +64,25 @@ def check_shard_losses(answer: Answer) -> None:
         _check_losses(losses, float(expected.detach()), k)
         # All but the bytes of images and labels.
         received = traffic.received[ranks[0]] - 8 * (X.numel() + len(y))
-        _check_arrivals(traffic, ranks, received)
+        for rank in ranks[1:]:
+            words = f"{rank} received nothing, so it computes no loss"
+            require(traffic.received[rank] > 0, f"{k} devices: {words}")
+        words = f"the first device received {received} bytes beside the images"
+        require(received <= 8 * k, f"{words} and labels: more than losses")
         losses.sum().backward()
-        require(
-            inner.weight.grad is not None
-            and torch.allclose(inner.weight.grad.cpu(), gradient),
-            f"{k} devices: the gradient of the sum is not that of the mean "
-            "loss over the batch",
-        )
+        grad = inner.weight.grad
+        right = grad is not None and torch.allclose(grad.cpu(), gradient)
+        words = "is not that of the mean loss over the batch"
+        require(right, f"{k} devices: the gradient of the sum {words}")
 
 
 def _check_losses(losses: Any, mean: float, k: int) -> None:
     """Require k losses that add up to the mean over 7 examples."""
-    require(
-        isinstance(losses, torch.Tensor) and losses.shape == (k,),
-        f"{k} devices: it returned {losses!r}, not {k} losses",
-    )
+    words = f"{k} devices: it returned {losses!r}, not {k} losses"
+    require(isinstance(losses, torch.Tensor) and losses.shape == (k,), words)
     total = float(losses.detach().sum())
-    require(
-        same(total, mean),
-        f"7 examples on {k} devices: the losses add up to {total:.4f}, "
-        f"expected {mean:.4f}",
-    )
-
-
-def _check_arrivals(
-    traffic: Traffic, ranks: list[torch.device], received: int
-) -> None:
-    """Require work for all devices, and little but losses at the first."""
-    k = len(ranks)
-    for rank in ranks[1:]:
-        require(
-            traffic.received[rank] > 0,
-            f"{k} devices: {rank} received nothing, so it computes no loss",
-        )
-    require(
-        received <= 8 * k,
-        f"the first device received {received} bytes beside the images "
-        "and labels: more than losses",
-    )
+    words = f"the losses add up to {total:.4f}, expected {mean:.4f}"
+    require(same(total, mean), f"7 examples on {k} devices: {words}")
 
 
 def check_replicate_seconds(answer: Answer) -> None:

@@ -106,9 +106,7 @@ def accuracies_of(
 
 
 def plot_recipe(
-    record: Mapping[str, Any],
-    ways: Sequence[str],
-    levels: Mapping[str, float],
+    record: Mapping[str, Any], ways: Sequence[str], levels: Mapping[str, float]
 ) -> Picture:
     """Draw accuracy against epoch: each run, and the median of a way.
 

@@ -80,11 +80,7 @@ def epochs_of(
 
 
 def initial_net(width: int, seed: int) -> nn.Module:
-    """Return ResNet-18 with the weights that the recipe starts from.
-
-    Convolutions and the dense layer draw weights with standard deviation
-    0.01, biases are zero, and batch norm begins as it always does.
-    """
+    """Return ResNet-18 with the weights that the recipe starts from."""
     net = resnet18(width=width)
     generator = torch.Generator().manual_seed(seed)
     for module in net.modules():

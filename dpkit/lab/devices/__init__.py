@@ -1,5 +1,4 @@
 """What the chapter ``devices`` runs and checks.
 
-``profiling`` -- the timeline of a real run;
-``check`` -- its exercises.
+``profiling`` -- the timeline of a real run.
 """

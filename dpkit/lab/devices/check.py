@@ -51,10 +51,9 @@ def check_overlapped(answer: Answer) -> None:
     with cards, sim.trace() as timeline:
         found = answer(x, count)
         synchronize([zero])
-    require(
-        isinstance(found, list) and len(found) == count,
-        f"it returned {type(found).__name__}, not a list of {count} copies",
-    )
+    words = f"{type(found).__name__}, not a list of {count} copies"
+    is_list = isinstance(found, list) and len(found) == count
+    require(is_list, f"it returned {words}")
     spans = [s for s in timeline.spans if s.device == str(zero)]
     products = [s for s in spans if s.name in ("mm", "matmul")]
     copies = [s for s in spans if s.kind == "copy"]

@@ -19,18 +19,14 @@ def check_warm_scheduler(answer: Answer) -> None:
     for lr, k, num_steps in ((0.4, 4, 6), (0.3, 8, 3), (0.1, 1, 5)):
         optimizer = torch.optim.SGD([torch.zeros(1)], lr=lr)
         scheduler = answer(optimizer, k, num_steps)
-        require(
-            isinstance(scheduler, LRScheduler),
-            f"it returned {scheduler!r}, not a scheduler of PyTorch",
-        )
+        words = f"it returned {scheduler!r}, not a scheduler of PyTorch"
+        require(isinstance(scheduler, LRScheduler), words)
+        case = f"rate {lr}, k = {k}, {num_steps} steps of warm-up"
         for step in range(num_steps + 3):
             found = optimizer.param_groups[0]["lr"]
             expected = gradual_warmup(step, num_steps, lr / k, lr)
-            require(
-                same(found, expected),
-                f"rate {lr}, k = {k}, {num_steps} steps of warm-up: step "
-                f"{step} has the rate {found:.4g}, expected {expected:.4g}",
-            )
+            words = f"has the rate {found:.4g}, expected {expected:.4g}"
+            require(same(found, expected), f"{case}: step {step} {words}")
             optimizer.step()  # which a scheduler expects before its own
             scheduler.step()
 
@@ -68,8 +64,6 @@ def check_fastest_count(answer: Answer) -> None:
     ):
         counts = (1, 2, 4, 8, 16, 32, 64)
         seconds = {k: 1e-3 + per_device * (k - 1) for k in counts}
-        case = (
-            f"a step takes 1 ms and {1e3 * per_device:g} ms for each further "
-            f"device, b = 16, the critical batch is {critical}"
-        )
+        more = f"1 ms and {1e3 * per_device:g} ms for each further device"
+        case = f"a step takes {more}, b = 16, the critical batch is {critical}"
         require_same(answer(seconds, 16, 100, critical), expected, case)

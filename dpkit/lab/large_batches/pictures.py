@@ -26,13 +26,10 @@ def plot_schedules(k: int) -> Picture:
         # They lie on one line once warm: later ones are thinner, so all show.
         for name, width in zip(WARMUPS, (5.0, 3.0, 1.2)):
             rate = schedule(k, k * RECIPE.lr, name)
-            ax.plot(
-                [step / per_epoch for step in steps],
-                [rate(step) / RECIPE.lr for step in steps],
-                drawstyle="steps-post",
-                linewidth=width,
-                label=f"warm-up: {name}",
-            )
+            epochs = [step / per_epoch for step in steps]
+            rates = [rate(step) / RECIPE.lr for step in steps]
+            label = f"warm-up: {name}"
+            ax.step(epochs, rates, where="post", lw=width, label=label)
         ax.set(xlabel="epoch", ylabel="learning rate / η", ylim=(0, None))
         ax.legend(loc="lower center")
 
@@ -57,17 +54,13 @@ def plot_errors(ways: Mapping[str, Mapping[int, Sequence[float]]]) -> Picture:
             for x, errors in zip(xs, by_k.values()):
                 dots = [x] * len(errors)
                 ax.plot(dots, errors, ".", color=COLOURS[i], alpha=0.35)
+            means = [mean(errors) for errors in by_k.values()]
+            deviations = [stdev(errors) for errors in by_k.values()]
+            style = ("-", "--", ":", "-.")[i]
             ax.errorbar(
-                xs,
-                [mean(errors) for errors in by_k.values()],
-                [stdev(errors) for errors in by_k.values()],
-                color=COLOURS[i],
-                linestyle=("-", "--", ":", "-.")[i],
-                marker="osD^"[i],
-                markersize=4,
-                capsize=3,
-                label=way,
-            )
+                xs, means, deviations, color=COLOURS[i], linestyle=style,
+                marker="osD^"[i], markersize=4, capsize=3, label=way,
+            )  # fmt: skip
         _error_axis(ax, list(next(iter(ways.values()))))
         # Below the line of guessing.
         ax.legend(loc="upper left", bbox_to_anchor=(0, 0.93))

@@ -97,6 +97,9 @@ def fit(batches: Sequence[int], steps: Sequence[float]) -> tuple[float, float]:
     The squares of the *relative* errors are least: a run of 100 steps counts
     as much as one of 10,000. With u = 1 / steps and v = 1 / (batch * steps)
     the law asks for ``least * u + a * v = 1``, where ``a = least * critical``.
+
+    Raises:
+        ValueError: If all batches have the same size.
     """
     if len(set(batches)) < 2:
         raise ValueError(

@@ -127,9 +127,7 @@ def steps(
     """Train without an end; yield the number of steps taken after each."""
     images, labels = sets()[0]
     batches = Batches(images, labels, k * recipe.batch_size, True, seed)
-    optimizer = torch.optim.SGD(
-        net.parameters(), rate(0), momentum=recipe.momentum
-    )
+    optimizer = torch.optim.SGD(net.parameters(), rate(0), recipe.momentum)
     step = 0
     while True:
         for X, y in batches:

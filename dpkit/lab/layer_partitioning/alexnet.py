@@ -10,10 +10,9 @@ Each device has one tower: half of the channels of each layer. At a crossing
 each tower takes the channels of both, elsewhere only its own. On one device
 the layers without a crossing are convolutions with two groups.
 
-Unlike in the paper, images are 28 by 28, with a kernel and a stride in the
-first layer that suit them, there is no dropout, and initial weights differ.
-Dense layers are convolutions whose kernel covers the whole input, so that all
-eight layers are split alike.
+Unlike in the paper, images are 28 by 28, with a first layer that suits them,
+there is no dropout, and initial weights differ. Dense layers are convolutions
+whose kernel covers the whole input, so that all eight are split alike.
 
 Source:
     A. Krizhevsky, I. Sutskever, G. Hinton, ImageNet classification with
@@ -63,12 +62,9 @@ def alexnet(
 ) -> nn.Sequential:
     """Make AlexNet for images (b, 1, 28, 28) of 10 classes, on one device.
 
-    Args:
-        num_towers: Into how many towers the channels are parted.
-        talk: The layers in which a tower takes the channels of all towers.
-        scale: Width of the layers, as a fraction of that of 2012.
-        normalize: Whether to normalize responses, which is slow on a CPU.
-        seed: Of the weights.
+    In the layers of ``talk`` a tower takes the channels of all towers.
+    ``scale`` is the width of the layers, as a fraction of that of 2012; to
+    normalize responses is slow on a CPU.
 
     Example:
         >>> net = alexnet()

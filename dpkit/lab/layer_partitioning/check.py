@@ -34,10 +34,8 @@ def check_sequence_parallel_norm(answer: Answer) -> None:
             expected = norm(wholes.sum(dim=0))
         _require_tensors(found, expected, ranks, case)
         seen, shares = [own.seen for own in norms], even_sizes(length, k)
-        require(
-            sorted(seen) == sorted(shares),
-            f"{case}: the devices norm {seen} positions, where {shares} do",
-        )
+        words = f"{case}: the devices norm {seen} positions, where {shares} do"
+        require(sorted(seen) == sorted(shares), words)
         # A rank's own positions go to or come from k - 1 others, and it has
         # those of the others. 7 positions on 3 devices: 2 * 3 + 7 - 2 = 11.
         most = (k - 1) * max(shares) + length - length // k
@@ -69,10 +67,9 @@ def _require_tensors(
     is_list = isinstance(found, list | tuple) and len(found) == k
     require(is_list, f"it returned {kind}, not a list of {k} tensors")
     for rank, (tensor, device) in enumerate(zip(found, ranks, strict=True)):
-        require(
-            isinstance(tensor, Tensor) and tensor.device == device,
-            f"{case}: what rank {rank} has does not lie on {device}",
-        )
+        words = f"{case}: what rank {rank} has does not lie on {device}"
+        there = isinstance(tensor, Tensor) and tensor.device == device
+        require(there, words)
         right = tensor.shape == expected.shape and torch.allclose(
             tensor.cpu(), expected, atol=1e-5
         )
@@ -121,10 +118,8 @@ def check_likeliest_words(answer: Answer) -> None:
         with Traffic() as traffic:
             found = answer(shards)
         expected = (scores == scores.amax(1, keepdim=True)).int().argmax(1)
-        require(
-            isinstance(found, Tensor) and found.device == ranks[0],
-            f"it returned {found!r}, not a tensor on {ranks[0]}",
-        )
+        words = f"it returned {found!r}, not a tensor on {ranks[0]}"
+        require(isinstance(found, Tensor) and found.device == ranks[0], words)
         case = f"{num_words} words on {k} devices"
         wrong = (found.cpu() != expected).nonzero().flatten().tolist()
         require(not wrong, f"{case}: examples {wrong} are wrong")

@@ -38,9 +38,8 @@ def tensor_parallel_step(
     """
     device = rank_device()
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    parallelize_module(
-        mlp.to(device), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()}
-    )
+    plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+    parallelize_module(mlp.to(device), mesh, plan)
     loss = loss_fn(mlp(X.to(device)), y.to(device))
     loss.backward()
     return loss.detach(), {

@@ -66,9 +66,7 @@ def plot_gains(
         ax.axhline(1, color=INK, linewidth=1)
         for (name, (x, y)), colour in zip(gains.items(), COLOURS):
             ax.plot(x, y, "o-", color=colour, markersize=4, label=name)
-            ax.axvline(
-                predicted[name], color=colour, linestyle=":", linewidth=1.5
-            )
+            ax.axvline(predicted[name], color=colour, ls=":", lw=1.5)
         ax.set(xscale="log", xlabel=xlabel, ylabel=ylabel)
         doublings(ax.xaxis)
         ax.set_ylim(bottom=0)

@@ -130,13 +130,7 @@ def step_seconds(
 
 
 def table(rows: Iterable[Prediction]) -> Table:
-    """Return a table of times and errors.
-
-    Example:
-        >>> table([Prediction("MLP", 8, 2e-3, 1.9e-3, 1.5e-3)])
-        model  batch  measured ms  (least)  predicted ms  error
-        MLP        8         2.00     1.90          1.50   -25%
-    """
+    """Return a table of times and errors."""
     times = "measured ms:.2f | (least):.2f | predicted ms:.2f"
     table = Table(f"model | batch | {times} | error:+.0%")
     for row in rows:

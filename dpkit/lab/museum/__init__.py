@@ -41,6 +41,3 @@ def tell(name: str) -> None:
     for version, check in cases:
         found = verdict(check, version)
         print(f"{version.__name__}, {check.__name__}: {found}")
-
-
-__all__ = ["EXHIBITS", "Exhibit", "listing", "tell"]

@@ -36,11 +36,11 @@ def clipped_as_a_whole(version: Version) -> None:
     version(shards, 0.5)
     nn.utils.clip_grad_norm_(whole, 0.5)
     found, wanted = _gradient(p for own in shards for p in own), whole.grad
+    norms = ", ".join(f"{_gradient(own).norm():.2f}" for own in shards)
     claim(
         wanted is not None and torch.allclose(found, wanted),
         "the gradient is not clipped as a whole (bound: 0.50, its norm: "
-        f"{found.norm():.2f}, of the shards: "
-        f"{', '.join(f'{_gradient(own).norm():.2f}' for own in shards)})",
+        f"{found.norm():.2f}, of the shards: {norms})",
     )
 
 
@@ -56,9 +56,7 @@ def _shards() -> tuple[Shards, nn.Parameter]:
     """Return a parameter in shards on three devices, and the whole."""
     whole = nn.Parameter(torch.zeros(9))
     whole.grad = torch.arange(9.0) / 8
-    shards = [
-        [nn.Parameter(torch.zeros(3, device=device))] for device in devices(3)
-    ]
+    shards = [[nn.Parameter(torch.zeros(3, device=d))] for d in devices(3)]
     for (p,), part in zip(shards, whole.grad.tensor_split(3)):
         p.grad = part.to(p.device, copy=True)
     return shards, whole
@@ -164,11 +162,9 @@ def compare_evaluation(version: Version, batches: Sequence[Tensor]) -> None:
     kept = version(nn.BatchNorm1d(3), batches, devices(2))
     X = torch.cat(list(batches))
     away = float((kept.eval()(X) - plain.eval()(X)).abs().mean())
-    claim(
-        away < 0.2,
-        "in evaluation outputs are not those of one device (the mean "
-        f"difference: {away:.1f}, their standard deviation: 1)",
-    )
+    found = f"the mean difference: {away:.1f}, their standard deviation: 1"
+    fact = f"in evaluation outputs are not those of one device ({found})"
+    claim(away < 0.2, fact)
 
 
 EXHIBITS = [

@@ -39,11 +39,9 @@ def every_rank(version: Version) -> None:
     total = total_of(tensors)
     version(list(tensors))
     for rank, x in enumerate(tensors):
-        claim(
-            torch.equal(x.cpu(), total),
-            f"rank {rank} does not hold the sum (it holds: "
-            f"{x.tolist()}, the sum: {total.tolist()})",
-        )
+        found = f"it holds: {x.tolist()}, the sum: {total.tolist()}"
+        fact = f"rank {rank} does not hold the sum ({found})"
+        claim(torch.equal(x.cpu(), total), fact)
 
 
 def rank_0_alone(version: Version) -> None:
@@ -78,11 +76,9 @@ def bytes_of_each_port(version: Version) -> None:
         version(tensors)
     least = 2 * (p - 1) * tensors[0].nbytes // p
     for x in tensors:
-        claim(
-            traffic.sent[x.device] <= least,
-            "a port sends more than a ring does (port: "
-            f"{x.device}, bytes: {traffic.sent[x.device]}, a ring's: {least})",
-        )
+        port, sent = x.device, traffic.sent[x.device]
+        found = f"port: {port}, bytes: {sent}, a ring's: {least}"
+        claim(sent <= least, f"a port sends more than a ring does ({found})")
     a_length_that_p_divides(version)
 
 
@@ -131,11 +127,8 @@ def compare_sums(version: Version, tensors: list[Tensor]) -> None:
     version(tensors)
     for rank, x in enumerate(tensors):
         wrong = (x.cpu() != total).nonzero().flatten().tolist()
-        claim(
-            not wrong,
-            f"rank {rank} does not hold the sum (elements: {len(x)}, wrong: "
-            f"{', '.join(map(str, wrong))})",
-        )
+        found = f"elements: {len(x)}, wrong: {', '.join(map(str, wrong))}"
+        claim(not wrong, f"rank {rank} does not hold the sum ({found})")
 
 
 EXHIBITS = [

@@ -90,11 +90,10 @@ def pipelined(model: nn.Sequential, X: Tensor, y: Tensor, m: int) -> None:
 def gradients_of_the_batch(version: Version) -> None:
     """Compare the gradients of four micro-batches with those of one batch."""
     found, wanted = _gradients(version), _gradients(_whole_batch)
-    claim(
-        torch.allclose(found, wanted, rtol=1e-9),
-        "the gradients are not those of the batch (micro-batches: 4, lengths: "
-        f"{found.norm() / wanted.norm():.2f} to 1)",
-    )
+    ratio = found.norm() / wanted.norm()
+    case = f"micro-batches: 4, lengths: {ratio:.2f} to 1"
+    fact = f"the gradients are not those of the batch ({case})"
+    claim(torch.allclose(found, wanted, rtol=1e-9), fact)
 
 
 def step_of_adam(version: Version) -> None:

@@ -114,20 +114,17 @@ def longest_list(schedule: Schedule) -> int:
 
 def last_end(schedule: Schedule) -> int:
     """Count ticks until the last action is done, each after its needs."""
-    return int(
-        max(end for _, end in times(schedule, {"F": 1, "B": 1}).values())
-    )
+    spans = times(schedule, {"F": 1, "B": 1}).values()
+    return int(max(end for _, end in spans))
 
 
 def lower_bound(version: Version) -> None:
     """Hold the ticks of 1F1B against 2(m + p - 1), which none goes below."""
     for p, m in ((1, 4), (2, 4), (4, 8)):
         ticks, least = version(one_f_one_b(p, m)), 2 * (m + p - 1)
-        claim(
-            ticks >= least,
-            f"sooner than can be (stages: {p}, micro-batches: {m}, ticks: "
-            f"{ticks}, at least: {least})",
-        )
+        found = f"stages: {p}, micro-batches: {m}, ticks: {ticks}"
+        fact = f"sooner than can be ({found}, at least: {least})"
+        claim(ticks >= least, fact)
 
 
 def enough_for_the_work(version: Version) -> None:

@@ -64,18 +64,15 @@ def compare_steps(version: Version, k: int, rows: int) -> None:
     wanted = step_of_one(X, y, params)
     for rank, replica in enumerate(replicas):
         found = flat(replica) - flat(params)
-        claim(
-            torch.allclose(found, wanted, rtol=1e-10),
-            f"rank {rank} takes another step than one device (devices: {k}, "
-            f"rows: {rows}, lengths: {found.norm() / wanted.norm():.2f} to 1)",
-        )
+        ratio = found.norm() / wanted.norm()
+        case = f"devices: {k}, rows: {rows}, lengths: {ratio:.2f} to 1"
+        fact = f"rank {rank} takes another step than one device ({case})"
+        claim(torch.allclose(found, wanted, rtol=1e-10), fact)
 
 
 def moved(params: Sequence[Tensor], devices: Devices) -> Replicas:
     """Move the parameters to each device, where they may be already."""
-    return [
-        [p.to(device).requires_grad_() for p in params] for device in devices
-    ]
+    return [[p.to(d).requires_grad_() for p in params] for d in devices]
 
 
 def storage_of_each(version: Version) -> None:
@@ -84,11 +81,9 @@ def storage_of_each(version: Version) -> None:
     replicas = version([torch.ones(2, device=device)], [device] * 3)
     step = step_of(replicas)
     for (r, (one,)), (s, (other,)) in combinations(enumerate(replicas), 2):
-        claim(
-            one.untyped_storage() != other.untyped_storage(),
-            f"replicas {r} and {s} share their memory (a step, where 1 is "
-            f"right: {step:.2f})",
-        )
+        found = f"a step, where 1 is right: {step:.2f}"
+        fact = f"replicas {r} and {s} share their memory ({found})"
+        claim(one.untyped_storage() != other.untyped_storage(), fact)
 
 
 def devices_that_differ(version: Version) -> None:
@@ -165,11 +160,9 @@ def check_shards(version: Version, rows: int) -> None:
     """Claim that there is a shard for each of four devices, and all rows."""
     ranks, x = devices(4), torch.arange(2.0 * rows).view(rows, 2)
     shards = version(x, ranks)
-    claim(
-        len(shards) == len(ranks),
-        f"not a shard for each device (rows: {rows}, devices: {len(ranks)}, "
-        f"shards: {len(shards)})",
-    )
+    found = f"rows: {rows}, devices: {len(ranks)}, shards: {len(shards)}"
+    fact = f"not a shard for each device ({found})"
+    claim(len(shards) == len(ranks), fact)
     together = torch.cat([shard.cpu() for shard in shards])
     claim(torch.equal(together, x), f"rows are lost (rows: {rows})")
 

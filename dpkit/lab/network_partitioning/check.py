@@ -51,10 +51,8 @@ def _check_schedule(rows: Sequence[Sequence[str]], p: int, m: int) -> None:
     require(step == least, f"{case}: it takes {step} ticks, where {least} do")
     for r, row in enumerate(schedule):
         kept, limit = most_in_flight(row), in_flight("1f1b", p, m, r)
-        why = (
-            f"{case}: stage {r} keeps {kept} micro-batches, more than {limit}"
-        )
-        require(kept <= limit, why)
+        words = f"keeps {kept} micro-batches, more than {limit}"
+        require(kept <= limit, f"{case}: stage {r} {words}")
 
 
 def check_accumulate(answer: Answer) -> None:

@@ -31,29 +31,21 @@ def engine_step(
 ) -> tuple[Tensor | None, dict[str, Tensor]]:
     """Run one forward and backward of a pipeline by PyTorch's engine.
 
-    The engine cuts the batch X, shape (b, …), into micro-batches of one size,
-    adds their gradients and divides the sums by the number of micro-batches.
-    With a ``loss_fn(outputs, y)`` that is a mean over examples these are the
-    gradients of the batch.
-
-    Args:
-        stages: The model in p pieces for p ranks, or, for a schedule that
-            interleaves, v·p: rank r has stages r, r + p, r + 2p, …
-        X: The examples of the whole batch.
-        y: Their labels.
-        loss_fn: Gives the mean loss.
-        schedule: A class of ``torch.distributed.pipelining``.
-        num_micro_batches: How many; it must divide b.
+    The model comes in p stages for p ranks or, if the schedule interleaves, in
+    v·p: rank r has stages r, r + p, r + 2p and so on. The engine cuts a batch
+    X, (b, …), into micro-batches, whose number must divide b, adds their
+    gradients and divides by their number. With a ``loss_fn(outputs, y)`` that
+    is a mean over examples these are the gradients of the batch.
 
     Returns:
         The loss of the batch on the rank that has the last stage, else None.
         The gradients of this rank's stages, by the names that parameters
         have in ``nn.Sequential(*stages)``.
     """
-    device = rank_device()
-    mine = range(dist.get_rank(), len(stages), dist.get_world_size())
+    device, num_stages = rank_device(), len(stages)
+    mine = range(dist.get_rank(), num_stages, dist.get_world_size())
     parts = [
-        PipelineStage(stages[i].to(device), i, len(stages), device)
+        PipelineStage(stages[i].to(device), i, num_stages, device)
         for i in mine
     ]
     engine = (
@@ -62,7 +54,7 @@ def engine_step(
         else schedule(list(parts), num_micro_batches, loss_fn)
     )
     inputs = [X.to(device)] if 0 in mine else []
-    labels = y.to(device) if len(stages) - 1 in mine else None
+    labels = y.to(device) if num_stages - 1 in mine else None
     losses: list[Tensor] = []
     engine.step(*inputs, target=labels, losses=losses)
     loss = torch.stack(losses).detach().mean() if losses else None

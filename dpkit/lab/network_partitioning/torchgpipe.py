@@ -82,9 +82,7 @@ class Row:
 
 
 def step_seconds(
-    run: Run,
-    costs: Sequence[LayerCost],
-    assumptions: Assumptions = PUBLISHED,
+    run: Run, costs: Sequence[LayerCost], assumptions: Assumptions = PUBLISHED
 ) -> float:
     """Replay a step as torchgpipe runs it; the optimizer's is left out.
 

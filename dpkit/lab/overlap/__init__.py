@@ -1,6 +1,5 @@
 """What the chapter ``overlap`` runs, draws and checks.
 
 ``runs`` -- steps that send gradients at different times;
-``programs`` -- what it launches in processes;
-``pictures`` -- its figures; ``check`` -- its exercises.
+``programs`` -- what it launches in processes.
 """

@@ -15,11 +15,7 @@ def plot_ready(step: SimulatedStep) -> Picture:
         times = [0.0, *(1e3 * t for t in step.ready)]
         megabytes = [0.0, *(b / 1e6 for b in accumulate(step.bucket_bytes))]
         ax.step(times, megabytes, where="post")
-        ax.set(
-            xlabel="ms since the step began, simulated",
-            ylabel="MB of gradients",
-            xlim=(0, None),
-            ylim=(0, None),
-        )
+        ax.set(xlim=(0, None), ylim=(0, None), ylabel="MB of gradients")
+        ax.set_xlabel("ms since the step began, simulated")
 
     return Picture(draw, "gradients that are there, by time")

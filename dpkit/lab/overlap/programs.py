@@ -106,10 +106,8 @@ def train_under_torchrun(
     command = [sys.executable, *words, str(folder)]
     # Each line is read as it is printed.
     settings = {"TQDM_DISABLE": "1", "PYTHONUNBUFFERED": "1"}
-    environment = {"OMP_NUM_THREADS": "1", **os.environ, **settings}
-    process = Popen(
-        command, stdout=PIPE, stderr=DEVNULL, text=True, env=environment
-    )
+    env = {"OMP_NUM_THREADS": "1", **os.environ, **settings}
+    process = Popen(command, stdout=PIPE, stderr=DEVNULL, text=True, env=env)
     lines = []
     with process:
         try:

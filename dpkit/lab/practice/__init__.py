@@ -2,6 +2,5 @@
 
 ``runs`` -- batch norm with few rows; ``rounding_runs``: the last bit;
 ``loss_scaling`` -- gradients in half precision;
-``programs`` -- what it launches in processes;
-``pictures`` -- its figures; ``check`` -- its exercises.
+``programs`` -- what it launches in processes.
 """

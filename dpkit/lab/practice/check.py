@@ -34,23 +34,17 @@ def check_merged_statistics(answer: Answer) -> None:
         X += spread * torch.arange(num_groups)[:, None]
         found = answer(X.mean(1).tolist(), X.var(1).tolist(), size)
         expected = float(X.mean()), float(X.var())
-        require(
-            found is not None and len(found) == 2,
-            f"it returned {found}, not a mean and a variance",
-        )
-        require(
-            same(found, expected),
-            f"{num_groups} groups of {size}: it returned "
-            f"{found[0]:.4f} and {found[1]:.4f}, expected "
-            f"{expected[0]:.4f} and {expected[1]:.4f}",
-        )
+        words = f"it returned {found}, not a mean and a variance"
+        require(found is not None and len(found) == 2, words)
+        returned = " and ".join(f"{x:.4f}" for x in found)
+        wanted = " and ".join(f"{x:.4f}" for x in expected)
+        case = f"{num_groups} groups of {size}"
+        words = f"{case}: it returned {returned}, expected {wanted}"
+        require(same(found, expected), words)
 
 
 def check_exact_accuracy(answer: Answer) -> None:
-    """Where the repeated examples are right, wrong, and where there are none.
-
-    The lists are those of a ``DistributedSampler`` that does not shuffle.
-    """
+    """Where the repeated examples are right, wrong, or where none are."""
     for num_ranks, right in (
         (3, [1, 1, 0, 1, 0, 1, 1]),
         (3, [0, 0, 1, 1, 1, 1, 1]),
@@ -60,15 +54,12 @@ def check_exact_accuracy(answer: Answer) -> None:
     ):
         n = len(right)
         padded = -(-n // num_ranks) * num_ranks
-        # 7 examples, 3 ranks: rank 1 has examples 1, 4 and, repeated, 0.
+        # DistributedSampler: rank 1 of 3 has, of 7, 1, 4 and, repeated, 0.
         answers = [bool(right[i % n]) for i in range(padded)]
         ranks = [answers[rank::num_ranks] for rank in range(num_ranks)]
         found = answer(ranks, n)
-        require(
-            same(found, sum(right) / n),
-            f"{n} examples on {num_ranks} ranks, {sum(right)} right: it "
-            f"returned {found}",
-        )
+        case = f"{n} examples on {num_ranks} ranks, {sum(right)} right"
+        require(same(found, sum(right) / n), f"{case}: it returned {found}")
 
 
 def check_all_finite(answer: Answer) -> None:
@@ -94,10 +85,8 @@ def _check_flags(
     k, ranks = len(shards), [shard.device for shard in shards]
     with Traffic() as traffic:
         found = answer(shards)
-    require(
-        found is not None and len(found) == k,
-        f"{case}: it returned {found}, not one tensor for each device",
-    )
+    words = f"{case}: it returned {found}, not one tensor for each device"
+    require(found is not None and len(found) == k, words)
     places = [flag.device for flag in found]
     require(places == ranks, f"{case}: the answers lie on {places}")
     flags = [bool(flag) for flag in found]

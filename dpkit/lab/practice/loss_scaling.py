@@ -23,10 +23,7 @@ class LossScaler:
     """
 
     def __init__(
-        self,
-        shared: bool,
-        scale: float = 2.0**16,
-        growth_interval: int = 2000,
+        self, shared: bool, scale: float = 2.0**16, growth_interval: int = 2000
     ) -> None:
         self.shared, self.scale = shared, scale
         self.growth_interval, self._num_good = growth_interval, 0
@@ -39,15 +36,13 @@ class LossScaler:
         flag = finite.to(torch.int32)
         if self.shared:
             dist.all_reduce(flag, op=dist.ReduceOp.MIN)
-        self._update(good := bool(flag))
-        return good
-
-    def _update(self, good: bool) -> None:
+        good = bool(flag)
         self._num_good = self._num_good + 1 if good else 0
         if not good:
             self.scale /= 2
         elif self._num_good == self.growth_interval:
             self.scale, self._num_good = self.scale * 2, 0
+        return good
 
 
 class Trained(NamedTuple):

@@ -30,9 +30,8 @@ def plot_distances(distances: Mapping[str, Sequence[float]]) -> Picture:
     def draw(ax: Axes) -> None:
         for name, found in distances.items():
             ax.plot(range(1, len(found) + 1), found, label=name)
-        ax.set(
-            xlabel="step", ylabel="largest difference", yscale="log", xlim=0
-        )
+        ax.set(xlabel="step", ylabel="largest difference")
+        ax.set(yscale="log", xlim=0)
         ax.legend(loc="best")
 
     names = ", ".join(distances)

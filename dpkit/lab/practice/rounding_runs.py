@@ -30,10 +30,9 @@ def two_runs(
     activation: Callable[[Tensor], Tensor] = F.relu,
     counts: Sequence[int] = (1, 2),
 ) -> list[Compared]:
-    """Train LeNet on two numbers of devices; return how the runs compare.
+    """Train LeNet on two ``counts`` of devices; return how the runs compare.
 
-    Both train on the batches X, shape (steps, b, 1, 28, 28), with labels y,
-    shape (steps, b). ``counts`` are the two numbers of devices.
+    The batches X have shape (steps, b, 1, 28, 28), the labels y (steps, b).
 
     Example:
         >>> X, y = torch.rand(1, 5, 1, 28, 28), torch.arange(5).view(1, 5)

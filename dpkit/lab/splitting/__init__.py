@@ -1,6 +1,5 @@
 """What the chapter ``splitting`` runs, draws and checks.
 
 ``three_ways`` -- one network, split in three ways;
-``grid`` -- two ways together;
-``pictures`` -- its figures; ``check`` -- its exercises.
+``grid`` -- two ways together.
 """
