@@ -6,13 +6,10 @@ import torch.distributed as dist
 
 from dpkit.plan_runner import ADD, view
 from dpkit.processes import Workers, rank_device
-from dpkit.theory.collectives.algorithms import (
-    ALLREDUCE,
-    allreduce_plan,
-    pairwise,
-    ring,
-)
+from dpkit.theory.collectives.algorithms import ALLREDUCE, allreduce_plan
 from dpkit.theory.collectives.blocking import calls, check_blocking
+from dpkit.theory.collectives.direct import pairwise
+from dpkit.theory.collectives.rings import ring
 
 
 def tensors(p, num_elements):
