@@ -130,13 +130,6 @@ def _check_memory(tensors: Sequence[Tensor]) -> None:
             )
 
 
-def check_count(name: str, count: int) -> None:
-    """Raise an error unless a count is a whole number, one or more."""
-    check_whole(name, count)
-    if count < 1:
-        raise ValueError(f"a count below one ({name}: {count})")
-
-
 def check_root(root: int, world_size: int) -> None:
     """Raise an error unless the root is a rank."""
     check_whole("root", root)
@@ -144,12 +137,4 @@ def check_root(root: int, world_size: int) -> None:
         raise ValueError(
             f"the root is not a rank (root: {root}, ranks: 0 to "
             f"{world_size - 1})"
-        )
-
-
-def check_known(what: str, name: str, known: Iterable[str]) -> None:
-    """Raise ValueError unless a name is one of those that are known."""
-    if name not in known:
-        raise ValueError(
-            f"unknown {what} ({what}: {name!r}, known: {', '.join(known)})"
         )

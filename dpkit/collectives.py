@@ -32,10 +32,11 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from dpkit.arguments import check_known, check_root, check_tensors
+from dpkit.arguments import check_root, check_tensors
 from dpkit.plan_runner import check_op, run, run_in_pieces
 from dpkit.theory.collectives import algorithms, direct, rings
 from dpkit.theory.collectives.plans import Chunks, Plan, Step
+from dpkit.theory.units import check_known
 
 ALGORITHMS = tuple(algorithms.ALLREDUCE)
 SCATTERS: dict[str, Callable[[int], list[Step]]] = {

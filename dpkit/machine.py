@@ -14,8 +14,8 @@ import torch
 
 from dpkit import sim
 from dpkit.accelerator import real_devices
-from dpkit.arguments import Devices, check_count, device_list
-from dpkit.theory.units import show_seconds
+from dpkit.arguments import Devices, device_list
+from dpkit.theory.units import check_count, show_seconds
 
 DEVICE_KINDS = ("cuda", "sim", "cpu")
 

@@ -19,7 +19,6 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from dpkit.arguments import check_known
 from dpkit.machine import has_streams
 from dpkit.streams import send
 from dpkit.theory.collectives.plans import (
@@ -29,6 +28,7 @@ from dpkit.theory.collectives.plans import (
     bounds,
     num_elements,
 )
+from dpkit.theory.units import check_known
 
 # What each op does with the elements that are there and those that arrive.
 ADD: dict[str, Callable[[Tensor, Tensor], object]] = {

@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from dpkit.arguments import Devices, check_count, device_list
+from dpkit.arguments import Devices, device_list
 from dpkit.data_parallel import train_batch
 from dpkit.evaluate import Batch, evaluate_accuracy
 from dpkit.losses import Loss
 from dpkit.machine import Timer
 from dpkit.placement import replicate
+from dpkit.theory.units import check_count
 
 
 @dataclass

@@ -72,7 +72,7 @@ def test_ideal_devices_take_what_the_replay_takes(algorithm, p):
 
 def test_nodes_take_what_the_closed_form_says():
     inside, across = Rates(2e-6, 1 / 150e9), Rates(2e-5, 1 / 12e9)
-    machine = ideal_cluster(8, inside, ranks_per_node=4, across=across)
+    machine = ideal_cluster(8, inside)
     found = timed(
         "hierarchical",
         8,
@@ -81,7 +81,7 @@ def test_nodes_take_what_the_closed_form_says():
         link=machine.link,
         host=machine.host,
         ranks_per_node=4,
-        network=machine.network,
+        network=ideal_cluster(8, across).link,
     ).makespan
     expected = hierarchical_seconds(8, 160 * MB, 4, inside, across)
     assert found == pytest.approx(expected, rel=1e-6)

@@ -311,7 +311,7 @@ def test_short_spans_are_drawn_as_one_and_long_ones_apart():
     spans = [Span("", "", str(a), "compute", a, b) for a, b in times]
     found = [
         (b.first.name, b.start, b.end, b.busy, b.count)
-        for b in bars.merge(spans, 2)
+        for b in bars.merge(spans, 2, 0)
     ]
     assert found == [
         ("0", 0, 3, 2.5, 3),

@@ -1,6 +1,7 @@
 """Plans on the clock: as in closed form, and what contention does."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -51,7 +52,9 @@ def test_without_contention_the_closed_form_holds(name, p):
 def test_nodes_hold_the_closed_form_too(p, g):
     plan, length = allreduce_plan("hierarchical", p, g), 1000 * p
     across = Rates(20e-6, 1 / 3e9, RATES.gamma)
-    machine = ideal_cluster(p, RATES, ranks_per_node=g, across=across)
+    network = ideal_cluster(p, across).link
+    machine = ideal_cluster(p, RATES)
+    machine = replace(machine, ranks_per_node=g, network=network)
     found = replay_plan(plan, length, machine).makespan
     expected = hierarchical_seconds(p, 4 * length, g, RATES, across)
     assert found == near(plan, expected)
@@ -94,19 +97,23 @@ def test_a_star_on_160_mb():
         assert found == pytest.approx(1e-3 * milliseconds)
 
 
+def by_way_of_the_host(cluster):
+    return replace(cluster, link=replace(cluster.link, peer_to_peer=False))
+
+
 @pytest.mark.parametrize("p", SIZES[1:])
 @pytest.mark.parametrize("name", CHAINS)
 def test_on_one_shared_path_all_bytes_queue(name, p):
     plan, length = allreduce_plan(name, p), 1000 * math.lcm(p, core(p))
     rates = Rates(0, 1 / 16e9)
-    machine = ideal_cluster(p, rates, peer_to_peer=False)
+    machine = by_way_of_the_host(ideal_cluster(p, rates))
     found = replay_plan(plan, length, machine).makespan
     sent = 4 * sum(counted.sent for counted in count(plan, length))
     assert found == pytest.approx(sent * rates.beta)
 
 
 def test_on_a_shared_path_a_ring_is_no_better_than_a_star():
-    machine = ideal_cluster(8, RATES, peer_to_peer=False)
+    machine = by_way_of_the_host(ideal_cluster(8, RATES))
     found = [replay_plan(make(8), 8000, machine).makespan
              for make in (ring, star)]  # fmt: skip
     assert found[0] > found[1]

@@ -1,16 +1,16 @@
 """Replayed times: the closed forms, the lower bound, and what they rest on."""
 
 from fractions import Fraction
+from math import inf
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpkit.theory.pipelines.actions import Action, parse
+from dpkit.theory.pipelines.actions import Action, owners, parse
 from dpkit.theory.pipelines.bubble import (
     idle_of_ideal,
     idle_of_total,
-    lower_bound,
     makespan,
 )
 from dpkit.theory.pipelines.replay import replay, times
@@ -29,6 +29,32 @@ durations = st.floats(0.01, 10)
 
 def length(schedule, seconds, hop=0.0):
     return max(end for _, end in times(schedule, seconds, hop).values())
+
+
+def lower_bound(schedule, seconds, hop_seconds=0.0):
+    """Return a time that no order of these actions can beat.
+
+    A device cannot begin before a micro-batch has come through all stages
+    before its first. Then it has all its work to do. Then the last gradient
+    has to go back through those stages, unless the last work was a weight's.
+    """
+    # 1F1B of 3 stages and 4 micro-batches, 1 s each: device 2 waits 2 for its
+    # first, works 8, and its last gradient goes back through 2 stages: 12.
+    least = {}  # of any micro-batch
+    for action in (action for actions in schedule for action in actions):
+        key = action[:2]
+        least[key] = min(least.get(key, inf), seconds(action))
+    owner = owners(schedule)
+    split = any(kind == "W" for _, kind in least)
+    bound = 0.0
+    for actions in filter(None, schedule):
+        first = min(action.stage for action in actions)
+        before = range(first)
+        hops = sum(owner[s] != owner[s + 1] for s in before) * hop_seconds
+        head = sum(least[s, "F"] for s in before) + hops
+        tail = 0.0 if split else sum(least[s, "B"] for s in before) + hops
+        bound = max(bound, head + sum(map(seconds, actions)) + tail)
+    return bound
 
 
 def close(value):

@@ -18,7 +18,6 @@ from typing import Any
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dpkit.arguments import check_count
 from dpkit.batch_norm.moments import (
     Moments,
     check_input,
@@ -27,6 +26,7 @@ from dpkit.batch_norm.moments import (
     normalize_alone,
     update_running,
 )
+from dpkit.theory.units import check_count
 
 _AGAIN: ContextVar[bool] = ContextVar("_AGAIN", default=False)
 

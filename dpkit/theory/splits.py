@@ -45,13 +45,9 @@ def estimate(
 ) -> Estimate:
     """Estimate a step of square dense layers, split over a cluster.
 
-    Args:
-        way: A name in ``WAYS``.
-        rows: The examples of the batch, over all devices.
-        width: The numbers of an example, in and out of each layer.
-        depth: How many layers.
-        cluster: The k devices, and the link between them.
-        chunks: Micro-batches for each device, where the network is split.
+    ``way`` is a name in ``WAYS``. A batch has ``rows`` examples over all
+    devices, each with ``width`` numbers in and out of each of ``depth``
+    layers; where the network is split, ``chunks`` micro-batches a device.
 
     Example:
         >>> from dpkit.theory.hardware.clusters import cluster

@@ -1,6 +1,7 @@
 """Numbers: written with a unit, as the ticks of an axis, or checked."""
 
 import math
+from collections.abc import Iterable
 from operator import index
 
 TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
@@ -69,3 +70,18 @@ def check_whole(name: str, value: object) -> None:
         index(value)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"not a whole number ({name}: {value!r})") from None
+
+
+def check_count(name: str, count: int) -> None:
+    """Raise an error unless a count is a whole number, one or more."""
+    check_whole(name, count)
+    if count < 1:
+        raise ValueError(f"a count below one ({name}: {count})")
+
+
+def check_known(what: str, name: str, known: Iterable[str]) -> None:
+    """Raise ValueError unless a name is one of those that are known."""
+    if name not in known:
+        raise ValueError(
+            f"unknown {what} ({what}: {name!r}, known: {', '.join(known)})"
+        )

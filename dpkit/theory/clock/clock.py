@@ -19,13 +19,7 @@ from threading import RLock
 
 from dpkit.theory.clock.issuers import Hosts
 from dpkit.theory.clock.paths import Paths
-from dpkit.theory.clock.record import (
-    SECOND,
-    Recorder,
-    Span,
-    Work,
-    place_name,
-)
+from dpkit.theory.clock.record import SECOND, Recorder, Span, Work, place_name
 from dpkit.theory.clock.resources import Resource, reserve
 from dpkit.theory.hardware.clusters import Cluster
 
@@ -34,29 +28,21 @@ MOST_STREAMS = 32  # on a device besides that one, as PyTorch has on CUDA
 
 
 class Clock:
-    """The time of every host and every stream, in seconds from zero.
-
-    Attributes:
-        cluster: What is timed.
-        hosts: The hosts, and their threads.
-        current: The current stream of each device.
-        lock: What a thread holds while it issues.
-        num_streams: How many streams were made on each device.
-    """
+    """The time of every host and every stream, in seconds from zero."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.hosts = Hosts(cluster)
         count = cluster.num_devices
-        self.current = [DEFAULT] * count
-        self.num_streams = [0] * count
+        self.current = [DEFAULT] * count  # the current stream of each device
+        self.num_streams = [0] * count  # made so far on each device
         self._ready: dict[tuple[int, int], int] = {}
         self._compute = [[Resource()] for _ in range(count)]
         self._adders = [[Resource()] for _ in range(count)]
         self._paths = Paths(cluster)
         self._backwards = 0
         self._waiting: list[Work] = []
-        self.lock = RLock()  # several threads may issue
+        self.lock = RLock()  # what a thread holds while it issues
 
     def now(self, device: int | None = None) -> float:
         """Return the time of the host of ``device``; None: of the latest."""
@@ -98,8 +84,8 @@ class Clock:
     # A copy from sim:0 to sim:1, one host, a launch of 8 µs, 1 ms to copy:
     #
     #     host               |launch|                     goes on at 8 µs
-    #     stream of sim:0           |== copy to sim:1 ==|
-    #     stream of sim:1           |= copy from sim:0 =|
+    #     stream of sim:0           |== copy to sim:1 ==|   the current ones;
+    #     stream of sim:1           |= copy from sim:0 =|   it waits for both
     #     port out of sim:0         |######## busy #####|
     #     port into sim:1           |######## busy #####|
 
@@ -111,11 +97,7 @@ class Clock:
         num_bytes: int,
         blocking: bool = False,
     ) -> int:
-        """Issue a copy; return the mark at which the host had issued it.
-
-        It runs on the current streams of both ends, and each waits for the
-        other.
-        """
+        """Issue a copy; return the mark at which the host had issued it."""
         ends = {}  # device -> what the copy is called there
         if source is not None:
             ends[source] = f"copy to {place_name(target)}"
@@ -148,11 +130,7 @@ class Clock:
         self.hosts.wait_until(device, max(marks, default=0), cost)
 
     def record(self) -> list[Span]:
-        """Start a recording; return the list that its spans are added to.
-
-        Its seconds begin at the time of the latest host; what another issues
-        before is at negative ones.
-        """
+        """Start a recording at the latest host's time; return its spans."""
         self.hosts.recorder = Recorder(self.mark())
         return self.hosts.recorder.spans
 

@@ -10,13 +10,9 @@ from dpkit.theory.hardware.clusters import Cluster
 
 @dataclass
 class Issuers:
-    """Threads that issue work, and how far each of them is.
+    """Threads that issue work, and how far each of them is."""
 
-    They are the program itself ("python"), autograd's threads ("backward"),
-    or threads beside those that send gradients ("communication").
-    """
-
-    kind: str
+    kind: str  # "python", "backward" (autograd's) or "communication"
     times: list[int]  # picoseconds: of one for all devices, or one for each
 
     def of(self, device: int) -> int:
@@ -50,11 +46,7 @@ class Issuers:
 
 
 class Hosts:
-    """The time of every host and of its threads.
-
-    One set of issuers is at work at a time: Python itself, autograd's threads
-    or the threads that send gradients.
-    """
+    """The time of every host and of its threads; one kind works at a time."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -87,11 +79,8 @@ class Hosts:
     #     autograd's threads      that of sim:0
 
     def launch_copy(self, ends: Mapping[int, str]) -> int:
-        """Make hosts pay for a copy, named for each end; return when all have.
-
-        The sender is the first of the ends.
-        """
-        devices = list(ends)
+        """Make hosts pay for a copy; return the mark when all have."""
+        devices = list(ends)  # the sender first
         if self.in_backward or len(self.at_work.times) == 1:
             devices = devices[:1]
         return max(self.launch(device, ends[device]) for device in devices)

@@ -29,12 +29,9 @@ class Paths:
         cluster = self.cluster
         link = cluster.link_between(source, target)
         # A link and a network of one name are still two sets of ports.
-        across = (
-            source is not None
-            and target is not None
-            and cluster.node_of(source) != cluster.node_of(target)
-        )
-        kind = f"{link.name} across" if across else link.name
+        devices = [d for d in (source, target) if d is not None]
+        nodes = set(map(cluster.node_of, devices))
+        kind = f"{link.name} across" if len(nodes) == 2 else link.name
         path = []
         for device, port, shared in (
             (source, "out", "into the host"),

@@ -89,23 +89,18 @@ def is_host(device: str) -> bool:
 
 
 def in_order(name: str) -> tuple[bool, bool, list[tuple[int, str]]]:
-    """Return a key that sorts "host" before "sim:9" before "sim:10".
-
-    Streams that are always there come first too.
-    """
+    """Return a key that sorts "host" before "sim:9" before "sim:10"."""
     words = name.replace(":", " ").split()
     numbered = [(int(w), "") if w.isdecimal() else (-1, w) for w in words]
-    first = name not in ("compute", "python")
-    return not is_host(name), first, numbered
+    added = name not in ("compute", "python")  # those are always there
+    return not is_host(name), added, numbered
 
 
 def streams(spans: list[Span]) -> dict[str, dict[str, list[Span]]]:
     """Return the spans by device, then by stream, both in order."""
     rows = {(span.device, span.stream) for span in spans}
     found: dict[str, dict[str, list[Span]]] = {}
-    for device, stream in sorted(
-        rows, key=lambda row: list(map(in_order, row))
-    ):
+    for device, stream in sorted(rows, key=lambda r: list(map(in_order, r))):
         found.setdefault(device, {})[stream] = []
     for span in spans:
         found[span.device][span.stream].append(span)
@@ -138,24 +133,16 @@ class Recorder:
         marks = start, start + work.duration
         for (device, stream), name in zip(work.streams, work.names):
             row = f"sim:{device}", f"stream {stream}" if stream else "compute"
-            amounts = work.num_bytes, work.flops
-            self.note(row, name, work.kind, *marks, *amounts)
+            sizes = work.num_bytes, work.flops
+            self.note(row, name, work.kind, *marks, *sizes)
 
     def note(
-        self,
-        row: Row,
-        name: str,
-        kind: str,
-        start: int,
-        end: int,
-        num_bytes: int = 0,
-        flops: int = 0,
+        self, row: Row, name: str, kind: str, start: int, end: int, *sizes: int
     ) -> None:
-        """Add a span."""
+        """Add a span; ``sizes`` are its bytes and its flops."""
         since = (start - self._zero) / SECOND
         until = (end - self._zero) / SECOND
-        span = Span(*row, name, kind, since, until, num_bytes, flops)
-        self.spans.append(span)
+        self.spans.append(Span(*row, name, kind, since, until, *sizes))
 
 
 def place_name(device: int | None) -> str:

@@ -11,44 +11,27 @@
     hierarchical          2(g - 1 + k - 1)                       of two)
 
 The hierarchical one is for k nodes of g ranks, where p = k · g.
-
-Source:
-    MPICH, src/mpi/coll/allreduce, whose comments state recursive doubling and
-    halving-doubling, and what other ranks than a power of two do.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
-from dpkit.theory.collectives.direct import direct
-from dpkit.theory.collectives.doubling import (
-    halving_doubling,
-    recursive_doubling,
-)
+from dpkit.theory.collectives import direct, doubling, rings, trees
 from dpkit.theory.collectives.plans import Plan
-from dpkit.theory.collectives.rings import hierarchical, ring
-from dpkit.theory.collectives.trees import (
-    star,
-    star_broadcast,
-    star_reduce,
-    tree,
-    tree_broadcast,
-    tree_reduce,
-)
-from dpkit.theory.units import check_whole
+from dpkit.theory.units import check_known, check_whole
 
 ALLREDUCE: dict[str, Callable[..., Plan]] = {
-    "star": star,
-    "tree": tree,
-    "direct": direct,
-    "ring": ring,
-    "recursive_doubling": recursive_doubling,
-    "halving_doubling": halving_doubling,
-    "hierarchical": hierarchical,
+    "star": trees.star,
+    "tree": trees.tree,
+    "direct": direct.direct,
+    "ring": rings.ring,
+    "recursive_doubling": doubling.recursive_doubling,
+    "halving_doubling": doubling.halving_doubling,
+    "hierarchical": rings.hierarchical,
 }
-REDUCE = {"star": star_reduce, "tree": tree_reduce}
-BROADCAST = {"star": star_broadcast, "tree": tree_broadcast}
+REDUCE = {"star": trees.star_reduce, "tree": trees.tree_reduce}
+BROADCAST = {"star": trees.star_broadcast, "tree": trees.tree_broadcast}
 
 
 def allreduce_plan(
@@ -58,15 +41,14 @@ def allreduce_plan(
 
     "hierarchical" needs ``ranks_per_node``; the others refuse it.
 
+    Raises:
+        ValueError: the name is unknown, or the nodes do not fit the ranks.
+
     Example:
         >>> len(allreduce_plan("hierarchical", 8, ranks_per_node=4).steps)
         8
     """
-    if algorithm not in ALLREDUCE:
-        raise ValueError(
-            f"unknown algorithm (algorithm: {algorithm!r}, known: "
-            f"{', '.join(ALLREDUCE)})"
-        )
+    check_known("algorithm", algorithm, ALLREDUCE)
     if algorithm == "hierarchical" and ranks_per_node is None:
         raise ValueError(
             "the hierarchical algorithm needs to know the nodes "

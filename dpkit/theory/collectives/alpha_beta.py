@@ -30,19 +30,11 @@ def rates_of(accelerator: Accelerator, link: Link) -> Rates:
     return Rates(link.latency_seconds, 1 / bandwidth, 3 / memory)
 
 
-def ideal_cluster(
-    num_devices: int,
-    rates: Rates,
-    peer_to_peer: bool = True,
-    ranks_per_node: int | None = None,
-    across: Rates | None = None,
-) -> Cluster:
+def ideal_cluster(num_devices: int, rates: Rates) -> Cluster:
     """Return devices that take α + nβ for a message, nγ for adding it.
 
     Nothing else takes time: their host launches for nothing. Without
-    contention the closed forms are exact for them. Where devices are not
-    ``peer_to_peer``, all messages pass over the one path through the host.
-    ``across`` has the α and β between nodes; None: the same.
+    contention the closed forms are exact for them.
     """
     accelerator = Accelerator(
         "ideal",
@@ -54,22 +46,20 @@ def ideal_cluster(
         half_flops=0.0,
         half_bytes=0.0,
         kernel_seconds=0.0,
-        host_link=_ideal_link("to the host ", rates, peer_to_peer),
+        host_link=_ideal_link("to the host ", rates),
     )
     return Cluster(
         num_devices,
         accelerator,
-        link=_ideal_link("", rates, peer_to_peer),
+        link=_ideal_link("", rates),
         host=FREE_HOST,
-        ranks_per_node=ranks_per_node,
-        network=_ideal_link("network of ", across or rates, True),
     )
 
 
-def _ideal_link(prefix: str, rates: Rates, peer_to_peer: bool) -> Link:
+def _ideal_link(prefix: str, rates: Rates) -> Link:
     bandwidth = 1 / float(rates.beta) if rates.beta else INFINITE
     name = f"{prefix}{1e-9 * bandwidth:.4g} GB/s"
-    return Link(name, bandwidth, 1.0, float(rates.alpha), peer_to_peer)
+    return Link(name, bandwidth, 1.0, float(rates.alpha), True)
 
 
 def fit(

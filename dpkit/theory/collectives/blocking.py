@@ -94,14 +94,11 @@ rank 1: to send to 0)
             if other[:1] == [(not sends, message, step)]:
                 del order[0], other[0]
                 moved = True
-    waiting = [
-        f"rank {rank}: {_wish(order[0])}"
-        for rank, order in enumerate(left)
-        if order
-    ]
+    waiting = {rank: order[0] for rank, order in enumerate(left) if order}
     if waiting:
+        wishes = [f"rank {r}: {_wish(call)}" for r, call in waiting.items()]
         raise ValueError(
-            f"the ranks wait for each other ({', '.join(waiting)})"
+            f"the ranks wait for each other ({', '.join(wishes)})"
         )
 
 

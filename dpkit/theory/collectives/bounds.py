@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dpkit.theory.collectives.costs import Rates, log2
+from dpkit.theory.units import check_known
 
 
 class Bounds(NamedTuple):
@@ -41,9 +42,8 @@ def lower_bounds(p: int, n: float, rates: Rates) -> Bounds:
         Bounds(latency=10, bandwidth=120.0, reduction=30.0)
     """
     part = (p - 1) * n / p
-    return Bounds(
-        log2(p) * rates.alpha, 2 * part * rates.beta, part * rates.gamma
-    )
+    alpha, beta, gamma = rates
+    return Bounds(log2(p) * alpha, 2 * part * beta, part * gamma)
 
 
 # The bytes that pass a port at the least, for each byte of the size. The size
@@ -83,11 +83,7 @@ def seconds_at(
 
 def share(collective: str, p: int) -> float:
     """Return how many bytes pass a port for each byte of the size."""
-    if collective not in SHARES:
-        raise ValueError(
-            f"unknown collective (collective: {collective!r}, known: "
-            f"{', '.join(SHARES)})"
-        )
+    check_known("collective", collective, SHARES)
     return SHARES[collective](p)
 
 

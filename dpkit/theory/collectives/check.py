@@ -58,9 +58,7 @@ def check_allreduce(plan: Plan) -> None:
 
 def check_reduce(plan: Plan, root: int = 0) -> None:
     """Raise ValueError unless the root has the sum; others may have any."""
-    _compare(
-        plan, lambda rank, c: _everyone(plan, c) if rank == root else None
-    )
+    _compare(plan, lambda r, c: _everyone(plan, c) if r == root else None)
 
 
 def check_broadcast(plan: Plan, root: int = 0) -> None:
@@ -70,7 +68,7 @@ def check_broadcast(plan: Plan, root: int = 0) -> None:
 
 def check_reduce_scatter(plan: Plan) -> None:
     """Raise ValueError unless rank r has the sum in its chunk r."""
-    _compare(plan, lambda rank, c: _everyone(plan, c) if rank == c else None)
+    _compare(plan, lambda r, c: _everyone(plan, c) if r == c else None)
 
 
 def check_allgather(plan: Plan) -> None:

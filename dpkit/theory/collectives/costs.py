@@ -28,6 +28,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dpkit.theory.collectives.doubling import core
+from dpkit.theory.units import check_known
 
 
 class Rates(NamedTuple):
@@ -102,11 +103,7 @@ CHAINS: dict[str, Callable[[int, float], Chain]] = {
 
 def chain(algorithm: str, p: int, n: float) -> Chain:
     """Return the longest chain of an allreduce on equal links."""
-    if algorithm not in CHAINS:
-        raise ValueError(
-            f"unknown algorithm (algorithm: {algorithm!r}, known: "
-            f"{', '.join(CHAINS)})"
-        )
+    check_known("algorithm", algorithm, CHAINS)
     if p < 1:
         raise ValueError(f"the number of ranks is below one (ranks: {p})")
     return CHAINS[algorithm](p, n)

@@ -13,14 +13,14 @@ from dpkit.theory.collectives.plans import Message, Plan, Step
 def direct_reduce_scatter(p: int) -> list[Step]:
     """Each rank sends each part straight to the rank that adds it up."""
     return [
-        [_chunk(r, (r + t) % p, (r + t) % p, adds=True) for r in range(p)]
+        [_part(r, (r + t) % p, (r + t) % p, adds=True) for r in range(p)]
         for t in range(1, p)
     ]
 
 
 def direct_allgather(p: int) -> list[Step]:
     """Each rank sends its part straight to each other rank."""
-    return [[_chunk(r, (r + t) % p, r) for r in range(p)] for t in range(1, p)]
+    return [[_part(r, (r + t) % p, r) for r in range(p)] for t in range(1, p)]
 
 
 def direct(p: int) -> Plan:
@@ -47,13 +47,10 @@ def pairwise(p: int) -> Plan:
     steps: list[Step] = []
     for t in range(p):
         pairs = [(r, (t - r) % p) for r in range(p)]
-        steps.append(
-            [Message(r, s, s, s + 1, lands=r) for r, s in pairs if r != s]
-        )
+        step = [Message(r, s, s, s + 1, lands=r) for r, s in pairs if r != s]
+        steps.append(step)
     return Plan("all to all", p, p, [step for step in steps if step])
 
 
-def _chunk(
-    source: int, target: int, chunk: int, adds: bool = False
-) -> Message:
-    return Message(source, target, chunk, chunk + 1, adds)
+def _part(source: int, target: int, part: int, adds: bool = False) -> Message:
+    return Message(source, target, part, part + 1, adds)

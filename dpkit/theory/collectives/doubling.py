@@ -25,10 +25,7 @@ from dpkit.theory.collectives.plans import (
 
 
 def halving_reduce_scatter(p: int) -> list[Step]:
-    """Exchange halves with a far rank, quarters with a nearer one, and so on.
-
-    The number of ranks is a power of two.
-    """
+    """Exchange halves with a far rank, quarters with a nearer, and so on."""
     return [
         [
             Message(r, r ^ distance, *_block(r ^ distance, distance), True)
@@ -39,10 +36,7 @@ def halving_reduce_scatter(p: int) -> list[Step]:
 
 
 def doubling_allgather(p: int) -> list[Step]:
-    """Exchange one chunk with a near rank, then two farther away, and so on.
-
-    The number of ranks is a power of two.
-    """
+    """Exchange a chunk with a near rank, two with one farther, and so on."""
     return [
         [Message(r, r ^ distance, *_block(r, distance)) for r in range(p)]
         for distance in powers_of_two(p)

@@ -59,13 +59,9 @@ Step = Sequence[Message]
 class Plan:
     """A collective operation, before it is run.
 
-    Attributes:
-        name: What it is called.
-        world_size: The number of ranks.
-        num_chunks: The number of pieces that each buffer is cut into. The
-            first ones have one element more where it does not divide.
-        steps: The messages of each step. A step may begin on some ranks while
-            others are not done with the one before.
+    Each buffer is cut into ``num_chunks`` pieces; the first ones have one
+    element more where it does not divide. A step may begin on some ranks
+    while others are not done with the one before.
 
     Example:
         >>> send, back = Message(1, 0, 0, 1, adds=True), Message(0, 1, 0, 1)

@@ -9,9 +9,8 @@ so one buffer for what arrives is enough: it is added before more comes. Rank
     receiving     |from 0 =|     |from 0 =|
     adding                 |add|          |add|
 
-No rank waits for those that it has nothing to do with. Ports and shared paths
-carry one message at a time each way. Where messages meet, some wait; where
-none do, the time is that of the closed form.
+Ports and shared paths carry one message at a time each way. Where messages
+meet, some wait; where none do, the time is that of the closed form.
 """
 
 from dataclasses import replace
@@ -32,16 +31,16 @@ STREAMS = {
 
 
 def replay_plan(
-    plan: Plan,
-    length: int,
-    cluster: Cluster,
-    element_bytes: int = 4,
+    plan: Plan, length: int, cluster: Cluster, element_bytes: int = 4
 ) -> Timeline:
     """Give every message and every addition of a plan its time.
 
     The buffer of each rank has ``length`` elements. The cluster is one of
     known hardware, whose host launches every message and addition, or an
     ``ideal_cluster``, which has the rates of the closed forms.
+
+    Raises:
+        ValueError: there are fewer devices than ranks.
 
     Example:
         >>> from dpkit.theory.collectives.rings import ring
@@ -70,23 +69,22 @@ def _replay_step(
     clock: Clock, sent: list[tuple[Message, int]], element_bytes: int
 ) -> None:
     """Give the messages of a step, with their elements, their time."""
-    # Both ends of all messages first: none waits for another of its step.
+    # A message waits for what both of its ranks have done so far. This is
+    # noted for all messages first: none waits for another of its step.
     for message, _ in sent:
-        _get_ready(clock, message)
+        source, target = message.source, message.target
+        clock.hold(source, SENDING, clock.ready(source, DEFAULT))
+        clock.hold(target, RECEIVING, clock.ready(target, DEFAULT))
     for message, size in sent:
         _send(clock, message, size * element_bytes)
+    # What both of its ranks do next waits for the message.
     for message, _ in sent:
-        _open(clock, message)
+        arrival = clock.ready(message.target, RECEIVING)
+        clock.hold(message.source, DEFAULT, arrival)
+        clock.hold(message.target, DEFAULT, arrival)
     for message, size in sent:
         if message.adds:
             _add(clock, message.target, size, element_bytes)
-
-
-def _get_ready(clock: Clock, message: Message) -> None:
-    """Make a message wait for what both of its ranks have done so far."""
-    source, target = message.source, message.target
-    clock.hold(source, SENDING, clock.ready(source, DEFAULT))
-    clock.hold(target, RECEIVING, clock.ready(target, DEFAULT))
 
 
 def _send(clock: Clock, message: Message, num_bytes: int) -> None:
@@ -96,13 +94,6 @@ def _send(clock: Clock, message: Message, num_bytes: int) -> None:
     clock.current[source], clock.current[target] = SENDING, RECEIVING
     clock.copy(source, target, copy_seconds(link, num_bytes), num_bytes)
     clock.current[source] = clock.current[target] = DEFAULT
-
-
-def _open(clock: Clock, message: Message) -> None:
-    """Make what both of its ranks do next wait for a message."""
-    arrival = clock.ready(message.target, RECEIVING)
-    for rank in (message.source, message.target):
-        clock.hold(rank, DEFAULT, arrival)
 
 
 def _add(clock: Clock, rank: int, size: int, element_bytes: int) -> None:

@@ -1,11 +1,6 @@
 """One to all and all to one: a star of messages, or a tree of them."""
 
-from dpkit.theory.collectives.plans import (
-    Message,
-    Plan,
-    Step,
-    powers_of_two,
-)
+from dpkit.theory.collectives.plans import Message, Plan, Step, powers_of_two
 
 
 def star_reduce(p: int, root: int = 0) -> list[Step]:
@@ -31,17 +26,13 @@ def star_broadcast(p: int, root: int = 0) -> list[Step]:
 
 def tree_reduce(p: int, root: int = 0) -> list[Step]:
     """Half of those that are left send to the other half."""
-    steps: list[Step] = []
-    for distance in powers_of_two(p):
-        senders = range(distance, p, 2 * distance)
-        pairs = [(rank, rank - distance) for rank in senders]
-        steps.append(
-            [
-                Message((s + root) % p, (t + root) % p, 0, 1, adds=True)
-                for s, t in pairs
-            ]
-        )
-    return steps
+    return [
+        [
+            Message((s + root) % p, (s - distance + root) % p, 0, 1, adds=True)
+            for s in range(distance, p, 2 * distance)
+        ]
+        for distance in powers_of_two(p)
+    ]
 
 
 def tree_broadcast(p: int, root: int = 0) -> list[Step]:

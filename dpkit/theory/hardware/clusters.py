@@ -21,7 +21,7 @@ from dpkit.theory.hardware import (
     Link,
     find,
 )
-from dpkit.theory.units import check_whole
+from dpkit.theory.units import check_count
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Cluster:
     network: Link = LINKS["ethernet100"]
 
     def __post_init__(self) -> None:
-        _check_count("num_devices", self.num_devices)
+        check_count("num_devices", self.num_devices)
         if self.ranks_per_node is not None:
-            _check_count("ranks_per_node", self.ranks_per_node)
+            check_count("ranks_per_node", self.ranks_per_node)
         if self.hosts not in ("one", "per_device"):
             raise ValueError(
                 "unknown number of hosts "
@@ -103,12 +103,6 @@ class Cluster:
         return f"{name}, nodes of {self.ranks_per_node} on {self.network.name}"
 
 
-def _check_count(name: str, count: int) -> None:
-    check_whole(name, count)
-    if count < 1:
-        raise ValueError(f"the number is below one ({name}: {count})")
-
-
 def cluster(
     num_devices: int = 8,
     accelerator: str | Accelerator = "v100",
@@ -120,6 +114,9 @@ def cluster(
     network: str | Link = "ethernet100",
 ) -> Cluster:
     """Return a :class:`Cluster`, where a preset may be given by its name.
+
+    Raises:
+        ValueError: a name is unknown, or a number is out of its range.
 
     Example:
         >>> two = cluster(2, accelerator="v100-pcie", link="pcie3")

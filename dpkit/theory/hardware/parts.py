@@ -2,7 +2,8 @@
 
 A preset of each kind is a file in ``data/`` and its name in a table below. A
 file keeps apart what the datasheet promises and the fraction of it that
-programs achieve. Peaks are those of dense operands.
+programs achieve. Peaks are those of dense operands. A preset's ``name`` is
+what ``configure`` calls it; its ``sources`` say where each number is from.
 """
 
 from collections.abc import Mapping
@@ -18,13 +19,11 @@ class Link:
     """What copies between devices pass over, in both directions at once.
 
     Attributes:
-        name: What ``configure`` calls it.
         bytes_per_second: The datasheet's rate of one port, one direction.
         achieved: The fraction of it that large copies reach.
         latency_seconds: What each copy costs besides.
         peer_to_peer: Whether devices reach each other; if not, all copies
             between them pass over the one path through the host.
-        sources: Where each number is from.
 
     Example:
         >>> Link("x", -1, achieved=1, latency_seconds=0, peer_to_peer=True)
@@ -49,14 +48,12 @@ class Host:
     """What issuing work costs the host: eager PyTorch on a CPU.
 
     Attributes:
-        name: What ``configure`` calls it.
         launch_seconds: The host's time for an operation of the forward pass.
         backward_launch_seconds: The same when autograd issues it.
         view_seconds: The host's time for a view, which launches nothing.
         wait_seconds: The host's time for waiting on a device.
         pageable_bytes_per_second: The rate of copies to and from memory that
             is not pinned.
-        sources: Where each number is from.
     """
 
     name: str
@@ -76,7 +73,6 @@ class Accelerator:
     """A device that computes.
 
     Attributes:
-        name: What ``configure`` calls it.
         flops_per_second: The datasheet's peak for each dtype, of ``DTYPES``.
             A dtype that is left out is computed as float32 is.
         bytes_per_second: The datasheet's bandwidth of its memory.
@@ -91,7 +87,6 @@ class Accelerator:
         kernel_seconds: What each operation costs the device besides.
         host_link: The link to its host: its name in ``LINKS``, or itself.
         synchronous: Whether the host does the work itself, as a CPU does.
-        sources: Where each number is from.
 
     Example:
         >>> v100 = ACCELERATORS["v100-pcie"]

@@ -16,14 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from importlib import resources
 from pathlib import Path
-from typing import (
-    Any,
-    ClassVar,
-    Protocol,
-    TypeVar,
-    get_args,
-    get_type_hints,
-)
+from typing import Any, ClassVar, Protocol, TypeVar, get_args, get_type_hints
+
+from dpkit.theory.units import check_known
 
 
 class Dataclass(Protocol):
@@ -44,23 +39,17 @@ EXPECTED = {
 
 
 def find(known: Mapping[str, Preset], name: str | Preset) -> Preset:
-    """Return the preset of a name in ``known``, or in a file "….json".
-
-    A preset is returned as it is.
-    """
+    """Return the preset of a name or a file "….json"; a preset as it is."""
     kind = type(next(iter(known.values())))
     part = kind.__name__.lower()
     if isinstance(name, kind):
         return name
     if not isinstance(name, str):
         raise TypeError(f"neither a name nor a preset ({part}: {name!r})")
-    if name in known:
-        return known[name]
-    if name.endswith(".json"):
+    if name not in known and name.endswith(".json"):
         return read_preset(name, kind)
-    raise ValueError(
-        f"unknown {part} ({part}: {name!r}, known: {', '.join(known)})"
-    )
+    check_known(part, name, known)
+    return known[name]
 
 
 def shipped(kind: type[Preset], names: str) -> dict[str, Preset]:

@@ -2,8 +2,8 @@
 
 ``1F0`` is the forward pass of micro-batch 0 through stage 1, ``1B0`` its
 backward pass. A backward pass may be split: ``1I0`` makes the gradient of the
-stage's input, and ``1W0`` makes those of its weights. A
-schedule is a list of actions for each device.
+stage's input, and ``1W0`` makes those of its weights. A schedule is a list of
+actions for each device.
 """
 
 import re

@@ -16,6 +16,9 @@ def balance(costs: Sequence[float], num_parts: int) -> list[int]:
 
     No part is empty. Layers that cost nothing stay with the one before.
 
+    Raises:
+        ValueError: there are fewer costs than parts, or a cost is negative.
+
     Example:
         >>> balance([2, 3, 4, 5, 6, 9], num_parts=3)
         [3, 2, 1]

@@ -12,10 +12,6 @@ where F = B and a dot is an idle tick::
 Idle time is given as a share of the ideal time m(F + B), or of the total.
 """
 
-from collections.abc import Callable
-
-from dpkit.theory.pipelines.actions import Action, Schedule, owners
-
 
 def makespan(
     name: str,
@@ -28,15 +24,14 @@ def makespan(
 ) -> float:
     """Return the seconds that a step takes with a schedule.
 
-    Args:
-        name: "naive", "gpipe", "1f1b", "interleaved" or "zb-h1".
-        num_devices: p.
-        num_micro_batches: m.
-        forward: Seconds of one micro-batch on one device, all its stages.
-        backward: The same of its backward, both halves.
-        chunks: v, for "interleaved" alone.
-        weights: The part of ``backward`` that makes the gradients of the
-            weights; for "zb-h1" alone.
+    ``name`` is "naive", "gpipe", "1f1b", "interleaved" or "zb-h1".
+    ``forward`` and ``backward`` are the seconds of a micro-batch on a device,
+    with all its stages and both halves of backward. "interleaved" takes the
+    ``chunks`` v. "zb-h1" takes ``weights``, the part of ``backward`` that
+    makes the gradients of the weights.
+
+    Raises:
+        ValueError: there is no formula for this name and these numbers.
 
     Example:
         >>> makespan("gpipe", 3, 4, forward=1.0, backward=1.0)
@@ -107,38 +102,3 @@ def in_flight(
     if name == "interleaved":
         return min(m * v, 2 * (p - rank - 1) + (v - 1) * p + 1)
     raise ValueError(f"unknown schedule (schedule: {name!r})")
-
-
-def lower_bound(
-    schedule: Schedule,
-    seconds: Callable[[Action], float],
-    hop_seconds: float = 0.0,
-) -> float:
-    """Return a time that no order of these actions can beat.
-
-    A device cannot begin before a micro-batch has come through all stages
-    before its first. Then it has all its work to do. Then the last gradient
-    has to go back through those stages, unless the last work was a weight's.
-
-    Example:
-        >>> from dpkit.theory.pipelines.schedules import one_f_one_b
-        >>> lower_bound(one_f_one_b(3, 4), lambda action: 1.0)
-        12.0
-    """
-    # 1F1B of 3 stages and 4 micro-batches, 1 s each: device 2 waits 2 for its
-    # first, works 8, and its last gradient goes back through 2 stages: 12.
-    least: dict[tuple[int, str], float] = {}  # of any micro-batch
-    for action in (action for actions in schedule for action in actions):
-        key = action[:2]
-        least[key] = min(least.get(key, float("inf")), seconds(action))
-    owner = owners(schedule)
-    split = any(kind == "W" for _, kind in least)
-    bound = 0.0
-    for actions in filter(None, schedule):
-        first = min(action.stage for action in actions)
-        before = range(first)
-        hops = sum(owner[s] != owner[s + 1] for s in before) * hop_seconds
-        head = sum(least[s, "F"] for s in before) + hops
-        tail = 0.0 if split else sum(least[s, "B"] for s in before) + hops
-        bound = max(bound, head + sum(map(seconds, actions)) + tail)
-    return bound

@@ -45,6 +45,10 @@ def check(
     their numbers are given. ``most_kept`` is how many micro-batches a device
     has memory for; None: any number.
 
+    Raises:
+        ValueError: an action is missing, there twice, or waits for one that
+            never comes; a stage is on two devices; a device lacks memory.
+
     Example:
         >>> from dpkit.theory.pipelines.actions import parse
         >>> from dpkit.theory.pipelines.schedules import gpipe
@@ -67,11 +71,7 @@ def steps(
     num_stages: int | None = None,
     num_micro_batches: int | None = None,
 ) -> Iterator[tuple[int, Action, list[Triple]]]:
-    """Yield device, action and what it needed, in an order that works.
-
-    It raises as :func:`check` does; a deadlock shows after the last action
-    that can be done.
-    """
+    """Yield device, action and what it needed, in an order that works."""
     every = [action for row in schedule for action in row]
     if num_stages is None:
         num_stages = 1 + max((a[0] for a in every), default=-1)
@@ -86,8 +86,6 @@ def steps(
 def _check_memory(schedule: Schedule, most_kept: int) -> None:
     """Refuse a forward pass for which a device has no memory left."""
     for device, actions in enumerate(schedule):
-        if most_in_flight(actions) <= most_kept:
-            continue
         for i, action in enumerate(actions, start=1):
             kept = most_in_flight(actions[:i])
             if kept > most_kept:
@@ -116,7 +114,7 @@ def _run(
         device = awake.pop()
         for action in islice(schedule[device], places[device], None):
             needed = needs(action, num_stages, split)
-            missing = _first_missing(needed, done)
+            missing = next((a for a in needed if a not in done), None)
             if missing:
                 sleeping.setdefault(missing, []).append(device)
                 break
@@ -127,13 +125,6 @@ def _run(
                 awake += sleeping.pop(action)
     if sleeping:
         _refuse(schedule, sleeping, places)
-
-
-def _first_missing(needed: list[Triple], done: set[Triple]) -> Triple | None:
-    for action in needed:
-        if action not in done:
-            return action
-    return None
 
 
 def _check_once(
@@ -177,9 +168,7 @@ def _check_devices(schedule: Schedule) -> None:
 
 
 def _refuse(
-    schedule: Schedule,
-    sleeping: dict[Triple, list[int]],
-    places: list[int],
+    schedule: Schedule, sleeping: dict[Triple, list[int]], places: list[int]
 ) -> None:
     """Raise ValueError with the reason why the devices do not finish."""
     # A device that sleeps waits for an action of another that sleeps, or for

@@ -12,12 +12,7 @@ hop later. Two stages, F of 1 s, B of 2 s, a hop of 1 s::
 from collections.abc import Callable, Mapping
 
 from dpkit.theory.clock.record import Span
-from dpkit.theory.pipelines.actions import (
-    KIND_NAMES,
-    Action,
-    Schedule,
-    Triple,
-)
+from dpkit.theory.pipelines.actions import KIND_NAMES, Action, Schedule, Triple
 from dpkit.theory.pipelines.check import steps
 from dpkit.theory.timeline.timeline import Timeline
 
@@ -36,12 +31,11 @@ def replay(
     micro-batches may be on their way at once. For transfers that occupy links
     and launches that occupy a host, run the schedule on simulated devices.
 
-    Args:
-        schedule: The actions of each device.
-        seconds: How long an action takes: by its kind, such as
-            ``{"F": 1.0, "B": 2.0}``, or as a function of the action.
-        hop_seconds: How long its result is on the way to another device.
-        label: What the timeline is called.
+    ``seconds`` is how long an action takes: by its kind, or as a function of
+    the action. Its result is ``hop_seconds`` on the way to another device.
+
+    Raises:
+        ValueError: the schedule is wrong, or a time is negative or missing.
 
     Example:
         >>> from dpkit.theory.pipelines.schedules import gpipe
@@ -50,10 +44,8 @@ def replay(
     """
     ends = times(schedule, seconds, hop_seconds)
     spans = [
-        Span(
-            f"device {device}", "compute", str(a), KIND_NAMES[a.kind], *ends[a]
-        )
-        for device, actions in enumerate(schedule)
+        Span(f"device {r}", "compute", str(a), KIND_NAMES[a.kind], *ends[a])
+        for r, actions in enumerate(schedule)
         for a in actions
     ]
     spans.sort(key=lambda span: span.start)
@@ -92,17 +84,16 @@ def times(
 
 
 def _by_kind(seconds: Mapping[str, float]) -> Callable[[Action], float]:
-    """Return a function of the action, given seconds by kind."""
+    """Return a function of the action, which refuses unknown kinds."""
+
+    def duration(kind: str) -> float:
+        if kind not in KIND_NAMES or seconds.get(kind, -1.0) < 0:
+            raise ValueError(
+                f"no duration of an action (kind: {kind!r}, seconds: "
+                f"{dict(seconds)}); the kinds are {', '.join(KIND_NAMES)}"
+            )
+        return seconds[kind]
+
     for kind in seconds:
-        _of_kind(kind, seconds)
-    return lambda action: _of_kind(action.kind, seconds)
-
-
-def _of_kind(kind: str, seconds: Mapping[str, float]) -> float:
-    """Return the seconds of a kind of action, or say that there are none."""
-    if kind not in KIND_NAMES or seconds.get(kind, -1.0) < 0:
-        raise ValueError(
-            f"no duration of an action (kind: {kind!r}, seconds: "
-            f"{dict(seconds)}); the kinds are {', '.join(KIND_NAMES)}"
-        )
-    return seconds[kind]
+        duration(kind)
+    return lambda action: duration(action.kind)

@@ -7,6 +7,7 @@ every action takes one tick and a dot is an idle one.
 """
 
 from dpkit.theory.pipelines.actions import Action, Schedule
+from dpkit.theory.units import check_known
 
 # Two stages, two micro-batches:
 #
@@ -22,12 +23,8 @@ def naive(num_stages: int, num_micro_batches: int = 1) -> Schedule:
     """
     _check_counts(num_stages, num_micro_batches)
     return [
-        [
-            Action(stage, kind, m)
-            for m in range(num_micro_batches)
-            for kind in "FB"
-        ]
-        for stage in range(num_stages)
+        [Action(r, kind, m) for m in range(num_micro_batches) for kind in "FB"]
+        for r in range(num_stages)
     ]
 
 
@@ -46,12 +43,8 @@ def gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
     """
     _check_counts(num_stages, num_micro_batches)
     return [
-        [
-            Action(stage, kind, m)
-            for kind in "FB"
-            for m in range(num_micro_batches)
-        ]
-        for stage in range(num_stages)
+        [Action(r, kind, m) for kind in "FB" for m in range(num_micro_batches)]
+        for r in range(num_stages)
     ]
 
 
@@ -104,6 +97,9 @@ def interleaved(
     Micro-batches go through in groups of p: a group through the first stage
     of each device, then through the second of each, and so on.
 
+    Raises:
+        ValueError: the micro-batches do not divide into groups of p.
+
     Source:
         Narayanan et al., "Efficient large-scale language model training on
         GPU clusters using Megatron-LM", 2021.
@@ -124,9 +120,8 @@ def interleaved(
         for kind, step in _alternate(warm_up, m * v):
             group, place = divmod(step, p * v)
             chunk = place // p if kind == "F" else v - 1 - place // p
-            actions.append(
-                Action(chunk * p + rank, kind, group * p + place % p)
-            )
+            micro_batch = group * p + place % p
+            actions.append(Action(chunk * p + rank, kind, micro_batch))
         schedule.append(actions)
     return schedule
 
@@ -150,9 +145,8 @@ def zero_bubble_h1(num_stages: int, num_micro_batches: int) -> Schedule:
         Qi, Wan, Huang and Lin, "Zero bubble pipeline parallelism", 2024.
     """
     schedule = []
-    for stage, actions in enumerate(
-        one_f_one_b(num_stages, num_micro_batches)
-    ):
+    whole = one_f_one_b(num_stages, num_micro_batches)
+    for stage, actions in enumerate(whole):
         split = []
         for action in actions:
             m = action.micro_batch
@@ -174,16 +168,15 @@ def by_name(
 
     There are as many stages as devices; for "interleaved" a multiple of them.
 
+    Raises:
+        ValueError: the name is unknown, or its counts do not fit.
+
     Example:
         >>> print(*by_name("interleaved", 2, 4, num_micro_batches=2)[0])
         0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1
     """
     name = name.lower()
-    if name not in NAMED and name != "interleaved":
-        raise ValueError(
-            f"unknown schedule (schedule: {name!r}, known: "
-            f"{', '.join(sorted([*NAMED, 'interleaved']))})"
-        )
+    check_known("schedule", name, sorted([*NAMED, "interleaved"]))
     if name == "interleaved":
         if num_stages % num_devices:
             raise ValueError(

@@ -27,10 +27,7 @@ class Bar:
 def fewest(
     spans: Iterable[Span], pixel: float, framed: float, at_most: int = 1200
 ) -> dict[Row, list[Bar]]:
-    """Return at most about so many bars, by device and stream.
-
-    A ``pixel`` stands for so many seconds; ``framed`` is as in :func:`merge`.
-    """
+    """Return about ``at_most`` bars by row; the other numbers are seconds."""
     rows: dict[Row, list[Span]] = {}
     for span in sorted(spans, key=lambda s: (s.start, s.end)):
         rows.setdefault((span.device, span.stream), []).append(span)
@@ -45,9 +42,7 @@ def fewest(
         pixels *= 2
 
 
-def merge(
-    spans: Iterable[Span], shortest: float, framed: float = 0.0
-) -> list[Bar]:
+def merge(spans: Iterable[Span], shortest: float, framed: float) -> list[Bar]:
     """Draw together what is too short to see, and lies close together.
 
     The spans are those of one row, by their start. Spans below ``shortest``
@@ -102,5 +97,5 @@ def tooltip(bar: Bar) -> str:
         amounts.append(show_bytes(bar.first.num_bytes))
     if bar.first.flops:
         amounts.append(show_amount(bar.first.flops, "FLOP"))
-    lines = [cut(bar.first.name, 160), when, ", ".join(amounts)]
-    return "\n".join(lines if amounts else lines[:2])
+    lines = cut(bar.first.name, 160), when, ", ".join(amounts)
+    return "\n".join(filter(None, lines))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpkit.theory.clock.record import Block, Record, Row, Span, streams
-from dpkit.theory.timeline.kineto import TraceEvent, read_profile
+from dpkit.theory.timeline.kineto import Place, TraceEvent, read_profile
 
 OURS = "dpkit"  # the key of the timeline
 
@@ -67,11 +67,9 @@ def as_trace(record: Record) -> dict[str, Any]:
     }
 
 
-def _places(
-    record: Record,
-) -> tuple[dict[Row, tuple[int, int]], list[TraceEvent]]:
+def _places(record: Record) -> tuple[dict[Row, Place], list[TraceEvent]]:
     """Return process and thread of each row, and the events that name them."""
-    places: dict[Row, tuple[int, int]] = {}
+    places: dict[Row, Place] = {}
     events: list[TraceEvent] = []
     for pid, (device, rows) in enumerate(streams(record.spans).items(), 1):
         events += _names("process", device, (pid, 0), pid)
@@ -83,9 +81,7 @@ def _places(
     return places, events
 
 
-def _names(
-    what: str, name: str, place: tuple[int, int], i: int
-) -> list[TraceEvent]:
+def _names(what: str, name: str, place: Place, i: int) -> list[TraceEvent]:
     """Return the events that name a process or thread, and place it."""
     where = {"ph": "M", "pid": place[0], "tid": place[1]}
     return [
@@ -94,7 +90,7 @@ def _names(
     ]
 
 
-def _event(span: Span, places: dict[Row, tuple[int, int]]) -> TraceEvent:
+def _event(span: Span, places: dict[Row, Place]) -> TraceEvent:
     pid, tid = places[span.device, span.stream]
     # Whole nanoseconds: spans that touch in time touch in the viewer.
     start, end = round(span.start * 1e9), round(span.end * 1e9)

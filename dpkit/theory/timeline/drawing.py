@@ -31,12 +31,7 @@ STYLE = (
 
 
 class Drawing:
-    """A picture as SVG, which notebooks display.
-
-    Args:
-        svg: The text of the picture.
-        title: What it shows, for those who see text alone.
-    """
+    """A picture as SVG text, and its title for those who see no pictures."""
 
     def __init__(self, svg: str, title: str) -> None:
         self.svg = svg

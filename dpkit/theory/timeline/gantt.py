@@ -1,4 +1,7 @@
-"""A timeline as a picture: a row for each stream, a bar for each span."""
+"""A timeline as a picture: a row for each stream, a bar for each span.
+
+Spans too short to see share a bar, as tall as the part of the time they fill.
+"""
 
 from dataclasses import dataclass
 
@@ -56,12 +59,7 @@ class Scale:
 
 
 def draw_timeline(record: Record, least_seconds: float) -> drawing.Drawing:
-    """Draw what :meth:`Timeline.draw` shows.
-
-    Spans too short to see are drawn together, as a bar that is as tall as the
-    share of the time that they fill. So the picture of a long timeline stays
-    small, and its ink is the time that was spent.
-    """
+    """Draw what :meth:`Timeline.draw` shows."""
     rows = streams(record.spans)
     title = _title(record, rows)
     if not rows:

@@ -100,10 +100,7 @@ def _on_device(event: TraceEvent, zero: int) -> list[Span]:
 
 
 def _kind_and_name(event: TraceEvent) -> tuple[str, str]:
-    """Return the kind and the name of what ran on one device.
-
-    A copy within a device is traffic to its own memory, as any kernel's is.
-    """
+    """Return the kind and the name of what ran on one device."""
     name: str = event["name"]
     if event["cat"] == "gpu_memcpy":
         copy = re.match(r"Memcpy (HtoD|DtoH) \((\w+) -> (\w+)\)", name)
@@ -111,6 +108,7 @@ def _kind_and_name(event: TraceEvent) -> tuple[str, str]:
             return "copy", f"copy from host ({copy[2].lower()})"
         if copy:
             return "copy", f"copy to host ({copy[3].lower()})"
+        # A copy within a device is traffic to its memory, as a kernel's is.
         return "copy" if "PtoP" in name else "compute", name
     return "copy" if name.startswith("nccl") else "compute", name
 

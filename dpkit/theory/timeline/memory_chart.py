@@ -42,12 +42,7 @@ def draw_memory(record: Record, device: str) -> drawing.Drawing:
 
 
 def history(blocks: Sequence[Block]) -> list[dict[str, int]]:
-    """Return the bytes alive by category: before, and after each event.
-
-    Example:
-        >>> history([Block("sim:0", 8, "activations", 0, freed=1)])
-        [{'activations': 0}, {'activations': 8}, {'activations': 0}]
-    """
+    """Return the bytes alive by category: before, and after each event."""
     changes: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
     changes[-1] = []  # before all events
     for block in blocks:

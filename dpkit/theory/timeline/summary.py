@@ -63,11 +63,9 @@ class Summary:
             tables[0] += f"\n<p>{EXPOSED}</p>"
         parts = [f"<p>{escape(self._head(), quote=False)}</p>", *tables]
         if self.assumptions:
-            lines = [
-                f"<li>{escape(line, quote=False)}</li>"
-                for line in self.assumptions
-            ]
-            parts += ["<p>assumptions</p>", "<ul>", *lines, "</ul>"]
+            lines = [escape(line, quote=False) for line in self.assumptions]
+            items = [f"<li>{line}</li>" for line in lines]
+            parts += ["<p>assumptions</p>", "<ul>", *items, "</ul>"]
         return "\n".join(parts)
 
     def _head(self) -> str:
@@ -107,10 +105,7 @@ class Summary:
 
 
 def summarize(record: Record) -> Summary:
-    """Add up where the time went.
-
-    Spans that overlap on several streams of a device count once.
-    """
+    """Add up where the time went; a device's overlapping spans count once."""
     makespan = record.makespan
     devices: dict[str, DeviceTimes] = {}
     hosts: dict[str, HostTimes] = {}

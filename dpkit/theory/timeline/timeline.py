@@ -79,5 +79,8 @@ class Timeline(Record):
         From a file of ``export_chrome_trace`` it takes what ran on the
         devices, the calls that launched it and that waited for it, and the
         outermost operations on the host. The file may be compressed by gzip.
+
+        Raises:
+            ValueError: the file is no trace, or nothing of this is in it.
         """
         return cls(**vars(read_trace(path)))
