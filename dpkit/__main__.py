@@ -11,10 +11,7 @@ from dpkit.commands.train import add_train
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command, by default that of this process; return its status.
-
-    A SystemExit is raised for a command that is refused, or for help.
-    """
+    """Run a command, by default that of this process; return its status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser().parse_args(words)
     command: Callable[[argparse.Namespace, str], None] = options.command

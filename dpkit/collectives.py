@@ -21,9 +21,8 @@ allreduce. Parts are cut along the flattened elements; where the ranks do not
 divide these, the first parts have one element more.
 
 Each operation is a list of messages first
-(``dpkit.theory.collectives.algorithms``), and the list is what is run. An op,
-"sum", "mean", "max" or "min", works on each element by itself. A mean is
-divided last: in half precision the sum may overflow before.
+(``dpkit.theory.collectives.algorithms``), and the list is what is run. A mean
+is divided last: in half precision the sum may overflow before.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -57,6 +56,9 @@ def broadcast(
     In the algorithm "star" the root sends to all; in "tree" the ranks that
     have it send it on.
 
+    Raises:
+        ValueError: as for :func:`allreduce`, or the root is not a rank.
+
     Example:
         >>> tensors = [torch.full((2,), r, device=d)
         ...            for r, d in enumerate(dpkit.devices(3, kind="sim"))]
@@ -83,6 +85,9 @@ def reduce(
     The tensors of the other ranks stay as they are. In the algorithm "star"
     all send to the root, which adds in order of rank, starting from its own.
     In "tree", half of the ranks that are left send to the other half.
+
+    Raises:
+        ValueError: as for :func:`allreduce`, or the root is not a rank.
 
     Example:
         >>> tensors = [torch.full((2,), r, device=d)
@@ -128,6 +133,10 @@ def allreduce(
         ranks_per_node: For "hierarchical" alone: the first so many ranks are
             on one node, the next on another, and so on.
 
+    Raises:
+        ValueError: shapes or dtypes differ, tensors share memory, the op is
+            not defined for the dtype, or the algorithm does not fit the ranks.
+
     Example:
         >>> tensors = [torch.full((1, 3), r + 1.0, device=d)
         ...            for r, d in enumerate(dpkit.devices(2, kind="sim"))]
@@ -153,7 +162,8 @@ def reduce_scatter(
     algorithm "direct" each part goes straight to its rank.
 
     Return the results, k tensors of shape (elements of the part,), which are
-    views of ``tensors`` where these are contiguous.
+    views of ``tensors`` where these are contiguous. Errors are those of
+    :func:`allreduce`.
 
     Example:
         >>> tensors = [torch.arange(5, device=d) * 10**r
@@ -176,7 +186,7 @@ def allgather(tensors: Sequence[Tensor], algorithm: str = "ring") -> None:
     """Give every rank the part of each other rank, in place.
 
     Part r of ``tensors[r]`` goes to all. In the algorithm "direct" it goes
-    straight to each rank.
+    straight to each rank. Errors are those of :func:`allreduce`.
 
     Example:
         >>> tensors = [torch.full((5,), r, device=d)
@@ -195,7 +205,8 @@ def allgather(tensors: Sequence[Tensor], algorithm: str = "ring") -> None:
 def alltoall(tensors: Sequence[Tensor]) -> None:
     """Exchange part s of rank r with part r of rank s, in place.
 
-    The number of ranks divides the number of elements.
+    Raises:
+        ValueError: the ranks do not divide the number of elements.
 
     Example:
         >>> tensors = [10 * r + torch.arange(3, device=d)

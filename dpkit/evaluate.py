@@ -36,8 +36,7 @@ def evaluate_accuracy(
 
     Args:
         net: A module: copies of it run on the devices, in evaluation mode. A
-            wrapper for data parallelism, dpkit's or PyTorch's, stands for the
-            module within: each of several processes evaluates by itself. A
+            wrapper for data parallelism stands for the module within. A
             module that lies on several devices already, such as a pipeline,
             runs where it is. With ``device_params``, a function
             ``net(X, params)``. Each gives scores, shape (rows, classes).
@@ -45,6 +44,10 @@ def evaluate_accuracy(
         devices: k devices.
         device_params: ``device_params[r]`` are the parameters on
             ``devices[r]``, if ``net`` is a function.
+
+    Raises:
+        ValueError: there are no examples, or the shapes of scores and labels
+            do not fit.
 
     Example:
         >>> X, y = torch.eye(5), torch.tensor([0, 1, 2, 3, 0])

@@ -55,10 +55,7 @@ def tried_as_sum(loss: Loss) -> Loss:
 def _check_halves(
     loss: Loss, outputs: Tensor, y: Tensor, total: Tensor
 ) -> None:
-    """Refuse a loss nearer to the mean of its halves than to their sum.
-
-    So rounding does not make a sum a mean.
-    """
+    """Refuse a loss nearer to the mean of its halves than to their sum."""
     rows = [len(y) // 2, len(y) - len(y) // 2]
     halves = map(loss, outputs.split(rows), y.split(rows))
     both, first, second = torch.stack([total, *halves]).tolist()
@@ -108,11 +105,8 @@ def check_labels(loss: Loss, y: Tensor) -> None:
 
 
 def tried_as_mean(loss: Loss) -> Loss:
-    """Return the loss, with a check of each micro-batch and the one before.
-
-    A loss that says that it is a mean is not tried: ``check_labels`` finds
-    the labels that it leaves out.
-    """
+    """Return the loss, with a check of each micro-batch and the one before."""
+    # check_labels finds the labels that a mean of PyTorch's leaves out.
     says_mean = _setting(loss, "reduction") in DIVIDED
     if says_mean and _setting(loss, "weight") is None:
         return loss
@@ -166,11 +160,7 @@ def _draws(loss: Loss, outputs: Tensor, y: Tensor, found: Tensor) -> bool:
 
 
 def _setting(loss: Loss, name: str) -> Any:
-    """Return a loss's argument, or its default; None if it is not known.
-
-    PyTorch's modules have it as an attribute, its functions as a parameter,
-    also with some arguments filled in.
-    """
+    """Return a loss's argument, or its default; None if it is not known."""
     if hasattr(loss, name):
         return getattr(loss, name)
     try:

@@ -33,6 +33,9 @@ def devices(
             GPUs where there are ``count`` of them, else simulated devices,
             whose numbers a GPU holds if there is one.
 
+    Raises:
+        RuntimeError: there are fewer devices of this kind.
+
     Example:
         >>> dpkit.devices(2, kind="sim")
         [device(type='sim', index=0), device(type='sim', index=1)]
@@ -111,10 +114,7 @@ def random_states_kept(devices: Iterable[torch.device]) -> Iterator[None]:
 
 
 def seed_device(device: torch.device, number: int) -> None:
-    """Seed the generators of one device and of the CPU.
-
-    ``torch.manual_seed`` seeds those of all devices, which takes longer.
-    """
+    """Seed the generators of one device and of the CPU, not those of all."""
     torch.default_generator.manual_seed(number)
     if has_streams(device):
         module = torch.get_device_module(device)
@@ -126,14 +126,15 @@ class Timer:
     """Measure the seconds that a block of work takes on some devices.
 
     All devices are waited for before the clock starts and before it stops.
-    For simulated devices the seconds are those of their clock, which tells
-    what the simulated hardware would take; for others the wall clock's.
+    Simulated devices have simulated seconds, others those of the wall clock.
 
     Attributes:
         seconds: How long the block took; zero before it has ended.
-        simulated: Whether the devices are simulated: all or none.
-        clock: "measured", or "simulated" and on what: the hardware that was
-            simulated when the block began.
+        simulated: Whether the devices are simulated.
+        clock: "measured", or "simulated" and on what.
+
+    Raises:
+        ValueError: some devices are simulated and others are not.
 
     Example:
         >>> devices = dpkit.devices(2, kind="sim")

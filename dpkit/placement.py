@@ -24,10 +24,12 @@ def scatter(x: Tensor, devices: Devices) -> list[Tensor]:
     """Cut ``x`` into one shard of rows per device and copy each there.
 
     The rows keep their order. Where there are fewer rows than devices, the
-    last shards are empty. No shard shares storage with ``x``, not even where
-    a device is the one ``x`` lies on.
+    last shards are empty. No shard shares storage with ``x``.
 
     Shard ``r``, of shape (rows of ``r``, …), lies on ``devices[r]``.
+
+    Raises:
+        ValueError: ``x`` has no dimensions, or there are no devices.
 
     Example:
         >>> x = torch.arange(21).reshape(7, 3)
@@ -67,6 +69,9 @@ def split_batch(
     ``X`` and ``y`` have the shapes (b, …). Return the k shards of each, as by
     :func:`scatter`.
 
+    Raises:
+        ValueError: ``X`` and ``y`` differ in length, or have no dimensions.
+
     Example:
         >>> X, y = torch.zeros(5, 2), torch.arange(5)
         >>> X_shards, y_shards = dpkit.split_batch(
@@ -85,9 +90,8 @@ def replicate(
 ) -> list[list[Tensor]]:
     """Copy parameters to every device, ready to collect gradients.
 
-    Each copy is a leaf that requires gradients, and no two share storage,
-    not even where two devices are the same one, or where one tensor is listed
-    twice.
+    Each copy is a leaf that requires gradients, and no two share storage, not
+    even on one device.
 
     Return a list for each device: ``replicas[r][i]`` is on ``devices[r]``.
 

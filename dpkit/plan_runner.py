@@ -112,11 +112,8 @@ def view(plan: Plan, chunks: range, flat: Tensor) -> Tensor:
 
 
 def _crossing(step: Step) -> set[Message]:
-    """Return the messages that send what another one changes, and those.
-
-    Two ranks that exchange their whole buffers do: what is sent must have
-    left before what arrives is put in its place.
-    """
+    """Return the messages that send what another one changes, and those."""
+    # What is sent must have left before what arrives is put in its place.
     # Rank 0 sends chunk 0 to rank 1, which sends chunk 0 to rank 0: both.
     # Rank 0 sends chunk 0 to rank 1, which sends chunk 1 to rank 0: neither.
     found = set()

@@ -175,8 +175,7 @@ def beside(events: Mapping[torch.device, Any]) -> Iterator[None]:
     """Issue a block beside the work of devices, on a stream of each.
 
     On each device it waits for an event of :func:`record_event`, and nothing
-    later; :func:`wait_for_beside` waits for the block. On simulated devices,
-    a thread beside each host issues it.
+    later; :func:`wait_for_beside` waits for the block.
     """
     found = {d: event for d, event in events.items() if event is not None}
     simulated = {d: e for d, e in found.items() if d.type == "sim"}

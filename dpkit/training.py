@@ -57,19 +57,20 @@ def train(
     """Train on all devices together; test after each epoch.
 
     The starting parameters are copied to every device and stay as they are.
-    A progress bar counts the steps; ``TQDM_DISABLE=1`` in the environment
-    hides it.
+    A progress bar counts the steps, unless ``TQDM_DISABLE=1``.
 
     Args:
         net: ``net(X, params)`` gives the scores, shape (rows, classes).
         loss: As for :func:`dpkit.train_batch`: no mean over examples.
         params: The parameters to start from.
-        train_batches: Pairs of examples, shape (b, …), and labels, shape
-            (b,); gone through once per epoch.
+        train_batches: Pairs of examples, shape (b, …), and labels, shape (b,).
         test_batches: The same, to measure accuracy on.
         devices: k devices.
         lr: The learning rate.
         num_epochs: How often to go through ``train_batches``.
+
+    Raises:
+        ValueError: an epoch has no batch, or as for :func:`train_batch`.
 
     Example:
         >>> X, y = torch.eye(4), torch.arange(4)

@@ -151,7 +151,7 @@ def three_gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: asked[0].index)
     monkeypatch.setattr(torch.cuda, "set_device", asked.append)
 
-    def init(backend, *, init_method, **told):
+    def init(backend, init_method, **told):
         asked.append((backend, told))
 
     monkeypatch.setattr(dist, "init_process_group", init)

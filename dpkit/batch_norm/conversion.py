@@ -14,9 +14,8 @@ def convert(
 ) -> nn.Module:
     """Replace every batch norm within a module, in place.
 
-    The new ones have the very parameters and buffers of the old, so an
-    optimizer that has them may stay; modes stay too. Hooks on the old ones
-    are lost. Convert before wrapping for data parallelism.
+    The new ones have the very parameters and buffers of the old, and their
+    modes; hooks are lost. Convert before wrapping for data parallelism.
 
     Args:
         module: May be a batch norm itself, which is then not changed: what

@@ -5,9 +5,6 @@ In a pipeline no layer ever sees the whole batch. Four micro-batches of it::
     forward of    0        1        2        3
     normalized by its own  its own  its own  its own statistics
     gathered      0        0 1      0 1 2    0 1 2 3 ─▶ running statistics
-
-What is evaluated later is a network with the statistics of whole batches.
-What was trained is another: there each micro-batch had its own.
 """
 
 from collections.abc import Iterator
@@ -35,8 +32,7 @@ _AGAIN: ContextVar[bool] = ContextVar("_AGAIN", default=False)
 def recomputing() -> Iterator[None]:
     """Mark a block in which forward is run again for backward.
 
-    A :class:`DeferredBatchNorm` does not count its rows again.
-    :class:`dpkit.Pipeline` marks the block by itself; for
+    A :class:`DeferredBatchNorm` does not count its rows again. For
     ``torch.utils.checkpoint.checkpoint`` pass
     ``use_reentrant=False, context_fn=lambda: (nullcontext(), recomputing())``.
     """
@@ -53,9 +49,8 @@ class DeferredBatchNorm(_BatchNorm):
     The outputs are those of ``nn.BatchNorm2d`` on each micro-batch alone. The
     running statistics move once in ``num_micro_batches`` forward passes in
     training mode, to where ``nn.BatchNorm2d`` would have moved them for the
-    whole batch. Micro-batches may differ in size. After a step that an
-    exception ended, call :meth:`forget` before the next. The other arguments
-    are those of ``nn.BatchNorm2d``.
+    whole batch. Micro-batches may differ in size. After an exception, call
+    :meth:`forget`. The other arguments are those of ``nn.BatchNorm2d``.
 
     Example:
         >>> norm = dpkit.batch_norm.DeferredBatchNorm(1, num_micro_batches=2)

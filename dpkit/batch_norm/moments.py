@@ -42,8 +42,7 @@ class Moments(NamedTuple):
 def moments(x: Tensor) -> Moments:
     """Return the moments of each channel of ``x``, shape (rows, channels, …).
 
-    They are zero without rows. Statistics of half precision are taken in
-    float32.
+    They are zero without rows, and in float32 for half precision.
 
     Example:
         >>> x = torch.tensor([[5.0], [7.0], [9.0]])

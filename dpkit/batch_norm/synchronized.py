@@ -37,11 +37,13 @@ class SyncBatchNorm(_BatchNorm):
     those that ``nn.BatchNorm1d``, ``2d`` or ``3d`` gives on one device that
     has the rows of all ranks. Ranks may differ in their number of rows, and
     one may have none. All ranks have to run it equally often, and backward as
-    well, also a rank without rows. The host waits for the number of values: a
-    channel needs two or more. In evaluation mode, and where there is no
-    process group, nothing is sent.
+    well, also a rank without rows. The host waits for the number of values.
+    In evaluation mode, and where there is no process group, nothing is sent.
 
     Parameters, buffers and arguments are those of ``nn.BatchNorm2d``.
+
+    Raises:
+        ValueError: a channel has fewer than two values over all ranks.
 
     Example:
         Without a process group, the rows are all there are:

@@ -23,7 +23,6 @@ def assign(
         first_bytes: The size of the first one of a dtype and device; a small
             one leaves early. None means ``bucket_bytes``.
 
-
     Example:
         >>> tensors = [torch.zeros(n) for n in (3, 2, 4, 7, 1)]
         >>> dpkit.buckets.assign(tensors, bucket_bytes=24, first_bytes=16)
@@ -100,10 +99,7 @@ class Bucket:
         p.grad = view
 
     def close(self) -> None:
-        """Fill in for the gradients that backward did not make.
-
-        A gradient that is there from before counts; without one, zeros do.
-        """
+        """Fill in old gradients, or zeros, where backward made none."""
         # Two gradients of three, of 2 elements each: [g g | 0 0 | g g | 1 0 1]
         self._flags.fill_(1)
         for place, p in enumerate(self.params):
@@ -115,10 +111,7 @@ class Bucket:
         self.is_sent = True
 
     def settle(self) -> None:
-        """Give a gradient to the parameters that lack one, if a rank had it.
-
-        Call it when the bucket holds the sum, or the mean, over all ranks.
-        """
+        """Give a gradient to parameters that lack one, if a rank had it."""
         # A flag is a sum, or a mean, over all ranks: above 0 if one had it.
         lacking = [i for i, p in enumerate(self.params) if p.grad is None]
         if lacking:
@@ -129,9 +122,7 @@ class Bucket:
 
 
 def _shaped_like(p: Tensor, piece: Tensor) -> Tensor:
-    """Return a view of a flat piece, shaped like ``p``.
-
-    Strides that leave gaps, or that overlap, become those of a new tensor.
-    """
+    """Return a view of a flat piece, shaped like ``p``."""
+    # Strides that leave gaps, or that overlap, become those of a new tensor.
     strides = torch.empty_like(p, device="meta").stride()
     return piece.as_strided(p.shape, strides, piece.storage_offset())

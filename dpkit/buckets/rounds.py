@@ -32,10 +32,6 @@ BYTES_PER_MEGABYTE = 2**20  # as PyTorch counts the megabytes of buckets
 _WATCHING: "weakref.WeakSet[Buckets]" = weakref.WeakSet()
 
 
-def _ignore(buckets: "Buckets") -> None:
-    pass
-
-
 class Buckets:
     """The gradients of one rank, in buckets that are handed on when full.
 
@@ -43,9 +39,9 @@ class Buckets:
     buckets are filled from the last parameter to the first. :attr:`order` is
     the order that backward took; :meth:`rebuild` makes buckets for it.
 
-    The parameters do not keep the buckets alive: without them, backward is
-    as it was. Buckets that are made later for the same parameters, or for
-    these and more, take their gradients over.
+    The parameters do not keep the buckets alive. Buckets that are made later
+    for the same parameters, or for these and more, take their gradients over;
+    a ValueError is raised if the earlier ones hold others too.
 
     Attributes:
         buckets: In the order in which they are handed on.
@@ -58,8 +54,7 @@ class Buckets:
         on_full: Is given each bucket in turn. It may send it off and return.
         on_end: Is given the ``Buckets`` at the end of backward. When all have
             travelled, it calls :meth:`settle`.
-        on_start: Is given the ``Buckets`` when backward makes its first
-            gradient. An exception may have ended the round before.
+        on_start: Is given them when backward makes its first gradient.
 
     Example:
         >>> net = nn.Linear(3, 2)
@@ -78,8 +73,8 @@ class Buckets:
         first_megabytes: float = 1.0,
         *,
         on_full: Callable[[Bucket], object],
-        on_end: "Callable[[Buckets], object]" = _ignore,
-        on_start: "Callable[[Buckets], object]" = _ignore,
+        on_end: "Callable[[Buckets], object]" = lambda buckets: None,
+        on_start: "Callable[[Buckets], object]" = lambda buckets: None,
     ) -> None:
         if not (bucket_megabytes > 0 and first_megabytes > 0):
             raise ValueError(
@@ -101,17 +96,11 @@ class Buckets:
 
     @property
     def order(self) -> list[int]:
-        """The places of the parameters as the last backward made gradients.
-
-        Those that it made no gradient of come last.
-        """
+        """The places of the parameters as the last backward made gradients."""
         return list(dict.fromkeys([*self._made, *self._planned]))
 
     def rebuild(self, order: Sequence[int]) -> None:
-        """Make the buckets for an order; gradients that are there move over.
-
-        ``order`` has the places of all parameters.
-        """
+        """Make the buckets for an order of all parameters' places."""
         # From [2, 1, 0] to [1, 2, 0]: the gradients that are views of the old
         # buckets are copied into the new ones.
         if list(order) != self._planned:

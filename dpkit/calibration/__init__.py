@@ -1,9 +1,7 @@
 """Measure this machine, as presets that ``configure`` can load.
 
-It runs microbenchmarks only: products of matrices, elementwise operations and
-copies of many sizes, and operations so small that only the time to issue them
-counts. No network is trained for it, so training steps can test the presets
-(``dpkit.lab.limits.predictions``).
+It runs microbenchmarks only, and trains no network, so training steps can test
+the presets (``dpkit.lab.limits.predictions``).
 
 ``calibrate`` -- begin here: all of it together;
 ``probes`` -- what is timed, by the ``stopwatch``;

@@ -19,20 +19,14 @@ def calibrate(
     rounds: int = ROUNDS,
     now: Callable[[], float] = time.perf_counter,
 ) -> Calibration:
-    """Measure a device by microbenchmarks.
+    """Measure a device by microbenchmarks, in about half a minute.
 
-    It takes about half a minute; a bar shows how far it is. Other work on the
-    machine makes it look slower than it is, and the repetitions differ. If
-    times do not grow with sizes, a ValueError is raised.
+    If times do not grow with sizes, a ValueError is raised.
     """
     measured = measure(probes(device, sizes), rounds, now)
     name = device_name(device)
-    about = DeviceFacts(
-        name,
-        memory_bytes(device),
-        synchronous=device.type == "cpu",
-        peer_to_peer=_reaches_peer(device),
-    )
+    on_cpu, peers = device.type == "cpu", _reaches_peer(device)
+    about = DeviceFacts(name, memory_bytes(device), on_cpu, peers)
     source = f"python -m dpkit calibrate on {name}, {date.today()}"
     found = to_presets(fastest(measured), about, source)
     return replace(found, spread=spread_of(measured))
@@ -40,8 +34,7 @@ def calibrate(
 
 def _reaches_peer(device: torch.device) -> bool:
     """Return whether another device is reached without the host."""
-    peer = peer_of(device)
-    if peer is None:
+    if (peer := peer_of(device)) is None:
         return False
     module = torch.get_device_module(device)
     return bool(module.can_device_access_peer(device, peer))

@@ -9,9 +9,7 @@ from typing import Any
 import torch
 
 CPU_FACTS = Path("/proc/cpuinfo")
-# On two cores that had four times their work, the median of 75 probes was 50
-# to 150 % above the fastest round.
-MOST_SPREAD = 0.2
+MOST_SPREAD = 0.2  # 0.5 to 1.5 on cores that had four times their work
 
 
 def provenance(command: str, device: torch.device) -> dict[str, Any]:

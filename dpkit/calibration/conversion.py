@@ -46,13 +46,11 @@ class Calibration:
             for dtype, rate in device.flops_per_second.items()
         }
         rows["sums, copies"] = f"{device.bytes_per_second / 1e9:.4g} GB/s"
-        rows[f"link: {self.link.name}"] = (
-            f"{self.link.bytes_per_second / 1e9:.4g} GB/s"
-        )
-        rows["launch"] = (
-            f"{show_seconds(host.launch_seconds)}, in backward "
-            f"{show_seconds(host.backward_launch_seconds)}"
-        )
+        link = f"link: {self.link.name}"
+        rows[link] = f"{self.link.bytes_per_second / 1e9:.4g} GB/s"
+        backward = show_seconds(host.backward_launch_seconds)
+        launch = show_seconds(host.launch_seconds)
+        rows["launch"] = f"{launch}, in backward {backward}"
         rows["kernel"] = show_seconds(device.kernel_seconds)
         lines = [f"  {name:<18} {value}" for name, value in rows.items()]
         return "\n".join([f"{device.name}:", *lines])
@@ -152,10 +150,7 @@ class _Conversion:
 
 
 def to_presets(times: Times, device: DeviceFacts, source: str) -> Calibration:
-    """Turn the times of ``probes`` into presets.
-
-    A ValueError is raised for times that do not grow with sizes.
-    """
+    """Turn the times of ``probes`` into presets."""
     found = _Conversion(times, device, source)
     name = "memory" if device.synchronous else "host memory"
     how = "copies to memory that is there, pinned on a host"
@@ -167,6 +162,5 @@ def to_presets(times: Times, device: DeviceFacts, source: str) -> Calibration:
 
 
 def _only(times: Times, kind: str) -> float:
-    """Return the seconds of what was timed at one size."""
-    ((_, seconds),) = times[kind]
+    ((_, seconds),) = times[kind]  # timed at one size
     return seconds

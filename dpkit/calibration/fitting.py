@@ -25,15 +25,9 @@ def fit_line(samples: Sequence[tuple[float, float]]) -> Line:
     """Fit seconds = fixed + size / rate, so that the logarithms agree best.
 
     Short times count as much as long ones, and half of a time is as wrong as
-    twice the time. By relative errors half would be less wrong, and the fit
-    too fast. It is a weighted least squares in closed form, a few times over,
-    with weights from the fit before. Samples are (size, seconds); the fixed
-    part is not negative. A ValueError is raised if the times do not grow.
-
-    Example:
-        >>> line = fit_line([(10, 3.0), (20, 4.0), (40, 6.0)])
-        >>> round(line.fixed, 6), round(line.rate, 6)
-        (2.0, 10.0)
+    twice the time. It is a weighted least squares, a few times over, with
+    weights from the fit before. Samples are (size, seconds). A ValueError is
+    raised if the times do not grow.
     """
     fitted = [seconds for _, seconds in samples]
     for _ in range(PASSES):
@@ -44,11 +38,9 @@ def fit_line(samples: Sequence[tuple[float, float]]) -> Line:
 
 
 def _weight(fitted: float, measured: float) -> float:
-    """Return the weight that makes squares grow as those of logarithms do.
-
-    With w · (fitted − measured) = log(fitted / measured) / fitted, which is
-    the slope of half of log(fitted / measured)², both are least at once.
-    """
+    """Return the weight that makes squares grow as those of logarithms do."""
+    # w · (fitted − measured) = log(fitted / measured) / fitted, the slope of
+    # half of log(fitted / measured)²: both are least at once.
     error = fitted - measured
     if abs(error) < 1e-9 * measured:
         return 1 / measured**2
@@ -67,11 +59,9 @@ def _least_squares(
         fixed, slope = fit_two([1.0] * len(xs), xs, times, weights)
     if fixed < 0:  # the best line through zero
         fixed = 0.0
-        slope = sum(w * x * t for w, x, t in zip(weights, xs, times)) / sum(
-            w * x * x for w, x in zip(weights, xs)
-        )
+        above = sum(w * x * t for w, x, t in zip(weights, xs, times))
+        slope = above / sum(w * x * x for w, x in zip(weights, xs))
     if not slope > 0:
-        raise ValueError(
-            f"times do not grow with sizes (samples: {list(samples)})"
-        )
+        facts = f"samples: {list(samples)}"
+        raise ValueError(f"times do not grow with sizes ({facts})")
     return Line(fixed, unit / slope)

@@ -1,9 +1,8 @@
 """What is timed: products, elementwise operations, copies, and tiny ones.
 
-Operations run as in the forward pass of training: an operand requires a
-gradient, so autograd records each of them, and results are new tensors. The
-clock knows of no caches, so operands come from memory: calls take turns with
-parts of a pool that is larger than caches are.
+As in the forward pass of training, an operand requires a gradient, and results
+are new tensors. The clock knows of no caches, so operands come from memory:
+calls take turns with parts of a pool that is larger than caches are.
 """
 
 import math
@@ -34,7 +33,6 @@ class Sizes:
 ON_CPU = Sizes([2**k for k in range(12)], [4**k for k in range(12)])
 ON_GPU = Sizes([2**k for k in range(3, 13)], [4**k for k in range(13)])
 MOST_PARTS = 2000
-
 CPU_DTYPES = ("float32", "float64")
 GPU_DTYPES = ("float32", "tf32", "float16", "bfloat16", "float64")
 
@@ -90,10 +88,8 @@ def _parts(pool: Tensor, *shape: int) -> list[Tensor]:
 def _pairs(pool: Tensor, *shape: int) -> list[tuple[Tensor, Tensor]]:
     """Return pairs of parts; the second requires a gradient."""
     parts = _parts(pool, *shape)
-    return [
-        (a, b.detach().requires_grad_())
-        for a, b in zip(parts[::2], parts[1::2])
-    ]
+    pairs = zip(parts[::2], parts[1::2])
+    return [(a, b.detach().requires_grad_()) for a, b in pairs]
 
 
 def _products(
@@ -175,9 +171,8 @@ def _waited_for(probe: Probe, device: torch.device) -> Probe:
         call()
         wait()
 
-    return replace(
-        probe, calls=[partial(waited, call) for call in probe.calls]
-    )
+    calls = [partial(waited, call) for call in probe.calls]
+    return replace(probe, calls=calls)
 
 
 def _issue(device: torch.device) -> Iterator[Probe]:

@@ -36,14 +36,11 @@ def measure(
     """Time each probe in each round; a bar shows how far it is.
 
     In each round all take their turn, so that a machine that is slow for a
-    while is slow for all of them. A first round to warm up comes on top.
-    Seconds are those of one call, in the order of the probes.
+    while is slow for all of them. Seconds are those of one call.
     """
     seconds: list[list[float]] = [[] for _ in probes]
-    counts = [
-        _count(probe, now)
-        for probe in tqdm(probes, "first calls", leave=False)
-    ]
+    bar = tqdm(probes, "first calls", leave=False)
+    counts = [_count(probe, now) for probe in bar]
     for _ in tqdm(range(rounds), "rounds", leave=False):
         for probe, count, found in zip(probes, counts, seconds):
             found.append(_time(probe, count, now) / count)
@@ -62,10 +59,7 @@ def fastest(rounds: Rounds) -> Times:
 
 
 def spread_of(rounds: Rounds) -> float:
-    """Return how far rounds lie above the fastest, as a share of it.
-
-    It is the median over all probes of the median over the rounds of each.
-    """
+    """Return how far rounds lie above the fastest, as a share of it."""
     return median(
         median(seconds) / min(seconds) - 1
         for found in rounds.values()

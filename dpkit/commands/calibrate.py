@@ -145,19 +145,17 @@ def _measure(device: torch.device, load: float) -> Calibration:
 def _judge(rows: list[Prediction], force: bool) -> None:
     """Refuse presets by which training steps come out far off."""
     error = median(abs(row.error) for row in rows)
-    if error > MOST_ERROR:
-        fact = (
-            f"simulated steps are far off (median: {100 * error:.0f} %, at "
-            f"most: {100 * MOST_ERROR:.0f} %)"
+    if error <= MOST_ERROR:
+        return
+    facts = f"median: {100 * error:.0f} %, at most: {100 * MOST_ERROR:.0f} %"
+    fact = f"simulated steps are far off ({facts})"
+    if not force:
+        refuse(
+            f"{fact}, so nothing is written; measure again when nothing else "
+            "runs, or write it by --force"
         )
-        if not force:
-            refuse(
-                f"{fact}, so nothing is written; measure again when nothing "
-                "else runs, or write it by --force"
-            )
-        _warn(fact)
+    _warn(fact)
 
 
 def _warn(message: str) -> None:
-    """Print a warning, as one line."""
     print(f"{PROGRAM}: warning: {message}", file=sys.stderr, flush=True)

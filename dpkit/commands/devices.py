@@ -23,23 +23,20 @@ def add_devices(commands: Commands) -> None:
 
 def show_devices(options: argparse.Namespace, command: str) -> None:
     """Print what this machine has, and what would be used."""
+    gpus = [
+        f"{device} {device_name(device)}, {show_memory(memory_bytes(device))}"
+        for device in real_devices()
+    ]
     rows = {
         "torch": torch.__version__,
         "CPU": f"{cpu_name()}, {torch.get_num_threads()} threads",
-        "GPUs": "; ".join(_gpus()) or "none",
+        "GPUs": "; ".join(gpus) or "none",
         "simulated": _simulated(),
         "DPKIT_DEVICES": os.environ.get("DPKIT_DEVICES") or "not set",
         **{f"dpkit.devices({k})": _used(k) for k in (1, 2, 8)},
     }
     for name, value in rows.items():
         print(f"{name:<16} {value}")
-
-
-def _gpus() -> list[str]:
-    return [
-        f"{device} {device_name(device)}, {show_memory(memory_bytes(device))}"
-        for device in real_devices()
-    ]
 
 
 def _simulated() -> str:

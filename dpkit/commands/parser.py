@@ -23,11 +23,8 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 def refuse(message: object) -> NoReturn:
-    """Print why a command cannot be done, as one line, and end.
-
-    The first of the processes that ``torchrun`` starts on a host prints and
-    ends. Then torchrun kills the others, which wait here.
-    """
+    """Print why a command cannot be done, as one line, and end."""
+    # One process of a host prints; then torchrun kills those that wait here.
     if os.environ.get("LOCAL_RANK", "0") != "0":
         time.sleep(KILLED_WITHIN_SECONDS)
         raise SystemExit(2)

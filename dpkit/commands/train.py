@@ -56,7 +56,6 @@ def _number(
 
 
 def _folder(text: str) -> Path:
-    """Return a path that has a name."""
     if not text.strip():
         raise argparse.ArgumentTypeError(f"not a folder ({text!r})")
     return Path(text)
@@ -87,9 +86,7 @@ def add_train(commands: Commands) -> None:
         text = f"{what} (default: %(default)s)"
         add(name, type=kind, metavar="N", default=default, help=text)
 
-    number(
-        "--batch-size", COUNT, start.batch_size, "of all processes together"
-    )
+    number("--batch-size", COUNT, start.batch_size, "of all processes")
     number("--lr", AMOUNT, start.lr, "the learning rate")
     number("--momentum", AMOUNT, start.momentum, "of SGD")
     number("--seed", int, start.seed, "of parameters and shuffling")
@@ -162,10 +159,8 @@ def _train(
         except ValueError as error:
             refuse(error)
     if run.step > num_steps:
-        refuse(
-            "the run has come further than is asked for (steps taken: "
-            f"{run.step}, asked for: {num_steps})"
-        )
+        facts = f"steps taken: {run.step}, asked for: {num_steps}"
+        refuse(f"the run has come further than is asked for ({facts})")
     start, first = time.monotonic(), run.step
     train_to(run, num_steps, checkpoints, options.checkpoint_every)
     seconds = time.monotonic() - start
@@ -178,10 +173,8 @@ def _train(
 
 def _stop(ranks: Ranks, lost: list[int], why: str) -> NoReturn:
     """Print which ranks are lost, and end this one."""
-    _end(
-        f"{ranks.names([ranks.rank])} stops: no answer from "
-        f"{ranks.names(lost)} (why: {why})"
-    )
+    me, others = ranks.names([ranks.rank]), ranks.names(lost)
+    _end(f"{me} stops: no answer from {others} (why: {why})")
 
 
 def _end(message: str) -> NoReturn:

@@ -6,9 +6,6 @@ all of them is reduced, on streams beside their work::
     device 0, backward    g5  g4 | g3  g2 | g1  g0
     device 1, backward      g5  g4 | g3  g2 | g1  g0
     both, beside                   |=bucket 0=|=bucket 1=| …
-
-On simulated devices with ``hosts="per_device"`` it takes the time that
-processes would take, and can be traced.
 """
 
 import copy
@@ -35,9 +32,8 @@ class BucketedDataParallel:
 
     The module stays as it is. Its copy ``replicas[r]`` lies on
     ``devices[r]``. After a step every replica has the gradient of the whole
-    batch, as views of its ``buckets``; buffers, such as the statistics of
-    batch norm, stay each replica's own. An optimizer for each replica, or one
-    for all of their parameters, then takes the same step everywhere.
+    batch, as views of its ``buckets``; buffers stay each replica's own. An
+    optimizer of all their parameters then takes the same step everywhere.
 
     Args:
         bucket_megabytes: The size of a bucket, in units of 2^20 bytes; the
@@ -114,10 +110,7 @@ class BucketedDataParallel:
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Reduce nothing in a block: each replica's gradients add up.
-
-        The next step after it takes the mean of the sums over replicas.
-        """
+        """Reduce nothing in a block: gradients add up for the next step."""
         for buckets in self.buckets:
             buckets.enabled = False
         try:

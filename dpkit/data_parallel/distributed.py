@@ -39,8 +39,7 @@ class DistributedDataParallel(nn.Module):
 
     Gradients are views of ``buckets``, which travel while backward goes on.
     The last wrapper of a module trains it. Wrap again when parameters are
-    replaced, or begin to require a gradient: a forward in training mode
-    raises RuntimeError where the buckets lack one.
+    replaced, or begin to require a gradient.
 
     Args:
         module: Lies on this rank's device, which is not a simulated one. Its
@@ -51,8 +50,12 @@ class DistributedDataParallel(nn.Module):
             gradient larger than that has its own.
         broadcast_buffers: Whether buffers, such as the running statistics of
             batch norm, become those of rank 0 before a forward in training
-            mode: before the first one, if several precede a backward, which
-            may still need the buffers as they are.
+            mode: before the first one, if several precede a backward.
+
+    Raises:
+        RuntimeError: there is no process group, or a parameter is new.
+        ValueError: no parameter requires a gradient, the module lies on
+            several devices or a simulated one, or ranks have other modules.
 
     Example:
         In each of the processes that :func:`dpkit.launch` or ``torchrun``
@@ -174,7 +177,11 @@ class Means:
         self._wait()
         buckets.settle()
         if not self._have_order:
-            buckets.rebuild(_order_of_rank_0(buckets))
+            # Ranks have to send equal buckets, so rank 0 decides.
+            device = buckets.params[0].device
+            order = torch.tensor(buckets.order, device=device)
+            dist.broadcast(order, src=0)
+            buckets.rebuild(order.tolist())
             self._have_order = True
         self.are_awaited = False
 
@@ -182,9 +189,3 @@ class Means:
         works, self._works = self._works, []
         for work in works:
             work.wait()
-
-
-def _order_of_rank_0(buckets: Buckets) -> list[int]:
-    order = torch.tensor(buckets.order, device=buckets.params[0].device)
-    dist.broadcast(order, src=0)
-    return [int(place) for place in order.tolist()]

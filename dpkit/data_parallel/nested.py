@@ -27,10 +27,8 @@ from dpkit.placement import gather, scatter
 def scatter_nested(nested: Any, devices: Devices) -> list[Any]:
     """Cut all tensors of a structure by rows, each device getting a shard.
 
-    A tensor without dimensions is copied to each device. All else, also a
-    structure without tensors, is given to each as it is. Gradients flow back
-    through the copies. There are as many shards as devices, or as rows if
-    these are fewer; one if there are no rows at all.
+    A tensor without dimensions is copied to each; all else is given to each
+    as it is. There are at most as many shards as rows, and one or more.
     """
     tensors = list(named_tensors(nested))
     # 7 rows on 3 devices: 3 shards; 2 rows: 2; none, or no tensors: 1.
@@ -43,11 +41,7 @@ def scatter_nested(nested: Any, devices: Devices) -> list[Any]:
 def gather_nested(
     parts: Sequence[Any], device: torch.device, name: str = "outputs"
 ) -> Any:
-    """Join structures that are alike into one, whose tensors are whole.
-
-    Tensors are joined along their rows; those without dimensions become one
-    of shape (replicas,). All else has to be equal.
-    """
+    """Join structures that are alike into one, whose tensors are whole."""
     first = parts[0]
     if not all(_are_alike(first, part) for part in parts):
         raise ValueError(
@@ -69,10 +63,8 @@ def gather_nested(
 
 
 def named_tensors(nested: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Yield all tensors of a structure, each with the way to it.
-
-    In ``[zeros, {"y": (zeros, "a word")}]``: ``[0]`` and ``[1]['y'][0]``.
-    """
+    """Yield all tensors of a structure, each with the way to it."""
+    # In [zeros, {"y": (zeros, "a word")}]: [0] and [1]['y'][0].
     if isinstance(nested, Tensor):
         yield name, nested
     for key, item in _inside(nested).items():

@@ -34,11 +34,10 @@ def train_batch(
 ) -> None:
     """Take one step of minibatch SGD on all devices together.
 
-    Gradients are summed over examples and devices, and divided once by the
-    size of the whole batch. That is the step of one device if the loss of an
-    example depends on that example alone; with batch norm it does not. A
-    device whose shard is empty contributes zeros. The summed gradients stay
-    in ``p.grad``.
+    Gradients are summed over examples and devices, stay in ``p.grad``, and
+    are divided once by the size of the whole batch. That is the step of one
+    device if the loss of an example depends on that example alone; with batch
+    norm it does not. A device whose shard is empty contributes zeros.
 
     Args:
         net: ``net(X, params)`` gives the outputs, shape (rows, …).
@@ -51,6 +50,10 @@ def train_batch(
             ``devices[r]``, as :func:`dpkit.replicate` makes them.
         devices: k devices.
         lr: The learning rate.
+
+    Raises:
+        ValueError: the batch is empty, ``X`` and ``y`` differ in length, the
+            loss is a mean, or the learning rate is not finite.
 
     Example:
         >>> devices = dpkit.devices(2, kind="sim")
@@ -81,10 +84,7 @@ def train_batch(
 
 
 def allreduce_gradients(device_params: Sequence[Sequence[Tensor]]) -> None:
-    """Replace each gradient by its sum over all devices.
-
-    A parameter that has none counts as one with zeros.
-    """
+    """Replace each gradient, or zeros, by its sum over all devices."""
     for copies in zip(*device_params, strict=True):
         allreduce([gradient(p) for p in copies])
 

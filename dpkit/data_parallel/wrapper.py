@@ -37,29 +37,30 @@ class DataParallel(nn.Module):
     """Run a module on several devices, each on a shard of its inputs.
 
     It is called as the module is, with tensors on any device. Each forward
-    cuts them by rows and copies the module to the other devices. It runs the
-    replicas one after another in one Python loop, without threads, and joins
-    their outputs on the first device. Gradients and state dict are those of
-    ``module``. The gradients equal those of one device if the output for an
-    example depends on that example alone. With batch norm in training mode it
-    does not: each replica takes the statistics of its shard.
+    cuts them by rows, copies the module to the other devices, runs the
+    replicas one after another, without threads, and joins their outputs on
+    the first device. Gradients and state dict are those of ``module``. The
+    gradients equal those of one device if the output for an example depends
+    on that example alone; in batch norm each shard has its statistics.
 
-    Tensors may stand in tuples, named tuples, lists, dicts and dataclasses,
-    and have to agree in their number of rows, the first dimension. Those
-    without dimensions are copied to each replica; all else is given to each
-    as it is. Fewer rows than devices run on as many devices as there are
-    rows; no rows at all, on the first. Outputs are joined in the same way;
-    tensors without dimensions, such as the loss of each shard, become one
-    with an entry for each replica that ran.
+    Tensors may stand in tuples, lists, dicts and dataclasses, and have to
+    agree in their number of rows, the first dimension. Those without
+    dimensions are copied to each replica; all else is given to each as it is.
+    Fewer rows than devices run on as many devices as there are rows; none, on
+    the first. Outputs are joined in the same way; tensors without dimensions,
+    such as losses, become one with an entry for each replica that ran.
 
-    The replica on the first device is the module itself. What it changes in
-    itself stays, such as the running statistics of batch norm; what the
-    others change in themselves is lost. Hooks run on each.
+    The replica on the first device is the module itself: what it changes in
+    itself stays, such as running statistics. Hooks run on each replica.
 
     Args:
         module: Lies on ``devices[0]`` when it runs; ``.to(devices[0])`` of
             the wrapper takes it there.
         devices: A device may be there more than once.
+
+    Raises:
+        ValueError: in forward: the module lies elsewhere, tensors differ in
+            their number of rows, or outputs cannot be joined.
 
     Example:
         >>> devices = dpkit.devices(3, kind="sim")
@@ -115,9 +116,7 @@ class DataParallel(nn.Module):
 def replicate_module(module: nn.Module, devices: Devices) -> list[nn.Module]:
     """Return a replica of a module on each device; the first is itself.
 
-    The other replicas share with it all but parameters, buffers and modules,
-    which are copied, even to the same device. They are made for one forward:
-    what it sets in them is lost.
+    The others are made for one forward: what it sets in them is lost.
     """
     return [module] + [_copy_of(module, device) for device in devices[1:]]
 

@@ -20,9 +20,8 @@ from zipfile import ZipFile
 
 import torch
 
+from dpkit.arguments import check_count
 from dpkit.job.lock import NO_LOCKS, FolderLock
-
-PARTS = ("settings", "state")
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,7 @@ class Checkpoints:
 
     Args:
         folder: It is made when the first one is saved.
-        settings: Numbers and words that tell this run from others. A run
-            resumes only from the checkpoints of a run with the same settings.
+        settings: Numbers and words that tell this run from others.
         keep: How many of the newest are kept.
 
     Example:
@@ -64,13 +62,9 @@ class Checkpoints:
         settings: Mapping[str, int | float | str],
         keep: int = 3,
     ) -> None:
-        if keep < 1:
-            raise ValueError(
-                f"there has to be a checkpoint to keep (keep: {keep})"
-            )
-        self.folder = Path(folder)
+        check_count("keep", keep)
+        self.folder, self.keep = Path(folder), keep
         self.settings = dict(settings)
-        self.keep = keep
         self._lock = FolderLock(self.folder)
         text = json.dumps(self.settings, sort_keys=True)
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -87,10 +81,8 @@ class Checkpoints:
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
-            return [
-                "nothing keeps other jobs out (folder: "
-                f"{self.folder}, why: {error.strerror})"
-            ]
+            facts = f"folder: {self.folder}, why: {error.strerror}"
+            return [f"nothing keeps other jobs out ({facts})"]
         return []
 
     def unlock(self) -> None:
@@ -104,16 +96,14 @@ class Checkpoints:
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
         """Write a checkpoint, then delete those that are too old.
 
-        When it returns the path, the file, its name and new folders are on
-        disk; after an OSError the older ones stay. Only one process may save:
-        see ``lock``. The state consists of tensors on any device, numbers and
-        words, in dictionaries and lists.
+        When it returns the path, the file is on disk; after an OSError the
+        older ones stay. Only one process may save: see ``lock``. The state is
+        tensors on any device, numbers and words, in dictionaries and lists.
         """
         _make_folder(self.folder)
         path = self.path(step)
         content = io.BytesIO()
-        parts = {"settings": self.settings, "state": dict(state)}
-        torch.save(parts, content)
+        torch.save({"settings": self.settings, "state": dict(state)}, content)
         _write_whole(path, content.getvalue())
         # Newer ones are torn: this step is done again since they were made.
         mine = sorted(self.folder.glob(f"step-*-{self.fingerprint}.ckpt"))
@@ -137,9 +127,8 @@ class Checkpoints:
                 if check and settings == self.settings:
                     check(state)
             except OSError as error:
-                refused.append(
-                    f"{path}: cannot be read (why: {error.strerror})"
-                )
+                why = f"cannot be read (why: {error.strerror})"
+                refused.append(f"{path}: {why}")
                 continue
             except ValueError as error:
                 refused.append(f"{path}: {error}")
@@ -150,9 +139,8 @@ class Checkpoints:
             refused.append(f"{path}: checkpoint of another run ({differ})")
             foreign.append(refused[-1])
         if foreign:
-            raise ValueError(
-                f"{foreign[0]}; give each run a folder of its own"
-            )
+            advice = "give each run a folder of its own"
+            raise ValueError(f"{foreign[0]}; {advice}")
         return Found(None, b"", refused)
 
 
@@ -174,13 +162,10 @@ def unpack(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ValueError(
             f"not a checkpoint (torch.load raises: {type(error).__name__})"
         ) from error
-    if not isinstance(parts, dict) or [
-        type(parts.get(part)) for part in PARTS
-    ] != [dict, dict]:
-        raise ValueError(
-            f"not a checkpoint (missing: {' or '.join(PARTS)} of a run)"
-        )
-    return parts["settings"], parts["state"]
+    match parts:
+        case {"settings": dict(settings), "state": dict(state)}:
+            return settings, state
+    raise ValueError("not a checkpoint (missing: settings or state of a run)")
 
 
 def _make_folder(folder: Path) -> None:
@@ -218,10 +203,8 @@ def _sync(folder: Path) -> None:
 
 def _differences(found: dict[str, Any], mine: dict[str, Any]) -> str:
     """Return which settings differ, as "lr: 0.2 there, 0.1 here"."""
-    names = [*mine, *(name for name in found if name not in mine)]
     return ", ".join(
-        f"{name}: {found.get(name, 'none')} there, {mine.get(name, 'none')} "
-        "here"
-        for name in names
-        if found.get(name) != mine.get(name)
+        f"{x}: {found.get(x, 'none')} there, {mine.get(x, 'none')} here"
+        for x in {**mine, **found}
+        if found.get(x) != mine.get(x)
     )

@@ -5,14 +5,11 @@ way. The file stays, locks nothing, and names the last holder::
 
     run/lock        process 1234 on host-a
 
-On a network file system it is as good as the locks there. NFS keeps the lock
-of a host that was cut off for the time of a lease, often 90 seconds. Lustre
-has locks if it is mounted with ``flock``. Where there are no locks, the job
-says so and goes on.
+NFS keeps the lock of a host that was cut off for some time, often 90 seconds.
+Where there are no locks, the job says so and goes on.
 
-The lock belongs to the open file, which a forked process shares. The process
-that took the lock releases it for all of them. If that one is killed, forked
-processes that outlive it keep the lock until they end too.
+Forked processes share the open file, and the lock with it. The process that
+took it releases it for all. If that one is killed, they keep it to their end.
 """
 
 import errno
@@ -43,10 +40,8 @@ class FolderLock:
     def take(self) -> None:
         """Take the lock, which this process may have already.
 
-        Raises:
-            RuntimeError: another process has it.
-            OSError: the file could not be written, or not be locked; where
-                there are no locks, its ``errno`` is among ``NO_LOCKS``.
+        A RuntimeError is raised if another process has it. The ``errno`` of
+        an OSError is among ``NO_LOCKS`` where there are no locks.
         """
         self.release()
         self._file, self._process = self._path.open("a+b", 0), os.getpid()

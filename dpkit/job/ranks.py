@@ -65,8 +65,7 @@ class Ranks:
     def lost(self) -> list[int]:
         """Call the roll; return the other ranks that are lost.
 
-        If not even the store answers, all ranks on other hosts are lost to
-        this one; if there is no other host, rank 0, which keeps the store.
+        If the store does not answer: those on other hosts, or else rank 0.
         """
         lost = self.roll.lost()
         if lost is not None:
@@ -77,11 +76,9 @@ class Ranks:
         return away or [0]
 
     def watch(self, stop: Callable[[list[int]], None]) -> None:
-        """Have this rank end soon after the others, if one is lost.
+        """Have ``stop`` end this rank soon after the others, if one is lost.
 
-        A thread calls ``stop``, which ends this process, when the others have
-        stopped and this rank has not noticed. If all ranks answer the roll
-        call, it goes on, for it may have something to save.
+        If all answer the roll call, it goes on: it may have more to save.
         """
 
         def wait() -> None:
@@ -105,8 +102,7 @@ def join_job(timeout_seconds: float) -> Ranks:
 
     Raises:
         ConnectionError: the ranks could not meet.
-        ValueError: the environment has a world size, but lacks a variable
-            that torchrun sets.
+        ValueError: the environment lacks a variable that torchrun sets.
     """
     timeout = timedelta(seconds=timeout_seconds)
     device = _device()
@@ -137,10 +133,9 @@ def join_job(timeout_seconds: float) -> Ranks:
 
 def is_of_others(error: BaseException) -> bool:
     """Return whether an error comes of other ranks, not of this one."""
-    if isinstance(error, dist.DistError):
+    if isinstance(error, RuntimeError) and OF_OTHERS.match(str(error)):
         return True
-    is_of_gloo = OF_OTHERS.match(str(error)) is not None
-    return isinstance(error, RuntimeError) and is_of_gloo
+    return isinstance(error, dist.DistError)
 
 
 def brief(error: BaseException) -> str:

@@ -14,13 +14,9 @@ from dpkit.job.run import Run
 def resume(run: Run, checkpoints: Checkpoints) -> list[str]:
     """Load the newest good checkpoint on rank 0's disk, on every rank.
 
-    Rank 0 locks the folder until it ends, and sends what it reads: so the
-    others need no such disk. It returns a line for each file that was refused,
-    and one for the file that was loaded.
-
-    Raises:
-        ValueError: all checkpoints are of other runs, or another job uses
-            the folder; on every rank.
+    Rank 0 locks the folder until it ends, and returns a line for each file
+    that was refused and for the one that was loaded. All ranks raise a
+    ValueError if the folder belongs to another job or to other runs.
     """
     lines: list[str] = []
     message: list[Any] = [b"", ""]  # what to load, or why nothing can be
@@ -41,11 +37,11 @@ def resume(run: Run, checkpoints: Checkpoints) -> list[str]:
     if content:
         _, state = unpack(content)
         run.load(state)
-        if lines and state["world_size"] != run.ranks.world_size:
+        then, now = state["world_size"], run.ranks.world_size
+        if lines and then != now:
             lines[-1] += (
-                f", begun on another number of ranks (then: "
-                f"{state['world_size']}, now: {run.ranks.world_size}): equal "
-                "to rounding, not to the bit"
+                f", begun on another number of ranks (then: {then}, now: "
+                f"{now}): equal to rounding, not to the bit"
             )
     return lines
 

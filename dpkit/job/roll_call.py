@@ -1,9 +1,8 @@
 """Which ranks of a job are lost, when something they do together fails.
 
-A rank notices that another is lost when an operation fails or takes too long.
-The operation does not say which rank it was; and a rank that waits for one
-that waits for the lost one notices nothing at all. So a thread of each rank
-listens for the roll call, and answers it::
+An operation that fails or takes too long does not say which rank is lost. A
+rank that waits for one that waits for the lost one notices nothing at all. So
+a thread of each rank listens for the roll call, and answers it::
 
     rank 0   recv from 1 …                      "rank 0 is here"
     rank 1   recv from 2 … failed: the roll!    "rank 1 is here, and stops"
@@ -11,9 +10,6 @@ listens for the roll call, and answers it::
 
 A rank that is silent is lost. If none is silent, a rank that does not stop is
 lost: a slow disk or an endless loop may be the reason.
-
-Then the job is over. A rank that still waits for the lost one notices nothing
-by itself: :meth:`RollCall.unnoticed` returns the lost ranks to it.
 """
 
 import threading
@@ -23,16 +19,12 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 
 # How long the ranks have to answer, and how often to look.
 ROLL_CALL_SECONDS, LOOK_SECONDS = 10.0, 0.1
-
 # How long a rank has to notice by itself what the others have noticed.
 NOTICE_SECONDS = 5.0
 
 
 class RollCall(threading.Thread):
-    """Listens for the roll call of a job, and answers for one rank.
-
-    There is one roll call in a job: a rank that calls it goes no further.
-    """
+    """Listens for the one roll call of a job, and answers for one rank."""
 
     def __init__(self, rank: int, world_size: int, store: Store) -> None:
         # A store behind a cut cable may block its reader forever: so this is
@@ -56,10 +48,7 @@ class RollCall(threading.Thread):
             return  # the store is gone: ranks without an answer are lost
 
     def lost(self) -> set[int] | None:
-        """Call the roll, if no rank has; return the other ranks that are lost.
-
-        None: the store cannot be reached.
-        """
+        """Call the roll; return the lost ranks, or None without a store."""
         self._noticed.set()
         self._called.set()
         self.join(ROLL_CALL_SECONDS + 1)
@@ -71,10 +60,9 @@ class RollCall(threading.Thread):
         return silent or self._ranks - self.stopped - {self._rank}
 
     def unnoticed(self) -> set[int]:
-        """Wait for a roll call; return the silent ranks, if we miss it.
+        """Wait for a roll call; return the silent ranks, if this one waits on.
 
-        No rank is returned if this rank calls the roll itself within some
-        seconds, or listens no more, or if the store is gone.
+        A rank that calls the roll itself, within some seconds, does not.
         """
         self.join()
         called = self._rank in self.here

@@ -15,7 +15,6 @@ import copy
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -29,8 +28,7 @@ from dpkit.job.state_forms import check_fit, forms
 from dpkit.lab.common.datasets import Labelled
 from dpkit.lab.common.models import LeNet
 
-# How many images are scored at a time.
-TEST_ROWS = 1000
+TEST_ROWS = 1000  # how many images are scored at a time
 
 
 def linear(seed: int) -> nn.Module:
@@ -76,7 +74,7 @@ class Run:
         self.step = 0
         self._rehearse()
 
-    @cached_property
+    @property
     def steps_per_epoch(self) -> int:
         """The number of batches; the last one may be smaller."""
         return -(-len(self.labels) // self.settings.batch_size)
@@ -113,15 +111,12 @@ class Run:
         (loss * ranks.world_size / len(rows)).backward()
 
     def _rehearse(self) -> None:
-        """Take a step and take it back, so that all later steps are alike.
-
-        The wrapper arranges its buckets after its first backward. That alters
-        the order in which terms are added, and with it the last bits. It also
-        takes a step of the optimizer to see the forms of a state.
-        """
+        """Take a step and take it back, so that all later steps are alike."""
         before = copy.deepcopy(self.state())
+        # The wrapper orders its buckets after the first backward: terms are
+        # then added in another order, which changes the last bits.
         self._backward()
-        self.optimizer.step()
+        self.optimizer.step()  # it makes its state
         self._forms = forms(self.state())
         self.optimizer.zero_grad()
         self.load(before)

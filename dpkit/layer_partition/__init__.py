@@ -17,12 +17,11 @@ replicas, those of shards are shards.
 
 Every rank ends with its own loss, equal to the others', and backward
 starts from all of them: ``torch.autograd.backward(losses)``.
-:class:`LayerParallel` turns the whole into one ordinary module instead.
 
 Begin with ``linear``, then ``conjugates``, the communication in it.
 ``convolution``, ``attention`` and ``vocabulary`` split other layers;
 ``replicated`` has what is not split, ``shards`` the sizes and parameters of
-parts, ``whole`` the network as one module again.
+parts, ``whole`` makes one ordinary module of the network.
 """
 
 from dpkit.layer_partition.attention import HeadParallelAttention

@@ -30,9 +30,9 @@ class HeadParallelAttention(SplitModule):
     """Self-attention of which each device computes some of the heads.
 
     A head needs the queries, keys and values of itself alone. So their
-    projections are split by columns, head by head, and the projection of the
-    output by rows: it takes and gives replicas, with one allreduce forward
-    and one backward.
+    projections, ``project``, are split by columns, head by head, and that of
+    the ``output`` by rows. It takes and gives replicas, with one allreduce
+    forward and one backward.
 
     Args:
         attention: The layer to split, with ``batch_first=True``; its
@@ -40,9 +40,8 @@ class HeadParallelAttention(SplitModule):
         devices: k devices, no more than the layer has heads.
         causal: Whether a position sees only those up to its own.
 
-    Attributes:
-        project: Queries, keys and values: rows of head 0, of head 1, …
-        output: The projection of the output.
+    Raises:
+        ValueError: the layer has other options, or fewer heads than devices.
 
     Example:
         >>> from dpkit.layer_partition import HeadParallelAttention

@@ -117,9 +117,8 @@ def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
     """Join the shards of all ranks on each; in backward, sum and part again.
 
     For what every rank uses in another way, such as the input of a layer of
-    which each has a part. It is what :func:`allgather_forward` and
-    :func:`allreduce_backward` are together, and sends half as much back.
-    The k shards may differ in size along ``dim``.
+    which each has a part. :func:`allgather_forward` with
+    :func:`allreduce_backward` would send twice as much back.
     """
     sizes = [x.shape[dim] for x in xs]
 
@@ -138,10 +137,7 @@ def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
 
 
 def spread(x: Tensor, devices: Devices) -> list[Tensor]:
-    """Copy a tensor to all devices; in backward, take the first's gradient.
-
-    The gradients of replicas are equal, so one of them is the gradient.
-    """
+    """Copy a tensor to all devices; in backward, take the first's gradient."""
     home = x.device
     return conjugates(
         [x],

@@ -27,6 +27,10 @@ class ChannelParallelConv2d(SplitModule):
     parameters of ``conv`` are copied into ``parts``, a convolution for each
     of the k devices.
 
+    Raises:
+        ValueError: there are more devices than output channels, or groups
+            that do not fit the table.
+
     Example:
         >>> devices = dpkit.devices(2, kind="sim")
         >>> conv = nn.Conv2d(3, 5, kernel_size=3, padding=1)
@@ -79,9 +83,7 @@ def _part(
     # The parameters count as copied already, as weight and bias.
     copied = {id(conv.weight): weight, id(conv.bias): bias}
     part = copy.deepcopy(conv, copied)
-    part.in_channels, part.groups = (
-        conv.in_channels // share,
-        conv.groups // share,
-    )
+    part.groups = conv.groups // share
+    part.in_channels = conv.in_channels // share
     part.out_channels = len(weight)
     return part

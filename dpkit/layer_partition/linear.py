@@ -1,8 +1,7 @@
 """Linear layers of which every device has a part: by columns, by rows.
 
 The names are those of x A, where the weight is A = W transposed: W of
-``nn.Linear`` has the shape (outputs, inputs). Parts are of ``sizes``, or as
-equal as can be, the first ones larger by one.
+``nn.Linear`` has the shape (outputs, inputs).
 
 Source: M. Shoeybi et al., Megatron-LM, 2019, section 3.
 """
@@ -37,11 +36,12 @@ class ColumnParallelLinear(SplitModule):
     backward adds up the gradients of the input, in one allreduce.
 
     Args:
-        linear: Its parameters are copied into ``parts``, a layer for each
-            device.
+        linear: Copied into ``parts``, a layer for each device.
         devices: k devices, no more than the layer has outputs.
-        sizes: How many outputs each device computes; None: as equal as can
-            be, the first ones larger by one.
+        sizes: How many outputs each device computes; None: evenly.
+
+    Raises:
+        ValueError: the sizes do not give each device some of the outputs.
 
     Example:
         >>> devices = dpkit.devices(3, kind="sim")
@@ -58,8 +58,7 @@ class ColumnParallelLinear(SplitModule):
         sizes: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
-        total = linear.out_features
-        sizes = checked_sizes(sizes, total, "outputs", devices)
+        sizes = checked_sizes(sizes, linear.out_features, "outputs", devices)
         self.parts = nn.ModuleList(
             linear_of(weight, bias)
             for weight, bias in rows_of(linear, sizes, devices)
@@ -95,8 +94,7 @@ class RowParallelLinear(SplitModule):
         sizes: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
-        total = linear.in_features
-        sizes = checked_sizes(sizes, total, "inputs", devices)
+        sizes = checked_sizes(sizes, linear.in_features, "inputs", devices)
         weights = shards_of(linear.weight, sizes, devices, dim=1)
         self.parts = nn.ModuleList(linear_of(w, None) for w in weights)
         bias = linear.bias
@@ -131,8 +129,11 @@ class ParallelMLP(nn.Sequential):
 
     The first is split by its outputs and the second by the same features, its
     inputs: what one gives is what the other takes. It takes and gives
-    replicas, with one allreduce forward and one backward. The activation
-    works on each feature by itself, without parameters.
+    replicas, with one allreduce forward and one backward.
+
+    Raises:
+        ValueError: the layers do not fit together, or the activation has
+            parameters or does not work on each feature by itself.
 
     Example:
         >>> from dpkit.layer_partition import ParallelMLP
@@ -150,11 +151,11 @@ class ParallelMLP(nn.Sequential):
         second: nn.Linear,
         devices: Devices,
     ) -> None:
-        if first.out_features != second.in_features:
+        outputs, inputs = first.out_features, second.in_features
+        if outputs != inputs:
             raise ValueError(
                 "the second layer does not take what the first gives "
-                f"(outputs: {first.out_features}, inputs: "
-                f"{second.in_features})"
+                f"(outputs: {outputs}, inputs: {inputs})"
             )
         _check_activation(activation)
         super().__init__(

@@ -33,8 +33,10 @@ class VocabParallelEmbedding(SplitModule):
     a device that does not have a word gives zeros, and an allreduce adds up.
     :class:`dpkit.ColumnParallelLinear` splits its outputs as the rows are
     split, so the two can share their ``weights``. The row of a word that does
-    not exist is NaN: to raise an error, Python would wait for the device. The
-    table is copied, and has no options, such as a padding word.
+    not exist is NaN: to raise an error, Python would wait for the device.
+
+    Raises:
+        ValueError: the embedding has options, such as a padding word.
 
     Example:
         >>> from dpkit.layer_partition import VocabParallelEmbedding
@@ -123,11 +125,7 @@ def _looked_up(
     sizes: Sequence[int],
     find: Callable[[int, Tensor], Tensor],
 ) -> list[Tensor]:
-    """Return what each device finds for the words that it has, else zeros.
-
-    For a number that is no word's it is NaN. ``find`` takes a rank, and the
-    number of each word among those of the rank.
-    """
+    """Return what each device finds: else zeros, or NaN for no word."""
     # Words 5 6 0 9 on rank 1, sizes 4 and 3: its words are 4, 5 and 6.
     # local  1 2 -4 5, of which it finds the first two; 0 is another's; 9: NaN
     values, start = [], 0

@@ -23,10 +23,7 @@ from dpkit.theory.units import check_whole
 
 
 class LayerCost(NamedTuple):
-    """What a layer takes for one micro-batch.
-
-    ``num_bytes`` is what it passes on to the next layer.
-    """
+    """What a layer takes for a micro-batch, and the bytes it passes on."""
 
     forward_seconds: float
     backward_seconds: float
@@ -44,12 +41,10 @@ def layer_seconds(
     """Time each layer by itself, forward and backward, on one device.
 
     On a simulated device the seconds are simulated, on another measured. Each
-    layer runs twice, and the second time counts: its gradients are then added
-    to others, as in a pipeline. The model stays where and as it is.
-
-    A layer may pass a tuple of tensors on to the next. ``x`` is a micro-batch,
-    shape (b, …). If it requires no gradient, the first layer makes none of it,
-    as in the first stage of a pipeline.
+    layer runs twice, and the second time counts. The model stays where and as
+    it is. A layer may pass a tuple of tensors on to the next. ``x`` is a
+    micro-batch, shape (b, …); the first layer makes its gradient if it
+    requires one.
 
     Example:
         >>> from dpkit.network_partition import layer_seconds
@@ -102,15 +97,17 @@ def split_layers(
 ) -> list[nn.Sequential]:
     """Cut a network into stages, each with a few layers that follow on.
 
-    The stages hold the layers themselves, not copies.
-
     Args:
-        model: The layers.
+        model: The layers; the stages hold them, not copies.
         num_stages: At most one for each layer.
         costs: A number for each layer, or what
             :func:`dpkit.network_partition.layer_seconds` finds. The most
             costly stage costs as little as can be. None: the parameters.
         sizes: How many layers each stage has, by hand, in place of costs.
+
+    Raises:
+        TypeError: the model is not an ``nn.Sequential``.
+        ValueError: costs or sizes do not fit the layers and stages.
 
     Example:
         >>> model = nn.Sequential(

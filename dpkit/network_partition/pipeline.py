@@ -29,11 +29,10 @@ class Pipeline(nn.Module):
     on several devices already stays. A layer that shares a parameter with an
     earlier stage is copied, and the gradients of such ``copies`` are summed:
     make the optimizer from ``pipeline.parameters()``, and it keeps them
-    equal. Two stages cannot share a buffer. Batch norm takes the statistics
-    of each micro-batch, and counts it twice with ``recompute``;
-    :class:`~dpkit.batch_norm.DeferredBatchNorm` tracks those of whole
-    batches. A layer that works in place cannot be the first of a stage.
-    Between stages passes one tensor.
+    equal. Batch norm takes the statistics of each micro-batch, and counts it
+    twice with ``recompute``; :class:`~dpkit.batch_norm.DeferredBatchNorm`
+    tracks those of whole batches. A layer that works in place cannot be the
+    first of a stage. Between stages passes one tensor.
 
     Args:
         stages: In order, such as :func:`dpkit.split_layers` gives them.
@@ -45,6 +44,10 @@ class Pipeline(nn.Module):
             means as many as there are devices, or as a list of actions names.
         recompute: Whether a stage keeps its input alone and runs forward
             again before backward.
+
+    Raises:
+        ValueError: the stages do not fit the devices or the schedule, the
+            schedule is wrong, or two stages share a buffer.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
@@ -124,11 +127,14 @@ class Pipeline(nn.Module):
             y: The labels, shape (b, …), on any device.
             loss_fn: ``loss_fn(outputs, labels)``, a mean over examples, in
                 which all count alike: no class weights, none left out. This
-                is checked on the first batch; that no labels are left out, on
-                each batch whose labels lie on the CPU.
+                is checked on the first batch, and labels on the CPU in each.
 
         Returns:
             The loss, of no dimensions, on the device of the last stage.
+
+        Raises:
+            ValueError: ``X`` and ``y`` differ in length, there are fewer
+                examples than micro-batches, or the loss is no such mean.
         """
         self._check_batch(X, y)
         check_mean(loss_fn)

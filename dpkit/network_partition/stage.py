@@ -58,10 +58,7 @@ class Stage:
     _put_off: dict[int, list[Piece]] = field(default_factory=dict)
 
     def forward(self, m: int, x: Tensor, end: Layer | None = None) -> Tensor:
-        """Run micro-batch m forward; return what comes out, without a graph.
-
-        ``end`` follows the last layer, such as the loss.
-        """
+        """Run micro-batch m, and ``end``; return what comes out, detached."""
         with torch.set_grad_enabled(not self.recompute):
             pieces = self._run(m, x, end)
         again = partial(self._run_again, m, x, end)
@@ -71,17 +68,14 @@ class Stage:
         return pieces[-1].y.detach()
 
     def backward(self, m: int, dy: Tensor | None) -> Tensor | None:
-        """Make all gradients of micro-batch m; return that of what came in.
-
-        ``dy`` is the gradient of what came out. Each is None if there is none.
-        """
+        """Make all gradients, from that of the output; return the input's."""
         (piece,) = self._kept.pop(m)()
         if dy is not None and piece.y.requires_grad:
             torch.autograd.backward(piece.y, dy)
         return piece.x.grad
 
     def backward_inputs(self, m: int, dy: Tensor | None) -> Tensor | None:
-        """Make the gradient of what came in alone; see :meth:`backward`."""
+        """Make the gradient of the input alone; see :meth:`backward`."""
         self._put_off[m] = []
         # From the last piece to the first: dx of one is dy of the one before.
         for piece in reversed(self._kept.pop(m)()):
@@ -133,10 +127,7 @@ class Stage:
 
 
 def layers_of(module: nn.Module) -> list[Layer]:
-    """Return the layers that a module runs one after another.
-
-    A module that is more than an ``nn.Sequential`` is one layer.
-    """
+    """Return the layers of a plain ``nn.Sequential``; another is one layer."""
     plain = type(module).forward is nn.Sequential.forward
     hooked = module._forward_hooks or module._forward_pre_hooks
     if plain and isinstance(module, nn.Sequential) and not hooked:

@@ -24,10 +24,7 @@ Groups = list[list[nn.Parameter]]
 
 
 def untie(stages: Sequence[nn.Module]) -> tuple[list[nn.Module], Groups]:
-    """Copy the layers that share parameters with an earlier stage.
-
-    Return the stages, and the groups of parameters that were one.
-    """
+    """Copy shared layers; return stages, and groups of equal parameters."""
     buffers = [id(b) for stage in stages for b in stage.buffers()]
     if len(set(buffers)) < len(buffers):
         raise ValueError(
@@ -68,11 +65,8 @@ def _own(
 
 @contextmanager
 def gradients_summed(groups: Groups) -> Iterator[None]:
-    """After a block that makes gradients, sum those of copies.
-
-    The gradients that were there before are sums already. They are put aside,
-    and added when the new ones have been summed, or when the block raises.
-    """
+    """After a block that makes gradients, sum those of copies."""
+    # Those from before are sums already: they are added to the new sums.
     before = [[p.grad for p in group] for group in groups]
     for group in groups:
         for p in group:

@@ -8,10 +8,9 @@
       │                 fn(*args)  ◀────▶ fn(*args)  ◀────▶ fn(*args)
       ◀── values ────── value 0           value 1           value 2
 
-The ranks are started as new programs, not by ``multiprocessing``: a script,
-a notebook or standard input can then call :func:`launch` on its first line,
-because no rank runs the calling program again. :class:`Workers` are ranks that
-stay for the next function.
+Unlike under ``multiprocessing``, no rank runs the calling program again: a
+script, a notebook or standard input can call :func:`launch` on its first line.
+:class:`Workers` are ranks that stay for the next function.
 
 ``workers`` -- begin here. The parent: start, give a job, take the values;
 ``starting`` -- a new Python for a rank;

@@ -31,8 +31,7 @@ from dpkit.processes.whereabouts import (
     read_note,
 )
 
-ANSWER_SECONDS = 0.5
-NUM_SHOWN = 3
+ANSWER_SECONDS, NUM_SHOWN = 0.5, 3
 # What most often lies behind a signal that none of us sent.
 REASONS = {
     -signal.SIGKILL: "\n\nthe kernel ends a process this way when memory runs "
@@ -55,8 +54,11 @@ def failure(processes: Sequence[Process], folder: Path) -> str:
         if (code := process.poll()) is not None and not is_done:
             # Its partners' exceptions, if any, are what this led to.
             fact = f"a rank ended without a result (rank: {rank} of {size}"
+            how = f"exit code: {code}"
+            if code < 0:
+                how = f"signal: {-code}, {signal.strsignal(-code)}"
             last = _last_words(rank, folder.parent)
-            return f"{fact}, {_how(code)})\n\n{last}{REASONS.get(code, '')}"
+            return f"{fact}, {how})\n\n{last}{REASONS.get(code, '')}"
     _, rank, text = min(torch.load(path) for path in folder.glob("error-*"))
     return f"a rank raised an exception (rank: {rank} of {size})\n\n{text}"
 
@@ -69,29 +71,21 @@ def lateness(
 ) -> str:
     """Describe what each of the late ranks is doing."""
     stopped = [r for r in late if _is_stopped(processes[r].pid)]
-    now = time.monotonic()
-    place = folder.parent
+    now, place = time.monotonic(), folder.parent
     notes = {r: n for r in late if (n := read_note(place, r))}
     ask({processes[r]: place / f"answer-{r}" for r in notes}, ANSWER_SECONDS)
     notes = {r: read_answer(place, r, n) for r, n in notes.items()}
-    size = len(processes)
+    size, names = len(processes), ", ".join(map(str, late))
     waiting = [note for r, note in notes.items() if r not in stopped]
     lines = [
-        f"some ranks had not returned in time (ranks: "
-        f"{', '.join(map(str, late))} of {size}, timeout_seconds: "
-        f"{timeout_seconds:g})",
+        f"some ranks had not returned in time (ranks: {names} of {size}, "
+        f"timeout_seconds: {timeout_seconds:g})",
         "",
         *(_story(r, notes.get(r), now, r in stopped) for r in late),
         *(f"rank {r} had returned" for r in range(size) if r not in late),
         *_advice(waiting),
     ]
     return "\n".join(lines)
-
-
-def _how(code: int) -> str:
-    if code >= 0:
-        return f"exit code: {code}"
-    return f"signal: {-code}, {signal.strsignal(-code)}"
 
 
 def _last_words(rank: int, folder: Path) -> str:
@@ -174,9 +168,6 @@ def _advice(notes: Iterable[Note]) -> list[str]:
     names = {call.name for call in inner if call.file.startswith(WAITING)}
     if len(names) < 2:
         return []
-    return [
-        "",
-        "the ranks wait for each other in different calls ("
-        f"{', '.join(sorted(names))}); each has to make the same calls in the "
-        "same order",
-    ]
+    advice = "each has to make the same calls in the same order"
+    fact = "the ranks wait for each other in different calls"
+    return ["", f"{fact} ({', '.join(sorted(names))}); {advice}"]

@@ -105,12 +105,9 @@ def join_group(folder: Path, rank: int, backend: str | None) -> None:
     if backend != "gloo":
         device = torch.device("cuda", rank)
         torch.cuda.set_device(device)
+    meeting = (folder / "meeting").as_uri()
     dist.init_process_group(
-        backend,
-        init_method=(folder / "meeting").as_uri(),
-        rank=rank,
-        world_size=world_size,
-        device_id=device,
+        backend, meeting, rank=rank, world_size=world_size, device_id=device
     )
 
 
@@ -130,10 +127,7 @@ def _leave(path: Path, item: Any) -> None:
 
 
 def _jobs(folder: Path) -> SimpleQueue[str]:
-    """Return the names of jobs as they come.
-
-    The input ends when the parent does: then nobody else removes the folder.
-    """
+    """Return the names of jobs as they come; end when the parent does."""
     jobs: SimpleQueue[str] = SimpleQueue()
     source = os.fdopen(os.dup(0))
     with open(os.devnull) as nothing:  # a job that reads its input gets none
@@ -142,6 +136,7 @@ def _jobs(folder: Path) -> SimpleQueue[str]:
     def read() -> None:
         for line in source:
             jobs.put(line.strip())
+        # The parent is gone: nobody else removes the folder.
         shutil.rmtree(folder, ignore_errors=True)
         if os.getpgrp() == os.getpid():  # with all that it has started
             os.killpg(0, signal.SIGKILL)
@@ -154,9 +149,8 @@ def _jobs(folder: Path) -> SimpleQueue[str]:
 def _end_with_parent(parent: int) -> None:
     """Have the kernel kill this process with its parent, even if stopped.
 
-    A stopped process cannot notice that its input has ended. The kernel takes
-    the end of the thread that started us for that of the parent: so
-    ``parent`` is 0, and nothing asked, if that was not the main thread.
+    The kernel takes the end of the thread that started us for that of the
+    parent: ``parent`` is 0, and nothing asked, if it was not the main thread.
     """
     if sys.platform == "linux" and parent:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -7,11 +7,9 @@ into a small file what it sees::
       File "…/distributed_c10d.py", line 3005 in all_reduce
       File "train.py", line 31 in step
 
-The file outlives a rank that is killed. A rank whose main thread holds the
-interpreter lock notes nothing; the parent then asks by a signal, and
-``faulthandler``, which needs no lock, writes the stack. ``faulthandler`` alone
-is not enough: a killed rank cannot be asked, and a stack does not say since
-when a rank has been there.
+The file outlives a rank that is killed, and says since when a rank has been
+where it is. A rank whose main thread holds the interpreter lock notes nothing;
+the parent then asks by a signal, and ``faulthandler`` writes the stack.
 """
 
 import ctypes
@@ -111,10 +109,7 @@ def _innermost(frame: FrameType | None) -> list[StackLine]:
 
 
 def _place(calls: Sequence[StackLine]) -> list[object]:
-    """Return what stays the same as long as a rank is in the same call.
-
-    In a loop its innermost line changes.
-    """
+    """Return what stays the same while a loop changes the innermost line."""
     return [(call.file, call.name) for call in calls[:1]] + [*calls[1:]]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from dpkit.arguments import check_count, check_known
 from dpkit.processes.failures import failure, lateness
 from dpkit.processes.jobs import pickled
 from dpkit.processes.starting import (
@@ -20,10 +21,8 @@ from dpkit.processes.starting import (
     start,
     tell,
 )
-from dpkit.theory.units import check_whole
 
-# How often the parent looks, and how long it waits after a failure for more
-# to show. If a rank ends, its partners fail too, but it is to blame.
+# How often the parent looks; how long it waits for whose failure was first.
 LOOK_SECONDS, SETTLE_SECONDS = 0.005, 0.1
 
 
@@ -36,31 +35,27 @@ def launch(
 ) -> list[Any]:
     """Run ``fn(*args)`` in ``world_size`` processes; return their values.
 
-    Each process joins the default process group before it calls ``fn``:
+    The values are in order of rank, with tensors on the CPU. Each process
+    joins the default process group before it calls ``fn``:
     ``torch.distributed.get_rank()`` tells the ranks apart, and
     :func:`dpkit.processes.rank_device` where their tensors belong. What they
     print does not show in a notebook: return values, and print those. A rank
     computes with one thread, unless ``OMP_NUM_THREADS`` or the function says
-    otherwise. When one rank fails, the others are ended at once. No process
-    and no file is left behind, unless the caller itself is killed.
+    otherwise. No process and no file is left behind, unless the caller itself
+    is killed.
 
     Most of the time is the start of the processes, seconds each:
     :class:`dpkit.processes.Workers` stay for several functions.
 
     Args:
-        fn: Each rank imports it from its module; a function of a notebook
-            cell or of a script is copied to the ranks, with the variables
-            that it uses.
+        fn: Each rank imports it; a function of a notebook cell or of a script
+            is copied to the ranks, with the variables that it uses.
         world_size: The number of processes.
         *args: Every rank gets a copy; tensors on the CPU.
         backend: "gloo" (on the CPU) or "nccl" (a GPU for each rank). None
             means NCCL where there are ``world_size`` GPUs and
             ``DPKIT_DEVICES`` does not ask for other devices, else gloo.
-        timeout_seconds: How long all of it may take, the start of the
-            processes included.
-
-    Returns:
-        What each rank returned, in order of rank; tensors on the CPU.
+        timeout_seconds: For all of it, the start of the processes included.
 
     Raises:
         TypeError: an argument cannot be copied, such as an open file.
@@ -81,13 +76,12 @@ def launch(
 class Workers:
     """Processes that stay, and run one function after another.
 
-    They start at the first run, and again at the run after a failure. Each
-    run has its own process group, and the working directory, path and
-    environment variables of the caller. Unlike under :func:`dpkit.launch`,
-    what earlier functions left in their modules stays: seeds, the default
-    dtype, caches, and the modules themselves, which are not read again when
-    their files change. Runs that several threads call take turns. Arguments
-    and errors are those of :func:`dpkit.launch`.
+    They start at the first run, and at the run after a failure, in that run's
+    time. Each run has its own process group, and the working directory, path
+    and environment variables of the caller. What earlier functions left in
+    their modules stays: seeds, the default dtype, caches, and the modules
+    themselves, even if their files change. Runs that several threads call
+    take turns. Arguments and errors are those of :func:`dpkit.launch`.
 
     Example:
         >>> import torch.distributed as dist
@@ -99,32 +93,18 @@ class Workers:
     """
 
     def __init__(self, world_size: int, backend: str | None = None) -> None:
-        check_whole("world_size", world_size)
-        if world_size < 1:
-            raise ValueError(
-                "the number of processes is below one (world_size: "
-                f"{world_size})"
-            )
-        if backend not in (None, *dist.Backend.backend_list):
-            raise ValueError(
-                f"unknown backend (backend: {backend!r}, known: "
-                f"{', '.join(dist.Backend.backend_list)})"
-            )
+        check_count("world_size", world_size)
+        if backend is not None:
+            check_known("backend", backend, dist.Backend.backend_list)
         self._world_size, self._backend = world_size, backend
         self._processes: list[Process] = []
         self._folder: TemporaryDirectory[str] | None = None
         self._num_runs, self._turn = 0, threading.Lock()
 
     def run(
-        self,
-        fn: Callable[..., Any],
-        *args: Any,
-        timeout_seconds: float = 60.0,
+        self, fn: Callable[..., Any], *args: Any, timeout_seconds: float = 60.0
     ) -> list[Any]:
-        """Run ``fn(*args)`` on every rank; return their values.
-
-        If the processes have to start, that counts as a part of the time.
-        """
+        """Run ``fn(*args)`` on every rank; return their values."""
         job = pickled(fn, args)
         with self._turn:
             try:
