@@ -20,8 +20,8 @@ from zipfile import ZipFile
 
 import torch
 
-from dpkit.arguments import check_count
 from dpkit.job.lock import NO_LOCKS, FolderLock
+from dpkit.theory.units import check_count
 
 
 @dataclass(frozen=True)

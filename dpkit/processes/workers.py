@@ -11,7 +11,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from dpkit.arguments import check_count, check_known
 from dpkit.processes.failures import failure, lateness
 from dpkit.processes.jobs import pickled
 from dpkit.processes.starting import (
@@ -21,6 +20,7 @@ from dpkit.processes.starting import (
     start,
     tell,
 )
+from dpkit.theory.units import check_count, check_known
 
 # How often the parent looks; how long it waits for whose failure was first.
 LOOK_SECONDS, SETTLE_SECONDS = 0.005, 0.1
