@@ -70,20 +70,21 @@ def _run_step(
 ) -> None:
     """Send all messages of a step, then change what has been sent."""
     crossing = _crossing(step)
-    landings = [view(plan, m.landing, flats[m.target]) for m in step]
     parcels = []
-    for m, landing in zip(step, landings):
+    for m in step:
         x = view(plan, range(m.first, m.stop), flats[m.source])
-        if m in crossing and x.device == landing.device:
+        target = flats[m.target]
+        if m in crossing and x.device == target.device:
             x = x.clone()  # send() copies nothing on one device
         later = m.adds or m in crossing
-        parcels.append(send(x, landing.device, None if later else landing))
+        into = None if later else view(plan, m.landing, target)
+        parcels.append(send(x, target.device, into))
     arrived = [parcel.open() for parcel in parcels]
-    for m, landing, x in zip(step, landings, arrived):
+    for m, x in zip(step, arrived):
         if m.adds:
-            ADD[op](landing, x)
+            ADD[op](view(plan, m.landing, flats[m.target]), x)
         elif m in crossing:
-            landing.copy_(x)
+            view(plan, m.landing, flats[m.target]).copy_(x)
 
 
 def check_op(op: str, dtype: torch.dtype) -> None:

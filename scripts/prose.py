@@ -73,13 +73,14 @@ def docstrings(source: str, file: str) -> Iterator[Text]:
                 text = text.replace(example, "\n" * example.count("\n"))
             text = re.sub(r"(?m)^(\w+):$", r"\1.", text)  # Args, Returns, …
             text = re.sub(r"(?m)^    (?=[\w*, ]+: )", "  - ", text)
+            text = re.sub(r"(?m)^(?=``)", "- ", text)  # lists of modules
             text = ROW.sub("", text)
             if text:
                 yield Text(file, node.body[0].lineno, text, True)
 
 
 def comments(source: str, file: str) -> Iterator[Text]:
-    """Yield the comments of a module that stand on lines of their own."""
+    """Yield the comments of a module that have a line to themselves."""
     for match in re.finditer(r"(?m)(?:^ *# .*\n)+", source):
         first = source.count("\n", 0, match.start()) + 1
         text = re.sub(r"(?m)^ *# ", "", match[0])

@@ -57,7 +57,7 @@ def check_sends_first(answer: Answer) -> None:
 def _rounds(firsts: list[bool]) -> float:
     """Return in how many rounds a step of a ring ends; inf: it never does."""
     p, rounds = len(firsts), 0
-    # Of 3 ranks, where 0 and 2 send first: [S R], [R S], [S R]. In a round
+    # 3 ranks, of which 0 and 2 send first: [S R], [R S], [S R]. In a round
     # each pair that is ready, S beside R, exchanges a message: 0 and 1, then
     # 1 and 2, then 2 and 0.
     left = [[first, not first] for first in firsts]

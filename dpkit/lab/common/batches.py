@@ -12,7 +12,7 @@ class Batches:
     Images have shape (n, …), labels (n,). Each iteration is one epoch: it
     yields every example once, as pairs (X, y) of fresh tensors on the device
     of the set; the last batch may be smaller. ``shuffle`` takes a new random
-    order each epoch, from a generator of its own that begins with ``seed``.
+    order each epoch, from its own generator, which begins with ``seed``.
 
     Raises:
         ValueError: If a batch has no rows, or labels and images differ in n.

@@ -59,7 +59,7 @@ def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
 
     1. the folder ``$DPKIT_DATA``, else ``dpkit`` in ``$XDG_CACHE_HOME``
        (``~/.cache``); in its ``FashionMNIST/raw`` first;
-    2. that of Debian's package ``dataset-fashion-mnist``.
+    2. the folder of Debian's package ``dataset-fashion-mnist``.
 
     The first that holds any of the four idx files, each as it is or as
     ``.gz``, must hold all of them undamaged. If none does, torchvision

@@ -12,7 +12,7 @@ from dpkit.lab.common.datasets import load_fashion_mnist
 
 
 def main() -> None:
-    """Train as one process of several, with a device of its own."""
+    """Train as one process of several, with its own device."""
     device = "cpu"
     if torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]):
         device = f"cuda:{os.environ['LOCAL_RANK']}"

@@ -123,5 +123,5 @@ def check_likeliest_words(answer: Answer) -> None:
         case = f"{num_words} words on {k} devices"
         wrong = (found.cpu() != expected).nonzero().flatten().tolist()
         require(not wrong, f"{case}: examples {wrong} are wrong")
-        # Of 9 examples, a score in 4 bytes and a place in 8 from each.
+        # 9 examples: a score in 4 bytes and a place in 8 for each.
         require_sent(traffic.sent.total(), (k - 1) * 9 * (4 + 8), case)

@@ -24,7 +24,7 @@ def short_warm_up(p: int, m: int) -> Schedule:
 
 
 def who_waits_for_whom(version: Version) -> None:
-    """Follow the lists of 1 to 4 stages: all come to their ends."""
+    """Follow the lists of 1 to 4 stages: all end."""
     for p in range(1, 5):
         check(version(p, 4), p, 4)
 
@@ -75,7 +75,7 @@ def chart_of_times() -> str:
 
 
 def needs_are_earlier(version: Version) -> None:
-    """Look up the tick of all that an action needs."""
+    """Look up the tick of everything that an action needs."""
     check_chart(version())
 
 

@@ -45,7 +45,7 @@ def same_work_on_all(version: Version) -> None:
 
 
 def check_peak(version: Version, busy: slice) -> None:
-    """Let some of four devices make products; hold the time to the peak."""
+    """Multiply on some of four devices; compare the rate with the peak."""
     ranks = devices(4, "sim")
     inputs = [torch.ones(SIZE, SIZE, device=d) for d in ranks[busy]]
     synchronize(ranks)

@@ -122,7 +122,7 @@ def ring_seconds(num_bytes: float, cluster: Cluster) -> float:
     copy = copy_seconds(cluster.link, part)
     add = operation_seconds(gpu, 0, 3 * part)  # two are read, one is written
     divide = operation_seconds(gpu, 0, 2 * num_bytes)
-    # Of 4 ranks: 3 steps that send, receive and add, 3 that send and receive.
+    # 4 ranks: 3 steps that send, receive and add, 3 that send and receive.
     first = max(copy + add, 3 * launch)
     second = max(copy, 2 * launch)
     return (p - 1) * (first + second) + divide

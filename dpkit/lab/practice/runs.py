@@ -14,7 +14,7 @@ ROWS, LR, MOMENTUM = 64, 0.1, 0.9  # rows of a step, over all devices
 class PerDeviceBatchNorm(nn.Module):
     """The batch norms of the replicas on k devices, in one module.
 
-    Of the rows in training, the first k-th part belongs to device 0, the next
+    In training the first k-th part of the rows belongs to device 0, the next
     to device 1, and so on; each part is normalized by itself. Channels of all
     devices make one operation, so that many take no longer than one.
 
