@@ -119,8 +119,9 @@ def renew(path: Path, live: bool, check_only: bool) -> bool:
     if is_same:
         return True
     if check_only:
-        for found in differences(nbformat.read(path, as_version=4), fresh):
-            print(f"{path}: {found}", file=sys.stderr, flush=True)
+        found = list(differences(nbformat.read(path, as_version=4), fresh))
+        for what in found or ["the cells agree, not how the file is written"]:
+            print(f"{path}: {what}", file=sys.stderr, flush=True)
         return False
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_text(as_text(fresh), encoding="utf-8")

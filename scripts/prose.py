@@ -73,7 +73,7 @@ def docstrings(source: str, file: str) -> Iterator[Text]:
                 text = text.replace(example, "\n" * example.count("\n"))
             text = re.sub(r"(?m)^(\w+):$", r"\1.", text)  # Args, Returns, …
             text = re.sub(r"(?m)^    (?=[\w*, ]+: )", "  - ", text)
-            text = re.sub(r"(?m)^(?=``)", "- ", text)  # lists of modules
+            text = re.sub(r"(?m)^(?=``.* -- )", "- ", text)  # lists of modules
             text = ROW.sub("", text)
             if text:
                 yield Text(file, node.body[0].lineno, text, True)

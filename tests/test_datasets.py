@@ -311,6 +311,14 @@ def test_missing_file_is_named(
     assert str(tmp_path / "own" / name) in str(caught.value)
 
 
+def test_folder_that_is_a_file(tiny: dict[str, bytes], tmp_path: Path) -> None:
+    """A wrong DPKIT_DATA is named, not passed over."""
+    (tmp_path / "own").write_bytes(b"")
+    write(tmp_path / "debian", tiny)
+    with pytest.raises(NotADirectoryError, match="not a folder"):
+        load_fashion_mnist(full=True)
+
+
 # -------------------------------------------------------------- the download
 
 

@@ -322,6 +322,7 @@ def test_operators():
     """One test for all, or every worker would have to import them."""
     wrong = {}
     for name in operators():
+        print(name, flush=True)  # the last one, if it ends the process
         try:
             check_operator(name)
         except (Exception, pytest.fail.Exception) as error:

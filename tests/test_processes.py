@@ -328,12 +328,17 @@ print(launch(mine, 2, 3))
 
 
 @pytest.mark.slow
-def test_a_function_of_the_program_itself(tmp_path):
-    """Of a script; for a cell of a notebook, see test_in_jupyter."""
+@pytest.mark.parametrize("how", ["script", "input"])
+def test_a_function_of_the_program_itself(tmp_path, how):
+    """For one of a notebook's cell, see test_in_jupyter."""
     script = tmp_path / "script.py"
     script.write_text(PROGRAM)
     out = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=True
+        [sys.executable, *([script] if how == "script" else [])],
+        input=PROGRAM if how == "input" else "",
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert out.stdout == "[30, 31]\n"
     assert out.stderr == ""

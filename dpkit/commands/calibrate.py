@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 
@@ -74,20 +75,27 @@ def calibrate_machine(options: argparse.Namespace, command: str) -> None:
         print(f"\nTraining steps that it has not seen, on {device}:\n")
         print(table(rows), flush=True)
         _judge(rows, options.force)
-    path = options.output
-    try:
-        save(
-            path,
-            accelerator=found.accelerator,
-            host=found.host,
-            link=found.link,
-            provenance=facts,
-        )
-    except OSError as error:
-        refuse(f"cannot write (--output: '{path}'): {error.strerror}")
+    path = _save(options.output, found, facts)
     print(f"\nwritten: {path}; to simulate this machine:")
     parts = (f'{x}="{path}"' for x in ("accelerator", "host", "link"))
     print(f"dpkit.sim.configure({', '.join(parts)})")
+
+
+def _save(path: Path, found: Calibration, facts: dict[str, Any]) -> Path:
+    """Write what was found, elsewhere if need be; return where."""
+    parts: dict[str, Any] = {
+        "accelerator": found.accelerator,
+        "host": found.host,
+        "link": found.link,
+        "provenance": facts,
+    }
+    try:
+        save(path, **parts)
+    except OSError as error:
+        print(f"cannot write '{path}': {error.strerror}", file=sys.stderr)
+        path = Path(tempfile.mkdtemp()) / path.name
+        save(path, **parts)
+    return path
 
 
 def _device(name: str) -> torch.device:

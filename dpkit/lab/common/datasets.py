@@ -68,6 +68,7 @@ def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
     Raises:
         FileNotFoundError: If a place holds some of the files and not all, or
             if no place holds any and the download fails.
+        NotADirectoryError: If ``$DPKIT_DATA`` is a file.
         ValueError: If a file is not what was published.
 
     Example:
@@ -86,6 +87,8 @@ def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
         return _read_set(sample, [None] * 4)  # a .gz has a checksum
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     root = Path(os.environ.get("DPKIT_DATA") or f"{cache}/dpkit").expanduser()
+    if root.exists() and not root.is_dir():
+        raise NotADirectoryError(f"DPKIT_DATA is not a folder (path: {root})")
     places = [root / _RAW, root, _DEBIAN_FOLDER]
     for place in places:
         if any(_find(place, name) for name in _FILES):
