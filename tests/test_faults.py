@@ -299,7 +299,7 @@ WORKER = """
 import ctypes, os, signal, threading
 from dpkit.processes import launch
 def be_stopped():
-    print(os.getpid(), flush=True)
+    os.write(1, f"{os.getpid()}\\n".encode())  # at once, or lines mix
     os.kill(os.getpid(), signal.SIGSTOP)
 def keep_the_lock():
     print(os.getpid(), flush=True)
@@ -316,13 +316,13 @@ threading.Thread(target=worker.launch, args=(worker.listen, 1)).start()
 @pytest.mark.parametrize(
     ("end", "call"),
     [
-        (signal.SIGINT, "worker.launch(worker.be_stopped, 1)"),
+        (signal.SIGINT, "worker.launch(worker.be_stopped, 2)"),
         (signal.SIGKILL, "worker.launch(worker.keep_the_lock, 1)"),
         (signal.SIGKILL, FROM_A_THREAD),
     ],
     ids=["interrupted", "killed", "killed, called from a thread"],
 )
-def test_a_rank_ends_with_its_parent(
+def test_the_ranks_end_with_their_parent(
     forking, tmp_path, is_running, wait_until_ended, end, call
 ):
     """By Ctrl-C, which it can see to, and by a kill, which it cannot."""
@@ -337,14 +337,15 @@ def test_a_rank_ends_with_its_parent(
         text=True,
         start_new_session=True,
     ) as parent:
-        rank = int(parent.stdout.readline())
-        assert is_running(rank)
+        count = 2 if "be_stopped, 2" in call else 1
+        ranks = [int(parent.stdout.readline()) for _ in range(count)]
+        assert all(map(is_running, ranks))
         os.killpg(parent.pid, end)  # as a terminal does
-        # It is over when the rank does not hold the pipe.
+        # It is over when no rank holds the pipe.
         _, errors = parent.communicate(timeout=30)
     told = re.findall("^KeyboardInterrupt$", errors, re.MULTILINE)
     assert len(told) == (end == signal.SIGINT)
-    wait_until_ended([rank])
+    wait_until_ended(ranks)
     assert end == signal.SIGKILL or os.listdir(tmp_path / "left") == []
 
 
