@@ -53,6 +53,8 @@ def broadcast(
 ) -> None:
     """Copy the root's tensor over everyone else's, in place.
 
+    ``tensors`` are k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
+
     In the algorithm "star" the root sends to all; in "tree" the ranks that
     have it send it on.
 
@@ -81,6 +83,8 @@ def reduce(
     algorithm: str = "star",
 ) -> None:
     """Leave the sum, mean, maximum or minimum of all in the root's tensor.
+
+    ``tensors`` are k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
 
     The tensors of the other ranks stay as they are. In the algorithm "star"
     all send to the root, which adds in order of rank, starting from its own.
@@ -158,6 +162,8 @@ def reduce_scatter(
 ) -> list[Tensor]:
     """Leave with each rank the sum of its part of all tensors.
 
+    ``tensors`` are k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
+
     What is left in the other parts of each tensor is of no use. In the
     algorithm "direct" each part goes straight to its rank.
 
@@ -185,6 +191,8 @@ def reduce_scatter(
 def allgather(tensors: Sequence[Tensor], algorithm: str = "ring") -> None:
     """Give every rank the part of each other rank, in place.
 
+    ``tensors`` are k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
+
     Part r of ``tensors[r]`` goes to all. In the algorithm "direct" it goes
     straight to each rank. Errors are those of :func:`allreduce`.
 
@@ -204,6 +212,8 @@ def allgather(tensors: Sequence[Tensor], algorithm: str = "ring") -> None:
 
 def alltoall(tensors: Sequence[Tensor]) -> None:
     """Exchange part s of rank r with part r of rank s, in place.
+
+    ``tensors`` are k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
 
     Raises:
         ValueError: the ranks do not divide the number of elements.

@@ -47,7 +47,7 @@ def devices(
     kind = _asked_kind(kind)
     if kind == "cpu":
         return [torch.device("cpu")] * least
-    gpus = real_devices()
+    gpus = [] if kind == "sim" else real_devices()
     if kind is None:
         kind = "cuda" if len(gpus) >= least else "sim"
         if kind == "sim" and gpus:

@@ -52,12 +52,17 @@ def gather(shards: Sequence[Tensor], device: torch.device | str) -> Tensor:
 
     The shards, of shapes (rows of ``r``, …), may lie on any devices.
 
+    Raises:
+        ValueError: there are no shards.
+
     Example:
         >>> devices = dpkit.devices(2, kind="sim")
         >>> shards = dpkit.scatter(torch.arange(5), devices)
         >>> dpkit.gather(shards, devices[1])
         tensor([0, 1, 2, 3, 4], device='sim:1')
     """
+    if len(shards) == 0:
+        raise ValueError("no shards to gather (shards: 0)")
     return torch.cat([shard.to(device) for shard in shards])
 
 

@@ -47,6 +47,17 @@ def test_all_of_a_kind():
     assert names(dpkit.devices(kind="cpu")) == ["cpu"]
 
 
+def test_simulated_devices_ask_for_no_gpus(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "dpkit.machine.real_devices", lambda: asked.append(1) or []
+    )
+    dpkit.devices(2, kind="sim")
+    assert asked == []
+    dpkit.devices(2)
+    assert asked == [1]
+
+
 def test_environment_decides(monkeypatch):
     pretend_gpus(monkeypatch, 4)
     monkeypatch.setenv("DPKIT_DEVICES", "sim")

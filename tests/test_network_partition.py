@@ -450,6 +450,12 @@ def test_pipelines_that_do_not_fit(stages, devices, schedule, m, words):
         dpkit.Pipeline(cut, dpkit.devices(devices, "sim"), schedule, m)
 
 
+@pytest.mark.parametrize("schedule", ["naive", "1f1b", "interleaved"])
+def test_a_pipeline_needs_stages(schedule):
+    with pytest.raises(ValueError, match=r"\(stages: 0, devices: 2\)"):
+        dpkit.Pipeline([], dpkit.devices(2, "sim"), schedule)
+
+
 def test_batches_that_do_not_fit():
     pipeline = dpkit.Pipeline(
         dpkit.split_layers(language_model(), 2), dpkit.devices(2, "sim"),
@@ -479,8 +485,8 @@ def test_stages_by_hand_and_by_cost():
 @pytest.mark.parametrize(
     ("num_stages", "options", "words"),
     [
-        (7, {}, r"\(costs: 6, parts: 7\)"),
-        (0, {}, r"\(costs: 6, parts: 0\)"),
+        (7, {}, r"\(layers: 6, stages: 7\)"),
+        (0, {}, r"\(layers: 6, stages: 0\)"),
         (2, {"costs": [1, 2]}, r"\(layers: 6, costs: 2\)"),
         (2, {"sizes": [3, 2]}, r"layers: 6, stages: 2, sizes: \[3, 2\]"),
         (2, {"sizes": [6, 0]}, r"sizes: \[6, 0\]"),

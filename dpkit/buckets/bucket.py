@@ -95,6 +95,12 @@ class Bucket:
         p, view = self.params[place], self.gradients[place]
         if p.grad is None or p.grad is view:
             return
+        if p.grad.layout != torch.strided:
+            raise TypeError(
+                "a bucket holds dense gradients alone (shape of the "
+                f"parameter: {tuple(p.shape)}, layout of its gradient: "
+                f"{p.grad.layout})"
+            )
         view.copy_(p.grad)
         p.grad = view
 

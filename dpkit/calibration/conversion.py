@@ -57,7 +57,7 @@ class Calibration:
 
 
 class _Conversion:
-    """The lines of one device, and who takes how much of what is fixed."""
+    """The lines fitted for one device; its launch, wait and kernel times."""
 
     def __init__(self, times: Times, device: DeviceFacts, source: str) -> None:
         self.times, self.device, self.source = times, device, source

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from dpkit.arguments import check_trained
 from dpkit.buckets import assign
@@ -36,6 +37,11 @@ def check_module(module: nn.Module) -> None:
             "initialised); launch() and torchrun start processes for one"
         )
     params, buffers = list(module.parameters()), list(module.buffers())
+    if any(map(is_lazy, params + buffers)):
+        raise ValueError(
+            "a parameter has no shape yet (module: "
+            f"{type(module).__name__}); run the module once before"
+        )
     check_trained(module)
     devices = {tensor.device for tensor in params + buffers}
     if len(devices) > 1:

@@ -53,9 +53,11 @@ class DistributedDataParallel(nn.Module):
             mode: before the first one, if several precede a backward.
 
     Raises:
-        RuntimeError: there is no process group, or a parameter is new.
-        ValueError: no parameter requires a gradient, the module lies on
-            several devices or a simulated one, or ranks have other modules.
+        RuntimeError: there is no process group, or, in forward, a parameter
+            was replaced or began to require a gradient after the wrapping.
+        ValueError: no parameter requires a gradient, one has no shape yet,
+            the module lies on several devices or a simulated one, or ranks
+            have other modules.
 
     Example:
         In each of the processes that :func:`dpkit.launch` or ``torchrun``

@@ -60,9 +60,9 @@ class RollCall(threading.Thread):
         return silent or self._ranks - self.stopped - {self._rank}
 
     def unnoticed(self) -> set[int]:
-        """Wait for a roll call; return the silent ranks, if this one waits on.
+        """Wait for a roll call; return the ranks that did not answer.
 
-        A rank that calls the roll itself, within some seconds, does not.
+        Return none if this rank calls the roll itself within some seconds.
         """
         self.join()
         called = self._rank in self.here

@@ -81,7 +81,9 @@ def _part(
     # 4 groups of 6 inputs on 2 devices: 2 groups and 3 inputs for each.
     share = num_devices if conv.groups > 1 else 1
     # The parameters count as copied already, as weight and bias.
-    copied = {id(conv.weight): weight, id(conv.bias): bias}
+    copied = {id(conv.weight): weight}
+    if bias is not None:
+        copied[id(conv.bias)] = bias
     part = copy.deepcopy(conv, copied)
     part.groups = conv.groups // share
     part.in_channels = conv.in_channels // share

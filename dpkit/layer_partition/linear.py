@@ -76,8 +76,8 @@ class RowParallelLinear(SplitModule):
     It takes shards of the features and gives replicas. Forward adds up what
     the devices have computed, in one allreduce; backward sends nothing. Each
     device has a copy of the bias, in ``biases``, and adds it after the sum.
-    ``parts`` have none. ``sizes`` are the inputs that each device takes; the
-    arguments are else those of :class:`ColumnParallelLinear`.
+    ``parts`` have none. ``sizes`` are the inputs that each device takes. The
+    other arguments are as in :class:`ColumnParallelLinear`.
 
     Example:
         >>> devices = dpkit.devices(2, kind="sim")

@@ -53,6 +53,11 @@ def checked_sizes(
 ) -> list[int]:
     """Return how many of ``length`` each device has; None: evenly."""
     num_devices = len(device_list(devices, least=1))
+    if length < num_devices:
+        raise ValueError(
+            f"too few {what} for each device to have one "
+            f"({what}: {length}, devices: {num_devices})"
+        )
     sizes = even_sizes(length, num_devices) if sizes is None else list(sizes)
     for size in sizes:
         check_whole("sizes", size)

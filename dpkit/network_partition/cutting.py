@@ -125,7 +125,7 @@ def split_layers(
         )
     check_whole("num_stages", num_stages)
     if sizes is None:
-        sizes = balance(_numbers(model, costs), num_stages)
+        sizes = _balanced(model, num_stages, costs)
     elif costs is not None:
         raise ValueError(
             "stages are cut by costs or by hand, not both (costs: "
@@ -144,14 +144,22 @@ def split_layers(
     return [model[end - size : end] for size, end in zip(sizes, ends)]
 
 
-def _numbers(
-    model: nn.Sequential, costs: Sequence[float | LayerCost] | None
-) -> list[float]:
+def _balanced(
+    model: nn.Sequential,
+    num_stages: int,
+    costs: Sequence[float | LayerCost] | None,
+) -> list[int]:
     if costs is None:
-        return [sum(p.numel() for p in la.parameters()) for la in model]
+        costs = [sum(p.numel() for p in la.parameters()) for la in model]
     if len(costs) != len(model):
         raise ValueError(
             f"each layer needs one cost (layers: {len(model)}, costs: "
             f"{len(costs)})"
         )
-    return [c.seconds if isinstance(c, LayerCost) else c for c in costs]
+    if not 1 <= num_stages <= len(model):
+        raise ValueError(
+            "cannot cut so many layers into so many stages (layers: "
+            f"{len(model)}, stages: {num_stages})"
+        )
+    numbers = [c.seconds if isinstance(c, LayerCost) else c for c in costs]
+    return balance(numbers, num_stages)

@@ -149,8 +149,8 @@ def _jobs(folder: Path) -> SimpleQueue[str]:
 def _end_with_parent(parent: int) -> None:
     """Have the kernel kill this process with its parent, even if stopped.
 
-    The kernel takes the end of the thread that started us for that of the
-    parent: ``parent`` is 0, and nothing asked, if it was not the main thread.
+    For the kernel the parent ends with the thread that started us. If that
+    was not the main thread, ``parent`` is 0, and the kernel is not asked.
     """
     if sys.platform == "linux" and parent:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

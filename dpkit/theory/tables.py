@@ -43,7 +43,15 @@ class Table:
             self.add(*row)
 
     def add(self, *cells: object) -> None:
-        """Add a row: a cell for each column."""
+        """Add a row: a cell for each column.
+
+        Example:
+            >>> table = Table("rank | bytes sent:,")
+            >>> table.add(0, 3000)
+            >>> table
+            rank  bytes sent
+               0       3,000
+        """
         if len(cells) != len(self.heads):
             raise ValueError(
                 "a row does not fit the columns "

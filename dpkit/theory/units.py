@@ -76,7 +76,7 @@ def check_count(name: str, count: int) -> None:
     """Raise an error unless a count is a whole number, one or more."""
     check_whole(name, count)
     if count < 1:
-        raise ValueError(f"a count below one ({name}: {count})")
+        raise ValueError(f"the count is below one ({name}: {count})")
 
 
 def check_known(what: str, name: str, known: Iterable[str]) -> None:

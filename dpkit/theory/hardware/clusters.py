@@ -87,7 +87,13 @@ class Cluster:
         return device // (self.ranks_per_node or self.num_devices)
 
     def link_between(self, source: int | None, target: int | None) -> Link:
-        """Return what a copy passes over; None is the host's memory."""
+        """Return what a copy passes over; None is the host's memory.
+
+        Example:
+            >>> two_nodes = cluster(8, ranks_per_node=4)
+            >>> [two_nodes.link_between(0, d).name for d in (3, 4, None)]
+            ['nvlink2', 'ethernet100', 'pcie3']
+        """
         if source is None or target is None:
             return self.host_link
         if self.node_of(source) == self.node_of(target):

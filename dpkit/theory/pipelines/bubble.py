@@ -72,7 +72,12 @@ def idle_of_ideal(
 def idle_of_total(
     num_devices: int, num_micro_batches: int, chunks: int = 1
 ) -> float:
-    """Return the same bubble, by the whole time of the step."""
+    """Return the same bubble, by the whole time of the step: here 2 of 6.
+
+    Example:
+        >>> round(idle_of_total(3, 4), 3)
+        0.333
+    """
     idle = idle_of_ideal(num_devices, num_micro_batches, chunks)
     return idle / (1 + idle)
 

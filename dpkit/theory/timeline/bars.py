@@ -27,7 +27,10 @@ class Bar:
 def fewest(
     spans: Iterable[Span], pixel: float, framed: float, at_most: int = 1200
 ) -> dict[Row, list[Bar]]:
-    """Return about ``at_most`` bars by row; the other numbers are seconds."""
+    """Return about ``at_most`` bars, by row.
+
+    ``pixel`` is the seconds of a pixel, ``framed`` as in :func:`merge`.
+    """
     rows: dict[Row, list[Span]] = {}
     for span in sorted(spans, key=lambda s: (s.start, s.end)):
         rows.setdefault((span.device, span.stream), []).append(span)
