@@ -152,3 +152,8 @@ def test_it_draws_from_its_own_generator():
     net = alexnet()
     assert torch.equal(torch.get_rng_state(), before)
     assert isinstance(net.conv1, nn.Conv2d)
+
+
+def test_what_cannot_be():
+    with pytest.raises(ValueError, match=r"talk: conv9; known: conv1, conv2"):
+        alexnet(talk=("conv3", "conv9"))

@@ -48,6 +48,11 @@ def test_histc_of_integers(dtype, bins, low, high):
     assert found.tolist() == expected.tolist()
 
 
+def test_limits_of_histc_are_made_integers():
+    x = torch.arange(5, device="sim:1")
+    assert torch.histc(x, bins=4, min=0.5, max=3.5).tolist() == [1, 1, 1, 1]
+
+
 def test_histc_of_one_number():
     x = torch.tensor([4, 4, 4], device="sim:1")
     assert torch.histc(x, 3).tolist() == [0, 3, 0]

@@ -267,17 +267,19 @@ def test_a_profile_goes_through_our_own_file(tmp_path):
     assert Timeline.from_chrome(tmp_path / "ours.json.gz") == measured
 
 
-def test_threads_are_told_apart():
+def test_processes_and_threads_are_told_apart():
     events = [
         x("cpu_op", "a", 70, 72, 5, 1),
         x("cpu_op", "b", 70, 70, 6, 1),
-        x("cuda_runtime", "cudaLaunchKernel", 70, 73, 8, 1),
+        x("cpu_op", "c", 90, 91, 7, 1),
+        x("cuda_runtime", "cudaLaunchKernel", 90, 93, 8, 1),
     ]
     spans = kineto.read_profile({"traceEvents": events}).spans
     assert [(s.name, s.device, s.stream) for s in spans] == [
-        ("a", "host", "thread 1"),
-        ("b", "host", "python"),
-        ("cudaLaunchKernel", "host", "thread 2 calls"),
+        ("a", "host:0", "thread 1"),
+        ("b", "host:0", "python"),
+        ("c", "host:1", "python"),
+        ("cudaLaunchKernel", "host:1", "thread 1 calls"),
     ]
 
 

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from torch import distributed as dist
 from torch import nn
 
 from dpkit.lab.museum import EXHIBITS, ROOMS, tell
@@ -92,6 +93,17 @@ def test_a_careless_check_passes_both(name, place):
     bug = EXHIBITS[name]
     assert verdict(bug.careless, bug.wrong) == "passes"
     assert verdict(bug.careless, bug.right) == "passes"
+
+
+def test_the_listing_runs_in_a_group_that_is_there():
+    store = dist.HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    bug = EXHIBITS["returned nothing"]
+    try:
+        assert verdict(bug.check, bug.right) == "passes"
+        assert dist.is_initialized()
+    finally:
+        dist.destroy_process_group()
 
 
 def leave_nothing(*args):

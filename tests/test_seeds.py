@@ -22,6 +22,7 @@ def test_a_seed_decides_what_is_drawn(name):
     assert drawn() == first
     seed(8)
     assert drawn() != first
+    assert torch.sim.initial_seed() == 8
 
 
 def test_a_seed_gives_the_numbers_of_the_cpu():
@@ -35,10 +36,22 @@ def test_a_seed_gives_the_numbers_of_the_cpu():
         assert drawn("cpu") == expected
 
 
+@pytest.mark.parametrize("name", ["seed", "seed_all"])
+def test_a_seed_of_chance(name):
+    torch.sim.manual_seed(7)
+    first = drawn()
+    getattr(torch.sim, name)()
+    assert torch.sim.initial_seed() != 7
+    assert drawn() != first
+
+
 def test_states():
-    state = torch.sim.get_rng_state(1)
+    state, states = torch.sim.get_rng_state(1), torch.sim.get_rng_state_all()
+    assert len(states) == torch.sim.device_count()
     first = drawn()
     torch.sim.set_rng_state(state, "sim:1")
+    assert drawn() == first
+    torch.sim.set_rng_state_all(states)
     assert drawn() == first
     with torch.random.fork_rng([1], device_type="sim"):
         second = drawn()

@@ -89,7 +89,7 @@ def test_each_device_has_a_part_of_every_layer(get_devices):
 
 
 def test_layers_that_make_no_pairs(get_devices):
-    with pytest.raises(ValueError, match="shorter than"):
+    with pytest.raises(ValueError, match=r"in pairs \(dense layers: 3\)"):
         split_pairs(deep_network(WIDTH, depth=3), get_devices(2))
 
 

@@ -40,7 +40,9 @@ TRIED = ((2, 11), (2, 13), (2, 15))  # all tests of dpkit.sim were run on these
 
 
 def register() -> None:
-    """Make ``sim:0``, ``sim:1``, … devices of torch; do it once.
+    """Make ``sim:0``, ``sim:1``, … devices of torch.
+
+    A second call does nothing.
 
     Raises:
         RuntimeError: this torch does not fit, and is left unchanged.

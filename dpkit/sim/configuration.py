@@ -35,7 +35,7 @@ class Simulation:
     #     other rates, links or hosts     they stay
     #     a setting in LASTING differs    the change is refused
     #     the memory is too small         the change is refused
-    #     apart, from numbers to "meta"   the change is made, they stay apart
+    #     apart, from numbers to "meta"   they stay, beside a new memory
 
     def change(self, settings: dict[str, Any], apart: bool = False) -> None:
         """Change to other settings, with a new clock."""

@@ -43,8 +43,9 @@ def run_plain(call: OpCall) -> Any:
         return func(*args, **kwargs)
     except NotImplementedError:
         if func is aten.histc.default and args[0].dtype in INTEGERS:
-            # CUDA counts integers as the CPU counts equal floats.
-            counts = func(args[0].double(), *args[1:], **kwargs)
+            # CUDA rounds the limits towards zero, and then counts integers
+            # as the CPU counts equal floats.
+            counts = func(args[0].double(), *map(int, args[1:]), **kwargs)
             return counts.to(args[0].dtype)
         raise
     except RuntimeError as error:

@@ -80,7 +80,10 @@ def wrapped(
     wrap: Callable[[Any], object],
     takes: list[str] | None = None,
 ) -> Patch:
-    """Put ``wrap(old)`` in place of ``name``, whose arguments are checked."""
+    """Put ``wrap(old)`` in place of ``name``, whose arguments are ``takes``.
+
+    Without ``takes`` they are not checked.
+    """
 
     def fits() -> bool:
         old = getattr(owner, name, None)

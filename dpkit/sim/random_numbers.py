@@ -4,10 +4,12 @@ PyTorch makes ``torch.Generator(device="sim:1")`` in C++, which does not ask a
 backend made in Python. So a class stands in for ``torch.Generator``: for a
 simulated device it makes a ``SimGenerator``, for any other one of PyTorch's.
 A ``SimGenerator`` is one of the CPU, or of the GPU that holds the numbers, and
-says that it is on ``sim:1``. It draws what the CPU draws from the same seed.
+says that it is on ``sim:1``. On the CPU it draws what a generator of the CPU
+draws from the same seed; a GPU draws other numbers.
 
-Without a generator all devices draw from the CPU's, where on CUDA each has its
-own. So what seeds a device here seeds them all, and the CPU.
+Without a generator all devices draw from one of PyTorch's, where on CUDA each
+has its own: what seeds a device here seeds them all. On the CPU it is the
+CPU's, which is seeded with them.
 """
 
 from functools import cache
@@ -18,7 +20,7 @@ import torch
 from torch._ops import OpOverload
 
 from dpkit.sim.configuration import simulation
-from dpkit.sim.device_names import DeviceLike, full_device
+from dpkit.sim.device_names import DeviceLike, device_count, full_device
 from dpkit.sim.operations import OpCall, arguments, base_name
 
 _Plain = torch._C.Generator
@@ -127,6 +129,16 @@ def manual_seed(seed: int) -> None:
     default_generator().manual_seed(int(seed))
 
 
+def seed_all() -> None:
+    """Seed the generator of all devices with a random seed."""
+    default_generator().seed()
+
+
+def initial_seed() -> int:
+    """Return the seed that the generator was given last."""
+    return default_generator().initial_seed()
+
+
 def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
     """Return the state of the generator that ``device`` draws from."""
     return default_generator(device).get_state()
@@ -135,3 +147,14 @@ def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
 def set_rng_state(state: torch.Tensor, device: DeviceLike = None) -> None:
     """Set the state of the generator that ``device`` draws from."""
     default_generator(device).set_state(state)
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    """Return the state of the generator, once for each device."""
+    return [get_rng_state(i) for i in range(device_count())]
+
+
+def set_rng_state_all(states: list[torch.Tensor]) -> None:
+    """Continue from ``states``, which get_rng_state_all() returned."""
+    for i, state in enumerate(states):
+        set_rng_state(state, i)

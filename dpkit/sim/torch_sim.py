@@ -23,10 +23,15 @@ from dpkit.sim.device_names import (
 from dpkit.sim.random_numbers import (
     default_generator,
     get_rng_state,
+    get_rng_state_all,
+    initial_seed,
     manual_seed,
+    seed_all,
     set_rng_state,
+    set_rng_state_all,
 )
 from dpkit.sim.random_numbers import manual_seed as manual_seed_all
+from dpkit.sim.random_numbers import seed_all as seed
 from dpkit.sim.streams import SimEvent as Event
 from dpkit.sim.streams import SimStream as Stream
 from dpkit.sim.streams import (

@@ -35,9 +35,10 @@ _FULL_SHA256 = (
 
 _DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 _RAW = Path("FashionMNIST", "raw")  # where torchvision puts it, in its root
-_ADVICE = """
-delete these files and try again (or reinstall the package that they came
-with), or set DPKIT_DATA to a folder with good files"""
+_ADVICE = (
+    "delete these files and try again (Debian's: reinstall the package), or "
+    "set DPKIT_DATA to a folder with good files"
+)
 
 
 class Labelled(NamedTuple):
@@ -84,7 +85,9 @@ def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
     """
     if not full:
         sample = resources.files("dpkit.lab.common") / "data"
-        return _read_set(sample, [None] * 4)  # a .gz has a checksum
+        return _read_set(  # a .gz has a checksum
+            sample, [None] * 4, "install dpkit again"
+        )
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     root = Path(os.environ.get("DPKIT_DATA") or f"{cache}/dpkit").expanduser()
     if root.exists() and not root.is_dir():
@@ -92,7 +95,7 @@ def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
     places = [root / _RAW, root, _DEBIAN_FOLDER]
     for place in places:
         if any(_find(place, name) for name in _FILES):
-            return _read_set(place, _FULL_SHA256)
+            return _read_set(place, _FULL_SHA256, _ADVICE)
     try:
         return _download(root / _RAW)
     except Exception as error:  # of many kinds; each is named and chained
@@ -112,7 +115,7 @@ def _find(place: Traversable, name: str) -> Traversable | None:
 
 
 def _read_set(
-    place: Traversable, checksums: Sequence[str | None]
+    place: Traversable, checksums: Sequence[str | None], advice: str
 ) -> tuple[Labelled, Labelled]:
     """Read the training set and the test set from the files in a place."""
     contents = []
@@ -121,13 +124,13 @@ def _read_set(
         if file is None:
             raise FileNotFoundError(
                 f"incomplete Fashion-MNIST (missing: {place / name} or "
-                f"{name}.gz){_ADVICE}"
+                f"{name}.gz)\n{advice}"
             )
-        contents.append(_read_file(file, sha256))
+        contents.append(_read_file(file, sha256, advice))
     return _labelled(*contents[:2]), _labelled(*contents[2:])
 
 
-def _read_file(file: Traversable, sha256: str | None) -> bytes:
+def _read_file(file: Traversable, sha256: str | None, advice: str) -> bytes:
     """Return the uncompressed contents of a file, checked."""
     contents, found = file.read_bytes(), "another SHA-256"
     try:
@@ -139,7 +142,7 @@ def _read_file(file: Traversable, sha256: str | None) -> bytes:
         return contents
     raise ValueError(
         "damaged file, or a file of another data set (file: "
-        f"{file}, found: {found}){_ADVICE}"
+        f"{file}, found: {found})\n{advice}"
     )
 
 
@@ -163,7 +166,7 @@ def _download(folder: Path) -> tuple[Labelled, Labelled]:
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         datasets.FashionMNIST(scratch, download=True)
         fresh = Path(scratch, _RAW)
-        loaded = _read_set(fresh, _FULL_SHA256)
+        loaded = _read_set(fresh, _FULL_SHA256, "try again")
         try:
             fresh.rename(folder)
         except OSError:

@@ -73,6 +73,12 @@ def alexnet(
         >>> net(torch.zeros(3, 1, 28, 28)).shape
         torch.Size([3, 10])
     """
+    unknown = ", ".join(sorted(set(talk) - set(LAYERS)))
+    if unknown:
+        known = ", ".join(LAYERS)
+        raise ValueError(
+            f"unknown layers to talk in (talk: {unknown}; known: {known})"
+        )
     widths = [1, *(round(scale * n) for n in WIDTHS_2012), 10]
     generator = torch.Generator().manual_seed(seed)
     layers: OrderedDict[str, nn.Module] = OrderedDict()

@@ -1,12 +1,11 @@
 """Bugs of processes that talk to each other."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from dpkit.lab.museum.exhibit import Exhibit, Version, claim
 from dpkit.lab.practice import programs
@@ -39,7 +38,7 @@ def in_turns(p: int) -> Orders:
 
 
 def sends_that_block(version: Version) -> None:
-    """Sends end when their messages are received, with 2 to 9 ranks."""
+    """Let a send end when its message is received, with 2 to 9 ranks."""
     for p in range(2, 10):
         check_blocking(version(p))
 
@@ -70,16 +69,12 @@ def reduced_in_place(count: Tensor) -> Tensor:
 
 def run_the_listing(version: Version) -> None:
     """Run it, in a process group of one rank."""
-    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    try:
-        total = version(torch.tensor(3.0))
-    finally:
-        dist.destroy_process_group()
+    total = _in_a_group(lambda: version(torch.tensor(3.0)))
     claim(total.item() == 3, f"the sum is wrong (sum: {total.item()})")
 
 
 def others_at_a_barrier(version: Version) -> None:
-    """The other rank waits at a barrier until rank 0 has evaluated."""
+    """Let the other rank wait at a barrier until rank 0 has evaluated."""
     found, right = counts(version, trains_on=False)
     claim(found == right, f"a wrong count (count: {found}, right: {right})")
 
@@ -105,6 +100,18 @@ def counts(version: Version, trains_on: bool) -> tuple[int, int]:
             where = programs.whereabouts(error)
             raise TimeoutError("; ".join(where)) from None
     return found[0], right[0]
+
+
+def _in_a_group(work: Callable[[], Tensor]) -> Tensor:
+    """Do some work in a group of this process alone, if it is in none."""
+    if dist.is_initialized():
+        return work()
+    store = dist.HashStore()  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        return work()
+    finally:
+        dist.destroy_process_group()
 
 
 EXHIBITS = [

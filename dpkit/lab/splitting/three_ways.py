@@ -72,9 +72,14 @@ def split_pairs(
     net: nn.Sequential, ranks: Sequence[torch.device]
 ) -> nn.Sequential:
     """Split layers in pairs: the first by outputs, the second by inputs."""
+    if len(net) % 4:
+        raise ValueError(
+            f"layers are split in pairs (dense layers: {len(net) // 2})"
+        )
     # Linear, ReLU, Linear, ReLU: the first three are split, the last is not.
     parts: list[nn.Module] = []
-    for first, inner, second, outer in zip(*[iter(net)] * 4, strict=True):
+    for i in range(0, len(net), 4):
+        first, inner, second, outer = net[i : i + 4]
         assert isinstance(first, nn.Linear)
         assert isinstance(second, nn.Linear)
         parts.append(ParallelMLP(first, inner, second, ranks))

@@ -36,10 +36,10 @@ def read_profile(content: Mapping[str, Any]) -> Record:
     if not (work or calls or ops):
         return Record()
     zero = min(_nanoseconds(e)[0] for e in [*work, *calls, *ops])
-    threads = _threads(every, [*calls, *ops])
+    rows = _rows(every, [*calls, *ops])
     spans = [span for e in work for span in _on_device(e, zero)]
     spans += [
-        _on_host(event, threads[_place(event)], zero, not work and not calls)
+        _on_host(event, *rows[_place(event)], zero, not work and not calls)
         for event in [*calls, *ops]
     ]
     spans.sort(key=lambda span: (span.start, span.end))
@@ -113,20 +113,23 @@ def _kind_and_name(event: TraceEvent) -> tuple[str, str]:
     return "copy" if name.startswith("nccl") else "compute", name
 
 
-def _on_host(event: TraceEvent, thread: str, zero: int, alone: bool) -> Span:
+def _on_host(
+    event: TraceEvent, host: str, thread: str, zero: int, alone: bool
+) -> Span:
     """Return a call to a device, which launches or waits, or an operation."""
     if event["cat"] in CALLS:
         kind = "wait" if "Synchronize" in event["name"] else "launch"
-        return _span(event, zero, ("host", f"{thread} calls"), kind)
+        return _span(event, zero, (host, f"{thread} calls"), kind)
     if alone:  # without a device the operations of the CPU compute
-        return _span(event, zero, ("cpu", thread), "compute")
-    return _span(event, zero, ("host", thread), "launch")
+        row = host.replace("host", "cpu"), thread
+        return _span(event, zero, row, "compute")
+    return _span(event, zero, (host, thread), "launch")
 
 
-def _threads(
+def _rows(
     events: Iterable[TraceEvent], used: Sequence[TraceEvent]
-) -> dict[Place, str]:
-    """Return what to call each thread that the ``used`` ran on."""
+) -> dict[Place, Row]:
+    """Return host and stream of each thread that the ``used`` ran on."""
     names = {
         _place(event): str(event["args"]["name"])
         for event in events
@@ -134,13 +137,20 @@ def _threads(
     }
     in_time = sorted(used, key=lambda event: _nanoseconds(event)[0])
     places = list(dict.fromkeys(map(_place, in_time)))
-    # The main thread, which has the number of its process, comes first.
-    places.sort(key=lambda place: place[0] != place[1])
-    found = dict.fromkeys(places[:1], "python")
-    for i, place in enumerate(places[1:], 1):
-        engine = re.search(r"pt_autograd_(\d+)", names.get(place, ""))
-        found[place] = f"backward {engine[1]}" if engine else f"thread {i}"
-    return found
+    processes = list(dict.fromkeys(process for process, _ in places))
+    rows = {}
+    for i, process in enumerate(processes):
+        host = "host" if len(processes) == 1 else f"host:{i}"
+        threads = [place for place in places if place[0] == process]
+        main = (process, process)
+        main = main if main in threads else threads[0]
+        rows[main] = host, "python"
+        threads.remove(main)
+        for k, place in enumerate(threads, 1):
+            engine = re.search(r"pt_autograd_(\d+)", names.get(place, ""))
+            word = f"backward {engine[1]}" if engine else f"thread {k}"
+            rows[place] = host, word
+    return rows
 
 
 def _label(content: Mapping[str, Any], work: Sequence[TraceEvent]) -> str:
