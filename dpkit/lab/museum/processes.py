@@ -38,7 +38,7 @@ def in_turns(p: int) -> Orders:
 
 
 def sends_that_block(version: Version) -> None:
-    """Let a send end when its message is received, with 2 to 9 ranks."""
+    """Check sends that end when they are received, with 2 to 9 ranks."""
     for p in range(2, 10):
         check_blocking(version(p))
 
@@ -74,7 +74,7 @@ def run_the_listing(version: Version) -> None:
 
 
 def others_at_a_barrier(version: Version) -> None:
-    """Let the other rank wait at a barrier until rank 0 has evaluated."""
+    """The other rank waits at a barrier until rank 0 has evaluated."""
     found, right = counts(version, trains_on=False)
     claim(found == right, f"a wrong count (count: {found}, right: {right})")
 
