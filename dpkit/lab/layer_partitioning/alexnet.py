@@ -73,12 +73,7 @@ def alexnet(
         >>> net(torch.zeros(3, 1, 28, 28)).shape
         torch.Size([3, 10])
     """
-    unknown = ", ".join(sorted(set(talk) - set(LAYERS)))
-    if unknown:
-        known = ", ".join(LAYERS)
-        raise ValueError(
-            f"unknown layers to talk in (talk: {unknown}; known: {known})"
-        )
+    _check_talk(talk)
     widths = [1, *(round(scale * n) for n in WIDTHS_2012), 10]
     generator = torch.Generator().manual_seed(seed)
     layers: OrderedDict[str, nn.Module] = OrderedDict()
@@ -96,6 +91,15 @@ def alexnet(
             layers[f"pool{i + 1}"] = nn.MaxPool2d(kernel_size=3, stride=2)
     layers["scores"] = nn.Flatten()
     return nn.Sequential(layers)
+
+
+def _check_talk(talk: Collection[str]) -> None:
+    unknown = ", ".join(sorted(set(talk) - set(LAYERS)))
+    if unknown:
+        known = ", ".join(LAYERS)
+        raise ValueError(
+            f"unknown layers to talk in (talk: {unknown}; known: {known})"
+        )
 
 
 def _convolution(
