@@ -1,7 +1,7 @@
 """Checks that a state that was saved fits the run that would resume from it.
 
 The forms of a state say which parts it has, of which kinds and shapes. Empty
-dictionaries count, which the leaves of a pytree would not show.
+dictionaries count too: ``torch.utils._pytree`` would not show them.
 """
 
 from collections.abc import Mapping
