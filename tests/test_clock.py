@@ -1,6 +1,7 @@
 """The clock of hosts and streams, against what can be worked by hand."""
 
 from dataclasses import replace
+from threading import Thread
 
 import pytest
 
@@ -29,9 +30,16 @@ def clock(count=4, link=NVLINK, **options):
     return made
 
 
+def recorded(made):
+    """Return the spans of all that was issued."""
+    made.stop_recording()
+    return made.spans
+
+
 def times(made, device):
     """Return (name, start, end) of what a device did."""
-    return [(s.name, s.start, s.end) for s in made.spans if s.device == device]
+    spans = recorded(made)
+    return [(s.name, s.start, s.end) for s in spans if s.device == device]
 
 
 def test_a_launch_returns_before_the_work_is_done():
@@ -110,13 +118,76 @@ def test_two_streams_share_the_compute():
 
 
 def test_a_stream_fills_what_another_leaves_free():
-    made = clock()
-    made.hold(0, 1, 8 * SECOND)  # stream 1 waits for an event
+    made = clock(count=2)
+    made.compute(1, "before", 7.0)
+    event = made.mark_stream(1, 0)
+    made.mark_stream(0, 1, event)  # stream 1 waits for device 1
     made.current[0] = 1
     made.compute(0, "later", 2.0)
     made.current[0] = 0
     made.compute(0, "sooner", 3.0)
-    assert times(made, "sim:0") == [("later", 8.0, 10.0), ("sooner", 2.0, 5.0)]
+    assert times(made, "sim:0") == [("sooner", 3.0, 6.0), ("later", 8.0, 10.0)]
+
+
+def test_a_small_operation_on_another_stream_does_not_wait_for_all():
+    """It waits for the one that runs, not for all that Python has issued."""
+    made = clock()
+    for _ in range(3):
+        made.compute(0, "mm", 10.0)
+    made.current[0] = 1
+    made.compute(0, "add", 1.0)
+    assert times(made, "sim:0") == [
+        ("mm", 1.0, 11.0),
+        ("add", 11.0, 12.0),
+        ("mm", 12.0, 22.0),
+        ("mm", 22.0, 32.0),
+    ]
+
+
+def test_the_order_is_that_of_time_whatever_is_asked_first():
+    """Asking when one is done does not put it before the others."""
+    made = clock()
+    for _ in range(3):
+        made.compute(0, "mm", 10.0)
+    last = made.mark_stream(0, 0)
+    made.current[0] = 1
+    made.compute(0, "add", 1.0)
+    assert made.end_of(last) == 32 * SECOND
+
+
+def test_asking_whether_it_is_done_changes_nothing():
+    made = clock()
+    made.compute(0, "mm", 10.0)
+    made.compute(0, "mm", 10.0)
+    assert not made.is_done(made.mark_stream(0, 0), 0)
+    made.current[0] = 1
+    made.compute(0, "add", 1.0)
+    made.wait(0, stream=1)
+    assert made.now() == 12.0
+    made.current[0] = 0
+    assert not made.is_done(made.mark_stream(0, 0), 0)
+    made.wait(0)
+    assert made.is_done(made.mark_stream(0, 0), 0)
+
+
+def test_threads_of_python_have_streams_and_issuers_of_their_own():
+    """As on CUDA: a backward or a stream of one is not another's."""
+    made, found = clock(), []
+
+    def other():
+        found.append((made.current[0], made.hosts.in_backward))
+        made.compute(0, "add", 1.0)
+
+    made.current[0] = 1
+    made.begin_backward()
+    thread = Thread(target=other)
+    thread.start()
+    thread.join()
+    made.end_backward()
+    assert found == [(0, False)]
+    assert [s.stream for s in recorded(made) if s.kind == "compute"] == [
+        "compute"
+    ]
 
 
 def test_a_copy_is_a_barrier_on_both_ends():
@@ -295,7 +366,7 @@ def ends(made):
     """Return when each copy that was recorded ended, by its ends."""
     return {
         (s.device, s.name.removeprefix("copy to ")): s.end
-        for s in made.spans
+        for s in recorded(made)
         if s.name.startswith("copy to")
     }
 
@@ -346,8 +417,9 @@ def test_threads_beside_issue_no_earlier_than_told():
     with made.beside({1: 5 * SECOND}):
         made.compute(1, "add", 1.0)
         made.compute(1, "add", 1.0)
-    assert times(made, "sim:1") == [("add", 5.5, 6.5), ("add", 6.5, 7.5)]
     assert made.mark(1) == 0  # the host itself has gone on
     with made.beside({1: 0}):
         made.compute(1, "add", 1.0)
-    assert [s.end for s in made.spans if s.device == "host:1"][-1] == 6.5
+    assert times(made, "host:1")[-1] == ("add", 6.0, 6.5)
+    starts = [start for _, start, _ in times(made, "sim:1")]
+    assert starts == [5.5, 6.5, 7.5]

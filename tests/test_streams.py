@@ -1,5 +1,7 @@
 """torch.sim mirrors what programs use of torch.cuda: streams, events, …"""
 
+from threading import Thread
+
 import pytest
 import torch
 
@@ -172,3 +174,18 @@ def test_memory_is_asked_of_a_device():
     assert torch.sim.mem_get_info("sim:1") == (free - 4000, total)
     torch.sim.empty_cache()
     del x
+
+
+def test_each_thread_has_a_current_device_and_current_streams():
+    """As on CUDA: what one thread chooses, another does not see."""
+    found = []
+
+    def other():
+        found.append((torch.sim.current_device(), torch.sim.current_stream(1)))
+
+    with torch.sim.stream(torch.sim.Stream("sim:1")):
+        assert torch.sim.current_device() == 1
+        thread = Thread(target=other)
+        thread.start()
+        thread.join()
+    assert found == [(0, torch.sim.default_stream(1))]

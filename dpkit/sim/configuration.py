@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
+from threading import local
 from typing import Any
 
 import torch
@@ -25,10 +26,19 @@ class Simulation:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings  # the arguments of configure
         self.chosen = False  # whether the user has called it
-        self.current_device = 0  # what plain "sim" means
+        self._thread = local()
         self.clock = Clock(_cluster(settings))
         self.memory = Memory(settings["num_devices"], _capacity(settings))
         self.backing = _backing(settings)  # the device that holds the numbers
+
+    @property
+    def current_device(self) -> int:
+        """What plain "sim" means, in this thread of Python."""
+        return getattr(self._thread, "current_device", 0)
+
+    @current_device.setter
+    def current_device(self, index: int) -> None:
+        self._thread.current_device = index
 
     # What becomes of tensors that are alive:
     #
@@ -206,11 +216,12 @@ def machine(**changes: Any) -> Iterator[None]:
             f"unknown setting ({', '.join(sorted(unknown))}; known: "
             f"{', '.join(before)})"
         )
-    kept = dict(vars(simulation))
+    kept, device = dict(vars(simulation)), simulation.current_device
     capacity = simulation.memory.capacity
     simulation.change({**before, **changes}, apart=True)
     try:
         yield
     finally:
         vars(simulation).update(kept)
+        simulation.current_device = device
         simulation.memory.capacity = capacity

@@ -16,6 +16,7 @@ import torch
 from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import DeviceLike, full_device
 from dpkit.theory.clock.clock import DEFAULT
+from dpkit.theory.clock.queues import Work
 from dpkit.theory.clock.record import SECOND
 
 
@@ -60,8 +61,9 @@ class SimStream:
 
     def wait_event(self, event: "SimEvent") -> None:
         """Make later work here wait for ``event``."""
-        if event.mark is not None:
-            simulation.clock.hold(self.device.index, self.number, event.mark)
+        if event.work is not None:
+            index = self.device.index
+            simulation.clock.mark_stream(index, self.number, event.work)
 
     def record_event(self, event: "SimEvent | None" = None) -> "SimEvent":
         """Mark the end of what the stream has so far."""
@@ -75,9 +77,7 @@ class SimStream:
 
     def query(self) -> bool:
         """Return whether the stream has finished its work."""
-        clock = simulation.clock
-        index = self.device.index
-        return clock.ready(index, self.number) <= clock.mark(index)
+        return self.record_event().query()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SimStream) and (self.device, self.number) == (
@@ -93,7 +93,7 @@ class SimStream:
 
 
 class SimEvent:
-    """A mark in a stream, in picoseconds, as ``torch.cuda.Event``."""
+    """A mark in a stream, as ``torch.cuda.Event``."""
 
     def __init__(
         self,
@@ -102,18 +102,26 @@ class SimEvent:
         interprocess: bool = False,
     ) -> None:
         self.enable_timing = enable_timing
-        self.mark: int | None = None  # when the stream passes it
-        self.issued = 0  # when the host recorded it
+        self.work: Work | None = None  # the mark, once it is recorded
         self._device = 0
+
+    @property
+    def mark(self) -> int | None:
+        """When the stream passes it, in picoseconds."""
+        work = self.work
+        return None if work is None else simulation.clock.end_of(work)
+
+    @property
+    def issued(self) -> int:
+        """When the host recorded it, in picoseconds."""
+        return self.work.issued if self.work else 0
 
     def record(self, stream: SimStream | None = None) -> None:
         """Mark the end of what ``stream``, or the current one, has so far."""
         stream = current_stream() if stream is None else stream
-        clock, index = simulation.clock, stream.device.index
-        ready = clock.ready(index, stream.number)
-        self.issued = clock.mark(index)
-        self.mark = max(ready, self.issued)
-        self._device = index
+        self._device = stream.device.index
+        clock = simulation.clock
+        self.work = clock.mark_stream(self._device, stream.number)
 
     def wait(self, stream: SimStream | None = None) -> None:
         """Make later work on ``stream``, or the current one, wait for this."""
@@ -126,8 +134,8 @@ class SimEvent:
 
     def query(self) -> bool:
         """Return whether the stream has passed the mark."""
-        now = simulation.clock.mark(self._device)
-        return self.mark is None or self.mark <= now
+        clock = simulation.clock
+        return self.work is None or clock.is_done(self.work, self._device)
 
     def elapsed_time(self, end: "SimEvent") -> float:
         """Return the milliseconds from here to ``end``, simulated."""
@@ -135,9 +143,10 @@ class SimEvent:
             raise ValueError(
                 "both events must be made with enable_timing=True"
             )
-        if self.mark is None or end.mark is None:
+        first, last = self.mark, end.mark
+        if first is None or last is None:
             raise RuntimeError("both events must be recorded")
-        return 1e3 * (end.mark - self.mark) / SECOND
+        return 1e3 * (last - first) / SECOND
 
 
 def wait_for_device(device: DeviceLike = None) -> None:

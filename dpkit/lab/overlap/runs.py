@@ -69,7 +69,7 @@ def simulated_step(
         with sim.trace() as timeline, Timer(ranks) as timer, alone:
             parallel.step(shards)
         # Buckets of one rank become full in the order of their numbers.
-        ready = [max(marks) - start for marks in parallel.ready.values()]
+        ready = [mark - start for mark in parallel.marks()]
         sizes = [b.flat.nbytes for b in parallel.buckets[0].buckets]
         end = max(ready, default=timer.seconds)
         return SimulatedStep(timeline, timer.seconds, sizes, ready, end)
@@ -80,7 +80,7 @@ class _Watched(BucketedDataParallel):
 
     def clear(self) -> None:
         """Begin as after a step: with gradients that are views of buckets."""
-        self.ready: dict[int, list[float]] = defaultdict(list)
+        self.ready: dict[int, list[Any]] = defaultdict(list)  # events
         for buckets in self.buckets:
             for bucket in buckets.buckets:
                 for p, view in zip(bucket.params, bucket.gradients):
@@ -98,8 +98,13 @@ class _Watched(BucketedDataParallel):
     def _note_full(self, rank: int, bucket: Bucket) -> None:
         device = self.devices[rank]
         stream = torch.get_device_module(device).current_stream(device)
-        self.ready[bucket.index].append(stream.record_event().mark / SECOND)
+        self.ready[bucket.index].append(stream.record_event())
         super()._note_full(rank, bucket)
+
+    def marks(self) -> list[float]:
+        """Return when each bucket was full on the latest device."""
+        latest = (max(e.mark for e in x) for x in self.ready.values())
+        return [mark / SECOND for mark in latest]
 
 
 def wide() -> nn.Module:

@@ -2,7 +2,7 @@
 
 A host pays for each operation that it issues, and goes on. The operation
 starts when it has been issued, when its stream is done with what came before,
-and when the device's compute is free::
+and when the device's compute is free (``queues`` says who comes first)::
 
     host     |launch|launch|launch|            |
     stream          |== operation ==|== operation ==|== operation ==|
@@ -15,16 +15,24 @@ are exact, so the same work takes the same time whenever it starts.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from threading import RLock
+from threading import RLock, local
 
 from dpkit.theory.clock.issuers import Hosts
 from dpkit.theory.clock.paths import Paths
-from dpkit.theory.clock.record import SECOND, Recorder, Span, Work, place_name
-from dpkit.theory.clock.resources import Resource, reserve
+from dpkit.theory.clock.queues import Queues, Work
+from dpkit.theory.clock.record import SECOND, Recorder, Span, place_name
+from dpkit.theory.clock.resources import Resource
 from dpkit.theory.hardware.clusters import Cluster
 
 DEFAULT = 0  # the number of a device's default stream
 MOST_STREAMS = 32  # on a device besides that one, as PyTorch has on CUDA
+
+
+class _Thread(local):
+    """The current streams of the devices in a thread of Python."""
+
+    def __init__(self, num_devices: int) -> None:
+        self.current = [DEFAULT] * num_devices
 
 
 class Clock:
@@ -34,15 +42,18 @@ class Clock:
         self.cluster = cluster
         self.hosts = Hosts(cluster)
         count = cluster.num_devices
-        self.current = [DEFAULT] * count  # the current stream of each device
         self.num_streams = [0] * count  # made so far on each device
-        self._ready: dict[tuple[int, int], int] = {}
+        self._queues = Queues()
+        self._thread = _Thread(count)
         self._compute = [[Resource()] for _ in range(count)]
         self._adders = [[Resource()] for _ in range(count)]
         self._paths = Paths(cluster)
-        self._backwards = 0
-        self._waiting: list[Work] = []
         self.lock = RLock()  # what a thread holds while it issues
+
+    @property
+    def current(self) -> list[int]:
+        """The current stream of each device, in this thread of Python."""
+        return self._thread.current
 
     def now(self, device: int | None = None) -> float:
         """Return the time of the host of ``device``; None: of the latest."""
@@ -68,14 +79,14 @@ class Clock:
         resources = (self._adders if beside else self._compute)[device]
         slowness = self.cluster.slow.get(device, 1.0)
         work = Work(
-            "compute",
-            (name,),
-            round(SECOND * seconds * slowness),
-            num_bytes,
-            flops,
-            resources,
-            ((device, self.current[device]),),
-            self.hosts.launch(device, name, launches),
+            streams=((device, self.current[device]),),
+            issued=self.hosts.launch(device, name, launches),
+            kind="compute",
+            names=(name,),
+            duration=round(SECOND * seconds * slowness),
+            num_bytes=num_bytes,
+            flops=flops,
+            resources=resources,
         )
         self._issue(work)
         if self.cluster.accelerator.synchronous:
@@ -98,21 +109,20 @@ class Clock:
         blocking: bool = False,
     ) -> int:
         """Issue a copy; return the mark at which the host had issued it."""
-        ends = {}  # device -> what the copy is called there
-        if source is not None:
-            ends[source] = f"copy to {place_name(target)}"
-        if target is not None:
-            ends[target] = f"copy from {place_name(source)}"
-        names, duration = list(ends.values()), round(SECOND * seconds)
-        path = self._paths.between(source, target)
-        streams = [(device, self.current[device]) for device in ends]
-        issued = self.hosts.launch_copy(ends)
-        self._issue(
-            Work("copy", names, duration, num_bytes, 0, path, streams, issued)
+        ends = _names(source, target)
+        work = Work(
+            streams=[(device, self.current[device]) for device in ends],
+            issued=self.hosts.launch_copy(ends),
+            kind="copy",
+            names=list(ends.values()),
+            duration=round(SECOND * seconds),
+            num_bytes=num_bytes,
+            resources=self._paths.between(source, target),
         )
+        self._issue(work)
         if blocking or self.cluster.accelerator.synchronous:
-            self.wait(*streams[0])
-        return issued
+            self.wait(*work.streams[0])
+        return work.issued
 
     def wait(
         self, device: int, stream: int | None = None, cost: float | None = None
@@ -121,13 +131,14 @@ class Clock:
 
         Waiting costs it ``cost`` seconds besides; None: what its preset says.
         """
-        self.settle()
-        marks = [
-            ready
-            for (owner, number), ready in self._ready.items()
-            if owner == device and stream in (None, number)
-        ]
-        self.hosts.wait_until(device, max(marks, default=0), cost)
+        with self.lock:
+            self.settle()
+            ends = [
+                self._queues.end_of(work)
+                for (owner, number), work in self._queues.last.items()
+                if owner == device and stream in (None, number)
+            ]
+        self.hosts.wait_until(device, max(ends, default=0), cost)
 
     def record(self) -> list[Span]:
         """Start a recording at the latest host's time; return its spans."""
@@ -135,9 +146,11 @@ class Clock:
         return self.hosts.recorder.spans
 
     def stop_recording(self) -> None:
-        """Note what autograd has issued too, and nothing more."""
-        self.settle()
-        self.hosts.recorder = None
+        """Note what has been issued, and nothing more."""
+        with self.lock:
+            self.settle()
+            self._queues.place_all()
+            self.hosts.recorder = None
 
     # -- streams and events
 
@@ -146,31 +159,45 @@ class Clock:
         self.num_streams[device] += 1
         return (self.num_streams[device] - 1) % MOST_STREAMS + DEFAULT + 1
 
-    def ready(self, device: int, stream: int) -> int:
-        """Return when a stream will be done with what it has."""
-        self.settle()
-        return self._ready.get((device, stream), 0)
+    def mark_stream(self, device: int, stream: int, *after: Work) -> Work:
+        """Put a mark at the end of a stream; return it.
 
-    def hold(self, device: int, stream: int, mark: int) -> None:
-        """Make a stream wait until a time: for an event, say."""
-        self._ready[device, stream] = max(self.ready(device, stream), mark)
+        What comes later in the stream waits for the mark, and the mark for
+        the work in ``after``, such as marks in other streams.
+        """
+        mark = Work(((device, stream),), issued=self.mark(device))
+        with self.lock:
+            self.settle()
+            self._queues.add(mark, after)
+        return mark
+
+    def end_of(self, work: Work) -> int:
+        """Return when work is done, in picoseconds."""
+        with self.lock:
+            self.settle()
+            return self._queues.end_of(work)
+
+    def is_done(self, work: Work, device: int) -> bool:
+        """Return whether work is done at the time of the host of a device."""
+        now = self.mark(device)
+        with self.lock:
+            self.settle()
+            self._queues.place_before(now)
+        return work.end is not None and work.end <= now
 
     # -- other threads
 
     def begin_backward(self) -> None:
         """From now on a thread for each device issues, as autograd's do."""
         with self.lock:
-            self._backwards += 1
-            if self._backwards == 1:
-                self.hosts.begin_backward()
+            self.hosts.begin_backward()
 
     def end_backward(self) -> None:
         """Go on when the last of the threads is done."""
         with self.lock:
-            self._backwards -= 1
-            if self._backwards == 0 and self.hosts.in_backward:
-                self.settle()
-                self.hosts.end_backward()
+            waiting = self.hosts.at_work.waiting
+            if self.hosts.in_backward and self.hosts.end_backward():
+                self._add(waiting)
 
     @contextmanager
     def beside(self, since: Mapping[int, int]) -> Iterator[None]:
@@ -190,27 +217,33 @@ class Clock:
             hosts.at_work = before
 
     def settle(self) -> None:
-        """Place what the threads have issued, in the order of time."""
-        waiting, self._waiting = self._waiting, []
-        for work in sorted(waiting, key=lambda work: work.issued):
-            self._place(work)
+        """Queue what the threads have issued, in the order of time."""
+        issuers = self.hosts.at_work
+        waiting, issuers.waiting = issuers.waiting, []
+        self._add(waiting)
 
     # -- inside
 
     def _issue(self, work: Work) -> None:
-        """Place work; what several threads issue, when all have."""
-        if self.hosts.in_backward:
-            self._waiting.append(work)
+        """Queue work; what several threads issue, when all have."""
+        work.recorder, issuers = self.hosts.recorder, self.hosts.at_work
+        if issuers.kind == "backward":
+            issuers.waiting.append(work)
         else:
-            self._place(work)
+            self._queues.add(work)
+            # What is issued from now on cannot start earlier.
+            self._queues.place_before(min(issuers.times))
 
-    def _place(self, work: Work) -> None:
-        """Find the time of ``work`` on its streams and resources."""
-        ready = work.issued
-        for key in work.streams:
-            ready = max(ready, self._ready.get(key, 0))
-        start = reserve(work.resources, ready, work.duration)
-        for key in work.streams:
-            self._ready[key] = start + work.duration
-        if self.hosts.recorder:
-            self.hosts.recorder.note_work(work, start)
+    def _add(self, waiting: list[Work]) -> None:
+        for work in sorted(waiting, key=lambda work: work.issued):
+            self._queues.add(work)
+
+
+def _names(source: int | None, target: int | None) -> dict[int, str]:
+    """Return what a copy is called on each of its devices."""
+    names = {}
+    if source is not None:
+        names[source] = f"copy to {place_name(target)}"
+    if target is not None:
+        names[target] = f"copy from {place_name(source)}"
+    return names

@@ -1,8 +1,10 @@
 """Hosts and their threads, which issue work to the devices."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import local
 
+from dpkit.theory.clock.queues import Work
 from dpkit.theory.clock.record import SECOND, Recorder, Row, place_name
 from dpkit.theory.hardware import Host
 from dpkit.theory.hardware.clusters import Cluster
@@ -14,6 +16,8 @@ class Issuers:
 
     kind: str  # "python", "backward" (autograd's) or "communication"
     times: list[int]  # picoseconds: of one for all devices, or one for each
+    depth: int = 1  # of backward passes inside each other
+    waiting: list[Work] = field(default_factory=list)  # what backward issued
 
     def of(self, device: int) -> int:
         """Return the number of the one that drives a device."""
@@ -45,16 +49,35 @@ class Issuers:
         return "host", self.kind
 
 
+class _Thread(local):
+    """The issuers that work for a thread of Python: first its own."""
+
+    def __init__(self, python: Issuers) -> None:
+        self.at_work = python
+
+
 class Hosts:
-    """The time of every host and of its threads; one kind works at a time."""
+    """The time of every host and of its threads.
+
+    In each thread of Python one kind of issuers is at work at a time.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         count = 1 if cluster.hosts == "one" else cluster.num_devices
         self.python = Issuers("python", [0] * count)
         self.communication = Issuers("communication", [0] * count)
-        self.at_work = self.python
+        self._thread = _Thread(self.python)
         self.recorder: Recorder | None = None
+
+    @property
+    def at_work(self) -> Issuers:
+        """The issuers that work for this thread of Python."""
+        return self._thread.at_work
+
+    @at_work.setter
+    def at_work(self, issuers: Issuers) -> None:
+        self._thread.at_work = issuers
 
     @property
     def in_backward(self) -> bool:
@@ -103,15 +126,22 @@ class Hosts:
 
     def begin_backward(self) -> None:
         """From now on a thread of autograd's issues for each device."""
+        if self.in_backward:  # of a backward inside another
+            self.at_work.depth += 1
+            return
         devices = range(self.cluster.num_devices)
         times = [self.python.mark(device) for device in devices]
         self.at_work = Issuers("backward", times)
 
-    def end_backward(self) -> None:
-        """Python issues again, when the last of the threads is done."""
+    def end_backward(self) -> bool:
+        """Return whether Python issues again: the last thread is done."""
+        self.at_work.depth -= 1
+        if self.at_work.depth:
+            return False
         for device, time in enumerate(self.at_work.times):
             self.python.reach(device, time)
         self.at_work = self.python
+        return True
 
     def await_thread(self, device: int, issued: int) -> None:
         """Move autograd's thread of a device on to when another issued."""

@@ -1,9 +1,6 @@
 """What is recorded of a run: spans of time and blocks of memory."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-from dpkit.theory.clock.resources import Resource
 
 SECOND = 10**12  # picoseconds, in which a clock counts
 Row = tuple[str, str]  # a device and one of its streams
@@ -107,34 +104,12 @@ def streams(spans: list[Span]) -> dict[str, dict[str, list[Span]]]:
     return found
 
 
-@dataclass
-class Work:
-    """Something that devices do; a copy has names and streams of two ends."""
-
-    kind: str  # "compute" or "copy"
-    names: Sequence[str]
-    duration: int  # picoseconds, once it starts
-    num_bytes: int
-    flops: int
-    resources: Sequence[Resource]  # what it needs to itself while it runs
-    streams: Sequence[tuple[int, int]]  # (device, stream)
-    issued: int  # when the host had issued it, in picoseconds
-
-
 class Recorder:
     """Collects ``spans`` from ``zero`` on, a time in picoseconds."""
 
     def __init__(self, zero: int) -> None:
         self.spans: list[Span] = []
         self._zero = zero
-
-    def note_work(self, work: Work, start: int) -> None:
-        """Add a span for each stream that ``work`` runs on."""
-        marks = start, start + work.duration
-        for (device, stream), name in zip(work.streams, work.names):
-            row = f"sim:{device}", f"stream {stream}" if stream else "compute"
-            sizes = work.num_bytes, work.flops
-            self.note(row, name, work.kind, *marks, *sizes)
 
     def note(
         self, row: Row, name: str, kind: str, start: int, end: int, *sizes: int
@@ -143,6 +118,11 @@ class Recorder:
         since = (start - self._zero) / SECOND
         until = (end - self._zero) / SECOND
         self.spans.append(Span(*row, name, kind, since, until, *sizes))
+
+
+def row_of(device: int, stream: int) -> Row:
+    """Return the row of a timeline for a stream of a device."""
+    return f"sim:{device}", f"stream {stream}" if stream else "compute"
 
 
 def place_name(device: int | None) -> str:

@@ -57,8 +57,8 @@ class Resource:
 #     receiver     #++        so it starts at 4
 
 
-def reserve(resources: Sequence[Resource], ready: int, duration: int) -> int:
-    """Occupy all ``resources`` at once, as early as possible; return when."""
+def earliest(resources: Sequence[Resource], ready: int, duration: int) -> int:
+    """Return the earliest time at which all are free for so long."""
     start, moved = ready, True
     while moved:
         moved = False
@@ -66,6 +66,12 @@ def reserve(resources: Sequence[Resource], ready: int, duration: int) -> int:
             free = resource.earliest(start, duration)
             if free > start:
                 start, moved = free, len(resources) > 1
+    return start
+
+
+def reserve(resources: Sequence[Resource], ready: int, duration: int) -> int:
+    """Occupy all ``resources`` at once, as early as possible; return when."""
+    start = earliest(resources, ready, duration)
     for resource in resources:
         resource.occupy(start, duration)
     return start

@@ -72,19 +72,22 @@ def _replay_step(
     # A message waits for what both of its ranks have done so far. This is
     # noted for all messages first: none waits for another of its step.
     for message, _ in sent:
-        source, target = message.source, message.target
-        clock.hold(source, SENDING, clock.ready(source, DEFAULT))
-        clock.hold(target, RECEIVING, clock.ready(target, DEFAULT))
+        _wait(clock, message.source, SENDING, DEFAULT)
+        _wait(clock, message.target, RECEIVING, DEFAULT)
     for message, size in sent:
         _send(clock, message, size * element_bytes)
     # What both of its ranks do next waits for the message.
     for message, _ in sent:
-        arrival = clock.ready(message.target, RECEIVING)
-        clock.hold(message.source, DEFAULT, arrival)
-        clock.hold(message.target, DEFAULT, arrival)
+        _wait(clock, message.source, DEFAULT, SENDING)
+        _wait(clock, message.target, DEFAULT, RECEIVING)
     for message, size in sent:
         if message.adds:
             _add(clock, message.target, size, element_bytes)
+
+
+def _wait(clock: Clock, rank: int, stream: int, other: int) -> None:
+    """Make a stream of a rank wait for what another of its streams has."""
+    clock.mark_stream(rank, stream, clock.mark_stream(rank, other))
 
 
 def _send(clock: Clock, message: Message, num_bytes: int) -> None:
