@@ -8,7 +8,6 @@ from dpkit import streams
 from dpkit.lab.overlap.runs import (
     ONE_EACH,
     predicted_seconds,
-    ring_seconds,
     simulated_step,
     wide,
 )

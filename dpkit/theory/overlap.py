@@ -12,6 +12,9 @@ when the bucket before has been reduced::
 from collections.abc import Sequence
 from itertools import accumulate
 
+from dpkit.theory.hardware.clusters import Cluster
+from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
+
 
 def bucket_ends(ready: Sequence[float], costs: Sequence[float]) -> list[float]:
     """Return when each bucket has been reduced.
@@ -66,3 +69,32 @@ def step_seconds(
         return forward + backward + sum(costs) + update
     ends = bucket_ends(ready, costs)
     return forward + max([backward, *ends]) + update
+
+
+def ring_seconds(
+    num_bytes: float, cluster: Cluster, op: str = "mean"
+) -> float:
+    """Return the time to reduce a bucket on all devices of a cluster.
+
+    A ring, in which each device sends and adds a part in each of the first
+    steps and sends one in each of the others; a "mean" is divided last. The
+    longer of that and of the launches counts, without the first launches.
+
+    Example:
+        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> four = cluster(4, "v100", "nvlink2")
+        >>> f"{1e3 * ring_seconds(25 * 2**20, four):.2f} ms"
+        '0.44 ms'
+    """
+    p, gpu = cluster.num_devices, cluster.accelerator
+    launch = cluster.host.backward_launch_seconds
+    part = num_bytes / p
+    copy = copy_seconds(cluster.link, part)
+    if not cluster.link.peer_to_peer:
+        copy *= p  # the messages of all ranks share one path
+    add = operation_seconds(gpu, 0, 3 * part)  # two are read, one is written
+    divide = operation_seconds(gpu, 0, 2 * num_bytes) if op == "mean" else 0
+    # 4 ranks: 3 steps that send, receive and add, 3 that send and receive.
+    first = max(copy + add, 3 * launch)
+    second = max(copy, 2 * launch)
+    return (p - 1) * (first + second) + divide

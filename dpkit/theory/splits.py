@@ -1,17 +1,35 @@
 """What each way to split costs, as formulas, for a network of dense layers.
 
-Only products of matrices and messages are counted: what a device computes
-besides, and what its memory does, is left out. An allreduce is a star, whose
-root sends and receives everything.
+The hosts are one for each device, an allreduce is a ring. How forward F,
+backward B and allreduces ~ of a device lie in time::
+
+    data       F F F F B B B B          a bucket of gradients is reduced when
+                         ~ ~ ~ ~        it is full, beside backward
+    layer      F F ~ F F ~ B B ~ B B    what comes next needs the result
+    network    . F F F F B F B B B .    1F1B: it sends beside, and has bubbles
+
+Each step sends so much, over all devices together, of L layers of width w,
+for b rows, over k devices; times 4 bytes::
+
+    data       2(k - 1) w²L         the gradients, once
+    layer      2(k - 1)(L - 1) wb   the activations, in pairs of layers
+    network    2(k - 1) wb          activations and gradients, at borders
+
+Where each device has its own ports, a ring gives each of them 1/k of that.
+Where all copies pass over one path through the host, the path carries it all.
 """
 
 from dataclasses import dataclass
 
+from dpkit.theory.dense import SIZE, Dense
 from dpkit.theory.hardware.clusters import Cluster
-from dpkit.theory.hardware.costs import achieved_flops_per_second
+from dpkit.theory.hardware.costs import copy_seconds
+from dpkit.theory.overlap import ring_seconds, step_seconds
+from dpkit.theory.pipelines.bubble import makespan
+from dpkit.theory.units import check_known
 
 WAYS = ("data", "network", "layer")
-SIZE = 4  # bytes of a number
+BUCKET_BYTES = 25 * 2**20  # of gradients that are reduced together
 
 
 @dataclass(frozen=True)
@@ -19,13 +37,11 @@ class Estimate:
     """What a step costs a device; of several, the one that sends most.
 
     Attributes:
-        computing: Seconds of its products, forward and backward.
-        sending: Seconds in which its port is busy, one way or the other.
+        computing: Seconds in which it computes, forward and backward.
+        sending: Seconds that messages take on its port, or on a shared path.
         parameter_bytes: The parameters on it.
         activation_bytes: The activations on it, about.
-        seconds: How long the step takes. A pipeline sends while it computes,
-            and has a bubble; over a link by way of the host its messages
-            share one path. The others wait for their allreduces.
+        seconds: How long the step takes.
     """
 
     computing: float
@@ -51,80 +67,124 @@ def estimate(
 
     Example:
         >>> from dpkit.theory.hardware.clusters import cluster
-        >>> four = cluster(4, "v100", "pcie3")
-        >>> found = estimate("data", 4096, 4096, 8, four)
-        >>> round(found.computing, 3), round(found.sending, 3)
-        (0.057, 0.248)
+        >>> four = cluster(4, "v100", "nvlink2")
+        >>> found = [estimate(way, 4096, 4096, 8, four) for way in WAYS]
+        >>> [round(1e3 * each.seconds) for each in found]
+        [59, 81, 67]
     """
-    # A layer's product is 2 · rows · width² flops forward, twice that
-    # backward, since both the weights and the inputs get gradients: 6 in all.
-    k, activation = cluster.num_devices, SIZE * rows * width
-    rate = achieved_flops_per_second(cluster.accelerator, "float32")
-    computing = 6 * rows * width**2 * depth / k / rate
-    parameters: float = SIZE * depth * (width**2 + width)
-    if way == "network":
-        sending, path = _border_seconds(cluster, activation, chunks)
-        kept = k * (depth / k + 1) * activation / (chunks * k)
-        seconds = max(computing * (1 + (k - 1) / (chunks * k)), path)
-        return Estimate(computing, sending, parameters / k, kept, seconds)
+    check_known("way", way, WAYS)
     if way == "data":
-        sending = 2 * (k - 1) * _seconds(cluster, parameters, 2 * depth)
-        kept = (depth + 1) * activation / k
-    elif way == "layer":
-        allreduces = depth - 1  # the first layer's input needs no gradient
-        sending = allreduces * 2 * (k - 1) * _seconds(cluster, activation, 1)
-        kept = (depth / 2 * (1 + 1 / k) + 1) * activation
-        parameters /= k
-    else:
-        raise _unknown(way)
-    return Estimate(computing, sending, parameters, kept, computing + sending)
+        return _data(rows, width, depth, cluster)
+    if way == "layer":
+        return _layer(rows, width, depth, cluster)
+    return _network(rows, width, depth, cluster, chunks)
 
 
-def _border_seconds(
-    cluster: Cluster, activation: float, chunks: int
-) -> tuple[float, float]:
-    """Return the seconds of a stage's port, and of the path of all."""
+def _data(b: int, w: int, depth: int, cluster: Cluster) -> Estimate:
     k = cluster.num_devices
+    layer = Dense(cluster, b / k, w, w)
+    num_bytes = SIZE * layer.num_parameters
+    # Eight layers, three in a bucket: buckets after 3, 6 and 8 of them.
+    size = max(1, int(BUCKET_BYTES // num_bytes))
+    ends = [*range(size, depth, size), depth]
+    lengths = [end - start for start, end in zip([0, *ends], ends)]
+    step = step_seconds(
+        forward=depth * layer.forward,
+        backward=depth * layer.backward,
+        ready=[end * layer.backward for end in ends],
+        costs=[ring_seconds(n * num_bytes, cluster) for n in lengths],
+    )
+    return Estimate(
+        depth * (layer.forward + layer.backward),
+        sum(_sending(n * num_bytes, cluster) for n in lengths),
+        depth * num_bytes,
+        (depth + 1) * SIZE * b / k * w,
+        step,
+    )
+
+
+def _layer(b: int, w: int, depth: int, cluster: Cluster) -> Estimate:
+    k, activation = cluster.num_devices, SIZE * b * w
+    # A pair: the first layer is split by its outputs, the second by inputs.
+    pair = Dense(cluster, b, w, w / k), Dense(cluster, b, w / k, w)
+    computing = depth / 2 * sum(x.forward + x.backward for x in pair)
+    allreduces = depth - 1  # the first layer's input needs no gradient
+    # What is added up is copied first, and not divided.
+    each = pair[0].moved(2 * b * w) + ring_seconds(activation, cluster, "sum")
+    return Estimate(
+        computing,
+        allreduces * _sending(activation, cluster),
+        SIZE * depth * (w * w + w) / k,
+        (depth / 2 * (1 + 1 / k) + 1) * activation,
+        computing + allreduces * each,
+    )
+
+
+def _network(
+    b: int, w: int, depth: int, cluster: Cluster, chunks: int
+) -> Estimate:
+    k = cluster.num_devices
+    m, stage = chunks * k, depth / k
+    layer = Dense(cluster, b / m, w, w)
+    forward = stage * layer.forward
+    backward = stage * (layer.backward + layer.accumulate)
+    message = copy_seconds(cluster.link, SIZE * b / m * w)
     # In and out, forward and backward; at the ends of a pipeline half.
-    passes = 4 if k > 2 else 2 * (k - 1)
-    port = _seconds(cluster, passes * activation, passes * chunks * k)
-    if cluster.link.peer_to_peer:
-        return port, port
-    passes = 2 * (k - 1)  # all borders share the path through the host
-    return port, _seconds(cluster, passes * activation, passes * chunks * k)
+    sending = m * message * (4 if k > 2 else 2 * (k - 1))
+    if not cluster.link.peer_to_peer:  # all borders share a path
+        sending = m * message * 2 * (k - 1)
+    # With at most k micro-batches on their way, stage 0 waits for one to
+    # come back: its 2(k - 1) messages are shared by k.
+    waiting = m / k * 2 * (k - 1) * message
+    seconds = makespan("1f1b", k, m, forward, backward) + waiting
+    return Estimate(
+        m * (forward + backward),
+        sending,
+        SIZE * stage * (w * w + w),
+        k * (stage + 1) * SIZE * b / m * w,
+        max(seconds, sending),
+    )
 
 
-def _seconds(cluster: Cluster, num_bytes: float, messages: int) -> float:
-    """Return what one port takes for so many bytes in so many messages."""
-    link = cluster.link
-    rate = link.bytes_per_second * link.achieved
-    return messages * link.latency_seconds + num_bytes / rate
+def _sending(num_bytes: float, cluster: Cluster) -> float:
+    """Return what a ring's messages take on a port, or on a shared path."""
+    k = cluster.num_devices
+    sharing = 1 if cluster.link.peer_to_peer else k
+    return 2 * (k - 1) * sharing * copy_seconds(cluster.link, num_bytes / k)
 
 
-def boundary(way: str, num_devices: int, depth: int, ratio: float) -> float:
+# The time of the products is 6w²bL / (kR), of what is sent 4β times the
+# numbers above. Where both are equal, for k = 4, L = 8 and Rβ = 100:
+#
+#                             ports                  one path
+#     data      b/k =  4/3 (k - 1)/k Rβ  100    4/3 (k - 1) Rβ      400
+#     network     w =  8/3 k/L Rβ        133    4/3 k(k - 1)/L Rβ   200
+#     layer       w =  4/3 (k - 1) Rβ    350    4/3 k(k - 1) Rβ    1400
+#                          · (L - 1)/L               · (L - 1)/L
+
+
+def boundary(
+    way: str, num_devices: int, depth: int, ratio: float, shared: bool = False
+) -> float:
     """Return the size beyond which computing takes longer than sending.
 
     Latencies are left out. The size is, for "data", the rows of a device; for
     the others the width of the layers. For "network" there are more than two
     devices, so that one has a neighbour on either side. ``ratio`` is what a
     device computes while a byte passes: its flops a second by the link's
-    bytes a second.
+    bytes a second. ``shared`` says that all copies pass over one path.
 
     Example:
         >>> [round(boundary(way, 4, depth=8, ratio=100)) for way in WAYS]
-        [400, 133, 1400]
+        [100, 133, 350]
     """
+    check_known("way", way, WAYS)
     k = num_devices
-    if way == "data":  # 6 w² b L / k against 2 (k - 1) 4 w² L, b / k rows
-        return 4 / 3 * (k - 1) * ratio
-    if way == "network":  # 6 w² b L / k against 4 · 4 w b
-        return 8 / 3 * k / depth * ratio
-    if way == "layer":  # 6 w² b L / k against (L - 1) 2 (k - 1) 4 w b
-        return 4 / 3 * k * (k - 1) * (depth - 1) / depth * ratio
-    raise _unknown(way)
-
-
-def _unknown(way: str) -> ValueError:
-    return ValueError(
-        f"unknown way to split (way: {way!r}, known: {', '.join(WAYS)})"
-    )
+    if way == "data":
+        return 4 / 3 * (k - 1) * ratio / (1 if shared else k)
+    if way == "layer":
+        sharing = k if shared else 1
+        return 4 / 3 * (k - 1) * sharing * (depth - 1) / depth * ratio
+    if shared:
+        return 4 / 3 * k * (k - 1) / depth * ratio
+    return 8 / 3 * k / depth * ratio

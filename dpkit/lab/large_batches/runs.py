@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from dpkit.lab.common.batches import Batches
 from dpkit.lab.common.datasets import Labelled, load_fashion_mnist
 from dpkit.lab.common.loop import take_step
-from dpkit.lab.overlap.runs import ALL_IN_ONE, ring_seconds, simulated_step
+from dpkit.lab.overlap.runs import ALL_IN_ONE, simulated_step
 from dpkit.theory.hardware.clusters import cluster
 
 # A power of two, as batches are: a smaller last batch, with the rate of a

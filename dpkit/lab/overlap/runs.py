@@ -20,8 +20,7 @@ from dpkit.lab.common.resnet import resnet18
 from dpkit.machine import Timer, devices, synchronize
 from dpkit.theory.clock.record import SECOND
 from dpkit.theory.hardware.clusters import Cluster
-from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
-from dpkit.theory.overlap import bucket_ends
+from dpkit.theory.overlap import bucket_ends, ring_seconds
 from dpkit.theory.timeline.timeline import Timeline
 
 ONE_EACH = 1e-9  # MiB: no two gradients fit
@@ -112,25 +111,6 @@ def wide() -> nn.Module:
     widths = [28 * 28, *[2048] * 5, 10]
     layers = [nn.Linear(a, b, bias=False) for a, b in pairwise(widths)]
     return nn.Sequential(nn.Flatten(), *layers)
-
-
-def ring_seconds(num_bytes: float, cluster: Cluster) -> float:
-    """Return the time to reduce a bucket on all devices of a cluster.
-
-    A ring, in which each device sends and adds a part in each of the first
-    steps and sends one in each of the others; then the sum is divided. The
-    longer of that and of the launches counts, without the first launches.
-    """
-    p, gpu = cluster.num_devices, cluster.accelerator
-    launch = cluster.host.backward_launch_seconds
-    part = num_bytes / p
-    copy = copy_seconds(cluster.link, part)
-    add = operation_seconds(gpu, 0, 3 * part)  # two are read, one is written
-    divide = operation_seconds(gpu, 0, 2 * num_bytes)
-    # 4 ranks: 3 steps that send, receive and add, 3 that send and receive.
-    first = max(copy + add, 3 * launch)
-    second = max(copy, 2 * launch)
-    return (p - 1) * (first + second) + divide
 
 
 def predicted_seconds(
