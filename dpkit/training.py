@@ -53,6 +53,7 @@ def train(
     devices: Devices,
     lr: float,
     num_epochs: int,
+    algorithm: str = "ring",
 ) -> TrainingRecord:
     """Train on all devices together; test after each epoch.
 
@@ -68,6 +69,7 @@ def train(
         devices: k devices.
         lr: The learning rate.
         num_epochs: How often to go through ``train_batches``.
+        algorithm: As for :func:`dpkit.train_batch`.
 
     Raises:
         ValueError: an epoch has no batch, or as for :func:`train_batch`.
@@ -92,7 +94,9 @@ def train(
         num_steps = 0
         with Timer(devices) as timer:
             for X, y in tqdm(train_batches, f"epoch {epoch + 1}", leave=False):
-                train_batch(net, loss, X, y, device_params, devices, lr)
+                train_batch(
+                    net, loss, X, y, device_params, devices, lr, algorithm
+                )
                 num_steps += 1
         if num_steps == 0:
             raise ValueError(

@@ -546,6 +546,62 @@ def test_layers_that_pass_tuples_are_timed():
     assert next(model.parameters()).device.type == "cpu"
 
 
+class Twin(nn.Module):
+    """Begin a skip: pass on what comes in, twice."""
+
+    def forward(self, x):
+        return x, x
+
+
+class Past(nn.Module):
+    """A layer for the first of two tensors; the other is only carried."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, pair):
+        return self.layer(pair[0]), pair[1]
+
+
+class Added(nn.Module):
+    """End a skip: add the two tensors."""
+
+    def forward(self, pair):
+        return pair[0] + pair[1]
+
+
+def with_a_skip(width, frozen=False):
+    """Eight layers, of which four carry a tensor past themselves."""
+    linears = [nn.Linear(width, width, bias=False) for _ in range(3)]
+    linears[0].requires_grad_(not frozen)
+    return nn.Sequential(
+        nn.Flatten(), linears[0], Twin(),
+        Past(nn.ReLU()), Past(linears[1]), Past(nn.ReLU()), Past(linears[2]),
+        Added(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_what_a_layer_only_carries_is_not_timed(frozen):
+    """Neither forward nor backward; nor a gradient that nobody needs."""
+    with dpkit.sim.machine(accelerator="p40", link="pcie3", backing="meta"):
+        (device,) = dpkit.devices(1, kind="sim")
+        model = with_a_skip(1000, frozen).to(device)
+        X = torch.zeros(50_000, 1000, device=device)
+        costs = layer_seconds(model, X, device)
+        for _ in range(2):  # the second adds to gradients that are there
+            with dpkit.Timer([device]) as forward:
+                made = model(X)
+            gradient = torch.ones_like(made)
+            with dpkit.Timer([device]) as backward:
+                made.backward(gradient)
+        del model, X, made, gradient
+    found = [sum(of) for of in zip(*costs)]
+    assert found[0] == pytest.approx(forward.seconds, rel=0.01)
+    assert found[1] == pytest.approx(backward.seconds, rel=0.01)
+
+
 def gradients_of(layers, X, y, loss_fn, schedule, sizes, **options):
     """Of a pipeline and of one device, which are compared."""
     model = nn.Sequential(*layers).double()

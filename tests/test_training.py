@@ -15,7 +15,7 @@ def net(X, params):
     return X @ params[0] + params[1]
 
 
-def run(devices, num_epochs=3):
+def run(devices, num_epochs=3, algorithm="ring"):
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(50, 4, generator=generator)
     y = (X[:, 0] > 0).long()
@@ -23,8 +23,9 @@ def run(devices, num_epochs=3):
     params = [torch.zeros(4, 2), torch.zeros(2)]
     loss = nn.CrossEntropyLoss(reduction="none")
     return params, dpkit.train(
-        net, loss, params, batches, batches, devices, 0.5, num_epochs
-    )
+        net, loss, params, batches, batches, devices, 0.5, num_epochs,
+        algorithm,
+    )  # fmt: skip
 
 
 def test_training_learns_and_is_recorded(get_devices):
@@ -38,6 +39,11 @@ def test_training_learns_and_is_recorded(get_devices):
     assert len(record.device_params) == 2
     for p, q in zip(*record.device_params, strict=True):
         assert torch.equal(p.cpu(), q.cpu())
+
+
+def test_the_algorithm_is_that_of_the_caller():
+    with pytest.raises(ValueError, match="algorithm: 'rung'"):
+        run(dpkit.devices(2, "sim"), algorithm="rung")
 
 
 def test_training_is_the_steps_and_the_tests_that_were_asked_for(get_devices):

@@ -52,10 +52,12 @@ def largest_difference(device_params, reference):
     )
 
 
-def train_on(devices, batch_size):
+def train_on(devices, batch_size, algorithm="ring"):
     device_params = dpkit.replicate(start(), devices)
     for X, y in batches(batch_size):
-        dpkit.train_batch(lenet, loss, X, y, device_params, devices, LR)
+        dpkit.train_batch(
+            lenet, loss, X, y, device_params, devices, LR, algorithm
+        )
     return device_params
 
 
@@ -68,6 +70,15 @@ def test_k_devices_take_the_step_of_one(get_devices, k, batch_size):
     reference = oracle(batch_size)
     assert largest_difference([start()], reference) > 1e-4  # it did learn
     assert largest_difference(device_params, reference) < 1e-10
+
+
+@pytest.mark.parametrize("algorithm", ["star", "tree", "hierarchical:2"])
+def test_by_each_algorithm(algorithm):
+    device_params = train_on(dpkit.devices(4, "sim"), 7, algorithm)
+    assert largest_difference(device_params, oracle(7)) < 1e-10
+    for params in device_params[1:]:
+        for p, first in zip(params, device_params[0], strict=True):
+            assert torch.equal(p.cpu(), first.cpu())
 
 
 # Bugs to plant. Three devices, seven examples:
@@ -102,7 +113,7 @@ def test_planted_alias(monkeypatch):
 def test_planted_assignment_instead_of_copy(monkeypatch):
     """`tensors[i] = total` names a tensor anew and writes nothing."""
 
-    def assigning(tensors):
+    def assigning(tensors, algorithm):
         for i in range(1, len(tensors)):
             tensors[0] += tensors[i].to(tensors[0].device)
         for i in range(1, len(tensors)):
@@ -114,7 +125,9 @@ def test_planted_assignment_instead_of_copy(monkeypatch):
 
 def test_replica_0_alone_would_not_show_it(monkeypatch):
     """In the first step, what replica 0 says is right all the same."""
-    monkeypatch.setattr(data_parallel, "allreduce", dpkit.reduce)
+    monkeypatch.setattr(
+        data_parallel, "allreduce", lambda xs, algorithm: dpkit.reduce(xs)
+    )
     devices = dpkit.devices(3, "sim")
     device_params = dpkit.replicate(start(), devices)
     ((X, y),) = batches(7, num_steps=1)

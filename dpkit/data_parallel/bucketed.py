@@ -41,6 +41,7 @@ class BucketedDataParallel:
             ``float("inf")`` gives one bucket for all.
         overlap: Whether a bucket is reduced while backward goes on; if not,
             when it has ended.
+        algorithm: That of the allreduces, as for :func:`dpkit.allreduce`.
 
     Example:
         >>> from dpkit.data_parallel import BucketedDataParallel
@@ -58,14 +59,13 @@ class BucketedDataParallel:
         devices: Devices,
         bucket_megabytes: float = 25.0,
         overlap: bool = True,
+        algorithm: str = "ring",
     ) -> None:
         devices = device_list(devices, least=1)
         check_trained(module)
-        self.overlap = overlap
+        self.overlap, self.algorithm = overlap, algorithm
         self.replicas = [copy.deepcopy(module).to(d) for d in devices]
-        self.devices = [
-            next(replica.parameters()).device for replica in self.replicas
-        ]
+        self.devices = [next(r.parameters()).device for r in self.replicas]
         # self._full[1] = {3: …, 0: …}: bucket 1 was full on rank 3 first, then
         # on rank 0; with each, the event at the end of what filled it.
         self._full: dict[int, dict[int, tuple[Bucket, Any]]] = {}
@@ -150,4 +150,4 @@ class BucketedDataParallel:
             # Where ranks share a device, the latest of them counts.
             events = {self.devices[rank]: full[rank][1] for rank in full}
         with beside(events):
-            allreduce(flats, "mean", "ring")
+            allreduce(flats, "mean", self.algorithm)

@@ -31,6 +31,7 @@ def train_batch(
     device_params: Sequence[Sequence[Tensor]],
     devices: Devices,
     lr: float,
+    algorithm: str = "ring",
 ) -> None:
     """Take one step of minibatch SGD on all devices together.
 
@@ -50,6 +51,7 @@ def train_batch(
             ``devices[r]``, as :func:`dpkit.replicate` makes them.
         devices: k devices.
         lr: The learning rate.
+        algorithm: That of the allreduces, as for :func:`dpkit.allreduce`.
 
     Raises:
         ValueError: the batch is empty, ``X`` and ``y`` differ in length, the
@@ -78,15 +80,17 @@ def train_batch(
     ]
     # One call for all: on GPUs, each device's backward has its own thread.
     torch.autograd.backward(losses)
-    allreduce_gradients(device_params)
+    allreduce_gradients(device_params, algorithm)
     for params in device_params:
         sgd(params, lr, batch_size=len(X))
 
 
-def allreduce_gradients(device_params: Sequence[Sequence[Tensor]]) -> None:
+def allreduce_gradients(
+    device_params: Sequence[Sequence[Tensor]], algorithm: str = "ring"
+) -> None:
     """Replace each gradient, or zeros, by its sum over all devices."""
     for copies in zip(*device_params, strict=True):
-        allreduce([gradient(p) for p in copies])
+        allreduce([gradient(p) for p in copies], algorithm=algorithm)
 
 
 def gradient(p: Tensor) -> Tensor:

@@ -39,6 +39,7 @@ class HeadParallelAttention(SplitModule):
             parameters are copied.
         devices: k devices, no more than the layer has heads.
         causal: Whether a position sees only those up to its own.
+        algorithm: That of the allreduces, as for :func:`dpkit.allreduce`.
 
     Raises:
         ValueError: the layer has other options, or fewer heads than devices.
@@ -59,6 +60,7 @@ class HeadParallelAttention(SplitModule):
         attention: nn.MultiheadAttention,
         devices: Devices,
         causal: bool = False,
+        algorithm: str = "ring",
     ) -> None:
         super().__init__()
         plain = {"kdim": attention.embed_dim, "vdim": attention.embed_dim}
@@ -66,10 +68,13 @@ class HeadParallelAttention(SplitModule):
         num_heads, size = attention.num_heads, attention.head_dim
         heads = checked_sizes(None, num_heads, "heads", devices)
         self.project = ColumnParallelLinear(
-            _by_head(attention), devices, [3 * size * n for n in heads]
+            _by_head(attention),
+            devices,
+            [3 * size * n for n in heads],
+            algorithm,
         )
         self.output = RowParallelLinear(
-            attention.out_proj, devices, [size * n for n in heads]
+            attention.out_proj, devices, [size * n for n in heads], algorithm
         )
         self.head_size, self.causal = size, causal
 

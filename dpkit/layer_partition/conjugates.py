@@ -21,6 +21,7 @@ are f and g.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -60,11 +61,14 @@ def conjugates(
     return list(Conjugates.apply(there, back, *tensor_list(xs)))
 
 
-def allreduce_backward(xs: Sequence[Tensor]) -> list[Tensor]:
+def allreduce_backward(
+    xs: Sequence[Tensor], algorithm: str = "ring"
+) -> list[Tensor]:
     """Pass replicas on; in backward, add up the gradients of all ranks.
 
     It stands before a layer of which each rank has a part: each part uses the
     whole input, so the input's gradient is the sum of what they send back.
+    ``algorithm`` is that of :func:`dpkit.allreduce`.
 
     Example:
         >>> xs = [torch.ones(3, device=d, requires_grad=True)
@@ -74,14 +78,17 @@ def allreduce_backward(xs: Sequence[Tensor]) -> list[Tensor]:
         >>> [x.grad.tolist() for x in xs]  # 1 + 4
         [[5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
     """
-    return conjugates(xs, there=views, back=sums)
+    return conjugates(xs, there=views, back=partial(sums, algorithm=algorithm))
 
 
-def allreduce_forward(xs: Sequence[Tensor]) -> list[Tensor]:
+def allreduce_forward(
+    xs: Sequence[Tensor], algorithm: str = "ring"
+) -> list[Tensor]:
     """Add up the tensors of all ranks; in backward, pass gradients on.
 
     It stands behind a layer of which each rank has computed a term, of one
-    shape. It gives k replicas of their sum.
+    shape. It gives k replicas of their sum. ``algorithm`` is that of
+    :func:`dpkit.allreduce`.
 
     Example:
         >>> xs = [torch.full((2,), r + 1.0, device=d)
@@ -89,7 +96,7 @@ def allreduce_forward(xs: Sequence[Tensor]) -> list[Tensor]:
         >>> dpkit.layer_partition.allreduce_forward(xs)[2]  # 1 + 2 + 3
         tensor([6., 6.], device='sim:2')
     """
-    return conjugates(xs, there=sums, back=tuple)
+    return conjugates(xs, there=partial(sums, algorithm=algorithm), back=tuple)
 
 
 def allgather_forward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
@@ -161,12 +168,12 @@ def views(xs: Sequence[Tensor]) -> list[Tensor]:
     return [x.view_as(x) for x in xs]
 
 
-def sums(xs: Sequence[Tensor]) -> Sequence[Tensor]:
+def sums(xs: Sequence[Tensor], algorithm: str) -> Sequence[Tensor]:
     """Return the sum of the tensors on each of their devices."""
     if len(xs) == 1:
         return xs  # one device has it already
     totals = [x.clone(memory_format=torch.contiguous_format) for x in xs]
-    allreduce(totals)
+    allreduce(totals, algorithm=algorithm)
     return totals
 
 

@@ -23,9 +23,10 @@ class ChannelParallelConv2d(SplitModule):
         1        False          replicas  all channels, which it has
         k · m    False          shards    its own channels, and sends nothing
 
-    The last is what a convolution with groups does on one device. The
-    parameters of ``conv`` are copied into ``parts``, a convolution for each
-    of the k devices.
+    The last is what a convolution with groups does on one device. Where it
+    takes replicas, the gradients of the input are added up in an allreduce,
+    by ``algorithm``. The parameters of ``conv`` are copied into ``parts``, a
+    convolution for each of the k devices.
 
     Raises:
         ValueError: there are more devices than output channels, or groups
@@ -46,9 +47,14 @@ class ChannelParallelConv2d(SplitModule):
     """
 
     def __init__(
-        self, conv: nn.Conv2d, devices: Devices, gather_input: bool = True
+        self,
+        conv: nn.Conv2d,
+        devices: Devices,
+        gather_input: bool = True,
+        algorithm: str = "ring",
     ) -> None:
         super().__init__()
+        self.algorithm = algorithm
         total = conv.out_channels
         sizes = checked_sizes(None, total, "output channels", devices)
         k = len(devices)
@@ -70,7 +76,7 @@ class ChannelParallelConv2d(SplitModule):
         if self.gather_input:
             xs = reduce_scatter_backward(xs, dim=1)
         elif not self.grouped:
-            xs = allreduce_backward(xs)
+            xs = allreduce_backward(xs, self.algorithm)
         return [part(x) for part, x in zip(self.parts, xs, strict=True)]
 
 

@@ -39,6 +39,7 @@ class ColumnParallelLinear(SplitModule):
         linear: Copied into ``parts``, a layer for each device.
         devices: k devices, no more than the layer has outputs.
         sizes: How many outputs each device computes; None: evenly.
+        algorithm: That of the allreduce, as for :func:`dpkit.allreduce`.
 
     Raises:
         ValueError: the sizes do not give each device some of the outputs.
@@ -56,8 +57,10 @@ class ColumnParallelLinear(SplitModule):
         linear: nn.Linear,
         devices: Devices,
         sizes: Sequence[int] | None = None,
+        algorithm: str = "ring",
     ) -> None:
         super().__init__()
+        self.algorithm = algorithm
         sizes = checked_sizes(sizes, linear.out_features, "outputs", devices)
         self.parts = nn.ModuleList(
             linear_of(weight, bias)
@@ -66,7 +69,7 @@ class ColumnParallelLinear(SplitModule):
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
         """Return shards (…, outputs of r) of replicas (…, inputs)."""
-        xs = allreduce_backward(xs)
+        xs = allreduce_backward(xs, self.algorithm)
         return [part(x) for part, x in zip(self.parts, xs, strict=True)]
 
 
@@ -92,8 +95,10 @@ class RowParallelLinear(SplitModule):
         linear: nn.Linear,
         devices: Devices,
         sizes: Sequence[int] | None = None,
+        algorithm: str = "ring",
     ) -> None:
         super().__init__()
+        self.algorithm = algorithm
         sizes = checked_sizes(sizes, linear.in_features, "inputs", devices)
         weights = shards_of(linear.weight, sizes, devices, dim=1)
         self.parts = nn.ModuleList(linear_of(w, None) for w in weights)
@@ -104,9 +109,8 @@ class RowParallelLinear(SplitModule):
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
         """Return replicas (…, outputs) of shards (…, inputs of r)."""
-        ys = allreduce_forward(
-            [part(x) for part, x in zip(self.parts, xs, strict=True)]
-        )
+        terms = [part(x) for part, x in zip(self.parts, xs, strict=True)]
+        ys = allreduce_forward(terms, self.algorithm)
         if not self.biases:
             return ys
         return [y + bias for y, bias in zip(ys, self.biases, strict=True)]
@@ -129,7 +133,7 @@ class ParallelMLP(nn.Sequential):
 
     The first is split by its outputs and the second by the same features, its
     inputs: what one gives is what the other takes. It takes and gives
-    replicas, with one allreduce forward and one backward.
+    replicas, with one allreduce forward and one backward, by ``algorithm``.
 
     Raises:
         ValueError: the layers do not fit together, or the activation has
@@ -150,6 +154,7 @@ class ParallelMLP(nn.Sequential):
         activation: nn.Module,
         second: nn.Linear,
         devices: Devices,
+        algorithm: str = "ring",
     ) -> None:
         outputs, inputs = first.out_features, second.in_features
         if outputs != inputs:
@@ -159,9 +164,9 @@ class ParallelMLP(nn.Sequential):
             )
         _check_activation(activation)
         super().__init__(
-            ColumnParallelLinear(first, devices),
+            ColumnParallelLinear(first, devices, None, algorithm),
             Replicated(activation, devices),
-            RowParallelLinear(second, devices),
+            RowParallelLinear(second, devices, None, algorithm),
         )
 
 

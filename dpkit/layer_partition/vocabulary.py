@@ -30,7 +30,8 @@ class VocabParallelEmbedding(SplitModule):
     """An embedding of which each device has the rows of some words.
 
     It takes replicas of the words' numbers and gives replicas of their rows:
-    a device that does not have a word gives zeros, and an allreduce adds up.
+    a device that does not have a word gives zeros, and an allreduce adds up,
+    by ``algorithm``.
     :class:`dpkit.ColumnParallelLinear` splits its outputs as the rows are
     split, so the two can share their ``weights``. The row of a word that does
     not exist is NaN: to raise an error, Python would wait for the device.
@@ -50,8 +51,14 @@ class VocabParallelEmbedding(SplitModule):
         M. Shoeybi et al., Megatron-LM, 2019, section 3.
     """
 
-    def __init__(self, embedding: nn.Embedding, devices: Devices) -> None:
+    def __init__(
+        self,
+        embedding: nn.Embedding,
+        devices: Devices,
+        algorithm: str = "ring",
+    ) -> None:
         super().__init__()
+        self.algorithm = algorithm
         check_plain(embedding, "an embedding", PLAIN_EMBEDDING)
         num_words = embedding.num_embeddings
         sizes = checked_sizes(None, num_words, "words", devices)
@@ -65,7 +72,7 @@ class VocabParallelEmbedding(SplitModule):
         rows = _looked_up(
             words, sizes, lambda rank, x: F.embedding(x, self.weights[rank])
         )
-        return allreduce_forward(rows)
+        return allreduce_forward(rows, self.algorithm)
 
     def full_tensors(self, pick: Pick) -> dict[str, Tensor]:
         """Return what is picked of the rows, joined, by name."""
@@ -73,7 +80,9 @@ class VocabParallelEmbedding(SplitModule):
 
 
 def vocab_parallel_cross_entropy(
-    logit_shards: Sequence[Tensor], targets: Sequence[Tensor]
+    logit_shards: Sequence[Tensor],
+    targets: Sequence[Tensor],
+    algorithm: str = "ring",
 ) -> list[Tensor]:
     """Return the mean cross-entropy on every device, from shards of scores.
 
@@ -85,6 +94,7 @@ def vocab_parallel_cross_entropy(
         logit_shards: k tensors (b, words of r), each on its device.
         targets: k replicas (b,) of the numbers of the right words. One
             outside of the vocabulary makes the loss NaN.
+        algorithm: That of the allreduces, as for :func:`dpkit.allreduce`.
 
     Example:
         >>> from dpkit.layer_partition import vocab_parallel_cross_entropy
@@ -103,17 +113,19 @@ def vocab_parallel_cross_entropy(
         check_scores(x, y)
     # The largest is subtracted for the sake of range; it has no gradient.
     largest = [x.detach().amax(dim=1) for x in logit_shards]
-    allreduce(largest, op="max")
+    allreduce(largest, "max", algorithm)
     shifted = [
         x - m.unsqueeze(1) for x, m in zip(logit_shards, largest, strict=True)
     ]
-    sums = allreduce_forward([x.exp().sum(dim=1) for x in shifted])
+    sums = [x.exp().sum(dim=1) for x in shifted]
+    sums = allreduce_forward(sums, algorithm)
     sizes = [x.shape[1] for x in shifted]
 
     def scores_of(rank: int, local: Tensor) -> Tensor:
         return shifted[rank].gather(1, local.unsqueeze(1)).squeeze(1)
 
-    scores = allreduce_forward(_looked_up(targets, sizes, scores_of))
+    scores = _looked_up(targets, sizes, scores_of)
+    scores = allreduce_forward(scores, algorithm)
     return [
         (total.log() - score).mean()
         for total, score in zip(sums, scores, strict=True)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dpkit.machine import Timer
@@ -42,9 +43,9 @@ def layer_seconds(
 
     On a simulated device the seconds are simulated, on another measured. Each
     layer runs twice, and the second time counts. The model stays where and as
-    it is. A layer may pass a tuple of tensors on to the next. ``x`` is a
-    micro-batch, shape (b, …); the first layer makes its gradient if it
-    requires one.
+    it is. A layer may pass a tuple of tensors on to the next; one that it only
+    carries costs nothing. ``x`` is a micro-batch, shape (b, …); the first
+    layer makes its gradient if it requires one.
 
     Example:
         >>> from dpkit.network_partition import layer_seconds
@@ -55,27 +56,40 @@ def layer_seconds(
         ['4.3e-04', '7.5e-05']
     """
     found = []
-    given, needs_gradient = x.to(device), x.requires_grad
+    given = x.to(device)
     for layer in model:
         layer = copy.deepcopy(layer).to(device)
         for _ in range(2):  # the first to warm up
-            cost, made = _timed(layer, given, needs_gradient)
+            cost, made = _timed(layer, given)
         found.append(cost)
-        given, needs_gradient = made, True
+        given = made
     return found
 
 
-def _timed(
-    layer: nn.Module, given: Any, needs_gradient: bool
-) -> tuple[LayerCost, Any]:
+class _Border(Function):
+    """What comes into a layer: its gradient is made, and kept by nobody.
+
+    A leaf would keep it, in a copy where the layer passes it on as it is: the
+    time of the copy would count, which the network never makes.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        """Return a clone, because a layer may overwrite what it is given."""
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, dx: Tensor) -> None:
+        """End here."""
+
+
+def _timed(layer: nn.Module, given: Any) -> tuple[LayerCost, Any]:
     """Run a layer on a tensor or a tuple; return what it took and made."""
 
-    def leaf(x: Tensor) -> Tensor:
-        has_gradient = needs_gradient and x.is_floating_point()
-        return x.detach().requires_grad_(has_gradient)
+    def come_in(x: Tensor) -> Any:
+        return _Border.apply(x.detach().requires_grad_(x.requires_grad))
 
-    # Clones, because a layer may overwrite what it is given.
-    inputs = tree_map(torch.clone, tree_map(leaf, given))
+    inputs = tree_map(come_in, given)
     devices = [x.device for x in tree_leaves(inputs)]
     with Timer(devices) as forward:
         made = layer(inputs)

@@ -44,6 +44,8 @@ class Pipeline(nn.Module):
             means as many as there are devices, or as a list of actions names.
         recompute: Whether a stage keeps its input alone and runs forward
             again before backward.
+        algorithm: That of the allreduces in which the gradients of ``copies``
+            are summed, as for :func:`dpkit.allreduce`.
 
     Raises:
         ValueError: the stages do not fit the devices or the schedule, the
@@ -70,6 +72,7 @@ class Pipeline(nn.Module):
         schedule: str | Schedule = "1f1b",
         num_micro_batches: int | None = None,
         recompute: bool = False,
+        algorithm: str = "ring",
     ) -> None:
         super().__init__()
         devices = list(map(torch.device, device_list(devices, least=1)))
@@ -88,7 +91,7 @@ class Pipeline(nn.Module):
             for stage, device, first in zip(stages, self.devices, firsts)
         ]
         self._channels = _channels(self.devices)
-        self._has_run = False
+        self._has_run, self.algorithm = False, algorithm
         # Issued in the order of time, so that no device waits for Python:
         # gpipe, 2 stages, 2 micro-batches  0F0 0F1 1F0 1F1 1B0 0B0 1B1 0B1
         start = times(self.schedule, TICKS)
@@ -150,7 +153,7 @@ class Pipeline(nn.Module):
             self._stages, self._channels, X.tensor_split(m), ends
         )
         try:
-            with gradients_summed(self.copies):
+            with gradients_summed(self.copies, self.algorithm):
                 self._run(run)
             self._has_run = True
         finally:

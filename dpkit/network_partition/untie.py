@@ -64,7 +64,9 @@ def _own(
 
 
 @contextmanager
-def gradients_summed(groups: Groups) -> Iterator[None]:
+def gradients_summed(
+    groups: Groups, algorithm: str = "ring"
+) -> Iterator[None]:
     """After a block that makes gradients, sum those of copies."""
     # Those from before are sums already: they are added to the new sums.
     before = [[p.grad for p in group] for group in groups]
@@ -74,19 +76,20 @@ def gradients_summed(groups: Groups) -> Iterator[None]:
     try:
         yield
         for group in groups:
-            _sum(group)
+            _sum(group, algorithm)
     finally:
         for group, old in zip(groups, before):
             _add(group, old)
 
 
 @torch.no_grad()
-def _sum(group: Sequence[nn.Parameter]) -> None:
+def _sum(group: Sequence[nn.Parameter], algorithm: str) -> None:
     """Give all copies the sum of their gradients, if one has any."""
     if any(p.grad is not None for p in group):
         for p in group:
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-        allreduce([p.grad for p in group if p.grad is not None])
+        grads = [p.grad for p in group if p.grad is not None]
+        allreduce(grads, algorithm=algorithm)
 
 
 @torch.no_grad()

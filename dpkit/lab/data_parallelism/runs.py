@@ -60,5 +60,5 @@ def time_resident_epoch(
     batches = Batches(X, y, batch_size, shuffle=True)
     with Timer(devices) as timer:
         for X, y in batches:
-            train_batch(lenet, loss, X, y, device_params, devices, lr)
+            train_batch(lenet, loss, X, y, device_params, devices, lr, "star")
     return timer

@@ -34,11 +34,15 @@ class Split(NamedTuple):
     step: Callable[[], object]  # adds the gradients of the batch
 
 
-Way = Callable[[nn.Sequential, Tensor, Sequence[torch.device]], Split]
+# The network, a batch, the devices, and the algorithm of the allreduces.
+Way = Callable[[nn.Sequential, Tensor, Sequence[torch.device], str], Split]
 
 
 def data_parallelism(
-    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+    net: nn.Sequential,
+    X: Tensor,
+    ranks: Sequence[torch.device],
+    algorithm: str = "ring",
 ) -> Split:
     """Give every device all layers and a part of the rows."""
     nets: list[nn.Module] = [copy.deepcopy(net).to(rank) for rank in ranks]
@@ -50,16 +54,21 @@ def data_parallelism(
             for net, part in zip(nets, parts)
         ]
         torch.autograd.backward(losses)
-        allreduce_gradients([list(net.parameters()) for net in nets])
+        params = [list(net.parameters()) for net in nets]
+        allreduce_gradients(params, algorithm)
 
     return Split(nets, step)
 
 
 def layer_partitioning(
-    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+    net: nn.Sequential,
+    X: Tensor,
+    ranks: Sequence[torch.device],
+    algorithm: str = "ring",
 ) -> Split:
     """Give every device a part of each layer, and all rows."""
-    split, replicas = split_pairs(net, ranks), [X.to(rank) for rank in ranks]
+    split = split_pairs(net, ranks, algorithm)
+    replicas = [X.to(rank) for rank in ranks]
 
     def step() -> None:
         outputs = zip(split(replicas), replicas)
@@ -69,7 +78,9 @@ def layer_partitioning(
 
 
 def split_pairs(
-    net: nn.Sequential, ranks: Sequence[torch.device]
+    net: nn.Sequential,
+    ranks: Sequence[torch.device],
+    algorithm: str = "ring",
 ) -> nn.Sequential:
     """Split layers in pairs: the first by outputs, the second by inputs."""
     if len(net) % 4:
@@ -82,17 +93,21 @@ def split_pairs(
         first, inner, second, outer = net[i : i + 4]
         assert isinstance(first, nn.Linear)
         assert isinstance(second, nn.Linear)
-        parts.append(ParallelMLP(first, inner, second, ranks))
+        parts.append(ParallelMLP(first, inner, second, ranks, algorithm))
         parts.append(Replicated(outer, ranks))
     return nn.Sequential(*parts)
 
 
 def network_partitioning(
-    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+    net: nn.Sequential,
+    X: Tensor,
+    ranks: Sequence[torch.device],
+    algorithm: str = "ring",
 ) -> Split:
     """Give every device some layers; 1F1B with 4 micro-batches a device."""
     k = len(ranks)
-    pipeline = Pipeline(split_layers(net, k), ranks, "1f1b", 4 * k)
+    stages = split_layers(net, k)
+    pipeline = Pipeline(stages, ranks, "1f1b", 4 * k, algorithm=algorithm)
     X, y = X.to(ranks[0]), X.to(ranks[-1])
     step = partial(pipeline.forward_backward, X, y, F.mse_loss)
     return Split([pipeline], step)
@@ -117,18 +132,20 @@ def traced(
     rows: int,
     width: int,
     depth: int = 8,
+    algorithm: str = "ring",
     **hardware: Any,
 ) -> Timeline:
     """Trace a step on simulated devices that compute no numbers.
 
     The batch has ``rows`` examples of ``width`` numbers, the network ``depth``
-    layers. The hardware is that of :func:`dpkit.sim.machine`.
+    layers. ``algorithm`` is that of the allreduces, and the hardware that of
+    :func:`dpkit.sim.machine`.
     """
     with sim.machine(backing="meta", **hardware):
         ranks = devices(num_devices, "sim")
         with ranks[0]:  # made there
             net, X = deep_network(width, depth), torch.zeros(rows, width)
-        split = way(net, X, ranks)
+        split = way(net, X, ranks, algorithm)
         del net, X
         split.step()  # makes the gradients
         synchronize(ranks)
@@ -144,8 +161,8 @@ def cost(timeline: Timeline) -> Cost:
 
     Example:
         >>> found = cost(traced(data_parallelism, 2, rows=64, width=256))
-        >>> found.messages  # 16 gradients, to the root and back
-        32
+        >>> found.messages  # 16 gradients, 2 steps of 2 messages each
+        64
         >>> found.parameter_bytes == 4 * 8 * (256 * 256 + 256)
         True
     """

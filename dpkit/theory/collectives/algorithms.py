@@ -39,15 +39,20 @@ def allreduce_plan(
 ) -> Plan:
     """Return the plan of an allreduce by its name in ``ALLREDUCE``.
 
-    "hierarchical" needs ``ranks_per_node``; the others refuse it.
+    "hierarchical" needs ``ranks_per_node``; the others refuse it. It may
+    stand in the name, as the number of a device does: "hierarchical:4".
 
     Raises:
         ValueError: the name is unknown, or the nodes do not fit the ranks.
 
     Example:
-        >>> len(allreduce_plan("hierarchical", 8, ranks_per_node=4).steps)
-        8
+        >>> plan = allreduce_plan("hierarchical", 8, ranks_per_node=4)
+        >>> len(plan.steps), plan == allreduce_plan("hierarchical:4", 8)
+        (8, True)
     """
+    name, _, nodes = algorithm.partition(":")
+    if nodes.isdecimal() and ranks_per_node is None:
+        algorithm, ranks_per_node = name, int(nodes)
     check_known("algorithm", algorithm, ALLREDUCE)
     if algorithm == "hierarchical" and ranks_per_node is None:
         raise ValueError(
