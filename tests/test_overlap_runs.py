@@ -13,6 +13,7 @@ from dpkit.lab.overlap.runs import (
 )
 from dpkit.theory.clock.record import SECOND
 from dpkit.theory.hardware.clusters import cluster
+from dpkit.theory.overlap import ring_seconds
 
 TOLD = {"make": wide, "num_devices": 3, "rows": 512}
 

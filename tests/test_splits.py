@@ -20,38 +20,79 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("k", [4])
+def simulated(way, link, rows, width):
+    """The real program on 4 devices, with room for every network."""
+    room = {"memory_bytes": 10**15, "link": link}
+    return cost(traced(STEPS[way], 4, rows, width, 8, **room))
+
+
+# Points of the map of the chapter, far enough from its borders.
+@pytest.mark.parametrize(
+    ("link", "rows", "width", "best"),
+    [
+        ("nvlink2", 4096, 4096, "data"),
+        ("nvlink2", 256, 4096, "layer"),
+        ("nvlink2", 65536, 1024, "data"),
+        ("nvlink2", 256, 16384, "layer"),
+        ("nvlink2", 16384, 8192, "data"),
+        ("pcie3", 4096, 4096, "network"),
+        ("pcie3", 256, 4096, "layer"),
+        ("pcie3", 65536, 1024, "data"),
+        ("pcie3", 65536, 4096, "data"),
+        ("pcie3", 1024, 8192, "network"),
+    ],
+)
+def test_the_map_names_the_way_that_wins(link, rows, width, best):
+    """Each time within 15 %, and the same winner by both."""
+    machine = cluster(4, "v100", link)
+    found = {way: simulated(way, link, rows, width).seconds for way in WAYS}
+    told = {way: estimate(way, rows, width, 8, machine) for way in WAYS}
+    for way in WAYS:
+        assert told[way].seconds == pytest.approx(found[way], rel=0.15), way
+    assert min(found, key=found.get) == best
+    assert min(told, key=lambda way: told[way].seconds) == best
+
+
 @pytest.mark.parametrize("way", WAYS)
-def test_the_estimate_is_what_is_simulated(way, k):
-    """Within a fifth, where products are large."""
-    rows, width, depth = 8192, 4096, 8
-    hardware = {"accelerator": "v100", "link": "nvlink2"}
-    step = traced(STEPS[way], k, rows, width, depth, "star", **hardware)
-    found = cost(step)
-    told = estimate(way, rows, width, depth, cluster(k, **hardware))
+def test_the_parts_of_an_estimate(way):
+    """Within a fifth, where products are large; parameters nearly exact."""
+    found = simulated(way, "nvlink2", 8192, 4096)
+    told = estimate(way, 8192, 4096, 8, cluster(4, "v100", "nvlink2"))
     # Biases of layers split by their inputs are on every device.
     assert told.parameter_bytes == pytest.approx(
         found.parameter_bytes, rel=1e-3
     )
-    assert 0.8 < told.computing / found.computing < 1.1
-    assert 0.8 < told.sending / found.copying < 1.25
+    assert 0.9 < told.computing / found.computing < 1.2
+    assert 0.9 < told.sending / found.copying < 1.1
     assert 0.75 < told.activation_bytes / found.activation_bytes < 1.25
-    assert 0.85 < told.seconds / found.seconds < 1.1
 
 
+@pytest.mark.parametrize("link", ["nvlink2", "pcie3"])
 @pytest.mark.parametrize("k", [3, 4, 8])
 @pytest.mark.parametrize("way", WAYS)
-def test_at_the_boundary_both_take_as_long(way, k):
-    machine = cluster(k, "v100", "pcie3")
+def test_at_the_boundary_both_take_as_long(way, k, link):
+    """On ports of their own, and on one path through the host."""
+    machine = cluster(k, "v100", link)
     rate = machine.link.bytes_per_second * machine.link.achieved
     ratio = achieved_flops_per_second(machine.accelerator, "float32") / rate
-    size = boundary(way, k, depth=8, ratio=ratio)
-    # So many rows and so wide that latencies and biases are small.
-    rows, width = (round(k * size), 10**6)
+    shared = not machine.link.peer_to_peer
+    # So many rows and so wide that latencies and biases are small; and so
+    # deep that there is a width at which a pipeline sends as long.
+    width, depth = 10**6, 8
+    size = boundary(way, k, depth, ratio, shared)
+    rows = round(k * size)
     if way != "data":
-        rows, width = 10**7, round(size)
-    found = estimate(way, rows, width, 8, machine)
-    assert found.computing == pytest.approx(found.sending, rel=0.01)
+        rows, width = 10**9, round(size)
+    found = estimate(way, rows, width, depth, machine)
+    products = (
+        6
+        * rows
+        * width**2
+        * depth
+        / k
+        / achieved_flops_per_second(machine.accelerator, "float32")
+    )
+    assert products == pytest.approx(found.sending, rel=0.02)
 
 
 @pytest.mark.parametrize("way", ["Data", ""])
@@ -60,11 +101,3 @@ def test_ways_that_are_none(way):
         estimate(way, 1, 1, 1, cluster(2))
     with pytest.raises(ValueError, match=f"way: '{way}'"):
         boundary(way, 2, 1, 1.0)
-
-
-@pytest.mark.parametrize("k", [4])
-def test_a_pipeline_over_a_path_that_all_share(k):
-    hardware = {"accelerator": "v100", "link": "pcie3"}
-    found = cost(traced(network_partitioning, k, 32768, 4096, 8, **hardware))
-    told = estimate("network", 32768, 4096, 8, cluster(k, **hardware))
-    assert 0.8 < told.seconds / found.seconds < 1.1

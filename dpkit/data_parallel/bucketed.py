@@ -94,7 +94,6 @@ class BucketedDataParallel:
                 "a device would have nothing to do (examples: "
                 f"{len(X)}, devices: {k})"
             )
-        self._full.clear()
         losses = [
             # The mean over ranks of these is the mean over the batch: of 5
             # examples on 2 devices, 3 count 2 · 3/5 and 2 count 2 · 2/5.
@@ -103,23 +102,14 @@ class BucketedDataParallel:
                 self.replicas, *split_batch(X, y, self.devices)
             )
         ]
-        self._backward(losses)
+        self.backward(losses)
         return torch.stack(
             [x.detach().to(self.devices[0]) for x in losses]
         ).mean()
 
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        """Reduce nothing in a block: gradients add up for the next step."""
-        for buckets in self.buckets:
-            buckets.enabled = False
-        try:
-            yield
-        finally:
-            for buckets in self.buckets:
-                buckets.enabled = True
-
-    def _backward(self, losses: Sequence[Tensor]) -> None:
+    def backward(self, losses: Sequence[Tensor]) -> None:
+        """Leave the gradients of the mean of losses, one of each replica."""
+        self._full.clear()
         try:
             # One call: on GPUs, each device's backward has its own thread.
             torch.autograd.backward(losses)
@@ -133,6 +123,17 @@ class BucketedDataParallel:
         for buckets in self.buckets:
             if buckets.enabled:
                 buckets.settle()
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Reduce nothing in a block: gradients add up for the next step."""
+        for buckets in self.buckets:
+            buckets.enabled = False
+        try:
+            yield
+        finally:
+            for buckets in self.buckets:
+                buckets.enabled = True
 
     def _note_full(self, rank: int, bucket: Bucket) -> None:
         with self._lock:

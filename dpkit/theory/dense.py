@@ -3,11 +3,11 @@
 A layer of n inputs and m outputs, for b rows, where P is the product of a
 (b, n) and an (n, m) matrix. What is moved counts numbers of 4 bytes::
 
-                   products   moved besides          launches, views
-    forward           1       2bm, the ReLU              2, 1
-    backward          2       3bm, the ReLU; bm, the     4, 4
-                              sum that the bias gets
-    accumulate        0       3(n + 1)m                  2, 0
+                products   moved besides                  launches, views
+    forward        1       2bm by the ReLU                      2, 1
+    backward       2       3bm by the ReLU, bm by the sum       6, 4
+                           for the bias; 3(n + 1)m where
+                           gradients are added to others
 
 It takes what the device computes or what the host launches, whichever is
 longer.
@@ -52,17 +52,13 @@ class Dense:
 
     @property
     def backward(self) -> float:
-        """The seconds of both products, of the ReLU and of the bias."""
-        relu = self.moved(3 * self.rows * self.outputs)
-        bias = self.moved(self.rows * self.outputs)
-        launching = self._launching(4, 4, in_backward=True)
-        return max(2 * self.product + relu + bias, launching)
-
-    @property
-    def accumulate(self) -> float:
-        """The seconds of adding its gradients to those that are there."""
-        launching = self._launching(2, 0, in_backward=True)
-        return max(self.moved(3 * self.num_parameters), launching)
+        """The seconds of both products, and of what is moved besides."""
+        moved = (
+            self.moved(3 * self.rows * self.outputs)
+            + self.moved(self.rows * self.outputs)
+            + self.moved(3 * self.num_parameters)
+        )
+        return max(2 * self.product + moved, self._launching(6, 4, True))
 
     @property
     def product(self) -> float:

@@ -127,7 +127,7 @@ def _network(
     m, stage = chunks * k, depth / k
     layer = Dense(cluster, b / m, w, w)
     forward = stage * layer.forward
-    backward = stage * (layer.backward + layer.accumulate)
+    backward = stage * layer.backward
     message = copy_seconds(cluster.link, SIZE * b / m * w)
     # In and out, forward and backward; at the ends of a pipeline half.
     sending = m * message * (4 if k > 2 else 2 * (k - 1))

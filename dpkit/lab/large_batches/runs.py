@@ -20,6 +20,7 @@ from dpkit.lab.common.datasets import Labelled, load_fashion_mnist
 from dpkit.lab.common.loop import take_step
 from dpkit.lab.overlap.runs import ALL_IN_ONE, simulated_step
 from dpkit.theory.hardware.clusters import cluster
+from dpkit.theory.overlap import ring_seconds
 
 # A power of two, as batches are: a smaller last batch, with the rate of a
 # large one, would upset the run.

@@ -87,12 +87,11 @@ class _Watched(BucketedDataParallel):
 
     def step(self, shards: Sequence[tuple[Tensor, Tensor]]) -> None:
         """Run forward and backward on shards that lie on the devices."""
-        self._full.clear()
         losses = [
             F.cross_entropy(replica(X), y)
             for replica, (X, y) in zip(self.replicas, shards)
         ]
-        self._backward(losses)
+        self.backward(losses)
 
     def _note_full(self, rank: int, bucket: Bucket) -> None:
         device = self.devices[rank]

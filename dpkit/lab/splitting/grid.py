@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dpkit.data_parallel import allreduce_gradients
+from dpkit.collectives import allreduce
 from dpkit.lab.splitting.three_ways import Split, Way, split_pairs
 
 
@@ -45,13 +45,10 @@ def grid(num_groups: int, neighbours: bool) -> Way:
     """Return the way that splits layers in each group and rows over groups."""
 
     def way(
-        net: nn.Sequential,
-        X: Tensor,
-        ranks: Sequence[torch.device],
-        algorithm: str = "ring",
+        net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
     ) -> Split:
         groups, size = groups_of(ranks, num_groups, neighbours), X.numel()
-        splits = [split_pairs(net, group, algorithm) for group in groups]
+        splits = [split_pairs(net, group) for group in groups]
         parts = [  # copies, or the first would keep the whole batch
             [part.to(device, copy=True) for device in group]
             for part, group in zip(X.tensor_split(num_groups), groups)
@@ -64,8 +61,8 @@ def grid(num_groups: int, neighbours: bool) -> Way:
                 for output, x in zip(split(xs), xs)
             ]
             torch.autograd.backward(losses)
-            params = [list(split.parameters()) for split in splits]
-            allreduce_gradients(params, algorithm)
+            for copies in zip(*(split.parameters() for split in splits)):
+                allreduce([p.grad for p in copies if p.grad is not None])
 
         return Split([*splits], step)
 

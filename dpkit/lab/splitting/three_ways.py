@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpkit import sim
-from dpkit.data_parallel import allreduce_gradients
+from dpkit.data_parallel import BucketedDataParallel, allreduce_gradients
 from dpkit.lab.network_partitioning.runs import deep_network
 from dpkit.layer_partition import ParallelMLP, Replicated
 from dpkit.machine import devices, synchronize
@@ -34,17 +34,33 @@ class Split(NamedTuple):
     step: Callable[[], object]  # adds the gradients of the batch
 
 
-# The network, a batch, the devices, and the algorithm of the allreduces.
-Way = Callable[[nn.Sequential, Tensor, Sequence[torch.device], str], Split]
+Way = Callable[[nn.Sequential, Tensor, Sequence[torch.device]], Split]
 
 
 def data_parallelism(
-    net: nn.Sequential,
-    X: Tensor,
-    ranks: Sequence[torch.device],
-    algorithm: str = "ring",
+    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
 ) -> Split:
-    """Give every device all layers and a part of the rows."""
+    """Give every device all layers and a part of the rows; use buckets."""
+    parallel, parts = BucketedDataParallel(net, ranks), scatter(X, ranks)
+
+    def step() -> None:
+        parallel.backward(
+            [  # of 5 rows on 2 devices, 3 count 2 · 3/5
+                F.mse_loss(replica(part), part)
+                * len(ranks)
+                * len(part)
+                / len(X)
+                for replica, part in zip(parallel.replicas, parts)
+            ]
+        )
+
+    return Split(parallel.replicas, step)
+
+
+def star_after_backward(
+    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+) -> Split:
+    """Do the same, and send each gradient by a star when backward is done."""
     nets: list[nn.Module] = [copy.deepcopy(net).to(rank) for rank in ranks]
     parts, size = scatter(X, ranks), X.numel()
 
@@ -55,20 +71,16 @@ def data_parallelism(
         ]
         torch.autograd.backward(losses)
         params = [list(net.parameters()) for net in nets]
-        allreduce_gradients(params, algorithm)
+        allreduce_gradients(params, algorithm="star")
 
     return Split(nets, step)
 
 
 def layer_partitioning(
-    net: nn.Sequential,
-    X: Tensor,
-    ranks: Sequence[torch.device],
-    algorithm: str = "ring",
+    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
 ) -> Split:
     """Give every device a part of each layer, and all rows."""
-    split = split_pairs(net, ranks, algorithm)
-    replicas = [X.to(rank) for rank in ranks]
+    split, replicas = split_pairs(net, ranks), [X.to(rank) for rank in ranks]
 
     def step() -> None:
         outputs = zip(split(replicas), replicas)
@@ -78,9 +90,7 @@ def layer_partitioning(
 
 
 def split_pairs(
-    net: nn.Sequential,
-    ranks: Sequence[torch.device],
-    algorithm: str = "ring",
+    net: nn.Sequential, ranks: Sequence[torch.device]
 ) -> nn.Sequential:
     """Split layers in pairs: the first by outputs, the second by inputs."""
     if len(net) % 4:
@@ -93,21 +103,17 @@ def split_pairs(
         first, inner, second, outer = net[i : i + 4]
         assert isinstance(first, nn.Linear)
         assert isinstance(second, nn.Linear)
-        parts.append(ParallelMLP(first, inner, second, ranks, algorithm))
+        parts.append(ParallelMLP(first, inner, second, ranks))
         parts.append(Replicated(outer, ranks))
     return nn.Sequential(*parts)
 
 
 def network_partitioning(
-    net: nn.Sequential,
-    X: Tensor,
-    ranks: Sequence[torch.device],
-    algorithm: str = "ring",
+    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
 ) -> Split:
     """Give every device some layers; 1F1B with 4 micro-batches a device."""
     k = len(ranks)
-    stages = split_layers(net, k)
-    pipeline = Pipeline(stages, ranks, "1f1b", 4 * k, algorithm=algorithm)
+    pipeline = Pipeline(split_layers(net, k), ranks, "1f1b", 4 * k)
     X, y = X.to(ranks[0]), X.to(ranks[-1])
     step = partial(pipeline.forward_backward, X, y, F.mse_loss)
     return Split([pipeline], step)
@@ -132,20 +138,19 @@ def traced(
     rows: int,
     width: int,
     depth: int = 8,
-    algorithm: str = "ring",
     **hardware: Any,
 ) -> Timeline:
     """Trace a step on simulated devices that compute no numbers.
 
     The batch has ``rows`` examples of ``width`` numbers, the network ``depth``
-    layers. ``algorithm`` is that of the allreduces, and the hardware that of
-    :func:`dpkit.sim.machine`.
+    layers. The hardware is that of :func:`dpkit.sim.machine`; unless it says
+    otherwise, each device has a host.
     """
-    with sim.machine(backing="meta", **hardware):
+    with sim.machine(backing="meta", **{"hosts": "per_device", **hardware}):
         ranks = devices(num_devices, "sim")
         with ranks[0]:  # made there
             net, X = deep_network(width, depth), torch.zeros(rows, width)
-        split = way(net, X, ranks, algorithm)
+        split = way(net, X, ranks)
         del net, X
         split.step()  # makes the gradients
         synchronize(ranks)
@@ -161,8 +166,8 @@ def cost(timeline: Timeline) -> Cost:
 
     Example:
         >>> found = cost(traced(data_parallelism, 2, rows=64, width=256))
-        >>> found.messages  # 16 gradients, 2 steps of 2 messages each
-        64
+        >>> found.messages  # both buckets, each to the other and back
+        8
         >>> found.parameter_bytes == 4 * 8 * (256 * 256 + 256)
         True
     """
