@@ -6,9 +6,13 @@ from torch.nn import functional as F
 
 from dpkit.lab.network_partitioning.runs import deep_network
 from dpkit.lab.splitting.grid import grid
+from dpkit.lab.splitting.three_ways import (
+    layer_partitioning,
+    network_partitioning,
+)
 from dpkit.layer_partition import copies, full_tensors
 
-ROWS, WIDTH, DEPTH = 23, 7, 4  # no multiples of groups or of their devices
+ROWS, WIDTH, DEPTH = 43, 7, 4  # no multiples of groups or of their devices
 
 
 def task():
@@ -39,8 +43,9 @@ def test_every_replica_has_the_gradients_of_one_device(
 ):
     ranks = get_devices(k)
     assert len(ranks) == k > 1
-    split = grid(num_groups, neighbours)(*task(), ranks)
-    split.step()
+    split = grid(layer_partitioning, num_groups, neighbours)(*task(), ranks)
+    for _ in range(2):  # the second begins anew
+        split.step()
     net, X = task()
     F.mse_loss(net(X), X).backward()
     expected = [p.grad for p in net.parameters()]
@@ -57,9 +62,32 @@ def test_every_replica_has_the_gradients_of_one_device(
 
 
 @pytest.mark.parametrize("neighbours", [True, False])
+@pytest.mark.parametrize(
+    ("k", "num_groups"), [(2, 1), (2, 2), (4, 2), (6, 3), (8, 4)]
+)
+def test_pipelines_side_by_side_have_the_gradients_of_one_device(
+    get_devices, k, num_groups, neighbours
+):
+    ranks = get_devices(k)
+    split = grid(network_partitioning, num_groups, neighbours)(*task(), ranks)
+    for _ in range(2):
+        split.step()
+    net, X = task()
+    F.mse_loss(net(X), X).backward()
+    assert len(split.nets) == num_groups
+    for replica in split.nets:
+        pairs = zip(replica.parameters(), net.parameters(), strict=True)
+        errors = [(p.grad.cpu() - q.grad).abs().max() for p, q in pairs]
+        assert max(errors) < 1e-12
+
+
+@pytest.mark.parametrize("neighbours", [True, False])
 @pytest.mark.parametrize("num_groups", [2, 3])
-def test_each_replica_lies_on_its_group(get_devices, num_groups, neighbours):
+@pytest.mark.parametrize("inside", [layer_partitioning, network_partitioning])
+def test_each_replica_lies_on_its_group(
+    get_devices, inside, num_groups, neighbours
+):
     ranks = get_devices(6)
-    split = grid(num_groups, neighbours)(*task(), ranks)
+    split = grid(inside, num_groups, neighbours)(*task(), ranks)
     found = [{p.device for p in net.parameters()} for net in split.nets]
     assert found == members(ranks, num_groups, neighbours)

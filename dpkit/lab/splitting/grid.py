@@ -1,7 +1,7 @@
-"""Two ways together: a grid of devices, rows of it split by layers.
+"""Two ways together: rows are split over groups, the network in each.
 
-Eight devices, two nodes of four. The layers of each replica of the network
-are split over one group; equal parts of the replicas have one gradient::
+Eight devices, two nodes of four. Each group has a replica of the network,
+split by layers or by stages; equal parts of the replicas have one gradient::
 
     groups of neighbours           groups across the nodes
 
@@ -11,14 +11,15 @@ are split over one group; equal parts of the replicas have one gradient::
                                                    ▲   ▲   replica 1
 """
 
+import copy
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from dpkit.collectives import allreduce
-from dpkit.lab.splitting.three_ways import Split, Way, split_pairs
+from dpkit.data_parallel import allreduce_gradients
+from dpkit.data_parallel.step import clear_gradients, gradient
+from dpkit.lab.splitting.three_ways import Split, Way
 
 
 def groups_of(
@@ -41,29 +42,31 @@ def groups_of(
     return [list(ranks[i::num_groups]) for i in starts]
 
 
-def grid(num_groups: int, neighbours: bool) -> Way:
-    """Return the way that splits layers in each group and rows over groups."""
+def grid(inside: Way, num_groups: int, neighbours: bool) -> Way:
+    """Return the way that splits rows over groups, and ``inside`` in each."""
 
     def way(
         net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
     ) -> Split:
-        groups, size = groups_of(ranks, num_groups, neighbours), X.numel()
-        splits = [split_pairs(net, group) for group in groups]
-        parts = [  # copies, or the first would keep the whole batch
-            [part.to(device, copy=True) for device in group]
-            for part, group in zip(X.tensor_split(num_groups), groups)
+        groups = groups_of(ranks, num_groups, neighbours)
+        # Copies, or the first part would keep the whole batch.
+        parts = [part.clone() for part in X.tensor_split(num_groups)]
+        splits = [
+            inside(copy.deepcopy(net), part, group)
+            for part, group in zip(parts, groups)
         ]
+        nets = [replica for split in splits for replica in split.nets]
+        params = [list(replica.parameters()) for replica in nets]
+        shares = [len(part) / len(X) for part in parts]
 
         def step() -> None:
-            losses = [
-                F.mse_loss(output, x, reduction="sum") / size
-                for split, xs in zip(splits, parts)
-                for output, x in zip(split(xs), xs)
-            ]
-            torch.autograd.backward(losses)
-            for copies in zip(*(split.parameters() for split in splits)):
-                allreduce([p.grad for p in copies if p.grad is not None])
+            clear_gradients(params)
+            for split, own, share in zip(splits, params, shares):
+                split.step()  # the gradients of the mean over its rows
+                for p in own:
+                    gradient(p).mul_(share)
+            allreduce_gradients(params)
 
-        return Split([*splits], step)
+        return Split(nets, step)
 
     return way

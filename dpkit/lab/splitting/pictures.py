@@ -1,10 +1,19 @@
-"""Drawings of the ways to split a network."""
+"""Drawings of the ways to split a network, and the map of who wins."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 
 from dpkit.lab.common.boxes import arrow, box
-from dpkit.lab.common.plots import COLOURS, Picture
-from dpkit.theory.timeline.drawing import QUIET
+from dpkit.lab.common.plots import COLOURS, Picture, doublings
+from dpkit.theory.hardware.clusters import Cluster
+from dpkit.theory.splits import WAYS, estimate
+from dpkit.theory.timeline.drawing import INK, QUIET
+
+PALE = ListedColormap(["#eef0f3", "#cfe0fd", "#f6dfbf", "#c3ead9"])
+CHOICES = ("one device", *WAYS)
 
 
 def draw_stages(num_stages: int = 2) -> Picture:
@@ -27,3 +36,69 @@ def draw_stages(num_stages: int = 2) -> Picture:
 
     size = (1.25 * (num_stages + 2) + 0.4, 1.9)
     return Picture(draw, f"a network in {num_stages} stages", size)
+
+
+def winner(rows: int, width: int, depth: int, cluster: Cluster) -> str:
+    """Return the way whose step is estimated to be the fastest.
+
+    Example:
+        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> winner(4096, 4096, 8, cluster(4, "v100", "pcie3"))
+        'network'
+    """
+    one = estimate("data", rows, width, depth, replace(cluster, num_devices=1))
+    times = {"one device": one.seconds}
+    for way in WAYS:
+        found = estimate(way, rows, width, depth, cluster)
+        times[way] = found.seconds
+    return min(times, key=lambda way: times[way])
+
+
+def plot_map(
+    cluster: Cluster, depth: int, found: Mapping[tuple[int, int], str]
+) -> Picture:
+    """Draw which way is the fastest, by rows and width.
+
+    ``found``: rows and width -> the way that won where it was simulated.
+    """
+    rows = [2 ** (i / 2) for i in range(2 * 5, 2 * 17 + 1)]
+    widths = [2 ** (i / 2) for i in range(2 * 7, 2 * 14 + 1)]
+    wins = [
+        [winner(round(b), round(w), depth, cluster) for b in rows]
+        for w in widths
+    ]
+
+    def draw(ax: Axes) -> None:
+        numbers = [[CHOICES.index(name) for name in line] for line in wins]
+        ax.pcolormesh(rows, widths, numbers, cmap=PALE, vmin=0, vmax=3)
+        for name in CHOICES:
+            _name_region(ax, name, rows, widths, wins)
+        for (b, w), name in found.items():
+            marker = "osD^"[CHOICES.index(name)]
+            ax.plot(b, w, marker, color=INK, markersize=5)
+        ax.set(xscale="log", yscale="log", xlabel="rows", ylabel="width")
+        doublings(ax.xaxis)
+        doublings(ax.yaxis)
+        ax.grid(visible=False)
+
+    return Picture(draw, f"the fastest way by rows and width: {cluster.name}")
+
+
+def _name_region(
+    ax: Axes,
+    name: str,
+    rows: Sequence[float],
+    widths: Sequence[float],
+    wins: Sequence[Sequence[str]],
+) -> None:
+    """Write a name where its region is."""
+    inside = [
+        (i, j)
+        for j, line in enumerate(wins)
+        for i, won in enumerate(line)
+        if won == name
+    ]
+    if inside:
+        across, up = zip(*inside)
+        i, j = sorted(across)[len(across) // 2], sorted(up)[len(up) // 2]
+        ax.text(rows[i], widths[j], name, ha="center", va="center", color=INK)

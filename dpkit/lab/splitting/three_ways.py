@@ -198,33 +198,3 @@ def _most(timeline: Timeline, category: str) -> int:
         for blocks in by_device.values()
         for moment in history(blocks)
     )
-
-
-def crossing(
-    way: Way, num_devices: int, depth: int = 8, **hardware: Any
-) -> int:
-    """Search for the size at which computing takes as long as sending.
-
-    The size is the rows of a device for data parallelism, and the width of
-    the layers for the other ways. It is found to a few percent: 0 if computing
-    takes longer at a size of 16 already, 65,536 if it never does.
-    """
-
-    def hides(size: int) -> bool:
-        rows, width = 2**16, size
-        if way is data_parallelism:
-            rows, width = num_devices * size, 4096
-        room = {"memory_bytes": 10**15, **hardware}
-        found = cost(traced(way, num_devices, rows, width, depth, **room))
-        return found.computing >= found.copying
-
-    # Search by halves of the logarithm: 16, 65,536; 16, 1,024; 128, 1,024 …
-    low, high = 16, 2**16
-    if hides(low):
-        return 0
-    while high - low > max(num_devices, low // 50):
-        # Widths that the devices divide.
-        size = round((low * high) ** 0.5) // num_devices * num_devices
-        size = max(size, low + num_devices)
-        low, high = (low, size) if hides(size) else (size, high)
-    return high
