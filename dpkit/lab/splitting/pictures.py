@@ -61,8 +61,8 @@ def plot_map(
 
     ``found``: rows and width -> the way that won where it was simulated.
     """
-    rows = [2 ** (i / 2) for i in range(2 * 5, 2 * 17 + 1)]
-    widths = [2 ** (i / 2) for i in range(2 * 7, 2 * 14 + 1)]
+    rows = [2 ** (i / 4) for i in range(4 * 5, 4 * 17 + 1)]
+    widths = [2 ** (i / 4) for i in range(4 * 7, 4 * 14 + 1)]
     wins = [
         [winner(round(b), round(w), depth, cluster) for b in rows]
         for w in widths
@@ -101,4 +101,4 @@ def _name_region(
     if inside:
         across, up = zip(*inside)
         i, j = sorted(across)[len(across) // 2], sorted(up)[len(up) // 2]
-        ax.text(rows[i], widths[j], name, ha="center", va="center", color=INK)
+        ax.text(rows[i], widths[j], name, ha="center", va="bottom", color=INK)
