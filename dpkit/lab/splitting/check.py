@@ -3,16 +3,25 @@
 from itertools import product
 from math import ceil
 
-from dpkit.lab.common.verdict import Answer, require_reference
+from dpkit.lab.common.verdict import Answer, require, require_reference
+from dpkit.lab.network_partitioning.runs import pipeline_step
+from dpkit.lab.splitting.grid import grid
+from dpkit.lab.splitting.three_ways import (
+    Way,
+    cost,
+    layer_partitioning,
+    network_partitioning,
+    traced,
+)
 from dpkit.theory.splits import boundary
+from dpkit.theory.timeline.timeline import Timeline
 
 
 def check_rows_to_hide(answer: Answer) -> None:
     """By a star and by parts, for several devices and links."""
 
     def rows(k: int, ratio: float, by_parts: bool) -> float:
-        expected = boundary("data", k, depth=1, ratio=ratio)
-        return expected / k if by_parts else expected
+        return boundary("data", k, 1, ratio, shared=not by_parts)
 
     cases = product((2, 3, 8), (99.0, 1105.0), (False, True))
     words = "{0} devices, {1:.0f} operations a byte, by_parts={2}"
@@ -30,3 +39,57 @@ def check_least_devices(answer: Answer) -> None:
     cases = product(("data", "network", "layer"), sizes, [16 * 10**9])
     words = "{0}, {1:,} parameters, 16 GB"
     require_reference(answer, least, cases, words)
+
+
+def check_fast_and_small(answer: Answer) -> None:
+    """A pipeline on PCIe: 85 ms, and 60 MB of activations on a device."""
+    schedule, m = answer()
+    place = {"link": "pcie3", "hosts": "per_device"}
+    step = pipeline_step(4, schedule, m, rows=4096, width=4096, **place)
+    case = f"{schedule}, {m} micro-batches"
+    _require_targets(
+        case, step, 85, "holds", cost(step).activation_bytes / 1e6, 60
+    )
+
+
+def check_two_nodes(answer: Answer) -> None:
+    """Two nodes of four devices: 90 ms, and 500 MB between the nodes."""
+    inside, num_groups, neighbours = answer()
+    ways: dict[str, Way] = {
+        "layer": layer_partitioning,
+        "network": network_partitioning,
+    }
+    way = grid(ways[inside], num_groups, neighbours)
+    nodes = {"ranks_per_node": 4, "network": "ethernet100"}
+    step = traced(way, 8, 8192, 4096, **nodes)
+    sent = sum(
+        span.num_bytes
+        for span in step.spans
+        if span.name.startswith("copy to")
+        and _node(span.name) != _node(span.device)
+    )
+    case = f"{inside}, {num_groups} groups, neighbours={neighbours}"
+    _require_targets(case, step, 90, "sends", sent / 1e6, 500)
+
+
+def _node(name: str) -> int:
+    return int(name.split(":")[1]) // 4
+
+
+def _require_targets(
+    case: str,
+    step: Timeline,
+    most_ms: float,
+    verb: str,
+    megabytes: float,
+    most_megabytes: float,
+) -> None:
+    """Require that a step takes no longer and no more than it may."""
+    ms = 1e3 * step.makespan
+    words = f"{case}: it takes {ms:.0f} ms, where {most_ms:.0f} are allowed"
+    require(ms <= most_ms, words)
+    words = f"{case}: it {verb} {megabytes:.0f} MB, where"
+    require(
+        megabytes <= most_megabytes,
+        f"{words} {most_megabytes:.0f} are allowed",
+    )

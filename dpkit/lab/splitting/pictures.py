@@ -11,6 +11,7 @@ from dpkit.lab.common.plots import COLOURS, Picture, doublings
 from dpkit.theory.hardware.clusters import Cluster
 from dpkit.theory.splits import WAYS, estimate
 from dpkit.theory.timeline.drawing import INK, QUIET
+from dpkit.theory.timeline.timeline import Timeline
 
 PALE = ListedColormap(["#eef0f3", "#cfe0fd", "#f6dfbf", "#c3ead9"])
 CHOICES = ("one device", *WAYS)
@@ -102,3 +103,9 @@ def _name_region(
         across, up = zip(*inside)
         i, j = sorted(across)[len(across) // 2], sorted(up)[len(up) // 2]
         ax.text(rows[i], widths[j], name, ha="center", va="bottom", color=INK)
+
+
+def on_two_devices(step: Timeline, name: str) -> Timeline:
+    """Return what the first two devices do, for a drawing with a name."""
+    spans = [s for s in step.spans if s.device in ("sim:0", "sim:1")]
+    return Timeline(spans, label=f"{name}, {step.label}")
