@@ -328,6 +328,41 @@ def test_each_node_has_a_path_through_its_host():
         assert ends(made)["sim:2", "sim:3"] == last
 
 
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(0.25, [1.0] * 4), (0.5, [1.0, 1.0, 2.0, 2.0]), (1.0, [1, 2, 3, 4])],
+)
+def test_slow_copies_to_the_host_share_its_path(share, expected):
+    free = replace(TOY_HOST, launch_seconds=0.0)
+    made = Clock(cluster(4, host=free, hosts="per_device"))
+    made.spans = made.record()
+    for device in range(4):
+        made.copy(device, None, 1.0, 1, share=share)
+    assert list(ends(made).values()) == expected
+
+
+def test_each_switch_has_a_path_to_the_host():
+    """8 devices, nodes of 4, pairs: 1 shares the path of 0, 2 and 4 do not."""
+    free = replace(TOY_HOST, launch_seconds=0.0)
+    for size, expected in ((None, [1, 2, 3, 1]), (2, [1, 2, 1, 1])):
+        made = Clock(
+            cluster(8, host=free, ranks_per_node=4, devices_per_switch=size)
+        )
+        made.spans = made.record()
+        for device in (0, 1, 2, 4):
+            made.copy(device, None, 1.0, 1)
+        assert list(ends(made).values()) == expected
+
+
+def test_copies_inside_two_switches_pass_at_once():
+    free = replace(TOY_HOST, launch_seconds=0.0)
+    made = Clock(cluster(4, link=PCIE, host=free, devices_per_switch=2))
+    made.spans = made.record()
+    for source, target in ((0, 1), (2, 3), (1, 2)):
+        made.copy(source, target, 1.0, 1)
+    assert list(ends(made).values()) == [1.0, 1.0, 2.0]
+
+
 def test_a_link_and_a_network_that_are_alike_are_two():
     free = replace(TOY_HOST, launch_seconds=0.0)
     made = Clock(

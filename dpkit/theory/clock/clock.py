@@ -96,15 +96,19 @@ class Clock:
         seconds: float,
         num_bytes: int,
         blocking: bool = False,
+        share: float = 1.0,
     ) -> int:
-        """Issue a copy; return the mark at which the host had issued it."""
+        """Issue a copy; return the mark at which the host had issued it.
+
+        It takes that ``share`` of a path on which others may copy as well.
+        """
         ends = {}  # device -> what the copy is called there
         if source is not None:
             ends[source] = f"copy to {place_name(target)}"
         if target is not None:
             ends[target] = f"copy from {place_name(source)}"
         names, duration = list(ends.values()), round(SECOND * seconds)
-        path = self._paths.between(source, target)
+        path = self._paths.between(source, target, share)
         streams = [(device, self.current[device]) for device in ends]
         issued = self.hosts.launch_copy(ends)
         self._issue(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dpkit.theory.clock.resources import Resource
+from dpkit.theory.clock.resources import Needed
 
 SECOND = 10**12  # picoseconds, in which a clock counts
 Row = tuple[str, str]  # a device and one of its streams
@@ -116,7 +116,7 @@ class Work:
     duration: int  # picoseconds, once it starts
     num_bytes: int
     flops: int
-    resources: Sequence[Resource]  # what it needs to itself while it runs
+    resources: Sequence[Needed]  # what it occupies while it runs
     streams: Sequence[tuple[int, int]]  # (device, stream)
     issued: int  # when the host had issued it, in picoseconds
 
