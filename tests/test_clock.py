@@ -15,7 +15,9 @@ TOY_HOST = Host(
     backward_launch_seconds=0.5,
     view_seconds=0.25,
     wait_seconds=0.0,
-    pageable_bytes_per_second=1.0,
+    to_device_bytes_per_second=1.0,
+    from_device_bytes_per_second=1.0,
+    new_memory_bytes_per_second=1.0,
 )
 NVLINK = Link("toy", 1.0, 1.0, 0.0, peer_to_peer=True)
 PCIE = Link("toy-pcie", 1.0, 1.0, 0.0, peer_to_peer=False)

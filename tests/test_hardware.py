@@ -138,7 +138,7 @@ def test_a_v100_takes_what_was_measured_for_small_sums():
 
 def test_copies_take_what_was_measured():
     """3.2 GB took 2.445 s pageable; pinned, about 13 GB/s were reached."""
-    pageable = 3.2e9 / HOSTS["eager"].pageable_bytes_per_second
+    pageable = 3.2e9 / HOSTS["eager"].new_memory_bytes_per_second
     assert pageable == pytest.approx(2.445, rel=0.01)
     pinned = copy_seconds(LINKS["pcie3"], 3.2e9)
     assert 3.2e9 / pinned == pytest.approx(13e9, rel=0.03)
@@ -164,7 +164,9 @@ def test_an_unknown_name_is_refused_with_those_that_are_known(kind, table):
 
 BAD = {
     "bytes_per_second": (0, -1, float("nan")),
-    "pageable_bytes_per_second": (0, -1, float("nan")),
+    "to_device_bytes_per_second": (0, -1, float("nan")),
+    "from_device_bytes_per_second": (0, -1, float("nan")),
+    "new_memory_bytes_per_second": (0, -1, float("nan")),
     "memory_bytes": (0, -1),
     "achieved": (0, -0.1, 1.01, float("nan")),
     "achieved_bytes": (0, -0.1, 1.01, float("nan")),

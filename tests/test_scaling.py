@@ -88,7 +88,7 @@ def test_shares_add_up_and_tell_the_ways_of_copies_apart():
         assert parts["computing"] == pytest.approx(busy)
         assert parts["replicating"] > parts["gathering"] > 0.04
         assert parts["idle"] < 0.05
-        images = 256 * 28 * 28 * 4 / HOST.pageable_bytes_per_second
+        images = 256 * 28 * 28 * 4 / HOST.to_device_bytes_per_second
         assert parts["images"] * timeline.makespan == pytest.approx(
             images, rel=0.05
         )

@@ -52,8 +52,11 @@ class Host:
         backward_launch_seconds: The same when autograd issues it.
         view_seconds: The host's time for a view, which launches nothing.
         wait_seconds: The host's time for waiting on a device.
-        pageable_bytes_per_second: The rate of copies to and from memory that
-            is not pinned.
+        to_device_bytes_per_second: The rate of copies from memory that is not
+            pinned.
+        from_device_bytes_per_second: The rate of copies to such memory.
+        new_memory_bytes_per_second: The same where the memory is new, as with
+            ``x.to("cpu")``: the system hands it out page by page.
     """
 
     name: str
@@ -61,7 +64,9 @@ class Host:
     backward_launch_seconds: float
     view_seconds: float
     wait_seconds: float
-    pageable_bytes_per_second: float
+    to_device_bytes_per_second: float
+    from_device_bytes_per_second: float
+    new_memory_bytes_per_second: float
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
