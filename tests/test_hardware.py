@@ -56,7 +56,7 @@ def test_the_presets_are_those_that_the_book_names():
         "k80 p100 p40 v100 v100-pcie a100 h100 h200 rtx4090 laptop-cpu".split()
     )
     assert list(LINKS) == (
-        "pcie3 pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 "
+        "pcie3 pcie3-p2p pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 "
         "ethernet25 ethernet100".split()
     )
     assert list(HOSTS) == ["eager", "eager-fast", "cpu"]
@@ -104,7 +104,9 @@ def test_larger_products_reach_higher_rates(preset):
 
 
 def test_links_across_a_network_are_slower_than_those_within():
-    ranked = sorted(LINKS.values(), key=lambda link: copy_seconds(link, 1e8))
+    # What cards of one server reach over pcie3-p2p is less than its promise.
+    links = [link for link in LINKS.values() if link.name != "pcie3-p2p"]
+    ranked = sorted(links, key=lambda link: copy_seconds(link, 1e8))
     assert [link.name for link in ranked] == (
         "nvlink4 nvlink3 nvlink2 nvlink1 pcie5 pcie4 pcie3 "
         "ethernet100 ethernet25".split()

@@ -136,7 +136,8 @@ class Accelerator:
 
 LINKS = shipped(
     Link,
-    "pcie3 pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 ethernet25 ethernet100",
+    "pcie3 pcie3-p2p pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 "
+    "ethernet25 ethernet100",
 )
 HOSTS = shipped(Host, "eager eager-fast cpu")
 ACCELERATORS = shipped(
