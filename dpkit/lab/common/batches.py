@@ -60,9 +60,9 @@ class Batches:
         if self.shuffle:
             order = torch.randperm(n, generator=self._generator)
         order = order.to(self.images.device)  # or each batch would send rows
-        # 7 examples by 3: rows 0 1 2, then 3 4 5, then 6.
         pins = self.pin_memory and self.images.device.type == "cpu"
         pins = pins and bool(real_devices() or hasattr(torch, "sim"))
+        # 7 examples by 3: rows 0 1 2, then 3 4 5, then 6.
         for start in range(0, n, self.batch_size):
             rows = order[start : start + self.batch_size]
             X, y = self.images[rows], self.labels[rows]
