@@ -17,7 +17,6 @@ Floor 3, simulated devices
     ``sim/`` -- the torch devices ``sim:0``, ``sim:1``, …
 Floor 4, one concept each
     ``machine`` -- the devices to train on, and the time they take;
-    ``placement`` -- tensors to devices: scatter, gather, replicate;
     ``losses`` -- whether a loss is a sum or a mean;
     ``clipping`` -- gradients on several devices, clipped by their norm;
     ``batch_norm/`` -- batch norm of a batch that lies in parts;
@@ -25,7 +24,8 @@ Floor 4, one concept each
     ``processes/`` -- functions in real processes.
 Floor 5, copies beside the work
     ``streams`` -- send from device to device beside the work.
-Floor 6, messages
+Floor 6, batches and messages
+    ``placement`` -- tensors to devices: scatter, gather, replicate;
     ``plan_runner`` -- move tensors by a list of messages.
 Floor 7, one call for all messages
     ``library`` -- a collective as one kernel on each device, as NCCL's.

@@ -18,13 +18,16 @@ from dpkit.arguments import (
     device_list,
     tensor_list,
 )
+from dpkit.streams import receive
 
 
 def scatter(x: Tensor, devices: Devices) -> list[Tensor]:
     """Cut ``x`` into one shard of rows per device and copy each there.
 
     The rows keep their order. Where there are fewer rows than devices, the
-    last shards are empty. No shard shares storage with ``x``.
+    last shards are empty. No shard shares storage with ``x``. From pinned
+    memory they are copied beside what the devices do, as by
+    ``dpkit.streams.receive``.
 
     Shard ``r``, of shape (rows of ``r``, …), lies on ``devices[r]``.
 
@@ -42,7 +45,7 @@ def scatter(x: Tensor, devices: Devices) -> list[Tensor]:
     # 7 rows on 3 devices: 3, 2 and 2. 2 rows on 3 devices: 1, 1 and 0.
     shards = torch.tensor_split(x, len(devices))
     return [
-        shard.to(device, copy=True)
+        receive(shard, device)
         for shard, device in zip(shards, devices, strict=True)
     ]
 

@@ -21,7 +21,8 @@ each device has one stream to send on and one to receive on::
     device 2, receiving     |= to 2 =|
 
 Both ends wait for it, so that no buffer is changed while it is sent, nor read
-before it has arrived. Where one end is a CPU, nothing runs beside.
+before it has arrived. Where one end is a CPU, nothing runs beside, except
+what is received from its pinned memory: the next batch, during this step.
 """
 
 from collections.abc import Iterator, Mapping
@@ -115,6 +116,29 @@ def send(
     receiver.receiving.wait_stream(_current(target))
     copy = _copy(x, target, sender.sending, receiver.receiving, into)
     return Parcel(copy, receiver.receiving.record_event(), (source, target))
+
+
+def receive(x: Tensor, device: torch.device | str) -> Tensor:
+    """Return a copy of a tensor on a device; never ``x`` itself.
+
+    From pinned memory of the host it is made beside the work that the device
+    has. Python goes on at once, and what the device is asked for from now on
+    waits for the copy. Until then nothing may be written to ``x``.
+
+    Example:
+        >>> from dpkit.streams import receive
+        >>> (zero,) = dpkit.devices(1, kind="sim")
+        >>> receive(torch.ones(3).pin_memory(), zero)
+        tensor([1., 1., 1.], device='sim:0')
+    """
+    device = torch.device(device)
+    on_host = x.device.type == "cpu"
+    streams = copy_streams(device) if on_host and x.is_pinned() else None
+    if streams is None:
+        return x.to(device, copy=True)
+    with _module(device).stream(streams.receiving):
+        copy = x.to(device, non_blocking=True)
+    return Parcel(copy, streams.receiving.record_event(), (device,)).open()
 
 
 def _copy(

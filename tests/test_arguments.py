@@ -101,6 +101,7 @@ TAKE_COUNTS = {
     "count": lambda n: dpkit.devices(n, "cpu"),
     "num_devices": lambda n: dpkit.sim.configure(num_devices=n),
     "ranks_per_node": lambda n: dpkit.sim.configure(ranks_per_node=n),
+    "devices_per_switch": lambda n: dpkit.sim.configure(devices_per_switch=n),
     "num_epochs": lambda n: dpkit.train(
         net, EACH, [torch.ones(3, 2)], [(X, Y)], [(X, Y)],
         dpkit.devices(1, "cpu"), 0.1, n,

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import dpkit
 from dpkit.lab.common.batches import Batches
 
 
@@ -98,3 +99,22 @@ def test_images_and_labels_of_different_lengths() -> None:
     images, labels = numbered(5)
     with pytest.raises(ValueError, match=r"\(images: 5, labels: 4\)"):
         Batches(images, labels[:-1], batch_size=2)
+
+
+def test_batches_are_pinned_where_devices_copy_them():
+    devices = dpkit.devices(2, "sim")
+    for pins in (False, True):
+        batches = Batches(*numbered(5), 2, pin_memory=pins)
+        assert [X.is_pinned() for X, y in batches] == [pins] * 3
+        assert [y.is_pinned() for X, y in batches] == [pins] * 3
+    there = [part.to(devices[1]) for part in numbered(5)]
+    (X, _), *_ = Batches(*there, 5, pin_memory=True)
+    assert X.device == devices[1]
+
+
+def test_without_devices_no_batch_is_pinned(monkeypatch):
+    dpkit.devices(1, "sim")
+    monkeypatch.delattr(torch, "sim")
+    monkeypatch.setattr("dpkit.lab.common.batches.real_devices", list)
+    (X, _), *_ = Batches(*numbered(5), 2, pin_memory=True)
+    assert not X.is_pinned()

@@ -188,7 +188,7 @@ def test_one_bucket_for_all(get_ranks):
 # -- times, on the simulated clock
 
 WIDTH, LAYERS, ROWS = 2048, 6, 4096
-FREE = Host("free", 0.0, 0.0, 0.0, 0.0, 1e12)
+FREE = Host("free", *[0.0] * 4, *[1e12] * 3)
 
 
 def wide():

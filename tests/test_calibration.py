@@ -172,7 +172,7 @@ def law_of_a_cpu(half_flops, half_bytes):
         "backward": lambda k: 5e-6 + k * (3e-6 + half_bytes / 4e10),
         "view": lambda _: 9e-7,
         "copy": lambda n: 2.5e-6 + half_bytes / 4e10 + n / 2e10,
-        "pageable copy": lambda n: 2.5e-6 + n / 1e10,
+        "copy to new memory": lambda n: 2.5e-6 + n / 1e10,
     }
 
 
@@ -209,7 +209,8 @@ def test_a_cpu_takes_what_was_measured(half_flops, half_bytes):
     clock.copy(None, 0, copy_seconds(found.link, 1e6), 10**6, blocking=True)
     assert clock.now() == pytest.approx(law["copy"](1e6), rel=1e-4)
     assert found.host.view_seconds == pytest.approx(9e-7)
-    assert found.host.pageable_bytes_per_second == pytest.approx(1e10)
+    assert found.host.new_memory_bytes_per_second == pytest.approx(1e10)
+    assert found.host.to_device_bytes_per_second == pytest.approx(1e10)
 
 
 @pytest.mark.parametrize("launch", [1e-6, 4e-6, 1.0])
@@ -330,7 +331,7 @@ def test_no_convolution_is_timed():
         "backward",
         "view",
         "copy",
-        "pageable copy",
+        "copy to new memory",
     }
     assert max(ON_CPU.lengths) * 4 <= 16 * 2**20
 

@@ -1,5 +1,7 @@
 """What operations cost on simulated devices: launches, bytes, waits."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -135,6 +137,45 @@ def test_pinned_memory_is_faster(x):
     assert not waits(lambda: pinned.to(ZERO, non_blocking=True))
     assert waits(lambda: big.to(ZERO, non_blocking=True))
     assert queued.num_bytes == direct.num_bytes == 4_000_000
+
+
+def seconds_of(copy):
+    """Return how long the one copy takes, less the link's latency."""
+    (span,) = spans(copy)
+    link = simulation.clock.cluster.host_link
+    return span.end - span.start - link.latency_seconds
+
+
+def test_memory_that_is_not_pinned_has_three_rates(x):
+    y = torch.ones(1000, 1000, device=ZERO)
+    old = torch.empty(1000, 1000)
+    host = replace(HOSTS["eager"], **{
+        "to_device_bytes_per_second": 2e9,
+        "from_device_bytes_per_second": 3e9,
+        "new_memory_bytes_per_second": 5e9,
+    })  # fmt: skip
+    with dpkit.sim.machine(host=host):
+        assert seconds_of(lambda: old.to(ZERO)) == pytest.approx(4e6 / 2e9)
+        assert seconds_of(lambda: y.copy_(old)) == pytest.approx(4e6 / 2e9)
+        assert seconds_of(lambda: old.copy_(y)) == pytest.approx(4e6 / 3e9)
+        assert seconds_of(lambda: y.cpu()) == pytest.approx(4e6 / 5e9)
+        assert seconds_of(lambda: y.to("cpu")) == pytest.approx(4e6 / 5e9)
+
+
+def test_slow_copies_of_several_processes_share_the_bus():
+    """At 5.5 GB/s on a bus of 13, two at a time; if pinned, in turn."""
+    old = torch.ones(1000, 1000)
+    for batch, in_turn in ((old, 2), (old.pin_memory(), 4)):
+        with dpkit.sim.machine(hosts="per_device"):
+            devices = dpkit.devices(4, "sim")
+            with dpkit.sim.trace() as timeline:
+                for device in devices:
+                    batch.to(device, non_blocking=True)
+        copies = [s for s in timeline.spans if s.kind == "copy"]
+        one = copies[0].end - copies[0].start
+        first = min(s.start for s in copies)
+        last = max(s.end for s in copies)
+        assert last - first == pytest.approx(in_turn * one, rel=1e-6)
 
 
 def test_a_backward_convolution_launches_a_kernel_for_each_gradient():

@@ -16,7 +16,9 @@ TOY_HOST = Host(
     backward_launch_seconds=0.5,
     view_seconds=0.25,
     wait_seconds=0.0,
-    pageable_bytes_per_second=1.0,
+    to_device_bytes_per_second=1.0,
+    from_device_bytes_per_second=1.0,
+    new_memory_bytes_per_second=1.0,
 )
 NVLINK = Link("toy", 1.0, 1.0, 0.0, peer_to_peer=True)
 PCIE = Link("toy-pcie", 1.0, 1.0, 0.0, peer_to_peer=False)
@@ -364,11 +366,12 @@ def test_copies_of_two_devices_share_the_path_to_the_host(to_the_host):
 
 def ends(made):
     """Return when each copy that was recorded ended, by its ends."""
-    return {
+    found = {
         (s.device, s.name.removeprefix("copy to ")): s.end
         for s in recorded(made)
         if s.name.startswith("copy to")
     }
+    return dict(sorted(found.items()))
 
 
 def test_each_device_has_a_port_to_other_nodes():
@@ -397,6 +400,41 @@ def test_each_node_has_a_path_through_its_host():
         made.copy(0, 1, 1.0, 1)
         made.copy(2, 3, 1.0, 1)
         assert ends(made)["sim:2", "sim:3"] == last
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(0.25, [1.0] * 4), (0.5, [1.0, 1.0, 2.0, 2.0]), (1.0, [1, 2, 3, 4])],
+)
+def test_slow_copies_to_the_host_share_its_path(share, expected):
+    free = replace(TOY_HOST, launch_seconds=0.0)
+    made = Clock(cluster(4, host=free, hosts="per_device"))
+    made.spans = made.record()
+    for device in range(4):
+        made.copy(device, None, 1.0, 1, share=share)
+    assert list(ends(made).values()) == expected
+
+
+def test_each_switch_has_a_path_to_the_host():
+    """8 devices, nodes of 4, pairs: 1 shares the path of 0, 2 and 4 do not."""
+    free = replace(TOY_HOST, launch_seconds=0.0)
+    for size, expected in ((None, [1, 2, 3, 1]), (2, [1, 2, 1, 1])):
+        made = Clock(
+            cluster(8, host=free, ranks_per_node=4, devices_per_switch=size)
+        )
+        made.spans = made.record()
+        for device in (0, 1, 2, 4):
+            made.copy(device, None, 1.0, 1)
+        assert list(ends(made).values()) == expected
+
+
+def test_copies_inside_two_switches_pass_at_once():
+    free = replace(TOY_HOST, launch_seconds=0.0)
+    made = Clock(cluster(4, link=PCIE, host=free, devices_per_switch=2))
+    made.spans = made.record()
+    for source, target in ((0, 1), (2, 3), (1, 2)):
+        made.copy(source, target, 1.0, 1)
+    assert list(ends(made).values()) == [1.0, 1.0, 2.0]
 
 
 def test_a_link_and_a_network_that_are_alike_are_two():

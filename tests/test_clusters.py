@@ -37,8 +37,16 @@ def test_nodes():
     assert two.link_between(None, 4) == two.host_link
     assert two.name == "v100, nvlink2, nodes of 4 on ethernet25"
     assert cluster(8).link_between(0, 7).name == "nvlink2"
-    with pytest.raises(ValueError, match=r"\(ranks_per_node: 0\)"):
-        cluster(8, ranks_per_node=0)
+    for name in ("ranks_per_node", "devices_per_switch"):
+        with pytest.raises(ValueError, match=rf"\({name}: 0\)"):
+            cluster(8, **{name: 0})
+
+
+def test_switches_are_of_a_node():
+    dgx = cluster(6, ranks_per_node=3, devices_per_switch=2)
+    switches = [dgx.switch_of(d) for d in range(6)]
+    assert switches == [(0, 0), (0, 0), (0, 1), (1, 0), (1, 0), (1, 1)]
+    assert {cluster(4).switch_of(d) for d in range(4)} == {(0, 0)}
 
 
 def test_a_network_passes_no_host():

@@ -17,7 +17,6 @@ FLOORS = [
     {"sim"},
     {
         "machine",
-        "placement",
         "losses",
         "clipping",
         "batch_norm",
@@ -25,7 +24,7 @@ FLOORS = [
         "processes",
     },
     {"streams"},
-    {"plan_runner"},
+    {"placement", "plan_runner"},
     {"library"},
     {"collectives"},
     {

@@ -56,7 +56,7 @@ def test_the_presets_are_those_that_the_book_names():
         "k80 p100 p40 v100 v100-pcie a100 h100 h200 rtx4090 laptop-cpu".split()
     )
     assert list(LINKS) == (
-        "pcie3 pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 "
+        "pcie3 pcie3-p2p pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 "
         "ethernet10 ethernet25 ethernet100 "
         "infiniband200 infiniband400".split()
     )
@@ -109,7 +109,9 @@ def test_larger_products_reach_higher_rates(preset):
 
 
 def test_links_across_a_network_are_slower_than_those_within():
-    ranked = sorted(LINKS.values(), key=lambda link: copy_seconds(link, 1e8))
+    # What cards of one server reach over pcie3-p2p is less than its promise.
+    links = [link for link in LINKS.values() if link.name != "pcie3-p2p"]
+    ranked = sorted(links, key=lambda link: copy_seconds(link, 1e8))
     assert [link.name for link in ranked] == (
         "nvlink4 nvlink3 nvlink2 nvlink1 pcie5 infiniband400 pcie4 "
         "infiniband200 pcie3 ethernet100 ethernet25 ethernet10".split()
@@ -143,7 +145,7 @@ def test_a_v100_takes_what_was_measured_for_small_sums():
 
 def test_copies_take_what_was_measured():
     """3.2 GB took 2.445 s pageable; pinned, about 13 GB/s were reached."""
-    pageable = 3.2e9 / HOSTS["eager"].pageable_bytes_per_second
+    pageable = 3.2e9 / HOSTS["eager"].new_memory_bytes_per_second
     assert pageable == pytest.approx(2.445, rel=0.01)
     pinned = copy_seconds(LINKS["pcie3"], 3.2e9)
     assert 3.2e9 / pinned == pytest.approx(13e9, rel=0.03)
@@ -169,7 +171,9 @@ def test_an_unknown_name_is_refused_with_those_that_are_known(kind, table):
 
 BAD = {
     "bytes_per_second": (0, -1, float("nan")),
-    "pageable_bytes_per_second": (0, -1, float("nan")),
+    "to_device_bytes_per_second": (0, -1, float("nan")),
+    "from_device_bytes_per_second": (0, -1, float("nan")),
+    "new_memory_bytes_per_second": (0, -1, float("nan")),
     "memory_bytes": (0, -1),
     "achieved": (0, -0.1, 1.01, float("nan")),
     "achieved_bytes": (0, -0.1, 1.01, float("nan")),

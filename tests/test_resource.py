@@ -1,15 +1,30 @@
-"""A resource does one thing at a time, as early as it can."""
+"""A resource does what it has room for, as early as it can."""
 
 import random
 
 import pytest
 
-from dpkit.theory.clock.resources import KEPT, Resource, reserve
+from dpkit.theory.clock.resources import (
+    FULL,
+    KEPT,
+    Resource,
+    Share,
+    earliest,
+)
+
+
+def reserve(resources, ready, duration):
+    """Occupy all of them at once, as early as possible; return when."""
+    start = earliest(resources, ready, duration)
+    for resource in resources:
+        resource.occupy(start, duration)
+    return start
 
 
 def test_one_after_another():
     port = Resource()
     assert [reserve([port], 0, 2) for _ in range(3)] == [0, 2, 4]
+    assert port.marks == [0, 6]  # what touches is joined
 
 
 def test_a_gap_is_used_if_the_work_fits():
@@ -50,9 +65,48 @@ def test_nothing_overlaps(seed):
             taken[i].append((start, start + duration))
 
 
+def test_shares_run_side_by_side():
+    """The worked case of the module: two halves, then a quarter."""
+    path = Resource()
+    half, quarter = Share(path, FULL // 2), Share(path, FULL // 4)
+    assert reserve([half], 0, 5) == 0
+    assert reserve([half], 3, 5) == 3
+    assert reserve([quarter], 3, 2) == 5
+    assert path.marks == [0, 3, 5, 7, 8]
+    assert path.loads == [n * FULL // 4 for n in (2, 4, 3, 2, 0)]
+    assert reserve([quarter], 0, 4) == 5
+    assert reserve([path], 0, 1) == 9
+
+
+def test_slow_copies_wait_for_a_port_and_not_for_the_path():
+    path = Resource()
+    ports = [Resource() for _ in range(2)]
+    starts = [reserve([p, Share(path, FULL // 3)], 0, 6) for p in ports * 2]
+    assert starts == [0, 0, 6, 6]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shares_never_add_up_to_more_than_the_whole(seed):
+    """Against a plain list: as early as possible, and never too much."""
+    random.seed(seed)
+    path, taken = Resource(), [0] * 1000
+    for _ in range(150):
+        share = random.choice([FULL, FULL // 2, FULL // 3, FULL // 10])
+        ready, duration = random.randrange(80), random.choice([1, 2, 4])
+
+        def fits(start, duration=duration, share=share):
+            return max(taken[start : start + duration]) + share <= FULL
+
+        start = reserve([Share(path, share)], ready, duration)
+        assert start == next(t for t in range(ready, 900) if fits(t))
+        for t in range(start, start + duration):
+            taken[t] += share
+
+
 def test_what_lies_far_back_is_taken_for_busy():
     port = Resource()
-    for i in range(2 * KEPT + 1):
-        reserve([port], 2 * i, 1)
-    assert len(port.starts) == len(port.ends) == KEPT + 1
-    assert reserve([port], 0, 1) > 2 * KEPT
+    for i in range(KEPT + 1):
+        reserve([port], 3 * i + 1, 1)
+    assert len(port.marks) == len(port.loads) < 2 * KEPT
+    assert reserve([port], 0, 1) > KEPT
+    assert reserve([port], 3 * KEPT - 2, 1) == 3 * KEPT - 1

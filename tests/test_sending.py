@@ -11,6 +11,7 @@ from dpkit.streams import (
     Channel,
     beside,
     copy_streams,
+    receive,
     record_event,
     send,
     wait_for_beside,
@@ -229,3 +230,36 @@ def test_memory_is_kept_until_the_copy_is_done(monkeypatch):
         ("work sim:1", "wait_event", "receiving"),
         ("x", "record_stream", "work sim:1"),
     ]
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_batch_is_received_beside_the_step_before(pinned):
+    """Only from pinned memory; what uses it waits for it."""
+    one = dpkit.devices(2, "sim")[1]
+    x = torch.ones(3000, 1000)
+    x = x.pin_memory() if pinned else x
+    w = torch.ones(1000, 1000, device=one)
+    with dpkit.sim.trace() as timeline:
+        for _ in range(4):
+            w @ w
+        received = receive(x, one)
+        received + 1
+    spans = {s.name: s for s in timeline.spans if s.kind != "launch"}
+    copy, last = spans["copy from host"], spans["mm"]
+    assert (copy.start < last.start) == pinned
+    assert spans["add"].start >= max(copy.end, last.end)
+    assert any(s.kind == "wait" for s in timeline.spans) != pinned
+
+
+def test_what_is_received_is_never_the_same_tensor():
+    zero, one = dpkit.devices(2, "sim")
+    for x in (
+        torch.ones(3),
+        torch.ones(3).pin_memory(),
+        torch.ones(3).to(one),
+    ):
+        for device in (zero, one, "cpu"):
+            y = receive(x, device)
+            assert y.device == torch.device(device)
+            y += 1
+            assert x.tolist() == [1, 1, 1]

@@ -113,23 +113,32 @@ class _Conversion:
         backward = 1 / fit_line(self.times["backward"]).rate
         if self.device.synchronous:  # less what the device takes
             backward -= self.traffic.fixed - self.launch
-        pageable = fit_line(self.times["pageable copy"])
         source = self.source
+        copies = f"{source}: copies, the host's memory not pinned"
         return Host(
             name=self.device.name,
             launch_seconds=self.launch,
             backward_launch_seconds=max(0.0, backward),
             view_seconds=_only(self.times, "view"),
             wait_seconds=self.wait,
-            pageable_bytes_per_second=pageable.rate,
+            to_device_bytes_per_second=self._rate("copy to device"),
+            from_device_bytes_per_second=self._rate("copy from device"),
+            new_memory_bytes_per_second=self._rate("copy to new memory"),
             sources={
                 "launch_seconds": f"{source}: the smallest operation",
                 "backward_launch_seconds": f"{source}: backward of a chain",
                 "view_seconds": f"{source}: a view",
                 "wait_seconds": f"{source}: waiting for nothing",
-                "pageable_bytes_per_second": f"{source}: copies to new memory",
+                "to_device_bytes_per_second": copies,
+                "from_device_bytes_per_second": copies,
+                "new_memory_bytes_per_second": copies,
             },
         )
+
+    def _rate(self, kind: str) -> float:
+        """Return the rate of such copies; on a CPU all are to new memory."""
+        new = self.times["copy to new memory"]
+        return fit_line(self.times.get(kind, new)).rate
 
     def link(self, name: str, kind: str, how: str, peers: bool) -> Link:
         """Return a link, over which copies of this kind went."""

@@ -46,12 +46,15 @@ def probes(device: torch.device, sizes: Sizes | None = None) -> list[Probe]:
         *_products(device, sizes, CPU_DTYPES if on_cpu else GPU_DTYPES),
         *_elementwise(pool, sizes.lengths),
         *_backward(device, sizes.chains),
-        *_pageable(pool, sizes.lengths),
+        *_to_new_memory(pool, sizes.lengths),
     ]
     if on_cpu:
         found += _copies("copy", pool, other, sizes.lengths)
         return [*found, _view(device)]
-    pinned = pool.cpu().pin_memory()
+    memory = pool.cpu()
+    found += _copies("copy to device", memory, pool, sizes.lengths)
+    found += _copies("copy from device", pool, memory, sizes.lengths)
+    pinned = memory.pin_memory()
     found += _copies("copy", pool, pinned, sizes.lengths)
     found += _copies("copy", pinned, pool, sizes.lengths)
     if (peer := peer_of(device)) is not None:
@@ -156,11 +159,11 @@ def _copies(
         yield Probe(kind, 4 * n, calls)
 
 
-def _pageable(pool: Tensor, lengths: Sequence[int]) -> Iterator[Probe]:
+def _to_new_memory(pool: Tensor, lengths: Sequence[int]) -> Iterator[Probe]:
     """Copies to new memory of the host, which is not pinned."""
     for n in lengths:
         calls = [partial(x.to, "cpu", copy=True) for x in _parts(pool, n)]
-        yield Probe("pageable copy", 4 * n, calls)
+        yield Probe("copy to new memory", 4 * n, calls)
 
 
 def _waited_for(probe: Probe, device: torch.device) -> Probe:

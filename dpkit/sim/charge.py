@@ -7,6 +7,7 @@ traffic is what the operation reads and what it writes, each once.
 
 from collections.abc import Sequence
 from functools import cache
+from math import inf
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from dpkit.sim.operations import (
 )
 from dpkit.sim.storages import is_pinned
 from dpkit.sim.tracing import mark_results, tracing
+from dpkit.theory.hardware import Host
 from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
 
 # They make or rename memory, and launch nothing.
@@ -35,6 +37,8 @@ NO_KERNEL = set(
 )
 # They read rows here and there: as much as they write, not the whole table.
 READS_WHAT_IT_WRITES = set("embedding gather index index_select take".split())
+# Copies to memory that they make.
+MAKE = {aten._to_copy.default, aten._foreach_copy.default}
 _CONVOLUTIONS = {"convolution", "convolution_backward", "_convolution"}
 
 
@@ -131,30 +135,44 @@ def _charge_pairs(call: OpCall, out: Any) -> None:
         if source.device == target.device:
             _charge_one(call, (source,), target, target.device.index)
         else:
-            charge_copy(source, target, bool(non_blocking))
+            charge_copy(source, target, bool(non_blocking), func in MAKE)
 
 
-def charge_copy(source: Tensor, target: Tensor, non_blocking: bool) -> None:
-    """Charge for a copy from one tensor to another, on another device."""
+def charge_copy(
+    source: Tensor, target: Tensor, non_blocking: bool, is_new: bool = False
+) -> None:
+    """Charge for a copy from one tensor to another, on another device.
+
+    ``is_new`` says whether the memory of the target was made for the copy.
+    """
     # ends (0, 1):    sim:0 to sim:1; the host goes on at once
     # ends (0, None): sim:0 to the CPU; the host waits, unless the memory
     #                 there is pinned and the copy asked not to block
     clock = simulation.clock
     cluster = clock.cluster
     ends = (_number(source), _number(target))
-    pageable, limit = False, float("inf")
-    if None in ends:
-        pageable = not is_pinned(source if ends[0] is None else target)
-        if pageable:
-            limit = cluster.host.pageable_bytes_per_second
-    link = cluster.link_between(*ends)
+    link, limit = cluster.link_between(*ends), inf
+    on_host = source if ends[0] is None else target
+    pageable = None in ends and not is_pinned(on_host)
+    if pageable:
+        limit = _pageable_rate(cluster.host, ends[0] is None, is_new)
     seconds = copy_seconds(link, target.nbytes, at_most=limit)
+    share = min(1.0, limit / (link.bytes_per_second * link.achieved))
     if clock.hosts.in_backward and ends[0] is not None:
         await_arrivals([source], ends[0])
     blocking = None in ends and (pageable or not non_blocking)
-    issued = clock.copy(ends[0], ends[1], seconds, target.nbytes, blocking)
+    issued = clock.copy(*ends, seconds, target.nbytes, blocking, share)
     if clock.hosts.in_backward and ends[1] is not None:
         target.arrival = clock, issued  # type: ignore[attr-defined]
+
+
+def _pageable_rate(host: Host, to_device: bool, is_new: bool) -> float:
+    """Return the rate of a copy from or to memory that is not pinned."""
+    if to_device:
+        return host.to_device_bytes_per_second
+    if is_new:
+        return host.new_memory_bytes_per_second
+    return host.from_device_bytes_per_second
 
 
 def await_arrivals(inputs: Sequence[Tensor], device: int) -> None:

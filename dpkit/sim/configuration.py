@@ -125,6 +125,7 @@ def configure(
     host: str | Host = "eager",
     ranks_per_node: int | None = None,
     network: str | Link = "ethernet100",
+    devices_per_switch: int | None = None,
 ) -> None:
     """Choose the hardware that is simulated; its clock starts at zero.
 
@@ -149,6 +150,8 @@ def configure(
         ranks_per_node: How many devices a node has; None: all are on one.
         network: What joins the nodes: a preset in ``LINKS``. Each device has
             its own port on it.
+        devices_per_switch: How many devices share a path to their host: 2 as
+            in a DGX-1, 1 where each has its own; None: all of a node do.
 
     Raises:
         RuntimeError: tensors live on simulated devices, and a change would

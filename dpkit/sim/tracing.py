@@ -122,6 +122,8 @@ def _assumptions() -> list[str]:
         if cluster.link.peer_to_peer
         else "All copies between devices, and to the host, share one path."
     )
+    if cluster.devices_per_switch is not None:
+        path += f" Each {cluster.devices_per_switch} devices have their own."
     if cluster.ranks_per_node is not None:
         path += (
             f" That holds inside a node of {cluster.ranks_per_node}; to other "

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from dpkit.accelerator import real_devices
+
 
 class Batches:
     """Batches of a labelled set that lies in memory, to be iterated over.
@@ -13,6 +15,8 @@ class Batches:
     yields every example once, as pairs (X, y) of fresh tensors on the device
     of the set; the last batch may be smaller. ``shuffle`` takes a new random
     order each epoch, from its own generator, which begins with ``seed``.
+    ``pin_memory`` puts batches on the CPU into pinned memory, if there are
+    devices to copy them from there; ``DataLoader`` has a thread for it.
 
     Raises:
         ValueError: If a batch has no rows, or labels and images differ in n.
@@ -33,6 +37,7 @@ class Batches:
         batch_size: int,
         shuffle: bool = False,
         seed: int = 0,
+        pin_memory: bool = False,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch without rows (batch_size: {batch_size})")
@@ -43,6 +48,7 @@ class Batches:
             )
         self.images, self.labels = images, labels
         self.batch_size, self.shuffle = batch_size, shuffle
+        self.pin_memory = pin_memory
         self._generator = torch.Generator().manual_seed(seed)
 
     def __len__(self) -> int:
@@ -54,7 +60,10 @@ class Batches:
         if self.shuffle:
             order = torch.randperm(n, generator=self._generator)
         order = order.to(self.images.device)  # or each batch would send rows
+        pins = self.pin_memory and self.images.device.type == "cpu"
+        pins = pins and bool(real_devices() or hasattr(torch, "sim"))
         # 7 examples by 3: rows 0 1 2, then 3 4 5, then 6.
         for start in range(0, n, self.batch_size):
             rows = order[start : start + self.batch_size]
-            yield self.images[rows], self.labels[rows]
+            X, y = self.images[rows], self.labels[rows]
+            yield (X.pin_memory(), y.pin_memory()) if pins else (X, y)

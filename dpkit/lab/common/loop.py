@@ -28,7 +28,8 @@ def take_step(
     """
     optimizer.zero_grad()
     scores = net(X)
-    loss = F.cross_entropy(scores, y.to(scores.device))
+    y = y.to(scores.device, non_blocking=y.is_pinned())
+    loss = F.cross_entropy(scores, y)
     loss.backward()
     optimizer.step()
     return loss.detach()

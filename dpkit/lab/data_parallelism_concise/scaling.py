@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from dpkit import sim
@@ -28,11 +29,11 @@ class Timed(NamedTuple):
 def wrapper_step(num_devices: int, rows: int, **machine: Any) -> Timed:
     """Time a step of :class:`dpkit.DataParallel`: one process drives all.
 
-    The network is ResNet-18, and images begin in the memory of the host.
+    The network is ResNet-18, and images begin in pinned memory of the host.
     """
-    X, y = torch.empty(rows, 1, 28, 28), torch.zeros(rows, dtype=torch.long)
     with sim.machine(**{"backing": "meta", "hosts": "one", **machine}):
         ranks = devices(num_devices, "sim")
+        X, y = _batch(rows)
         net = DataParallel(resnet18().to(ranks[0]), ranks)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         return _timed(ranks, lambda: take_step(net, optimizer, X, y))
@@ -40,9 +41,9 @@ def wrapper_step(num_devices: int, rows: int, **machine: Any) -> Timed:
 
 def processes_step(num_devices: int, rows: int, **machine: Any) -> Timed:
     """Time a step in which a process drives each device, as in DDP."""
-    X, y = torch.empty(rows, 1, 28, 28), torch.zeros(rows, dtype=torch.long)
     with sim.machine(**{"backing": "meta", "hosts": "per_device", **machine}):
         ranks = devices(num_devices, "sim")
+        X, y = _batch(rows)
         parallel = BucketedDataParallel(resnet18(), ranks)
         optimizers = [
             torch.optim.SGD(replica.parameters(), lr=0.1)
@@ -57,6 +58,12 @@ def processes_step(num_devices: int, rows: int, **machine: Any) -> Timed:
                 optimizer.step()
 
         return _timed(ranks, step)
+
+
+def _batch(rows: int) -> tuple[Tensor, Tensor]:
+    """Return images and labels in pinned memory, as a data loader does."""
+    X, y = torch.empty(rows, 1, 28, 28), torch.zeros(rows, dtype=torch.long)
+    return X.pin_memory(), y.pin_memory()
 
 
 def _timed(ranks: Sequence[torch.device], step: Callable[[], object]) -> Timed:

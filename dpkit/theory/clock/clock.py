@@ -21,7 +21,7 @@ from dpkit.theory.clock.issuers import Hosts
 from dpkit.theory.clock.paths import Paths
 from dpkit.theory.clock.queues import Queues, Work
 from dpkit.theory.clock.record import SECOND, Recorder, Span, place_name
-from dpkit.theory.clock.resources import Resource
+from dpkit.theory.clock.resources import Needed, Resource
 from dpkit.theory.hardware.clusters import Cluster
 
 DEFAULT = 0  # the number of a device's default stream
@@ -107,8 +107,12 @@ class Clock:
         seconds: float,
         num_bytes: int,
         blocking: bool = False,
+        share: float = 1.0,
     ) -> int:
-        """Issue a copy; return the mark at which the host had issued it."""
+        """Issue a copy; return the mark at which the host had issued it.
+
+        It takes that ``share`` of a path on which others may copy as well.
+        """
         ends = _names(source, target)
         work = Work(
             streams=[(device, self.current[device]) for device in ends],
@@ -117,7 +121,7 @@ class Clock:
             names=list(ends.values()),
             duration=round(SECOND * seconds),
             num_bytes=num_bytes,
-            resources=self._paths.between(source, target),
+            resources=self._paths.between(source, target, share),
         )
         self._issue(work)
         if blocking or self.cluster.accelerator.synchronous:
@@ -133,7 +137,7 @@ class Clock:
         ``num_bytes`` leave each device, and arrive there.
         """
         # 0 1 2 3 on two nodes: rings 0 1 2 3, and 0 2, 1 3 between the nodes.
-        path: dict[Resource, None] = {}
+        path: dict[Needed, None] = {}
         for far in {1, self.cluster.ranks_per_node or 1}:
             for i, device in enumerate(devices):
                 target = devices[(i + far) % len(devices)]

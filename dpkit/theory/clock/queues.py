@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from dpkit.theory.clock.record import Recorder, row_of
-from dpkit.theory.clock.resources import Resource, earliest
+from dpkit.theory.clock.resources import Needed, earliest
 
 Stream = tuple[int, int]  # a device, and the number of a stream there
 
@@ -38,7 +38,7 @@ class Work:
     duration: int = 0  # picoseconds, once it starts
     num_bytes: int = 0
     flops: int = 0
-    resources: Sequence[Resource] = ()  # what it needs to itself
+    resources: Sequence[Needed] = ()  # what it needs to itself
     recorder: Recorder | None = None  # where it is noted
     end: int | None = None  # picoseconds, once it has been placed
     ready: int = 0  # when it may start, as far as that is known

@@ -1,54 +1,96 @@
-"""Something that does one thing at a time: a device's compute, a port.
+"""Something that is busy for a while: a device's compute, a port, a path.
 
 Times are whole numbers, such as picoseconds.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from typing import NamedTuple
 
-KEPT = 256  # intervals that are remembered; earlier gaps are not used
+FULL = 10**9  # the share that leaves no room for anything else
+KEPT = 512  # marks that are remembered; earlier gaps are not used
+
+
+# Work that comes later may begin earlier, in a gap:
+#
+#     busy   ######      ####
+#     new          +++            ready at the end of the first
+#
+# Two copies take half of a path each, and run side by side. A third takes a
+# quarter; it begins when the first is done:
+#
+#     1/2      #####
+#     1/2         #####
+#     1/4           ++         ready when the second begins
+#
+#     marks    0  3 5 7 8      when each load begins
+#     loads    2  4 3 2 0      in quarters; the last one lasts
 
 
 class Resource:
-    """When something is busy.
-
-    Work that comes later may begin earlier, in a gap::
-
-        busy   ######      ####
-        new          +++           ready at the end of the first
-    """
+    """How much of something is taken, and when; all of it unless told."""
 
     def __init__(self) -> None:
-        self.starts: list[int] = []
-        self.ends: list[int] = []
+        self.marks = [0]  # from marks[i] on, until the next one,
+        self.loads = [0]  # the shares that are taken add up to loads[i]
 
-    def earliest(self, ready: int, duration: int) -> int:
+    def earliest(self, ready: int, duration: int, share: int = FULL) -> int:
         """Return the earliest start, from ``ready`` on, of such work."""
-        ends = self.ends
-        if not ends or ready >= ends[-1]:
+        marks, loads = self.marks, self.loads
+        if ready >= marks[-1]:
             return ready
-        i = bisect_left(ends, ready)
-        while i < len(ends) and self.starts[i] < ready + duration:
-            ready = max(ready, ends[i])
+        i = bisect_right(marks, ready) - 1
+        end = ready + duration
+        while i < len(marks) and marks[i] < end:
+            if loads[i] + share > FULL:
+                ready = marks[i + 1]
+                end = ready + duration
             i += 1
         return ready
 
+    def occupy(self, start: int, duration: int, share: int = FULL) -> None:
+        """Be busy from ``start``, which :meth:`earliest` gave."""
+        if duration == 0:
+            return
+        if start == self.marks[-1] and self.loads[-2:-1] == [share]:
+            self.marks[-1] += duration  # the usual case, and the fastest
+            return
+        first, last = self._mark(start), self._mark(start + duration)
+        for i in range(first, last):
+            self.loads[i] += share
+        for i in (last, first):  # of equal neighbours one is enough
+            if i and self.loads[i] == self.loads[i - 1]:
+                del self.marks[i], self.loads[i]
+        if len(self.marks) > 2 * KEPT:
+            # What is further back is taken for busy.
+            self.loads[0] = FULL
+            del self.marks[1 : KEPT + 1], self.loads[1 : KEPT + 1]
+
+    def _mark(self, time: int) -> int:
+        """Return where the load that begins at ``time`` is; make it so."""
+        i = bisect_left(self.marks, time)
+        if i == len(self.marks) or self.marks[i] != time:
+            self.marks.insert(i, time)
+            self.loads.insert(i, self.loads[i - 1])
+        return i
+
+
+class Share(NamedTuple):
+    """A part of a resource, of ``FULL``: others may take the rest."""
+
+    resource: Resource
+    share: int
+
+    def earliest(self, ready: int, duration: int) -> int:
+        """Return the earliest start, from ``ready`` on, of such work."""
+        return self.resource.earliest(ready, duration, self.share)
+
     def occupy(self, start: int, duration: int) -> None:
         """Be busy from ``start``, which :meth:`earliest` gave."""
-        end = start + duration
-        if not self.ends or start > self.ends[-1]:
-            self.starts.append(start)
-            self.ends.append(end)
-        elif start == self.ends[-1]:
-            self.ends[-1] = end
-        elif duration > 0:
-            i = bisect_left(self.ends, end)
-            self.starts.insert(i, start)
-            self.ends.insert(i, end)
-        if len(self.ends) > 2 * KEPT:
-            # Join the oldest intervals into one.
-            self.starts[1 : KEPT + 1] = []
-            self.ends[:KEPT] = []
+        self.resource.occupy(start, duration, self.share)
+
+
+Needed = Resource | Share  # what work may have to occupy
 
 
 # Both ports have to be free at once. Sender busy 0-2, receiver busy 3-4:
@@ -57,7 +99,7 @@ class Resource:
 #     receiver     #++        so it starts at 4
 
 
-def earliest(resources: Sequence[Resource], ready: int, duration: int) -> int:
+def earliest(resources: Sequence[Needed], ready: int, duration: int) -> int:
     """Return the earliest time at which all are free for so long."""
     start, moved = ready, True
     while moved:
@@ -66,12 +108,4 @@ def earliest(resources: Sequence[Resource], ready: int, duration: int) -> int:
             free = resource.earliest(start, duration)
             if free > start:
                 start, moved = free, len(resources) > 1
-    return start
-
-
-def reserve(resources: Sequence[Resource], ready: int, duration: int) -> int:
-    """Occupy all ``resources`` at once, as early as possible; return when."""
-    start = earliest(resources, ready, duration)
-    for resource in resources:
-        resource.occupy(start, duration)
     return start

@@ -10,7 +10,7 @@ from dpkit.theory.least_squares import fit_two
 INFINITE = float("inf")
 # A host that issues for nothing. A library that runs a whole collective as
 # one kernel is nearer to it than a Python that launches each message.
-FREE_HOST = Host("free", 0.0, 0.0, 0.0, 0.0, INFINITE)
+FREE_HOST = Host("free", 0.0, 0.0, 0.0, 0.0, INFINITE, INFINITE, INFINITE)
 
 
 def rates_of(accelerator: Accelerator, link: Link) -> Rates:

@@ -33,6 +33,8 @@ class Cluster:
         slow: Rank -> how many times as long its operations take.
         ranks_per_node: How many devices a node has; None: there is one node.
         network: What joins the nodes.
+        devices_per_switch: How many devices of a node share a path to its
+            host; None: all do.
     """
 
     num_devices: int
@@ -43,11 +45,13 @@ class Cluster:
     slow: Mapping[int, float] = field(default_factory=dict)
     ranks_per_node: int | None = None
     network: Link = LINKS["ethernet100"]
+    devices_per_switch: int | None = None
 
     def __post_init__(self) -> None:
         check_count("num_devices", self.num_devices)
-        if self.ranks_per_node is not None:
-            check_count("ranks_per_node", self.ranks_per_node)
+        for name in ("ranks_per_node", "devices_per_switch"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
         if self.hosts not in ("one", "per_device"):
             raise ValueError(
                 "unknown number of hosts "
@@ -86,6 +90,14 @@ class Cluster:
         # 8 devices, 4 on a node: 0 1 2 3 on node 0, 4 5 6 7 on node 1.
         return device // (self.ranks_per_node or self.num_devices)
 
+    def switch_of(self, device: int) -> tuple[int, int]:
+        """Return the node of a device, and the number of its switch there."""
+        # Nodes of 4, switches of 2: device 7 is the last of 0 1 2 3 on node 1,
+        # so that it hangs on switch 3 // 2 = 1.
+        size = self.ranks_per_node or self.num_devices
+        place = device % size
+        return device // size, place // (self.devices_per_switch or size)
+
     def link_between(self, source: int | None, target: int | None) -> Link:
         """Return what a copy passes over; None is the host's memory.
 
@@ -118,6 +130,7 @@ def cluster(
     slow: Mapping[int, float] | None = None,
     ranks_per_node: int | None = None,
     network: str | Link = "ethernet100",
+    devices_per_switch: int | None = None,
 ) -> Cluster:
     """Return a :class:`Cluster`, where a preset may be given by its name.
 
@@ -138,4 +151,5 @@ def cluster(
         slow=dict(slow or {}),
         ranks_per_node=ranks_per_node,
         network=find(LINKS, network),
+        devices_per_switch=devices_per_switch,
     )

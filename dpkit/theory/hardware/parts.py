@@ -62,8 +62,11 @@ class Host:
         backward_launch_seconds: The same when autograd issues it.
         view_seconds: The host's time for a view, which launches nothing.
         wait_seconds: The host's time for waiting on a device.
-        pageable_bytes_per_second: The rate of copies to and from memory that
-            is not pinned.
+        to_device_bytes_per_second: The rate of copies from memory that is not
+            pinned.
+        from_device_bytes_per_second: The rate of copies to such memory.
+        new_memory_bytes_per_second: The same where the memory is new, as with
+            ``x.to("cpu")``: the system hands it out page by page.
     """
 
     name: str
@@ -71,7 +74,9 @@ class Host:
     backward_launch_seconds: float
     view_seconds: float
     wait_seconds: float
-    pageable_bytes_per_second: float
+    to_device_bytes_per_second: float
+    from_device_bytes_per_second: float
+    new_memory_bytes_per_second: float
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -141,7 +146,7 @@ class Accelerator:
 
 LINKS = shipped(
     Link,
-    "pcie3 pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 "
+    "pcie3 pcie3-p2p pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 "
     "ethernet10 ethernet25 ethernet100 infiniband200 infiniband400",
 )
 HOSTS = shipped(Host, "eager eager-fast cpu")
