@@ -434,7 +434,7 @@ def test_copies_inside_two_switches_pass_at_once():
     made.spans = made.record()
     for source, target in ((0, 1), (2, 3), (1, 2)):
         made.copy(source, target, 1.0, 1)
-    assert list(ends(made).values()) == [1.0, 1.0, 2.0]
+    assert list(ends(made).values()) == [1.0, 2.0, 1.0]
 
 
 def test_a_link_and_a_network_that_are_alike_are_two():
