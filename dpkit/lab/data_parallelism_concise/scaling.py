@@ -1,13 +1,14 @@
 """Steps of data parallelism by two engines.
 
-``rows`` are the images of the whole batch, and ``machine`` is what
-:func:`dpkit.sim.machine` changes.
+``make`` returns the network, ``rows`` are the images of the whole batch, of
+``shape``, and ``machine`` is what :func:`dpkit.sim.machine` changes.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from dpkit import sim
@@ -25,25 +26,38 @@ class Timed(NamedTuple):
     seconds: float  # simulated
 
 
-def wrapper_step(num_devices: int, rows: int, **machine: Any) -> Timed:
+def wrapper_step(
+    num_devices: int,
+    rows: int,
+    make: Callable[[], nn.Module] = resnet18,
+    shape: Sequence[int] = (1, 28, 28),
+    **machine: Any,
+) -> Timed:
     """Time a step of :class:`dpkit.DataParallel`: one process drives all.
 
-    The network is ResNet-18, and images begin in the memory of the host.
+    The images begin in the memory of the host.
     """
-    X, y = torch.empty(rows, 1, 28, 28), torch.zeros(rows, dtype=torch.long)
+    X, y = torch.empty(rows, *shape), torch.zeros(rows, dtype=torch.long)
     with sim.machine(**{"backing": "meta", "hosts": "one", **machine}):
         ranks = devices(num_devices, "sim")
-        net = DataParallel(resnet18().to(ranks[0]), ranks)
+        net = DataParallel(make().to(ranks[0]), ranks)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         return _timed(ranks, lambda: take_step(net, optimizer, X, y))
 
 
-def processes_step(num_devices: int, rows: int, **machine: Any) -> Timed:
+def processes_step(
+    num_devices: int,
+    rows: int,
+    make: Callable[[], nn.Module] = resnet18,
+    shape: Sequence[int] = (1, 28, 28),
+    algorithm: str = "ring",
+    **machine: Any,
+) -> Timed:
     """Time a step in which a process drives each device, as in DDP."""
-    X, y = torch.empty(rows, 1, 28, 28), torch.zeros(rows, dtype=torch.long)
+    X, y = torch.empty(rows, *shape), torch.zeros(rows, dtype=torch.long)
     with sim.machine(**{"backing": "meta", "hosts": "per_device", **machine}):
         ranks = devices(num_devices, "sim")
-        parallel = BucketedDataParallel(resnet18(), ranks)
+        parallel = BucketedDataParallel(make(), ranks, algorithm=algorithm)
         optimizers = [
             torch.optim.SGD(replica.parameters(), lr=0.1)
             for replica in parallel.replicas
