@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from torch import nn
 
 import dpkit
 from dpkit import streams
 from dpkit.lab.overlap.runs import (
+    ALL_IN_ONE,
     ONE_EACH,
     predicted_seconds,
     simulated_step,
@@ -46,6 +48,32 @@ def test_the_recurrence_predicts_other_sizes(link, megabytes):
     step = simulated_step(megabytes, link=link, **TOLD)
     predicted = predicted_seconds(noted, megabytes, three)
     assert step.seconds == pytest.approx(predicted, rel=0.02)
+
+
+def small():
+    """Return a convolution and a dense layer for any images in colour."""
+    convolution = nn.Conv2d(3, 8, 5, stride=2)
+    pool = nn.AdaptiveAvgPool2d(2)
+    return nn.Sequential(convolution, pool, nn.Flatten(), nn.Linear(32, 10))
+
+
+def test_images_of_another_shape_take_another_time():
+    told = {"make": small, "num_devices": 2, "rows": 512}
+    one = simulated_step(25, shape=(3, 64, 64), **told)
+    four = simulated_step(25, shape=(3, 128, 128), **told)
+    assert one.bucket_bytes == four.bucket_bytes
+    assert 3 < four.backward_end / one.backward_end < 5  # pixels
+
+
+def test_a_bucket_by_another_algorithm():
+    told = {"make": wide, "num_devices": 8, "link": "ethernet25"}
+    ring, star = (
+        simulated_step(ALL_IN_ONE, algorithm=name, **told)
+        for name in ("ring", "star")
+    )
+    # A port of the root sends 7 n, a port of a ring 2 · 7/8 n.
+    after = [step.seconds - step.backward_end for step in (ring, star)]
+    assert after[1] / after[0] == pytest.approx(2 * 7 / (2 * 7 / 8), rel=0.1)
 
 
 def test_a_step_ends_with_backward_or_with_the_last_bucket():

@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 from dpkit.lab.common.resnet import resnet18
 from dpkit.lab.data_parallelism_concise.pictures import PARTS, shares
@@ -72,6 +73,31 @@ def test_a_fast_device_is_slower_with_a_second_under_the_wrapper():
     one = wrapper("h100", 1, 256).seconds
     assert wrapper("h100", 2, 256).seconds > one
     assert processes_step(2, 256, **MACHINES["h100"]).seconds < 0.75 * one
+
+
+def small():
+    """Return a convolution and a dense layer for any images in colour."""
+    convolution = nn.Conv2d(3, 8, 5, stride=2)
+    pool = nn.AdaptiveAvgPool2d(2)
+    return nn.Sequential(convolution, pool, nn.Flatten(), nn.Linear(32, 10))
+
+
+@pytest.mark.parametrize("step", [wrapper_step, processes_step])
+def test_images_of_another_shape(step):
+    """The copies from the host grow with the pixels of a batch."""
+    told = {"make": small, **MACHINES["pcie"]}
+    one = step(2, 512, shape=(3, 64, 64), **told)
+    four = step(2, 512, shape=(3, 128, 128), **told)
+    images = [
+        sum(
+            span.num_bytes
+            for span in found.timeline.spans
+            if span.name == "copy from host" and span.num_bytes > 10**6
+        )
+        for found in (one, four)
+    ]
+    assert images == [512 * 3 * size * size * 4 for size in (64, 128)]
+    assert four.seconds > 3 * one.seconds
 
 
 def test_shares_add_up_and_tell_the_ways_of_copies_apart():

@@ -9,14 +9,16 @@ stages and one micro-batch, with what lies in a parcel after each action::
     0B0    stage 0 opens the parcel        nothing; all gradients are there
 
 B makes all gradients; I makes those of the inputs alone, W those of the
-weights, later.
+weights, later. Where a tuple passes, each of its tensors has a parcel.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from dpkit.network_partition.stage import Layer, Stage
 from dpkit.streams import Channel, Parcel
@@ -38,7 +40,7 @@ class Interpreter:
     ends: Sequence[Layer]
     losses: dict[int, Tensor] = field(default_factory=dict)
     # What was sent to a stage, by the action that waits for it.
-    _parcels: dict[Action, Parcel] = field(default_factory=dict)
+    _parcels: dict[Action, Any] = field(default_factory=dict)
 
     def do(self, action: Action) -> None:
         """Do one action; what it needs has been done."""
@@ -51,7 +53,7 @@ class Interpreter:
 
     def _forward(self, action: Action) -> None:
         s, _, m = action
-        x = self._parcels.pop(action).open() if s else self.inputs[m]
+        x = self._opened(action) if s else self.inputs[m]
         if s < len(self.stages) - 1:
             y = self.stages[s].forward(m, x)
             self._send(y, action, s + 1)
@@ -60,17 +62,20 @@ class Interpreter:
 
     def _backward(self, action: Action) -> None:
         s, kind, m = action
-        stage, dy = self.stages[s], None
-        if s == len(self.stages) - 1:
-            dy = torch.ones_like(self.losses[m])
-        elif action in self._parcels:  # not if nothing depends on the output
-            dy = self._parcels.pop(action).open()
+        stage, last = self.stages[s], s == len(self.stages) - 1
+        dy = (
+            [torch.ones_like(self.losses[m])] if last else self._opened(action)
+        )
         run = stage.backward if kind == "B" else stage.backward_inputs
         dx = run(m, dy)
-        if s and dx is not None:
+        if s:
             self._send(dx, action, s - 1)
 
-    def _send(self, x: Tensor, action: Action, target: int) -> None:
+    def _send(self, x: Any, action: Action, target: int) -> None:
         """Send to another stage what the same action there waits for."""
         channel = self.channels[action.stage, target]
-        self._parcels[action._replace(stage=target)] = channel.send(x)
+        sent = tree_map_only(Tensor, channel.send, x)  # no gradient: None
+        self._parcels[action._replace(stage=target)] = sent
+
+    def _opened(self, action: Action) -> Any:
+        return tree_map_only(Parcel, Parcel.open, self._parcels.pop(action))

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from operator import methodcaller
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from dpkit.arguments import Devices, check_labels_of, device_list
 from dpkit.losses import Loss, check_labels, check_mean, tried_as_mean
@@ -32,7 +34,8 @@ class Pipeline(nn.Module):
     equal. Batch norm takes the statistics of each micro-batch, and counts it
     twice with ``recompute``; :class:`~dpkit.batch_norm.DeferredBatchNorm`
     tracks those of whole batches. A layer that works in place cannot be the
-    first of a stage. Between stages passes one tensor.
+    first of a stage. Between stages passes a tensor, or a tuple of tensors:
+    a skip is carried past the layers, as their ``nn.Sequential`` would.
 
     Args:
         stages: In order, such as :func:`dpkit.split_layers` gives them.
@@ -113,7 +116,7 @@ class Pipeline(nn.Module):
         The outputs lie on the device of the last stage.
         """
         for stage, device in zip(self.stages, self.devices):
-            X = stage(X.to(device))
+            X = stage(tree_map(methodcaller("to", device), X))
         return X
 
     def forward_backward(self, X: Tensor, y: Tensor, loss_fn: Loss) -> Tensor:

@@ -5,6 +5,9 @@ its gradient goes back to the stage before::
 
     before ── x ──▶ [ layer ─▶ layer ─▶ layer ] ── y ──▶ next
     before ◀─ dx ── [         backward        ] ◀─ dy ── next
+
+x and y are a tensor, or a tuple of tensors where a skip passes the layers in
+between. dx and dy are lists, with a gradient or None for each tensor.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,25 +17,38 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
 
 from dpkit.batch_norm import recomputing
 from dpkit.machine import seed_device
 
-Layer = Callable[[Tensor], Tensor]
+Passed = Tensor | tuple[Tensor, ...]  # from stage to stage
+Gradients = list[Tensor | None]
+Layer = Callable[[Any], Any]
 
 
 @dataclass
 class Piece:
     """Layers of a stage, and what is kept of a micro-batch in them.
 
-    ``x``, a leaf, came in and ``y`` came out. ``dy`` is the gradient of y,
-    once it is known. ``params`` are the trained parameters of the layers.
+    ``xs``, leaves, came in and ``ys`` came out. ``dys`` are the gradients of
+    ys, once they are known. ``params`` are the trained parameters.
     """
 
     params: list[nn.Parameter]
-    x: Tensor
-    y: Tensor
-    dy: Tensor | None = None
+    xs: list[Tensor]
+    ys: list[Tensor]
+    dys: Gradients = field(default_factory=list)
+
+    def roots(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the outputs where backward begins, and their gradients."""
+        # Outputs a b c: b holds integers, and nothing depends on c: a alone.
+        pairs = [
+            (y, dy)
+            for y, dy in zip(self.ys, self.dys, strict=True)
+            if y.requires_grad and dy is not None
+        ]
+        return [y for y, _ in pairs], [dy for _, dy in pairs]
 
 
 @dataclass
@@ -57,40 +73,38 @@ class Stage:
     _kept: dict[int, Callable[[], list[Piece]]] = field(default_factory=dict)
     _put_off: dict[int, list[Piece]] = field(default_factory=dict)
 
-    def forward(self, m: int, x: Tensor, end: Layer | None = None) -> Tensor:
+    def forward(self, m: int, x: Passed, end: Layer | None = None) -> Any:
         """Run micro-batch m, and ``end``; return what comes out, detached."""
         with torch.set_grad_enabled(not self.recompute):
-            pieces = self._run(m, x, end)
+            pieces, y = self._run(m, x, end)
         again = partial(self._run_again, m, x, end)
         self._kept[m] = again if self.recompute else lambda: pieces
         kept = len(self._kept) + len(self._put_off)
         self.most_kept = max(self.most_kept, kept)
-        return pieces[-1].y.detach()
+        return tree_map(Tensor.detach, y)
 
-    def backward(self, m: int, dy: Tensor | None) -> Tensor | None:
-        """Make all gradients, from that of the output; return the input's."""
+    def backward(self, m: int, dys: Gradients) -> Gradients:
+        """Make all gradients, from the outputs'; return the inputs'."""
         (piece,) = self._kept.pop(m)()
-        if dy is not None and piece.y.requires_grad:
-            torch.autograd.backward(piece.y, dy)
-        return piece.x.grad
+        piece.dys = dys
+        torch.autograd.backward(*piece.roots())
+        return [x.grad for x in piece.xs]
 
-    def backward_inputs(self, m: int, dy: Tensor | None) -> Tensor | None:
-        """Make the gradient of the input alone; see :meth:`backward`."""
+    def backward_inputs(self, m: int, dys: Gradients) -> Gradients:
+        """Make the gradients of inputs alone; see :meth:`backward`."""
         self._put_off[m] = []
         # From the last piece to the first: dx of one is dy of the one before.
         for piece in reversed(self._kept.pop(m)()):
-            if dy is None or not piece.y.requires_grad:
-                return None
-            piece.dy = dy
+            piece.dys = dys
             if piece.params:
                 self._put_off[m].append(piece)
-            dy = _input_gradient(piece)
-        return dy
+            dys = _input_gradients(piece)
+        return dys
 
     def backward_weights(self, m: int) -> None:
         """Make the gradients of the weights, which were put off."""
         for piece in self._put_off.pop(m):
-            torch.autograd.backward(piece.y, piece.dy, inputs=piece.params)
+            torch.autograd.backward(*piece.roots(), inputs=piece.params)
 
     def forget(self) -> None:
         """Keep nothing, as after a step that an exception ended."""
@@ -100,30 +114,29 @@ class Stage:
     def _run_again(self, *given: Any) -> list[Piece]:
         """Run all layers again; batch norms do not count the rows again."""
         with recomputing():
-            return self._run(*given)
+            return self._run(*given)[0]
 
-    def _run(self, m: int, x: Tensor, end: Layer | None) -> list[Piece]:
+    def _run(
+        self, m: int, y: Any, end: Layer | None
+    ) -> tuple[list[Piece], Any]:
         """Run all layers, in one piece or, if backward is split, in many."""
         layers = layers_of(self.module) + ([end] if end else [])
         groups = _apart(layers) if self.split else [layers]
         pieces: list[Piece] = []
         number = self.first_layer
         for group in groups:
-            x = y = _leaf(x, number > 0)
+            y = tree_map(partial(_leaf, has_gradient=number > 0), y)
+            xs = tree_leaves(y)
             for layer in group:
                 # Random numbers of a layer depend neither on the stage that
                 # it is in nor on the schedule.
                 seed_device(self.device, hash((self.seed, number, m)))
                 y = layer(y)
                 number += 1
-            if not isinstance(y, Tensor):
-                raise TypeError(
-                    "a stage or layer gives something else than a tensor "
-                    f"(last layer: {number - 1}, type: {type(y).__name__})"
-                )
-            pieces.append(Piece(_trained(group), x, y))
-            x = y
-        return pieces
+            ys = list(y) if isinstance(y, tuple) else [y]
+            _check_passed(ys, number - 1)
+            pieces.append(Piece(_trained(group), xs, ys))
+        return pieces, y
 
 
 def layers_of(module: nn.Module) -> list[Layer]:
@@ -151,14 +164,28 @@ def _leaf(x: Tensor, has_gradient: bool) -> Tensor:
     return x.detach().requires_grad_(has_gradient and differentiable)
 
 
-def _input_gradient(piece: Piece) -> Tensor | None:
-    if not piece.x.requires_grad:
-        return None
+def _check_passed(ys: Sequence[object], last_layer: int) -> None:
+    """Raise TypeError unless tensors come out of a stage or a piece of it."""
+    for y in ys:
+        if not isinstance(y, Tensor):
+            raise TypeError(
+                "a stage or layer gives something else than a tensor or a "
+                f"tuple of tensors (last layer: {last_layer}, type: "
+                f"{type(y).__name__})"
+            )
+
+
+def _input_gradients(piece: Piece) -> Gradients:
+    ys, dys = piece.roots()
+    xs = [x for x in piece.xs if x.requires_grad]
+    if not (xs and ys):
+        return [None for _ in piece.xs]
     keep = bool(piece.params)  # the graph, for the gradients of the weights
-    (dx,) = torch.autograd.grad(
-        piece.y, piece.x, piece.dy, retain_graph=keep, allow_unused=True
+    dxs = torch.autograd.grad(
+        ys, xs, dys, retain_graph=keep, allow_unused=True
     )
-    return dx
+    found = dict(zip(map(id, xs), dxs))
+    return [found.get(id(x)) for x in piece.xs]
 
 
 def _trained(group: Sequence[Layer]) -> list[nn.Parameter]:

@@ -1,14 +1,14 @@
 """Steps of data parallelism by two engines.
 
-``rows`` are the images of the whole batch, and ``machine`` is what
-:func:`dpkit.sim.machine` changes.
+``make`` returns the network, ``rows`` are the images of the whole batch, of
+``shape``, and ``machine`` is what :func:`dpkit.sim.machine` changes.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpkit import sim
@@ -26,25 +26,38 @@ class Timed(NamedTuple):
     seconds: float  # simulated
 
 
-def wrapper_step(num_devices: int, rows: int, **machine: Any) -> Timed:
+def wrapper_step(
+    num_devices: int,
+    rows: int,
+    make: Callable[[], nn.Module] = resnet18,
+    shape: Sequence[int] = (1, 28, 28),
+    **machine: Any,
+) -> Timed:
     """Time a step of :class:`dpkit.DataParallel`: one process drives all.
 
-    The network is ResNet-18, and images begin in pinned memory of the host.
+    The images begin in pinned memory of the host.
     """
     with sim.machine(**{"backing": "meta", "hosts": "one", **machine}):
         ranks = devices(num_devices, "sim")
-        X, y = _batch(rows)
-        net = DataParallel(resnet18().to(ranks[0]), ranks)
+        X, y = _batch(rows, shape)
+        net = DataParallel(make().to(ranks[0]), ranks)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         return _timed(ranks, lambda: take_step(net, optimizer, X, y))
 
 
-def processes_step(num_devices: int, rows: int, **machine: Any) -> Timed:
+def processes_step(
+    num_devices: int,
+    rows: int,
+    make: Callable[[], nn.Module] = resnet18,
+    shape: Sequence[int] = (1, 28, 28),
+    algorithm: str = "ring",
+    **machine: Any,
+) -> Timed:
     """Time a step in which a process drives each device, as in DDP."""
     with sim.machine(**{"backing": "meta", "hosts": "per_device", **machine}):
         ranks = devices(num_devices, "sim")
-        X, y = _batch(rows)
-        parallel = BucketedDataParallel(resnet18(), ranks)
+        X, y = _batch(rows, shape)
+        parallel = BucketedDataParallel(make(), ranks, algorithm=algorithm)
         optimizers = [
             torch.optim.SGD(replica.parameters(), lr=0.1)
             for replica in parallel.replicas
@@ -60,9 +73,9 @@ def processes_step(num_devices: int, rows: int, **machine: Any) -> Timed:
         return _timed(ranks, step)
 
 
-def _batch(rows: int) -> tuple[Tensor, Tensor]:
+def _batch(rows: int, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Return images and labels in pinned memory, as a data loader does."""
-    X, y = torch.empty(rows, 1, 28, 28), torch.zeros(rows, dtype=torch.long)
+    X, y = torch.empty(rows, *shape), torch.zeros(rows, dtype=torch.long)
     return X.pin_memory(), y.pin_memory()
 
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import inf
 from typing import Any
 
@@ -45,6 +45,8 @@ def simulated_step(
     make: Callable[[], nn.Module] = resnet18,
     num_devices: int = 4,
     rows: int = 256,
+    shape: Sequence[int] = (1, 28, 28),
+    algorithm: str = "ring",
     sync: bool = True,
     **machine: Any,
 ) -> SimulatedStep:
@@ -52,21 +54,19 @@ def simulated_step(
 
     Buckets, whose size is in MiB, are reduced while backward goes on or, with
     ``overlap=False``, after it; with ``sync=False`` nothing is sent. ``make``
-    returns the network, ``rows`` are the images (1, 28, 28) on each device,
+    returns the network, ``rows`` are the images on each device, of ``shape``,
     and ``machine`` is what :func:`dpkit.sim.machine` changes.
     """
     with sim.machine(backing="meta", **{"hosts": "per_device", **machine}):
         ranks = devices(num_devices, "sim")
         # Its copies are made there, where there are no numbers to copy.
-        where = ranks, bucket_megabytes, overlap
+        where = ranks, bucket_megabytes, overlap, algorithm
         parallel = _Watched(make().to(ranks[0]), *where)
-        shards = [_images(rows, device) for device in ranks]
-        parallel.clear()
+        shards = [_images(rows, shape, device) for device in ranks]
         synchronize(ranks)
         start = sim.now()
-        alone = nullcontext() if sync else parallel.no_sync()
-        with sim.trace() as timeline, Timer(ranks) as timer, alone:
-            parallel.step(shards)
+        with sim.trace() as timeline, Timer(ranks) as timer:
+            parallel.step(shards, sync)
         # Buckets of one rank become full in the order of their numbers.
         ready = [mark - start for mark in parallel.marks()]
         sizes = [b.flat.nbytes for b in parallel.buckets[0].buckets]
@@ -77,21 +77,21 @@ def simulated_step(
 class _Watched(BucketedDataParallel):
     """Notes when each bucket is full."""
 
-    def clear(self) -> None:
-        """Begin as after a step: with gradients that are views of buckets."""
-        self.ready: dict[int, list[Any]] = defaultdict(list)  # events
-        for buckets in self.buckets:
-            for bucket in buckets.buckets:
-                for p, view in zip(bucket.params, bucket.gradients):
-                    p.grad = view
-
-    def step(self, shards: Sequence[tuple[Tensor, Tensor]]) -> None:
+    def step(
+        self, shards: Sequence[tuple[Tensor, Tensor]], sync: bool
+    ) -> None:
         """Run forward and backward on shards that lie on the devices."""
+        self.ready: dict[int, list[Any]] = defaultdict(list)  # events
+        for bucket in chain(*(buckets.buckets for buckets in self.buckets)):
+            # As after a step: gradients are views of their buckets.
+            for p, view in zip(bucket.params, bucket.gradients):
+                p.grad = view
         losses = [
             F.cross_entropy(replica(X), y)
             for replica, (X, y) in zip(self.replicas, shards)
         ]
-        self.backward(losses)
+        with nullcontext() if sync else self.no_sync():
+            self.backward(losses)
 
     def _note_full(self, rank: int, bucket: Bucket) -> None:
         device = self.devices[rank]
@@ -129,6 +129,8 @@ def predicted_seconds(
     return max(step.backward_end, bucket_ends(ready, costs)[-1])
 
 
-def _images(rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    X = torch.zeros(rows, 1, 28, 28, device=device)
+def _images(
+    rows: int, shape: Sequence[int], device: torch.device
+) -> tuple[Tensor, Tensor]:
+    X = torch.zeros(rows, *shape, device=device)
     return X, torch.zeros(rows, dtype=torch.long, device=device)
