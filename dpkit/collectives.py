@@ -159,7 +159,7 @@ def allreduce(
     """
     check_tensors(tensors)
     check_op(op, tensors[0].dtype)
-    check_known("algorithm", algorithm, ALGORITHMS)
+    check_known("algorithm", algorithm.partition(":")[0], ALGORITHMS)
     p = len(tensors)
     name = "ring" if algorithm == LIBRARY else algorithm
     plan = algorithms.allreduce_plan(name, p, ranks_per_node)
