@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import dpkit
+from dpkit.calibration import probes as lab
 from dpkit.calibration.calibrate import calibrate
 from dpkit.calibration.conditions import cpu_name, doubts, provenance
 from dpkit.calibration.conversion import DeviceFacts, to_presets
@@ -29,10 +30,19 @@ from dpkit.theory.hardware.costs import (
 
 CPU = torch.device("cpu")
 SMALL = Sizes(
-    rows=[1, 4, 16, 64], lengths=[1, 8, 64, 4096], chains=[3, 20], pool=10_000
+    rows=[1, 4, 16, 64],
+    lengths=[1, 8, 64, 4096],
+    images=[(1, 64, 32), (2, 64, 32)],  # so large that the device is late
+    chains=[3, 20],
+    pool=50_000,
 )
 # So far apart that times grow on a busy machine too.
-APART = Sizes(rows=[1, 300], lengths=[1, 1_000_000], chains=[3, 200])
+APART = Sizes(
+    rows=[1, 300],
+    lengths=[1, 1_000_000],
+    images=[(1, 8, 8), (4, 64, 28)],
+    chains=[3, 200],
+)
 
 
 class Stopwatch:
@@ -168,6 +178,8 @@ def law_of_a_cpu(half_flops, half_bytes):
     return {
         "product float32": lambda n: 2e-6 + (n + half_flops) / 1e11,
         "product float64": lambda n: 2e-6 + (n + half_flops) / 5e10,
+        "fast convolution float32": lambda n: 7e-6 + n / 1.5e11,
+        "other convolution float32": lambda n: 5e-6 + n / 4e10,
         "elementwise": lambda n: 2e-6 + (n + half_bytes) / 4e10,
         "backward": lambda k: 5e-6 + k * (3e-6 + half_bytes / 4e10),
         "view": lambda _: 9e-7,
@@ -198,6 +210,9 @@ def test_a_cpu_takes_what_was_measured(half_flops, half_bytes):
             clock.compute(0, kind, operation_seconds(accelerator, *work))
             clock.wait(0)
             assert clock.now() == pytest.approx(law[kind](n), rel=1e-4)
+    for kind, rate in (("fast", 1.5e11), ("other", 4e10)):
+        reached = achieved_flops_per_second(accelerator, "float32", kind)
+        assert reached == pytest.approx(rate, rel=1e-4)
     clock = Clock(cluster)
     clock.begin_backward()
     for _ in range(100):
@@ -245,11 +260,13 @@ def simulated_peers(monkeypatch):
 
 
 @pytest.mark.usefixtures("simulated_peers")
-def test_a_simulated_gpu_is_found_again():
+def test_a_simulated_gpu_is_found_again(monkeypatch):
     """Calibrated by its own clock, a preset gives itself.
 
     Each of its numbers is another one than that of the default.
     """
+    # Convolutions of other dtypes take the CPU very long.
+    monkeypatch.setattr(lab, "GPU_CONVOLUTIONS", ("float32",))
     name, link, host = "k80", "nvlink3", "eager-fast"
     with dpkit.sim.machine(accelerator=name, link=link, host=host):
         found = calibrate(
@@ -259,6 +276,11 @@ def test_a_simulated_gpu_is_found_again():
     for dtype in ("float32", "float64", "bfloat16"):
         assert achieved_flops_per_second(same, dtype) == pytest.approx(
             achieved_flops_per_second(true, dtype), rel=1e-4
+        )
+    for kind in ("fast", "other"):
+        reached = achieved_flops_per_second(same, "float32", kind)
+        assert reached == pytest.approx(
+            achieved_flops_per_second(true, "float32", kind), rel=1e-4
         )
     for n in (1, 10**6, 10**12):
         assert operation_seconds(same, n, 0) == pytest.approx(
@@ -322,11 +344,14 @@ def test_each_number_has_a_source(this_cpu):
     assert "float32" in str(found)
 
 
-def test_no_convolution_is_timed():
+def test_no_network_is_timed():
+    """Only what it is made of: so training steps can test the presets."""
     kinds = {probe.kind for probe in probes(CPU, SMALL)}
     assert kinds == {
         "product float32",
         "product float64",
+        "fast convolution float32",
+        "other convolution float32",
         "elementwise",
         "backward",
         "view",

@@ -13,6 +13,7 @@ from dpkit.theory.hardware import (
     find,
     presets,
 )
+from dpkit.theory.hardware.parts import CONVOLUTIONS
 
 TABLES = {"accelerator": ACCELERATORS, "link": LINKS, "host": HOSTS}
 PRESETS = [p for table in TABLES.values() for p in table.values()]
@@ -23,13 +24,13 @@ def name_of(preset):
 
 
 def numeric(preset):
-    """The names of the fields that hold numbers."""
+    """The names of the fields that hold numbers; not of empty tables."""
     held = {f.name: getattr(preset, f.name) for f in fields(preset)}
     del held["sources"]
     return {
         name
         for name, value in held.items()
-        if not isinstance(value, str | bool)
+        if not isinstance(value, str | bool) and value != {}
     }
 
 
@@ -203,7 +204,7 @@ def test_a_number_that_cannot_be_is_refused(name):
 
 
 def test_every_number_is_tried():
-    tried = {*BAD, "flops_per_second", "achieved_flops"}
+    tried = {*BAD, "flops_per_second", "achieved_flops", *CONVOLUTIONS}
     assert tried == set().union(*map(numeric, EXAMPLES))
 
 
@@ -214,6 +215,8 @@ def test_every_number_is_tried():
         ("flops_per_second", -1.0),
         ("achieved_flops", 0),
         ("achieved_flops", 1.5),
+        ("fast_convolutions", 0),
+        ("other_convolutions", -0.5),
     ],
 )
 def test_a_number_of_a_dtype_that_cannot_be_is_refused(name, value):
@@ -229,7 +232,9 @@ def test_no_cost_and_the_whole_rate_are_possible():
     assert copy_seconds(link, 15.75e9) == 1
 
 
-@pytest.mark.parametrize("name", ["flops_per_second", "achieved_flops"])
+@pytest.mark.parametrize(
+    "name", ["flops_per_second", "achieved_flops", *CONVOLUTIONS]
+)
 def test_an_unknown_dtype_is_refused(name):
     v100 = ACCELERATORS["v100"]
     with pytest.raises(ValueError, match="unknown dtype") as refusal:

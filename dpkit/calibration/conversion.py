@@ -45,6 +45,14 @@ class Calibration:
             f"products, {dtype}": f"{rate / 1e9:.4g} GFLOP/s"
             for dtype, rate in device.flops_per_second.items()
         }
+        rates = (
+            device.flops_per_second["float32"] * multiple["float32"] / 1e9
+            for multiple in (
+                device.fast_convolutions,
+                device.other_convolutions,
+            )
+        )
+        rows["convolutions"] = "{:.4g} and {:.4g} GFLOP/s".format(*rates)
         rows["sums, copies"] = f"{device.bytes_per_second / 1e9:.4g} GB/s"
         link = f"link: {self.link.name}"
         rows[link] = f"{self.link.bytes_per_second / 1e9:.4g} GB/s"
@@ -65,6 +73,16 @@ class _Conversion:
             kind.removeprefix("product "): fit_line(samples)
             for kind, samples in times.items()
             if kind.startswith("product ")
+        }
+        # Their rates, as multiples of that of products.
+        self.convolutions = {
+            kind: {
+                dtype: fit_line(times[f"{kind} convolution {dtype}"]).rate
+                / line.rate
+                for dtype, line in self.products.items()
+                if f"{kind} convolution {dtype}" in times
+            }
+            for kind in ("fast", "other")
         }
         self.traffic = fit_line(times["elementwise"])
         # What the smallest operation takes, issued and waited for.
@@ -95,6 +113,8 @@ class _Conversion:
             kernel_seconds=self.kernel,
             host_link=host_link,
             synchronous=self.device.synchronous,
+            fast_convolutions=self.convolutions["fast"],
+            other_convolutions=self.convolutions["other"],
             sources={
                 "flops_per_second": f"{source}: products of square matrices",
                 "bytes_per_second": f"{source}: sums and copies of vectors",
@@ -105,6 +125,9 @@ class _Conversion:
                 "half_bytes": f"{source}: what sums and copies take besides",
                 "kernel_seconds": kernel,
                 "host_link": f"{source}: copies",
+                "fast_convolutions": f"{source}: 3×3, forward and backward",
+                "other_convolutions": f"{source}: 1×1, and 3×3 of stride 2, "
+                "forward and backward",
             },
         )
 

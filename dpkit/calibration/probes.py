@@ -1,4 +1,4 @@
-"""What is timed: products, elementwise operations, copies, and tiny ones.
+"""What is timed: products, convolutions, sums, copies, and tiny operations.
 
 As in the forward pass of training, an operand requires a gradient, and results
 are new tensors. The clock knows of no caches, so operands come from memory:
@@ -12,6 +12,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn.functional import conv2d
 
 from dpkit.calibration.stopwatch import Probe
 
@@ -24,17 +25,30 @@ class Sizes:
 
     rows: Sequence[int]  # of square matrices, for products
     lengths: Sequence[int]  # of float32 vectors, for sums and copies
+    images: Sequence[tuple[int, int, int]]  # rows, channels and side
     chains: Sequence[int] = (10, 100)  # operations in a backward pass
     pool: int = 2**25  # how many numbers the operands are parts of
 
 
 # The largest vectors have 16 MB on a CPU. For more than 32 MB the C library
 # asks the system for new memory each time, which takes far longer.
-ON_CPU = Sizes([2**k for k in range(12)], [4**k for k in range(12)])
-ON_GPU = Sizes([2**k for k in range(3, 13)], [4**k for k in range(13)])
+ON_CPU = Sizes(
+    [2**k for k in range(12)],
+    [4**k for k in range(12)],
+    [(2, 32, 12), (4, 32, 28), (4, 64, 28), (8, 128, 14), (8, 256, 7)],
+)
+ON_GPU = Sizes(
+    [2**k for k in range(3, 13)],
+    [4**k for k in range(13)],
+    [(4, 64, 28), (16, 64, 56), (32, 128, 28), (32, 256, 14), (64, 512, 7)],
+)
 MOST_PARTS = 2000
 CPU_DTYPES = ("float32", "float64")
 GPU_DTYPES = ("float32", "tf32", "float16", "bfloat16", "float64")
+CPU_CONVOLUTIONS = ("float32",)
+GPU_CONVOLUTIONS = ("float32", "tf32", "float16", "bfloat16")
+# Class -> the sides of kernels and the strides that stand for it.
+CONVOLUTIONS = {"fast": [(3, 1)], "other": [(1, 1), (3, 2)]}
 
 
 def probes(device: torch.device, sizes: Sizes | None = None) -> list[Probe]:
@@ -44,6 +58,7 @@ def probes(device: torch.device, sizes: Sizes | None = None) -> list[Probe]:
     pool, other = (_pool(device, sizes) for _ in range(2))
     found = [
         *_products(device, sizes, CPU_DTYPES if on_cpu else GPU_DTYPES),
+        *_convolutions(device, sizes, on_cpu),
         *_elementwise(pool, sizes.lengths),
         *_backward(device, sizes.chains),
         *_to_new_memory(pool, sizes.lengths),
@@ -76,7 +91,9 @@ def _pool(
     device: torch.device, sizes: Sizes, dtype: torch.dtype = torch.float32
 ) -> Tensor:
     """Return random numbers, enough for two operands."""
-    largest = max(*sizes.lengths, *(n * n for n in sizes.rows))
+    images = [(b * c * n * n, (3 * c) ** 2) for b, c, n in sizes.images]
+    products = [n * n for n in sizes.rows]
+    largest = max(*sizes.lengths, *products, *map(max, images))
     count = max(sizes.pool, 2 * largest)
     return torch.rand(count, dtype=dtype, device=device)
 
@@ -108,6 +125,36 @@ def _products(
             if dtype == "tf32":
                 calls = [_rounded(call) for call in calls]
             yield Probe(f"product {dtype}", 2 * n**3, calls)
+
+
+def _convolutions(
+    device: torch.device, sizes: Sizes, on_cpu: bool
+) -> Iterator[Probe]:
+    """Convolutions, forward and backward; size: operations of all three."""
+    for dtype in CPU_CONVOLUTIONS if on_cpu else GPU_CONVOLUTIONS:
+        form = getattr(torch, "float32" if dtype == "tf32" else dtype)
+        pool = _pool(device, sizes, form)
+        for rows, channels, side in sizes.images:
+            images = _parts(pool, rows, channels, side, side)
+            for kind, shapes in CONVOLUTIONS.items():
+                for width, stride in shapes:
+                    w = pool[: (channels * width) ** 2]
+                    w = w.view(channels, channels, width, width)
+                    call = partial(_convolve, w, stride, dtype == "tf32")
+                    out = rows * channels * ((side - 1) // stride + 1) ** 2
+                    yield Probe(
+                        f"{kind} convolution {dtype}",
+                        3 * 2 * out * channels * width**2,
+                        [partial(call, x) for x in images],
+                    )
+
+
+def _convolve(w: Tensor, stride: int, rounded: bool, x: Tensor) -> None:
+    """Convolve images, and find both gradients."""
+    x, w = (t.detach().requires_grad_() for t in (x, w))
+    with torch.backends.cudnn.flags(allow_tf32=rounded):
+        y = conv2d(x, w, stride=stride, padding=w.shape[-1] // 2)
+        torch.autograd.grad(y, (x, w), y.detach())
 
 
 def _rounded(call: Timed) -> Timed:

@@ -1,0 +1,226 @@
+"""Published images per second beside simulated ones, and rates fitted to them.
+
+``published`` is what a file in ``book/_data`` holds: tensorflow_2017.json or
+resnet50_nvidia.json.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from dpkit.lab.limits.comparisons import Comparison
+from dpkit.lab.limits.convolutional import images_per_second
+from dpkit.theory.hardware import ACCELERATORS, Accelerator
+from dpkit.theory.least_squares import fit_two
+
+# Hardware of TensorFlow's table -> the preset, the name of its batch sizes.
+HARDWARE = {
+    "p100 DGX-1": ("p100", "batch_per_gpu"),
+    "k80 GCE": ("k80", "batch_per_gpu_k80"),
+}
+BY_NCCL = ("alexnet", "vgg16")  # on the DGX-1; the rest by servers on the CPU
+# Network -> (its rows, its images per second).
+Measured = Mapping[str, tuple[int, float]]
+STEP = 1.25  # by which a rate is changed to see what hangs on it
+
+
+def with_rates(gpu: Accelerator, fast: float, other: float) -> Accelerator:
+    """Return a GPU with other rates of convolutions in float32."""
+    return replace(
+        gpu,
+        fast_convolutions={"float32": fast},
+        other_convolutions={"float32": other},
+    )
+
+
+def one_gpu(published: Mapping[str, Any], hardware: str) -> Measured:
+    """Return what one GPU did."""
+    sizes = published[HARDWARE[hardware][1]]
+    found = published["images_per_second"][hardware]
+    return {name: (sizes[name], rates["1"]) for name, rates in found.items()}
+
+
+class Parts(NamedTuple):
+    """A step's seconds: rest + fast / its rate + other / its rate.
+
+    The rates are the multiples of the peak that a preset holds.
+    """
+
+    rest: float
+    fast: float
+    other: float
+
+    @classmethod
+    def of(cls, network: str, rows: int, gpu: Accelerator) -> "Parts":
+        """Return the parts of a step, from three simulated ones."""
+        # fast / rate · (1 − 1/1.25) = seconds − those with 1.25 times the rate
+        fast = gpu.fast_convolutions["float32"]
+        other = gpu.other_convolutions["float32"]
+        rates = ((fast, other), (STEP * fast, other), (fast, STEP * other))
+        seconds, faster, others = (
+            rows
+            / images_per_second(
+                network, rows, accelerator=with_rates(gpu, *pair)
+            )
+            for pair in rates
+        )
+        b, c = ((seconds - x) / (1 - 1 / STEP) for x in (faster, others))
+        return cls(seconds - b - c, b * fast, c * other)
+
+
+def parts(gpu: Accelerator, measured: Measured) -> dict[str, Parts]:
+    """Return the parts of each network's step, near the rates that fit."""
+    # An operation is bound by arithmetic at some rates and by memory at
+    # others, so parts hold near the rates that they were found with.
+    found: dict[str, Parts] = {}
+    for _ in range(2):
+        found = {
+            name: Parts.of(name, rows, gpu)
+            for name, (rows, _) in measured.items()
+        }
+        gpu = with_rates(gpu, *fit_rates(found, measured))
+    return found
+
+
+def fit_rates(
+    steps: Mapping[str, Parts], measured: Measured
+) -> tuple[float, float]:
+    """Return the rates whose seconds have the least squared relative errors.
+
+    A step of 2 + 3/fast + 4/other seconds that takes 8, and one of
+    2 + 6/fast + 4/other that takes 9.5, have a fast rate of 2 and another of
+    8/9: 3/2 + 4·9/8 = 6 and 6/2 + 4·9/8 = 7.5.
+    """
+    us, vs, rest = [], [], []
+    for name, (rows, rate) in measured.items():
+        seconds = rows / rate
+        us.append(steps[name].fast / seconds)
+        vs.append(steps[name].other / seconds)
+        rest.append(1 - steps[name].rest / seconds)
+    fast, other = fit_two(us, vs, rest)
+    return 1 / fast, 1 / other
+
+
+def left_out(
+    published: Mapping[str, Any], hardware: str
+) -> list[tuple[tuple[float, float], Comparison]]:
+    """Predict each network by rates that were fitted to the others.
+
+    The rates, fast and other, stand beside each comparison.
+    """
+    measured = one_gpu(published, hardware)
+    gpu = ACCELERATORS[HARDWARE[hardware][0]]
+    steps, found = parts(gpu, measured), []
+    for name, (rows, rate) in measured.items():
+        others = {k: v for k, v in measured.items() if k != name}
+        rates = fit_rates(steps, others)
+        predicted = images_per_second(
+            name, rows, accelerator=with_rates(gpu, *rates)
+        )
+        row = _row(name, hardware, rows, predicted, rate, "unseen")
+        found.append((rates, row))
+    return found
+
+
+def one_gpu_comparisons(published: Mapping[str, Any]) -> list[Comparison]:
+    """Compare presets as they are with TensorFlow's rows of one GPU.
+
+    The K80's rates of convolutions are fitted to these rows.
+    """
+    found = []
+    for hardware, (preset, _) in HARDWARE.items():
+        kind = "fitted" if preset == "k80" else "unseen"
+        for name, (rows, rate) in one_gpu(published, hardware).items():
+            predicted = images_per_second(name, rows, accelerator=preset)
+            row = _row(name, hardware, rows, predicted, rate, kind)
+            found.append(row)
+    return found
+
+
+def scaling_comparisons(
+    published: Mapping[str, Any], hardware: str
+) -> list[Comparison]:
+    """Compare what k GPUs do with k times what one does, in percent.
+
+    Between a server and a GPU all copies pass over the host's PCIe.
+    """
+    preset, sizes = HARDWARE[hardware]
+    found = []
+    for name, rates in published["images_per_second"][hardware].items():
+        rows = published[sizes][name]
+        one = images_per_second(name, rows, accelerator=preset)
+        server = preset == "k80" or name not in BY_NCCL
+        machine: dict[str, Any] = {
+            "accelerator": preset,
+            "link": "pcie3" if server else "nvlink1",
+            "server": server,
+        }
+        for k in (2, 4, 8):
+            many = images_per_second(name, rows, k, **machine)
+            found.append(
+                Comparison(
+                    subject=name,
+                    hardware=hardware,
+                    configuration=f"{k} GPUs, batch {rows} each",
+                    unit="% of k times one",
+                    predicted=100 * many / k / one,
+                    measured=100 * rates[str(k)] / k / rates["1"],
+                    kind="unseen",
+                    work="scaling",
+                )
+            )
+    return found
+
+
+# Hardware and precision of NVIDIA's table -> the preset, rows, whether mixed.
+# Rows: NVIDIA/DeepLearningExamples, commit 097c7ff,
+# PyTorch/Classification/ConvNets/configs.yml.
+NVIDIA = {
+    ("V100", "FP32"): ("v100", 112, False),
+    ("V100", "mixed"): ("v100", 256, True),
+    ("A100", "TF32"): ("a100", 256, False),
+    ("A100", "mixed"): ("a100", 256, True),
+}
+
+
+def nvidia_comparisons(published: Mapping[str, Any]) -> list[Comparison]:
+    """Compare presets with NVIDIA's ResNet-50 on one GPU."""
+    found = []
+    for (hardware, precision), (preset, rows, mixed) in NVIDIA.items():
+        rate = published["images_per_second"][hardware][precision]["1"]
+        predicted = images_per_second(
+            "resnet50 v1.5", rows, mixed=mixed, accelerator=preset
+        )
+        where = f"{hardware} {precision}"
+        row = _row("resnet50 v1.5", where, rows, predicted, rate, "unseen")
+        found.append(row)
+    return found
+
+
+def mean_and_worst(
+    comparisons: Iterable[Comparison],
+) -> tuple[float, Comparison]:
+    """Return the mean absolute error, and the row with the largest."""
+    rows = list(comparisons)
+    mean = sum(abs(row.error) for row in rows) / len(rows)
+    return mean, max(rows, key=lambda row: abs(row.error))
+
+
+def _row(
+    name: str,
+    hardware: str,
+    rows: int,
+    predicted: float,
+    rate: float,
+    kind: str,
+) -> Comparison:
+    return Comparison(
+        subject=name,
+        hardware=hardware,
+        configuration=f"1 GPU, batch {rows}",
+        unit="images/s",
+        predicted=predicted,
+        measured=rate,
+        kind=kind,
+        work="convolutions",
+    )
