@@ -9,7 +9,7 @@ import dpkit
 from dpkit.sim.charge import compute_dtype, launches_kernel
 from dpkit.sim.configuration import simulation
 from dpkit.theory.clock.clock import Clock
-from dpkit.theory.hardware import HOSTS, LINKS
+from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
 
 ZERO, ONE = dpkit.devices(2, "sim")
 
@@ -153,6 +153,126 @@ def test_a_backward_convolution_launches_a_kernel_for_each_gradient():
 
     only_weight, also_input = launches(x), launches(x.requires_grad_())
     assert also_input == pytest.approx(2 * only_weight)
+
+
+def convolution(width, stride=1, groups=1, **options):
+    w = torch.ones(64, 64 // groups, width, width, device=ZERO)
+    x = torch.ones(2, 64, 56, 56, device=ZERO)
+    with dpkit.sim.machine(accelerator="p100"):
+        (span,) = spans(
+            lambda: nn.functional.conv2d(
+                x, w, stride=stride, groups=groups, **options
+            )
+        )
+    return span.flops / length(span)
+
+
+def test_the_kernel_and_the_stride_decide_the_class_of_a_convolution():
+    """On a P100 fast ones go at 1.37 times the peak, others at 0.54."""
+    fast = convolution(3), convolution(5)
+    others = (
+        convolution(1),
+        convolution(7),
+        convolution(3, stride=2),
+        convolution(3, dilation=2),
+        convolution(3, groups=2),
+    )
+    assert min(fast) > 1.5 * max(others)
+
+
+def test_a_convolution_backward_has_the_class_of_the_forward():
+    def backward(width):
+        x = torch.ones(8, 64, 56, 56, device=ZERO, requires_grad=True)
+        w = torch.ones(64, 64, width, width, device=ZERO, requires_grad=True)
+        with dpkit.sim.machine(accelerator="p100"):
+            found = spans(lambda: nn.functional.conv2d(x, w).sum().backward())
+        (span,) = (s for s in found if s.name == "convolution_backward")
+        return span.flops / length(span)
+
+    peak = ACCELERATORS["p100"].flops_per_second["float32"]
+    assert 1.2 * peak < backward(5) < 1.37 * peak
+    assert 0.4 * peak < backward(7) < 0.54 * peak
+
+
+def test_a_transposed_convolution_is_no_fast_one():
+    w = torch.ones(64, 64, 3, 3, device=ZERO)
+    x = torch.ones(8, 64, 56, 56, device=ZERO)
+    with dpkit.sim.machine(accelerator="p100"):
+        (span,) = spans(lambda: nn.functional.conv_transpose2d(x, w))
+    peak = ACCELERATORS["p100"].flops_per_second["float32"]
+    assert span.flops / length(span) < 0.54 * peak
+
+
+# Operation -> a module, and how many times the bytes of its input move in
+# forward and in backward, where the kernels of CUDA read something twice.
+NORMS = {
+    "native_batch_norm": (lambda: nn.BatchNorm2d(16), 3, 5),
+    "native_group_norm": (lambda: nn.GroupNorm(4, 16), 3, 5),
+    "native_layer_norm": (lambda: nn.LayerNorm([14, 14]), 2, 5),
+    "native_dropout": (lambda: nn.Dropout(), 2.25, 2.25),  # a mask of bytes
+    "gelu": (lambda: nn.GELU(), 2, 3),
+    "_softmax": (lambda: nn.Softmax(dim=1), 2, 3),
+}
+
+
+def passes(module, x):
+    """Return how many times the bytes of x each of two operations moves."""
+    x = x.detach().requires_grad_()
+    y = module(x)
+    with dpkit.sim.trace() as forward:
+        module(x)
+    with dpkit.sim.trace() as backward:
+        y.backward(torch.ones_like(y))
+    return [
+        max(s.num_bytes / x.nbytes for s in t.spans if s.device == "sim:0")
+        for t in (forward, backward)
+    ]
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_kernels_that_read_their_input_twice(name):
+    make, forward, backward = NORMS[name]
+    x = torch.ones(32, 16, 14, 14, device=ZERO)
+    found = passes(make().to(ZERO), x)
+    assert found == pytest.approx([forward, backward], rel=0.02)
+
+
+def test_a_batch_norm_that_does_not_train_reads_once():
+    x = torch.ones(32, 16, 14, 14, device=ZERO)
+    found = passes(nn.BatchNorm2d(16).to(ZERO).eval(), x)
+    assert found == pytest.approx([2, 3], rel=0.02)
+
+
+def test_a_loss_reads_one_number_of_each_row():
+    x = torch.ones(64, 1000, device=ZERO, requires_grad=True)
+    y = torch.zeros(64, dtype=torch.int64, device=ZERO)
+    found = {
+        s.name: s.num_bytes / x.nbytes
+        for s in spans(lambda: nn.functional.nll_loss(x, y).backward())
+    }
+    assert found["nll_loss_forward"] < 0.01
+    assert found["nll_loss_backward"] == 1
+
+
+def test_a_fused_optimizer_moves_each_tensor_once():
+    """Adam reads p, its gradient, m and v, and writes p, m and v."""
+    p = torch.ones(500, 20, device=ZERO, requires_grad=True)
+    p.grad = torch.ones_like(p)
+    adam = torch.optim.Adam([p], fused=True)
+    adam.step()
+    span = spans(adam.step)[-1]
+    assert span.name == "_fused_adam_"
+    assert span.num_bytes == pytest.approx(7 * p.nbytes, rel=0.01)
+
+
+def test_each_gradient_of_a_convolution_reads_what_comes_in():
+    w = torch.ones(32, 32, 1, 1, device=ZERO, requires_grad=True)
+    x = torch.ones(4, 32, 20, 20, device=ZERO, requires_grad=True)
+    y = nn.functional.conv2d(x, w)
+    found = spans(lambda: y.backward(torch.ones_like(y)))
+    (span,) = (s for s in found if s.name == "convolution_backward")
+    # the gradient twice, x and its gradient; the weight and its gradient
+    assert span.num_bytes == 4 * x.nbytes + 2 * w.nbytes
 
 
 OPTIMIZERS = [

@@ -17,6 +17,8 @@ TOY = Accelerator(
     half_bytes=16.0,
     kernel_seconds=0.25,
     host_link="pcie3",
+    fast_convolutions={"float32": 2.0},  # more than promised
+    other_convolutions={"float32": 0.25},
 )
 
 
@@ -35,6 +37,20 @@ def test_the_dtype_decides_the_peak():
 
 def test_an_unknown_dtype_counts_as_float32():
     assert operation_seconds(TOY, 70, 0, "int64") == 0.25 + 100 / 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "rate"), [("fast", 40), ("other", 5), ("", 10)]
+)
+def test_a_class_of_convolutions_has_a_rate_of_its_own(kind, rate):
+    seconds = operation_seconds(TOY, 70, 0, "float32", kind)
+    assert seconds == 0.25 + (70 + 30) / rate
+
+
+@pytest.mark.parametrize("kind", ["fast", "other"])
+def test_convolutions_that_nobody_measured_go_as_products_do(kind):
+    plain = operation_seconds(TOY, 70, 0, "float16")
+    assert operation_seconds(TOY, 70, 0, "float16", kind) == plain
 
 
 def test_half_of_the_rate_is_reached_at_half_flops():

@@ -23,13 +23,13 @@ def name_of(preset):
 
 
 def numeric(preset):
-    """The names of the fields that hold numbers."""
+    """The names of the fields that hold numbers; not of empty tables."""
     held = {f.name: getattr(preset, f.name) for f in fields(preset)}
     del held["sources"]
     return {
         name
         for name, value in held.items()
-        if not isinstance(value, str | bool)
+        if not isinstance(value, str | bool) and value != {}
     }
 
 

@@ -21,6 +21,7 @@ from dpkit.theory.hardware.presets import read_preset, save
 
 TABLES = {"accelerator": ACCELERATORS, "host": HOSTS, "link": LINKS}
 KINDS = {"accelerator": Accelerator, "host": Host, "link": Link}
+DEFAULTS = "fast_convolutions other_convolutions sources synchronous".split()
 OWN_LINK = Link("mine", 1e9 / 3, 0.7, 1e-7, peer_to_peer=False)
 PRESETS = {
     "accelerator": replace(
@@ -123,7 +124,7 @@ def test_a_part_that_is_no_preset_is_refused(part, value, path):
 @pytest.mark.parametrize("part", TABLES)
 def test_each_field_must_be_there_and_no_other(part, path):
     for name in asdict(PRESETS[part]):
-        if name in ("sources", "synchronous"):  # they have defaults
+        if name in DEFAULTS:
             continue
         save(path, **PRESETS, provenance={})
         rewrite(path, lambda content, name=name: content[part].pop(name))
@@ -150,6 +151,8 @@ def test_each_field_must_be_there_and_no_other(part, path):
         ("accelerator", "flops_per_second", 1e12, "a table was expected"),
         ("accelerator", "flops_per_second", {"float32": "1"}, "['float32']"),
         ("accelerator", "flops_per_second", {"int8": 1.0}, "unknown dtype"),
+        ("accelerator", "fast_convolutions", {"int8": 1.0}, "unknown dtype"),
+        ("accelerator", "other_convolutions", {"float32": 0}, "a multiple"),
         ("accelerator", "host_link", 3, "a text was expected"),
         ("accelerator", "host_link", {"name": "x"}, "missing field"),
     ],

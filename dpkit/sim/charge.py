@@ -2,7 +2,12 @@
 
 An operation costs launches on the host, and arithmetic and traffic on the
 device. Arithmetic is counted by the formulas of PyTorch's own flop counter;
-traffic is what the operation reads and what it writes, each once.
+traffic is what the operation reads and what it writes, each once. The kernels
+of CUDA do just that for elementwise operations (GELU, dropout and its mask),
+for the softmax of rows of up to 1024, for pooling forward, for layer norm
+forward, whose rows stay in the cache, and for optimizers with ``foreach``.
+Max pooling backward does not read its input, but fills its result with zeros
+first, which is as much. ``TRAFFIC`` holds what differs.
 """
 
 from collections.abc import Sequence
@@ -35,7 +40,40 @@ NO_KERNEL = set(
 )
 # They read rows here and there: as much as they write, not the whole table.
 READS_WHAT_IT_WRITES = set("embedding gather index index_select take".split())
-_CONVOLUTIONS = {"convolution", "convolution_backward", "_convolution"}
+# Operation -> how often its kernels read all inputs, and write all results.
+# A batch norm in training, for one: statistics read x; then the same x is
+# read again and y is written, 3 times its bytes. Backward both kernels read
+# x and the gradient, and one writes: 5 times.
+# Source: pytorch/pytorch, aten/src/ATen/native/cuda, of each file a kernel.
+TRAFFIC = {
+    # Normalization.cuh, commit 045df43: batch_norm_collect_statistics_kernel,
+    # batch_norm_transform_input_kernel; batch_norm_backward_kernel
+    "native_batch_norm": (2, 1),
+    "native_batch_norm_backward": (2, 1),
+    # group_norm_kernel.cu: moments, then the transform; sums, then dx
+    "native_group_norm": (2, 1),
+    "native_group_norm_backward": (2, 1),
+    # layer_norm_kernel.cu: dx by one kernel, dγ and dβ by another
+    "native_layer_norm_backward": (2, 1),
+    # Loss.cu, commit 00e3254: it reads one number of each row; backward
+    # fills the result with zeros and writes one number of each row
+    "nll_loss_forward": (0, 1),
+    "nll_loss_backward": (0, 1),
+    # fused_adam_utils.cuh: writes p, m and v; the result is counted as p
+    "_fused_adam_": (1, 3),
+    "_fused_adamw_": (1, 3),
+}
+# Where their arguments say whether they train; if not, each is read once.
+_TRAINS = {"native_batch_norm": 5, "native_batch_norm_backward": 7}
+
+# Convolution -> the places of its weight, and of its stride and what follows:
+# stride, padding, dilation, transposed, output padding, groups.
+_CONVOLUTIONS = {
+    "convolution": (1, 3),
+    "_convolution": (1, 3),
+    "convolution_backward": (2, 4),
+}
+FAST_KERNELS = ((3, 3), (5, 5))
 
 
 def charge(
@@ -68,12 +106,12 @@ def _charge_one(
         return
     flops = _num_flops(call, out)
     written = call.args[0] if out is None else out  # a list, in place
-    num_bytes = _num_bytes(name, inputs, written)
+    num_bytes = _num_bytes(call, inputs, written)
     dtype = compute_dtype(call.func, inputs[0]) if flops else "float32"
-    seconds = operation_seconds(cluster.accelerator, flops, num_bytes, dtype)
-    launches = 1
-    if call.func is aten.convolution_backward.default:
-        launches = sum(call.args[-1])  # a kernel for each gradient asked for
+    seconds = operation_seconds(
+        cluster.accelerator, flops, num_bytes, dtype, convolution_class(call)
+    )
+    launches = _num_kernels(call)
     clock.compute(device, name, seconds, num_bytes, flops, launches)
     if host_waits(call):
         clock.wait(device, clock.current[device])
@@ -93,14 +131,49 @@ def _num_flops(call: OpCall, out: Any) -> int:
     return int(formula(*call.args, **call.kwargs, out_val=out))
 
 
-def _num_bytes(name: str, inputs: Sequence[Tensor], written: Any) -> int:
+def _num_kernels(call: OpCall) -> int:
+    """Return how many kernels are launched."""
+    if call.func is aten.convolution_backward.default:
+        return sum(call.args[-1])  # one for each gradient that is asked for
+    return 1
+
+
+def _num_bytes(call: OpCall, inputs: Sequence[Tensor], written: Any) -> int:
     """Return the bytes that an operation reads and writes."""
+    name = base_name(call.func)
     total = sum(x.nbytes for x in tensors_in(written))
     if name in READS_WHAT_IT_WRITES:
         return 2 * total
     if name in ("zero_", "fill_"):
         return total
-    return total + sum(x.nbytes for x in inputs)
+    reads, writes = TRAFFIC.get(name, (1, 1))
+    if name in _TRAINS and not call.args[_TRAINS[name]]:
+        reads = 1
+    total = writes * total + reads * sum(x.nbytes for x in inputs)
+    if name == "convolution_backward":  # each kernel reads the gradient
+        total += (_num_kernels(call) - 1) * call.args[0].nbytes
+    return total
+
+
+def convolution_class(call: OpCall) -> str:
+    """Return "fast" or "other" for a convolution, "" for all else.
+
+    For the fast ones, libraries have algorithms with fewer multiplications
+    than are counted.
+    """
+    # weight          stride  dilation  groups  class
+    # (64, 32, 3, 3)    1        1        1     fast
+    # (64, 32, 3, 3)    2        1        1     other
+    # (64, 32, 1, 1)    1        1        1     other
+    # (64, 1, 3, 3)     1        1        64    other
+    place = _CONVOLUTIONS.get(base_name(call.func))
+    if place is None:
+        return ""
+    weight, first = place
+    stride, _, dilation, transposed, _, groups = call.args[first : first + 6]
+    square = tuple(call.args[weight].shape[2:]) in FAST_KERNELS
+    plain = {*stride, *dilation, groups} == {1} and not transposed
+    return "fast" if square and plain else "other"
 
 
 def compute_dtype(func: OpOverload, tensor: Tensor) -> str:

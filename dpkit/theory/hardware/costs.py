@@ -21,11 +21,14 @@ def operation_seconds(
     flops: float,
     num_bytes: float,
     dtype: str = "float32",
+    convolution: str = "",
 ) -> float:
     """Return the seconds that a device takes for an operation.
 
     It reads and writes ``num_bytes`` of memory and computes in ``dtype``; one
-    that the preset does not know is taken for float32.
+    that the preset does not know is taken for float32. ``convolution`` is
+    "fast" or "other" for the two classes of convolutions, whose rates the
+    preset may hold apart from that of products.
 
     Example:
         The product of two 4000×4000 matrices on a V100, in milliseconds:
@@ -36,6 +39,15 @@ def operation_seconds(
         >>> round(1e3 * operation_seconds(v100, flops, num_bytes), 1)
         9.8
 
+        A convolution of VGG16, of 29.6 billion operations, on a P100, in
+        milliseconds; without its class it goes at the rate of products:
+
+        >>> work = ACCELERATORS["p100"], 29.6e9, 0, "float32"
+        >>> round(1e3 * operation_seconds(*work), 1)
+        3.1
+        >>> round(1e3 * operation_seconds(*work, "fast"), 1)
+        2.0
+
     Source:
         Williams, Waterman and Patterson, "Roofline", 2009, for the larger of
         the two; Hockney and Jesshope, "Parallel Computers", 1981, for the
@@ -43,7 +55,7 @@ def operation_seconds(
     """
     seconds = 0.0
     if flops:
-        rate = achieved_flops_per_second(accelerator, dtype)
+        rate = achieved_flops_per_second(accelerator, dtype, convolution)
         seconds = (flops + accelerator.half_flops) / rate
     if num_bytes:
         rate = accelerator.bytes_per_second * accelerator.achieved_bytes
@@ -51,12 +63,20 @@ def operation_seconds(
     return accelerator.kernel_seconds + seconds
 
 
-def achieved_flops_per_second(accelerator: Accelerator, dtype: str) -> float:
-    """Return the rate that large products reach in ``dtype``."""
+def achieved_flops_per_second(
+    accelerator: Accelerator, dtype: str, convolution: str = ""
+) -> float:
+    """Return the rate that large products, or convolutions, reach."""
+    # P100, float32, peak 10.6 TFLOP/s: products 0.9 of it; convolutions
+    # "fast" 1.37 and "other" 0.54 times; in float16, where no convolution was
+    # measured, all at the rate of products
     if dtype not in accelerator.flops_per_second:
         dtype = "float32"
-    peak = accelerator.flops_per_second[dtype]
-    return peak * accelerator.achieved_flops[dtype]
+    fraction = accelerator.achieved_flops[dtype]
+    if convolution:
+        of_class = getattr(accelerator, f"{convolution}_convolutions")
+        fraction = of_class.get(dtype, fraction)
+    return accelerator.flops_per_second[dtype] * fraction
 
 
 def copy_seconds(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from dpkit.theory.hardware.presets import check_numbers, shipped
 
 DTYPES = ("float64", "float32", "tf32", "float16", "bfloat16")
+CONVOLUTIONS = ("fast_convolutions", "other_convolutions")
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,12 @@ class Accelerator:
         bytes_per_second: The datasheet's bandwidth of its memory.
         memory_bytes: The size of its memory.
         achieved_flops: The fraction of each peak that large products reach.
+        fast_convolutions: The rate of large convolutions for which there are
+            algorithms with fewer multiplications than are counted, as a
+            multiple of each peak: kernels of 3×3 or 5×5, stride 1, all
+            channels joined. It may be more than one. A dtype that is left
+            out goes at the rate of products.
+        other_convolutions: The same, for all other convolutions.
         achieved_bytes: The fraction of the bandwidth that large copies reach.
         half_flops: The work at which half of that rate is reached: below it
             there is too little to fill the device. One number for all
@@ -105,10 +112,12 @@ class Accelerator:
     kernel_seconds: float
     host_link: str | Link
     synchronous: bool = False
+    fast_convolutions: Mapping[str, float] = field(default_factory=dict)
+    other_convolutions: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for given in ("flops_per_second", "achieved_flops"):
+        for given in ("flops_per_second", "achieved_flops", *CONVOLUTIONS):
             for dtype in getattr(self, given):
                 if dtype not in DTYPES:
                     raise ValueError(

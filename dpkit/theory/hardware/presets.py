@@ -109,6 +109,8 @@ def check_numbers(preset: Dataclass) -> None:
     for name, label, value in _numbers(preset):
         if name.endswith("_per_second"):
             fact, good = "a rate must be positive", value > 0
+        elif name.endswith("_convolutions"):
+            fact, good = "a multiple must be positive", value > 0
         elif name == "memory_bytes":
             fact, good = "a size must be positive", value > 0
         elif name.startswith("achieved"):
