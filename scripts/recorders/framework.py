@@ -11,12 +11,13 @@ The same is done for the step of an optimizer. It takes a minute.
 """
 
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 from unittest.mock import patch
 
 import torch
-from in_turns import Seconds, time_in_turns
+from in_turns import time_in_turns
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
@@ -26,7 +27,7 @@ from torchvision import models
 from recorders.provenance import provenance, store
 
 WIDTH = 2  # channels and features, at most
-TOGETHER = 20  # calls that are timed together
+TOGETHER, ROUNDS = 20, 5  # calls timed together; how often all are timed
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
@@ -68,13 +69,18 @@ def compared(run: Callable[[], object]) -> dict[str, float]:
         for func, args, kwargs in calls:
             func(*args, **kwargs)
 
-    seconds: Seconds = time_in_turns({"whole": run, "bare": bare}, TOGETHER)
-    pairs = zip(seconds["whole"], seconds["bare"], strict=True)
+    whole: list[float] = []
+    alone: list[float] = []
+    for _ in range(ROUNDS):
+        seconds = time_in_turns({"whole": run, "bare": bare}, TOGETHER)
+        whole += seconds["whole"]
+        alone += seconds["bare"]
+    ratios = [tree / flat for tree, flat in zip(whole, alone, strict=True)]
     return {
         "calls": len(calls),
-        "microseconds": round(1e6 * median(seconds["whole"]), 1),
-        "bare_microseconds": round(1e6 * median(seconds["bare"]), 1),
-        "ratio": round(median(whole / bare for whole, bare in pairs), 2),
+        "microseconds": round(1e6 * median(whole), 1),
+        "bare_microseconds": round(1e6 * median(alone), 1),
+        "ratio": round(median(ratios), 2),
     }
 
 
@@ -137,9 +143,10 @@ def main() -> None:
     torch.set_num_threads(1)
     forward, without_autograd, steps = {}, {}, {}
     for name, (net, X) in networks().items():
-        forward[name] = compared(lambda: net(X))
+        run = partial(net, X)
+        forward[name] = compared(run)
         with torch.no_grad():
-            without_autograd[name] = compared(lambda: net(X))
+            without_autograd[name] = compared(run)
         net(X).sum().backward()
         for kind, optimizer in optimizers(list(net.parameters())).items():
             steps[f"{name}, {kind}"] = compared(optimizer.step)
