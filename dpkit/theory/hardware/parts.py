@@ -142,7 +142,7 @@ LINKS = shipped(
     Link,
     "pcie3 pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 ethernet25 ethernet100",
 )
-HOSTS = shipped(Host, "eager eager-fast cpu")
+HOSTS = shipped(Host, "eager eager-fast eager-modules cpu")
 ACCELERATORS = shipped(
     Accelerator,
     "k80 p100 p40 v100 v100-pcie a100 h100 h200 rtx4090 laptop-cpu",
