@@ -89,6 +89,15 @@ def test_a_star_in_the_layers_would_be_seen(monkeypatch):
     assert step_seconds(MODELS["22B"]) > 1.4 * measured
 
 
+@pytest.mark.parametrize("name", ["first_seconds", "last_seconds"])
+def test_the_ends_use_the_algorithm_too(monkeypatch, name):
+    seconds = getattr(transformer_ends, name)
+    library = seconds(MODELS["22B"].shape, False)
+    monkeypatch.setattr(transformer_ends, "LIBRARY", "star")
+    star = seconds(MODELS["22B"].shape, False)
+    assert sum(star) > 1.2 * sum(library)
+
+
 def test_fused_attention_would_be_faster():
     shape = MODELS["22B"].shape
     plain = layer_seconds(shape, "full")
@@ -176,6 +185,23 @@ def test_full_recomputation_is_another_forward_in_backward():
     assert full.backward == pytest.approx(again, rel=0.03)
 
 
+def test_recomputation_does_all_again():
+    """Two products of attention forward, again, and four in backward."""
+    with simulated(SMALL) as devices:
+        heads, mlp = split_parts(SMALL, devices, recompute="selective")
+        layer = replicas_layer(SMALL, devices, heads, mlp)
+        size = SMALL.micro_batch, SEQUENCE, SMALL.hidden
+        xs = [
+            torch.empty(size, dtype=torch.float16, device=d) for d in devices
+        ]
+        with dpkit.sim.trace() as timeline:
+            ys = layer(xs)
+            torch.autograd.backward(ys, [torch.empty_like(y) for y in ys])
+        del layer, heads, mlp, xs, ys
+    names = [span.name for span in timeline.spans if span.device == "sim:0"]
+    assert names.count("bmm") == 2 + 2 + 4
+
+
 def test_selective_recomputation_is_between():
     by_way = {
         r: layer_seconds(SMALL, r).backward for r in transformer.RECOMPUTE
@@ -234,8 +260,8 @@ def test_the_ends_are_at_the_ends(monkeypatch):
     first, last = Passes(10, 20), Passes(300, 400)
     monkeypatch.setattr(korthikanti, "first_seconds", lambda *_: first)
     monkeypatch.setattr(korthikanti, "last_seconds", lambda *_: last)
-    model = Model(8, 64, 2, 2, 2, 1, batch=1, micro_batch=1)
-    assert step_seconds(model) == sum(first) + sum(last) + 4
+    model = Model(8, 64, 3, 2, 3, 1, batch=1, micro_batch=1)
+    assert step_seconds(model) == sum(first) + sum(last) + 6
 
 
 def test_a_hop_sends_a_part_and_gathers():
