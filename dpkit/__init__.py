@@ -27,26 +27,28 @@ Floor 5, copies beside the work
     ``streams`` -- send from device to device beside the work.
 Floor 6, messages
     ``plan_runner`` -- move tensors by a list of messages.
-Floor 7, everyone takes part
+Floor 7, one call for all messages
+    ``library`` -- a collective as one kernel on each device, as NCCL's.
+Floor 8, everyone takes part
     ``collectives`` -- broadcast, reduce, allreduce, allgather, ….
-Floor 8, composed
+Floor 9, composed
     ``data_parallel/`` -- one training step on all devices together;
     ``network_partition/`` -- stages on devices, driven by a schedule;
     ``layer_partition/`` -- layers whose weights are split over devices;
     ``calibration/`` -- measures this machine, and saves it as a preset.
-Floor 9, scores
+Floor 10, scores
     ``evaluate`` -- accuracy over all devices.
-Floor 10, whole runs
+Floor 11, whole runs
     ``training`` -- epochs of steps, timed and scored.
-Floor 11, for the chapters
+Floor 12, for the chapters
     ``lab/common/`` -- data, models, pictures and listings that they share;
     ``lab/<chapter>/`` -- what one chapter runs, draws and checks;
     ``lab/museum/`` -- the bugs on the page of that name.
-Floor 12, the training job
+Floor 13, the training job
     ``job/`` -- ranks, checkpoints, resume: ``python -m dpkit train``.
-Floor 13, the command line
+Floor 14, the command line
     ``commands/`` -- ``python -m dpkit devices``, ``… train``, ….
-Floor 14, the way in
+Floor 15, the way in
     ``__main__`` -- chooses the command.
 
 Where to look

@@ -32,19 +32,25 @@ import torch
 from torch import Tensor
 
 from dpkit.arguments import check_root, check_tensors
-from dpkit.plan_runner import check_op, run, run_in_pieces
-from dpkit.theory.collectives import algorithms, direct, rings
+from dpkit.library import LIBRARY, perform
+from dpkit.plan_runner import check_op, run
+from dpkit.theory.collectives import algorithms, direct, rings, trees
 from dpkit.theory.collectives.plans import Chunks, Plan, Step
 from dpkit.theory.units import check_known
 
-ALGORITHMS = tuple(algorithms.ALLREDUCE)
+# "library" has a plan too, of what it computes.
+ALGORITHMS = (*algorithms.ALLREDUCE, LIBRARY)
+BROADCASTS = {**algorithms.BROADCAST, LIBRARY: trees.star_broadcast}
+REDUCES = {**algorithms.REDUCE, LIBRARY: trees.star_reduce}
 SCATTERS: dict[str, Callable[[int], list[Step]]] = {
     "ring": lambda p: rings.ring_reduce_scatter(*_members(p)),
     "direct": direct.direct_reduce_scatter,
+    LIBRARY: lambda p: rings.ring_reduce_scatter(*_members(p)),
 }
 GATHERS: dict[str, Callable[[int], list[Step]]] = {
     "ring": lambda p: rings.ring_allgather(*_members(p)),
     "direct": direct.direct_allgather,
+    LIBRARY: lambda p: rings.ring_allgather(*_members(p)),
 }
 
 
@@ -56,7 +62,7 @@ def broadcast(
     ``tensors`` are k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
 
     In the algorithm "star" the root sends to all; in "tree" the ranks that
-    have it send it on.
+    have it send it on; for "library" see :func:`allreduce`.
 
     Raises:
         ValueError: as for :func:`allreduce`, or the root is not a rank.
@@ -70,10 +76,11 @@ def broadcast(
     """
     check_tensors(tensors)
     check_root(root, len(tensors))
-    check_known("algorithm", algorithm, algorithms.BROADCAST)
-    steps = algorithms.BROADCAST[algorithm](len(tensors), root)
+    check_known("algorithm", algorithm, BROADCASTS)
+    steps = BROADCASTS[algorithm](len(tensors), root)
+    plan = Plan("broadcast", len(tensors), 1, steps)
     with _flat(tensors) as flats:
-        run_in_pieces(Plan("broadcast", len(tensors), 1, steps), flats, "sum")
+        perform(algorithm, "broadcast", plan, flats, root=root)
 
 
 def reduce(
@@ -88,7 +95,8 @@ def reduce(
 
     The tensors of the other ranks stay as they are. In the algorithm "star"
     all send to the root, which adds in order of rank, starting from its own.
-    In "tree", half of the ranks that are left send to the other half.
+    In "tree", half of the ranks that are left send to the other half. For
+    "library" see :func:`allreduce`.
 
     Raises:
         ValueError: as for :func:`allreduce`, or the root is not a rank.
@@ -103,8 +111,8 @@ def reduce(
     check_tensors(tensors)
     check_root(root, len(tensors))
     check_op(op, tensors[0].dtype)
-    check_known("algorithm", algorithm, algorithms.REDUCE)
-    steps = algorithms.REDUCE[algorithm](len(tensors), root)
+    check_known("algorithm", algorithm, REDUCES)
+    steps = REDUCES[algorithm](len(tensors), root)
     plan = Plan("reduce", len(tensors), 1, steps)
     # In a tree, others add too: they do so in a copy.
     adding = {m.target for m in plan.messages} - {root}
@@ -113,7 +121,7 @@ def reduce(
         for rank in sorted(adding):
             flats[rank] = flats[rank].clone()
         flats[root] = total
-        run_in_pieces(plan, flats, op)
+        perform(algorithm, "reduce", plan, flats, op, root)
         _divide([total], op, len(tensors))
 
 
@@ -133,7 +141,8 @@ def allreduce(
             no two share memory.
         op: "sum", "mean", "max" or "min".
         algorithm: Who sends what to whom: "star", "tree", "direct", "ring",
-            "recursive_doubling", "halving_doubling" or "hierarchical".
+            "recursive_doubling", "halving_doubling" or "hierarchical"; or
+            "library": all in one kernel on each device, by NCCL on GPUs.
         ranks_per_node: For "hierarchical" alone: the first so many ranks are
             on one node, the next on another, and so on.
 
@@ -150,10 +159,12 @@ def allreduce(
     """
     check_tensors(tensors)
     check_op(op, tensors[0].dtype)
+    check_known("algorithm", algorithm, ALGORITHMS)
     p = len(tensors)
-    plan = algorithms.allreduce_plan(algorithm, p, ranks_per_node)
+    name = "ring" if algorithm == LIBRARY else algorithm
+    plan = algorithms.allreduce_plan(name, p, ranks_per_node)
     with _flat(tensors) as flats:
-        run_in_pieces(plan, flats, op)
+        perform(algorithm, "allreduce", plan, flats, op)
         _divide(flats, op, p)
 
 
@@ -165,7 +176,8 @@ def reduce_scatter(
     ``tensors`` are k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
 
     What is left in the other parts of each tensor is of no use. In the
-    algorithm "direct" each part goes straight to its rank.
+    algorithm "direct" each part goes straight to its rank; for "library" see
+    :func:`allreduce`.
 
     Return the results, k tensors of shape (elements of the part,), which are
     views of ``tensors`` where these are contiguous. Errors are those of
@@ -182,7 +194,8 @@ def reduce_scatter(
     check_known("algorithm", algorithm, SCATTERS)
     p = len(tensors)
     with _flat(tensors) as flats:
-        run(Plan("reduce-scatter", p, p, SCATTERS[algorithm](p)), flats, op)
+        plan = Plan("reduce-scatter", p, p, SCATTERS[algorithm](p))
+        perform(algorithm, "reduce_scatter", plan, flats, op)
         parts = [flat.tensor_split(p)[r] for r, flat in enumerate(flats)]
         _divide(parts, op, p)
     return parts
@@ -194,7 +207,8 @@ def allgather(tensors: Sequence[Tensor], algorithm: str = "ring") -> None:
     ``tensors`` are k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
 
     Part r of ``tensors[r]`` goes to all. In the algorithm "direct" it goes
-    straight to each rank. Errors are those of :func:`allreduce`.
+    straight to each rank; for "library" see :func:`allreduce`. Errors are
+    those of :func:`allreduce`.
 
     Example:
         >>> tensors = [torch.full((5,), r, device=d)
@@ -207,7 +221,8 @@ def allgather(tensors: Sequence[Tensor], algorithm: str = "ring") -> None:
     check_known("algorithm", algorithm, GATHERS)
     p = len(tensors)
     with _flat(tensors) as flats:
-        run(Plan("allgather", p, p, GATHERS[algorithm](p)), flats)
+        plan = Plan("allgather", p, p, GATHERS[algorithm](p))
+        perform(algorithm, "allgather", plan, flats)
 
 
 def alltoall(tensors: Sequence[Tensor]) -> None:

@@ -26,6 +26,7 @@ FLOORS = [
     },
     {"streams"},
     {"plan_runner"},
+    {"library"},
     {"collectives"},
     {
         "data_parallel",

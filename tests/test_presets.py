@@ -21,7 +21,14 @@ from dpkit.theory.hardware.presets import read_preset, save
 
 TABLES = {"accelerator": ACCELERATORS, "host": HOSTS, "link": LINKS}
 KINDS = {"accelerator": Accelerator, "host": Host, "link": Link}
-DEFAULTS = "fast_convolutions other_convolutions sources synchronous".split()
+HAVE_DEFAULTS = {
+    "fast_convolutions",
+    "other_convolutions",
+    "sources",
+    "synchronous",
+    "library_step_seconds",
+    "library_share",
+}
 OWN_LINK = Link("mine", 1e9 / 3, 0.7, 1e-7, peer_to_peer=False)
 PRESETS = {
     "accelerator": replace(
@@ -124,7 +131,7 @@ def test_a_part_that_is_no_preset_is_refused(part, value, path):
 @pytest.mark.parametrize("part", TABLES)
 def test_each_field_must_be_there_and_no_other(part, path):
     for name in asdict(PRESETS[part]):
-        if name in DEFAULTS:
+        if name in HAVE_DEFAULTS:
             continue
         save(path, **PRESETS, provenance={})
         rewrite(path, lambda content, name=name: content[part].pop(name))

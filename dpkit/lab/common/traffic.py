@@ -16,6 +16,8 @@ class Traffic(TorchDispatchMode):
 
     ``sent`` and ``received`` are the bytes of each device, ``messages`` the
     number of copies other than from or to the CPU, ``num_bytes`` their bytes.
+    A collective of a library makes no copies, and is not counted; what it
+    sends is in the spans of a trace.
 
     Example:
         >>> zero, one = dpkit.devices(2, kind="sim")

@@ -13,7 +13,7 @@ given and returned; marks are times inside, in whole picoseconds. Sums of them
 are exact, so the same work takes the same time whenever it starts.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import RLock
 
@@ -113,6 +113,35 @@ class Clock:
         if blocking or self.cluster.accelerator.synchronous:
             self.wait(*streams[0])
         return issued
+
+    def collective(
+        self, devices: Sequence[int], name: str, seconds: float, num_bytes: int
+    ) -> None:
+        """Issue what runs on several devices together, as one kernel on each.
+
+        It starts when all are ready, and occupies their ports both ways;
+        ``num_bytes`` leave each device, and arrive there.
+        """
+        # 0 1 2 3 on two nodes: rings 0 1 2 3, and 0 2, 1 3 between the nodes.
+        path: dict[Resource, None] = {}
+        for far in {1, self.cluster.ranks_per_node or 1}:
+            for i, device in enumerate(devices):
+                target = devices[(i + far) % len(devices)]
+                path |= dict.fromkeys(self._paths.between(device, target))
+        work = Work(
+            kind="copy",
+            names=[name] * len(devices),
+            duration=round(SECOND * seconds),
+            num_bytes=num_bytes,
+            flops=0,
+            resources=list(path),
+            streams=[(device, self.current[device]) for device in devices],
+            issued=max([self.hosts.launch(d, name) for d in devices]),
+        )
+        self._issue(work)
+        if self.cluster.accelerator.synchronous:
+            for device in devices:
+                self.wait(device, self.current[device], cost=0.0)
 
     def wait(
         self, device: int, stream: int | None = None, cost: float | None = None

@@ -7,6 +7,7 @@
 ``blocking`` -- in which order ranks send and receive;
 ``replay`` -- the time that a plan takes on a clock;
 ``costs`` -- the same in closed form;
+``library`` -- what a library takes, which runs a ring as one kernel;
 ``bounds`` -- what no plan can beat;
 ``choice`` -- which plan is the fastest;
 ``alpha_beta`` -- the numbers that the closed forms need.

@@ -25,6 +25,14 @@ class Link:
         latency_seconds: What each copy costs besides.
         peer_to_peer: Whether devices reach each other; if not, all copies
             between them pass over the one path through the host.
+        library_step_seconds: What a step takes in a ring that a library runs
+            as one kernel (``theory.collectives.library``).
+        library_share: The part of a copy's rate that such a ring reaches.
+
+    The last two are assumed where they are not given: 2.5 µs and 0.9, as of
+    NVLink 2 and 3. On PCI Express, 1.6 µs were measured with peer access
+    (``v100-pcie`` in ``book/_data/nccl_servers.json``), and without, between
+    8 cards, 2.6 µs and 3.4 µs (NVIDIA/nccl, issues 1530 and 1439).
 
     Example:
         >>> Link("x", -1, achieved=1, latency_seconds=0, peer_to_peer=True)
@@ -38,6 +46,8 @@ class Link:
     achieved: float
     latency_seconds: float
     peer_to_peer: bool
+    library_step_seconds: float = 2.5e-6
+    library_share: float = 0.9
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -140,7 +150,8 @@ class Accelerator:
 
 LINKS = shipped(
     Link,
-    "pcie3 pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 ethernet25 ethernet100",
+    "pcie3 pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 "
+    "ethernet10 ethernet25 ethernet100 infiniband200 infiniband400",
 )
 HOSTS = shipped(Host, "eager eager-fast eager-modules cpu")
 ACCELERATORS = shipped(

@@ -107,7 +107,7 @@ def read_preset(path: str, kind: type[Preset]) -> Preset:
 def check_numbers(preset: Dataclass) -> None:
     """Refuse numbers that cannot be; the ends of names say what they are."""
     for name, label, value in _numbers(preset):
-        if name.endswith("_per_second"):
+        if name.endswith(("_per_second", "_share")):
             fact, good = "a rate must be positive", value > 0
         elif name.endswith("_convolutions"):
             fact, good = "a multiple must be positive", value > 0

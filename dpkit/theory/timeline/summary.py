@@ -139,8 +139,9 @@ def _device(spans: list[Span], makespan: float) -> DeviceTimes:
         exposed=max(0.0, either - busy),
         idle=max(0.0, makespan - either),
         copying=covered(copies),
-        bytes_sent=_moved(copies, "copy to "),
-        bytes_received=_moved(copies, "copy from "),
+        # A collective of a library is both: it has the name of neither.
+        bytes_sent=_moved(copies, but="copy from "),
+        bytes_received=_moved(copies, but="copy to "),
     )
 
 
@@ -153,8 +154,8 @@ def _host(spans: list[Span], makespan: float) -> HostTimes:
     return HostTimes(busy, waiting, idle)
 
 
-def _moved(copies: Iterable[Span], start: str) -> int:
-    return sum(s.num_bytes for s in copies if s.name.startswith(start))
+def _moved(copies: Iterable[Span], but: str) -> int:
+    return sum(s.num_bytes for s in copies if not s.name.startswith(but))
 
 
 def covered(spans: Iterable[Span]) -> float:

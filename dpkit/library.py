@@ -1,0 +1,131 @@
+"""A whole collective in one call, as a library does it.
+
+By hand, a ring of eight devices is 112 copies and 56 additions, each launched
+from Python. A library launches one kernel on each device, and the kernels
+send to each other (``theory.collectives.library``)::
+
+    on GPUs                  NCCL, through ``torch.cuda.nccl``
+    on simulated devices     what a plan computes, charged as one kernel each
+    elsewhere                the plan, message by message
+
+"Elsewhere" is a CPU, or a device that has several ranks; on GPUs also
+complex numbers, and parts of different sizes.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.cuda import nccl
+
+from dpkit.plan_runner import run, run_in_pieces
+from dpkit.sim.configuration import simulation
+from dpkit.sim.operations import check_home
+from dpkit.theory.collectives.library import library_seconds, passes_a_port
+from dpkit.theory.collectives.plans import Plan
+
+LIBRARY = "library"  # the name of this algorithm
+# NCCL's numbers of what adding is; for "mean" the caller divides the sums.
+NCCL_OPS = {"sum": 0, "mean": 0, "max": 2, "min": 3}
+
+
+def perform(
+    algorithm: str,
+    operation: str,
+    plan: Plan,
+    flats: Sequence[Tensor],
+    op: str = "sum",
+    root: int = 0,
+) -> None:
+    """Send the messages of a plan, or have a library do what it does.
+
+    ``operation`` is a name in ``theory.collectives.library.TRIPS``; the other
+    arguments are those of ``plan_runner.run``, and the rank that a broadcast
+    starts from and a reduce ends at.
+    """
+    if algorithm == LIBRARY:
+        run_at_once(operation, plan, flats, op, root)
+    elif operation in ("reduce_scatter", "allgather"):
+        run(plan, flats, op)
+    else:
+        run_in_pieces(plan, flats, op)
+
+
+def run_at_once(
+    operation: str,
+    plan: Plan,
+    flats: Sequence[Tensor],
+    op: str = "sum",
+    root: int = 0,
+) -> None:
+    """Do what a plan does, by one call of a library.
+
+    The arguments are those of :func:`perform`.
+
+    Example:
+        >>> from dpkit.library import run_at_once
+        >>> from dpkit.theory.collectives.rings import ring
+        >>> flats = [torch.full((5,), r, device=d)
+        ...          for r, d in enumerate(dpkit.devices(3, kind="sim"))]
+        >>> run_at_once("allreduce", ring(3), flats)
+        >>> flats[2]
+        tensor([3, 3, 3, 3, 3], device='sim:2')
+    """
+    kinds = {flat.device.type for flat in flats}
+    alone = 1 < len(flats) == len({flat.device for flat in flats})
+    if alone and kinds == {"sim"}:
+        _run_simulated(operation, plan, flats, op)
+        _mark_changed(plan, flats)
+    elif alone and kinds == {"cuda"} and _fits(operation, flats):
+        NCCL[operation](flats, NCCL_OPS[op], root)
+        _mark_changed(plan, flats)
+    else:
+        run(plan, flats, op)
+
+
+def _run_simulated(
+    operation: str, plan: Plan, flats: Sequence[Tensor], op: str
+) -> None:
+    """Compute on the tensors that hold the numbers; charge one kernel each."""
+    check_home(list(flats))
+    simulated: list[Any] = list(flats)
+    held = [x.backing for x in simulated]
+    if not held[0].is_meta:
+        run(plan, held, op)
+    n, clock = flats[0].nbytes, simulation.clock
+    devices = [x.device.index for x in flats]
+    seconds = library_seconds(operation, devices, n, clock.cluster)
+    moved = round(passes_a_port(operation, len(flats), n))
+    with clock.lock:
+        clock.collective(devices, operation, seconds, moved)
+
+
+def _mark_changed(plan: Plan, flats: Sequence[Tensor]) -> None:
+    """Tell autograd which tensors are not what they were."""
+    targets = {m.target for m in plan.messages}
+    changed = [flats[rank] for rank in targets]
+    torch.autograd.graph.increment_version(changed)
+
+
+def _fits(operation: str, flats: Sequence[Tensor]) -> bool:
+    """Return whether NCCL takes these tensors as they are."""
+    equal = operation not in ("reduce_scatter", "allgather")
+    equal = equal or len(flats[0]) % len(flats) == 0
+    return equal and not flats[0].is_complex()
+
+
+def _parts(flats: Sequence[Tensor]) -> list[Tensor]:
+    """Return part r of the tensor of rank r: NCCL then works in place."""
+    return [flat.chunk(len(flats))[r] for r, flat in enumerate(flats)]
+
+
+NCCL: dict[str, Callable[[Sequence[Tensor], int, int], None]] = {
+    "allreduce": lambda flats, op, root: nccl.all_reduce(flats, op=op),
+    "reduce_scatter": lambda flats, op, root: nccl.reduce_scatter(
+        flats, _parts(flats), op=op
+    ),
+    "allgather": lambda flats, op, root: nccl.all_gather(_parts(flats), flats),
+    "broadcast": lambda flats, op, root: nccl.broadcast(flats, root),
+    "reduce": lambda flats, op, root: nccl.reduce(flats, root=root, op=op),
+}

@@ -1,0 +1,134 @@
+"""What a collective of a library takes: one kernel on each device.
+
+A library such as NCCL launches a kernel on each device. The kernels hand
+pieces round a ring, with no host in between. It knows two ways and takes the
+faster one: small pieces with a flag in each, which arrive soon but fill a
+quarter of the link, and large pieces, which fill the link::
+
+    seconds = 6.6 µs + steps · step seconds · a + b · bytes past a port / rate
+
+               a     b      8 devices, a step of 2 µs, 230 GB/s:
+    small      1     4      34.6 µs for 1 kB     34.6 + 128 µs for 4.2 MB
+    large    2.5     1      76.6 µs for 1 kB     76.6 +  32 µs for 4.2 MB
+
+Devices of several nodes form rings through all nodes. There are as many as a
+node has ports, so that each port carries its part of the bytes, and the
+slowest place on the way sets the rate of all.
+
+Where p ranks hold n bytes each, on k nodes::
+
+                      steps      of them between nodes    bytes past a port
+    allreduce         2(p - 1)   2k (none if k = 1)       2 (p - 1)/p n
+    reduce-scatter      p - 1     k                         (p - 1)/p n
+    allgather           p - 1     k                         (p - 1)/p n
+    broadcast, reduce   p - 1     k                                   n
+
+Not modelled: trees, which take fewer steps over many nodes, and sums in the
+switch, which a link's rate may contain.
+
+Source:
+    NVIDIA/nccl, src/graph/tuning.cc, for the form and the quarter, and issue
+    1334, which quotes it, for the 6.6 µs. The 2.5, and what links have, were
+    fitted to measured times (``dpkit.lab.limits.library_fit``).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dpkit.theory.hardware import Link
+from dpkit.theory.hardware.clusters import Cluster
+from dpkit.theory.units import check_known
+
+BASE_SECONDS = 6.6e-6
+
+
+class Way(NamedTuple):
+    """A way to hand pieces on: how many times its steps and bytes cost."""
+
+    steps: float
+    num_bytes: float
+
+
+PROTOCOLS = {"small": Way(1, 4), "large": Way(2.5, 1)}
+# How many times each chunk goes round the ring, and whether in p parts.
+TRIPS = {
+    "allreduce": (2, True),
+    "reduce_scatter": (1, True),
+    "allgather": (1, True),
+    "broadcast": (1, False),
+    "reduce": (1, False),
+}
+
+
+class Route(NamedTuple):
+    """A ring through devices: what its steps take, and what passes a port."""
+
+    step_seconds: float  # of all steps together
+    num_bytes: float
+    bytes_per_second: float
+
+    def seconds(self, way: Way) -> float:
+        """Return what the ring takes in one of ``PROTOCOLS``."""
+        sending = self.num_bytes / self.bytes_per_second
+        waiting = self.step_seconds
+        return BASE_SECONDS + way.steps * waiting + way.num_bytes * sending
+
+
+def library_seconds(
+    operation: str, devices: Sequence[int], n: float, cluster: Cluster
+) -> float:
+    """Return what an operation of a library takes on devices of a cluster.
+
+    ``operation`` is a name in ``TRIPS``, ``n`` the bytes on each device.
+
+    Example:
+        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> a100s = cluster(8, "a100", "nvlink3")
+        >>> [round(1e6 * library_seconds("allreduce", range(8), n, a100s))
+        ...  for n in (1e3, 1e6, 1e9)]
+        [36, 67, 7897]
+    """
+    check_known("operation", operation, TRIPS)
+    if len(devices) == 1:
+        return 0.0
+    found = route(operation, devices, n, cluster)
+    return min(found.seconds(way) for way in PROTOCOLS.values())
+
+
+def passes_a_port(operation: str, p: int, n: float) -> float:
+    """Return the bytes that each device sends, and receives.
+
+    Example:
+        >>> passes_a_port("allreduce", 8, 160)
+        280.0
+    """
+    trips, in_parts = TRIPS[operation]
+    return trips * n * (p - 1) / p if in_parts else trips * n
+
+
+def route(
+    operation: str, devices: Sequence[int], n: float, cluster: Cluster
+) -> Route:
+    """Return the ring that an operation takes through devices."""
+    # 8 devices, 4 on a node: 2 nodes. Each chunk of an allreduce takes 14
+    # steps, 4 of them between nodes; a port carries 2 · 7/8 · n inside, and
+    # a quarter of that across.
+    p, link, network = len(devices), cluster.link, cluster.network
+    on_node = Counter(map(cluster.node_of, devices))
+    across = min(len(on_node), p - 1) if len(on_node) > 1 else 0
+    steps = (p - 1 - across) * link.library_step_seconds
+    steps += across * network.library_step_seconds
+    # Without peer-to-peer the devices of a node share one path.
+    shared = 1 if link.peer_to_peer else max(on_node.values())
+    rates = [_rate(link) / shared] if p > len(on_node) else []
+    if across:
+        rates.append(min(on_node.values()) * _rate(network))
+    trips, _ = TRIPS[operation]
+    moved = passes_a_port(operation, p, n)
+    return Route(trips * steps, moved, min(rates))
+
+
+def _rate(link: Link) -> float:
+    """Return the bytes per second of a ring over a link."""
+    return link.bytes_per_second * link.achieved * link.library_share
