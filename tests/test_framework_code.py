@@ -23,7 +23,8 @@ def names_called(run):
 
 def test_the_bare_calls_of_modules_are_the_operations_in_them():
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU())
-    assert names_called(lambda: net(torch.ones(2, 3))) == [
+    x = torch.ones(2, 3)
+    assert names_called(lambda: net(x)) == [
         "linear",
         "add_",  # batch norm counts its batches
         "batch_norm",
@@ -38,8 +39,8 @@ def test_functions_in_python_are_replaced_by_what_they_call():
 
 
 def test_bare_calls_note_nothing_for_autograd():
-    layer = nn.Linear(3, 4)
-    ((func, args, kwargs),) = bare_calls(lambda: layer(torch.ones(2, 3)))
+    layer, x = nn.Linear(3, 4), torch.ones(2, 3)
+    ((func, args, kwargs),) = bare_calls(lambda: layer(x))
     out = func(*args, **kwargs)
     assert out.shape == (2, 4)
     assert not out.requires_grad
