@@ -7,7 +7,7 @@ its gradient goes back to the stage before::
     before ◀─ dx ── [         backward        ] ◀─ dy ── next
 
 x and y are a tensor each. Where a skip passes the layers in between, they are
-tuples of tensors. dx and dy are lists, with a gradient or None for each tensor.
+tuples of tensors. dx and dy are lists: a gradient or None for each tensor.
 """
 
 from collections.abc import Callable, Sequence
