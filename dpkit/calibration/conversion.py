@@ -46,14 +46,11 @@ class Calibration:
             f"products, {dtype}": f"{rate / 1e9:.4g} GFLOP/s"
             for dtype, rate in device.flops_per_second.items()
         }
-        rates = (
-            device.flops_per_second["float32"] * multiple["float32"] / 1e9
-            for multiple in (
-                device.fast_convolutions,
-                device.other_convolutions,
-            )
-        )
-        rows["convolutions"] = "{:.4g} and {:.4g} GFLOP/s".format(*rates)
+        for kind in ("fast", "other"):
+            if multiples := getattr(device, f"{kind}_convolutions"):
+                peak = device.flops_per_second["float32"]
+                rate = peak * multiples["float32"]
+                rows[f"{kind} convolutions"] = f"{rate / 1e9:.4g} GFLOP/s"
         rows["sums, copies"] = f"{device.bytes_per_second / 1e9:.4g} GB/s"
         link = f"link: {self.link.name}"
         rows[link] = f"{self.link.bytes_per_second / 1e9:.4g} GB/s"

@@ -48,7 +48,7 @@ GPU_DTYPES = ("float32", "tf32", "float16", "bfloat16", "float64")
 CPU_CONVOLUTIONS = ("float32",)
 GPU_CONVOLUTIONS = ("float32", "tf32", "float16", "bfloat16")
 # Class -> the sides of kernels and the strides that stand for it.
-CONVOLUTIONS = {"fast": [(3, 1)], "other": [(1, 1), (3, 2)]}
+SHAPES = {"fast": [(3, 1)], "other": [(1, 1), (3, 2)]}
 
 
 def probes(device: torch.device, sizes: Sizes | None = None) -> list[Probe]:
@@ -133,7 +133,7 @@ def _convolutions(
         pool = _pool(device, sizes, form)
         for rows, channels, side in sizes.images:
             images = _parts(pool, rows, channels, side, side)
-            for kind, shapes in CONVOLUTIONS.items():
+            for kind, shapes in SHAPES.items():
                 for width, stride in shapes:
                     w = pool[: (channels * width) ** 2]
                     w = w.view(channels, channels, width, width)
