@@ -50,16 +50,18 @@ TRAFFIC = {
     # batch_norm_transform_input_kernel; batch_norm_backward_kernel
     "native_batch_norm": (2, 1),
     "native_batch_norm_backward": (2, 1),
-    # group_norm_kernel.cu: moments, then the transform; sums, then dx
+    # group_norm_kernel.cu, commit 0081abf: moments, then y; sums, then dx
     "native_group_norm": (2, 1),
     "native_group_norm_backward": (2, 1),
-    # layer_norm_kernel.cu: dx by one kernel, dγ and dβ by another
+    # layer_norm_kernel.cu, commit bad757b: dx by one kernel, dγ and dβ by
+    # another
     "native_layer_norm_backward": (2, 1),
     # Loss.cu, commit 00e3254: it reads one number of each row; backward
     # fills the result with zeros and writes one number of each row
     "nll_loss_forward": (0, 1),
     "nll_loss_backward": (0, 1),
-    # fused_adam_utils.cuh: writes p, m and v; the result is counted as p
+    # fused_adam_utils.cuh, commit 01e5d8d: p, m and v are written; the
+    # result is counted as p alone
     "_fused_adam_": (1, 3),
     "_fused_adamw_": (1, 3),
 }
