@@ -14,7 +14,7 @@ Most read each input once and write each result once::
 reads them up to three times.
 
 Source: pytorch/pytorch, aten/src/ATen/native/cuda, of each file a kernel:
-Dropout.cu (commit 029ba61), PersistentSoftmax.cuh (c238a26),
+Dropout.cu (commit 029ba61), PersistentSoftmax.cuh (072997d),
 layer_norm_kernel.cu (0005c53), DilatedMaxPool2d.cu (010e5e7); and those that
 stand beside the entries.
 """
