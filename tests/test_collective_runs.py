@@ -87,7 +87,9 @@ def test_nodes_take_what_the_closed_form_says():
     assert found == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("algorithm, launches", [("ring", 35), ("library", 1)])
+@pytest.mark.parametrize(
+    ("algorithm", "launches"), [("ring", 35), ("library", 1)]
+)
 def test_a_process_launches_each_message_or_one_kernel(algorithm, launches):
     """Ring of 8: 14 steps send and receive, 7 of them add."""
     found = timed(algorithm, 8, 16_000, hosts="per_device")
