@@ -200,28 +200,21 @@ def test_formula_and_replay_agree_where_they_must(order):
 
 
 def test_the_replay_is_near_but_in_one_run():
-    """In speed-ups, by up to 0.077."""
     rows = amoebanet_table(*AMOEBANET)
     far = {
         (r.run.num_stages, r.run.num_micro_batches)
         for r in rows
-        if abs(r.miss) > 0.08
+        if abs(r.miss) > 0.085
     }
     assert far == {(4, 4)}
 
 
-def speeds(assumptions):
-    """Return how many times as fast as measured each run is replayed."""
-    rows = amoebanet_table(*AMOEBANET, assumptions)
-    return [r.samples_per_second / r.run.samples_per_second for r in rows]
-
-
-def test_the_speed_itself_is_near_but_in_one_run():
-    """1.01 to 1.18 times too fast; 1.43 times where speed-ups are far off."""
-    ratios = speeds(Assumptions())
+def test_the_speed_itself_is_missed_in_all_runs_alike():
+    """1.0 to 1.2 times too fast, but in the run that is far off."""
+    rows = amoebanet_table(*AMOEBANET)
+    ratios = [r.samples_per_second / r.run.samples_per_second for r in rows]
     far = ratios.pop(4)
-    assert 1 < min(ratios) <= max(ratios) < 1.18
-    assert 1.4 < far < 1.45
+    assert 1 < min(ratios) <= max(ratios) < 1.2 < far < 1.5
 
 
 def mean_miss(assumptions):
@@ -230,16 +223,14 @@ def mean_miss(assumptions):
 
 
 def test_each_published_circumstance_brings_the_replay_nearer():
-    """One assumption changed at a time; each makes speeds and ratios worse."""
+    """One assumption changed at a time; each change makes it worse."""
     best = mean_miss(Assumptions())
-    best_speed = sum(speeds(Assumptions())) / 9
-    for worse in (
-        Assumptions(recompute=False),
-        Assumptions(link=None),
-        Assumptions(equal_stages=True),
+    for worse, times in (
+        (Assumptions(recompute=False), 1.1),
+        (Assumptions(link=None), 1.5),
+        (Assumptions(equal_stages=True), 1.6),
     ):
-        assert mean_miss(worse) > 1.1 * best
-        assert sum(speeds(worse)) / 9 - 1 > 1.4 * (best_speed - 1)
+        assert mean_miss(worse) > times * best
 
 
 def test_tables_show_all_runs():
@@ -331,7 +322,7 @@ def test_every_preset_says_that_only_pieces_help():
 
 
 def test_k80s_come_near_what_was_measured():
-    """Over the time of one device; each is 0.03 to 0.07 too little."""
+    """Over the time of one device: 0.06 too little, in pieces 0.04."""
     measured, found = RESNET[0]["seconds"], RESNET[1]["seconds"]["k80"]
     for split, most in (("no", 0.07), ("20", 0.04), ("12", 0.04)):
         ratios = [t[split] / t["one device"] for t in (measured, found)]
