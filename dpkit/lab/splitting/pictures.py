@@ -16,6 +16,9 @@ from dpkit.theory.timeline.timeline import Timeline
 
 PALE = ListedColormap(["#eef0f3", "#cfe0fd", "#f6dfbf", "#c3ead9"])
 CHOICES = ("one device", *WAYS)
+# The axes of the map: four steps for each doubling.
+ROWS = [2 ** (i / 4) for i in range(4 * 5, 4 * 17 + 1)]
+WIDTHS = [2 ** (i / 4) for i in range(4 * 7, 4 * 14 + 1)]
 
 
 def draw_stages(num_stages: int = 2) -> Picture:
@@ -63,24 +66,22 @@ def plot_map(
 
     ``found``: rows and width -> the way that won where it was simulated.
     """
-    rows = [2 ** (i / 4) for i in range(4 * 5, 4 * 17 + 1)]
-    widths = [2 ** (i / 4) for i in range(4 * 7, 4 * 14 + 1)]
     wins = {
         (i, j): winner(round(b), round(w), depth, cluster)
-        for i, b in enumerate(rows)
-        for j, w in enumerate(widths)
+        for i, b in enumerate(ROWS)
+        for j, w in enumerate(WIDTHS)
     }
+    numbers = [
+        [CHOICES.index(wins[i, j]) for i in range(len(ROWS))]
+        for j in range(len(WIDTHS))
+    ]
     marks = [(4 * log2(b) - 4 * 5, 4 * log2(w) - 4 * 7) for b, w in found]
 
     def draw(ax: Axes) -> None:
-        numbers = [
-            [CHOICES.index(wins[i, j]) for i in range(len(rows))]
-            for j in range(len(widths))
-        ]
-        ax.pcolormesh(rows, widths, numbers, cmap=PALE, vmin=0, vmax=3)
+        ax.pcolormesh(ROWS, WIDTHS, numbers, cmap=PALE, vmin=0, vmax=3)
         for name in sorted(set(wins.values())):
             i, j = _widest_place(wins, name, marks)
-            ax.text(rows[i], widths[j], name, ha="center", va="center")
+            ax.text(ROWS[i], WIDTHS[j], name, ha="center", va="center")
         for (b, w), name in found.items():
             marker = "osD^"[CHOICES.index(name)]
             ax.plot(b, w, marker, color=INK, markersize=5)
