@@ -178,8 +178,8 @@ def law_of_a_cpu(half_flops, half_bytes):
     return {
         "product float32": lambda n: 2e-6 + (n + half_flops) / 1e11,
         "product float64": lambda n: 2e-6 + (n + half_flops) / 5e10,
-        "fast convolution float32": lambda n: 7e-6 + n / 1.5e11,
-        "other convolution float32": lambda n: 5e-6 + n / 4e10,
+        "fast convolution float32": lambda n: 2e-6 + n / 1.5e11,
+        "other convolution float32": lambda n: 2e-6 + n / 4e10,
         "elementwise": lambda n: 2e-6 + (n + half_bytes) / 4e10,
         "backward": lambda k: 5e-6 + k * (3e-6 + half_bytes / 4e10),
         "view": lambda _: 9e-7,
@@ -212,7 +212,7 @@ def test_a_cpu_takes_what_was_measured(half_flops, half_bytes):
             assert clock.now() == pytest.approx(law[kind](n), rel=1e-4)
     for kind, rate in (("fast", 1.5e11), ("other", 4e10)):
         reached = achieved_flops_per_second(accelerator, "float32", kind)
-        assert reached == pytest.approx(rate, rel=1e-4)
+        assert reached == pytest.approx(rate, rel=1e-3)
     clock = Clock(cluster)
     clock.begin_backward()
     for _ in range(100):
@@ -278,10 +278,10 @@ def test_a_simulated_gpu_is_found_again(monkeypatch):
             achieved_flops_per_second(true, dtype), rel=1e-4
         )
     for kind in ("fast", "other"):
+        # Issuing them, and too little work to fill it, are in the rate.
         reached = achieved_flops_per_second(same, "float32", kind)
-        assert reached == pytest.approx(
-            achieved_flops_per_second(true, "float32", kind), rel=1e-4
-        )
+        full = achieved_flops_per_second(true, "float32", kind)
+        assert 0.5 * full < reached < full
     for n in (1, 10**6, 10**12):
         assert operation_seconds(same, n, 0) == pytest.approx(
             operation_seconds(true, n, 0), rel=1e-4
@@ -368,7 +368,7 @@ def test_calibrating_leaves_the_precision_as_it_was(precision):
     try:
         torch.set_float32_matmul_precision(precision)
         for probe in probes(
-            torch.device("sim:0"), Sizes([2], [3], [1], pool=20)
+            torch.device("sim:0"), Sizes([2], [3], [(1, 2, 3)], pool=20)
         ):
             for call in probe.calls:
                 call()

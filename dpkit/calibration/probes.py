@@ -35,7 +35,7 @@ class Sizes:
 ON_CPU = Sizes(
     [2**k for k in range(12)],
     [4**k for k in range(12)],
-    [(2, 32, 12), (4, 32, 28), (4, 64, 28), (8, 128, 14), (8, 256, 7)],
+    [(2, 8, 16), (2, 32, 12), (4, 64, 28), (8, 128, 14), (4, 256, 7)],
 )
 ON_GPU = Sizes(
     [2**k for k in range(3, 13)],
@@ -48,7 +48,7 @@ GPU_DTYPES = ("float32", "tf32", "float16", "bfloat16", "float64")
 CPU_CONVOLUTIONS = ("float32",)
 GPU_CONVOLUTIONS = ("float32", "tf32", "float16", "bfloat16")
 # Class -> the sides of kernels and the strides that stand for it.
-CONVOLUTIONS = {"fast": [(3, 1)], "other": [(1, 1), (3, 2)]}
+SHAPES = {"fast": [(3, 1)], "other": [(1, 1), (3, 2)]}
 
 
 def probes(device: torch.device, sizes: Sizes | None = None) -> list[Probe]:
@@ -136,7 +136,7 @@ def _convolutions(
         pool = _pool(device, sizes, form)
         for rows, channels, side in sizes.images:
             images = _parts(pool, rows, channels, side, side)
-            for kind, shapes in CONVOLUTIONS.items():
+            for kind, shapes in SHAPES.items():
                 for width, stride in shapes:
                     w = pool[: (channels * width) ** 2]
                     w = w.view(channels, channels, width, width)

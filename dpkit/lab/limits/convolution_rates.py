@@ -117,7 +117,7 @@ def left_out(
         predicted = images_per_second(
             name, rows, accelerator=with_rates(gpu, *rates)
         )
-        row = _row(name, hardware, rows, predicted, rate, "unseen")
+        row = _row(name, hardware, _alone(rows), predicted, rate)
         found.append((rates, row))
     return found
 
@@ -132,7 +132,7 @@ def one_gpu_comparisons(published: Mapping[str, Any]) -> list[Comparison]:
         kind = "fitted" if preset == "k80" else "unseen"
         for name, (rows, rate) in one_gpu(published, hardware).items():
             predicted = images_per_second(name, rows, accelerator=preset)
-            row = _row(name, hardware, rows, predicted, rate, kind)
+            row = _row(name, hardware, _alone(rows), predicted, rate, kind)
             found.append(row)
     return found
 
@@ -140,36 +140,29 @@ def one_gpu_comparisons(published: Mapping[str, Any]) -> list[Comparison]:
 def scaling_comparisons(
     published: Mapping[str, Any], hardware: str
 ) -> list[Comparison]:
-    """Compare what k GPUs do with k times what one does, in percent.
+    """Compare what k GPUs do with k times what one does: 0.95 of it, say.
 
     Between a server and a GPU all copies pass over the host's PCIe.
     """
-    preset, sizes = HARDWARE[hardware]
     found = []
     for name, rates in published["images_per_second"][hardware].items():
-        rows = published[sizes][name]
-        one = images_per_second(name, rows, accelerator=preset)
-        server = preset == "k80" or name not in BY_NCCL
-        machine: dict[str, Any] = {
-            "accelerator": preset,
-            "link": "pcie3" if server else "nvlink1",
-            "server": server,
-        }
+        rows = published[HARDWARE[hardware][1]][name]
+        one = images_per_second(name, rows, accelerator=HARDWARE[hardware][0])
         for k in (2, 4, 8):
-            many = images_per_second(name, rows, k, **machine)
-            found.append(
-                Comparison(
-                    subject=name,
-                    hardware=hardware,
-                    configuration=f"{k} GPUs, batch {rows} each",
-                    unit="% of k times one",
-                    predicted=100 * many / k / one,
-                    measured=100 * rates[str(k)] / k / rates["1"],
-                    kind="unseen",
-                    work="scaling",
-                )
-            )
+            many = images_per_second(name, rows, k, **_machine(name, hardware))
+            measured = rates[str(k)] / k / rates["1"]
+            where = f"{k} GPUs, batch {rows} each"
+            row = _row(name, hardware, where, many / k / one, measured)
+            found.append(replace(row, unit="of k times one", work="scaling"))
     return found
+
+
+def _machine(name: str, hardware: str) -> dict[str, Any]:
+    """Return how the GPUs are joined."""
+    preset, _ = HARDWARE[hardware]
+    server = preset == "k80" or name not in BY_NCCL
+    link = "pcie3" if server else "nvlink1"
+    return {"accelerator": preset, "link": link, "server": server}
 
 
 # Hardware and precision of NVIDIA's table -> the preset, rows, whether mixed.
@@ -192,7 +185,7 @@ def nvidia_comparisons(published: Mapping[str, Any]) -> list[Comparison]:
             "resnet50 v1.5", rows, mixed=mixed, accelerator=preset
         )
         where = f"{hardware} {precision}"
-        row = _row("resnet50 v1.5", where, rows, predicted, rate, "unseen")
+        row = _row("resnet50 v1.5", where, _alone(rows), predicted, rate)
         found.append(row)
     return found
 
@@ -206,18 +199,22 @@ def mean_and_worst(
     return mean, max(rows, key=lambda row: abs(row.error))
 
 
+def _alone(rows: int) -> str:
+    return f"1 GPU, batch {rows}"
+
+
 def _row(
     name: str,
     hardware: str,
-    rows: int,
+    where: str,
     predicted: float,
     rate: float,
-    kind: str,
+    kind: str = "unseen",
 ) -> Comparison:
     return Comparison(
         subject=name,
         hardware=hardware,
-        configuration=f"1 GPU, batch {rows}",
+        configuration=where,
         unit="images/s",
         predicted=predicted,
         measured=rate,
