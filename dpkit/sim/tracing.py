@@ -16,6 +16,7 @@ from torch import Tensor
 from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import full_device
 from dpkit.theory.clock.record import Block
+from dpkit.theory.hardware.clusters import Cluster
 from dpkit.theory.timeline.timeline import Timeline
 
 _ASSUMPTIONS = (
@@ -23,10 +24,11 @@ _ASSUMPTIONS = (
     "work to a device does.",
     "An operation takes the longer of its arithmetic and its traffic to "
     "memory, at the rates of the preset, and reads nothing from a cache.",
-    "The streams of a device take turns: none runs beside another, but what "
-    "is added up beside backward does, with a unit of its own.",
-    "A copy has its ports and paths to itself, and costs the devices no "
-    "compute.",
+    "The streams of a device take turns: what has been ready for longest runs "
+    "first, and nothing runs beside it except what is added up beside "
+    "backward.",
+    "A copy has its ports to itself, and as much of a path as its rate needs; "
+    "it costs the devices no compute.",
     "Nothing is done for the first time: libraries are loaded, memory has "
     "been allocated before, clocks are steady.",
 )
@@ -116,6 +118,21 @@ def _assumptions() -> list[str]:
     """Return what the times rest on, a sentence each."""
     cluster = simulation.clock.cluster
     host = cluster.host
+    hosts = (
+        "One Python issues all work."
+        if cluster.hosts == "one"
+        else "Each device has a Python of its own."
+    )
+    issue = (
+        f"Issuing takes {1e6 * host.launch_seconds:g} µs an operation, "
+        f"{1e6 * host.backward_launch_seconds:g} µs in backward, "
+        f"{1e6 * host.view_seconds:g} µs a view."
+    )
+    return [hosts, issue, _paths(cluster), *_ASSUMPTIONS]
+
+
+def _paths(cluster: Cluster) -> str:
+    """Return what copies pass over, in words."""
     path = (
         "Devices reach each other directly, limited by their own links alone; "
         "all copies to and from the host share one path."
@@ -130,17 +147,7 @@ def _assumptions() -> list[str]:
             f"nodes each device has a port of its own ({cluster.network.name})"
             ", limited by that alone."
         )
-    hosts = (
-        "One Python issues all work."
-        if cluster.hosts == "one"
-        else "Each device has a Python of its own."
-    )
-    issue = (
-        f"Issuing takes {1e6 * host.launch_seconds:g} µs an operation, "
-        f"{1e6 * host.backward_launch_seconds:g} µs in backward, "
-        f"{1e6 * host.view_seconds:g} µs a view."
-    )
-    return [hosts, issue, path, *_ASSUMPTIONS]
+    return path
 
 
 def tracing() -> bool:

@@ -22,7 +22,7 @@ class Timeline(Record):
     """What happened on every device and host, in time.
 
     Attributes:
-        spans: What took time, in the order of issue.
+        spans: What took time; of each stream in the order of time.
         blocks: The memory that was allocated, in the order of issue.
         assumptions: What the times rest on, a sentence each.
         label: "simulated (v100, nvlink2)" or "measured (NVIDIA H200)".
