@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-
-import dpkit
-from dpkit.lab.limits.comparisons import Comparison
-from dpkit.lab.limits.convolution_rates import (
+from recorders.trust.convolution_rates import (
     HARDWARE,
     Parts,
     fit_rates,
@@ -20,7 +17,10 @@ from dpkit.lab.limits.convolution_rates import (
     scaling_comparisons,
     with_rates,
 )
-from dpkit.lab.limits.convolutional import NETWORKS, images_per_second
+from recorders.trust.convolutional import NETWORKS, images_per_second
+
+import dpkit
+from dpkit.lab.limits.comparisons import Comparison
 from dpkit.theory.hardware import ACCELERATORS
 
 DATA = Path(__file__).parents[1] / "book/_data"

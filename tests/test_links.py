@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-from dpkit.lab.limits.links import FITTED, allreduce_rows, copy_rows
+from recorders.trust.links import FITTED, allreduce_rows, copy_rows
 
 DATA = Path(__file__).parent.parent / "book" / "_data"
 PCIE = json.loads((DATA / "pcie.json").read_text())

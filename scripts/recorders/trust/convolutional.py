@@ -125,7 +125,7 @@ def images_per_second(
     :func:`dpkit.sim.machine` changes.
 
     Example:
-        >>> from dpkit.lab.limits.convolutional import images_per_second
+        >>> from recorders.trust.convolutional import images_per_second
         >>> one = images_per_second("alexnet", 512, accelerator="p100")
         >>> 2000 < one < 3000
         True

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dpkit.lab.limits.comparisons import Comparison
-from dpkit.lab.limits.convolutional import images_per_second
 from dpkit.theory.hardware import ACCELERATORS, Accelerator
 from dpkit.theory.least_squares import fit_two
+from recorders.trust.convolutional import images_per_second
 
 # Hardware of TensorFlow's table -> the preset, the name of its batch sizes.
 HARDWARE = {
