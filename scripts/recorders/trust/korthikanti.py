@@ -207,7 +207,8 @@ def comparisons(record: Mapping[str, Any]) -> Iterator[Comparison]:
     several = record["data_parallel_530B_seconds"]
     added = several["eight replicas"] - several["one replica"]
     sums = replicas_seconds(models["530B"], 8)
-    yield _row("8 replicas of 530B", "added to a step", "s", sums, added)
+    what = "gradients of 8 replicas of 530B", "added to a step", "s"
+    yield _row(*what, sums, added, "collectives between servers")
 
 
 def _row(
@@ -216,6 +217,7 @@ def _row(
     unit: str,
     predicted: float,
     measured: float,
+    work: str = "transformers",
 ) -> Comparison:
-    values = unit, predicted, measured, "unseen", "transformers"
+    values = unit, predicted, measured, "unseen", work
     return Comparison(subject, HARDWARE, configuration, *values)

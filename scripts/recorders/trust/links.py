@@ -66,12 +66,12 @@ def allreduce_rows(
         Comparison(
             f"allreduce over {link}",
             record["what"],
-            f"{num_bytes} bytes",
+            f"{num_bytes:,} bytes",
             "µs",
             1e6 * replay_plan(plan, num_bytes // 4, cards).makespan,
             measured,
             "fitted" if num_bytes in fitted else "unseen",
-            "collectives",
+            "collectives by messages",
         )
         for num_bytes, measured in (
             (int(n), us) for n, us in record["microseconds"].items()
