@@ -102,7 +102,9 @@ def _transformers(rows: Rows) -> Iterator[Decision]:
                 on = f"{decision.hardware}, {group[0].subject}"
                 yield replace(decision, hardware=on)
     backward = [r for r in rows if r.configuration.endswith("backward")]
-    yield from neighbours(backward, FASTER, _configuration)
+    ways = neighbours(backward, FASTER, lambda r: r.configuration[:-10])
+    for decision in ways:  # without ", backward"
+        yield replace(decision, hardware="A100, a layer, backward")
 
 
 def _collectives(rows: Rows) -> Iterator[Decision]:

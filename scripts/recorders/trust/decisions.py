@@ -61,7 +61,9 @@ def how_many(rows: Sequence[Comparison]) -> Decision:
         most([row.predicted for row in rows]),
         most([row.measured for row in rows]),
     ]
-    return _decision(rows[0], f"how many GPUs give {ENOUGH:.0%}", answers)
+    return _decision(
+        rows[0], f"how many GPUs give {100 * ENOUGH:.0f} %", answers
+    )
 
 
 def is_more(row: Comparison, question: str) -> Decision:
