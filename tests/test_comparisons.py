@@ -10,7 +10,7 @@ from recorders.trust import convolutional, notebook
 from recorders.trust.decided import decided
 from recorders.trust.decisions import how_many, is_more, joins, neighbours
 
-from dpkit.lab.limits import trust
+from dpkit.lab.limits import tables, trust
 from dpkit.lab.limits.comparisons import (
     Comparison,
     Comparisons,
@@ -181,20 +181,35 @@ def test_the_rule():
 def test_the_tables():
     text = str(trust.summary(FOUND))
     assert all(work in text for work in trust.WORK)
-    assert "products" not in str(trust.worst_table(FOUND))
+    assert {row[0] for row in trust.worst_table(FOUND).rows} == {
+        row.work for row in unseen(FOUND.rows)
+    }
     assert str(trust.words_table()).count("yes") == sum(
         how_much + which for how_much, which, _ in trust.WORK.values()
     )
     assert len(rows_table(FOUND.rows).rows) == len(FOUND.rows)
     (line,) = decisions_table([Decision("?", "a", "b", "x", "y", "w")]).rows
     assert line[-1] == "no"
-    assert len(trust.stays_out(FOUND).rows) == 7
+    assert len(tables.stays_out(FOUND).rows) == 7
+
+
+def test_over_nvlink_speed_ups_are_no_better_than_a_guess():
+    """What the page says of speeds and speed-ups, line by line."""
+    rows = {name: values for name, *values in tables.speeds_table(FOUND).rows}
+    for name, (speeds, ratios, guess) in rows.items():
+        if name.startswith("stages"):
+            assert ratios < 0.6 * speeds
+            assert guess is None
+        elif name.endswith("NCCL"):
+            assert ratios == pytest.approx(guess, abs=0.01)
+    _, ratios, guess = rows["replicas, K80"]
+    assert ratios < 0.6 * guess
 
 
 def test_what_was_before_is_compared_with_what_is_now():
     path = DATA / "comparisons_before.json"
     before = json.loads(path.read_text())["rows"]
-    table = trust.before_table(FOUND, path)
+    table = tables.before_table(FOUND, path)
     assert sum(row[3] for row in table.rows) == len(before)
 
 

@@ -2,6 +2,7 @@
 
 ``comparisons`` -- predictions beside measurements, and decisions: the record;
 ``trust`` -- which question each class of work may be asked, and why;
+``tables`` -- speeds and speed-ups, before and now, what is not modelled;
 ``pictures`` -- predicted over measured, by class of work;
 ``predictions`` -- training steps on a calibrated machine.
 

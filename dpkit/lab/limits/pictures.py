@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
 
-from dpkit.lab.common.plots import COLOURS, Picture, decades
+from dpkit.lab.common.plots import COLOURS, Picture
 from dpkit.lab.limits.comparisons import Comparison
 from dpkit.theory.timeline.drawing import INK
 
 MARKERS = "osD^vPX*<"
+TICKS = {1e-5: "10 µs", 1e-3: "1 ms", 0.1: "0.1 s", 10: "10 s"}
 NEAR = 0.2  # what the band is wide, each way
 SIZE = (5.2, 6.2)  # inches
 
@@ -34,8 +36,9 @@ def plot_comparisons(rows: Sequence[Comparison]) -> Picture:
             }
             _draw_work(ax, [r for r in rows if r.work == work], style)
             ax.plot([], [], label=work, **style)
-        ax.set(xlabel="seconds, measured", ylabel="seconds, predicted")
-        ax.legend(loc="upper left", bbox_to_anchor=(-0.1, -0.16), ncols=2)
+        ax.set(xlabel="measured", ylabel="predicted")
+        place: Any = {"loc": "upper left", "bbox_to_anchor": (-0.19, -0.13)}
+        ax.legend(**place, ncols=2, columnspacing=0.8, handletextpad=0.1)
 
     return Picture(draw, f"predicted by measured: {', '.join(works)}", SIZE)
 
@@ -47,8 +50,9 @@ def _draw_band(ax: Axes, rows: Sequence[Comparison]) -> None:
     ax.fill_between(ends, low, high, color="#e5e7eb")
     ax.plot(ends, ends, color=INK, linewidth=0.8)
     ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
-    decades(ax.xaxis)
-    decades(ax.yaxis)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_ticks(list(TICKS), labels=TICKS.values())
+        axis.set_minor_locator(NullLocator())
 
 
 def _draw_work(

@@ -1,4 +1,4 @@
-"""What is predicted and what was measured, of all that the book compares.
+"""What is predicted and what was measured, for each class of work.
 
 ``recorders.comparisons`` writes the record. Here are, by class of work:
 ``notebook`` -- the notebook and the textbook that the chapters begin with;

@@ -87,9 +87,9 @@ def fit_rates(
 ) -> tuple[float, float]:
     """Return the rates whose seconds have the least squared relative errors.
 
-    A step of 2 + 3/fast + 4/other seconds that takes 8, and one of
-    2 + 6/fast + 4/other that takes 9.5, have a fast rate of 2 and another of
-    8/9: 3/2 + 4·9/8 = 6 and 6/2 + 4·9/8 = 7.5.
+    One step of 2 + 3/fast + 4/other seconds takes 8, and another of
+    2 + 6/fast + 4/other takes 9.5. The fast rate is 2, and the other is 8/9:
+    3/2 + 4·9/8 = 6, and 6/2 + 4·9/8 = 7.5.
     """
     us, vs, rest = [], [], []
     for name, (rows, rate) in measured.items():

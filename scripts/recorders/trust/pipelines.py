@@ -1,7 +1,6 @@
 """Two published pipelines: their speeds, and their speed-ups.
 
-What is simulated stands in records of its own, which
-``recorders.published`` writes.
+``recorders.published`` simulates them, and writes two records.
 """
 
 from collections.abc import Iterator, Mapping
