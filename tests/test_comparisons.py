@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from recorders import comparisons as recorder
-from recorders.trust import convolutional, notebook
+from recorders.trust import convolutional, korthikanti, notebook
 from recorders.trust.decided import decided
 from recorders.trust.decisions import how_many, is_more, joins, neighbours
 
@@ -135,6 +135,13 @@ def test_lenet_is_what_the_record_holds():
     (row,) = find(subject="LeNet", configuration="2 GPUs, not 1")
     one, two = (notebook.lenet_seconds(k) for k in (1, 2))
     assert two / one == pytest.approx(row.predicted, rel=5e-3)
+
+
+def test_a_transformer_is_what_the_record_holds():
+    models = json.loads((DATA / "korthikanti2022.json").read_text())["models"]
+    (row,) = find(subject="a step of 22B", configuration="full recomputation")
+    found = korthikanti.step_seconds(korthikanti.model_of(models["22B"]))
+    assert found == pytest.approx(row.predicted, rel=5e-3)
 
 
 def test_the_decisions_follow_from_the_rows():
