@@ -102,7 +102,7 @@ def _run_simulated(
 
 
 def _mark_changed(plan: Plan, flats: Sequence[Tensor]) -> None:
-    """Tell autograd which tensors are not what they were."""
+    """Note for autograd which tensors are not what they were."""
     targets = {m.target for m in plan.messages}
     changed = [flats[rank] for rank in targets]
     torch.autograd.graph.increment_version(changed)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dpkit
-from dpkit.lab.collectives.runs import sent_bytes, timed
+from dpkit.lab.collectives.runs import num_launches, sent_bytes, timed
 from dpkit.theory.collectives.algorithms import ALLREDUCE, allreduce_plan
 from dpkit.theory.collectives.alpha_beta import (
     errors,
@@ -74,7 +74,7 @@ def test_nodes_take_what_the_closed_form_says():
     inside, across = Rates(2e-6, 1 / 150e9), Rates(2e-5, 1 / 12e9)
     machine = ideal_cluster(8, inside)
     found = timed(
-        "hierarchical",
+        "hierarchical:4",
         8,
         160 * MB,
         accelerator=machine.accelerator,
@@ -85,6 +85,15 @@ def test_nodes_take_what_the_closed_form_says():
     ).makespan
     expected = hierarchical_seconds(8, 160 * MB, 4, inside, across)
     assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "launches"), [("ring", 35), ("library", 1)]
+)
+def test_a_process_launches_each_message_or_one_kernel(algorithm, launches):
+    """Ring of 8: 14 steps send and receive, 7 of them add."""
+    found = timed(algorithm, 8, 16_000, hosts="per_device")
+    assert num_launches(found) == launches
 
 
 def test_a_run_leaves_alone_what_lives_on_the_devices():

@@ -49,16 +49,21 @@ def lenet_seconds(num_devices):
     devices = dpkit.devices(num_devices, "sim")
     params = dpkit.replicate(lenet_params(), devices)
     X, y = torch.ones(256, 1, 28, 28), torch.arange(256) % 10
+    batch = X.pin_memory(), y.pin_memory()
     loss = nn.CrossEntropyLoss(reduction="none")
     for _ in range(2):
         with dpkit.Timer(devices) as timer:
-            dpkit.train_batch(lenet, loss, X, y, params, devices, lr=0.1)
+            dpkit.train_batch(
+                lenet, loss, *batch, params, devices, 0.1, "star"
+            )
     return timer.seconds
 
 
-def test_lenet_is_slower_on_two_devices():
-    with dpkit.sim.machine(**NOTEBOOK):
-        assert lenet_seconds(2) > lenet_seconds(1)
+@pytest.mark.parametrize("host", ["eager", "eager-modules"])
+def test_lenet_is_slower_on_two_devices(host):
+    """As published: an epoch of 2.3 s instead of 1.7, mostly of reading."""
+    with dpkit.sim.machine(host=host, **NOTEBOOK):
+        assert lenet_seconds(2) > 1.3 * lenet_seconds(1)
 
 
 def resnet_seconds(num_devices, rows=256):
@@ -68,9 +73,10 @@ def resnet_seconds(num_devices, rows=256):
     nets = [copy.deepcopy(net).to(device) for device in devices]
     X = torch.empty(rows * num_devices, 1, 28, 28)
     y = torch.zeros(rows * num_devices, dtype=torch.int64)
+    batch = X.pin_memory(), y.pin_memory()
     for _ in range(2):
         with dpkit.Timer(devices) as timer:
-            train_step(nets, X, y, devices)
+            train_step(nets, *batch, devices)
     return timer.seconds
 
 

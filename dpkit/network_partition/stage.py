@@ -6,8 +6,8 @@ its gradient goes back to the stage before::
     before ── x ──▶ [ layer ─▶ layer ─▶ layer ] ── y ──▶ next
     before ◀─ dx ── [         backward        ] ◀─ dy ── next
 
-x and y are a tensor, or a tuple of tensors where a skip passes the layers in
-between. dx and dy are lists, with a gradient or None for each tensor.
+x and y are a tensor each. Where a skip passes the layers in between, they are
+tuples of tensors. dx and dy are lists: a gradient or None for each tensor.
 """
 
 from collections.abc import Callable, Sequence

@@ -2,12 +2,7 @@
 
 An operation costs launches on the host, and arithmetic and traffic on the
 device. Arithmetic is counted by the formulas of PyTorch's own flop counter;
-traffic is what the operation reads and what it writes, each once. The kernels
-of CUDA do just that for elementwise operations (GELU, dropout and its mask),
-for the softmax of rows of up to 1024, for pooling forward, for layer norm
-forward, whose rows stay in the cache, and for optimizers with ``foreach``.
-Max pooling backward does not read its input, but fills its result with zeros
-first, which is as much. ``TRAFFIC`` holds what differs.
+traffic is what its kernels read and write (``theory.hardware.traffic``).
 """
 
 from collections.abc import Sequence
@@ -34,39 +29,19 @@ from dpkit.sim.storages import is_pinned
 from dpkit.sim.tracing import mark_results, tracing
 from dpkit.theory.hardware import Host
 from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
+from dpkit.theory.hardware.traffic import (
+    ONLY_WRITES,
+    READS_WHAT_IT_WRITES,
+    TRAFFIC,
+)
 
 # They make or rename memory, and launch nothing.
 NO_KERNEL = set(
     "_unsafe_view alias detach empty empty_like empty_permuted empty_strided "
     "lift_fresh new_empty new_empty_strided resize_ set_".split()
 )
-# They read rows here and there: as much as they write, not the whole table.
-READS_WHAT_IT_WRITES = set("embedding gather index index_select take".split())
 # Copies to memory that they make.
 MAKE = {aten._to_copy.default, aten._foreach_copy.default}
-# Operation -> how often its kernels read all inputs, and write all results.
-# A batch norm in training, for one: statistics read x; then the same x is
-# read again and y is written, 3 times its bytes. Backward both kernels read
-# x and the gradient, and one writes: 5 times.
-# Source: pytorch/pytorch, aten/src/ATen/native/cuda, of each file a kernel.
-TRAFFIC = {
-    # Normalization.cuh, commit 045df43: batch_norm_collect_statistics_kernel,
-    # batch_norm_transform_input_kernel; batch_norm_backward_kernel
-    "native_batch_norm": (2, 1),
-    "native_batch_norm_backward": (2, 1),
-    # group_norm_kernel.cu: moments, then the transform; sums, then dx
-    "native_group_norm": (2, 1),
-    "native_group_norm_backward": (2, 1),
-    # layer_norm_kernel.cu: dx by one kernel, dγ and dβ by another
-    "native_layer_norm_backward": (2, 1),
-    # Loss.cu, commit 00e3254: it reads one number of each row; backward
-    # fills the result with zeros and writes one number of each row
-    "nll_loss_forward": (0, 1),
-    "nll_loss_backward": (0, 1),
-    # fused_adam_utils.cuh: writes p, m and v; the result is counted as p
-    "_fused_adam_": (1, 3),
-    "_fused_adamw_": (1, 3),
-}
 # Where their arguments say whether they train; if not, each is read once.
 _TRAINS = {"native_batch_norm": 5, "native_batch_norm_backward": 7}
 
@@ -148,7 +123,7 @@ def _num_bytes(call: OpCall, inputs: Sequence[Tensor], written: Any) -> int:
     total = sum(x.nbytes for x in tensors_in(written))
     if name in READS_WHAT_IT_WRITES:
         return 2 * total
-    if name in ("zero_", "fill_"):
+    if name in ONLY_WRITES:
         return total
     reads, writes = TRAFFIC.get(name, (1, 1))
     if name in _TRAINS and not call.args[_TRAINS[name]]:

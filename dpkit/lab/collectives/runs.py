@@ -9,6 +9,8 @@ from dpkit.lab.common.traffic import Traffic
 from dpkit.machine import devices, synchronize
 from dpkit.theory.timeline.timeline import Timeline
 
+VIEWS = {"view", "slice"}  # of the host alone: no device has a part in them
+
 
 def sent_bytes(
     algorithm: str,
@@ -33,13 +35,26 @@ def timed(
     algorithm: str, num_devices: int, num_bytes: int, **machine: Any
 ) -> Timeline:
     """Time an allreduce of float32 on a simulated machine, without numbers."""
-    hierarchical = algorithm == "hierarchical"
-    nodes = machine.get("ranks_per_node") if hierarchical else None
     with sim.machine(backing="meta", **machine):
         ranks = devices(num_devices, kind="sim")
         tensors = [torch.empty(num_bytes // 4, device=d) for d in ranks]
         synchronize(ranks)
         with sim.trace() as timeline:
-            collectives.allreduce(tensors, "sum", algorithm, nodes)
+            collectives.allreduce(tensors, "sum", algorithm)
             synchronize(ranks)
     return timeline
+
+
+def num_launches(timeline: Timeline) -> int:
+    """Return what the process of device 0 launched: operations and copies.
+
+    Example:
+        >>> run = timed("ring", 3, 12, hosts="per_device")
+        >>> num_launches(run)  # 4 steps: 4 sends, 4 receives, 2 additions
+        10
+    """
+    return sum(
+        span.kind == "launch" and span.name not in VIEWS
+        for span in timeline.spans
+        if span.device == "host:0"
+    )

@@ -47,7 +47,8 @@ def shares(timeline: Timeline) -> dict[str, dict[str, float]]:
     Device -> part -> fraction of the makespan: it computed; it sent or
     received parameters on their way to a replica ("replicating"), or outputs
     and gradients on their way to the first device ("gathering"); it received
-    the images; it was idle. Each device has one stream.
+    the images; it was idle. No two of these go on at once, as images arrive
+    before the work of a step begins.
     """
     found: dict[str, dict[str, float]] = {}
     for span in timeline.spans:

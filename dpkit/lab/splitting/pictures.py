@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import log2
 
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
@@ -64,16 +65,22 @@ def plot_map(
     """
     rows = [2 ** (i / 4) for i in range(4 * 5, 4 * 17 + 1)]
     widths = [2 ** (i / 4) for i in range(4 * 7, 4 * 14 + 1)]
-    wins = [
-        [winner(round(b), round(w), depth, cluster) for b in rows]
-        for w in widths
-    ]
+    wins = {
+        (i, j): winner(round(b), round(w), depth, cluster)
+        for i, b in enumerate(rows)
+        for j, w in enumerate(widths)
+    }
+    marks = [(4 * log2(b) - 4 * 5, 4 * log2(w) - 4 * 7) for b, w in found]
 
     def draw(ax: Axes) -> None:
-        numbers = [[CHOICES.index(name) for name in line] for line in wins]
+        numbers = [
+            [CHOICES.index(wins[i, j]) for i in range(len(rows))]
+            for j in range(len(widths))
+        ]
         ax.pcolormesh(rows, widths, numbers, cmap=PALE, vmin=0, vmax=3)
-        for name in CHOICES:
-            _name_region(ax, name, rows, widths, wins)
+        for name in sorted(set(wins.values())):
+            i, j = _widest_place(wins, name, marks)
+            ax.text(rows[i], widths[j], name, ha="center", va="center")
         for (b, w), name in found.items():
             marker = "osD^"[CHOICES.index(name)]
             ax.plot(b, w, marker, color=INK, markersize=5)
@@ -85,24 +92,23 @@ def plot_map(
     return Picture(draw, f"the fastest way by rows and width: {cluster.name}")
 
 
-def _name_region(
-    ax: Axes,
+def _widest_place(
+    wins: Mapping[tuple[int, int], str],
     name: str,
-    rows: Sequence[float],
-    widths: Sequence[float],
-    wins: Sequence[Sequence[str]],
-) -> None:
-    """Write a name where its region is."""
-    inside = [
-        (i, j)
-        for j, line in enumerate(wins)
-        for i, won in enumerate(line)
-        if won == name
-    ]
-    if inside:
-        across, up = zip(*inside)
-        i, j = sorted(across)[len(across) // 2], sorted(up)[len(up) // 2]
-        ax.text(rows[i], widths[j], name, ha="center", va="bottom", color=INK)
+    marks: Sequence[tuple[float, float]],
+) -> tuple[int, int]:
+    """Return where a region has most room for its name, beside marks."""
+    across, up = max(wins)
+    others = [place for place, won in wins.items() if won != name]
+    taken = [*others, *marks]
+
+    def room(place: tuple[int, int]) -> float:
+        i, j = place  # words are three times as wide as high
+        edge = min(i / 3, (across - i) / 3, j, up - j)
+        return min(edge, *(max(abs(i - x) / 3, abs(j - y)) for x, y in taken))
+
+    inside = [(i, j) for (i, j), won in wins.items() if won == name]
+    return max(inside[::5], key=room)
 
 
 def on_two_devices(step: Timeline, name: str) -> Timeline:

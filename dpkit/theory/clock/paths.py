@@ -23,8 +23,8 @@ class Paths:
     #     through the host   port out of 0, path into the host,
     #                        port into 2, path out of the host
     #
-    # A copy from memory that is not pinned, at 5.5 GB/s over a path of 13:
-    # its port, and 5.5 / 13 of the path; two of them fit side by side.
+    # A copy from memory that is not pinned runs at 5.5 GB/s. Over a path of
+    # 13 it takes 5.5 / 13: two of them fit side by side.
 
     def between(
         self, source: int | None, target: int | None, share: float = 1.0

@@ -2,8 +2,8 @@
 
 A library such as NCCL launches a kernel on each device. The kernels hand
 pieces round a ring, with no host in between. It knows two ways and takes the
-faster one: small pieces with a flag in each, which arrive soon but fill a
-quarter of the link, and large pieces, which fill the link::
+faster one. Small pieces with a flag in each arrive soon, but fill a quarter of
+the link. Large pieces fill the link::
 
     seconds = 6.6 µs + steps · step seconds · a + b · bytes past a port / rate
 
@@ -11,9 +11,9 @@ quarter of the link, and large pieces, which fill the link::
     small      1     4      34.6 µs for 1 kB     34.6 + 128 µs for 4.2 MB
     large    2.5     1      76.6 µs for 1 kB     76.6 +  32 µs for 4.2 MB
 
-Devices of several nodes form rings through all nodes. There are as many as a
-node has ports, so that each port carries its part of the bytes, and the
-slowest place on the way sets the rate of all.
+Devices of several nodes form rings through all nodes, as many as a node has
+ports. So each port carries its part of the bytes, and the slowest place on the
+way sets the rate of all.
 
 Where p ranks hold n bytes each, on k nodes::
 

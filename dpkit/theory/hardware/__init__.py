@@ -3,7 +3,8 @@
 ``parts`` -- accelerators, the links between them, their hosts: begin here;
 ``presets`` -- how the files in ``data/`` are found, read, checked, written;
 ``clusters`` -- devices of one kind, what joins them, what drives them;
-``costs`` -- the seconds that an operation or a copy takes on them.
+``costs`` -- the seconds that an operation or a copy takes on them;
+``traffic`` -- what kernels read more than once.
 
 A new link is a file in ``data/links``. Enter its name in ``LINKS`` (in
 ``parts.py``) and in two lists of ``tests/test_hardware.py``: of the names,

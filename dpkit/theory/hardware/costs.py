@@ -67,9 +67,10 @@ def achieved_flops_per_second(
     accelerator: Accelerator, dtype: str, convolution: str = ""
 ) -> float:
     """Return the rate that large products, or convolutions, reach."""
-    # P100, float32, peak 10.6 TFLOP/s: products 0.9 of it; convolutions
-    # "fast" 1.37 and "other" 0.54 times; in float16, where no convolution was
-    # measured, all at the rate of products
+    # P100, of its peak in float32:    products               0.9
+    #                                  convolutions, fast     1.37
+    #                                  convolutions, other    0.54
+    # Where no convolution was measured, all have the rate of products.
     if dtype not in accelerator.flops_per_second:
         dtype = "float32"
     fraction = accelerator.achieved_flops[dtype]

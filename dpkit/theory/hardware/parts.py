@@ -30,9 +30,9 @@ class Link:
         library_share: The part of a copy's rate that such a ring reaches.
 
     The last two are assumed where they are not given: 2.5 µs and 0.9, as of
-    NVLink 2 and 3. On PCI Express, 1.6 µs were measured with peer access
-    (``v100-pcie`` in ``book/_data/nccl_servers.json``), and without, between
-    8 cards, 2.6 µs and 3.4 µs (NVIDIA/nccl, issues 1530 and 1439).
+    NVLink 2 and 3. On PCI Express, steps of 1.6 µs were measured with peer
+    access (``v100-pcie`` in ``book/_data/nccl_servers.json``). Without it, 8
+    cards took 2.6 µs and 3.4 µs (NVIDIA/nccl, issues 1530 and 1439).
 
     Example:
         >>> Link("x", -1, achieved=1, latency_seconds=0, peer_to_peer=True)
