@@ -179,7 +179,8 @@ def test_the_rule():
     near, far = row_of(110), row_of(150)
     ask = trust.questions
     assert ask(Comparisons([near], [right] * 4 + [wrong])) == (True, True)
-    assert ask(Comparisons([far], [right] * 3 + [wrong])) == (False, False)
+    assert ask(Comparisons([far], [right] * 3 + [wrong] * 2)) == (False, False)
+    assert ask(Comparisons([near], [right] * 4)) == (True, False)
     fitted = replace(near, kind="fitted")
     assert ask(Comparisons([fitted, far], [])) == (False, False)
     assert ask(Comparisons([fitted], [])) == (False, False)
