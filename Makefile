@@ -61,7 +61,8 @@ $(error there is no such chapter (ONLY: $(ONLY), known: \
 endif
 PORT := 8000
 # Modules of scripts/recorders, each in a process of its own.
-RECORDERS := headline published recipe large_batches resident framework
+RECORDERS := headline published recipe large_batches resident framework \
+  comparisons
 # STAND_IN=2 rehearses on the CPU, as if there were two GPUs. AGAIN=all, failed
 # or the names of parts runs these again. LIMIT is in seconds, for all parts.
 REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \

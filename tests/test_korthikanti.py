@@ -8,16 +8,13 @@ from statistics import mean
 
 import pytest
 import torch
-from torch import nn
-
-import dpkit
-from dpkit.lab.limits import (
+from recorders.trust import (
     korthikanti,
     transformer,
     transformer_ends,
     transformer_layer,
 )
-from dpkit.lab.limits.korthikanti import (
+from recorders.trust.korthikanti import (
     Model,
     comparisons,
     hop_seconds,
@@ -26,8 +23,8 @@ from dpkit.lab.limits.korthikanti import (
     replicas_seconds,
     step_seconds,
 )
-from dpkit.lab.limits.transformer import Passes, layer_seconds, simulated
-from dpkit.lab.limits.transformer_layer import (
+from recorders.trust.transformer import Passes, layer_seconds, simulated
+from recorders.trust.transformer_layer import (
     SEQUENCE,
     PlainAttention,
     Shape,
@@ -35,6 +32,9 @@ from dpkit.lab.limits.transformer_layer import (
     rows_layer,
     split_parts,
 )
+from torch import nn
+
+import dpkit
 from dpkit.layer_partition import HeadParallelAttention
 from dpkit.sim.configuration import simulation
 from dpkit.theory.pipelines.bubble import makespan

@@ -6,11 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-
-import dpkit
-from dpkit import library
-from dpkit.lab.common.traffic import sent
-from dpkit.lab.limits.library_fit import (
+from recorders.trust.library_fit import (
     FITTED,
     allreduce_seconds,
     fit_ring,
@@ -18,6 +14,10 @@ from dpkit.lab.limits.library_fit import (
     library_table,
     measured,
 )
+
+import dpkit
+from dpkit import library
+from dpkit.lab.common.traffic import sent
 from dpkit.theory.collectives.bounds import seconds_at
 from dpkit.theory.collectives.library import (
     TRIPS,

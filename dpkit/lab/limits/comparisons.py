@@ -1,8 +1,19 @@
-"""Comparisons of a prediction with a measurement, all of one form."""
+"""Comparisons of a prediction with a measurement, all of one form.
 
+``book/_data/comparisons.json`` holds them. A row is a value, predicted and
+measured; a decision is an answer that hangs on several of them.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from dpkit.theory.tables import Table
 
 KINDS = ("fitted", "unseen")
+SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 
 @dataclass(frozen=True)
@@ -18,8 +29,7 @@ class Comparison:
         measured: What the measurement says.
         kind: "fitted" where a constant of the model was fitted to it, else
             "unseen".
-        work: The class of work: "convolutions", "transformers", "small
-            networks", "collectives", "copies", "pipelines".
+        work: The class of work, one of :data:`dpkit.lab.limits.trust.WORK`.
 
     Example:
         >>> from dpkit.lab.limits.comparisons import Comparison
@@ -49,3 +59,100 @@ class Comparison:
     def error(self) -> float:
         """(predicted − measured) / measured."""
         return self.predicted / self.measured - 1
+
+    @property
+    def seconds(self) -> tuple[float, float] | None:
+        """Predicted and measured seconds; of a rate, those of one unit.
+
+        100 images/s are 0.01 s for an image. A ratio has no seconds.
+        """
+        if self.unit in SECONDS:
+            unit = SECONDS[self.unit]
+            return unit * self.predicted, unit * self.measured
+        if self.unit.endswith("/s"):
+            return 1 / self.predicted, 1 / self.measured
+        return None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A question that several measurements answer, and predictions too.
+
+    Attributes:
+        question: What is to be decided.
+        subject: Of what.
+        hardware: On what.
+        predicted: The answer by the predictions.
+        measured: The answer by the measurements.
+        work: The class of work, as of a comparison.
+    """
+
+    question: str
+    subject: str
+    hardware: str
+    predicted: str
+    measured: str
+    work: str
+
+    @property
+    def right(self) -> bool:
+        """Whether both give the same answer."""
+        return self.predicted == self.measured
+
+
+class Comparisons(NamedTuple):
+    """All that was compared."""
+
+    rows: list[Comparison]
+    decisions: list[Decision]
+
+    def of(self, work: str) -> "Comparisons":
+        """Return those of a class of work."""
+        return Comparisons(
+            [row for row in self.rows if row.work == work],
+            [decision for decision in self.decisions if decision.work == work],
+        )
+
+
+def read(path: str | Path) -> Comparisons:
+    """Return what a record holds: ``book/_data/comparisons.json``."""
+    record = json.loads(Path(path).read_text(encoding="utf-8"))
+    return Comparisons(
+        [Comparison(*row) for row in record["rows"]],
+        [Decision(*decision) for decision in record["decisions"]],
+    )
+
+
+def mean_miss(rows: Sequence[Comparison]) -> float:
+    """Return the mean of the absolute errors."""
+    return sum(abs(row.error) for row in rows) / len(rows)
+
+
+def worst(rows: Iterable[Comparison]) -> Comparison:
+    """Return the row with the largest absolute error."""
+    return max(rows, key=lambda row: abs(row.error))
+
+
+def unseen(rows: Iterable[Comparison]) -> list[Comparison]:
+    """Return the rows to which nothing was fitted."""
+    return [row for row in rows if row.kind == "unseen"]
+
+
+def rows_table(rows: Iterable[Comparison]) -> Table:
+    """Return a table of all rows."""
+    head = "what | hardware | configuration | unit"
+    values = "predicted:.4g | measured:.4g | error:+.0% | kind"
+    table = Table(f"{head} | {values}")
+    for row in rows:
+        names = row.subject, row.hardware, row.configuration, row.unit
+        table.add(*names, row.predicted, row.measured, row.error, row.kind)
+    return table
+
+
+def decisions_table(decisions: Iterable[Decision]) -> Table:
+    """Return a table of decisions, the wrong ones marked."""
+    table = Table("question | what | hardware | predicted | measured | right")
+    for d in decisions:
+        names = d.question, d.subject, d.hardware
+        table.add(*names, d.predicted, d.measured, "" if d.right else "no")
+    return table

@@ -6,6 +6,7 @@ The networks are none that a calibration has timed.
 import gc
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from statistics import median
 
 import torch
@@ -15,6 +16,7 @@ from tqdm import tqdm
 
 from dpkit import sim
 from dpkit.lab.common.models import LeNet
+from dpkit.lab.limits.comparisons import Comparison, Comparisons, Decision
 from dpkit.machine import Timer, devices
 from dpkit.theory.hardware import Accelerator, Host, Link
 from dpkit.theory.tables import Table
@@ -127,6 +129,43 @@ def step_seconds(
             optimizer.step()
         seconds.append(timer.seconds)
     return seconds[WARM_UP:]
+
+
+def compared(rows: Sequence[Prediction], hardware: str) -> Comparisons:
+    """Return these steps as comparisons, of small networks.
+
+    The decision of a network is the batch size of most examples a second.
+    """
+    comparisons = [
+        Comparison(
+            row.model,
+            hardware,
+            f"batch {row.batch_size}",
+            "s",
+            row.predicted_seconds,
+            row.measured_seconds,
+            "unseen",
+            "small networks",
+        )
+        for row in rows
+    ]
+    question = "which batch gives the most examples a second"
+    decisions = [
+        Decision(question, model, hardware, *_best(group), "small networks")
+        for model, group in groupby(rows, lambda row: row.model)
+    ]
+    return Comparisons(comparisons, decisions)
+
+
+def _best(group: Iterable[Prediction]) -> tuple[str, str]:
+    """Return the best batch size, predicted and measured."""
+    rows = list(group)
+    ways = (
+        max(rows, key=lambda row: row.batch_size / row.predicted_seconds),
+        max(rows, key=lambda row: row.batch_size / row.measured_seconds),
+    )
+    predicted, measured = (str(row.batch_size) for row in ways)
+    return predicted, measured
 
 
 def table(rows: Iterable[Prediction]) -> Table:

@@ -29,7 +29,7 @@ switch, which a link's rate may contain.
 Source:
     NVIDIA/nccl, src/graph/tuning.cc, for the form and the quarter, and issue
     1334, which quotes it, for the 6.6 µs. The 2.5, and what links have, were
-    fitted to measured times (``dpkit.lab.limits.library_fit``).
+    fitted to measured times (``recorders.trust.library_fit``).
 """
 
 from collections import Counter

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from dpkit import sim
-from dpkit.lab.limits.transformer_layer import (
+from dpkit.machine import Timer, devices
+from dpkit.theory.units import check_known
+from recorders.trust.transformer_layer import (
     DTYPE,
     SEQUENCE,
     Shape,
@@ -21,8 +23,6 @@ from dpkit.lab.limits.transformer_layer import (
     rows_layer,
     split_parts,
 )
-from dpkit.machine import Timer, devices
-from dpkit.theory.units import check_known
 
 ON: Any = {"accelerator": "a100", "link": "nvlink3", "hosts": "per_device"}
 RECOMPUTE = ("none", "selective", "full")
@@ -54,7 +54,7 @@ def layer_seconds(
             does from the second micro-batch on.
 
     Example:
-        >>> from dpkit.lab.limits.transformer import Shape, layer_seconds
+        >>> from recorders.trust.transformer import Shape, layer_seconds
         >>> shape = Shape(heads=4, hidden=256, micro_batch=1, num_devices=2)
         >>> none, full = (layer_seconds(shape, r) for r in ("none", "full"))
         >>> none.backward < full.backward

@@ -27,13 +27,6 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from dpkit.lab.limits.comparisons import Comparison
-from dpkit.lab.limits.transformer import ON, layer_seconds
-from dpkit.lab.limits.transformer_ends import (
-    WORDS,
-    first_seconds,
-    last_seconds,
-)
-from dpkit.lab.limits.transformer_layer import SEQUENCE, Shape
 from dpkit.theory.collectives.library import library_seconds
 from dpkit.theory.hardware import LINKS
 from dpkit.theory.hardware.clusters import Cluster, cluster
@@ -41,6 +34,13 @@ from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
 from dpkit.theory.pipelines.actions import Action
 from dpkit.theory.pipelines.replay import times
 from dpkit.theory.pipelines.schedules import by_name
+from recorders.trust.transformer import ON, layer_seconds
+from recorders.trust.transformer_ends import (
+    WORDS,
+    first_seconds,
+    last_seconds,
+)
+from recorders.trust.transformer_layer import SEQUENCE, Shape
 
 NETWORK = "infiniband200"
 NUM_BYTES = 2  # of a number in float16
@@ -95,7 +95,7 @@ def step_seconds(
     Example:
         22 billion weights on 8 devices, where 1.42 s were measured:
 
-        >>> from dpkit.lab.limits.korthikanti import Model, step_seconds
+        >>> from recorders.trust.korthikanti import Model, step_seconds
         >>> model = Model(heads=64, hidden=6144, layers=48, tensor=8,
         ...               pipeline=1, interleave=1, batch=4, micro_batch=4)
         >>> 1.4 < step_seconds(model) < 1.5
@@ -207,7 +207,8 @@ def comparisons(record: Mapping[str, Any]) -> Iterator[Comparison]:
     several = record["data_parallel_530B_seconds"]
     added = several["eight replicas"] - several["one replica"]
     sums = replicas_seconds(models["530B"], 8)
-    yield _row("8 replicas of 530B", "added to a step", "s", sums, added)
+    what = "gradients of 8 replicas of 530B", "added to a step", "s"
+    yield _row(*what, sums, added, "collectives between servers")
 
 
 def _row(
@@ -216,6 +217,7 @@ def _row(
     unit: str,
     predicted: float,
     measured: float,
+    work: str = "transformers",
 ) -> Comparison:
-    values = unit, predicted, measured, "unseen", "transformers"
+    values = unit, predicted, measured, "unseen", work
     return Comparison(subject, HARDWARE, configuration, *values)

@@ -4,14 +4,14 @@
 resnet50_nvidia.json.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dpkit.lab.limits.comparisons import Comparison
-from dpkit.lab.limits.convolutional import images_per_second
 from dpkit.theory.hardware import ACCELERATORS, Accelerator
 from dpkit.theory.least_squares import fit_two
+from recorders.trust.convolutional import images_per_second
 
 # Hardware of TensorFlow's table -> the preset, the name of its batch sizes.
 HARDWARE = {
@@ -87,9 +87,9 @@ def fit_rates(
 ) -> tuple[float, float]:
     """Return the rates whose seconds have the least squared relative errors.
 
-    A step of 2 + 3/fast + 4/other seconds that takes 8, and one of
-    2 + 6/fast + 4/other that takes 9.5, have a fast rate of 2 and another of
-    8/9: 3/2 + 4·9/8 = 6 and 6/2 + 4·9/8 = 7.5.
+    One step of 2 + 3/fast + 4/other seconds takes 8, and another of
+    2 + 6/fast + 4/other takes 9.5. The fast rate is 2, and the other is 8/9:
+    3/2 + 4·9/8 = 6, and 6/2 + 4·9/8 = 7.5.
     """
     us, vs, rest = [], [], []
     for name, (rows, rate) in measured.items():
@@ -158,11 +158,16 @@ def scaling_comparisons(
 
 
 def _machine(name: str, hardware: str) -> dict[str, Any]:
-    """Return how the GPUs are joined."""
-    preset, _ = HARDWARE[hardware]
-    server = preset == "k80" or name not in BY_NCCL
-    link = "pcie3" if server else "nvlink1"
-    return {"accelerator": preset, "link": link, "server": server}
+    """Return how the GPUs are joined.
+
+    A DGX-1 has four paths to the host, one for two GPUs. How many the K80s
+    had is not known: one.
+    """
+    if hardware == "k80 GCE":
+        return {"accelerator": "k80", "link": "pcie3", "server": True}
+    server = name not in BY_NCCL
+    machine = {"accelerator": "p100", "link": "nvlink1", "server": server}
+    return machine | {"devices_per_switch": 2}
 
 
 # Hardware and precision of NVIDIA's table -> the preset, rows, whether mixed.
@@ -174,6 +179,27 @@ NVIDIA = {
     ("A100", "TF32"): ("a100", 256, False),
     ("A100", "mixed"): ("a100", 256, True),
 }
+
+
+def nvidia_scaling(published: Mapping[str, Any]) -> list[Comparison]:
+    """Compare what 8 GPUs do with 8 times what one does."""
+    found = []
+    for (hardware, precision), (preset, rows, mixed) in NVIDIA.items():
+        rates = published["images_per_second"][hardware][precision]
+        machine = {
+            "mixed": mixed,
+            "accelerator": preset,
+            "link": {"v100": "nvlink2", "a100": "nvlink3"}[preset],
+        }
+        one, many = (
+            images_per_second("resnet50 v1.5", rows, k, **machine)
+            for k in (1, 8)
+        )
+        shares = many / 8 / one, rates["8"] / 8 / rates["1"]
+        where = f"{hardware} {precision}", f"8 GPUs, batch {rows} each"
+        row = _row("resnet50 v1.5", *where, *shares)
+        found.append(replace(row, unit="of k times one", work="scaling"))
+    return found
 
 
 def nvidia_comparisons(published: Mapping[str, Any]) -> list[Comparison]:
@@ -188,15 +214,6 @@ def nvidia_comparisons(published: Mapping[str, Any]) -> list[Comparison]:
         row = _row("resnet50 v1.5", where, _alone(rows), predicted, rate)
         found.append(row)
     return found
-
-
-def mean_and_worst(
-    comparisons: Iterable[Comparison],
-) -> tuple[float, Comparison]:
-    """Return the mean absolute error, and the row with the largest."""
-    rows = list(comparisons)
-    mean = sum(abs(row.error) for row in rows) / len(rows)
-    return mean, max(rows, key=lambda row: abs(row.error))
 
 
 def _alone(rows: int) -> str:

@@ -8,20 +8,20 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from dpkit.lab.limits.transformer import Passes, pass_seconds, simulated
-from dpkit.lab.limits.transformer_layer import (
+from dpkit.layer_partition import (
+    ColumnParallelLinear,
+    Replicated,
+    VocabParallelEmbedding,
+    vocab_parallel_cross_entropy,
+)
+from recorders.trust.transformer import Passes, pass_seconds, simulated
+from recorders.trust.transformer_layer import (
     DTYPE,
     LIBRARY,
     SEQUENCE,
     Shape,
     dropped,
     norm_of,
-)
-from dpkit.layer_partition import (
-    ColumnParallelLinear,
-    Replicated,
-    VocabParallelEmbedding,
-    vocab_parallel_cross_entropy,
 )
 
 WORDS = 51200

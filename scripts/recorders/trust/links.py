@@ -28,7 +28,7 @@ def copy_rows(records: Sequence[Mapping[str, Any]]) -> list[Comparison]:
     return [
         Comparison(
             "copy by way of the host",
-            record["what"],
+            _short(record["what"]),
             f"{record['pair']}, {ways} at once",
             "GB/s",
             1e-9 * copied_per_second(pair, ways),
@@ -65,18 +65,22 @@ def allreduce_rows(
     return [
         Comparison(
             f"allreduce over {link}",
-            record["what"],
-            f"{num_bytes} bytes",
+            _short(record["what"]),
+            f"{num_bytes:,} bytes",
             "µs",
             1e6 * replay_plan(plan, num_bytes // 4, cards).makespan,
             measured,
             "fitted" if num_bytes in fitted else "unseen",
-            "collectives",
+            "collectives by messages",
         )
         for num_bytes, measured in (
             (int(n), us) for n, us in record["microseconds"].items()
         )
     ]
+
+
+def _short(what: str) -> str:
+    return what.split(",")[0]
 
 
 def _cards(count: int, link: str) -> Cluster:

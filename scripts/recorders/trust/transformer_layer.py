@@ -25,13 +25,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
-from dpkit.lab.limits.sequence_parallel import SequenceParallelBranch
 from dpkit.layer_partition import (
     HeadParallelAttention,
     ParallelMLP,
     Replicated,
     Residual,
 )
+from recorders.trust.sequence_parallel import SequenceParallelBranch
 
 SEQUENCE, DROPOUT, DTYPE = 2048, 0.1, torch.float16
 LIBRARY = "library"  # the algorithm of all allreduces: one launch each

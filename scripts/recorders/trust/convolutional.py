@@ -73,21 +73,21 @@ class _Trainer(BucketedDataParallel):
         net: nn.Module,
         ranks: Sequence[torch.device],
         mixed: bool,
-        server: torch.device | None,
+        server: bool,
     ) -> None:
-        super().__init__(net, ranks)
+        super().__init__(net, ranks, algorithm="library")
         self.mixed, self.server = mixed, server
+        self._pinned: dict[int, Tensor] = {}
         self.optimizers = [
             torch.optim.SGD(replica.parameters(), lr=0.1)
             for replica in self.replicas
         ]
 
     def step(self, batches: Sequence[tuple[Tensor, Tensor]]) -> None:
-        if self.server is not None:
-            for buckets in self.buckets:
+        if self.server:
+            for rank, buckets in zip(self.devices, self.buckets):
                 for bucket in buckets.buckets:
-                    there = torch.empty_like(bucket.flat, device=self.server)
-                    there.to(bucket.flat.device, non_blocking=True)
+                    self._there(bucket.flat).to(rank, non_blocking=True)
         losses = []
         for optimizer, net, (X, y) in zip(
             self.optimizers, self.replicas, batches
@@ -100,13 +100,20 @@ class _Trainer(BucketedDataParallel):
             optimizer.step()
 
     def _reduce(self, index: int) -> None:
-        if self.server is None:
+        if not self.server:
             super()._reduce(index)
             return
         full = self._full[index]
         for rank, (bucket, event) in full.items():
             with beside({self.devices[rank]: event}):
-                bucket.flat.to(self.server, non_blocking=True)
+                bucket.flat.to("cpu", non_blocking=True)
+
+    def _there(self, flat: Tensor) -> Tensor:
+        """Return pinned memory of the server, of a bucket's size."""
+        n = len(flat)
+        if n not in self._pinned:
+            self._pinned[n] = torch.empty(n, pin_memory=True)
+        return self._pinned[n]
 
 
 def images_per_second(
@@ -120,26 +127,24 @@ def images_per_second(
     """Return the simulated images per second of training a network.
 
     ``network`` is one of ``NETWORKS``, ``rows`` are the images on each
-    device, and ``mixed`` computes in float16 where autocast does. ``server``
-    adds a device that stands for the memory of the host. ``machine`` is what
+    device, and ``mixed`` computes in float16 where autocast does. With
+    ``server`` the sums are made in the memory of the host. ``machine`` is what
     :func:`dpkit.sim.machine` changes.
 
     Example:
-        >>> from dpkit.lab.limits.convolutional import images_per_second
+        >>> from recorders.trust.convolutional import images_per_second
         >>> one = images_per_second("alexnet", 512, accelerator="p100")
         >>> 2000 < one < 3000
         True
     """
     make, side = NETWORKS[network]
     where = {"backing": "meta", "hosts": "per_device", **machine}
-    with sim.machine(num_devices=num_devices + server, **where):
-        *ranks, last = devices(num_devices + server, "sim")
-        if not server:
-            ranks.append(last)
+    with sim.machine(num_devices=num_devices, **where):
+        ranks = devices(num_devices, "sim")
         with torch.device("meta"):  # numbers that are drawn take seconds
             net = make()
         net = net.to_empty(device=ranks[0])
-        trainer = _Trainer(net, ranks, mixed, last if server else None)
+        trainer = _Trainer(net, ranks, mixed, server)
         batches = [_batch(rows, side, device) for device in ranks]
         trainer.step(batches)  # what is done once: gradients are made
         with Timer(ranks) as timer:

@@ -1,0 +1,65 @@
+"""The picture of the page ``limits``: what was predicted and measured."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
+
+from dpkit.lab.common.plots import COLOURS, Picture
+from dpkit.lab.limits.comparisons import Comparison
+from dpkit.theory.timeline.drawing import INK
+
+MARKERS = "osD^vPX*<"
+TICKS = {1e-5: "10 µs", 1e-3: "1 ms", 0.1: "0.1 s", 10: "10 s"}
+NEAR = 0.2  # what the band is wide, each way
+SIZE = (5.2, 6.2)  # inches
+
+
+def plot_comparisons(rows: Sequence[Comparison]) -> Picture:
+    """Draw predicted over measured seconds, a mark for each class of work.
+
+    Marks are full where nothing was fitted. Ratios, which have no seconds,
+    are left out.
+    """
+    works = list(dict.fromkeys(row.work for row in rows if row.seconds))
+
+    def draw(ax: Axes) -> None:
+        _draw_band(ax, rows)
+        for number, work in enumerate(works):
+            style: dict[str, Any] = {
+                "color": COLOURS[number % len(COLOURS)],
+                "marker": MARKERS[number],
+                "linestyle": "",
+                "markersize": 5,
+                "markeredgewidth": 0.8,
+            }
+            _draw_work(ax, [r for r in rows if r.work == work], style)
+            ax.plot([], [], label=work, **style)
+        ax.set(xlabel="measured", ylabel="predicted")
+        place: Any = {"loc": "upper left", "bbox_to_anchor": (-0.19, -0.13)}
+        ax.legend(**place, ncols=2, columnspacing=0.8, handletextpad=0.1)
+
+    return Picture(draw, f"predicted by measured: {', '.join(works)}", SIZE)
+
+
+def _draw_band(ax: Axes, rows: Sequence[Comparison]) -> None:
+    found = [seconds for row in rows for seconds in row.seconds or ()]
+    ends = [min(found) / 2, max(found) * 2]
+    low, high = ([(1 + near) * end for end in ends] for near in (-NEAR, NEAR))
+    ax.fill_between(ends, low, high, color="#e5e7eb")
+    ax.plot(ends, ends, color=INK, linewidth=0.8)
+    ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_ticks(list(TICKS), labels=TICKS.values())
+        axis.set_minor_locator(NullLocator())
+
+
+def _draw_work(
+    ax: Axes, rows: Sequence[Comparison], style: dict[str, Any]
+) -> None:
+    for row in rows:
+        if row.seconds:
+            predicted, measured = row.seconds
+            fill = style["color"] if row.kind == "unseen" else "white"
+            ax.plot(measured, predicted, markerfacecolor=fill, **style)

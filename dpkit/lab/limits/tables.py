@@ -1,0 +1,127 @@
+"""Tables of the page ``limits`` that compare rows with each other."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from dpkit.lab.limits.comparisons import Comparisons, mean_miss, unseen
+from dpkit.theory.tables import Table
+
+# Series -> the classes of its speeds and of its speed-ups, and whose they are.
+STAGES = "pipelines", "speed-ups of pipelines"
+REPLICAS = "convolutions", "scaling"
+P100, K80 = "p100 DGX-1", "k80 GCE"
+SERIES = {
+    "stages, P40": (STAGES, ("AmoebaNet-D in stages P40",)),
+    "stages, not named": (STAGES, ("ResNet-50 in two halves not named; K80",)),
+    "replicas, K80": (
+        REPLICAS,
+        (
+            f"inception3 {K80}",
+            f"resnet50 {K80}",
+            f"resnet152 {K80}",
+            f"alexnet {K80}",
+            f"vgg16 {K80}",
+        ),
+    ),
+    "replicas, P100, by servers": (
+        REPLICAS,
+        (f"inception3 {P100}", f"resnet50 {P100}", f"resnet152 {P100}"),
+    ),
+    "replicas, P100, by NCCL": (
+        REPLICAS,
+        (f"alexnet {P100}", f"vgg16 {P100}"),
+    ),
+    "replicas, V100 and A100, by NCCL": (
+        REPLICAS,
+        (
+            "resnet50 v1.5 V100 FP32",
+            "resnet50 v1.5 V100 mixed",
+            "resnet50 v1.5 A100 TF32",
+            "resnet50 v1.5 A100 mixed",
+        ),
+    ),
+}
+
+
+def speeds_table(found: Comparisons) -> Table:
+    """Return how far off speeds are, and speed-ups of the same networks.
+
+    The last column is the miss of the guess that k replicas are k times as
+    fast as one.
+    """
+    table = Table("series | speeds:.0% | speed-ups:.0% | guess of k times:.0%")
+    for name, (works, networks) in SERIES.items():
+        speeds, ratios = (
+            [
+                row
+                for row in unseen(found.of(work).rows)
+                if f"{row.subject} {row.hardware}" in networks
+            ]
+            for work in works
+        )
+        perfect = [
+            replace(row, predicted=1.0)
+            for row in ratios
+            if row.unit == "of k times one"
+        ]
+        guess = mean_miss(perfect) if perfect else None
+        table.add(name, mean_miss(speeds), mean_miss(ratios), guess)
+    return table
+
+
+# Effects that are not modelled -> rows that they make wrong.
+STAYS_OUT = {
+    "contention in a server": (
+        ("alexnet", "p100 DGX-1", "8 GPUs, batch 512 each"),
+        ("resnet50 v1.5", "A100 mixed", "8 GPUs, batch 256 each"),
+    ),
+    "contention between servers": (
+        ("gradients of 8 replicas of 530B", "A100", "added to a step"),
+    ),
+    "parameter servers": (
+        ("resnet50", "p100 DGX-1", "8 GPUs, batch 64 each"),
+        ("vgg16", "k80 GCE", "8 GPUs, batch 32 each"),
+    ),
+    "tables by shape": (
+        ("inception3", "p100 DGX-1", "1 GPU, batch 64"),
+        ("alexnet", "p100 DGX-1", "1 GPU, batch 512"),
+    ),
+}
+
+
+def stays_out(found: Comparisons) -> Table:
+    """Return rows that show the size of what is not modelled."""
+    names = "what is absent | row | hardware | configuration"
+    table = Table(f"{names} | predicted:.3g | measured:.3g | error:+.0%")
+    by_name = {
+        (row.subject, row.hardware, row.configuration): row
+        for row in found.rows
+    }
+    for effect, examples in STAYS_OUT.items():
+        for example in examples:
+            row = by_name[example]
+            values = row.predicted, row.measured, row.error
+            table.add(effect, *example, *values)
+    return table
+
+
+def before_table(found: Comparisons, path: str | Path) -> Table:
+    """Return how far off each subject was before the clock was changed.
+
+    ``path`` is that of ``comparisons_before.json``.
+    """
+    record = json.loads(Path(path).read_text(encoding="utf-8"))
+    before = {tuple(row[:4]): row[4] for row in record["rows"]}
+    pairs: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    for row in found.rows:
+        where = row.subject, row.hardware, row.configuration, row.unit
+        if where in before:
+            was = replace(row, predicted=before[where])
+            group = pairs.setdefault((row.subject, row.hardware, row.unit), [])
+            group.append((abs(was.error), abs(row.error)))
+    table = Table("what | hardware | unit | rows | off before:.0% | now:.0%")
+    for names, errors in pairs.items():
+        means = (sum(column) / len(errors) for column in zip(*errors))
+        table.add(*names, len(errors), *means)
+    return table

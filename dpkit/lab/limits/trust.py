@@ -1,0 +1,134 @@
+"""Which question each class of work may be asked.
+
+A class of work may be asked "how much" if its unseen rows miss by a fifth at
+most, on average. It may be asked "which" if it has five decisions or more,
+and four of five came out right. A test holds ``WORK`` to the record.
+"""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from dpkit.lab.limits.comparisons import (
+    Comparisons,
+    mean_miss,
+    read,
+    unseen,
+    worst,
+)
+from dpkit.lab.limits.predictions import Prediction, compared
+from dpkit.theory.tables import Table
+
+MOST_MISS = 0.2  # of a class that may be asked how much
+LEAST_DECISIONS = 5  # of a class that may be asked which
+LEAST_RIGHT = 0.8  # of these
+
+
+class Questions(NamedTuple):
+    """What a class of work may be asked, and in words."""
+
+    how_much: bool
+    which: bool
+    words: str
+
+
+WORK = {
+    "products": Questions(
+        False, False, "nothing: all rows were fitted, and none is a test"
+    ),
+    "copies": Questions(
+        False,
+        False,
+        "nothing between cards without peer access: their servers differ",
+    ),
+    "convolutions": Questions(
+        True, True, "images per second of one GPU, and which GPU or network"
+    ),
+    "scaling": Questions(
+        True,
+        False,
+        "how many times one GPU several are; not where 90 % of it ends",
+    ),
+    "pipelines": Questions(
+        False, False, "no seconds; ask for their speed-ups instead"
+    ),
+    "speed-ups of pipelines": Questions(
+        True, True, "how many times faster, and which cut"
+    ),
+    "transformers": Questions(
+        True, True, "seconds of a layer and of a step, and what to recompute"
+    ),
+    "collectives in a server": Questions(
+        True, True, "microseconds, and whether it pays to join messages"
+    ),
+    "collectives between servers": Questions(
+        False, True, "whether it pays to join messages; not seconds"
+    ),
+    "collectives by messages": Questions(
+        False, True, "whether it pays to join messages; not seconds"
+    ),
+    "small networks": Questions(
+        False, False, "nothing: their time is mostly Python's"
+    ),
+}
+
+
+def read_all(folder: str | Path) -> Comparisons:
+    """Return what is compared in ``book/_data``, and on a calibrated CPU."""
+    found = read(Path(folder) / "comparisons.json")
+    record = json.loads((Path(folder) / "calibrated_cpu.json").read_text())
+    facts = record["provenance"]
+    steps = [Prediction(**row) for row in facts["check"]]
+    on_cpu = compared(steps, f"CPU, {facts['device_name']}")
+    return Comparisons(
+        found.rows + on_cpu.rows, found.decisions + on_cpu.decisions
+    )
+
+
+def questions(found: Comparisons) -> tuple[bool, bool]:
+    """Return whether a class of work may be asked how much, and which."""
+    rows, decisions = unseen(found.rows), found.decisions
+    right = sum(decision.right for decision in decisions)
+    return (
+        bool(rows) and mean_miss(rows) <= MOST_MISS,
+        len(decisions) >= LEAST_DECISIONS
+        and right >= LEAST_RIGHT * len(decisions),
+    )
+
+
+def summary(found: Comparisons) -> Table:
+    """Return a line for each class of work: its misses, and its decisions."""
+    values = "mean miss:.0% | largest:+.0%"
+    table = Table(f"work | fitted | unseen | {values} | decisions")
+    for work in WORK:
+        rows, decisions = found.of(work)
+        left = unseen(rows)
+        mean, largest = (
+            (mean_miss(left), worst(left).error) if left else (None, None)
+        )
+        right = sum(decision.right for decision in decisions)
+        words = f"{right} of {len(decisions)} right" if decisions else ""
+        counts = len(rows) - len(left), len(left)
+        table.add(work, *counts, mean, largest, words)
+    return table
+
+
+def worst_table(found: Comparisons) -> Table:
+    """Return the unseen row of each class of work that is off most."""
+    table = Table("work | what | hardware | configuration | error:+.0%")
+    for work in WORK:
+        left = unseen(found.of(work).rows)
+        if left:
+            row = worst(left)
+            what = row.subject, row.hardware, row.configuration
+            table.add(work, *what, row.error)
+    return table
+
+
+def words_table() -> Table:
+    """Return what each class of work may be asked."""
+    table = Table("work | how much? | which? | so ask it for")
+    for work, (how_much, which, words) in WORK.items():
+        answers = ("yes" if yes else "no" for yes in (how_much, which))
+        table.add(work, *answers, words)
+    return table

@@ -1,0 +1,16 @@
+"""What is predicted and what was measured, for each class of work.
+
+``recorders.comparisons`` writes the record. Here are, by class of work:
+``notebook`` -- the notebook and the textbook that the chapters begin with;
+``convolutional`` -- networks of convolutions, simulated as they were measured;
+``convolution_rates`` -- rates fitted to them, and what is off;
+``pipelines`` -- two published pipelines, from their records;
+``korthikanti`` -- steps of published transformers, put together of parts:
+``transformer`` -- a layer's seconds, ``transformer_layer`` -- the layer,
+``sequence_parallel`` -- the layer cut by rows, ``transformer_ends`` -- the
+embedding and the loss;
+``library_fit`` -- NCCL's allreduce, measured and by the closed form;
+``links`` -- cards on PCI Express, copying and reducing;
+``cpu`` -- steps on a CPU that was calibrated;
+``decisions`` -- which of several was the best, predicted and measured.
+"""

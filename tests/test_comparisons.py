@@ -1,0 +1,284 @@
+"""The record of all comparisons, what it may be asked, and its programs."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from recorders import comparisons as recorder
+from recorders.trust import convolutional, korthikanti, notebook
+from recorders.trust.decided import decided
+from recorders.trust.decisions import how_many, is_more, joins, neighbours
+
+from dpkit.lab.limits import tables, trust
+from dpkit.lab.limits.comparisons import (
+    Comparison,
+    Comparisons,
+    Decision,
+    decisions_table,
+    mean_miss,
+    read,
+    rows_table,
+    unseen,
+    worst,
+)
+from dpkit.lab.limits.pictures import plot_comparisons
+from dpkit.lab.limits.predictions import Prediction, compared
+
+DATA = Path(__file__).parent.parent / "book" / "_data"
+RECORD = read(DATA / "comparisons.json")
+FOUND = trust.read_all(DATA)
+
+
+def row_of(predicted, measured=100.0, **fields):
+    row = Comparison(
+        "a network", "a GPU", "1 GPU", "s", predicted, measured, "unseen", "w"
+    )
+    return replace(row, **fields)
+
+
+def find(**fields):
+    return [
+        row
+        for row in FOUND.rows
+        if all(part in getattr(row, name) for name, part in fields.items())
+    ]
+
+
+# -- the record
+
+
+def test_every_row_has_a_class_that_the_page_knows():
+    assert {row.work for row in FOUND.rows} == set(trust.WORK)
+    assert {d.work for d in FOUND.decisions} < set(trust.WORK)
+
+
+def test_no_row_is_there_twice():
+    keys = [
+        (r.subject, r.hardware, r.configuration, r.unit) for r in FOUND.rows
+    ]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("work", trust.WORK)
+def test_what_a_class_may_be_asked_follows_from_its_rows(work):
+    how_much, which, _ = trust.WORK[work]
+    assert trust.questions(FOUND.of(work)) == (how_much, which)
+
+
+@pytest.mark.parametrize("work", trust.WORK)
+def test_no_seconds_of_a_class_that_is_missed_by_a_fifth(work):
+    rows = unseen(FOUND.of(work).rows)
+    if not rows or mean_miss(rows) > 0.2:
+        assert not trust.WORK[work].how_much
+
+
+def test_the_worst_are_in_it():
+    """Also those that no chapter liked to show."""
+    assert {row.configuration for row in find(hardware="P40")} >= {
+        "2 GPUs, 1 micro-batches",
+        "4 GPUs, 4 micro-batches",
+    }
+    (alone,) = find(hardware="not named; K80", configuration="1 GPU")
+    assert alone.error < -0.4
+    (replicas,) = find(subject="8 replicas of 530B")
+    assert replicas.error < -0.7
+    (message,) = find(
+        subject="two rates", hardware="H200, another", configuration="262,144"
+    )
+    assert 0.4 < message.error < 0.5
+
+
+PUBLISHED = [
+    ("tensorflow_2017", "images_per_second", "k80 GCE"),
+    ("tensorflow_2017", "images_per_second", "p100 DGX-1"),
+]
+
+
+@pytest.mark.parametrize(("name", "what", "hardware"), PUBLISHED)
+def test_every_published_network_is_in_it(name, what, hardware):
+    record = json.loads((DATA / f"{name}.json").read_text())
+    for network, rates in record[what][hardware].items():
+        rows = find(subject=network, hardware=hardware)
+        assert {r.measured for r in rows if r.work == "convolutions"} == {
+            rates["1"]
+        }
+        assert sum(r.work == "scaling" for r in rows) == len(rates) - 1
+
+
+CHEAP = (recorder.on_pcie, recorder.by_a_library, recorder.in_stages)
+
+
+@pytest.mark.parametrize("part", CHEAP, ids=lambda part: part.__name__)
+def test_a_cheap_part_is_what_the_record_holds(part):
+    """If not: python scripts/record.py comparisons."""
+    for row in part():
+        (recorded,) = [
+            r
+            for r in RECORD.rows
+            if replace(r, predicted=0, measured=0)
+            == replace(row, predicted=0, measured=0)
+        ]
+        assert recorded.predicted == pytest.approx(row.predicted, rel=1e-3)
+        assert recorded.measured == pytest.approx(row.measured, rel=1e-3)
+
+
+def test_a_network_is_what_the_record_holds():
+    (row,) = find(
+        subject="alexnet", hardware="p100", configuration="1 GPU, batch 512"
+    )[:1]
+    found = convolutional.images_per_second("alexnet", 512, accelerator="p100")
+    assert found == pytest.approx(row.predicted, rel=5e-3)
+
+
+def test_lenet_is_what_the_record_holds():
+    (row,) = find(subject="LeNet", configuration="2 GPUs, not 1")
+    one, two = (notebook.lenet_seconds(k) for k in (1, 2))
+    assert two / one == pytest.approx(row.predicted, rel=5e-3)
+
+
+def test_a_transformer_is_what_the_record_holds():
+    models = json.loads((DATA / "korthikanti2022.json").read_text())["models"]
+    (row,) = find(subject="a step of 22B", configuration="full recomputation")
+    found = korthikanti.step_seconds(korthikanti.model_of(models["22B"]))
+    assert found == pytest.approx(row.predicted, rel=5e-3)
+
+
+def test_the_decisions_follow_from_the_rows():
+    assert decided(RECORD.rows) == RECORD.decisions
+
+
+def test_fused_attention_is_faster():
+    record = json.loads((DATA / "comparisons.json").read_text())
+    for name, seconds in record["fused_attention_seconds"].items():
+        (row,) = find(
+            subject=f"a step of {name}", configuration="full recomputation"
+        )
+        assert 0.7 * row.predicted < seconds < row.predicted
+
+
+# -- what is done with it
+
+
+def test_a_rate_has_the_seconds_of_one_unit():
+    assert row_of(50, unit="images/s").seconds == (1 / 50, 1 / 100)
+    assert row_of(50, unit="ms").seconds == pytest.approx((0.05, 0.1))
+    assert row_of(50, unit="times one").seconds is None
+
+
+def test_means_and_worst():
+    rows = [row_of(110), row_of(70), row_of(300, kind="fitted")]
+    assert mean_miss(rows[:2]) == pytest.approx(0.2)
+    assert worst(rows) is rows[2]
+    assert worst(unseen(rows)) is rows[1]
+
+
+def test_the_rule():
+    right = Decision("?", "a", "b", "yes", "yes", "w")
+    wrong = replace(right, measured="no")
+    near, far = row_of(110), row_of(150)
+    ask = trust.questions
+    assert ask(Comparisons([near], [right] * 4 + [wrong])) == (True, True)
+    assert ask(Comparisons([far], [right] * 3 + [wrong] * 2)) == (False, False)
+    assert ask(Comparisons([near], [right] * 4)) == (True, False)
+    fitted = replace(near, kind="fitted")
+    assert ask(Comparisons([fitted, far], [])) == (False, False)
+    assert ask(Comparisons([fitted], [])) == (False, False)
+
+
+def test_the_tables():
+    text = str(trust.summary(FOUND))
+    assert all(work in text for work in trust.WORK)
+    assert {row[0] for row in trust.worst_table(FOUND).rows} == {
+        row.work for row in unseen(FOUND.rows)
+    }
+    assert str(trust.words_table()).count("yes") == sum(
+        how_much + which for how_much, which, _ in trust.WORK.values()
+    )
+    assert len(rows_table(FOUND.rows).rows) == len(FOUND.rows)
+    (line,) = decisions_table([Decision("?", "a", "b", "x", "y", "w")]).rows
+    assert line[-1] == "no"
+    assert len(tables.stays_out(FOUND).rows) == 7
+
+
+def test_over_nvlink_speed_ups_are_no_better_than_a_guess():
+    """What the page says of speeds and speed-ups, line by line."""
+    rows = {name: values for name, *values in tables.speeds_table(FOUND).rows}
+    for name, (speeds, ratios, guess) in rows.items():
+        if name.startswith("stages"):
+            assert ratios < 0.6 * speeds
+            assert guess is None
+        elif name.endswith("NCCL"):
+            assert ratios == pytest.approx(guess, abs=0.01)
+    _, ratios, guess = rows["replicas, K80"]
+    assert ratios < 0.6 * guess
+
+
+def test_what_was_before_is_compared_with_what_is_now():
+    path = DATA / "comparisons_before.json"
+    before = json.loads(path.read_text())["rows"]
+    table = tables.before_table(FOUND, path)
+    assert sum(row[3] for row in table.rows) == len(before)
+
+
+def test_steps_on_a_cpu_become_rows():
+    steps = [
+        Prediction("net", size, 1e-3 * size, 1e-3 * size, took)
+        for size, took in ((4, 5e-3), (8, 6e-3))
+    ] + [Prediction("other", 4, 1e-3, 1e-3, 2e-3)]
+    found = compared(steps, "a CPU")
+    assert [row.error for row in found.rows] == pytest.approx([0.25, -0.25, 1])
+    first, second = found.decisions
+    assert (first.predicted, first.measured) == ("8", "4")
+    assert second.right
+
+
+def test_the_picture_has_a_mark_for_each_row():
+    text = plot_comparisons(FOUND.rows).svg
+    assert text.count("<use ") >= sum(bool(row.seconds) for row in FOUND.rows)
+
+
+# -- decisions
+
+
+def test_neighbours_are_next_to_each_other_as_measured():
+    rows = [
+        row_of(predicted, measured, configuration=name)
+        for name, predicted, measured in (
+            ("a", 5, 5), ("b", 4, 9), ("c", 8, 7), ("d", 9, 9)
+        )
+    ]  # fmt: skip
+    found = list(neighbours(rows, "?", lambda row: row.configuration))
+    assert [d.subject for d in found] == ["a or c", "c or b"]
+    assert [(d.predicted, d.measured) for d in found] == [
+        ("a", "a"),
+        ("b", "c"),
+    ]
+    rates = [replace(row, unit="images/s") for row in rows[:2]]
+    (rate,) = neighbours(rates, "?", lambda row: row.configuration)
+    assert (rate.predicted, rate.measured) == ("a", "b")
+
+
+def test_how_many_gpus_give_enough():
+    rows = [
+        row_of(predicted, measured, configuration=f"{k} GPUs, batch 64")
+        for k, predicted, measured in ((2, 0.95, 0.8), (4, 0.91, 0.95))
+    ]
+    decision = how_many(rows)
+    assert decision.predicted == "4"
+    assert decision.measured == "fewer than 2"
+
+
+def test_a_ratio_is_more_than_one_or_not():
+    decision = is_more(row_of(0.9, 1.1), "?")
+    assert (decision.predicted, decision.measured) == ("no", "yes")
+
+
+def test_joining_pays_if_a_quarter_is_saved():
+    sizes = {2**16: (10, 10), 2**17: (14, 16), 2**20: (100, 100)}
+    rows = [
+        row_of(*times, configuration=f"{n:,} bytes")
+        for n, times in sizes.items()
+    ]
+    (decision,) = joins(rows)
+    assert (decision.predicted, decision.measured) == ("yes", "no")
