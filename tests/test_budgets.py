@@ -13,11 +13,11 @@ import pytest
 import dpkit
 
 PACKAGE = Path(dpkit.__file__).parent
-MOST_LINES = 23_500
+MOST_LINES = 25_300
 MOST_LINES_IN_A_FILE = 300
 MOST_FILES_IN_A_FOLDER = 20
 MOST_LINES_IN_A_FUNCTION = 25  # of code
-LONG_FUNCTIONS = 15  # how many are longer
+LONG_FUNCTIONS = 13  # how many are longer
 
 
 def files(package):

@@ -16,6 +16,7 @@ from dpkit.theory.timeline.timeline import Timeline
 
 PALE = ListedColormap(["#eef0f3", "#cfe0fd", "#f6dfbf", "#c3ead9"])
 CHOICES = ("one device", *WAYS)
+MARKS = dict(zip(CHOICES, "osD^"))
 # The axes of the map: four steps for each doubling.
 ROWS = [2 ** (i / 4) for i in range(4 * 5, 4 * 17 + 1)]
 WIDTHS = [2 ** (i / 4) for i in range(4 * 7, 4 * 14 + 1)]
@@ -83,8 +84,7 @@ def plot_map(
             i, j = _widest_place(wins, name, marks)
             ax.text(ROWS[i], WIDTHS[j], name, ha="center", va="center")
         for (b, w), name in found.items():
-            marker = "osD^"[CHOICES.index(name)]
-            ax.plot(b, w, marker, color=INK, markersize=5)
+            ax.plot(b, w, MARKS[name], color=INK, markersize=5)
         ax.set(xscale="log", yscale="log", xlabel="rows", ylabel="width")
         doublings(ax.xaxis)
         doublings(ax.yaxis)
