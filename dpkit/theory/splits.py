@@ -70,7 +70,7 @@ def estimate(
         >>> four = cluster(4, "v100", "nvlink2")
         >>> found = [estimate(way, 4096, 4096, 8, four) for way in WAYS]
         >>> [round(1e3 * each.seconds) for each in found]
-        [59, 81, 67]
+        [61, 81, 68]
     """
     check_known("way", way, WAYS)
     if way == "data":
