@@ -8,8 +8,8 @@ send to each other (``theory.collectives.library``)::
     on simulated devices     what a plan computes, charged as one kernel each
     elsewhere                the plan, message by message
 
-"Elsewhere" is a CPU, or a device that has several ranks; on GPUs also
-complex numbers, and parts of different sizes.
+"Elsewhere" is a CPU, or a device that has several ranks; on GPUs also dtypes
+that NCCL does not have, and parts of different sizes.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,6 +28,16 @@ from dpkit.theory.collectives.plans import Plan
 LIBRARY = "library"  # the name of this algorithm
 # NCCL's numbers of what adding is; for "mean" the caller divides the sums.
 NCCL_OPS = {"sum": 0, "mean": 0, "max": 2, "min": 3}
+NCCL_DTYPES = {
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.int8,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+}
 
 
 def perform(
@@ -112,7 +122,7 @@ def _fits(operation: str, flats: Sequence[Tensor]) -> bool:
     """Return whether NCCL takes these tensors as they are."""
     equal = operation not in ("reduce_scatter", "allgather")
     equal = equal or len(flats[0]) % len(flats) == 0
-    return equal and not flats[0].is_complex()
+    return equal and flats[0].dtype in NCCL_DTYPES
 
 
 def _parts(flats: Sequence[Tensor]) -> list[Tensor]:

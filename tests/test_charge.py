@@ -428,7 +428,7 @@ def test_tf32_where_pytorch_would_use_it():
         nn.functional.conv2d(images, weights)
 
     rounded = seconds(convolve)
-    with torch.backends.cudnn.flags(allow_tf32=False):
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         assert seconds(convolve) > 2 * rounded
         on_v100 = seconds(convolve, "v100")
     assert seconds(convolve, "v100") == on_v100

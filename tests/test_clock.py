@@ -461,3 +461,42 @@ def test_threads_beside_issue_no_earlier_than_told():
     assert times(made, "host:1")[-1] == ("add", 6.0, 6.5)
     starts = [start for _, start, _ in times(made, "sim:1")]
     assert starts == [5.5, 6.5, 7.5]
+
+
+def test_a_collective_in_backward_comes_before_what_needs_it():
+    """Though the thread of one device is far behind the other."""
+    made = clock(count=2)
+    made.begin_backward()
+    for _ in range(4):
+        made.compute(1, "mm", 1.0)
+    made.collective([0, 1], "allreduce", 1.0, 100)
+    made.compute(0, "add", 1.0)
+    made.end_backward()
+    names = [name for name, _, _ in times(made, "sim:0")]
+    assert names == ["allreduce", "add"]
+
+
+def test_a_collective_between_nodes_leaves_the_links_inside_free():
+    free = replace(TOY_HOST, launch_seconds=0.0)
+    made = Clock(cluster(8, host=free, ranks_per_node=4))
+    made.spans = made.record()
+    made.collective([0, 1, 4, 5], "allreduce", 10.0, 100)
+    made.current[:] = [made.new_stream(d) for d in range(8)]
+    made.copy(0, 2, 1.0, 1)  # the ports of 0 are taken, also inside
+    made.copy(3, 2, 1.0, 1)
+    made.copy(4, 3, 1.0, 1)  # the ring of 0 and 4 leaves from 4
+    assert ends(made) == {
+        ("sim:0", "sim:2"): 11.0,
+        ("sim:3", "sim:2"): 1.0,
+        ("sim:4", "sim:3"): 11.0,
+    }
+
+
+def test_a_collective_of_one_device_a_node_uses_no_link_inside():
+    free = replace(TOY_HOST, launch_seconds=0.0)
+    made = Clock(cluster(8, host=free, ranks_per_node=4))
+    made.spans = made.record()
+    made.collective([0, 4], "allreduce", 10.0, 100)
+    made.current[:] = [made.new_stream(d) for d in range(8)]
+    made.copy(0, 1, 1.0, 1)
+    assert ends(made) == {("sim:0", "sim:1"): 1.0}

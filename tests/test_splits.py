@@ -103,3 +103,14 @@ def test_ways_that_are_none(way):
         estimate(way, 1, 1, 1, cluster(2))
     with pytest.raises(ValueError, match=f"way: '{way}'"):
         boundary(way, 2, 1, 1.0)
+
+
+def test_what_the_formulas_are_not_for():
+    one = cluster(4, "v100", "nvlink2")
+    with pytest.raises(ValueError, match=r"layers: 2, devices: 4"):
+        estimate("network", 4096, 64, depth=2, cluster=one)
+    with pytest.raises(ValueError, match=r"rows: 3, at least: 4"):
+        estimate("data", 3, 64, depth=8, cluster=one)
+    nodes = cluster(8, ranks_per_node=4)
+    with pytest.raises(ValueError, match=r"one node .*ranks_per_node: 4"):
+        estimate("layer", 64, 64, depth=8, cluster=nodes)

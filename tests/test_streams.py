@@ -189,3 +189,17 @@ def test_each_thread_has_a_current_device_and_current_streams():
         thread.start()
         thread.join()
     assert found == [(0, torch.sim.default_stream(1))]
+
+
+def test_events_outlast_the_machine_that_they_were_recorded_on():
+    """Their times can be read; streams of another machine do not wait."""
+    with dpkit.sim.machine():
+        first, last = (torch.sim.Event(enable_timing=True) for _ in range(2))
+        y = torch.ones(SIZE, SIZE, device=ZERO)
+        first.record()
+        y @ y
+        last.record()
+    torch.sim.current_stream(ZERO).wait_event(last)
+    assert torch.ones(2, device=ZERO).sum().item() == 2
+    assert last.query() is False
+    assert first.elapsed_time(last) > 0.1

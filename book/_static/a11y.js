@@ -26,7 +26,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // What scrolls sideways must scroll with the arrow keys too, also after a
   // folded box was opened or a font has arrived.
-  const wide = ".bd-content pre, .katex-display, " +
+  const wide = ".bd-content pre, .katex-display, .cell_output .text_html, " +
     ".pst-scrollable-table-container";
   const reach = (box) =>
     box.scrollWidth > box.clientWidth

@@ -152,7 +152,7 @@ def _convolutions(
 def _convolve(w: Tensor, stride: int, rounded: bool, x: Tensor) -> None:
     """Convolve images, and find both gradients."""
     x, w = (t.detach().requires_grad_() for t in (x, w))
-    with torch.backends.cudnn.flags(allow_tf32=rounded):
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=rounded):
         y = conv2d(x, w, stride=stride, padding=w.shape[-1] // 2)
         torch.autograd.grad(y, (x, w), y.detach())
 

@@ -241,7 +241,8 @@ def charge_read(device: int, num_bytes: int) -> None:
     """Charge for a number that Python reads: the host waits for it."""
     clock = simulation.clock
     seconds = copy_seconds(clock.cluster.host_link, num_bytes)
-    clock.copy(device, None, seconds, num_bytes, blocking=True)
+    with clock.lock:
+        clock.copy(device, None, seconds, num_bytes, blocking=True)
 
 
 def charge_factory(
@@ -250,8 +251,9 @@ def charge_factory(
     """Charge for a tensor that was made from no other."""
     clock = simulation.clock
     cluster = clock.cluster
-    if not fills:
-        clock.hosts.busy(device, name, cluster.host.view_seconds)
-        return
     seconds = operation_seconds(cluster.accelerator, 0, num_bytes)
-    clock.compute(device, name, seconds, num_bytes)
+    with clock.lock:
+        if fills:
+            clock.compute(device, name, seconds, num_bytes)
+        else:
+            clock.hosts.busy(device, name, cluster.host.view_seconds)

@@ -61,9 +61,9 @@ class SimStream:
 
     def wait_event(self, event: "SimEvent") -> None:
         """Make later work here wait for ``event``."""
-        if event.work is not None:
-            index = self.device.index
-            simulation.clock.mark_stream(index, self.number, event.work)
+        clock = simulation.clock
+        if event.work is not None and event.clock is clock:
+            clock.mark_stream(self.device.index, self.number, event.work)
 
     def record_event(self, event: "SimEvent | None" = None) -> "SimEvent":
         """Mark the end of what the stream has so far."""
@@ -103,13 +103,14 @@ class SimEvent:
     ) -> None:
         self.enable_timing = enable_timing
         self.work: Work | None = None  # the mark, once it is recorded
+        self.clock = simulation.clock  # whose mark it is
         self._device = 0
 
     @property
     def mark(self) -> int | None:
         """When the stream passes it, in picoseconds."""
         work = self.work
-        return None if work is None else simulation.clock.end_of(work)
+        return None if work is None else self.clock.end_of(work)
 
     @property
     def issued(self) -> int:
@@ -120,8 +121,8 @@ class SimEvent:
         """Mark the end of what ``stream``, or the current one, has so far."""
         stream = current_stream() if stream is None else stream
         self._device = stream.device.index
-        clock = simulation.clock
-        self.work = clock.mark_stream(self._device, stream.number)
+        self.clock = simulation.clock
+        self.work = self.clock.mark_stream(self._device, stream.number)
 
     def wait(self, stream: SimStream | None = None) -> None:
         """Make later work on ``stream``, or the current one, wait for this."""
@@ -130,12 +131,13 @@ class SimEvent:
     def synchronize(self) -> None:
         """Make the host wait until the stream has passed the mark."""
         if self.mark is not None:
-            simulation.clock.hosts.wait_until(self._device, self.mark)
+            self.clock.hosts.wait_until(self._device, self.mark)
 
     def query(self) -> bool:
         """Return whether the stream has passed the mark."""
-        clock = simulation.clock
-        return self.work is None or clock.is_done(self.work, self._device)
+        if self.work is None:
+            return True
+        return self.clock.is_done(self.work, self._device)
 
     def elapsed_time(self, end: "SimEvent") -> float:
         """Return the milliseconds from here to ``end``, simulated."""

@@ -136,11 +136,9 @@ class Clock:
         It starts when all are ready, and occupies their ports both ways;
         ``num_bytes`` leave each device, and arrive there.
         """
-        # 0 1 2 3 on two nodes: rings 0 1 2 3, and 0 2, 1 3 between the nodes.
         path: dict[Needed, None] = {}
-        for far in {1, self.cluster.ranks_per_node or 1}:
-            for i, device in enumerate(devices):
-                target = devices[(i + far) % len(devices)]
+        for ring in self._rings(devices):
+            for device, target in zip(ring, ring[1:] + ring[:1]):
                 path |= dict.fromkeys(self._paths.between(device, target))
         work = Work(
             kind="copy",
@@ -152,6 +150,8 @@ class Clock:
             streams=[(device, self.current[device]) for device in devices],
             issued=max([self.hosts.launch(d, name) for d in devices]),
         )
+        for device in devices:  # what its thread issues next comes later
+            self.hosts.await_thread(device, work.issued)
         self._issue(work)
         if self.cluster.accelerator.synchronous:
             for device in devices:
@@ -239,7 +239,8 @@ class Clock:
         What they compute takes nothing from the device's compute. ``since``
         is, by device, the mark from which the thread of its host issues.
         """
-        self.settle()
+        with self.lock:
+            self.settle()
         hosts, before = self.hosts, self.hosts.at_work
         hosts.at_work = hosts.communication
         for device, mark in since.items():
@@ -256,6 +257,19 @@ class Clock:
         self._add(waiting)
 
     # -- inside
+
+    # Devices 0 1 2 3 and 4 5 on two nodes: 0 1 2 3 and 4 5 send in their
+    # nodes. Between the nodes there is a ring of the first of each, 0 4, and
+    # one of the second of each, 1 5.
+
+    def _rings(self, devices: Sequence[int]) -> list[list[int]]:
+        """Return who sends to whom in a collective: inside nodes, across."""
+        nodes: dict[int, list[int]] = {}
+        for device in devices:
+            nodes.setdefault(self.cluster.node_of(device), []).append(device)
+        across = [list(ring) for ring in zip(*nodes.values())]
+        rings = [*nodes.values(), *across]
+        return [ring for ring in rings if len(ring) > 1]
 
     def _issue(self, work: Work) -> None:
         """Queue work; what several threads issue, when all have."""

@@ -28,8 +28,9 @@ switch, which a link's rate may contain.
 
 Source:
     NVIDIA/nccl, src/graph/tuning.cc, for the form and the quarter, and issue
-    1334, which quotes it, for the 6.6 µs. The 2.5, and what links have, were
-    fitted to measured times (``recorders.trust.library_fit``).
+    1334, which quotes it, for the 6.6 µs. The 2.5 was chosen by the two tables
+    to which NVLink's steps and shares were fitted
+    (``recorders.trust.library_fit``).
 """
 
 from collections import Counter
@@ -119,8 +120,10 @@ def route(
     across = min(len(on_node), p - 1) if len(on_node) > 1 else 0
     steps = (p - 1 - across) * link.library_step_seconds
     steps += across * network.library_step_seconds
-    # Without peer-to-peer the devices of a node share one path.
-    shared = 1 if link.peer_to_peer else max(on_node.values())
+    # Without peer-to-peer the devices of a switch share one path.
+    shared = 1
+    if not link.peer_to_peer:
+        shared = max(Counter(map(cluster.switch_of, devices)).values())
     rates = [_rate(link) / shared] if p > len(on_node) else []
     if across:
         rates.append(min(on_node.values()) * _rate(network))

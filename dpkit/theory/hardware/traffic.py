@@ -13,7 +13,7 @@ Most read each input once and write each result once::
 ``TRAFFIC`` holds what differs. Not counted: softmax of longer rows, which
 reads them up to three times.
 
-Source: pytorch/pytorch, aten/src/ATen/native/cuda, of each file a kernel:
+Source: PyTorch, aten/src/ATen/native/cuda, of each file a kernel:
 Dropout.cu (commit 029ba61), PersistentSoftmax.cuh (072997d),
 layer_norm_kernel.cu (0005c53), DilatedMaxPool2d.cu (010e5e7); and those that
 stand beside the entries.
@@ -40,6 +40,8 @@ TRAFFIC = {
     # fills the result with zeros and writes one number of each row
     "nll_loss_forward": (0, 1),
     "nll_loss_backward": (0, 1),
+    "nll_loss2d_forward": (0, 1),
+    "nll_loss2d_backward": (0, 1),
     # fused_adam_utils.cuh, commit 01e5d8d: p, m and v are written; the
     # result is counted as p alone
     "_fused_adam_": (1, 3),
