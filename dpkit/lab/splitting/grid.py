@@ -42,8 +42,13 @@ def groups_of(
     return [list(ranks[i::num_groups]) for i in starts]
 
 
-def grid(inside: Way, num_groups: int, neighbours: bool) -> Way:
-    """Return the way that splits rows over groups, and ``inside`` in each."""
+def grid(
+    inside: Way, num_groups: int, neighbours: bool, algorithm: str = "ring"
+) -> Way:
+    """Return the way that splits rows over groups, and ``inside`` in each.
+
+    ``algorithm`` is that of the allreduces between the groups.
+    """
 
     def way(
         net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
@@ -65,7 +70,7 @@ def grid(inside: Way, num_groups: int, neighbours: bool) -> Way:
                 split.step()  # the gradients of the mean over its rows
                 for p in own:
                     gradient(p).mul_(share)
-            allreduce_gradients(params)
+            allreduce_gradients(params, algorithm)
 
         return Split(nets, step)
 

@@ -38,10 +38,14 @@ Way = Callable[[nn.Sequential, Tensor, Sequence[torch.device]], Split]
 
 
 def data_parallelism(
-    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+    net: nn.Sequential,
+    X: Tensor,
+    ranks: Sequence[torch.device],
+    algorithm: str = "ring",
 ) -> Split:
     """Give every device all layers and a part of the rows; use buckets."""
-    parallel, parts = BucketedDataParallel(net, ranks), scatter(X, ranks)
+    parallel = BucketedDataParallel(net, ranks, algorithm=algorithm)
+    parts = scatter(X, ranks)
 
     def step() -> None:
         parallel.backward(
@@ -77,10 +81,14 @@ def star_after_backward(
 
 
 def layer_partitioning(
-    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+    net: nn.Sequential,
+    X: Tensor,
+    ranks: Sequence[torch.device],
+    algorithm: str = "ring",
 ) -> Split:
     """Give every device a part of each layer, and all rows."""
-    split, replicas = split_pairs(net, ranks), [X.to(rank) for rank in ranks]
+    split = split_pairs(net, ranks, algorithm)
+    replicas = [X.to(rank) for rank in ranks]
 
     def step() -> None:
         outputs = zip(split(replicas), replicas)
@@ -90,7 +98,9 @@ def layer_partitioning(
 
 
 def split_pairs(
-    net: nn.Sequential, ranks: Sequence[torch.device]
+    net: nn.Sequential,
+    ranks: Sequence[torch.device],
+    algorithm: str = "ring",
 ) -> nn.Sequential:
     """Split layers in pairs: the first by outputs, the second by inputs."""
     if len(net) % 4:
@@ -103,7 +113,7 @@ def split_pairs(
         first, inner, second, outer = net[i : i + 4]
         assert isinstance(first, nn.Linear)
         assert isinstance(second, nn.Linear)
-        parts.append(ParallelMLP(first, inner, second, ranks))
+        parts.append(ParallelMLP(first, inner, second, ranks, algorithm))
         parts.append(Replicated(outer, ranks))
     return nn.Sequential(*parts)
 
