@@ -57,10 +57,10 @@ def by_a_library() -> Rows:
 def one_gpu() -> Rows:
     """Compare networks of convolutions on one GPU."""
     tensorflow = load("tensorflow_2017")
+    # The rates of the K80 were fitted to this table, those of the P100 not.
     left_out = [
         replace(row, configuration=f"{row.configuration}, left out of a fit")
-        for hardware in convolution_rates.HARDWARE
-        for _, row in convolution_rates.left_out(tensorflow, hardware)
+        for _, row in convolution_rates.left_out(tensorflow, "k80 GCE")
     ]
     return [
         *convolution_rates.one_gpu_comparisons(tensorflow),
