@@ -22,7 +22,12 @@ from dpkit.lab.limits.comparisons import (
     unseen,
     worst,
 )
-from dpkit.lab.limits.pictures import plot_comparisons
+from dpkit.lab.limits.pictures import (
+    MESSAGES,
+    TICKS,
+    TRAINING,
+    plot_comparisons,
+)
 from dpkit.lab.limits.predictions import Prediction, compared
 
 DATA = Path(__file__).parent.parent / "book" / "_data"
@@ -233,9 +238,18 @@ def test_steps_on_a_cpu_become_rows():
     assert second.right
 
 
-def test_the_picture_has_a_mark_for_each_row():
-    text = plot_comparisons(FOUND.rows).svg
-    assert text.count("<use ") >= sum(bool(row.seconds) for row in FOUND.rows)
+@pytest.mark.parametrize("works", [TRAINING, MESSAGES], ids=["train", "send"])
+def test_a_picture_has_a_mark_for_each_row(works):
+    text = plot_comparisons(FOUND.rows, works).svg
+    marks = text.count('<use xlink:href="#m')  # letters are "#D…"
+    drawn = sum(r.work in works and bool(r.seconds) for r in FOUND.rows)
+    most = drawn + len(works) + 2 * len(TICKS)  # in the legend, at the axes
+    assert drawn + len(works) <= marks <= most
+
+
+def test_each_class_with_seconds_is_in_one_picture():
+    timed = {row.work for row in FOUND.rows if row.seconds}
+    assert sorted(timed) == sorted(TRAINING + MESSAGES)
 
 
 # -- decisions

@@ -1,4 +1,4 @@
-"""The picture of the page ``limits``: what was predicted and measured."""
+"""The pictures of the page ``limits``: what was predicted and measured."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,31 +10,39 @@ from dpkit.lab.common.plots import COLOURS, Picture
 from dpkit.lab.limits.comparisons import Comparison
 from dpkit.theory.timeline.drawing import INK
 
-MARKERS = "osD^vPX*<"
+# The classes of work of the two pictures: a colour and a shape for each.
+NETWORKS = "convolutions", "transformers", "pipelines"
+TRAINING = (*NETWORKS, "products", "networks on a CPU", "small networks")
+WHERE = "in a node", "between nodes", "by messages"
+MESSAGES = ("copies", *(f"collectives {where}" for where in WHERE))
+MARKERS = "osD^vP"
 TICKS = {1e-5: "10 µs", 1e-3: "1 ms", 0.1: "0.1 s", 10: "10 s"}
 NEAR = 0.2  # what the band is wide, each way
-SIZE = (5.2, 6.2)  # inches
+SIZE = (5.2, 6.0)  # inches
 
 
-def plot_comparisons(rows: Sequence[Comparison]) -> Picture:
-    """Draw predicted over measured seconds, a mark for each class of work.
+def plot_comparisons(
+    rows: Sequence[Comparison], works: Sequence[str]
+) -> Picture:
+    """Draw predicted over measured seconds, a mark for each row.
 
-    Marks are full where nothing was fitted. Ratios, which have no seconds,
-    are left out.
+    ``works`` are the classes to draw. A mark is hollow, or a small full one
+    where a constant was fitted. Ratios, which have no seconds, are left out.
     """
-    works = list(dict.fromkeys(row.work for row in rows if row.seconds))
+    drawn = [row for row in rows if row.seconds and row.work in works]
 
     def draw(ax: Axes) -> None:
-        _draw_band(ax, rows)
-        for number, work in enumerate(works):
+        _draw_band(ax, drawn)
+        for work, marker, colour in zip(works, MARKERS, (*COLOURS, INK)):
             style: dict[str, Any] = {
-                "color": COLOURS[number % len(COLOURS)],
-                "marker": MARKERS[number],
+                "color": colour,
+                "marker": marker,
                 "linestyle": "",
-                "markersize": 5,
-                "markeredgewidth": 0.8,
+                "markerfacecolor": "none",
+                "markersize": 7,
+                "markeredgewidth": 1.2,
             }
-            _draw_work(ax, [r for r in rows if r.work == work], style)
+            _draw_work(ax, [r for r in drawn if r.work == work], style)
             ax.plot([], [], label=work, **style)
         ax.set(xlabel="measured", ylabel="predicted")
         place: Any = {"loc": "upper left", "bbox_to_anchor": (-0.19, -0.13)}
@@ -49,17 +57,19 @@ def _draw_band(ax: Axes, rows: Sequence[Comparison]) -> None:
     low, high = ([(1 + near) * end for end in ends] for near in (-NEAR, NEAR))
     ax.fill_between(ends, low, high, color="#e5e7eb")
     ax.plot(ends, ends, color=INK, linewidth=0.8)
-    ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
+    ax.set(xscale="log", yscale="log")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_ticks(list(TICKS), labels=TICKS.values())
         axis.set_minor_locator(NullLocator())
+    ax.set(xlim=ends, ylim=ends)
 
 
 def _draw_work(
     ax: Axes, rows: Sequence[Comparison], style: dict[str, Any]
 ) -> None:
+    fitted = {"markerfacecolor": style["color"], "markersize": 3}
     for row in rows:
         if row.seconds:
             predicted, measured = row.seconds
-            fill = style["color"] if row.kind == "unseen" else "white"
-            ax.plot(measured, predicted, markerfacecolor=fill, **style)
+            own = style | (fitted if row.kind == "fitted" else {})
+            ax.plot(measured, predicted, **own)

@@ -21,6 +21,7 @@ from dpkit.machine import Timer, devices
 from dpkit.theory.hardware import Accelerator, Host, Link
 from dpkit.theory.tables import Table
 
+ON_CPU = "networks on a CPU"  # the class of work
 WARM_UP = 2  # steps that do what is done once: load, allocate, lay out
 
 
@@ -132,7 +133,7 @@ def step_seconds(
 
 
 def compared(rows: Sequence[Prediction], hardware: str) -> Comparisons:
-    """Return these steps as comparisons, of small networks.
+    """Return these steps as comparisons, of networks on a CPU.
 
     The decision of a network is the batch size of most examples a second.
     """
@@ -145,13 +146,13 @@ def compared(rows: Sequence[Prediction], hardware: str) -> Comparisons:
             row.predicted_seconds,
             row.measured_seconds,
             "unseen",
-            "small networks",
+            ON_CPU,
         )
         for row in rows
     ]
     question = "which batch gives the most examples a second"
     decisions = [
-        Decision(question, model, hardware, *_best(group), "small networks")
+        Decision(question, model, hardware, *_best(group), ON_CPU)
         for model, group in groupby(rows, lambda row: row.model)
     ]
     return Comparisons(comparisons, decisions)

@@ -24,7 +24,7 @@ SERIES = {
             f"vgg16 {K80}",
         ),
     ),
-    "replicas, P100, by servers": (
+    "replicas, P100, parameter servers": (
         REPLICAS,
         (f"inception3 {P100}", f"resnet50 {P100}", f"resnet152 {P100}"),
     ),
@@ -72,11 +72,11 @@ def speeds_table(found: Comparisons) -> Table:
 
 # Effects that are not modelled -> rows that they make wrong.
 STAYS_OUT = {
-    "contention in a server": (
+    "contention in a node": (
         ("alexnet", "p100 DGX-1", "8 GPUs, batch 512 each"),
         ("resnet50 v1.5", "A100 mixed", "8 GPUs, batch 256 each"),
     ),
-    "contention between servers": (
+    "contention between nodes": (
         ("gradients of 8 replicas of 530B", "A100", "added to a step"),
     ),
     "parameter servers": (
@@ -92,7 +92,7 @@ STAYS_OUT = {
 
 def stays_out(found: Comparisons) -> Table:
     """Return rows that show the size of what is not modelled."""
-    names = "what is absent | row | hardware | configuration"
+    names = "what is absent | row | hardware | configuration | unit"
     table = Table(f"{names} | predicted:.3g | measured:.3g | error:+.0%")
     by_name = {
         (row.subject, row.hardware, row.configuration): row
@@ -101,7 +101,7 @@ def stays_out(found: Comparisons) -> Table:
     for effect, examples in STAYS_OUT.items():
         for example in examples:
             row = by_name[example]
-            values = row.predicted, row.measured, row.error
+            values = row.unit, row.predicted, row.measured, row.error
             table.add(effect, *example, *values)
     return table
 

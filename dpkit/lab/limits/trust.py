@@ -39,7 +39,8 @@ WORK = {
     "copies": Questions(
         False,
         False,
-        "nothing between cards without peer access: their servers differ",
+        "nothing: only copies to and through the host were measured; nodes "
+        "differ in them",
     ),
     "convolutions": Questions(
         True, True, "images per second of one GPU, and which GPU or network"
@@ -58,17 +59,20 @@ WORK = {
     "transformers": Questions(
         True, True, "seconds of a layer and of a step, and what to recompute"
     ),
-    "collectives in a server": Questions(
+    "collectives in a node": Questions(
         True, True, "microseconds, and whether it pays to join messages"
     ),
-    "collectives between servers": Questions(
+    "collectives between nodes": Questions(
         False, True, "whether it pays to join messages; not seconds"
     ),
     "collectives by messages": Questions(
         False, True, "whether it pays to join messages; not seconds"
     ),
     "small networks": Questions(
-        False, False, "nothing: their time is mostly Python's"
+        False, False, "nothing: what Python takes is not simulated"
+    ),
+    "networks on a CPU": Questions(
+        False, False, "nothing: one rate of a class stands for all sizes"
     ),
 }
 

@@ -1,4 +1,4 @@
-"""NCCL's allreduces in servers and between them, as rows.
+"""NCCL's allreduces in nodes and between them, as rows.
 
 Each is predicted in two ways: by the closed form of a library, and, on
 H200s, by two rates that were fitted to a half of one table.
@@ -20,15 +20,15 @@ from recorders.trust.library_fit import (
     servers,
 )
 
-INSIDE, ACROSS = "collectives in a server", "collectives between servers"
+INSIDE, ACROSS = "collectives in a node", "collectives between nodes"
 BY_MESSAGES = "collectives by messages"
 HARDWARE = {
     "a100-nvlink": "8 A100, NVLink",
     "a100-nvlink-2": "8 A100, NVLink, another",
     "v100-nvlink": "8 V100, NVLink",
     "v100-pcie": "4 V100, PCI Express",
-    "v100-efa": "2 servers of 8 V100",
-    "a100-efa": "2 servers of 8 A100",
+    "v100-efa": "2 nodes of 8 V100",
+    "a100-efa": "2 nodes of 8 A100",
 }
 
 

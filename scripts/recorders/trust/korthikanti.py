@@ -208,7 +208,7 @@ def comparisons(record: Mapping[str, Any]) -> Iterator[Comparison]:
     added = several["eight replicas"] - several["one replica"]
     sums = replicas_seconds(models["530B"], 8)
     what = "gradients of 8 replicas of 530B", "added to a step", "s"
-    yield _row(*what, sums, added, "collectives between servers")
+    yield _row(*what, sums, added, "collectives between nodes")
 
 
 def _row(
