@@ -24,7 +24,8 @@ class Paths:
     #                        port into 2, path out of the host
     #
     # A copy from memory that is not pinned runs at 5.5 GB/s. Over a path of
-    # 13 it takes 5.5 / 13: two of them fit side by side.
+    # 13 it takes 5.5 / 13: two of them fit side by side. A third waits for
+    # one to end: no copy is slowed down to make room.
 
     def between(
         self, source: int | None, target: int | None, share: float = 1.0
