@@ -53,45 +53,34 @@ def perform(
     ``operation`` is a name in ``theory.collectives.library.TRIPS``; the other
     arguments are those of ``plan_runner.run``, and the rank that a broadcast
     starts from and a reduce ends at.
+
+    Example:
+        >>> from dpkit.library import LIBRARY, perform
+        >>> from dpkit.theory.collectives.rings import ring
+        >>> flats = [torch.full((5,), r, device=d)
+        ...          for r, d in enumerate(dpkit.devices(3, kind="sim"))]
+        >>> perform(LIBRARY, "allreduce", ring(3), flats)
+        >>> flats[2]
+        tensor([3, 3, 3, 3, 3], device='sim:2')
     """
-    if algorithm == LIBRARY:
-        run_at_once(operation, plan, flats, op, root)
+    kind = _kind(flats) if algorithm == LIBRARY else ""
+    if kind == "sim":
+        _run_simulated(operation, plan, flats, op)
+        _mark_changed(plan, flats)
+    elif kind == "cuda" and _fits(operation, flats):
+        NCCL[operation](flats, NCCL_OPS[op], root)
+        _mark_changed(plan, flats)
     elif operation in ("reduce_scatter", "allgather"):
         run(plan, flats, op)
     else:
         run_in_pieces(plan, flats, op)
 
 
-def run_at_once(
-    operation: str,
-    plan: Plan,
-    flats: Sequence[Tensor],
-    op: str = "sum",
-    root: int = 0,
-) -> None:
-    """Do what a plan does, by one call of a library.
-
-    The arguments are those of :func:`perform`.
-
-    Example:
-        >>> from dpkit.library import run_at_once
-        >>> from dpkit.theory.collectives.rings import ring
-        >>> flats = [torch.full((5,), r, device=d)
-        ...          for r, d in enumerate(dpkit.devices(3, kind="sim"))]
-        >>> run_at_once("allreduce", ring(3), flats)
-        >>> flats[2]
-        tensor([3, 3, 3, 3, 3], device='sim:2')
-    """
+def _kind(flats: Sequence[Tensor]) -> str:
+    """Return the kind of the devices, if each of several has one rank."""
     kinds = {flat.device.type for flat in flats}
     alone = 1 < len(flats) == len({flat.device for flat in flats})
-    if alone and kinds == {"sim"}:
-        _run_simulated(operation, plan, flats, op)
-        _mark_changed(plan, flats)
-    elif alone and kinds == {"cuda"} and _fits(operation, flats):
-        NCCL[operation](flats, NCCL_OPS[op], root)
-        _mark_changed(plan, flats)
-    else:
-        run(plan, flats, op)
+    return kinds.pop() if alone and len(kinds) == 1 else ""
 
 
 def _run_simulated(

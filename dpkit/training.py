@@ -90,18 +90,13 @@ def train(
     devices = device_list(devices)
     device_params = replicate(params, devices)
     record = TrainingRecord(devices, device_params=device_params)
-    for epoch in range(num_epochs):
-        num_steps = 0
+    settings = device_params, devices, lr, algorithm
+    for epoch in range(1, num_epochs + 1):
         with Timer(devices) as timer:
-            for X, y in tqdm(train_batches, f"epoch {epoch + 1}", leave=False):
-                train_batch(
-                    net, loss, X, y, device_params, devices, lr, algorithm
-                )
-                num_steps += 1
-        if num_steps == 0:
-            raise ValueError(
-                f"no batch to train on (epoch: {epoch + 1}); a generator "
-                "serves for one epoch, a list or Batches for all"
+            _train_epoch(
+                lambda X, y: train_batch(net, loss, X, y, *settings),
+                train_batches,
+                epoch,
             )
         record.seconds.append(timer.seconds)
         record.clock = timer.clock
@@ -109,3 +104,20 @@ def train(
             evaluate_accuracy(net, test_batches, devices, device_params)
         )
     return record
+
+
+def _train_epoch(
+    step: Callable[[Tensor, Tensor], None],
+    batches: Iterable[Batch],
+    epoch: int,
+) -> None:
+    """Take a step for each batch, and count them in a progress bar."""
+    num_steps = 0
+    for X, y in tqdm(batches, f"epoch {epoch}", leave=False):
+        step(X, y)
+        num_steps += 1
+    if num_steps == 0:
+        raise ValueError(
+            f"no batch to train on (epoch: {epoch}); a generator serves for "
+            "one epoch, a list or Batches for all"
+        )

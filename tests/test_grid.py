@@ -44,7 +44,7 @@ def test_every_replica_has_the_gradients_of_one_device(
     ranks = get_devices(k)
     assert len(ranks) == k > 1
     split = grid(layer_partitioning, num_groups, neighbours)(*task(), ranks)
-    for _ in range(2):  # the second begins anew
+    for _ in range(2):  # the second clears the gradients of the first
         split.step()
     net, X = task()
     F.mse_loss(net(X), X).backward()

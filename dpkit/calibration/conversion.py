@@ -86,8 +86,8 @@ class _Conversion:
     def convolutions(self, kind: str) -> dict[str, float]:
         """Return the rates of a class, as multiples of those of products.
 
-        What small ones cost besides is part of the rate: the clock has no
-        other place for it. All sizes count as much, as logarithms.
+        What small ones cost besides is part of the rate. All sizes count as
+        much, as logarithms.
         """
         # 75 million operations in 1.002 ms, of which 2 µs are the launch:
         # 75 GFLOP/s. Noise may leave nothing of the least: a tenth, then.

@@ -103,7 +103,7 @@ def questions(found: Comparisons) -> tuple[bool, bool]:
 def summary(found: Comparisons) -> Table:
     """Return a line for each class of work: its misses, and its decisions."""
     values = "mean miss:.0% | largest:+.0%"
-    table = Table(f"work | fitted | unseen | {values} | decisions")
+    table = Table(f"work | fitted | unseen | {values} | decisions right")
     for work in WORK:
         rows, decisions = found.of(work)
         left = unseen(rows)
@@ -111,7 +111,7 @@ def summary(found: Comparisons) -> Table:
             (mean_miss(left), worst(left).error) if left else (None, None)
         )
         right = sum(decision.right for decision in decisions)
-        words = f"{right} of {len(decisions)} right" if decisions else ""
+        words = f"{right} of {len(decisions)}" if decisions else ""
         counts = len(rows) - len(left), len(left)
         table.add(work, *counts, mean, largest, words)
     return table

@@ -18,7 +18,6 @@ from dpkit.theory.collectives.library import (
 from dpkit.theory.hardware import LINKS
 from dpkit.theory.hardware.clusters import Cluster, cluster
 from dpkit.theory.least_squares import fit_two
-from dpkit.theory.tables import Table
 
 PASSES = 10  # by then each size has its way
 FITTED = ("a100-nvlink", "v100-nvlink")
@@ -100,15 +99,3 @@ def library_errors(path: str | Path) -> dict[str, dict[int, float]]:
         }
         for name, m in machines.items()
     }
-
-
-def library_table(path: str | Path) -> Table:
-    """Return a table of the errors: their mean size, and the largest."""
-    head = "server | use | sizes | mean error:.0% | largest:+.0% | at bytes:,"
-    table = Table(head)
-    for name, errors in library_errors(path).items():
-        use = "fitted" if name in FITTED else "unseen"
-        mean = sum(map(abs, errors.values())) / len(errors)
-        worst = max(errors, key=lambda n: abs(errors[n]))
-        table.add(name, use, len(errors), mean, errors[worst], worst)
-    return table
