@@ -121,6 +121,15 @@ def with_fused_attention() -> dict[str, float]:
     }
 
 
+def k80_points() -> dict[str, dict[str, float]]:
+    """Return the misses of several K80s, by their wiring and their rates."""
+    found = convolution_rates.k80_points(load("tensorflow_2017"))
+    return {
+        wiring: {rates: _rounded(points) for rates, points in row.items()}
+        for wiring, row in found.items()
+    }
+
+
 def main() -> None:
     """Predict all, decide, and write both."""
     rows: Rows = []
@@ -134,6 +143,7 @@ def main() -> None:
         "rows": [_short(row) for row in rows],
         "decisions": [astuple(decision) for decision in decided(rows)],
         "fused_attention_seconds": with_fused_attention(),
+        "k80_points": k80_points(),
     }
     store("comparisons", record)
 

@@ -4,7 +4,7 @@
 resnet50_nvidia.json.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -138,18 +138,24 @@ def one_gpu_comparisons(published: Mapping[str, Any]) -> list[Comparison]:
 
 
 def scaling_comparisons(
-    published: Mapping[str, Any], hardware: str
+    published: Mapping[str, Any],
+    hardware: str,
+    gpus: Mapping[str, str | Accelerator] | None = None,
+    **wiring: Any,
 ) -> list[Comparison]:
     """Compare what k GPUs do with k times what one does: 0.95 of it, say.
 
-    Between a server and a GPU all copies pass over the host's PCIe.
+    Between a server and a GPU all copies pass over the host's PCIe. ``gpus``
+    has another GPU for each network, ``wiring`` joins them in another way.
     """
     found = []
     for name, rates in published["images_per_second"][hardware].items():
         rows = published[HARDWARE[hardware][1]][name]
-        one = images_per_second(name, rows, accelerator=HARDWARE[hardware][0])
+        gpu = gpus[name] if gpus else HARDWARE[hardware][0]
+        machine = _machine(name, hardware) | {"accelerator": gpu} | wiring
+        one = images_per_second(name, rows, accelerator=gpu)
         for k in (2, 4, 8):
-            many = images_per_second(name, rows, k, **_machine(name, hardware))
+            many = images_per_second(name, rows, k, **machine)
             measured = rates[str(k)] / k / rates["1"]
             where = f"{k} GPUs, batch {rows} each"
             row = _row(name, hardware, where, many / k / one, measured)
@@ -164,10 +170,44 @@ def _machine(name: str, hardware: str) -> dict[str, Any]:
     had is not known: one.
     """
     if hardware == "k80 GCE":
-        return {"accelerator": "k80", "link": "pcie3", "server": True}
+        return {"link": "pcie3", "server": True}
     server = name not in BY_NCCL
-    machine = {"accelerator": "p100", "link": "nvlink1", "server": server}
-    return machine | {"devices_per_switch": 2}
+    return {"link": "nvlink1", "server": server, "devices_per_switch": 2}
+
+
+# How eight K80s may be joined to the host -> that as changes of a machine.
+WIRINGS = {
+    "one path for all": {},
+    "a path for each two": {"devices_per_switch": 2},
+}
+
+
+def k80_points(published: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return how far off the shares of several K80s are, on average.
+
+    They are counted in hundredths of k times one, for each wiring, with the
+    preset and with rates to which the network itself was not fitted.
+    """
+    hardware = "k80 GCE"
+    gpu = ACCELERATORS[HARDWARE[hardware][0]]
+    others = {
+        row.subject: with_rates(gpu, *rates)
+        for rates, row in left_out(published, hardware)
+    }
+    return {
+        wiring: {
+            rates: _points(
+                scaling_comparisons(published, hardware, gpus, **machine)
+            )
+            for rates, gpus in (("preset", None), ("left out", others))
+        }
+        for wiring, machine in WIRINGS.items()
+    }
+
+
+def _points(rows: Sequence[Comparison]) -> float:
+    misses = (abs(row.predicted - row.measured) for row in rows)
+    return 100 * sum(misses) / len(rows)
 
 
 # Hardware and precision of NVIDIA's table -> the preset, rows, whether mixed.
