@@ -35,6 +35,7 @@ Floor 9, composed
     ``data_parallel/`` -- one training step on all devices together;
     ``network_partition/`` -- stages on devices, driven by a schedule;
     ``layer_partition/`` -- layers whose weights are split over devices;
+    ``ranks/`` -- ranks as threads, for PyTorch's own engines;
     ``calibration/`` -- measures this machine, and saves it as a preset.
 Floor 10, scores
     ``evaluate`` -- accuracy over all devices.
@@ -92,7 +93,10 @@ from dpkit.machine import Timer, devices, synchronize
 from dpkit.network_partition import Pipeline, split_layers
 from dpkit.placement import gather, replicate, scatter, split_batch
 from dpkit.processes import launch
+from dpkit.ranks import launch as launch_on_sim
 from dpkit.training import TrainingRecord, train
+
+sim.launch = launch_on_sim  # beside sim.machine, though on a higher floor
 
 __all__ = [
     "ChannelParallelConv2d",

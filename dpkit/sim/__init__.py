@@ -16,6 +16,8 @@ Begin with ``tensor.py``: what happens in ``x + y``, step by step.
 
 import re
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -28,6 +30,7 @@ __all__ = [
     "configure",
     "hold_on_gpu",
     "label",
+    "launch",
     "machine",
     "meet",
     "now",
@@ -36,6 +39,7 @@ __all__ = [
     "trace",
 ]
 
+launch: Callable[..., list[Any]]  # dpkit.ranks.launch; dpkit puts it here
 TRIED = ((2, 11), (2, 13), (2, 15))  # all tests of dpkit.sim were run on these
 
 
@@ -59,6 +63,23 @@ def register() -> None:
             'devices(kind="cpu") needs none of it'
         ) from error
     apply_all(PATCHES)
+
+
+def check_ranks() -> None:
+    """Refuse ranks where torch lacks what they need.
+
+    Raises:
+        RuntimeError: a private name of torch is gone; the error has it.
+    """
+    from dpkit.sim.patches import RANKS
+
+    lacking = [patch.name for patch in RANKS if not patch.fits()]
+    if lacking:
+        raise RuntimeError(
+            "ranks on simulated devices do not fit this torch (torch: "
+            f"{torch.__version__}, missing: {', '.join(lacking)}); "
+            "dpkit.launch starts processes on the CPU"
+        )
 
 
 def check_torch_version(version: str) -> None:

@@ -154,7 +154,7 @@ def moving_whole(original: Callable[..., Any]) -> Callable[..., Any]:
         self: nn.Module, fn: Callable[..., Any], recurse: bool = True
     ) -> Any:
         for p in self.parameters():
-            if type(p) not in SIM_CLASSES and not isinstance(p, SimTensor):
+            if type(p) not in SIM_CLASSES and not _has_inside(p):
                 moved = fn(torch.empty(0, device=p.device))
                 if isinstance(moved, SimTensor):  # refuse it before others go
                     simulated_class(type(p), moved.device)

@@ -21,6 +21,7 @@ from torch._ops import OpOverload
 from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import device_count, full_device
 from dpkit.sim.memory import tensors_in
+from dpkit.sim.sending import NAMESPACE
 
 aten = torch.ops.aten
 Args = tuple[Any, ...]
@@ -197,14 +198,31 @@ def is_composed(func: OpOverload) -> bool:
     # Autograd has done so before an operation comes here, except inside
     # another dispatch and in inference mode.
     name = func.name()
+    if has_stand_in(func) or own_key(func):
+        return True
     composed = has_kernel(name, "CompositeImplicitAutograd")
-    return has_stand_in(func) or (composed and not has_kernel(name, "CPU"))
+    return composed and not has_kernel(name, "CPU")
+
+
+@cache
+def own_key(func: OpOverload) -> torch._C.DispatchKey | None:
+    """Return the key of a kernel that takes simulated tensors as they are.
+
+    Operations that are not PyTorch's basic ones may have one, such as those
+    of FSDP.
+    """
+    keys = "PrivateUse1", "CompositeExplicitAutograd"
+    found = [key for key in keys if has_kernel(func.name(), key)]
+    if func.namespace == "aten" or not found:
+        return None
+    return getattr(torch._C.DispatchKey, found[0])
 
 
 @cache
 def has_stand_in(func: OpOverload) -> bool:
-    """Return whether a kernel in ``own_kernels`` stands in for ``func``."""
-    return has_kernel(func.name(), "AutogradPrivateUse1")
+    """Return whether a kernel of ours stands in for ``func``."""
+    ours = func.namespace in ("aten", NAMESPACE)
+    return ours and has_kernel(func.name(), "AutogradPrivateUse1")
 
 
 def has_kernel(name: str, key: str) -> bool:

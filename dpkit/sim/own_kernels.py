@@ -6,7 +6,8 @@
 - The cells of recurrent layers: PyTorch calls a fused cell on every device but
   the CPU, and the CPU has none. The values equal the CPU's up to rounding.
 - What CUDA takes and the CPU does not: ``ctc_loss`` takes lengths from the CPU
-  for what lies on a GPU, and ``histc`` takes integers there.
+  for what lies on a GPU, and ``histc`` takes integers there. What
+  ``nn.SyncBatchNorm`` is made of is in ``statistics``.
 - Shapes where there are no numbers: PyTorch works them out in Python, slowly,
   and the next step of training asks for the same. So they are remembered.
 """
@@ -23,6 +24,7 @@ from dpkit.sim.behaviour import plain
 from dpkit.sim.configuration import simulation
 from dpkit.sim.memory import tensors_in
 from dpkit.sim.operations import OpCall, alias_kind, aten
+from dpkit.sim.statistics import ABSENT
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 MOST = 10_000  # shapes that are remembered
@@ -40,7 +42,7 @@ def run_plain(call: OpCall) -> Any:
             # Backings are ordinary tensors in any mode.
             with torch.inference_mode(False), torch.no_grad():
                 return func(*args, **kwargs)
-        return func(*args, **kwargs)
+        return ABSENT.get(func, func)(*args, **kwargs)
     except NotImplementedError:
         if func is aten.histc.default and args[0].dtype in INTEGERS:
             # CUDA rounds the limits towards zero, and then counts integers

@@ -21,9 +21,11 @@ from typing import Any
 
 import torch
 from torch import nested, nn
-from torch.distributed.distributed_c10d import BackendConfig
+from torch.distributed import distributed_c10d
+from torch.distributed.distributed_c10d import Backend, BackendConfig
 from torch.fx.experimental import proxy_tensor
 from torch.nested._internal.nested_tensor import NestedTensor
+from torch.autograd import Variable
 from torch.nn.modules import module
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.optim import optimizer
@@ -35,6 +37,7 @@ from dpkit.sim import (
     modules,
     random_numbers,
     refusals,
+    sending,
     storages,
     torch_sim,
     tracing,
@@ -87,6 +90,23 @@ def _load_to_sim() -> Undo:
     )
     (added,) = [entry for entry in registry if entry not in before]
     return lambda: registry.remove(added)
+
+
+def _register_backend() -> Undo:
+    """Make "sim" a backend of torch.distributed, for the CPU as well."""
+    kinds = ["sim", "cpu"]
+    maker = sending.make_group
+    Backend.register_backend(sending.BACKEND, maker, True, kinds)
+    tables = Backend.backend_type_map, Backend.backend_capability
+    return lambda: _unregister_backend(*tables, Backend._plugins)
+
+
+def _unregister_backend(*tables: dict[str, Any]) -> None:
+    for table in (*tables, Backend.default_device_backend_map):
+        table.pop(sending.BACKEND, None)
+        table.pop(sending.BACKEND.upper(), None)
+    Backend.backend_list.remove(sending.BACKEND)
+    del Backend.SIM
 
 
 def _place_is_free() -> bool:
@@ -198,20 +218,22 @@ PATCHES = [
     ),
     wrapped(NestedTensor, "__new__", refusals.refusing_nested),
     # torch.distributed
+    Patch(
+        "torch.distributed.Backend.register_backend",
+        lambda: isinstance(Backend._plugins, dict),
+        _register_backend,
+    ),
     wrapped(
         BackendConfig,
         "__init__",
-        refusals.choosing_backend,
+        sending.choosing_backend,
         ["self", "backend"],
     ),
-    *(
-        implemented(
-            namespace,
-            "AutogradPrivateUse1",
-            partial(refusals.sending_kernels, namespace),
-            [needed],
-        )
-        for namespace, needed in refusals.NAMESPACES.items()
+    implemented(
+        sending.NAMESPACE,
+        "AutogradPrivateUse1",
+        sending.sending_kernels,
+        ["allreduce_"],
     ),
     # The kernels of operations
     _aten("CPU", "is_pinned", "_pin_memory"),
@@ -229,4 +251,16 @@ PATCHES = [
     Patch(
         "the name and module of PrivateUse1", _place_is_free, _take_the_place
     ),
+]
+
+# What the ranks of sim.launch need besides. They alone refuse without it.
+RANKS = [
+    required(torch._C, "_ForceDispatchKeyGuard"),
+    required(torch._C, "_dispatch_tls_local_include_set"),
+    required(torch._C, "_dispatch_tls_local_exclude_set"),
+    required(torch._C._distributed_c10d, "_set_thread_isolation_mode"),
+    required(distributed_c10d, "_world"),
+    required(distributed_c10d._World, "pg_config_info"),
+    required(torch.distributed, "_Work"),
+    required(type(Variable._execution_engine), "queue_callback"),
 ]

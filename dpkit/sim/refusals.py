@@ -5,24 +5,16 @@
 - ``torch.nn.DataParallel``, which copies from GPU to GPU by functions of CUDA.
   Once there is a backend from outside it would choose that also for a module
   on the CPU; there it works as before.
-- ``torch.distributed``. By itself it chooses what it would choose without
-  simulated devices: NCCL and a GPU where there is one, else gloo and the CPU.
-  What it is asked to send of a simulated device is refused: it would send the
-  numbers by gloo, and that costs nothing on the simulated clock.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain
 from typing import Any, NoReturn
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.utils._pytree import tree_leaves
-
-from dpkit.sim.device_names import real_or_cpu
-from dpkit.sim.memory import tensors_in
 
 # Where PyTorch looks for the kernels of each kind of tensor, on a backend
 # from outside.
@@ -37,15 +29,6 @@ NESTED = (
     "nested_tensor",
     "nested_tensor_from_jagged",
 )
-
-# Where the operations are that PyTorch sends by, those of DDP too; and one
-# of each that has to be there.
-NAMESPACES = {
-    "c10d": "allreduce_",
-    "_c10d_functional": "all_reduce",
-    "_c10d_functional_autograd": "all_to_all_single",
-    "_dtensor": "shard_dim_alltoall",
-}
 
 # torch.nn.parallel.data_parallel is a function, not this module.
 DATA_PARALLEL = sys.modules[nn.DataParallel.__module__]
@@ -134,48 +117,3 @@ def _refuse_simulated(module: nn.Module, devices: Any = None) -> None:
                 f"{device}); dpkit.DataParallel(module, devices) does the "
                 "same on simulated devices"
             )
-
-
-def sending_kernels(
-    namespace: str,
-) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield operation and refusal of all in a namespace that would send."""
-    # They are for autograd's key of simulated tensors, which comes before
-    # SimTensor.__torch_dispatch__: other operations pay nothing for it.
-    for schema in torch._C._jit_get_all_schemas():
-        space, _, name = schema.name.partition("::")
-        if space == namespace:
-            full_name = f"{name}.{schema.overload_name}".rstrip(".")
-            yield full_name, _refusing_to_send(name)
-
-
-def _refusing_to_send(name: str) -> Callable[..., Any]:
-    """Return a kernel that says what to use instead."""
-
-    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-        found = {t.device for t in tensors_in([args, kwargs])}
-        device = min(map(str, found), key=lambda d: not d.startswith("sim"))
-        raise NotImplementedError(
-            "torch.distributed does not send what lies on a simulated device "
-            f"(operation: {name}, device: {device}); dpkit.allreduce and its "
-            "like do, dpkit.DataParallel stands in for PyTorch's "
-            "DistributedDataParallel, and tensors on the CPU go by gloo"
-        )
-
-    return refuse
-
-
-def default_backend() -> str:
-    """Return the backend of ``init_process_group()`` without a name."""
-    kind = real_or_cpu().type
-    return f"{kind}:{dist.Backend.default_device_backend_map[kind]}"
-
-
-def choosing_backend(original: Callable[..., None]) -> Callable[..., None]:
-    """Return a ``BackendConfig.__init__`` that chooses as without sim."""
-
-    def choose(self: Any, backend: str) -> None:
-        undefined = str(backend) == dist.Backend.UNDEFINED
-        original(self, default_backend() if undefined else backend)
-
-    return choose

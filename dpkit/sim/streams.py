@@ -51,6 +51,16 @@ class SimStream:
         """The number of the stream; 0 is the default stream's."""
         return self.number
 
+    @property
+    def device_index(self) -> int:
+        """The number of the device."""
+        return self.device.index
+
+    @property
+    def device_type(self) -> int:
+        """The number of the kind of device, as C++ knows it."""
+        return int(torch._C._autograd.DeviceType.PrivateUse1)
+
     def is_capturing(self) -> bool:
         """Return whether a graph of the work is being made: never."""
         return False
@@ -105,6 +115,11 @@ class SimEvent:
         self.work: Work | None = None  # the mark, once it is recorded
         self.clock = simulation.clock  # whose mark it is
         self._device = 0
+
+    @property
+    def device(self) -> torch.device:
+        """The device in whose stream it was recorded."""
+        return torch.device("sim", self._device)
 
     @property
     def mark(self) -> int | None:

@@ -40,6 +40,7 @@ from dpkit.sim.operations import (
     is_composed,
     is_cpu_number,
     no_numbers,
+    own_key,
 )
 from dpkit.sim.own_kernels import run_plain
 from dpkit.sim.random_numbers import check_generator
@@ -66,6 +67,9 @@ class SimTensor(Behaviour):
         args: Args = (),
         kwargs: Kwargs | None = None,
     ) -> Any:
+        for kind in types:
+            if not issubclass(kind, Behaviour):
+                return NotImplemented  # it has simulated tensors inside
         call = OpCall(func, args, kwargs or {})
         if torch.is_inference_mode_enabled():
             return _run_in_inference_mode(call)
@@ -223,6 +227,8 @@ def _run_composed(call: OpCall) -> Any:
     func, args, kwargs = call
     if has_stand_in(func):
         return func._op_dk(_AUTOGRAD, *args, **kwargs)
+    if (key := own_key(func)) is not None:
+        return func._op_dk(key, *args, **kwargs)
     out = func.decompose(*args, **kwargs)
     for tensor in tensors_in(out):
         if tensor.device.type == "sim":

@@ -1,0 +1,161 @@
+"""What a process group sends, by dpkit's own functions.
+
+Each operation takes what all ranks brought, in order of rank: ``xs[r]`` is
+what rank r gave. Collectives go by one of two ways:
+
+    "ring", "star", …    message by message, as by hand; what is no allreduce
+                         takes the tree or the ring
+    "library"            in one launch, by a closed form, as NCCL's
+
+Buffers between what a rank gives and the flat tensors that dpkit's functions
+take cost nothing: a library has none.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpkit import collectives
+from dpkit.library import LIBRARY
+from dpkit.sim.behaviour import plain
+from dpkit.sim.tensor import SimTensor
+from dpkit.streams import send
+
+Lists = list[list[Tensor]]  # of each rank, one tensor or several
+
+
+def _or_library(name: str, algorithm: str) -> str:
+    return LIBRARY if algorithm == LIBRARY else name
+
+
+def allreduce(xs: Lists, algorithm: str, op: str) -> None:
+    """Reduce the first tensors of all, then the second ones, …."""
+    for tensors in zip(*xs):
+        collectives.allreduce(tensors, op, algorithm)
+
+
+def broadcast(xs: Lists, algorithm: str, root: int) -> None:
+    """Give all the tensors of the root."""
+    for tensors in zip(*xs):
+        way = _or_library("tree", algorithm)
+        collectives.broadcast(tensors, root, way)
+
+
+def reduce(xs: Lists, algorithm: str, op: str, root: int) -> None:
+    """Reduce the tensors of all to those of the root."""
+    for tensors in zip(*xs):
+        way = _or_library("tree", algorithm)
+        collectives.reduce(tensors, op, root, way)
+
+
+# Three ranks gather 2 numbers of each. Rank 1 gives c and d:
+#
+#     its flat tensor, before     · · c d · ·
+#     after                       a b c d e f
+
+
+def allgather(xs: list[tuple[Any, Tensor]], algorithm: str) -> None:
+    """Put what each gives, one behind another, into what each takes.
+
+    A rank takes one tensor, or a tensor of each rank.
+    """
+    most = max(given.numel() for _, given in xs)
+    flats = []
+    for rank, (out, given) in enumerate(xs):
+        whole = isinstance(out, Tensor)
+        flat = out.view(-1) if whole else _scratch(given, most * len(xs))
+        _put(given, flat, to=rank * most)
+        flats.append(flat)
+    collectives.allgather(flats, _or_library("ring", algorithm))
+    for (out, _), flat in zip(xs, flats):
+        for rank, tensor in enumerate([] if isinstance(out, Tensor) else out):
+            _put(flat, tensor, first=rank * most)
+
+
+def reduce_scatter(
+    xs: list[tuple[Tensor, list[Tensor]]], algorithm: str, op: str
+) -> None:
+    """Put part r of the sum of what all give into what rank r takes.
+
+    What a rank gives is one tensor or, cut already, a tensor for each rank.
+    """
+    flats = []
+    for _, parts in xs:
+        flat = _scratch(parts[0], sum(part.numel() for part in parts))
+        start = 0
+        for part in parts:
+            _put(part, flat, to=start)
+            start += part.numel()
+        flats.append(flat)
+    way = _or_library("ring", algorithm)
+    sums = collectives.reduce_scatter(flats, op, way)
+    for (out, _), part in zip(xs, sums):
+        _put(part, out)
+
+
+def all_to_all(
+    xs: list[tuple[Sequence[Tensor], Sequence[Tensor]]], algorithm: str
+) -> None:
+    """Put what rank r gives for rank s into what s takes from r.
+
+    ``xs[r]`` has what r takes from each, and what it gives to each.
+    """
+    # In each round a rank sends to the one that is so many places on.
+    for distance in range(len(xs)):
+        pairs = []
+        for rank, (_, given) in enumerate(xs):
+            target = (rank + distance) % len(xs)
+            pairs.append((given[target], xs[target][0][rank]))
+        _send_all(pairs)
+
+
+def scatter(
+    xs: list[tuple[Tensor, list[Tensor]]], algorithm: str, root: int
+) -> None:
+    """Put the tensors that the root gives into what each takes."""
+    _send_all(list(zip(xs[root][1], [out for out, _ in xs])))
+
+
+def gather(
+    xs: list[tuple[list[Tensor], Tensor]], algorithm: str, root: int
+) -> None:
+    """Put what each gives into the tensors that the root takes."""
+    _send_all(list(zip([given for _, given in xs], xs[root][0])))
+
+
+def message(xs: list[Tensor], algorithm: str) -> Any:
+    """Send the first tensor to the second; return when it has arrived."""
+    given, out = xs
+    return _send(given, out).arrived
+
+
+def _send_all(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    full = [(given, out) for given, out in pairs if given.numel()]
+    for parcel in [_send(given, out) for given, out in full]:
+        parcel.open()
+
+
+def _send(given: Tensor, out: Tensor) -> Any:
+    into = out if out.shape == given.shape else out.view(given.shape)
+    return send(given, out.device, into)
+
+
+def _scratch(like: Tensor, size: int) -> Tensor:
+    """Return a flat tensor where another is; it costs nothing to make."""
+    backing = torch.empty(size, dtype=like.dtype, device=plain(like).device)
+    on_sim = like.device.type == "sim"
+    return SimTensor(backing, like.device) if on_sim else backing
+
+
+def _put(given: Tensor, out: Tensor, to: int = 0, first: int = 0) -> None:
+    """Copy numbers from one tensor to another, which costs nothing.
+
+    They are those of ``given`` from ``first`` on, to ``out`` from ``to`` on,
+    as many as both have.
+    """
+    source, target = plain(given).reshape(-1)[first:], plain(out).view(-1)[to:]
+    count = min(source.numel(), target.numel())
+    if source.data_ptr() != target.data_ptr():
+        target[:count].copy_(source[:count])

@@ -1,0 +1,124 @@
+"""Ranks as threads that take turns: one runs, the others wait.
+
+A rank goes on until it would have to wait for another. Then the next is, of
+those that need not wait, the one whose simulated clock is earliest::
+
+    clock of rank     0    1    2
+                      0    0    0     rank 0 runs, up to its allreduce
+                      9    0    0     rank 1, up to its allreduce
+                      9    9    0     rank 2: the allreduce is complete
+                      9    9   12     rank 0 goes on
+
+So the order is the same in every run, and nothing that ranks share is ever
+changed by two of them at once. Where nobody can go on, every rank ends, with
+the reason for which each has waited.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Ended(BaseException):
+    """Raised in a rank that cannot go on because of another.
+
+    It is no ``Exception``: what a program does about its own errors should
+    not keep the rank going.
+    """
+
+
+class Waiting(NamedTuple):
+    """What a rank waits for: until when, and in words."""
+
+    is_over: Callable[[], bool]
+    what: str
+
+
+class Turns:
+    """The turns of ``count`` ranks, each in a thread of its own.
+
+    ``time`` tells how far the clock of a rank is. ``leave(rank)`` is called
+    before another rank has its turn, ``enter(rank)`` when a rank has it.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        time: Callable[[int], int],
+        enter: Callable[[int], None],
+        leave: Callable[[int], None],
+    ) -> None:
+        self.running = 0  # the rank whose turn it is
+        self.errors: dict[int, BaseException] = {}  # of ranks, the first first
+        self.stuck = ""  # why nobody could go on
+        self._time, self._enter, self._leave = time, enter, leave
+        self._waiting: dict[int, Waiting] = {}
+        self._left = set(range(count))  # ranks that have not returned
+        self._signals = [threading.Semaphore(0) for _ in range(count)]
+
+    def begin(self) -> None:
+        """Let the first rank run."""
+        self._signals[self.running].release()
+
+    def run(self, rank: int, program: Callable[[], None]) -> None:
+        """Run a rank, in the thread that calls this."""
+        self._take(rank)
+        try:
+            if not self.over:
+                program()
+        except Ended:
+            pass
+        except BaseException as error:
+            self.errors[rank] = error
+        finally:
+            self._left.remove(rank)
+            self._hand_on(rank)
+
+    def end(self) -> None:
+        """Let no rank go on."""
+        self.stuck = self.stuck or "ended from outside"
+
+    @property
+    def over(self) -> bool:
+        """Whether the ranks are to end."""
+        return bool(self.errors or self.stuck)
+
+    def wait(self, rank: int, is_over: Callable[[], bool], what: str) -> None:
+        """Let others run until ``is_over()``; raise Ended if it never is."""
+        if is_over() and not self.over:
+            return
+        self._waiting[rank] = Waiting(is_over, what)
+        self._hand_on(rank)
+        self._take(rank)
+        del self._waiting[rank]
+        if self.over:
+            raise Ended
+
+    def _hand_on(self, rank: int) -> None:
+        self._leave(rank)
+        if self._left:
+            self.running = self._next()
+            self._signals[self.running].release()
+
+    def _take(self, rank: int) -> None:
+        self._signals[rank].acquire()
+        self._enter(rank)
+
+    def _next(self) -> int:
+        """Return whose turn it is; where nobody's is, all are to end."""
+        ready = self._left
+        if not self.over:
+            ready = {rank for rank in self._left if self._may_go_on(rank)}
+        if not ready:
+            self.stuck = "; ".join(map(self._told, range(len(self._signals))))
+            ready = self._left
+        return min(ready, key=lambda rank: (self._time(rank), rank))
+
+    def _may_go_on(self, rank: int) -> bool:
+        waiting = self._waiting.get(rank)
+        return waiting is None or waiting.is_over()
+
+    def _told(self, rank: int) -> str:
+        waiting = self._waiting.get(rank)
+        doing = f"waits in {waiting.what}" if waiting else "has returned"
+        return f"rank {rank} {doing}"

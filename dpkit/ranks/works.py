@@ -1,0 +1,95 @@
+"""What a rank holds of the operations that it has called.
+
+PyTorch's engines wait for it in one of two ways. ``wait()`` makes the current
+stream of the rank wait, as NCCL's does. A future, which DDP asks for in
+backward, has to be done when PyTorch gets it: C++ waits for a future without
+asking Python. So the rank waits for the others at once, but its stream goes
+on with backward, and waits at the end of that, before DDP reads the sums.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.futures import Future
+
+from dpkit.ranks.meetings import Meeting
+from dpkit.ranks.turns import Turns
+from dpkit.sim.backward import in_backward
+
+
+class Work(dist._Work):
+    """Operations that a rank has called, and what comes out."""
+
+    def __init__(
+        self, turns: Turns, rank: int, meetings: Sequence[Meeting], out: Any
+    ) -> None:
+        super().__init__()
+        self._turns, self._rank = turns, rank
+        self._meetings, self._out = meetings, out
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Make the rank's current stream wait until they are over."""
+        self._come()
+        self._wait_in_stream()
+        return True
+
+    def _come(self) -> None:
+        """Let other ranks run until all have come."""
+        for meeting in self._meetings:
+            self._turns.wait(self._rank, lambda: meeting.is_over, meeting.name)
+
+    def _wait_in_stream(self) -> None:
+        for meeting in self._meetings:
+            event = meeting.ends.get(self._rank)
+            if event is not None:
+                event.wait(torch.sim.current_stream(event.device))
+
+    def get_future(self) -> Future[Any]:
+        """Return a future that is done; see the top of this module."""
+        self._come()
+        future = _Future(self._wait_in_stream)
+        future.set_result(self._out)
+        if in_backward():
+            engine = torch.autograd.Variable._execution_engine
+            engine.queue_callback(self._wait_in_stream)
+        else:
+            self._wait_in_stream()
+        return future
+
+    def is_completed(self) -> bool:
+        """Return whether all ranks have come."""
+        return all(meeting.is_over for meeting in self._meetings)
+
+    is_success = is_completed
+
+    def synchronize(self) -> None:
+        """As :meth:`wait`."""
+        self.wait()
+
+    block_current_stream = synchronize
+
+    def result(self) -> Any:
+        """Return the tensors that the operations leave."""
+        return self._out
+
+
+class _Future(Future[Any]):
+    """A future that is done; what follows it in Python waits for the work."""
+
+    def __init__(self, wait_in_stream: Callable[[], None]) -> None:
+        super().__init__()
+        self._wait_in_stream = wait_in_stream
+
+    def then(self, callback: Callable[[Any], Any]) -> Future[Any]:
+        self._wait_in_stream()
+        return super().then(callback)
+
+    def wait(self) -> Any:
+        self._wait_in_stream()
+        return super().wait()
+
+    def value(self) -> Any:
+        self._wait_in_stream()
+        return super().value()

@@ -1,0 +1,115 @@
+"""How ``torch.distributed`` sends what lies on a simulated device.
+
+All that PyTorch sends goes through operations of one namespace, ``c10d``.
+Autograd's key of simulated tensors has a kernel for each of them, which comes
+before ``SimTensor.__torch_dispatch__``: other operations pay nothing for it.
+
+In a rank that ``dpkit.sim.launch`` has started, the kernel calls PyTorch's own,
+with the simulated tensors. These come to the rank's process group, which
+sends them and charges the clock.
+
+Anywhere else it refuses. Gloo would send the numbers, and that would cost
+nothing on the simulated clock. By itself ``torch.distributed`` chooses what it
+would choose without simulated devices: NCCL and a GPU where there is one, else
+gloo and the CPU.
+"""
+
+from collections.abc import Callable, Iterator
+from threading import local
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from dpkit.sim.device_names import real_or_cpu
+from dpkit.sim.memory import tensors_in
+
+BACKEND = "sim"  # the name of the backend of torch.distributed
+NAMESPACE = "c10d"
+
+
+class _Thread(local):
+    """What a thread has that is a rank."""
+
+    make_group: Callable[[Any], dist.ProcessGroup] | None = None
+    keys: tuple[Any, Any]  # those that an operation passes, and not
+
+
+thread = _Thread()
+
+
+def become_rank(make_group: Callable[[Any], dist.ProcessGroup]) -> None:
+    """Make this thread a rank, before it does anything else."""
+    thread.make_group = make_group
+    thread.keys = (
+        torch._C._dispatch_tls_local_include_set(),
+        torch._C._dispatch_tls_local_exclude_set(),
+    )
+
+
+def make_group(options: Any, backend_options: Any) -> dist.ProcessGroup:
+    """Make a process group of the backend "sim", for a rank."""
+    if thread.make_group is None:
+        raise RuntimeError(
+            "a process group on simulated devices needs ranks that take turns "
+            f"(backend: {BACKEND!r}); dpkit.sim.launch starts them"
+        )
+    return thread.make_group(options)
+
+
+def sending_kernels() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield each operation that sends, and its kernel."""
+    for schema in torch._C._jit_get_all_schemas():
+        space, _, name = schema.name.partition("::")
+        if space == NAMESPACE:
+            packet = getattr(getattr(torch.ops, space), name)
+            yield name, _kernel(packet.default)
+
+
+def _kernel(func: Any) -> Callable[..., Any]:
+    """Return a kernel that calls PyTorch's own, or refuses."""
+    key = torch._C.DispatchKey.PrivateUse1
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if thread.make_group is None:
+            raise _not_sent(func, args, kwargs)
+        # Inside another dispatch PyTorch would pass over the keys by which
+        # operations are taken apart, and they would come to us whole.
+        as_called = torch._C._ForceDispatchKeyGuard(*thread.keys)
+        with as_called, torch.no_grad():
+            return func._op_dk(key, *args, **kwargs)
+
+    return run
+
+
+def _not_sent(func: Any, args: Any, kwargs: Any) -> NotImplementedError:
+    """Return the error that says what to use instead."""
+    name = func.name().partition("::")[2].partition(".")[0]
+    found = {t.device for t in tensors_in([args, kwargs])}
+    device = min(map(str, found), key=lambda d: not d.startswith("sim"))
+    return NotImplementedError(
+        "torch.distributed does not send what lies on a simulated device "
+        f"(operation: {name}, device: {device}), except in the ranks of "
+        "dpkit.sim.launch; dpkit.allreduce and its like do, "
+        "dpkit.DataParallel stands in for PyTorch's DistributedDataParallel, "
+        "and tensors on the CPU go by gloo"
+    )
+
+
+def default_backend() -> str:
+    """Return the backend of ``init_process_group()`` without a name."""
+    kind = real_or_cpu().type
+    return f"{kind}:{dist.Backend.default_device_backend_map[kind]}"
+
+
+def choosing_backend(original: Callable[..., None]) -> Callable[..., None]:
+    """Return a ``BackendConfig.__init__`` that chooses as without sim."""
+
+    def choose(self: Any, backend: str) -> None:
+        undefined = str(backend) == dist.Backend.UNDEFINED
+        chosen = default_backend() if undefined else backend
+        if undefined and thread.make_group is not None:
+            chosen = BACKEND
+        original(self, chosen)
+
+    return choose

@@ -1,0 +1,119 @@
+"""What ``nn.SyncBatchNorm`` is made of: CUDA has it, and the CPU has not.
+
+A batch lies in parts on several ranks. Each finds the mean and 1/σ of each
+channel in its part, all ranks gather these with the number of elements n, and
+each finds those of the whole. With parts of n₁ and n₂ elements::
+
+    mean   (n₁ mean₁ + n₂ mean₂) / n
+    σ²     (n₁ (σ₁² + mean₁²) + n₂ (σ₂² + mean₂²)) / n − mean²
+
+The functions work on plain tensors, of the form (rows, channels, …). ``dy``
+is the gradient of the output.
+
+Source:
+    PyTorch, aten/src/ATen/native/cuda/Normalization.cuh.
+"""
+
+from typing import Any
+
+from torch import Tensor
+
+from dpkit.sim.operations import aten
+
+
+def _each(of_channels: Tensor, x: Tensor) -> Tensor:
+    """Give a value of each channel the form to go with ``x``."""
+    return of_channels.view(1, -1, *[1] * (x.dim() - 2))
+
+
+def _others(x: Tensor) -> list[int]:
+    """Return the dimensions that a channel's sum goes over."""
+    return [d for d in range(x.dim()) if d != 1]
+
+
+def statistics(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Return the mean and 1/σ of each channel."""
+    mean, variance = x.mean(_others(x)), x.var(_others(x), correction=0)
+    return mean, (variance + eps).rsqrt()
+
+
+def joined(
+    x: Tensor,
+    means: Tensor,
+    inverses: Tensor,
+    running_mean: Tensor | None,
+    running_variance: Tensor | None,
+    momentum: float,
+    eps: float,
+    counts: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Return the mean and 1/σ of the whole, from those of each part.
+
+    The running ones, where there are any, go on with them.
+    """
+    n, weights = counts.sum(), counts.view(-1, 1)
+    mean = (weights * means).sum(0) / n
+    squares = inverses**-2 - eps + means**2
+    variance = (weights * squares).sum(0) / n - mean**2
+    if running_mean is not None:
+        running_mean.lerp_(mean.to(running_mean), momentum)
+    if running_variance is not None:
+        unbiased = variance * n / (n - 1)
+        running_variance.lerp_(unbiased.to(running_variance), momentum)
+    return mean, (variance + eps).rsqrt()
+
+
+def normed(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    inverse: Tensor,
+    eps: float,
+) -> Tensor:
+    """Return the output."""
+    y = (x - _each(mean, x)) * _each(inverse, x)
+    if weight is not None:
+        y = y * _each(weight, x)
+    return y if bias is None else y + _each(bias, x)
+
+
+def sums(
+    dy: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    inverse: Tensor,
+    weight: Tensor | None,
+    *wanted: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return Σ dy and Σ dy (x − mean), and the weight's and bias' gradient."""
+    total = dy.sum(_others(x))
+    product = (dy * (x - _each(mean, x))).sum(_others(x))
+    return total, product, product * inverse, total.clone()
+
+
+def gradient(
+    dy: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    inverse: Tensor,
+    weight: Tensor | None,
+    total: Tensor,
+    product: Tensor,
+    counts: Tensor,
+) -> Tensor:
+    """Return the input's gradient, from sums over all parts."""
+    n = counts.sum()
+    slope = _each(product / n * inverse**2, x)
+    dx = dy - _each(total / n, x) - (x - _each(mean, x)) * slope
+    dx = dx * _each(inverse, x)
+    return dx if weight is None else dx * _each(weight, x)
+
+
+ABSENT: dict[Any, Any] = {
+    aten.batch_norm_stats.default: statistics,
+    aten.batch_norm_gather_stats_with_counts.default: joined,
+    aten.batch_norm_elemt.default: normed,
+    aten.batch_norm_backward_reduce.default: sums,
+    aten.batch_norm_backward_elemt.default: gradient,
+}
