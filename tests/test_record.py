@@ -12,7 +12,7 @@ main = runpy.run_path(str(SCRIPT))["main"]
 
 @pytest.mark.parametrize("name", ["wrong", "--help", "provenance", None])
 def test_an_unknown_recorder_is_refused(name):
-    with pytest.raises(SystemExit, match="unknown recorder .*headline"):
+    with pytest.raises(SystemExit, match=r"unknown recorder .*headline"):
         main(*[name] if name else [])
 
 
