@@ -144,7 +144,8 @@ def allreduce(
             "recursive_doubling", "halving_doubling" or "hierarchical"; or
             "library": all in one kernel on each device, by NCCL on GPUs.
         ranks_per_node: For "hierarchical" alone: the first so many ranks are
-            on one node, the next on another, and so on.
+            on one node, the next on another, and so on. It may stand in the
+            name: "hierarchical:4".
 
     Raises:
         ValueError: shapes or dtypes differ, tensors share memory, the op is

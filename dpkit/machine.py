@@ -54,10 +54,12 @@ def devices(
             sim.hold_on_gpu()
     found = gpus if kind == "cuda" else _simulated_devices()
     if len(found) < least:
-        advice = '; kind="sim" gives simulated ones' if kind != "sim" else ""
+        advice = 'kind="sim" gives simulated ones'
+        if kind == "sim":
+            advice = f"dpkit.sim.configure(num_devices={least}) makes them"
         raise RuntimeError(
             f"too few {kind} devices (asked for: {count or 'all'}, there "
-            f"are: {len(found)}){advice}"
+            f"are: {len(found)}); {advice}"
         )
     return found[:count]
 

@@ -13,7 +13,7 @@ from dpkit.evaluate import Batch, evaluate_accuracy
 from dpkit.losses import Loss
 from dpkit.machine import Timer
 from dpkit.placement import replicate
-from dpkit.theory.units import check_count
+from dpkit.theory.units import check_count, show_seconds
 
 
 @dataclass
@@ -39,8 +39,8 @@ class TrainingRecord:
             return f"no epoch yet, on {names}"
         seconds = sum(self.seconds) / len(self.seconds)
         return (
-            f"test accuracy {self.accuracies[-1]:.2f}, {seconds:.2f} s/epoch "
-            f"{self.clock}, on {names}"
+            f"test accuracy {self.accuracies[-1]:.2f}, "
+            f"{show_seconds(seconds)}/epoch {self.clock}, on {names}"
         )
 
 

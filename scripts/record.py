@@ -2,16 +2,25 @@
 
 Usage: python scripts/record.py NAME [ARGUMENT ...]
 
-The name is that of a module in scripts/recorders, such as headline.
+The name is that of a module in scripts/recorders, such as headline, which
+tells what its arguments are.
 """
 
 import sys
 from importlib import import_module
+from pathlib import Path
 
 
-def main(name: str, *arguments: str) -> None:
-    """Run the program of this name."""
-    import_module(f"recorders.{name}").main(*arguments)
+def main(*arguments: str) -> None:
+    """Run the program that the first argument names."""
+    paths = (Path(__file__).parent / "recorders").glob("*.py")
+    known = sorted(
+        path.stem for path in paths if "\ndef main(" in path.read_text("utf-8")
+    )
+    name, *others = arguments or [""]
+    if name not in known:
+        sys.exit(f"unknown recorder ({name!r}, known: {', '.join(known)})")
+    import_module(f"recorders.{name}").main(*others)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,10 @@ from dpkit.theory.hardware.clusters import cluster
     ("options", "words"),
     [
         ({"accelerator": "v1000"}, "accelerator: 'v1000', known: .*v100-pcie"),
+        (
+            {"network": "wifi"},
+            "unknown network .*network: 'wifi', known: .*ethernet",
+        ),
         ({"link": "wire"}, "link: 'wire', known: .*pcie3"),
         ({"host": "slow"}, "host: 'slow', known: .*eager"),
         ({"num_devices": 0}, "num_devices: 0"),

@@ -223,7 +223,7 @@ def test_what_was_before_is_compared_with_what_is_now():
     path = DATA / "comparisons_before.json"
     before = json.loads(path.read_text())["rows"]
     table = tables.before_table(FOUND, path)
-    assert sum(row[3] for row in table.rows) == len(before)
+    assert sum(row[4] for row in table.rows) == len(before)
 
 
 def test_steps_on_a_cpu_become_rows():

@@ -82,7 +82,7 @@ def test_more_than_there_are(monkeypatch):
         dpkit.devices(2, kind="cuda")
     with pytest.raises(RuntimeError, match="asked for: 9, there are: 8"):
         dpkit.devices(9, kind="sim")
-    with pytest.raises(RuntimeError, match=r"there are: 8\)$"):
+    with pytest.raises(RuntimeError, match=r"there are: 8\); .*=9\)"):
         dpkit.devices(9, kind="sim")
     pretend_gpus(monkeypatch, 0)
     with pytest.raises(RuntimeError, match="asked for: all, there are: 0"):

@@ -98,7 +98,7 @@ def test_record_in_words(get_devices):
     record = dpkit.TrainingRecord(
         get_devices(1), [0.5, 0.75], [1.0, 2.0], "measured"
     )
-    words = "test accuracy 0.75, 1.50 s/epoch measured, on "
+    words = "test accuracy 0.75, 1.5 s/epoch measured, on "
     assert str(record).startswith(words)
     record = dpkit.TrainingRecord(get_devices(1))
     assert str(record).startswith("no epoch yet, on ")

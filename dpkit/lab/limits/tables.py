@@ -113,15 +113,17 @@ def before_table(found: Comparisons, path: str | Path) -> Table:
     """
     record = json.loads(Path(path).read_text(encoding="utf-8"))
     before = {tuple(row[:4]): row[4] for row in record["rows"]}
-    pairs: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
+    pairs: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for row in found.rows:
         where = row.subject, row.hardware, row.configuration, row.unit
         if where in before:
             was = replace(row, predicted=before[where])
-            group = pairs.setdefault((row.subject, row.hardware, row.unit), [])
-            group.append((abs(was.error), abs(row.error)))
-    table = Table("what | hardware | unit | rows | off before:.0% | now:.0%")
-    for names, errors in pairs.items():
-        means = (sum(column) / len(errors) for column in zip(*errors))
-        table.add(*names, len(errors), *means)
+            group = row.subject, row.hardware, row.unit, row.kind
+            errors = abs(was.error), abs(row.error)
+            pairs.setdefault(group, []).append(errors)
+    head = "what | hardware | unit | kind | rows"
+    table = Table(f"{head} | off before:.0% | now:.0%")
+    for names, found_errors in pairs.items():
+        means = (sum(c) / len(found_errors) for c in zip(*found_errors))
+        table.add(*names, len(found_errors), *means)
     return table

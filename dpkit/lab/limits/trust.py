@@ -69,7 +69,9 @@ WORK = {
         False, True, "whether it pays to join messages; not seconds"
     ),
     "small networks": Questions(
-        False, False, "nothing: what Python takes is not simulated"
+        False,
+        False,
+        "nothing: Python's own work and first calls take no simulated time",
     ),
     "networks on a CPU": Questions(
         False, False, "nothing: one rate of a class stands for all sizes"

@@ -57,7 +57,7 @@ def allreduce_plan(
     if algorithm == "hierarchical" and ranks_per_node is None:
         raise ValueError(
             "the hierarchical algorithm needs to know the nodes "
-            "(ranks_per_node: None)"
+            '(ranks_per_node: None); for nodes of 4, name it "hierarchical:4"'
         )
     if algorithm != "hierarchical" and ranks_per_node is not None:
         raise ValueError(

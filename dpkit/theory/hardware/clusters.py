@@ -150,6 +150,6 @@ def cluster(
         hosts=hosts,
         slow=dict(slow or {}),
         ranks_per_node=ranks_per_node,
-        network=find(LINKS, network),
+        network=find(LINKS, network, "network"),
         devices_per_switch=devices_per_switch,
     )

@@ -38,10 +38,15 @@ EXPECTED = {
 }
 
 
-def find(known: Mapping[str, Preset], name: str | Preset) -> Preset:
-    """Return the preset of a name or a file "….json"; a preset as it is."""
+def find(
+    known: Mapping[str, Preset], name: str | Preset, what: str = ""
+) -> Preset:
+    """Return the preset of a name or a file "….json"; a preset as it is.
+
+    An error calls it ``what``, or else by its kind.
+    """
     kind = type(next(iter(known.values())))
-    part = kind.__name__.lower()
+    part = what or kind.__name__.lower()
     if isinstance(name, kind):
         return name
     if not isinstance(name, str):
