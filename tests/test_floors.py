@@ -31,6 +31,7 @@ FLOORS = [
         "data_parallel",
         "network_partition",
         "layer_partition",
+        "ranks",
         "calibration",
     },
     {"evaluate"},

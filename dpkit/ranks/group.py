@@ -30,9 +30,10 @@ OPS = {
     ReduceOp.MIN: "min",
 }
 Tensors = list[Tensor]
+_Group: Any = dist.ProcessGroup  # whose annotations differ by version
 
 
-class SimGroup(dist.ProcessGroup):
+class SimGroup(_Group):  # type: ignore[misc]
     """A process group of ranks that take turns in one process.
 
     Its operations are those that PyTorch calls, by the names and with the
@@ -57,7 +58,7 @@ class SimGroup(dist.ProcessGroup):
     supports_splitting = property(lambda self: False)
     supports_coalescing = property(lambda self: True)
     getGroupName = lambda self: self._name  # noqa: E731, N815
-    getBackendName = name = lambda self: "sim"  # noqa: E731, N815
+    getBackendName = name = lambda self: "sim"  # noqa: N815
 
     def size(self) -> int:
         """Return how many ranks there are."""
@@ -262,7 +263,7 @@ class SimGroup(dist.ProcessGroup):
         return Work(self._world.turns, self._rank, [meeting], outs)
 
     def _issue(self, kind: str, brought: Any) -> Brought:
-        """Launch an operation on the clock; say from when on it may be sent."""
+        """Launch an operation on the clock, for the tensors of this rank."""
         device = next(iter(tensors_in(brought)), torch.empty(0)).device
         begin = None
         if device.type == "sim":

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit import sim
@@ -18,7 +19,9 @@ from dpkit.ranks.group import SimGroup
 from dpkit.ranks.turns import Ended
 from dpkit.ranks.world import Registry, World
 from dpkit.sim.configuration import simulation
+from dpkit.sim.device_names import set_device
 from dpkit.sim.sending import BACKEND, become_rank
+from dpkit.sim.tracing import tracing
 from dpkit.theory.units import check_count
 
 MESSAGES_UP_TO = 8  # ranks, unless an algorithm is chosen
@@ -70,8 +73,9 @@ def launch(
         algorithm = "ring" if world_size <= MESSAGES_UP_TO else LIBRARY
     with ExitStack() as stack:
         if simulation.settings["hosts"] == "one":
+            _check_no_trace()
             stack.enter_context(sim.machine(hosts="per_device"))
-        check_devices(world_size)
+        _check_devices(world_size)
         stack.enter_context(_isolated())
         world = World(world_size, algorithm)
         copies = [copy.deepcopy(args) for _ in range(world_size)]
@@ -80,7 +84,17 @@ def launch(
     return values
 
 
-def check_devices(world_size: int) -> None:
+def _check_no_trace() -> None:
+    """Refuse to change the machine under a trace, and say what to do."""
+    if tracing():
+        raise RuntimeError(
+            "each rank needs a host of its own, and a trace runs on a machine "
+            "with one (hosts: 'one'); enter "
+            'dpkit.sim.machine(hosts="per_device") before the trace'
+        )
+
+
+def _check_devices(world_size: int) -> None:
     """Refuse more ranks than there are devices."""
     count = simulation.settings["num_devices"]
     if world_size > count:
@@ -94,9 +108,11 @@ def check_devices(world_size: int) -> None:
 @contextmanager
 def _isolated() -> Iterator[None]:
     """Give each thread its own registries; leave the caller's as they are."""
-    isolate: Any = torch._C._distributed_c10d._set_thread_isolation_mode
+    compiled: Any = torch._C._distributed_c10d
+    isolate = compiled._set_thread_isolation_mode
     before, random, hook = c10d._world, torch.get_rng_state(), sys.excepthook
-    c10d._world = Registry()
+    registry: Any = Registry()
+    c10d._world = registry
     isolate(True)
     try:
         yield
@@ -112,13 +128,14 @@ def _run(
 ) -> list[Any]:
     """Run all ranks to their end; return their values."""
     values: list[Any] = [None] * world.size
-    store = dist.HashStore()
+    store = HashStore()
 
     def program(rank: int) -> None:
         become_rank(lambda options: SimGroup(options, world, rank))
-        torch.sim.set_device(rank)
-        where = {"rank": rank, "world_size": world.size, "store": store}
-        dist.init_process_group(BACKEND, **where)
+        set_device(rank)
+        dist.init_process_group(
+            BACKEND, rank=rank, world_size=world.size, store=store
+        )
         try:
             values[rank] = fn(*args[rank])
         finally:

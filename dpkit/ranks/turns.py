@@ -16,7 +16,7 @@ the reason for which each has waited.
 
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Protocol
 
 
 class Ended(BaseException):
@@ -27,11 +27,11 @@ class Ended(BaseException):
     """
 
 
-class Waiting(NamedTuple):
-    """What a rank waits for: until when, and in words."""
+class Awaited(Protocol):
+    """What a rank waits for: whether it is over, and its name."""
 
-    is_over: Callable[[], bool]
-    what: str
+    name: str
+    is_over: bool
 
 
 class Turns:
@@ -52,7 +52,7 @@ class Turns:
         self.errors: dict[int, BaseException] = {}  # of ranks, the first first
         self.stuck = ""  # why nobody could go on
         self._time, self._enter, self._leave = time, enter, leave
-        self._waiting: dict[int, Waiting] = {}
+        self._waiting: dict[int, Awaited] = {}
         self._left = set(range(count))  # ranks that have not returned
         self._signals = [threading.Semaphore(0) for _ in range(count)]
 
@@ -83,11 +83,11 @@ class Turns:
         """Whether the ranks are to end."""
         return bool(self.errors or self.stuck)
 
-    def wait(self, rank: int, is_over: Callable[[], bool], what: str) -> None:
-        """Let others run until ``is_over()``; raise Ended if it never is."""
-        if is_over() and not self.over:
+    def wait(self, rank: int, awaited: Awaited) -> None:
+        """Let others run until it is over; raise Ended if it never is."""
+        if awaited.is_over and not self.over:
             return
-        self._waiting[rank] = Waiting(is_over, what)
+        self._waiting[rank] = awaited
         self._hand_on(rank)
         self._take(rank)
         del self._waiting[rank]
@@ -115,10 +115,10 @@ class Turns:
         return min(ready, key=lambda rank: (self._time(rank), rank))
 
     def _may_go_on(self, rank: int) -> bool:
-        waiting = self._waiting.get(rank)
-        return waiting is None or waiting.is_over()
+        awaited = self._waiting.get(rank)
+        return awaited is None or awaited.is_over
 
     def _told(self, rank: int) -> str:
-        waiting = self._waiting.get(rank)
-        doing = f"waits in {waiting.what}" if waiting else "has returned"
+        awaited = self._waiting.get(rank)
+        doing = f"waits in {awaited.name}" if awaited else "has returned"
         return f"rank {rank} {doing}"

@@ -17,9 +17,12 @@ from torch.futures import Future
 from dpkit.ranks.meetings import Meeting
 from dpkit.ranks.turns import Turns
 from dpkit.sim.backward import in_backward
+from dpkit.sim.streams import current_stream
+
+_Work: Any = vars(dist)["_Work"]
 
 
-class Work(dist._Work):
+class Work(_Work):  # type: ignore[misc]
     """Operations that a rank has called, and what comes out."""
 
     def __init__(
@@ -38,13 +41,13 @@ class Work(dist._Work):
     def _come(self) -> None:
         """Let other ranks run until all have come."""
         for meeting in self._meetings:
-            self._turns.wait(self._rank, lambda: meeting.is_over, meeting.name)
+            self._turns.wait(self._rank, meeting)
 
     def _wait_in_stream(self) -> None:
         for meeting in self._meetings:
             event = meeting.ends.get(self._rank)
             if event is not None:
-                event.wait(torch.sim.current_stream(event.device))
+                event.wait(current_stream(event.device))
 
     def get_future(self) -> Future[Any]:
         """Return a future that is done; see the top of this module."""

@@ -2,8 +2,8 @@
 
 Each thread has its own stream, device and issuers (``dpkit.sim``). Of what
 PyTorch has once in a process, a rank gets its own in two ways. The registry
-of process groups is one for each thread. The CPU's random numbers and DTensor's
-rules change with the turn: a rank goes on with its own.
+of process groups is one for each thread. The CPU's random numbers and the
+rules of DTensor change with the turn: a rank goes on with its own.
 """
 
 from threading import local

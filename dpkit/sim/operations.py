@@ -215,7 +215,8 @@ def own_key(func: OpOverload) -> torch._C.DispatchKey | None:
     found = [key for key in keys if has_kernel(func.name(), key)]
     if func.namespace == "aten" or not found:
         return None
-    return getattr(torch._C.DispatchKey, found[0])
+    key: torch._C.DispatchKey = getattr(torch._C.DispatchKey, found[0])
+    return key
 
 
 @cache

@@ -21,11 +21,11 @@ from typing import Any
 
 import torch
 from torch import nested, nn
+from torch.autograd import Variable
 from torch.distributed import distributed_c10d
 from torch.distributed.distributed_c10d import Backend, BackendConfig
 from torch.fx.experimental import proxy_tensor
 from torch.nested._internal.nested_tensor import NestedTensor
-from torch.autograd import Variable
 from torch.nn.modules import module
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.optim import optimizer
@@ -106,7 +106,7 @@ def _unregister_backend(*tables: dict[str, Any]) -> None:
         table.pop(sending.BACKEND, None)
         table.pop(sending.BACKEND.upper(), None)
     Backend.backend_list.remove(sending.BACKEND)
-    del Backend.SIM
+    delattr(Backend, sending.BACKEND.upper())
 
 
 def _place_is_free() -> bool:

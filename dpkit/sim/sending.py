@@ -4,8 +4,8 @@ All that PyTorch sends goes through operations of one namespace, ``c10d``.
 Autograd's key of simulated tensors has a kernel for each of them, which comes
 before ``SimTensor.__torch_dispatch__``: other operations pay nothing for it.
 
-In a rank that ``dpkit.sim.launch`` has started, the kernel calls PyTorch's own,
-with the simulated tensors. These come to the rank's process group, which
+In a rank that ``dpkit.sim.launch`` has started, the kernel calls PyTorch's
+own, with the simulated tensors. These come to the rank's process group, which
 sends them and charges the clock.
 
 Anywhere else it refuses. Gloo would send the numbers, and that would cost

@@ -10,6 +10,7 @@ each other only where the program says so, but share the device's compute::
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -59,7 +60,8 @@ class SimStream:
     @property
     def device_type(self) -> int:
         """The number of the kind of device, as C++ knows it."""
-        return int(torch._C._autograd.DeviceType.PrivateUse1)
+        kind: Any = torch._C._autograd.DeviceType.PrivateUse1
+        return int(kind)
 
     def is_capturing(self) -> bool:
         """Return whether a graph of the work is being made: never."""
