@@ -68,6 +68,7 @@ def torch_now():
         "hooks": len(optimizer._global_optimizer_post_hooks),
         "loading": len(torch.serialization._package_registry or ()),
         "name": torch._C._get_privateuse1_backend_name(),
+        "backends": list(torch.distributed.Backend.backend_list),
         "module": hasattr(torch, "sim"),
     }
 

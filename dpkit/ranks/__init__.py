@@ -1,6 +1,6 @@
 """Ranks as threads of this process, for PyTorch's own engines.
 
-``launching`` -- begin here: ``dpkit.sim.launch``;
+``launching`` -- begin here: the threads of ``dpkit.sim.launch``;
 ``turns`` -- one rank runs at a time, and who is next;
 ``world`` -- what ranks share, and what each has of its own;
 ``group`` -- a process group: what PyTorch calls, as meetings of ranks;
@@ -9,6 +9,56 @@
 ``works`` -- what a rank holds of an operation, and waits for.
 """
 
-from dpkit.ranks.launching import launch
+from collections.abc import Callable
+from typing import Any
 
-__all__ = ["launch"]
+from dpkit import sim
+from dpkit.theory.units import check_count
+
+
+def launch(
+    fn: Callable[..., Any],
+    world_size: int,
+    *args: Any,
+    algorithm: str | None = None,
+) -> list[Any]:
+    """Run ``fn(*args)`` on ranks of this process; return their values.
+
+    Rank r is a thread. Its device is ``sim:r``, which is also its current
+    device, and its host has a clock of its own. It joins the default process
+    group, of the backend "sim", before it calls ``fn``: PyTorch's engines run
+    on it as on GPUs. One rank runs at a time and hands on where it waits for
+    another, so two runs take the same simulated time.
+
+    Where ranks wait for each other and nobody can go on, all end at once, and
+    the error names what each has waited for.
+
+    Args:
+        fn: Each rank calls it. All see the same variables.
+        world_size: The number of ranks, one device for each.
+        *args: Every rank gets a copy.
+        algorithm: How collectives are sent: "library" is one launch, as by
+            NCCL; "ring", "star" and the like is an allreduce by hand, beside
+            which other collectives take rings and trees. None: a ring for 8
+            ranks at most, else the library's.
+
+    Raises:
+        RuntimeError: a rank raised an exception, which is its cause; or no
+            rank could go on; or a trace runs on a machine with one host.
+
+    Example:
+        >>> import torch.distributed as dist
+        >>> def total():
+        ...     x = torch.tensor([1.0 + dist.get_rank()], device="sim")
+        ...     dist.all_reduce(x)
+        ...     return x.item()
+        >>> dpkit.sim.launch(total, 3)
+        [6.0, 6.0, 6.0]
+    """
+    check_count("world_size", world_size)
+    sim.register()
+    sim.check_ranks()
+    # Here, not above: all else works where torch lacks what ranks need.
+    from dpkit.ranks.launching import run_ranks
+
+    return run_ranks(fn, world_size, args, algorithm)

@@ -111,12 +111,6 @@ def accelerator() -> torch.device:
     return torch.device(kinds[0] if kinds else "sim")
 
 
-def real_or_cpu() -> torch.device:
-    """Return the kind of device that ``torch.distributed`` takes by itself."""
-    kind = accelerator()
-    return torch.device("cpu") if kind.type == "sim" else kind
-
-
 def _accelerator_generator(index: int) -> Any:
     """Return the generator that a device draws from by default."""
     module = torch.get_device_module(accelerator())
@@ -135,7 +129,6 @@ def accelerator_calls() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield what is replaced in ``torch._C``, and by what."""
     functions: dict[str, Callable[..., Any]] = {
         "_accelerator_getAccelerator": accelerator,
-        "_get_accelerator": real_or_cpu,  # only torch.distributed calls it
         "_accelerator_emptyHostCache": _empty_host_cache,
         "_accelerator_getDefaultGenerator": _accelerator_generator,
         **{name: _call(to) for name, to in ACCELERATOR_CALLS.items()},

@@ -201,6 +201,7 @@ PATCHES = [
         replaced(torch._C, name, function)
         for name, function in device_names.accelerator_calls()
     ),
+    replaced(torch._C, "_get_accelerator", sending.own_choice),
     # Pinned memory
     *(
         stood_in(owner, name, storages.pinning)
@@ -219,7 +220,7 @@ PATCHES = [
     wrapped(NestedTensor, "__new__", refusals.refusing_nested),
     # torch.distributed
     Patch(
-        "torch.distributed.Backend.register_backend",
+        "torch.distributed.distributed_c10d.Backend._plugins",
         lambda: isinstance(Backend._plugins, dict),
         _register_backend,
     ),

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from dpkit.sim.device_names import real_or_cpu
+from dpkit.sim.device_names import accelerator
 from dpkit.sim.memory import tensors_in
 
 BACKEND = "sim"  # the name of the backend of torch.distributed
@@ -96,9 +96,19 @@ def _not_sent(func: Any, args: Any, kwargs: Any) -> NotImplementedError:
     )
 
 
+def own_choice() -> torch.device:
+    """Return the kind of device that ``torch.distributed`` takes by itself."""
+    if thread.make_group is not None:
+        return torch.device("sim")
+    kind = accelerator()
+    return torch.device("cpu") if kind.type == "sim" else kind
+
+
 def default_backend() -> str:
     """Return the backend of ``init_process_group()`` without a name."""
-    kind = real_or_cpu().type
+    kind = own_choice().type
+    if kind == "sim":
+        return BACKEND  # for the CPU as well
     return f"{kind}:{dist.Backend.default_device_backend_map[kind]}"
 
 
@@ -107,9 +117,6 @@ def choosing_backend(original: Callable[..., None]) -> Callable[..., None]:
 
     def choose(self: Any, backend: str) -> None:
         undefined = str(backend) == dist.Backend.UNDEFINED
-        chosen = default_backend() if undefined else backend
-        if undefined and thread.make_group is not None:
-            chosen = BACKEND
-        original(self, chosen)
+        original(self, default_backend() if undefined else backend)
 
     return choose
