@@ -18,6 +18,7 @@ from dpkit import __main__ as command_line
 
 REPOSITORY = Path(__file__).parent.parent
 README = (REPOSITORY / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
 MODULES = [dpkit.__name__] + [
     found.name for found in pkgutil.walk_packages(dpkit.__path__, "dpkit.")
 ]
@@ -61,10 +62,17 @@ def test_every_public_name_has_an_example(name):
     assert ">>> " in inspect.getdoc(getattr(dpkit, name))
 
 
+def test_the_program_of_the_readme(capsys):
+    """It shards one layer over four ranks, and prints who waited for whom."""
+    (program,) = [text for kind, text in BLOCKS if kind == "python"]
+    exec(program, {})
+    assert "sim:3 compute" in capsys.readouterr().out
+
+
 def commands():
     """Return the lines of the README that a reader types, as words."""
-    blocks = re.findall(r"^```\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-    lines = "".join(blocks).replace("\\\n", "").splitlines()
+    typed = "".join(text for kind, text in BLOCKS if not kind)
+    lines = typed.replace("\\\n", "").splitlines()
     return [shlex.split(line, comments=True) for line in lines]
 
 
