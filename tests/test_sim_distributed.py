@@ -14,7 +14,7 @@ from dpkit.sim import device_names, sending
 
 REFUSAL = (
     r"torch\.distributed does not send what lies on a simulated device "
-    r"\(operation: \w+, device: sim:1\), except in the ranks of dpkit\.sim\.launch; dpkit"
+    r"\(operation: \w+, device: sim:1\), except in the ranks of dpkit\.sim"
 )
 
 
