@@ -44,6 +44,8 @@ def rank_device() -> torch.device:
     """Return the device of this rank: its own GPU, or the CPU."""
     if dist.get_backend() == "gloo":
         return torch.device("cpu")
+    if dist.get_backend() == "sim":  # a rank of dpkit.sim.launch
+        return torch.device("sim", dist.get_rank())
     return torch.device("cuda", torch.cuda.current_device())
 
 

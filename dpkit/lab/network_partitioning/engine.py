@@ -1,10 +1,13 @@
 """PyTorch's own engine for pipelines: the program of one rank.
 
-``launch`` runs it in real processes, which are all given the same model and
-batch. dpkit's pipelines must equal the results.
+``launch`` runs it in real processes, ``sim.launch`` on simulated devices. All
+ranks are given the same model and batch. dpkit's pipelines must equal the
+results.
 """
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -14,8 +17,15 @@ from torch.distributed.pipelining.schedules import (
     PipelineScheduleMulti,
     PipelineScheduleSingle,
 )
+from torch.nn import functional as F
 
+from dpkit import sim
+from dpkit.lab.common.beside import Pair, Step, on_cpu, traced, traced_here
+from dpkit.lab.network_partitioning.runs import deep_network
+from dpkit.machine import devices
+from dpkit.network_partition import Pipeline, split_layers
 from dpkit.processes import rank_device
+from dpkit.ranks import launch
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Schedule = type[PipelineScheduleSingle] | type[PipelineScheduleMulti]
@@ -42,8 +52,33 @@ def engine_step(
         The gradients of this rank's stages, by the names that parameters
         have in ``nn.Sequential(*stages)``.
     """
+    step = engine_of(stages, X, y, loss_fn, schedule, num_micro_batches)
+    losses = step()
+    loss = torch.stack(losses).detach().mean() if losses else None
+    return loss, {
+        f"{i}.{name}": p.grad
+        for i in own_stages(len(stages))
+        for name, p in stages[i].named_parameters()
+        if p.grad is not None
+    }
+
+
+def own_stages(num_stages: int) -> range:
+    """Return the numbers of the stages that this rank has."""
+    return range(dist.get_rank(), num_stages, dist.get_world_size())
+
+
+def engine_of(
+    stages: Sequence[nn.Module],
+    X: Tensor,
+    y: Tensor,
+    loss_fn: Loss,
+    schedule: Schedule,
+    num_micro_batches: int,
+) -> Callable[[], list[Tensor]]:
+    """Return what runs a step of :func:`engine_step` and gives its losses."""
     device, num_stages = rank_device(), len(stages)
-    mine = range(dist.get_rank(), num_stages, dist.get_world_size())
+    mine = own_stages(num_stages)
     parts = [
         PipelineStage(stages[i].to(device), i, num_stages, device)
         for i in mine
@@ -55,12 +90,55 @@ def engine_step(
     )
     inputs = [X.to(device)] if 0 in mine else []
     labels = y.to(device) if num_stages - 1 in mine else None
-    losses: list[Tensor] = []
-    engine.step(*inputs, target=labels, losses=losses)
-    loss = torch.stack(losses).detach().mean() if losses else None
-    return loss, {
-        f"{i}.{name}": p.grad
-        for i in mine
-        for name, p in stages[i].named_parameters()
-        if p.grad is not None
-    }
+
+    def step() -> list[Tensor]:
+        losses: list[Tensor] = []
+        engine.step(*inputs, target=labels, losses=losses)
+        return losses
+
+    return step
+
+
+def torch_step(stages: Sequence[nn.Module], *settings: Any) -> Step:
+    """Trace the second step of :func:`engine_of`; return its gradients."""
+    step = engine_of(stages, *settings)
+    step()  # in which the stages tell each other their shapes
+    own = nn.ModuleList(stages[i] for i in own_stages(len(stages)))
+    own.zero_grad()
+    return Step(traced(step), on_cpu(own.parameters()))
+
+
+def our_step(
+    stages: Sequence[nn.Module], X: Tensor, y: Tensor, name: str, m: int
+) -> Step:
+    """Trace a step of the same pipeline by ours."""
+    ranks = devices(len(stages), "sim")
+    pipeline = Pipeline(list(stages), ranks, name, m)
+    X, y = X.to(ranks[0]), y.to(ranks[-1])
+    timeline = traced_here(
+        lambda: pipeline.forward_backward(X, y, F.mse_loss), ranks
+    )
+    return Step(timeline, on_cpu(pipeline.parameters()))
+
+
+def pipeline_pair(
+    name: str,
+    schedule: Schedule,
+    world_size: int = 4,
+    num_micro_batches: int = 8,
+    **machine: Any,
+) -> Pair:
+    """Trace a step of the deep network, 1024 wide, by our schedule and theirs.
+
+    There is a stage for each rank. ``machine`` is what
+    :func:`dpkit.sim.machine` changes.
+    """
+    torch.manual_seed(0)
+    stages = split_layers(deep_network(1024), world_size)
+    X, y = torch.randn(2, 1024, 1024)
+    with sim.machine(**{"hosts": "per_device", **machine}):
+        ours = our_step(deepcopy(stages), X, y, name, num_micro_batches)
+        batch = X, y, F.mse_loss, schedule, num_micro_batches
+        timelines = launch(torch_step, world_size, stages, *batch)
+    grads = [g for step in timelines for g in step.gradients]
+    return Pair(name, ours, Step(timelines[0].timeline, grads))
