@@ -230,6 +230,11 @@ PATCHES = [
         sending.choosing_backend,
         ["self", "backend"],
     ),
+    wrapped(
+        torch.distributed.Logger,
+        "set_runtime_stats_and_log",
+        sending.timing_real_devices,
+    ),
     implemented(
         sending.NAMESPACE,
         "AutogradPrivateUse1",

@@ -140,6 +140,27 @@ def traced_here(
     return timeline
 
 
+def only(timeline: Timeline, *rows: str) -> Timeline:
+    """Return the part of a timeline that is on some devices, or streams.
+
+    Example:
+        >>> from dpkit.lab.common.beside import only
+        >>> zero, one = dpkit.devices(2, "sim")
+        >>> with dpkit.sim.trace() as timeline:
+        ...     x = torch.ones(3, device=zero).to(one)
+        >>> {span.device for span in only(timeline, "sim:1").spans}
+        {'sim:1'}
+        >>> len(only(timeline, "sim:0 compute", "host").spans)
+        4
+    """
+    spans = [
+        span
+        for span in timeline.spans
+        if span.device in rows or f"{span.device} {span.stream}" in rows
+    ]
+    return Timeline(spans, label=timeline.label)
+
+
 def on_cpu(params: Iterable[Tensor]) -> list[Tensor]:
     """Return copies of the gradients of parameters, on the CPU."""
     return [p.grad.cpu() for p in params if p.grad is not None]

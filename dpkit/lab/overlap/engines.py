@@ -68,5 +68,5 @@ def data_parallel_pair(
     with sim.machine(**{"hosts": "per_device", **machine}):
         ours = our_step(net, X, y, world_size)
         theirs, *_ = launch(torch_step, world_size, net, X, y, views)
-    name = "data parallel" + (", views" if views else "")
-    return Pair(name, ours, theirs)
+    names = "data parallel", "views" if views else "", machine.get("link", "")
+    return Pair(", ".join(filter(None, names)), ours, theirs)
