@@ -231,7 +231,7 @@ PATCHES = [
         ["self", "backend"],
     ),
     wrapped(
-        torch.distributed.Logger,
+        torch._C._distributed_c10d.Logger,
         "set_runtime_stats_and_log",
         sending.timing_real_devices,
     ),
