@@ -44,9 +44,14 @@ class Pair:
 
     @property
     def away(self) -> float:
-        """The largest difference of two gradients."""
+        """The largest difference of a number in a gradient.
+
+        It is a share of the largest number in that gradient.
+        """
         pairs = zip(self.ours.gradients, self.theirs.gradients, strict=True)
-        return max(float((a - b).abs().max()) for a, b in pairs)
+        return max(
+            float((a - b).abs().max() / a.abs().max()) for a, b in pairs
+        )
 
     def counted(self, device: int = 0) -> Table:
         """Return what the two issue to a device, where that differs.

@@ -126,16 +126,18 @@ def pipeline_pair(
     schedule: Schedule,
     world_size: int = 4,
     num_micro_batches: int = 8,
+    width: int = 1024,
     **machine: Any,
 ) -> Pair:
-    """Trace a step of the deep network, 1024 wide, by our schedule and theirs.
+    """Trace a step of the deep network by our schedule and by PyTorch's.
 
-    There is a stage for each rank. ``machine`` is what
+    There is a stage for each rank, and the batch has as many rows as a layer
+    is wide. ``machine`` is what
     :func:`dpkit.sim.machine` changes.
     """
     torch.manual_seed(0)
-    stages = split_layers(deep_network(1024), world_size)
-    X, y = torch.randn(2, 1024, 1024)
+    stages = split_layers(deep_network(width), world_size)
+    X, y = torch.randn(2, width, width)
     with sim.machine(**{"hosts": "per_device", **machine}):
         ours = our_step(deepcopy(stages), X, y, name, num_micro_batches)
         batch = X, y, F.mse_loss, schedule, num_micro_batches

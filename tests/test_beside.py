@@ -1,0 +1,130 @@
+"""Our engines beside PyTorch's: equal gradients, and explained times."""
+
+import pytest
+from torch.distributed import pipelining
+
+from dpkit.lab.collectives.runs import timed, timed_on_ranks
+from dpkit.lab.common.beside import counts_of, engines_table
+from dpkit.lab.layer_partitioning.engine import split_layers_pair
+from dpkit.lab.network_partitioning.engine import pipeline_pair
+from dpkit.lab.overlap.engines import data_parallel_pair
+from dpkit.theory.hardware import HOSTS
+
+MOST = 0.03  # a larger difference of times is explained by what is counted
+NUM_PARAMS = 24  # of the network that replicas train
+
+
+def counted(pair, name, device=0):
+    """Return how often our engine issues an operation, and PyTorch's."""
+    steps = pair.ours, pair.theirs
+    found = [counts_of(step.timeline, device).get(name) for step in steps]
+    return [one.times if one else 0 for one in found]
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return {
+        "replicas": data_parallel_pair(width=512),
+        "views": data_parallel_pair(views=True, width=512),
+        "layers": split_layers_pair(),
+        "1f1b": pipeline_pair("1f1b", pipelining.Schedule1F1B),
+        "zb-h1": pipeline_pair(
+            "zb-h1", pipelining.ScheduleInterleavedZeroBubble
+        ),
+        "gpipe": pipeline_pair("gpipe", pipelining.ScheduleGPipe),
+    }
+
+
+def test_both_leave_the_same_gradients(pairs):
+    for pair in pairs.values():
+        assert 0 <= pair.away < 1e-4  # no NaN: no gradient is all zeros
+
+
+def test_some_take_the_same_time(pairs):
+    assert abs(pairs["layers"].slower) < MOST
+    assert abs(pairs["1f1b"].slower) < MOST
+
+
+def test_replicas_differ_by_a_kernel_for_each_gradient(pairs):
+    """PyTorch's divides each gradient, and copies each mean back."""
+    plain, views = pairs["replicas"], pairs["views"]
+    for pair in (plain, views):
+        assert counted(pair, "mul") == [0, NUM_PARAMS]
+        assert counted(pair, "as_strided") == [0, NUM_PARAMS]
+        assert counted(pair, "div_") == [2, 0]  # a bucket each
+    assert counted(plain, "copy_") == [NUM_PARAMS, NUM_PARAMS]
+    assert counted(views, "copy_") == [NUM_PARAMS, 0]
+    assert plain.slower > MOST
+    assert views.slower < -MOST
+
+
+def test_the_counts_are_all_that_the_host_does_more(pairs):
+    """In backward, kernels of 5 µs and views of 1.5 µs."""
+    host = HOSTS["eager"]
+
+    def backward(step):
+        return sum(
+            span.end - span.start
+            for span in step.timeline.spans
+            if (span.device, span.stream) == ("host:0", "backward")
+        )
+
+    for name, more in (("replicas", NUM_PARAMS), ("views", 0)):
+        pair = pairs[name]
+        kernels = more * host.backward_launch_seconds
+        views = NUM_PARAMS * host.view_seconds
+        found = backward(pair.theirs) - backward(pair.ours)
+        assert found == pytest.approx(kernels + views, abs=1e-12)
+
+
+def test_zero_bubbles_differ_by_the_second_backward_of_relus(pairs):
+    pair = pairs["zb-h1"]
+    ours, theirs = counted(pair, "threshold_backward", device=1)
+    assert ours == 2 * theirs == 32
+    assert -0.06 < pair.slower < -MOST
+
+
+def test_what_is_posted_to_receive_holds_up_no_send(pairs):
+    """A rank posts receipts ahead; what it sends does not wait for them."""
+    assert pairs["gpipe"].slower < 0.15
+
+
+def test_a_table_has_them_all(pairs):
+    table = engines_table(pairs.values())
+    assert [row[0] for row in table.rows][3:] == ["1f1b", "zb-h1", "gpipe"]
+    assert len(table.rows) == len(pairs)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: data_parallel_pair(width=64),
+        lambda: split_layers_pair(width=64, rows=16),
+        lambda: pipeline_pair("1f1b", pipelining.Schedule1F1B, 2, 2, 64),
+    ],
+    ids=["replicas", "layers", "1f1b"],
+)
+def test_two_runs_take_the_same_times(make):
+    first, second = (make().theirs.timeline.spans for _ in range(2))
+    assert first
+    assert first == second
+
+
+@pytest.mark.parametrize("num_bytes", [16_000, 16_000_000])
+def test_a_librarys_allreduce_is_launched_once_more_on_ranks(num_bytes):
+    """By the rank, and by the thread of its host that sends."""
+    machine = {"accelerator": "a100", "link": "nvlink3"}
+    ours = timed("library", 8, num_bytes, hosts="per_device", **machine)
+    theirs = timed_on_ranks("library", 8, num_bytes, **machine)
+    more = HOSTS["eager"].backward_launch_seconds
+    assert theirs.makespan - ours.makespan == pytest.approx(more, abs=1e-9)
+
+
+def test_a_thread_launches_the_messages_of_ranks():
+    """35 launches of 8 µs by our Python, of 5 µs by that thread."""
+    ours = timed("ring", 8, 16_000, hosts="per_device")
+    theirs = timed_on_ranks("ring", 8, 16_000)
+    host = HOSTS["eager"]
+    saved = 35 * (host.launch_seconds - host.backward_launch_seconds)
+    found = ours.makespan - theirs.makespan
+    assert found == pytest.approx(saved - host.launch_seconds, abs=1e-9)
