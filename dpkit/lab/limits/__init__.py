@@ -4,7 +4,8 @@
 ``trust`` -- which question each class of work may be asked, and why;
 ``tables`` -- speeds and speed-ups, before and now, what is not modelled;
 ``pictures`` -- predicted over measured, by class of work;
-``predictions`` -- training steps on a calibrated machine.
+``predictions`` -- training steps on a calibrated machine;
+``on_ranks`` -- what PyTorch's engines cannot do on simulated devices.
 
 ``scripts/recorders/trust`` has the programs that predict.
 """
