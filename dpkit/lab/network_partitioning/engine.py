@@ -77,19 +77,16 @@ def engine_of(
     num_micro_batches: int,
 ) -> Callable[[], list[Tensor]]:
     """Return what runs a step of :func:`engine_step` and gives its losses."""
-    device, num_stages = rank_device(), len(stages)
-    mine = own_stages(num_stages)
-    parts = [
-        PipelineStage(stages[i].to(device), i, num_stages, device)
-        for i in mine
-    ]
+    device, p = rank_device(), len(stages)
+    mine = own_stages(p)
+    parts = [PipelineStage(stages[i].to(device), i, p, device) for i in mine]
     engine = (
         schedule(parts[0], num_micro_batches, loss_fn)
         if issubclass(schedule, PipelineScheduleSingle)
         else schedule(list(parts), num_micro_batches, loss_fn)
     )
     inputs = [X.to(device)] if 0 in mine else []
-    labels = y.to(device) if num_stages - 1 in mine else None
+    labels = y.to(device) if p - 1 in mine else None
 
     def step() -> list[Tensor]:
         losses: list[Tensor] = []
