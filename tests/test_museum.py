@@ -178,3 +178,9 @@ def test_the_contents_of_the_page_name_each_exhibit(name, cells):
     ((title, check),) = (m for text in texts for m in re.findall(row, text))
     assert check == told
     assert any(f"({label})=\n### {title}\n" in text for text in texts)
+
+
+def test_no_cell_of_the_page_warns(cells):
+    """PyTorch's wrapper does on simulated devices, unless it is kept off."""
+    outputs = [out for cell in cells for out in cell.get("outputs", [])]
+    assert {out.get("name") for out in outputs} <= {"stdout", None}

@@ -57,7 +57,7 @@ def stop_on_all(version: Version, rows: Tensor) -> None:
 
 
 def stops(version: Version, rows: Tensor) -> bool:
-    """Tell whether this rank stops."""
+    """Return whether this rank stops."""
     try:
         version(wrapped(), rows[dist.get_rank()].view(1, 1).to("sim"))
     except FloatingPointError:
