@@ -95,14 +95,14 @@ class Zero3(Passes):
         self.blocks[place].free()
 
     def after_backward(self, place: int, following: int | None) -> None:
-        """Free the block, and send its gradients off."""
-        self.after_forward(place, following)
+        """Send the gradients of the block off, and free it."""
         self._receive()
         block = self.blocks[place]
         wholes = block.take_gradients()
         with beside(self._events()):
             parts = reduce_scatter(wholes, "mean", self.algorithm)
             self._leaving = block, parts, self._parcels(wholes)
+        self.after_forward(place, following)
         if following is None:
             self._receive()
 

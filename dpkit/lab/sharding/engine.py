@@ -1,0 +1,92 @@
+"""The same step by PyTorch's ``fully_shard``, on the same devices."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+
+from dpkit import sim
+from dpkit.lab.sharding.runs import WATCHED, Step, adam, dense_blocks
+from dpkit.machine import synchronize
+from dpkit.ranks import launch
+
+
+def sharded(
+    blocks: list[nn.Module], device: torch.device, **how: Any
+) -> nn.Module:
+    """Return a network on a device, sharded by PyTorch block by block.
+
+    Each rank of a process group calls it. ``how`` is passed on to
+    ``fully_shard``.
+    """
+    # Here, not above: they take a second.
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    net = nn.Sequential(*blocks).to(device)
+    for block in net:
+        fully_shard(block, mesh=mesh, **how)
+    return fully_shard(net, mesh=mesh, **how)
+
+
+def fsdp_step(
+    rows: int = 1024,
+    width: int = 1024,
+    count: int = 6,
+    num_devices: int = 4,
+    how: dict[str, Any] | None = None,
+    **machine: Any,
+) -> Step:
+    """Take two steps by ``fully_shard``, of which the second is told.
+
+    Arguments are those of :func:`dpkit.lab.sharding.runs.simulated_step`, and
+    what ``fully_shard`` takes.
+    """
+    settings = {"backing": "meta", "hosts": "per_device", **machine}
+    with sim.machine(**settings):
+        sizes = rows, width, count
+        found = launch(_train, num_devices, sizes, how or {})
+        return found[int(WATCHED.split(":")[1])]
+
+
+def _train(sizes: tuple[int, int, int], how: dict[str, Any]) -> Step:
+    """Train on one rank; return the second step."""
+    rows, width, count = sizes
+    device = torch.device("sim", dist.get_rank())
+    with device:
+        X = torch.zeros(rows, width)
+        net = sharded(dense_blocks(width, count), device, **how)
+    optimizer = adam(list(net.parameters()))
+    _step(net, X, optimizer, traced=False)
+    return _step(net, X, optimizer, traced=device == torch.device(WATCHED))
+
+
+def _step(
+    net: nn.Module,
+    X: torch.Tensor,
+    optimizer: torch.optim.Optimizer,
+    traced: bool,
+) -> Step:
+    """Take a step; the trace that one rank begins shows all."""
+    module = torch.get_device_module("sim")
+    optimizer.zero_grad()
+    synchronize([X.device])
+    dist.barrier()
+    module.reset_peak_memory_stats(X.device)
+    with sim.trace() if traced else nullcontext() as timeline:
+        dist.barrier()
+        start = sim.now(X.device)
+        loss = F.mse_loss(net(X), X)
+        torch.autograd.backward(loss)
+        del loss
+        synchronize([X.device])
+        seconds = sim.now(X.device) - start
+        dist.barrier()
+    peak = module.max_memory_allocated(X.device)
+    optimizer.step()
+    synchronize([X.device])
+    return Step(timeline, seconds, peak, module.memory_allocated(X.device))

@@ -1,0 +1,112 @@
+"""Steps of sharded data parallelism: their time, memory and traffic."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from dpkit import sim
+from dpkit.machine import Timer, devices, synchronize
+from dpkit.sharding import Passes, Zero1, Zero2, Zero3
+from dpkit.theory.timeline.timeline import Timeline
+
+Engine = Callable[..., Passes]
+WAYS: dict[str, Engine] = {
+    way: partial(Zero3, gather=way)
+    for way in ("just in time", "prefetched", "too late")
+}
+ZERO: dict[int, Engine] = {1: Zero1, 2: Zero2, 3: Zero3}
+WATCHED = "sim:1"  # the device whose memory and traffic are told
+
+
+@dataclass
+class Step:
+    """A training step on simulated devices, as one of them sees it.
+
+    Attributes:
+        timeline: Of forward and backward.
+        seconds: Those of forward and backward, simulated.
+        peak: The most bytes alive during them.
+        kept: The bytes alive after the optimizer's step: parameters,
+            gradients and the optimizer's state.
+    """
+
+    timeline: Timeline
+    seconds: float
+    peak: int
+    kept: int
+
+    @property
+    def sent(self) -> int:
+        """The bytes that the device sent in forward and backward."""
+        return sent_in(self.timeline, WATCHED)
+
+
+def dense_blocks(width: int = 1024, count: int = 6) -> list[nn.Module]:
+    """Return blocks of two dense layers, as in a transformer.
+
+    Each has 8·width² + 5·width parameters.
+    """
+    return [
+        nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
+        for _ in range(count)
+    ]
+
+
+def adam(shards: list[torch.Tensor]) -> torch.optim.Optimizer:
+    """Return Adam with its usual settings."""
+    return torch.optim.Adam(shards, lr=1e-3)
+
+
+def simulated_step(
+    engine: Engine,
+    rows: int = 1024,
+    width: int = 1024,
+    count: int = 6,
+    num_devices: int = 4,
+    **machine: Any,
+) -> Step:
+    """Take two steps by hand, of which the second is told.
+
+    In the first Adam has no averages yet. Each device has ``rows`` examples
+    and a process of its own; there are no numbers. ``machine`` is what
+    :func:`dpkit.sim.machine` changes.
+    """
+    settings = {"backing": "meta", "hosts": "per_device", **machine}
+    with sim.machine(**settings):
+        ranks = devices(num_devices, "sim")
+        with ranks[0]:
+            X = torch.zeros(num_devices * rows, width)
+            parallel = engine(dense_blocks(width, count), ranks, adam)
+        _step(parallel, X, ranks)
+        return _step(parallel, X, ranks)
+
+
+def _step(
+    parallel: Passes, X: torch.Tensor, ranks: Sequence[torch.device]
+) -> Step:
+    parallel.zero_grad()
+    synchronize(ranks)
+    watched = torch.get_device_module("sim")
+    watched.reset_peak_memory_stats(WATCHED)
+    with sim.trace() as timeline, Timer(ranks) as timer:
+        parallel.forward_backward(X, X, nn.MSELoss())
+    peak = watched.max_memory_allocated(WATCHED)
+    parallel.step()
+    synchronize(ranks)
+    kept = watched.memory_allocated(WATCHED)
+    return Step(timeline, timer.seconds, peak, kept)
+
+
+def sent_in(timeline: Timeline, device: str) -> int:
+    """Return the bytes that a device sent to others."""
+    return sum(
+        span.num_bytes
+        for span in timeline.spans
+        if span.device == device and span.name.startswith("copy to sim")
+    )
