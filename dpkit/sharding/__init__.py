@@ -5,7 +5,7 @@ every device. Here a device keeps a part of them. What it keeps whole, and
 what in shards::
 
                      parameters    gradients    optimizer's state
-    data parallel    whole         whole        whole
+    Copied           whole         whole        whole
     Zero1            whole         whole        shard
     Zero2            whole         shard        shard
     Zero3            shard         shard        shard
@@ -13,6 +13,7 @@ what in shards::
 ``flat_block`` -- a block of a network, its parameters in one flat tensor on
     each device: begin here;
 ``passes`` -- forward and backward, block by block on all devices;
+``copied`` -- data parallelism, which keeps everything everywhere;
 ``zero1``, ``zero2``, ``zero3`` -- what each does before and after a block;
 ``sizes`` -- the bytes that a device keeps and sends, as formulas.
 
@@ -21,6 +22,7 @@ Source:
     parameter models, 2019, arXiv:1910.02054.
 """
 
+from dpkit.sharding.copied import Copied
 from dpkit.sharding.flat_block import FlatBlock
 from dpkit.sharding.passes import Passes
 from dpkit.sharding.sizes import kept_bytes, sent_bytes
@@ -29,6 +31,7 @@ from dpkit.sharding.zero2 import Zero2
 from dpkit.sharding.zero3 import Zero3
 
 __all__ = [
+    "Copied",
     "FlatBlock",
     "Passes",
     "Zero1",

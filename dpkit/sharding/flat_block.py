@@ -48,9 +48,10 @@ class FlatBlock:
     ) -> None:
         dtypes = {p.dtype for p in block.parameters()}
         if len(dtypes) != 1:
+            found = ", ".join(sorted(map(str, dtypes))) or "none"
             raise ValueError(
                 "a block needs parameters, all of one dtype (block: "
-                f"{type(block).__name__}, dtypes: {sorted(map(str, dtypes))})"
+                f"{type(block).__name__}, dtypes: {found})"
             )
         self.replicas = [copy.deepcopy(block).to(d) for d in devices]
         self.wholes = [_flatten(replica) for replica in self.replicas]

@@ -115,6 +115,10 @@ class Passes:
             del inputs, outputs
             self.after_backward(place, following)
 
+    def step(self) -> None:
+        """Take a step: each device updates its shards."""
+        self.optimizer.step()
+
     def zero_grad(self) -> None:
         """Forget the gradients of the step before."""
         self.optimizer.zero_grad()

@@ -36,6 +36,6 @@ class Zero1(Passes):
             parts = reduce_scatter(whole, "mean", self.algorithm)
             for shard, part in zip(block.shards, parts):
                 shard.grad = part  # a view, so the whole stays
-        self.optimizer.step()
+        super().step()
         for block in self.blocks:
             allgather(block.wholes, self.algorithm)

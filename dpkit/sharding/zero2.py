@@ -37,6 +37,6 @@ class Zero2(Passes):
 
     def step(self) -> None:
         """Take a step by the gradients that are there."""
-        self.optimizer.step()
+        super().step()
         for block in self.blocks:
             allgather(block.wholes, self.algorithm)

@@ -106,10 +106,6 @@ class Zero3(Passes):
         if following is None:
             self._receive()
 
-    def step(self) -> None:
-        """Take a step: each device updates its shards."""
-        self.optimizer.step()
-
     def _ask_for(self, place: int) -> None:
         """Gather a block beside the work that is issued from now on."""
         block = self.blocks[place]

@@ -12,6 +12,7 @@ from dpkit import sim
 from dpkit.lab.sharding.runs import WATCHED, Step, adam, dense_blocks
 from dpkit.machine import synchronize
 from dpkit.ranks import launch
+from dpkit.theory.timeline.timeline import Timeline
 
 
 def sharded(
@@ -30,7 +31,8 @@ def sharded(
     net = nn.Sequential(*blocks).to(device)
     for block in net:
         fully_shard(block, mesh=mesh, **how)
-    return fully_shard(net, mesh=mesh, **how)
+    fully_shard(net, mesh=mesh, **how)
+    return net
 
 
 def fsdp_step(
@@ -49,8 +51,8 @@ def fsdp_step(
     settings = {"backing": "meta", "hosts": "per_device", **machine}
     with sim.machine(**settings):
         sizes = rows, width, count
-        found = launch(_train, num_devices, sizes, how or {})
-        return found[int(WATCHED.split(":")[1])]
+        found: list[Step] = launch(_train, num_devices, sizes, how or {})
+    return found[torch.device(WATCHED).index]
 
 
 def _train(sizes: tuple[int, int, int], how: dict[str, Any]) -> Step:
@@ -85,8 +87,13 @@ def _step(
         del loss
         synchronize([X.device])
         seconds = sim.now(X.device) - start
+        peak = module.max_memory_allocated(X.device)
+        optimizer.step()
+        synchronize([X.device])
         dist.barrier()
-    peak = module.max_memory_allocated(X.device)
-    optimizer.step()
-    synchronize([X.device])
-    return Step(timeline, seconds, peak, module.memory_allocated(X.device))
+    return Step(
+        timeline or Timeline(),
+        seconds,
+        peak,
+        module.memory_allocated(X.device),
+    )

@@ -10,7 +10,7 @@ from torch import nn
 
 from dpkit import sim
 from dpkit.machine import Timer, devices, synchronize
-from dpkit.sharding import Passes, Zero1, Zero2, Zero3
+from dpkit.sharding import Copied, Passes, Zero1, Zero2, Zero3
 from dpkit.theory.timeline.timeline import Timeline
 
 Engine = Callable[..., Passes]
@@ -18,7 +18,7 @@ WAYS: dict[str, Engine] = {
     way: partial(Zero3, gather=way)
     for way in ("just in time", "prefetched", "too late")
 }
-ZERO: dict[int, Engine] = {1: Zero1, 2: Zero2, 3: Zero3}
+STAGES: dict[int, Engine] = {0: Copied, 1: Zero1, 2: Zero2, 3: Zero3}
 WATCHED = "sim:1"  # the device whose memory and traffic are told
 
 
@@ -27,9 +27,9 @@ class Step:
     """A training step on simulated devices, as one of them sees it.
 
     Attributes:
-        timeline: Of forward and backward.
+        timeline: Of the whole step.
         seconds: Those of forward and backward, simulated.
-        peak: The most bytes alive during them.
+        peak: The most bytes alive during forward and backward.
         kept: The bytes alive after the optimizer's step: parameters,
             gradients and the optimizer's state.
     """
@@ -41,8 +41,8 @@ class Step:
 
     @property
     def sent(self) -> int:
-        """The bytes that the device sent in forward and backward."""
-        return sent_in(self.timeline, WATCHED)
+        """The bytes that the device sent in the step."""
+        return self.timeline.summary().devices[WATCHED].bytes_sent
 
 
 def dense_blocks(width: int = 1024, count: int = 6) -> list[nn.Module]:
@@ -94,19 +94,11 @@ def _step(
     synchronize(ranks)
     watched = torch.get_device_module("sim")
     watched.reset_peak_memory_stats(WATCHED)
-    with sim.trace() as timeline, Timer(ranks) as timer:
-        parallel.forward_backward(X, X, nn.MSELoss())
-    peak = watched.max_memory_allocated(WATCHED)
-    parallel.step()
-    synchronize(ranks)
+    with sim.trace() as timeline:
+        with Timer(ranks) as timer:
+            parallel.forward_backward(X, X, nn.MSELoss())
+        peak = watched.max_memory_allocated(WATCHED)
+        parallel.step()
+        synchronize(ranks)
     kept = watched.memory_allocated(WATCHED)
     return Step(timeline, timer.seconds, peak, kept)
-
-
-def sent_in(timeline: Timeline, device: str) -> int:
-    """Return the bytes that a device sent to others."""
-    return sum(
-        span.num_bytes
-        for span in timeline.spans
-        if span.device == device and span.name.startswith("copy to sim")
-    )
