@@ -6,7 +6,6 @@ from dpkit.lab.sharding.engine import fsdp_step
 from dpkit.lab.sharding.runs import (
     STAGES,
     WAYS,
-    WATCHED,
     dense_blocks,
     simulated_step,
 )
@@ -68,8 +67,3 @@ def test_blocks_have_the_size_that_is_told():
     for block in dense_blocks(8, 2):
         sizes = [p.numel() for p in block.parameters()]
         assert sum(sizes) == 8 * 8**2 + 5 * 8
-
-
-def test_the_device_that_is_watched():
-    step = simulated_step(STAGES[3], **FEW)
-    assert {s.device for s in step.timeline.spans} > {WATCHED}
