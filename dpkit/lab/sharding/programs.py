@@ -1,0 +1,108 @@
+"""What ranks run, on simulated devices and in real processes alike."""
+
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpkit.lab.sharding.engine import sharded
+from dpkit.lab.sharding.runs import dense_blocks
+from dpkit.processes import rank_device
+
+WIDTH, COUNT, ROWS = 10, 3, 12  # rows that 2, 3 and 4 divide
+
+
+def small_blocks() -> list[nn.Module]:
+    """Return blocks in float64, the same in each call."""
+    torch.manual_seed(0)
+    return [block.double() for block in dense_blocks(WIDTH, COUNT)]
+
+
+def batch(step: int) -> tuple[Tensor, Tensor]:
+    """Return the batch of a step: its examples, and what to make of them."""
+    generator = torch.Generator().manual_seed(step)
+    X = torch.randn(ROWS, WIDTH, generator=generator, dtype=torch.double)
+    return X, X.roll(1, dims=1)
+
+
+def adam(params: list[Tensor]) -> torch.optim.Optimizer:
+    """Return Adam with a larger step than usual."""
+    return torch.optim.Adam(params, lr=0.01)
+
+
+def train_sharded(
+    first: int,
+    last: int,
+    load_from: str | Path | None = None,
+    save_to: str | Path | None = None,
+) -> Tensor:
+    """Train by ``fully_shard`` from one step to another, on this rank.
+
+    Return all parameters, flat and on the CPU.
+    """
+    device, rank = rank_device(), dist.get_rank()
+    net = sharded(small_blocks(), device)
+    optimizer = adam(list(net.parameters()))
+    if load_from is not None:
+        load(net, optimizer, load_from)
+    for step in range(first, last):
+        X, y = (x.chunk(dist.get_world_size())[rank] for x in batch(step))
+        optimizer.zero_grad()
+        loss = F.mse_loss(net(X.to(device)), y.to(device))
+        torch.autograd.backward(loss)
+        optimizer.step()
+    if save_to is not None:
+        save(net, optimizer, save_to)
+    return whole(net)
+
+
+def whole(net: nn.Module) -> Tensor:
+    """Return the parameters of all ranks, flat and on the CPU."""
+    params = [getattr(p, "full_tensor")() for p in net.parameters()]
+    return torch.cat([p.detach().cpu().flatten() for p in params])
+
+
+def train_on_one_device(first: int, last: int) -> Tensor:
+    """Return what one device makes of the same steps."""
+    net = nn.Sequential(*small_blocks())
+    optimizer = adam(list(net.parameters()))
+    for step in range(first, last):
+        X, y = batch(step)
+        optimizer.zero_grad()
+        torch.autograd.backward(F.mse_loss(net(X), y))
+        optimizer.step()
+    return torch.cat([p.detach().flatten() for p in net.parameters()])
+
+
+def save(
+    net: nn.Module, optimizer: torch.optim.Optimizer, folder: str | Path
+) -> None:
+    """Save the shards of all ranks, each its own."""
+    # Here, not above: they take a second.
+    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+
+    state = dict(zip(("net", "optimizer"), get_state_dict(net, optimizer)))
+    checkpoint.save(state, checkpoint_id=folder)
+
+
+def load(
+    net: nn.Module, optimizer: torch.optim.Optimizer, folder: str | Path
+) -> None:
+    """Load what any number of ranks saved, each its own part."""
+    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint.state_dict import (
+        get_state_dict,
+        set_state_dict,
+    )
+
+    state = dict(zip(("net", "optimizer"), get_state_dict(net, optimizer)))
+    checkpoint.load(state, checkpoint_id=folder)
+    set_state_dict(
+        net,
+        optimizer,
+        model_state_dict=state["net"],
+        optim_state_dict=state["optimizer"],
+    )
