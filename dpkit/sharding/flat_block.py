@@ -68,6 +68,7 @@ class FlatBlock:
             _flatten(replica.to(dtype)) for replica in self.replicas
         ]
 
+    @torch.no_grad()
     def take_gradients(self) -> list[Tensor]:
         """Return the gradients of each replica, flat, and leave it none."""
         return [_taken(list(r.parameters())) for r in self.replicas]

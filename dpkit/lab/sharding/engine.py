@@ -40,22 +40,30 @@ def fsdp_step(
     width: int = 1024,
     count: int = 6,
     num_devices: int = 4,
+    batches: int = 1,
+    sync_each: bool = True,
     how: dict[str, Any] | None = None,
     **machine: Any,
 ) -> Step:
-    """Take two steps by ``fully_shard``, of which the second is told.
+    """Take two steps by ``fully_shard``, and return the second.
 
-    Arguments are those of :func:`dpkit.lab.sharding.runs.simulated_step`, and
-    what ``fully_shard`` takes.
+    Arguments are those of :func:`dpkit.lab.sharding.runs.simulated_step`.
+    Without ``sync_each`` only the gradients of the last batch are sent, which
+    those before it are in; ``how`` is what ``fully_shard`` takes.
     """
     settings = {"backing": "meta", "hosts": "per_device", **machine}
     with sim.machine(**settings):
         sizes = rows, width, count
-        found: list[Step] = launch(_train, num_devices, sizes, how or {})
+        syncs = [sync_each] * (batches - 1) + [True]
+        found: list[Step] = launch(
+            _train, num_devices, sizes, syncs, how or {}
+        )
     return found[torch.device(WATCHED).index]
 
 
-def _train(sizes: tuple[int, int, int], how: dict[str, Any]) -> Step:
+def _train(
+    sizes: tuple[int, int, int], syncs: list[bool], how: dict[str, Any]
+) -> Step:
     """Train on one rank; return the second step."""
     rows, width, count = sizes
     device = torch.device("sim", dist.get_rank())
@@ -63,14 +71,16 @@ def _train(sizes: tuple[int, int, int], how: dict[str, Any]) -> Step:
         X = torch.zeros(rows, width)
         net = sharded(dense_blocks(width, count), device, **how)
     optimizer = adam(list(net.parameters()))
-    _step(net, X, optimizer, traced=False)
-    return _step(net, X, optimizer, traced=device == torch.device(WATCHED))
+    watched = device == torch.device(WATCHED)
+    _step(net, X, optimizer, syncs, traced=False)
+    return _step(net, X, optimizer, syncs, traced=watched)
 
 
 def _step(
     net: nn.Module,
     X: torch.Tensor,
     optimizer: torch.optim.Optimizer,
+    syncs: list[bool],
     traced: bool,
 ) -> Step:
     """Take a step; the trace that one rank begins shows all."""
@@ -82,9 +92,8 @@ def _step(
     with sim.trace() if traced else nullcontext() as timeline:
         dist.barrier()
         start = sim.now(X.device)
-        loss = F.mse_loss(net(X), X)
-        torch.autograd.backward(loss)
-        del loss
+        for sync in syncs:
+            _forward_backward(net, X, sync)
         synchronize([X.device])
         seconds = sim.now(X.device) - start
         peak = module.max_memory_allocated(X.device)
@@ -97,3 +106,8 @@ def _step(
         peak,
         module.memory_allocated(X.device),
     )
+
+
+def _forward_backward(net: Any, X: torch.Tensor, sync: bool) -> None:
+    net.set_requires_gradient_sync(sync)
+    torch.autograd.backward(F.mse_loss(net(X), X))

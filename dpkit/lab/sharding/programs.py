@@ -1,6 +1,7 @@
 """What ranks run, on simulated devices and in real processes alike."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -60,7 +61,8 @@ def train_sharded(
 
 def whole(net: nn.Module) -> Tensor:
     """Return the parameters of all ranks, flat and on the CPU."""
-    params = [getattr(p, "full_tensor")() for p in net.parameters()]
+    shards: list[Any] = list(net.parameters())  # DTensors
+    params = [shard.full_tensor() for shard in shards]
     return torch.cat([p.detach().cpu().flatten() for p in params])
 
 
@@ -81,28 +83,25 @@ def save(
 ) -> None:
     """Save the shards of all ranks, each its own."""
     # Here, not above: they take a second.
-    from torch.distributed import checkpoint
     from torch.distributed.checkpoint.state_dict import get_state_dict
+    from torch.distributed.checkpoint.state_dict_saver import save as write
 
-    state = dict(zip(("net", "optimizer"), get_state_dict(net, optimizer)))
-    checkpoint.save(state, checkpoint_id=folder)
+    ours, theirs = get_state_dict(net, optimizer)
+    write({"net": ours, "adam": theirs}, checkpoint_id=folder)
 
 
 def load(
     net: nn.Module, optimizer: torch.optim.Optimizer, folder: str | Path
 ) -> None:
     """Load what any number of ranks saved, each its own part."""
-    from torch.distributed import checkpoint
     from torch.distributed.checkpoint.state_dict import (
         get_state_dict,
         set_state_dict,
     )
+    from torch.distributed.checkpoint.state_dict_loader import load as read
 
-    state = dict(zip(("net", "optimizer"), get_state_dict(net, optimizer)))
-    checkpoint.load(state, checkpoint_id=folder)
+    ours, theirs = get_state_dict(net, optimizer)
+    read({"net": ours, "adam": theirs}, checkpoint_id=folder)
     set_state_dict(
-        net,
-        optimizer,
-        model_state_dict=state["net"],
-        optim_state_dict=state["optimizer"],
+        net, optimizer, model_state_dict=ours, optim_state_dict=theirs
     )

@@ -40,6 +40,11 @@ class Step:
     kept: int
 
     @property
+    def total_seconds(self) -> float:
+        """The seconds of the whole step, the optimizer's part included."""
+        return self.timeline.makespan
+
+    @property
     def sent(self) -> int:
         """The bytes that the device sent in the step."""
         return self.timeline.summary().devices[WATCHED].bytes_sent
@@ -69,34 +74,37 @@ def simulated_step(
     width: int = 1024,
     count: int = 6,
     num_devices: int = 4,
+    batches: int = 1,
+    dtype: torch.dtype = torch.float32,
     **machine: Any,
 ) -> Step:
-    """Take two steps by hand, of which the second is told.
+    """Take two steps by hand, and return the second.
 
-    In the first Adam has no averages yet. Each device has ``rows`` examples
-    and a process of its own; there are no numbers. ``machine`` is what
-    :func:`dpkit.sim.machine` changes.
+    In the first Adam has no averages yet. Each device has a host, and ``rows``
+    examples of a dtype in each of several ``batches``, whose gradients add up;
+    there are no numbers. ``machine`` is what :func:`dpkit.sim.machine`
+    changes.
     """
     settings = {"backing": "meta", "hosts": "per_device", **machine}
     with sim.machine(**settings):
         ranks = devices(num_devices, "sim")
         with ranks[0]:
-            X = torch.zeros(num_devices * rows, width)
+            X = torch.zeros(num_devices * rows, width, dtype=dtype)
             parallel = engine(dense_blocks(width, count), ranks, adam)
-        _step(parallel, X, ranks)
-        return _step(parallel, X, ranks)
+        _step(parallel, [X] * batches)
+        return _step(parallel, [X] * batches)
 
 
-def _step(
-    parallel: Passes, X: torch.Tensor, ranks: Sequence[torch.device]
-) -> Step:
+def _step(parallel: Passes, batches: Sequence[torch.Tensor]) -> Step:
+    ranks = parallel.devices
     parallel.zero_grad()
     synchronize(ranks)
     watched = torch.get_device_module("sim")
     watched.reset_peak_memory_stats(WATCHED)
     with sim.trace() as timeline:
         with Timer(ranks) as timer:
-            parallel.forward_backward(X, X, nn.MSELoss())
+            for X in batches:
+                parallel.forward_backward(X, X, nn.MSELoss())
         peak = watched.max_memory_allocated(WATCHED)
         parallel.step()
         synchronize(ranks)

@@ -1,0 +1,39 @@
+"""Sharding: the check tells wrong from right."""
+
+import pytest
+
+from dpkit.lab.common.checks import failure
+from dpkit.theory.hardware.costs import operation_seconds
+
+
+def rate(n, accelerator):
+    flops, num_bytes = 2 * n**3, 3 * n**2 * 4
+    return flops / operation_seconds(accelerator, flops, num_bytes)
+
+
+def peak(n, accelerator):
+    return accelerator.flops_per_second["float32"]
+
+
+def seconds(n, accelerator):
+    return 2 * n**3 / rate(n, accelerator)
+
+
+def in_gigaflops(n, accelerator):
+    return rate(n, accelerator) / 1e9
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (rate, None),
+        (lambda n, accelerator: None, "it returned None"),
+        (peak, "k80, n = 10"),
+        (seconds, "expected"),
+        (in_gigaflops, "expected"),
+    ],
+)
+def test_sharding_rate(answer, why):
+    answer.__name__ = "sharding_rate"
+    found = failure(answer)
+    assert found is None if why is None else why in found
