@@ -9,10 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpkit.lab.sharding.engine import sharded
-from dpkit.lab.sharding.runs import dense_blocks
+from dpkit.lab.sharding.runs import Engine, dense_blocks
+from dpkit.machine import devices
 from dpkit.processes import rank_device
+from dpkit.sharding import Zero3
 
-WIDTH, COUNT, ROWS = 10, 3, 12  # rows that 2, 3 and 4 divide
+WIDTH, COUNT, ROWS = 7, 3, 12
+# 427 parameters in a block, which 2, 3, 4 and 5 do not divide.
 
 
 def small_blocks() -> list[nn.Module]:
@@ -64,6 +67,23 @@ def whole(net: nn.Module) -> Tensor:
     shards: list[Any] = list(net.parameters())  # DTensors
     params = [shard.full_tensor() for shard in shards]
     return torch.cat([p.detach().cpu().flatten() for p in params])
+
+
+def train_by_hand(
+    engine: Engine, num_devices: int, first: int, last: int
+) -> list[Tensor]:
+    """Return what each device makes of the same steps: all parameters."""
+    ranks = devices(num_devices)
+    parallel = engine(small_blocks(), ranks, adam)
+    for step in range(first, last):
+        parallel.zero_grad()
+        parallel.forward_backward(*batch(step), nn.MSELoss())
+        parallel.step()
+    if isinstance(parallel, Zero3):
+        for block in parallel.blocks:
+            block.gather()
+    wholes = zip(*(block.wholes for block in parallel.blocks))
+    return [torch.cat([w.cpu() for w in found]) for found in wholes]
 
 
 def train_on_one_device(first: int, last: int) -> Tensor:
