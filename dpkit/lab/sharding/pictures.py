@@ -1,6 +1,6 @@
 """Several steps in one figure, and what is alive when memory is fullest."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -84,3 +84,16 @@ def alive_at_peak(step: Step, least: float = 0.01) -> Table:
     table.add("smaller", "", rest / 1e6)
     table.add("together", "", total / 1e6)
     return table
+
+
+def computing(step: Step) -> defaultdict[str, float]:
+    """Return the seconds that a device computes, by the operation's name.
+
+    They are those of forward and backward on the watched device.
+    """
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for span in step.timeline.spans:
+        within = span.start < step.seconds
+        if span.device == WATCHED and span.kind == "compute" and within:
+            seconds[span.name] += span.end - span.start
+    return seconds

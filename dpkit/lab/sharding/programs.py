@@ -86,6 +86,32 @@ def train_by_hand(
     return [torch.cat([w.cpu() for w in found]) for found in wholes]
 
 
+def unmoved_in_16_bits(masters: bool, num_steps: int = 20) -> float:
+    """Return the share of parameters that small steps leave as they were.
+
+    Forward and backward are in bfloat16. With ``masters`` the shards are in
+    float32, and without in bfloat16.
+    """
+    half = torch.bfloat16
+    dtype = torch.float32 if masters else half
+    blocks = [block.to(dtype) for block in small_blocks()]
+    parallel = Zero3(blocks, devices(3), sgd, dtype=half)
+    shards = [shard for block in parallel.blocks for shard in block.shards]
+    before = [shard.clone() for shard in shards]
+    for step in range(num_steps):
+        X, y = (x.to(half) for x in batch(step))
+        parallel.zero_grad()
+        parallel.forward_backward(X, y, nn.MSELoss())
+        parallel.step()
+    same = [float((a == b).sum()) for a, b in zip(before, shards)]
+    return sum(same) / sum(map(len, shards))
+
+
+def sgd(params: list[Tensor]) -> torch.optim.Optimizer:
+    """Return gradient descent in small steps."""
+    return torch.optim.SGD(params, lr=1e-3)
+
+
 def train_on_one_device(first: int, last: int) -> Tensor:
     """Return what one device makes of the same steps."""
     net = nn.Sequential(*small_blocks())
