@@ -48,12 +48,6 @@ def check_momentum_step(answer: Answer) -> None:
         allowed = 2 * (k - 1) * n * 8
         words = f"it sends {traffic.num_bytes} bytes, where {allowed} do"
         require(traffic.num_bytes <= allowed, words)
-    for rank, (mine, part) in enumerate(
-        zip(momenta, momentum.tensor_split(k))
-    ):
-        away = float((mine.cpu() - part).abs().max())
-        words = f"the momentum of rank {rank} is {away:.0e} away"
-        require(away < 1e-12, words)
 
 
 def _require_step(wholes: list[torch.Tensor], alone: torch.Tensor) -> None:

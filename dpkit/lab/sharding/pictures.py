@@ -14,9 +14,9 @@ from dpkit.theory.units import show_memory
 def beside_each_other(steps: Mapping[str, Step]) -> Timeline:
     """Return what one device does in several steps, as one timeline.
 
-    Of each step, it has forward and backward of the device that is watched,
-    under the name of the step and its peak of memory. A row has what the
-    device computes, sends or receives, or does beside.
+    It has forward and backward of the device that is watched, under the name
+    of the step and the peak of its memory. A row has what the device computes,
+    sends or receives, or adds up beside that.
     """
     spans = [
         replace(span, device=f"{name}, {show_memory(step.peak)}", stream=row)
