@@ -24,7 +24,12 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 
 # They train: a minute or more each. `-m "not slow"` leaves out the whole
 # chapter, as a cell needs those above it.
-SLOW = {"data-parallelism", "data-parallelism-concise", "overlap"}
+SLOW = {
+    "data-parallelism",
+    "data-parallelism-concise",
+    "overlap",
+    "sharding",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -33,6 +33,7 @@ Floor 8, everyone takes part
     ``collectives`` -- broadcast, reduce, allreduce, allgather, ….
 Floor 9, composed
     ``data_parallel/`` -- one training step on all devices together;
+    ``sharding/`` -- what data parallelism copies, cut into shards;
     ``network_partition/`` -- stages on devices, driven by a schedule;
     ``layer_partition/`` -- layers whose weights are split over devices;
     ``ranks/`` -- ranks as threads, for PyTorch's own engines;

@@ -29,6 +29,7 @@ FLOORS = [
     {"collectives"},
     {
         "data_parallel",
+        "sharding",
         "network_partition",
         "layer_partition",
         "ranks",

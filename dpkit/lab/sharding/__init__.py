@@ -1,0 +1,8 @@
+"""What the chapter ``sharding`` runs, draws and checks.
+
+``runs`` -- steps by hand on simulated devices, their time and memory;
+``engine`` -- the same step by PyTorch's ``fully_shard``;
+``pictures`` -- several steps in one figure, and what is alive at a peak;
+``programs`` -- what it runs on ranks, simulated and real;
+``check`` -- the checks of the exercises.
+"""

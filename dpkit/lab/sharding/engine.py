@@ -1,0 +1,113 @@
+"""The same step by PyTorch's ``fully_shard``, on the same devices."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+
+from dpkit import sim
+from dpkit.lab.sharding.runs import WATCHED, Step, adam, dense_blocks
+from dpkit.machine import synchronize
+from dpkit.ranks import launch
+from dpkit.theory.timeline.timeline import Timeline
+
+
+def sharded(
+    blocks: list[nn.Module], device: torch.device, **how: Any
+) -> nn.Module:
+    """Return a network on a device, sharded by PyTorch block by block.
+
+    Each rank of a process group calls it. ``how`` is passed on to
+    ``fully_shard``.
+    """
+    # Here, not above: they take a second.
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    net = nn.Sequential(*blocks).to(device)
+    for block in net:
+        fully_shard(block, mesh=mesh, **how)
+    fully_shard(net, mesh=mesh, **how)
+    return net
+
+
+def fsdp_step(
+    rows: int = 1024,
+    width: int = 1024,
+    count: int = 6,
+    num_devices: int = 4,
+    batches: int = 1,
+    sync_each: bool = True,
+    how: dict[str, Any] | None = None,
+    **machine: Any,
+) -> Step:
+    """Take two steps by ``fully_shard``, and return the second.
+
+    Arguments are those of :func:`dpkit.lab.sharding.runs.simulated_step`.
+    Without ``sync_each`` only the gradients of the last batch are sent, which
+    those before it are in; ``how`` is what ``fully_shard`` takes.
+    """
+    settings = {"backing": "meta", "hosts": "per_device", **machine}
+    with sim.machine(**settings):
+        sizes = rows, width, count
+        syncs = [sync_each] * (batches - 1) + [True]
+        found: list[Step] = launch(
+            _train, num_devices, sizes, syncs, how or {}
+        )
+    return found[torch.device(WATCHED).index]
+
+
+def _train(
+    sizes: tuple[int, int, int], syncs: list[bool], how: dict[str, Any]
+) -> Step:
+    """Train on one rank; return the second step."""
+    rows, width, count = sizes
+    device = torch.device("sim", dist.get_rank())
+    with device:
+        X = torch.zeros(rows, width)
+        net = sharded(dense_blocks(width, count), device, **how)
+    optimizer = adam(list(net.parameters()))
+    watched = device == torch.device(WATCHED)
+    _step(net, X, optimizer, syncs, traced=False)
+    return _step(net, X, optimizer, syncs, traced=watched)
+
+
+def _step(
+    net: nn.Module,
+    X: torch.Tensor,
+    optimizer: torch.optim.Optimizer,
+    syncs: list[bool],
+    traced: bool,
+) -> Step:
+    """Take a step; the trace that one rank begins shows all."""
+    module = torch.get_device_module("sim")
+    optimizer.zero_grad()
+    synchronize([X.device])
+    dist.barrier()
+    module.reset_peak_memory_stats(X.device)
+    with sim.trace() if traced else nullcontext() as timeline:
+        dist.barrier()
+        start = sim.now(X.device)
+        for sync in syncs:
+            _forward_backward(net, X, sync)
+        synchronize([X.device])
+        seconds = sim.now(X.device) - start
+        peak = module.max_memory_allocated(X.device)
+        optimizer.step()
+        synchronize([X.device])
+        dist.barrier()
+    return Step(
+        timeline or Timeline(),
+        seconds,
+        peak,
+        module.memory_allocated(X.device),
+    )
+
+
+def _forward_backward(net: Any, X: torch.Tensor, sync: bool) -> None:
+    net.set_requires_gradient_sync(sync)
+    torch.autograd.backward(F.mse_loss(net(X), X))

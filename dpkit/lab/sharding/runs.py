@@ -1,0 +1,112 @@
+"""Steps of sharded data parallelism: their time, memory and traffic."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from dpkit import sim
+from dpkit.machine import Timer, devices, synchronize
+from dpkit.sharding import Copied, Passes, Zero1, Zero2, Zero3
+from dpkit.theory.timeline.timeline import Timeline
+
+Engine = Callable[..., Passes]
+WAYS: dict[str, Engine] = {
+    way: partial(Zero3, gather=way)
+    for way in ("just in time", "prefetched", "too late")
+}
+STAGES: dict[int, Engine] = {0: Copied, 1: Zero1, 2: Zero2, 3: Zero3}
+WATCHED = "sim:1"  # the device whose memory and traffic are told
+
+
+@dataclass
+class Step:
+    """A training step on simulated devices, as one of them sees it.
+
+    Attributes:
+        timeline: Of the whole step.
+        seconds: Those of forward and backward, simulated.
+        peak: The most bytes alive during forward and backward.
+        kept: The bytes alive after the optimizer's step: parameters,
+            gradients and the optimizer's state.
+    """
+
+    timeline: Timeline
+    seconds: float
+    peak: int
+    kept: int
+
+    @property
+    def total_seconds(self) -> float:
+        """The seconds of the whole step, the optimizer's part included."""
+        return self.timeline.makespan
+
+    @property
+    def sent(self) -> int:
+        """The bytes that the device sent in the step."""
+        return self.timeline.summary().devices[WATCHED].bytes_sent
+
+
+def dense_blocks(width: int = 1024, count: int = 6) -> list[nn.Module]:
+    """Return blocks of two dense layers, as in a transformer.
+
+    Each has 8·width² + 5·width parameters.
+    """
+    return [
+        nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
+        for _ in range(count)
+    ]
+
+
+def adam(shards: list[torch.Tensor]) -> torch.optim.Optimizer:
+    """Return Adam with its usual settings."""
+    return torch.optim.Adam(shards, lr=1e-3)
+
+
+def simulated_step(
+    engine: Engine,
+    rows: int = 1024,
+    width: int = 1024,
+    count: int = 6,
+    num_devices: int = 4,
+    batches: int = 1,
+    dtype: torch.dtype = torch.float32,
+    **machine: Any,
+) -> Step:
+    """Take two steps by hand, and return the second.
+
+    In the first Adam has no averages yet. Each device has a host, and ``rows``
+    examples of a dtype in each of several ``batches``, whose gradients add up;
+    there are no numbers. ``machine`` is what :func:`dpkit.sim.machine`
+    changes.
+    """
+    settings = {"backing": "meta", "hosts": "per_device", **machine}
+    with sim.machine(**settings):
+        ranks = devices(num_devices, "sim")
+        with ranks[0]:
+            X = torch.zeros(num_devices * rows, width, dtype=dtype)
+            parallel = engine(dense_blocks(width, count), ranks, adam)
+        _step(parallel, [X] * batches)
+        return _step(parallel, [X] * batches)
+
+
+def _step(parallel: Passes, batches: Sequence[torch.Tensor]) -> Step:
+    ranks = parallel.devices
+    parallel.zero_grad()
+    synchronize(ranks)
+    watched = torch.get_device_module("sim")
+    watched.reset_peak_memory_stats(WATCHED)
+    with sim.trace() as timeline:
+        with Timer(ranks) as timer:
+            for X in batches:
+                parallel.forward_backward(X, X, nn.MSELoss())
+        peak = watched.max_memory_allocated(WATCHED)
+        parallel.step()
+        synchronize(ranks)
+    kept = watched.memory_allocated(WATCHED)
+    return Step(timeline, timer.seconds, peak, kept)

@@ -1,0 +1,42 @@
+"""Data parallelism whose copies are cut into shards: ZeRO.
+
+Data parallelism keeps all parameters, gradients and the optimizer's state on
+every device. Here a device keeps a part of them. What it keeps whole, and
+what in shards::
+
+                     parameters    gradients    optimizer's state
+    Copied           whole         whole        whole
+    Zero1            whole         whole        shard
+    Zero2            whole         shard        shard
+    Zero3            shard         shard        shard
+
+``flat_block`` -- a block of a network, its parameters in one flat tensor on
+    each device: begin here;
+``passes`` -- forward and backward, block by block on all devices;
+``copied`` -- data parallelism, which keeps everything everywhere;
+``zero1``, ``zero2``, ``zero3`` -- what each does before and after a block;
+``sizes`` -- the bytes that a device keeps and sends, as formulas.
+
+Source:
+    S. Rajbhandari et al., ZeRO: memory optimizations toward training trillion
+    parameter models, 2019, arXiv:1910.02054.
+"""
+
+from dpkit.sharding.copied import Copied
+from dpkit.sharding.flat_block import FlatBlock
+from dpkit.sharding.passes import Passes
+from dpkit.sharding.sizes import kept_bytes, sent_bytes
+from dpkit.sharding.zero1 import Zero1
+from dpkit.sharding.zero2 import Zero2
+from dpkit.sharding.zero3 import Zero3
+
+__all__ = [
+    "Copied",
+    "FlatBlock",
+    "Passes",
+    "Zero1",
+    "Zero2",
+    "Zero3",
+    "kept_bytes",
+    "sent_bytes",
+]

@@ -1,0 +1,124 @@
+"""Forward and backward through the blocks of a network, on all devices.
+
+All devices are done with a block before the next begins, so what a block
+needs can be fetched before it, and given back after it::
+
+    forward     before(0) block 0 after_forward(0)  before(1) block 1 …
+    loss
+    backward    before(1) block 1 after_backward(1)  before(0) block 0 …
+
+Between two blocks autograd's graph is cut: backward of a block starts with
+the gradients that the block behind it has left at its inputs.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from dpkit.arguments import Devices, device_list
+from dpkit.losses import Loss
+from dpkit.placement import split_batch
+from dpkit.sharding.flat_block import FlatBlock
+
+Optimizer = Callable[[list[Tensor]], torch.optim.Optimizer]
+
+
+class Passes:
+    """Train blocks, each of which takes what the one before it returns.
+
+    Args:
+        blocks: Modules from tensor to tensor, each with parameters. They stay
+            as they are: copies are trained.
+        devices: k devices.
+        optimizer: Makes the optimizer of a list of flat shards.
+        algorithm: That of the collectives, "ring", "direct" or "library".
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[nn.Module],
+        devices: Devices,
+        optimizer: Optimizer,
+        algorithm: str = "ring",
+    ) -> None:
+        self.devices = device_list(devices, least=1)
+        self.algorithm = algorithm
+        self.blocks = [FlatBlock(block, self.devices) for block in blocks]
+        self._prepare()
+        self.optimizer = optimizer([s for b in self.blocks for s in b.shards])
+
+    def _prepare(self) -> None:
+        """Give the shards the form in which they are kept."""
+
+    def before(self, place: int, following: int | None) -> None:
+        """Prepare for a block; ``following`` is the one after it, if any."""
+
+    def after_forward(self, place: int, following: int | None) -> None:
+        """Clean up after a block in forward."""
+
+    def after_backward(self, place: int, following: int | None) -> None:
+        """Take the gradients of a block, which are complete."""
+
+    def forward_backward(self, X: Tensor, y: Tensor, loss: Loss) -> Tensor:
+        """Compute the loss of a batch, and add its gradients to what is there.
+
+        ``X`` has the shape (b, …), with an example or more for each device;
+        ``loss(outputs, y)`` is the mean over examples. Return the mean loss
+        over the batch, of no dimensions, on the first device and detached.
+        """
+        k = len(self.devices)
+        if len(X) < k:
+            raise ValueError(
+                "a device would have nothing to do (examples: "
+                f"{len(X)}, devices: {k})"
+            )
+        xs, ys = split_batch(X, y, self.devices)
+        # The mean over ranks of these is the mean over the batch: of 5
+        # examples on 2 devices, 3 count 2 · 3/5 and 2 count 2 · 2/5.
+        shares = [k * len(x) / len(X) for x in xs]
+        kept = self._forward(list(xs))
+        inputs, outputs = kept.pop()
+        losses = [s * loss(o, y) for s, o, y in zip(shares, outputs, ys)]
+        kept.append((inputs, losses))
+        del inputs, outputs, xs  # what is left belongs to `kept`
+        self._backward(kept)
+        found = [x.detach().to(self.devices[0]) for x in losses]
+        return torch.stack(found).mean()
+
+    def _forward(
+        self, xs: list[Tensor]
+    ) -> list[tuple[list[Tensor], list[Tensor]]]:
+        """Return the inputs and the outputs of each block."""
+        kept = []
+        last = len(self.blocks) - 1
+        for place, block in enumerate(self.blocks):
+            following = place + 1 if place < last else None
+            self.before(place, following)
+            inputs = [x.detach().requires_grad_(place > 0) for x in xs]
+            xs = [net(x) for net, x in zip(block.replicas, inputs)]
+            kept.append((inputs, xs))
+            self.after_forward(place, following)
+        return kept
+
+    def _backward(self, kept: list[tuple[list[Tensor], list[Tensor]]]) -> None:
+        """Go back through the blocks, and forget the inputs and outputs."""
+        grads: list[Tensor | None] = [None] * len(self.devices)
+        while kept:
+            place = len(kept) - 1
+            following = place - 1 if place else None
+            self.before(place, following)
+            inputs, outputs = kept.pop()
+            # One call: on GPUs, each device's backward has its own thread.
+            torch.autograd.backward(outputs, grads)
+            grads = [x.grad for x in inputs]
+            del inputs, outputs
+            self.after_backward(place, following)
+
+    def step(self) -> None:
+        """Take a step: each device updates its shards."""
+        self.optimizer.step()
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of the step before."""
+        self.optimizer.zero_grad()

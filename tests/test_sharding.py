@@ -1,0 +1,234 @@
+"""ZeRO by hand: the step of one device, whatever lies in shards."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+import dpkit
+from dpkit.lab.common.traffic import Traffic
+from dpkit.sharding import (
+    Copied,
+    FlatBlock,
+    Zero1,
+    Zero2,
+    Zero3,
+    kept_bytes,
+    sent_bytes,
+)
+
+LOSS = nn.MSELoss()
+STAGES = [Copied, Zero1, Zero2, Zero3]
+ENGINES = [
+    *STAGES,
+    partial(Zero3, gather="just in time"),
+    partial(Zero3, gather="too late"),
+    partial(Zero3, algorithm="direct"),
+]
+ROWS = 17  # which 2, 3, 4 and 5 do not divide
+adam = partial(torch.optim.Adam, lr=0.1)
+
+
+def blocks():
+    """Return blocks of 88, 60 and 18 parameters."""
+    torch.manual_seed(0)
+    layers = [
+        nn.Sequential(nn.Linear(7, 11), nn.Tanh()),
+        nn.Sequential(nn.Linear(11, 5), nn.Tanh()),
+        nn.Linear(5, 3),
+    ]
+    return [layer.double() for layer in layers]
+
+
+def batches(count, rows=ROWS):
+    generator = torch.Generator().manual_seed(1)
+    make = partial(torch.rand, dtype=torch.double, generator=generator)
+    return [(make(rows, 7), make(rows, 3)) for _ in range(count)]
+
+
+def flat(tensors):
+    return torch.cat([x.detach().cpu().flatten() for x in tensors])
+
+
+def on_one_device(steps):
+    net = nn.Sequential(*blocks())
+    optimizer = adam(net.parameters())
+    for X, y in steps:
+        optimizer.zero_grad()
+        torch.autograd.backward(LOSS(net(X), y))
+        optimizer.step()
+    return flat(net.parameters())
+
+
+def trained(engine, devices, steps):
+    parallel = engine(blocks(), devices, adam)
+    for X, y in steps:
+        parallel.zero_grad()
+        parallel.forward_backward(X, y, LOSS)
+        parallel.step()
+    return parallel
+
+
+def replicas(parallel):
+    """Return all parameters of each rank, whole."""
+    if isinstance(parallel, Zero3):
+        for block in parallel.blocks:
+            block.gather()
+    k = len(parallel.devices)
+    return [flat(b.wholes[r] for b in parallel.blocks) for r in range(k)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("k", range(1, 6))
+def test_k_devices_take_the_steps_of_one(get_ranks, k, engine):
+    steps = batches(3)
+    found = replicas(trained(engine, get_ranks(k), steps))
+    assert len(found) == k
+    expected = on_one_device(steps)
+    assert (expected - on_one_device([])).abs().max() > 0.1  # it did learn
+    for params in found:
+        assert (params - expected).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_loss_is_that_of_the_batch(get_ranks, engine):
+    ((X, y),) = batches(1)
+    parallel = engine(blocks(), get_ranks(3), adam)
+    loss = parallel.forward_backward(X, y, LOSS)
+    expected = LOSS(nn.Sequential(*blocks())(X), y).item()
+    assert loss.item() == pytest.approx(expected, rel=1e-12)
+    assert not loss.requires_grad
+
+
+@pytest.mark.parametrize("engine", STAGES)
+def test_gradients_of_several_batches_add_up(get_ranks, engine):
+    steps = batches(3)
+    parallel = engine(blocks(), get_ranks(3), adam)
+    net = nn.Sequential(*blocks())
+    for X, y in steps:
+        parallel.forward_backward(X, y, lambda out, y: LOSS(out, y) / 3)
+        torch.autograd.backward(LOSS(net(X), y) / 3)
+    parallel.step()
+    adam(net.parameters()).step()
+    for params in replicas(parallel):
+        assert (params - flat(net.parameters())).abs().max() < 1e-10
+
+
+def test_parameters_without_a_gradient_get_zeros():
+    class Half(nn.Linear):
+        def forward(self, x):
+            return x @ self.weight.t()
+
+    parallel = Zero3([Half(3, 3)], dpkit.devices(2, "sim"), adam)
+    parallel.forward_backward(torch.ones(4, 3), torch.zeros(4, 3), LOSS)
+    found = flat(s.grad for s in parallel.blocks[0].shards)
+    assert (found[:9] != 0).all()
+    assert (found[9:] == 0).all()
+
+
+@pytest.mark.parametrize("k", range(1, 6))
+@pytest.mark.parametrize(("stage", "engine"), list(enumerate(STAGES)))
+def test_bytes_sent(k, stage, engine):
+    """By all ports together; no two of 88, 60 and 18 have the same rest."""
+    ((X, y),) = batches(1)
+    parallel = trained(engine, dpkit.devices(k, "sim"), batches(1))
+    with Traffic() as traffic:
+        parallel.zero_grad()
+        parallel.forward_backward(X, y, LOSS)
+        parallel.step()
+    losses = 8 * (k - 1)  # each goes to the first device
+    num_bytes = 8 * (88 + 60 + 18)
+    expected = k * sent_bytes(stage, num_bytes, k) + losses
+    assert traffic.num_bytes == round(expected)
+
+
+@pytest.mark.parametrize(("stage", "engine"), list(enumerate(STAGES)))
+def test_bytes_sent_by_each_port(stage, engine):
+    devices = dpkit.devices(2, "sim")  # which divides 88, 60 and 18
+    parallel = trained(engine, devices, batches(1))
+    X, y = (x.to(devices[0]) for x in batches(1, 2)[0])
+    with Traffic() as traffic:
+        parallel.forward_backward(X, y, LOSS)
+        parallel.step()
+    expected = sent_bytes(stage, 8 * 166, 2)
+    inputs = (7 + 3) * 8  # a row of X and of y
+    assert traffic.sent[devices[0]] == expected + inputs
+    assert traffic.sent[devices[1]] == expected + 8  # the loss
+
+
+@pytest.mark.parametrize("k", range(1, 6))
+@pytest.mark.parametrize(("stage", "engine"), list(enumerate(STAGES)))
+def test_memory_kept(k, stage, engine):
+    """Counted for each device; of 166 numbers k devices have 166 together."""
+    devices = dpkit.devices(k, "sim")
+    before = [torch.sim.memory_allocated(d) for d in devices]
+    parallel = trained(engine, devices, batches(1))
+    held = [
+        torch.sim.memory_allocated(d) - start
+        for d, start in zip(devices, before)
+    ]
+    for r in range(k):
+        part = sum(len(range(n)[r::k]) for n in (88, 60, 18))
+        by_kind = kept_bytes(stage, 166, k, itemsize=8)
+        whole = kept_bytes(0, 166, k, itemsize=8)
+        expected = sum(
+            whole[name] if found == whole[name] else whole[name] * part / 166
+            for name, found in by_kind.items()
+        )
+        assert held[r] == expected
+    average = sum(kept_bytes(stage, 166, k, itemsize=8).values())
+    assert sum(held) == pytest.approx(k * average)
+
+
+def test_what_the_parts_hold_is_no_copy_of_the_whole():
+    parallel = trained(Zero3, dpkit.devices(3, "sim"), batches(1))
+    for block in parallel.blocks:
+        for whole, replica in zip(block.wholes, block.replicas):
+            assert whole.untyped_storage().nbytes() == 0
+            assert all(p.grad is None for p in replica.parameters())
+
+
+def test_masters_of_whole_parameters_in_16_bits():
+    """Small steps add up in the shards, though the weights lose them."""
+    devices = dpkit.devices(3, "sim")
+    sgd = partial(torch.optim.SGD, lr=1e-4)
+    start = [block.float() for block in blocks()]
+    parallel = Zero3(start, devices, sgd, dtype=torch.bfloat16)
+    net = nn.Sequential(*start)
+    optimizer = sgd(net.parameters())
+    for X, y in batches(5):
+        X, y = X.float(), y.float()
+        parallel.zero_grad()
+        parallel.forward_backward(
+            X.bfloat16(), y, lambda out, y: LOSS(out.float(), y)
+        )
+        parallel.step()
+        optimizer.zero_grad()
+        torch.autograd.backward(LOSS(net(X), y))
+        optimizer.step()
+    k = len(devices)
+    shards = [flat([b.shards[r] for r in range(k)]) for b in parallel.blocks]
+    moved = flat(net.parameters()) - flat(
+        p for block in blocks() for p in block.float().parameters()
+    )
+    away = torch.cat(shards) - flat(net.parameters())
+    assert torch.cat(shards).dtype == torch.float32
+    assert parallel.blocks[0].wholes[0].dtype == torch.bfloat16
+    assert away.abs().max() < 0.1 * moved.abs().max()
+
+
+def test_errors():
+    devices = dpkit.devices(2, "sim")
+    mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
+    with pytest.raises(ValueError, match=r"of one dtype .*float32.*float64"):
+        FlatBlock(mixed, devices)
+    with pytest.raises(
+        ValueError, match=r"a block needs parameters.*block: Tanh"
+    ):
+        FlatBlock(nn.Tanh(), devices)
+    with pytest.raises(ValueError, match="unknown gather"):
+        Zero3(blocks(), devices, adam, gather="later")
+    parallel = Zero1(blocks(), devices, adam)
+    with pytest.raises(ValueError, match=r"nothing to do .examples: 1, dev"):
+        parallel.forward_backward(*batches(1, 1)[0], LOSS)

@@ -1,0 +1,69 @@
+"""Steps of the chapter on sharding: time, memory and traffic, counted."""
+
+import pytest
+
+from dpkit.lab.sharding.engine import fsdp_step
+from dpkit.lab.sharding.runs import (
+    STAGES,
+    WAYS,
+    dense_blocks,
+    simulated_step,
+)
+from dpkit.sharding import kept_bytes, sent_bytes
+
+FEW = {"rows": 2, "width": 256, "count": 5}
+BLOCK = 4 * (8 * 256**2 + 5 * 256)  # bytes
+PARAMETERS = 5 * BLOCK // 4
+
+
+@pytest.mark.parametrize(("stage", "engine"), list(STAGES.items()))
+def test_kept_and_sent_are_the_formulas(stage, engine):
+    step = simulated_step(engine, **FEW)
+    rows = 4 * 2 * 256 * 4 * 2 // 4  # of X, twice: the batch and its labels
+    kept = sum(kept_bytes(stage, PARAMETERS, 4).values())
+    assert 0 <= step.kept - kept <= rows
+    assert step.sent == sent_bytes(stage, 5 * BLOCK, 4) + 4  # a loss
+
+
+def test_four_whole_blocks_are_alive_at_the_peak():
+    step = simulated_step(WAYS["prefetched"], **FEW)
+    kept = 3 * 5 * BLOCK / 4  # parameters and Adam's averages
+    for sums in range(6):  # gradients that are there already, of blocks
+        if abs(step.peak - kept - sums * BLOCK / 4 - 4 * BLOCK) < BLOCK / 20:
+            break
+    else:
+        pytest.fail(f"no number of blocks fits (peak: {step.peak})")
+    assert sums == 3  # of five: one is being sent, one is made
+    late = simulated_step(WAYS["too late"], **FEW)
+    assert BLOCK / 2 < step.peak - late.peak <= BLOCK
+
+
+def test_asking_late_is_as_slow_as_asking_in_time():
+    seconds = {
+        way: simulated_step(engine).seconds for way, engine in WAYS.items()
+    }
+    assert seconds["too late"] == pytest.approx(seconds["just in time"], 1e-3)
+    assert seconds["prefetched"] < 0.9 * seconds["just in time"]
+
+
+@pytest.mark.parametrize("rows", [2, 64])
+def test_the_engine_of_pytorch_has_our_peak_and_traffic(rows):
+    sizes = {**FEW, "rows": rows}
+    ours, theirs = (
+        simulated_step(WAYS["prefetched"], **sizes),
+        fsdp_step(**sizes),
+    )
+    assert theirs.sent == ours.sent - 4  # it gathers no losses
+    assert theirs.peak == pytest.approx(ours.peak, rel=0.01)
+
+
+def test_times_repeat():
+    first, second = (fsdp_step(**FEW) for _ in range(2))
+    assert first.seconds == second.seconds
+    assert first.timeline.spans == second.timeline.spans
+
+
+def test_blocks_have_the_size_that_is_told():
+    for block in dense_blocks(8, 2):
+        sizes = [p.numel() for p in block.parameters()]
+        assert sum(sizes) == 8 * 8**2 + 5 * 8
