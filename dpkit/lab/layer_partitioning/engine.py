@@ -49,7 +49,7 @@ def tensor_parallel_step(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Run one forward and backward of two split layers by DTensor.
 
-    ``mlp`` is that of :func:`split_by_torch`. Each rank has the whole batch:
+    ``mlp`` is that of ``split_by_torch``. Each rank has the whole batch:
     X, shape (b, …), and y. ``loss_fn(outputs, y)`` is the mean loss.
 
     Returns:

@@ -32,7 +32,7 @@ def dropout_of_shards() -> Tensor:
 
 
 def attention_of_parts() -> None:
-    """Let each rank have a part of the sequence that attention goes over."""
+    """Give each rank a part of the sequence that attention goes over."""
     mesh = init_device_mesh("sim", (2,))
     x = torch.ones(1, 2, 8, 4, device="sim")
     with context_parallel(mesh, buffers=[x], buffer_seq_dims=[2]):

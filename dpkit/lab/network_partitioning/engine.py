@@ -76,7 +76,7 @@ def engine_of(
     schedule: Schedule,
     num_micro_batches: int,
 ) -> Callable[[], list[Tensor]]:
-    """Return what runs a step of :func:`engine_step` and gives its losses."""
+    """Return what runs a step of ``engine_step`` and gives its losses."""
     device, p = rank_device(), len(stages)
     mine = own_stages(p)
     parts = [PipelineStage(stages[i].to(device), i, p, device) for i in mine]
@@ -97,7 +97,7 @@ def engine_of(
 
 
 def torch_step(stages: Sequence[nn.Module], *settings: Any) -> Step:
-    """Trace the second step of :func:`engine_of`; return its gradients."""
+    """Trace the second step of ``engine_of``; return its gradients."""
     step = engine_of(stages, *settings)
     step()  # in which the stages tell each other their shapes
     own = nn.ModuleList(stages[i] for i in own_stages(len(stages)))
