@@ -31,11 +31,11 @@ def peak_parts(
     left out: they come to this. At the peak of 8 blocks of 50.4 MB on 4
     devices, with 8.5 MB beside them, of which 4.1 in the head::
 
-        parameters, Adam's averages    3 · (8 · 50.4 + 8.5) / 4    308.6
+        parameters, Adam's averages    3 · (8 · 50.4 + 8.5) / 4    308.8
         gradients of finished blocks   (8 - 2) · 50.4 / 4           75.6
-        whole blocks                   4 · 50.4                    201.5
+        whole blocks                   4 · 50.4                    201.6
         whole root                     8.5 + 4.1                    12.6
-                                                            MB:    598.2
+                                                            MB:    598.6
 
     Args:
         num_blocks: How many there are, 2 at least.
@@ -80,8 +80,10 @@ def usual_peak(num_blocks: int, block: float, root: float, k: int) -> float:
     more: see :func:`peak_parts`.
 
     Example:
-        >>> from dpkit.theory.sharding import usual_peak
-        >>> usual_peak(8, block=40, root=12, k=4)
-        372.0
+        >>> from dpkit.theory.sharding import peak_parts, usual_peak
+        >>> usual = usual_peak(8, block=50.4, root=8.5, k=4)
+        >>> peak = sum(peak_parts(8, 50.4, 8.5, head=4.1, k=4).values())
+        >>> f"{usual:.1f} of {peak:.1f}, {1 - usual / peak:.0%} too low"
+        '462.1 of 598.6, 23% too low'
     """
     return 4 * (num_blocks * block + root) / k + block
