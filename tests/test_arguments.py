@@ -167,9 +167,8 @@ def test_one_tensor_is_no_list_of_parameters():
 
 @pytest.mark.parametrize("name", ["accelerator", "link", "host", "network"])
 def test_what_is_no_preset(name):
-    part = "link" if name == "network" else name
-    told = rf"neither a name nor a preset \({part}: "
-    other = LINKS["nvlink2"] if part == "host" else HOSTS["eager"]
+    told = rf"neither a name nor a preset \({name}: "
+    other = LINKS["nvlink2"] if name == "host" else HOSTS["eager"]
     for given in (3, None, other):
         with pytest.raises(TypeError, match=told + str(given)[:4]):
             dpkit.sim.configure(**{name: given})

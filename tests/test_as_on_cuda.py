@@ -1,11 +1,11 @@
-"""Tests of dpkit.sim.own_kernels: what CUDA takes and the CPU does not."""
+"""Tests of dpkit.sim.kernels.own: what CUDA takes and the CPU does not."""
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from dpkit import sim
-from dpkit.sim.own_kernels import INTEGERS
+from dpkit.sim.kernels.own import INTEGERS
 
 sim.register()
 

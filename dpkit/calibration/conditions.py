@@ -65,7 +65,7 @@ def doubts(spread: float, load: float, threads: int) -> list[str]:
     if load + threads > cores + 0.5:  # what starts Python may linger
         found.append(
             f"the machine was busy (load: {load:.1f}, threads: {threads}, "
-            f"cores: {cores}; the load is the mean of a minute)"
+            f"cores: {cores}), by the load of the last minute"
         )
     if spread > MOST_SPREAD:
         found.append(

@@ -3,9 +3,9 @@
 Begin with ``tensor.py``: what happens in ``x + y``, step by step.
 
 - What changes in torch when sim is registered: ``patches.py``, one table.
-  The functions that it puts into torch are in ``kernels``, ``own_kernels``,
-  ``backward``, ``modules``, ``storages``, ``random_numbers``,
-  ``device_names`` and ``refusals``. ``torch.sim`` is ``torch_sim.py``.
+  The functions that it puts into torch are in ``kernels/``, ``backward``,
+  ``modules``, ``storages``, ``random_numbers``, ``device_names``,
+  ``sending`` and ``refusals``. ``torch.sim`` is ``torch_sim.py``.
 - Where operations and copies are charged: ``charge.py``; where memory is
   counted: ``memory.py``.
 - Which devices may mix in an operation, and which arguments it writes to:

@@ -42,7 +42,7 @@ from dpkit.sim import (
     torch_sim,
     tracing,
 )
-from dpkit.sim.kernels import AUTOCAST, aten_kernels
+from dpkit.sim.kernels.registered import AUTOCAST, aten_kernels
 from dpkit.sim.patching import (
     Kernel,
     Patch,

@@ -25,6 +25,7 @@ from dpkit.sim.backward import in_backward, put_aside
 from dpkit.sim.behaviour import SIM_CLASSES, Behaviour, plain
 from dpkit.sim.charge import charge, charge_read
 from dpkit.sim.configuration import simulation
+from dpkit.sim.kernels.own import run_plain
 from dpkit.sim.memory import tensors_in
 from dpkit.sim.operations import (
     Args,
@@ -42,7 +43,6 @@ from dpkit.sim.operations import (
     no_numbers,
     own_key,
 )
-from dpkit.sim.own_kernels import run_plain
 from dpkit.sim.random_numbers import check_generator
 from dpkit.sim.refusals import check_dense
 from dpkit.sim.storages import made_pinned

@@ -22,9 +22,9 @@ from torch.nn.attention import SDPBackend
 
 from dpkit.sim.behaviour import plain
 from dpkit.sim.configuration import simulation
+from dpkit.sim.kernels.statistics import ABSENT
 from dpkit.sim.memory import tensors_in
 from dpkit.sim.operations import OpCall, alias_kind, aten
-from dpkit.sim.statistics import ABSENT
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 MOST = 10_000  # shapes that are remembered

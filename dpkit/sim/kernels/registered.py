@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from dpkit.sim import own_kernels
 from dpkit.sim.behaviour import plain
 from dpkit.sim.charge import charge_copy, charge_factory
 from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import full_device
+from dpkit.sim.kernels import own
 from dpkit.sim.memory import tensors_in
 from dpkit.sim.operations import OpCall, aten, has_kernel
 from dpkit.sim.random_numbers import check_generator
@@ -71,10 +71,10 @@ def aten_kernels() -> Iterator[_Registered]:
     yield "_copy_from", _copy_from, "PrivateUse1"
     yield "_local_scalar_dense", read_number, "PrivateUse1"
     key = "AutogradPrivateUse1"
-    yield "scaled_dot_product_attention", own_kernels.attention, key
-    yield "_thnn_fused_lstm_cell", own_kernels.lstm_cell, key
-    yield "_thnn_fused_gru_cell", own_kernels.gru_cell, key
-    yield "ctc_loss.Tensor", own_kernels.ctc_loss, key
+    yield "scaled_dot_product_attention", own.attention, key
+    yield "_thnn_fused_lstm_cell", own.lstm_cell, key
+    yield "_thnn_fused_gru_cell", own.gru_cell, key
+    yield "ctc_loss.Tensor", own.ctc_loss, key
     yield from pinned_kernels()
     yield from _autocast_kernels()
 
