@@ -173,10 +173,9 @@ class SimGroup(_Group):  # type: ignore[misc]
 
     def _several(self, name: str, *lists: Any) -> Work:
         *tensors, opts = lists
-        self._start_coalescing()
-        for each in zip(*tensors):
-            getattr(self, name)(*each, opts)
-        return self._end_coalescing(None, tensors[0])
+        works = [getattr(self, name)(*each, opts) for each in zip(*tensors)]
+        meetings = [meeting for work in works for meeting in work.meetings]
+        return Work(self._world.turns, self._rank, meetings, tensors[0])
 
     def _start_coalescing(self, device: Any = None) -> None:
         self._together = []

@@ -81,13 +81,12 @@ def reduce_scatter(
 
     What a rank gives is one tensor or, cut already, a tensor for each rank.
     """
+    most = max(part.numel() for _, parts in xs for part in parts)
     flats = []
     for _, parts in xs:
-        flat = _scratch(parts[0], sum(part.numel() for part in parts))
-        start = 0
-        for part in parts:
-            _put(part, flat, to=start)
-            start += part.numel()
+        flat = _scratch(parts[0], most * len(parts))
+        for rank, part in enumerate(parts):
+            _put(part, flat, to=rank * most)
         flats.append(flat)
     way = _or_library("ring", algorithm)
     sums = collectives.reduce_scatter(flats, op, way)
