@@ -266,6 +266,12 @@ class SimGroup(_Group):  # type: ignore[misc]
         device = next(iter(tensors_in(brought)), torch.empty(0)).device
         begin = None
         if device.type == "sim":
+            if device.index != self._rank:
+                raise RuntimeError(
+                    f"rank {self._rank} sends what lies on the device of "
+                    f"another rank (device: {device}, its own: "
+                    f"sim:{self._rank})"
+                )
             simulation.clock.hosts.launch(device.index, kind)
             begin = streams.record_event(device)
         return Brought(self._rank, brought, device, begin)

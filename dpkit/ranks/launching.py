@@ -69,6 +69,8 @@ def launch(
     check_count("world_size", world_size)
     sim.register()
     sim.check_ranks()
+    if isinstance(c10d._world, Registry):
+        raise RuntimeError("ranks are running already; launch them in turn")
     if algorithm is None:
         algorithm = "ring" if world_size <= MESSAGES_UP_TO else LIBRARY
     with ExitStack() as stack:

@@ -107,9 +107,16 @@ def choosing_backend(original: Callable[..., None]) -> Callable[..., None]:
 
     def choose(self: Any, backend: str) -> None:
         undefined = str(backend) == dist.Backend.UNDEFINED
-        chosen = default_backend() if undefined else backend
-        if undefined and thread.make_group is not None:
-            chosen = BACKEND
-        original(self, chosen)
+        if thread.make_group is None:
+            backend = default_backend() if undefined else backend
+        elif undefined:
+            backend = BACKEND
+        elif str(backend) != BACKEND:
+            # It would wait in C++ for a rank that has not its turn.
+            raise ValueError(
+                f"ranks of dpkit.sim.launch have one backend (asked for: "
+                f"{str(backend)!r}, there is: {BACKEND!r}, also for the CPU)"
+            )
+        original(self, backend)
 
     return choose
