@@ -173,10 +173,9 @@ class SimGroup(_Group):  # type: ignore[misc]
 
     def _several(self, name: str, *lists: Any) -> Work:
         *tensors, opts = lists
-        self._start_coalescing()
-        for each in zip(*tensors):
-            getattr(self, name)(*each, opts)
-        return self._end_coalescing(None, tensors[0])
+        works = [getattr(self, name)(*each, opts) for each in zip(*tensors)]
+        meetings = [meeting for work in works for meeting in work.meetings]
+        return Work(self._world.turns, self._rank, meetings, tensors[0])
 
     def _start_coalescing(self, device: Any = None) -> None:
         self._together = []
@@ -267,6 +266,12 @@ class SimGroup(_Group):  # type: ignore[misc]
         device = next(iter(tensors_in(brought)), torch.empty(0)).device
         begin = None
         if device.type == "sim":
+            if device.index != self._rank:
+                raise RuntimeError(
+                    f"rank {self._rank} sends what lies on the device of "
+                    f"another rank (device: {device}, its own: "
+                    f"sim:{self._rank})"
+                )
             simulation.clock.hosts.launch(device.index, kind)
             begin = streams.record_event(device)
         return Brought(self._rank, brought, device, begin)

@@ -33,6 +33,8 @@ def run_ranks(
     algorithm: str | None,
 ) -> list[Any]:
     """Do what :func:`dpkit.sim.launch` says."""
+    if isinstance(c10d._world, Registry):
+        raise RuntimeError("ranks are running already; launch them in turn")
     if algorithm is None:
         algorithm = "ring" if world_size <= MESSAGES_UP_TO else LIBRARY
     with ExitStack() as stack:

@@ -65,12 +65,15 @@ def allgather(xs: list[tuple[Any, Tensor]], algorithm: str) -> None:
     flats = []
     for rank, (out, given) in enumerate(xs):
         whole = isinstance(out, Tensor)
+        if whole:
+            _check_sizes(given, out, len(xs))
         flat = out.view(-1) if whole else _scratch(given, most * len(xs))
         _put(given, flat, to=rank * most)
         flats.append(flat)
     collectives.allgather(flats, _or_library("ring", algorithm))
     for (out, _), flat in zip(xs, flats):
         for rank, tensor in enumerate([] if isinstance(out, Tensor) else out):
+            _check_sizes(xs[rank][1], tensor)
             _put(flat, tensor, first=rank * most)
 
 
@@ -81,17 +84,20 @@ def reduce_scatter(
 
     What a rank gives is one tensor or, cut already, a tensor for each rank.
     """
+    most = max(part.numel() for _, parts in xs for part in parts)
     flats = []
     for _, parts in xs:
-        flat = _scratch(parts[0], sum(part.numel() for part in parts))
-        start = 0
-        for part in parts:
-            _put(part, flat, to=start)
-            start += part.numel()
+        flat = _scratch(parts[0], most * len(parts))
+        for rank, part in enumerate(parts):
+            _put(part, flat, to=rank * most)
         flats.append(flat)
     way = _or_library("ring", algorithm)
     sums = collectives.reduce_scatter(flats, op, way)
-    for (out, _), part in zip(xs, sums):
+    for rank, ((out, parts), part) in enumerate(zip(xs, sums)):
+        if len(parts) == 1:
+            _check_sizes(out, parts[0], len(xs))
+        else:
+            _check_sizes(parts[rank], out)
         _put(part, out)
 
 
@@ -131,7 +137,17 @@ def message(xs: list[Tensor], algorithm: str) -> Any:
     return _send(given, out).arrived
 
 
+def _check_sizes(given: Tensor, out: Tensor, times: int = 1) -> None:
+    if given.numel() * times != out.numel():
+        raise RuntimeError(
+            "what is given and what is taken differ in size (given: "
+            f"{tuple(given.shape)}, taken: {tuple(out.shape)}, times: {times})"
+        )
+
+
 def _send_all(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    for given, out in pairs:
+        _check_sizes(given, out)
     full = [(given, out) for given, out in pairs if given.numel()]
     for parcel in [_send(given, out) for given, out in full]:
         parcel.open()

@@ -30,7 +30,7 @@ class Work(_Work):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self._turns, self._rank = turns, rank
-        self._meetings, self._out = meetings, out
+        self.meetings, self._out = meetings, out
 
     def wait(self, timeout: Any = None) -> bool:
         """Make the rank's current stream wait until they are over."""
@@ -40,11 +40,11 @@ class Work(_Work):  # type: ignore[misc]
 
     def _come(self) -> None:
         """Let other ranks run until all have come."""
-        for meeting in self._meetings:
+        for meeting in self.meetings:
             self._turns.wait(self._rank, meeting)
 
     def _wait_in_stream(self) -> None:
-        for meeting in self._meetings:
+        for meeting in self.meetings:
             event = meeting.ends.get(self._rank)
             if event is not None:
                 event.wait(current_stream(event.device))
@@ -63,7 +63,7 @@ class Work(_Work):  # type: ignore[misc]
 
     def is_completed(self) -> bool:
         """Return whether all ranks have come."""
-        return all(meeting.is_over for meeting in self._meetings)
+        return all(meeting.is_over for meeting in self.meetings)
 
     is_success = is_completed
 
