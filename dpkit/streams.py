@@ -171,22 +171,23 @@ class CopyStreams:
 
 
 # For each machine: the GPUs, or the simulated devices of a configuration.
-_STREAMS: WeakKeyDictionary[Any, dict[torch.device, CopyStreams]] = (
-    WeakKeyDictionary()
-)
+_STREAMS: WeakKeyDictionary[Any, dict[Any, CopyStreams]] = WeakKeyDictionary()
 
 
-def copy_streams(device: torch.device) -> CopyStreams | None:
-    """Return the same streams of a device each time; None if it has none."""
+def copy_streams(device: torch.device, way: str = "") -> CopyStreams | None:
+    """Return the same streams of a device each time; None if it has none.
+
+    What is sent on one named way does not hold up what is sent on another.
+    """
     if not has_streams(device):
         return None
     module = _module(device)
     owner = sim.current_machine() if device.type == "sim" else module
     streams = _STREAMS.setdefault(owner, {})
-    if device not in streams:
+    if (device, way) not in streams:
         made = [module.Stream(device) for _ in range(3)]
-        streams[device] = CopyStreams(*made)
-    return streams[device]
+        streams[device, way] = CopyStreams(*made)
+    return streams[device, way]
 
 
 def record_event(device: torch.device) -> Any:
@@ -195,11 +196,14 @@ def record_event(device: torch.device) -> Any:
 
 
 @contextmanager
-def beside(events: Mapping[torch.device, Any]) -> Iterator[None]:
+def beside(
+    events: Mapping[torch.device, Any], way: str = ""
+) -> Iterator[None]:
     """Issue a block beside the work of devices, on a stream of each.
 
-    On each device it waits for an event of :func:`record_event`, and nothing
-    later; :func:`wait_for_beside` waits for the block.
+    On each device it waits for an event of :func:`record_event`, and for what
+    was issued so before on this ``way``; :func:`wait_for_beside` waits for
+    all blocks on the way "".
     """
     found = {d: event for d, event in events.items() if event is not None}
     simulated = {d: e for d, e in found.items() if d.type == "sim"}
@@ -207,7 +211,7 @@ def beside(events: Mapping[torch.device, Any]) -> Iterator[None]:
         if simulated:
             stack.enter_context(sim.beside(simulated))
         for device, event in found.items():
-            streams = copy_streams(device)
+            streams = copy_streams(device, way)
             assert streams is not None  # for it has events
             streams.beside.wait_event(event)
             stack.enter_context(_module(device).stream(streams.beside))

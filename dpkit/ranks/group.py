@@ -244,7 +244,7 @@ class SimGroup(_Group):  # type: ignore[misc]
             what = " ".join(filter(None, (kind, way)))
             name = f"{what} number {number} of group {self._name}"
             size = 2 if pair else self._size
-            meeting = Meeting(name, call, self._rank, size)
+            meeting = Meeting(name, call, self._rank, size, way)
             self._meetings[way, number] = meeting
         elif meeting.call != call:
             raise RuntimeError(

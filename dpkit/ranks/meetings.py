@@ -20,9 +20,7 @@ import torch
 from dpkit import streams
 from dpkit.sim.configuration import simulation
 
-# What sends: it takes what all ranks brought, in order. It returns the event
-# at which that is over; None: at the end of all that it has issued.
-Send = Callable[[list[Any]], Any]
+Send = Callable[[list[Any]], None]  # takes what all ranks brought, in order
 
 
 class Brought(NamedTuple):
@@ -42,6 +40,7 @@ class Meeting:
     call: str  # all that the ranks have to agree on
     caller: int  # the rank that came first
     size: int  # how many are to come
+    way: str = ""  # of a pair: its messages hold up no others
     brought: dict[int, Brought] = field(default_factory=dict)  # by place
     ends: dict[int, Any] = field(default_factory=dict)  # events, by rank
     is_over: bool = False
@@ -58,10 +57,10 @@ class Meeting:
         """Send beside the work of the devices."""
         begins = {brought.device: brought.begin for brought in in_order}
         # A library's own memory does not count.
-        with streams.beside(begins), simulation.memory.paused():
-            end = send([brought.tensors for brought in in_order])
+        with streams.beside(begins, self.way), simulation.memory.paused():
+            send([brought.tensors for brought in in_order])
             self.ends = {
-                brought.rank: end or streams.record_event(brought.device)
+                brought.rank: streams.record_event(brought.device)
                 for brought in in_order
             }
         self.is_over = True
