@@ -124,3 +124,13 @@ def test_an_error_in_a_backward_inside_a_simulated_one():
     x.grad = None
     x.sum().backward()  # and the next one is as ever
     assert x.grad.tolist() == [1, 1, 1]
+
+
+def test_a_storage_that_is_freed_before_backward_is_an_error():
+    """As on the CPU; what stands in for the result must not be read."""
+    X = torch.ones(2, 4, device="sim:1", requires_grad=True)
+    w = torch.ones(4, 3, device="sim:1")
+    Y = X @ w
+    w.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError, match="out of bounds for storage of si"):
+        Y.sum().backward()

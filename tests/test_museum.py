@@ -5,10 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from torch import distributed as dist
 from torch import nn
 
-from dpkit.lab.museum import EXHIBITS, ROOMS, tell
+from dpkit.lab.museum import EXHIBITS, ROOMS, ranks, shards, tell
 from dpkit.lab.museum.exhibit import claim, verdict
 from dpkit.lab.museum.replicas import parity, step_of_all
 from dpkit.machine import devices
@@ -38,11 +37,20 @@ CAUGHT = {
     "counted twice": "gradient of the shared weight is not that of one device",
     "replica 0": "in evaluation outputs are not those of one device",
     "returned nothing": "RuntimeError: Could not infer dtype of NoneType",
-    "evaluation alone": "rank 1 was waiting in barrier()",
+    "evaluation alone": "(rank 1: barrier, rank 0: broadcast(root=0) of (6,)",
+    "error alone": "rank 1 has returned; rank 2 waits in allreduce",
+    "uneven batches": "no rank can go on (rank 0 waits in allreduce",
+    "another order": "(rank 0: allreduce(op=sum) of () float32, rank 1: "
+    "allreduce(op=sum) of (3,) float32",
+    "ragged batch": "of (3, 2) float32, rank 1: allgather of (2, 2) float32",
+    "means scattered": "ranks: 4, rows: 7, lengths: 0.90 to 1",
+    "freed too early": "are out of bounds for storage of size 0",
 }
 NAMES = list(EXHIBITS)
-# Whose checks start processes, and take seconds.
-STARTS_RANKS = ["evaluation alone"]
+# Whose checks launch ranks, which are simulated devices anywhere.
+ON_RANKS = ["returned nothing", "evaluation alone"] + [
+    exhibit.name for room in (ranks, shards) for exhibit in room.EXHIBITS
+]
 # Versions that change what they are given. The others return something, and
 # a check could not even look at what they return if it were nothing.
 IN_PLACE = [
@@ -54,26 +62,17 @@ CARELESS = [name for name in NAMES if EXHIBITS[name].careless]
 
 
 def on_either(names):
-    """Where an exhibit leaves the choice of devices, it holds on either.
-
-    Ranks have the CPU, and are forked, which is quicker.
-    """
-    cases = []
-    for name in names:
-        if name in STARTS_RANKS:
-            cases.append(pytest.param(name, "cpu", marks=pytest.mark.slow))
-        else:
-            cases += [(name, "sim"), (name, "cpu")]
+    """Where an exhibit leaves the choice of devices, it holds on either."""
+    cases = [(name, "sim") for name in names]
+    cases += [(name, "cpu") for name in names if name not in ON_RANKS]
     return pytest.mark.parametrize(("name", "place"), cases)
 
 
 @pytest.fixture(autouse=True)
 def _place(request, monkeypatch):
     call = getattr(request.node, "callspec", None)
-    given = call.params if call else {}
-    monkeypatch.setenv("DPKIT_DEVICES", given.get("place", "sim"))
-    if given.get("name") in STARTS_RANKS and "place" in given:
-        request.getfixturevalue("forked_ranks")
+    place = call.params.get("place", "sim") if call else "sim"
+    monkeypatch.setenv("DPKIT_DEVICES", place)
 
 
 @on_either(NAMES)
@@ -95,15 +94,13 @@ def test_a_careless_check_passes_both(name, place):
     assert verdict(bug.careless, bug.right) == "passes"
 
 
-def test_the_listing_runs_in_a_group_that_is_there():
-    store = dist.HashStore()
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    bug = EXHIBITS["returned nothing"]
-    try:
-        assert verdict(bug.check, bug.right) == "passes"
-        assert dist.is_initialized()
-    finally:
-        dist.destroy_process_group()
+def test_ranks_end_where_sums_are_those_of_other_names():
+    """Where shapes are the same, no rank waits: the numbers are wrong."""
+    swapped = {"loss": 1.75, "accuracy": 2.0}
+    exhibit = EXHIBITS["another order"]
+    assert ranks.sums(exhibit.wrong, *swapped)[0] == swapped
+    right = {"loss": 1.5, "accuracy": 2.25}
+    assert ranks.sums(exhibit.right, *right) == [right] * 3
 
 
 def leave_nothing(*args):
@@ -124,7 +121,7 @@ def test_checks_refuse_what_does_nothing(name, place):
 
 def test_every_bug_has_an_exhibit():
     assert sorted(CAUGHT) == sorted(EXHIBITS)
-    assert sum(len(room.EXHIBITS) for room in ROOMS) == len(CAUGHT) == 23
+    assert sum(len(room.EXHIBITS) for room in ROOMS) == len(CAUGHT) == 29
 
 
 def test_parity_on_one_device_is_refused():

@@ -41,9 +41,11 @@ OWN = ("OMP_NUM_THREADS", "RANK", "LOCAL_RANK", "WORLD_SIZE", INIT_BARRIER)
 
 
 def rank_device() -> torch.device:
-    """Return the device of this rank: its own GPU, or the CPU."""
+    """Return the device of this rank: its own GPU, "sim:rank", or the CPU."""
     if dist.get_backend() == "gloo":
         return torch.device("cpu")
+    if dist.get_backend() == "sim":
+        return torch.empty(0, device="sim").device
     return torch.device("cuda", torch.cuda.current_device())
 
 

@@ -79,11 +79,16 @@ def _isolated() -> Iterator[None]:
     before, random, hook = c10d._world, torch.get_rng_state(), sys.excepthook
     registry: Any = Registry()
     c10d._world = registry
+    # DDP has no timer for simulated devices, and would warn on the terminal.
+    ddp: Any = dist.Logger
+    set_stats = ddp.set_runtime_stats_and_log
+    ddp.set_runtime_stats_and_log = lambda self: None
     isolate(True)
     try:
         yield
     finally:
         isolate(False)
+        ddp.set_runtime_stats_and_log = set_stats
         c10d._world = before
         torch.set_rng_state(random)
         sys.excepthook = hook  # each group puts its rank before errors

@@ -276,8 +276,9 @@ def _placeholder(call: OpCall) -> Any:
     tensors = tensors_in([args, kwargs])
     first = next((t for t in tensors if not is_cpu_number(t)), tensors[0])
     try:
+        # Zeros, for a storage that was freed cannot be read.
         given = _plain(args), _plain(kwargs)
-        args, kwargs = tree_map_only(Tensor, torch.clone, given)
+        args, kwargs = tree_map_only(Tensor, torch.zeros_like, given)
         out = func(*args, **kwargs)
     except Exception:
         out = plain(tensors[0])

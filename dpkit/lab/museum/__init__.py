@@ -13,14 +13,16 @@ from dpkit.lab.museum import (
     losses,
     pipelines,
     processes,
+    ranks,
     replicas,
+    shards,
     timers,
 )
 from dpkit.lab.museum.exhibit import Exhibit, verdict
 
 ROOMS = (
-    collectives, processes, replicas, pipelines, timers, losses,
-    clipping_and_batch_norm,
+    collectives, processes, ranks, replicas, shards, pipelines, timers,
+    losses, clipping_and_batch_norm,
 )  # fmt: skip
 EXHIBITS: dict[str, Exhibit] = {
     exhibit.name: exhibit for room in ROOMS for exhibit in room.EXHIBITS

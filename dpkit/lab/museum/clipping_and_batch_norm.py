@@ -16,51 +16,6 @@ from dpkit.machine import devices
 from dpkit.network_partition import Pipeline, split_layers
 from dpkit.placement import scatter
 
-Shards = Sequence[Sequence[nn.Parameter]]
-
-
-def clip_each_shard(shards: Shards, max_norm: float) -> None:
-    """Clip what lies on each device, by the norm of what lies on it."""
-    for own in shards:
-        nn.utils.clip_grad_norm_(own, max_norm)
-
-
-def clip_together(shards: Shards, max_norm: float) -> None:
-    """Clip all, by the norm of all."""
-    clip_grad_norm([p for own in shards for p in own], max_norm)
-
-
-def clipped_as_a_whole(version: Version) -> None:
-    """Compare with the whole gradient, clipped by plain PyTorch."""
-    shards, whole = _shards()
-    version(shards, 0.5)
-    nn.utils.clip_grad_norm_(whole, 0.5)
-    found, wanted = _gradient(p for own in shards for p in own), whole.grad
-    norms = ", ".join(f"{_gradient(own).norm():.2f}" for own in shards)
-    claim(
-        wanted is not None and torch.allclose(found, wanted),
-        "the gradient is not clipped as a whole (bound: 0.50, its norm: "
-        f"{found.norm():.2f}, of the shards: {norms})",
-    )
-
-
-def norm_of_each_shard(version: Version) -> None:
-    """See that the gradient on no device is larger than the bound."""
-    shards, _ = _shards()
-    version(shards, 0.5)
-    largest = max(_gradient(own).norm() for own in shards)
-    claim(bool(largest < 0.5001), f"a shard is too large ({largest:.2f})")
-
-
-def _shards() -> tuple[Shards, nn.Parameter]:
-    """Return a parameter in shards on three devices, and the whole."""
-    whole = nn.Parameter(torch.zeros(9))
-    whole.grad = torch.arange(9.0) / 8
-    shards = [[nn.Parameter(torch.zeros(3, device=d))] for d in devices(3)]
-    for (p,), part in zip(shards, whole.grad.tensor_split(3)):
-        p.grad = part.to(p.device, copy=True)
-    return shards, whole
-
 
 def _gradient(params: Iterator[nn.Parameter] | Sequence[Tensor]) -> Tensor:
     return flat([p.grad for p in params if p.grad is not None])
@@ -168,8 +123,6 @@ def compare_evaluation(version: Version, batches: Sequence[Tensor]) -> None:
 
 
 EXHIBITS = [
-    Exhibit("clipped shards", clip_each_shard, clip_together,
-            clipped_as_a_whole, norm_of_each_shard),
     Exhibit("counted twice", clip_with_copies, clip_without_copies,
             a_bound_that_clips, a_bound_out_of_reach),
     Exhibit("replica 0", statistics_of_replica_0, statistics_of_all,

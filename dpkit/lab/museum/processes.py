@@ -1,15 +1,15 @@
 """Bugs of processes that talk to each other."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from dpkit import sim
 from dpkit.lab.museum.exhibit import Exhibit, Version, claim
 from dpkit.lab.practice import programs
-from dpkit.processes import Workers
 from dpkit.theory.collectives.blocking import Call, calls, check_blocking
 from dpkit.theory.collectives.rings import ring
 
@@ -69,7 +69,7 @@ def reduced_in_place(count: Tensor) -> Tensor:
 
 def run_the_listing(version: Version) -> None:
     """Run it, in a process group of one rank."""
-    total = _in_a_group(lambda: version(torch.tensor(3.0)))
+    (total,) = sim.launch(version, 1, torch.tensor(3.0))
     claim(total.item() == 3, f"the sum is wrong (sum: {total.item()})")
 
 
@@ -86,32 +86,15 @@ def others_train_on(version: Version) -> None:
 
 
 def counts(version: Version, trains_on: bool) -> tuple[int, int]:
-    """Count on two ranks by a version within 3 s, and by the bare module."""
+    """Count on two ranks by a version, and by the bare module."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
     task = trains_on, net, torch.randn(6, 4), torch.arange(6) % 3
-    fn, bare = programs.train_and_count, programs.rank_0_by_module
-    with Workers(2, "gloo") as ranks:
-        # The first run starts the ranks, for which it may take its time.
-        right = ranks.run(fn, THEIRS, bare, *task)
-        try:
-            found = ranks.run(fn, THEIRS, version, *task, timeout_seconds=3.0)
-        except TimeoutError as error:
-            where = programs.whereabouts(error)
-            raise TimeoutError("; ".join(where)) from None
-    return found[0], right[0]
-
-
-def _in_a_group(work: Callable[[], Tensor]) -> Tensor:
-    """Do some work in a group of this process alone, if it is in none."""
-    if dist.is_initialized():
-        return work()
-    store = dist.HashStore()  # type: ignore[attr-defined]
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        return work()
-    finally:
-        dist.destroy_process_group()
+    found, right = (
+        sim.launch(programs.train_and_count, 2, THEIRS, count, *task)[0]
+        for count in (version, programs.rank_0_by_module)
+    )
+    return found, right
 
 
 EXHIBITS = [

@@ -93,6 +93,8 @@ def trained_states(
 
 def num_right(net: nn.Module, X: Tensor, y: Tensor) -> Tensor:
     """Count the examples whose largest score is that of their label."""
+    device = next(net.parameters()).device
+    X, y = X.to(device), y.to(device)
     found: Tensor = (net(X).argmax(dim=1) == y).sum()
     return found
 
@@ -136,7 +138,7 @@ def train_and_count(
     With ``trains_on`` the next training step follows at once; without, the
     ranks meet at a barrier.
     """
-    parallel = ENGINES[engine](net)
+    parallel = ENGINES[engine](net.to(rank_device()))
     for _ in range(NUM_STEPS):
         train(parallel, X, y)
     parallel.eval()

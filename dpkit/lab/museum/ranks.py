@@ -1,0 +1,209 @@
+"""Bugs of ranks that wait for each other.
+
+They are ranks of ``dpkit.sim.launch``. Where none can go on, its error tells
+at once what each waits for; with NCCL they wait until a timeout.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+from dpkit import sim
+from dpkit.lab.museum.exhibit import Exhibit, Version, claim
+
+DDP = DistributedDataParallel
+Metrics = dict[str, Tensor]
+# What each of three ranks has measured.
+MEASURED = {"loss": 0.5, "accuracy": 0.75, "right": [3.0, 1.0, 2.0]}
+
+
+def stop_alone(ddp: DDP, X: Tensor) -> None:
+    """Raise an error on the rank whose loss is no number."""
+    loss = ddp(X).square().mean()
+    if loss.isnan():
+        raise FloatingPointError("the loss is no number")
+    loss.backward()
+
+
+def stop_together(ddp: DDP, X: Tensor) -> None:
+    """Raise an error on all ranks if the loss of one is no number."""
+    loss = ddp(X).square().mean()
+    num_bad = loss.isnan().long()
+    dist.all_reduce(num_bad)
+    if num_bad:
+        raise FloatingPointError("a loss is no number")
+    loss.backward()
+
+
+def one_bad_row(version: Version) -> None:
+    """Make the row of rank 1 no number: all three ranks stop."""
+    stop_on_all(version, torch.tensor([1.0, torch.nan, 1.0]))
+
+
+def bad_rows(version: Version) -> None:
+    """Make the rows of all three ranks no numbers: all stop."""
+    stop_on_all(version, torch.full((3,), torch.nan))
+
+
+def stop_on_all(version: Version, rows: Tensor) -> None:
+    """Claim that every rank stops; each has a row, of one number."""
+    stopped = sim.launch(stops, len(rows), version, rows)
+    claim(all(stopped), f"a rank goes on (they stop: {stopped})")
+
+
+def stops(version: Version, rows: Tensor) -> bool:
+    """Tell whether this rank stops."""
+    try:
+        version(wrapped(), rows[dist.get_rank()].view(1, 1).to("sim"))
+    except FloatingPointError:
+        return True
+    return False
+
+
+def wrapped() -> DDP:
+    """Return a layer of one input in PyTorch's wrapper."""
+    torch.manual_seed(0)
+    return DistributedDataParallel(nn.Linear(1, 1).to("sim"))
+
+
+def train_on_its_own(ddp: DDP, batches: Sequence[Tensor]) -> None:
+    """Take a step with each batch that this rank has."""
+    for X in batches:
+        step(ddp, X)
+
+
+def train_joined(ddp: DDP, batches: Sequence[Tensor]) -> None:
+    """Take part in the steps of others, too, when there are no more."""
+    with ddp.join():
+        for X in batches:
+            step(ddp, X)
+
+
+def step(ddp: DDP, X: Tensor) -> None:
+    """Take a step."""
+    ddp.zero_grad()
+    ddp(X).square().mean().backward()
+    torch.optim.SGD(ddp.parameters(), lr=0.1).step()
+
+
+def seven_batches(version: Version) -> None:
+    """Deal 7 batches to three ranks: all end, with the same parameters."""
+    train_on(version, 7)
+
+
+def six_batches(version: Version) -> None:
+    """Deal 6 batches to three ranks."""
+    train_on(version, 6)
+
+
+def train_on(version: Version, num_batches: int) -> None:
+    """Claim that ranks train, and end with the same parameters."""
+    batches = torch.arange(2.0 * num_batches).view(num_batches, 2, 1) / 10
+    first, *others = sim.launch(weight_after, 3, version, batches)
+    start, _, _ = sim.launch(weight_after, 3, version, [])
+    claim(first != start, f"no step was taken (batches: {num_batches})")
+    fact = f"ranks differ in their weights ({first:.3f}, {others})"
+    claim(all(weight == first for weight in others), fact)
+
+
+def weight_after(version: Version, batches: Sequence[Tensor]) -> float:
+    """Train this rank on every third batch; return its weight."""
+    ddp = wrapped()
+    own = batches[dist.get_rank() :: dist.get_world_size()]
+    version(ddp, [X.to("sim") for X in own])
+    return float(ddp.module.weight.item())
+
+
+def in_own_order(metrics: Metrics) -> None:
+    """Add up metrics over ranks, in the order in which they came."""
+    for metric in metrics.values():
+        dist.all_reduce(metric)
+
+
+def in_order_of_names(metrics: Metrics) -> None:
+    """Add them up in an order that is the same on all ranks."""
+    for name in sorted(metrics):
+        dist.all_reduce(metrics[name])
+
+
+def shapes_in_two_orders(version: Version) -> None:
+    """Add up a number and a list; on rank 1 they came the other way round."""
+    for rank, found in enumerate(sums(version, "loss", "right")):
+        wanted = {"loss": 1.5, "right": [9.0, 3.0, 6.0]}
+        claim(found == wanted, f"rank {rank} has other sums ({found})")
+
+
+def numbers_in_two_orders(version: Version) -> None:
+    """Add up two numbers; see that all ranks end, with all that there was."""
+    for found in sums(version, "loss", "accuracy"):
+        total = sum(found.values())
+        claim(total == 3.75, f"something is lost (total: {total})")
+
+
+def sums(version: Version, *names: str) -> list[dict[str, Any]]:
+    """Return the sums that each of three ranks has of these metrics."""
+    return sim.launch(summed, 3, version, names)
+
+
+def summed(version: Version, names: Sequence[str]) -> dict[str, Any]:
+    """Add up metrics, which on rank 1 came the other way round."""
+    names = names[::-1] if dist.get_rank() == 1 else names
+    metrics = {n: torch.tensor(MEASURED[n], device="sim") for n in names}
+    version(metrics)
+    return {name: metric.tolist() for name, metric in metrics.items()}
+
+
+def gather_like_own(x: Tensor) -> Tensor:
+    """Gather rows, as if all ranks had as many as this one."""
+    out = x.new_empty(dist.get_world_size() * len(x), *x.shape[1:])
+    dist.all_gather_into_tensor(out, x)
+    return out
+
+
+def gather_padded(x: Tensor) -> Tensor:
+    """Gather rows with zeros below, as many in all as the longest part."""
+    counts = gather_like_own(torch.tensor([len(x)], device=x.device)).tolist()
+    padded = F.pad(x, (0, 0, 0, max(counts) - len(x)))
+    parts = gather_like_own(padded).split(max(counts))
+    return torch.cat([part[:n] for part, n in zip(parts, counts)])
+
+
+def seven_rows(version: Version) -> None:
+    """Gather 7 rows from three ranks: each has all, in their order."""
+    gather(version, 7)
+
+
+def six_rows(version: Version) -> None:
+    """Gather 6 rows from three ranks."""
+    gather(version, 6)
+
+
+def gather(version: Version, num_rows: int) -> None:
+    """Claim that each rank gathers the rows that were dealt out."""
+    rows = torch.arange(2.0 * num_rows).view(num_rows, 2)
+    for rank, found in enumerate(sim.launch(gathered, 3, version, rows)):
+        fact = f"rank {rank} has other rows ({found.tolist()})"
+        claim(torch.equal(found, rows), fact)
+
+
+def gathered(version: Version, rows: Tensor) -> Tensor:
+    """Gather the parts of rows, of which this rank has its own."""
+    own = rows.tensor_split(dist.get_world_size())[dist.get_rank()]
+    found: Tensor = version(own.to("sim"))
+    return found.cpu()
+
+
+EXHIBITS = [
+    Exhibit("error alone", stop_alone, stop_together, one_bad_row, bad_rows),
+    Exhibit("uneven batches", train_on_its_own, train_joined,
+            seven_batches, six_batches),
+    Exhibit("another order", in_own_order, in_order_of_names,
+            shapes_in_two_orders, numbers_in_two_orders),
+    Exhibit("ragged batch", gather_like_own, gather_padded,
+            seven_rows, six_rows),
+]  # fmt: skip
