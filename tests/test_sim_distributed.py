@@ -1,4 +1,4 @@
-"""Tests of dpkit.sim.refusals: torch.distributed beside the simulation."""
+"""Tests of dpkit.sim.sending, outside ranks: what is refused, and chosen."""
 
 import sys
 
@@ -10,11 +10,12 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import dpkit
-from dpkit.sim import device_names, refusals
+from dpkit.sim import device_names, sending
 
 REFUSAL = (
     r"torch\.distributed does not send what lies on a simulated device "
-    r"\(operation: \w+, device: sim:1\); dpkit\.allreduce and its like do"
+    r"\(operation: \w+, device: sim:1\), except in the ranks of "
+    r"dpkit\.sim\.launch; dpkit\.allreduce and its like do"
 )
 
 
@@ -145,4 +146,4 @@ def test_what_is_chosen_by_itself_is_as_without_simulated_devices(run_ranks):
 def test_the_backend_by_itself(gpus, backend, monkeypatch):
     found = [torch.device(gpu) for gpu in gpus]
     monkeypatch.setattr(device_names, "real_devices", lambda: found)
-    assert refusals.default_backend() == backend
+    assert sending.default_backend() == backend
