@@ -144,6 +144,7 @@ def test_what_is_chosen_by_itself_is_as_without_simulated_devices(run_ranks):
     ("gpus", "backend"), [([], "cpu:gloo"), (["cuda:0"], "cuda:nccl")]
 )
 def test_the_backend_by_itself(gpus, backend, monkeypatch):
+    dpkit.sim.register()
     found = [torch.device(gpu) for gpu in gpus]
     monkeypatch.setattr(device_names, "real_devices", lambda: found)
     assert sending.default_backend() == backend
