@@ -3,14 +3,14 @@
 import copy
 import ctypes
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from threading import Thread
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import HashStore
+from torch._C import _distributed_c10d
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit import sim
@@ -27,55 +27,59 @@ MESSAGES_UP_TO = 8  # ranks, unless an algorithm is chosen
 
 
 def run_ranks(
-    fn: Callable[..., Any],
-    world_size: int,
-    args: tuple[Any, ...],
-    algorithm: str | None,
+    fn: Callable[..., Any], size: int, args: Any, algorithm: str | None
 ) -> list[Any]:
     """Do what :func:`dpkit.sim.launch` says."""
-    if isinstance(c10d._world, Registry):
-        raise RuntimeError("ranks are running already; launch them in turn")
+    _check(size)
     if algorithm is None:
-        algorithm = "ring" if world_size <= MESSAGES_UP_TO else LIBRARY
+        algorithm = "ring" if size <= MESSAGES_UP_TO else LIBRARY
     with ExitStack() as stack:
         if simulation.settings["hosts"] == "one":
-            _check_no_trace()
             stack.enter_context(sim.machine(hosts="per_device"))
-        _check_devices(world_size)
         stack.enter_context(_isolated())
-        world = World(world_size, algorithm)
-        copies = [copy.deepcopy(args) for _ in range(world_size)]
-        values = _run(world, fn, copies)
-    _check(world)
+        world = World(size, algorithm)
+        copies = [copy.deepcopy(args) for _ in range(size)]
+        values: list[Any] = [None] * size
+        store = dist.HashStore()
+
+        def program(rank: int) -> None:
+            become_rank(lambda options: SimGroup(options, world, rank))
+            set_device(rank)
+            dist.init_process_group(
+                BACKEND, rank=rank, world_size=size, store=store
+            )
+            try:
+                values[rank] = fn(*copies[rank])
+            finally:
+                dist.destroy_process_group()
+
+        _take_turns(world, program)
+    world.turns.check()
     return values
 
 
-def _check_no_trace() -> None:
-    """Refuse to change the machine under a trace, and say what to do."""
-    if tracing():
+def _check(size: int) -> None:
+    """Refuse what cannot be launched here, and say what can."""
+    if isinstance(c10d._world, Registry):
+        raise RuntimeError("ranks are running already; launch them in turn")
+    if simulation.settings["hosts"] == "one" and tracing():
         raise RuntimeError(
             "each rank needs a host of its own, and a trace runs on a machine "
             "with one (hosts: 'one'); enter "
             'dpkit.sim.machine(hosts="per_device") before the trace'
         )
-
-
-def _check_devices(world_size: int) -> None:
-    """Refuse more ranks than there are devices."""
     count = simulation.settings["num_devices"]
-    if world_size > count:
+    if size > count:
         raise ValueError(
-            "each rank needs a simulated device (world_size: "
-            f"{world_size}, devices: {count}); "
-            f"dpkit.sim.machine(num_devices={world_size}) has as many"
+            f"each rank needs a simulated device (world_size: {size}, devices:"
+            f" {count}); dpkit.sim.machine(num_devices={size}) has as many"
         )
 
 
 @contextmanager
 def _isolated() -> Iterator[None]:
     """Give each thread its own registries; leave the caller's as they are."""
-    compiled: Any = torch._C._distributed_c10d
-    isolate = compiled._set_thread_isolation_mode
+    isolate = vars(_distributed_c10d)["_set_thread_isolation_mode"]
     before, random, hook = c10d._world, torch.get_rng_state(), sys.excepthook
     registry: Any = Registry()
     c10d._world = registry
@@ -94,58 +98,29 @@ def _isolated() -> Iterator[None]:
         sys.excepthook = hook  # each group puts its rank before errors
 
 
-def _run(
-    world: World, fn: Callable[..., Any], args: list[tuple[Any, ...]]
-) -> list[Any]:
-    """Run all ranks to their end; return their values."""
-    values: list[Any] = [None] * world.size
-    store = HashStore()
-
-    def program(rank: int) -> None:
-        become_rank(lambda options: SimGroup(options, world, rank))
-        set_device(rank)
-        dist.init_process_group(
-            BACKEND, rank=rank, world_size=world.size, store=store
-        )
-        try:
-            values[rank] = fn(*args[rank])
-        finally:
-            dist.destroy_process_group()
-
+def _take_turns(world: World, program: Callable[[int], None]) -> None:
+    """Run all ranks to their end."""
+    turns = world.turns
     threads = [
-        threading.Thread(
-            target=world.turns.run,
-            args=(rank, lambda rank=rank: program(rank)),
-            name=f"rank {rank}",
-            daemon=True,
-        )
-        for rank in range(world.size)
+        Thread(target=turns.run, args=(r, program), name=f"rank {r}")
+        for r in range(world.size)
     ]
-    for each in threads:
-        each.start()
-    world.turns.begin()
+    for thread in threads:
+        thread.daemon = True
+        thread.start()
+    turns.begin()
     try:
-        for each in threads:
-            each.join()
+        _join(threads)
     except BaseException:  # Ctrl-C
-        world.turns.end()
-        _raise_in(threads[world.turns.running])
-        for each in threads:
-            each.join()
+        turns.end()
+        # Raised in the thread when it comes to its next line of Python.
+        number = ctypes.c_ulong(threads[turns.running].ident or 0)
+        end = ctypes.py_object(Ended)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(number, end)
+        _join(threads)
         raise
-    return values
 
 
-def _raise_in(thread: threading.Thread) -> None:
-    """Raise Ended in a thread, when it comes to its next line of Python."""
-    number = ctypes.c_ulong(thread.ident or 0)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(Ended))
-
-
-def _check(world: World) -> None:
-    """Raise what went wrong, if anything."""
-    for rank, error in world.turns.errors.items():
-        told = f"{type(error).__name__}: {error}".rstrip(": ")
-        raise RuntimeError(f"rank {rank} failed ({told})") from error
-    if world.turns.stuck:
-        raise RuntimeError(f"no rank can go on ({world.turns.stuck})")
+def _join(threads: list[Thread]) -> None:
+    for thread in threads:
+        thread.join()

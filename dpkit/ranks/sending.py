@@ -11,7 +11,6 @@ Buffers between what a rank gives and the flat tensors that dpkit's functions
 take cost nothing: a library has none.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -26,7 +25,7 @@ from dpkit.streams import send
 Lists = list[list[Tensor]]  # of each rank, one tensor or several
 
 
-def _or_library(name: str, algorithm: str) -> str:
+def _or(name: str, algorithm: str) -> str:
     return LIBRARY if algorithm == LIBRARY else name
 
 
@@ -39,15 +38,13 @@ def allreduce(xs: Lists, algorithm: str, op: str) -> None:
 def broadcast(xs: Lists, algorithm: str, root: int) -> None:
     """Give all the tensors of the root."""
     for tensors in zip(*xs):
-        way = _or_library("tree", algorithm)
-        collectives.broadcast(tensors, root, way)
+        collectives.broadcast(tensors, root, _or("tree", algorithm))
 
 
 def reduce(xs: Lists, algorithm: str, op: str, root: int) -> None:
     """Reduce the tensors of all to those of the root."""
     for tensors in zip(*xs):
-        way = _or_library("tree", algorithm)
-        collectives.reduce(tensors, op, root, way)
+        collectives.reduce(tensors, op, root, _or("tree", algorithm))
 
 
 # Three ranks gather 2 numbers of each. Rank 1 gives c and d:
@@ -56,7 +53,7 @@ def reduce(xs: Lists, algorithm: str, op: str, root: int) -> None:
 #     after                       a b c d e f
 
 
-def allgather(xs: list[tuple[Any, Tensor]], algorithm: str) -> None:
+def allgather(xs: list[Any], algorithm: str) -> None:
     """Put what each gives, one behind another, into what each takes.
 
     A rank takes one tensor, or a tensor of each rank.
@@ -64,22 +61,21 @@ def allgather(xs: list[tuple[Any, Tensor]], algorithm: str) -> None:
     most = max(given.numel() for _, given in xs)
     flats = []
     for rank, (out, given) in enumerate(xs):
-        whole = isinstance(out, Tensor)
-        if whole:
+        if isinstance(out, Tensor):
             _check_sizes(given, out, len(xs))
-        flat = out.view(-1) if whole else _scratch(given, most * len(xs))
+            flat = out.view(-1)
+        else:
+            flat = _scratch(given, most * len(xs))
         _put(given, flat, to=rank * most)
         flats.append(flat)
-    collectives.allgather(flats, _or_library("ring", algorithm))
+    collectives.allgather(flats, _or("ring", algorithm))
     for (out, _), flat in zip(xs, flats):
         for rank, tensor in enumerate([] if isinstance(out, Tensor) else out):
             _check_sizes(xs[rank][1], tensor)
             _put(flat, tensor, first=rank * most)
 
 
-def reduce_scatter(
-    xs: list[tuple[Tensor, list[Tensor]]], algorithm: str, op: str
-) -> None:
+def reduce_scatter(xs: list[Any], algorithm: str, op: str) -> None:
     """Put part r of the sum of what all give into what rank r takes.
 
     What a rank gives is one tensor or, cut already, a tensor for each rank.
@@ -91,19 +87,13 @@ def reduce_scatter(
         for rank, part in enumerate(parts):
             _put(part, flat, to=rank * most)
         flats.append(flat)
-    way = _or_library("ring", algorithm)
-    sums = collectives.reduce_scatter(flats, op, way)
+    sums = collectives.reduce_scatter(flats, op, _or("ring", algorithm))
     for rank, ((out, parts), part) in enumerate(zip(xs, sums)):
-        if len(parts) == 1:
-            _check_sizes(out, parts[0], len(xs))
-        else:
-            _check_sizes(parts[rank], out)
+        _check_sizes(out, parts[rank % len(parts)], len(xs) // len(parts))
         _put(part, out)
 
 
-def all_to_all(
-    xs: list[tuple[Sequence[Tensor], Sequence[Tensor]]], algorithm: str
-) -> None:
+def all_to_all(xs: list[Any], algorithm: str) -> None:
     """Put what rank r gives for rank s into what s takes from r.
 
     ``xs[r]`` has what r takes from each, and what it gives to each.
@@ -117,16 +107,12 @@ def all_to_all(
         _send_all(pairs)
 
 
-def scatter(
-    xs: list[tuple[Tensor, list[Tensor]]], algorithm: str, root: int
-) -> None:
+def scatter(xs: list[Any], algorithm: str, root: int) -> None:
     """Put the tensors that the root gives into what each takes."""
     _send_all(list(zip(xs[root][1], [out for out, _ in xs])))
 
 
-def gather(
-    xs: list[tuple[list[Tensor], Tensor]], algorithm: str, root: int
-) -> None:
+def gather(xs: list[Any], algorithm: str, root: int) -> None:
     """Put what each gives into the tensors that the root takes."""
     _send_all(list(zip([given for _, given in xs], xs[root][0])))
 
@@ -137,28 +123,24 @@ def message(xs: list[Tensor], algorithm: str) -> None:
     _shaped(out, given).copy_(given, non_blocking=True)
 
 
+def _send_all(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    shaped = [(given, _shaped(out, given)) for given, out in pairs]
+    full = [(given, out) for given, out in shaped if given.numel()]
+    for parcel in [send(given, out.device, out) for given, out in full]:
+        parcel.open()
+
+
+def _shaped(out: Tensor, given: Tensor) -> Tensor:
+    _check_sizes(given, out)
+    return out if out.shape == given.shape else out.view(given.shape)
+
+
 def _check_sizes(given: Tensor, out: Tensor, times: int = 1) -> None:
     if given.numel() * times != out.numel():
         raise RuntimeError(
             "what is given and what is taken differ in size (given: "
             f"{tuple(given.shape)}, taken: {tuple(out.shape)}, times: {times})"
         )
-
-
-def _send_all(pairs: list[tuple[Tensor, Tensor]]) -> None:
-    for given, out in pairs:
-        _check_sizes(given, out)
-    full = [(given, out) for given, out in pairs if given.numel()]
-    for parcel in [_send(given, out) for given, out in full]:
-        parcel.open()
-
-
-def _send(given: Tensor, out: Tensor) -> Any:
-    return send(given, out.device, _shaped(out, given))
-
-
-def _shaped(out: Tensor, given: Tensor) -> Tensor:
-    return out if out.shape == given.shape else out.view(given.shape)
 
 
 def _scratch(like: Tensor, size: int) -> Tensor:

@@ -60,12 +60,12 @@ class Turns:
         """Let the first rank run."""
         self._signals[self.running].release()
 
-    def run(self, rank: int, program: Callable[[], None]) -> None:
+    def run(self, rank: int, program: Callable[[int], None]) -> None:
         """Run a rank, in the thread that calls this."""
         self._take(rank)
         try:
             if not self.over:
-                program()
+                program(rank)
         except Ended:
             pass
         except BaseException as error:
@@ -77,6 +77,14 @@ class Turns:
     def end(self) -> None:
         """Let no rank go on."""
         self.stuck = self.stuck or "ended from outside"
+
+    def check(self) -> None:
+        """Raise what went wrong, if anything."""
+        for rank, error in self.errors.items():
+            told = f"{type(error).__name__}: {error}".rstrip(": ")
+            raise RuntimeError(f"rank {rank} failed ({told})") from error
+        if self.stuck:
+            raise RuntimeError(f"no rank can go on ({self.stuck})")
 
     @property
     def over(self) -> bool:

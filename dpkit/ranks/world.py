@@ -15,6 +15,7 @@ from torch.distributed import distributed_c10d as c10d
 from dpkit.ranks.meetings import Meeting
 from dpkit.ranks.turns import Turns
 from dpkit.sim.configuration import simulation
+from dpkit.sim.needed import REGISTRY
 
 
 class Registry(local):
@@ -23,17 +24,8 @@ class Registry(local):
     pg_config_info = c10d._World.pg_config_info
 
     def __init__(self) -> None:
-        self.default_pg: Any = None
-        self.group_count = 0
-        self.pg_map: dict[Any, Any] = {}
-        self.pg_names: dict[Any, Any] = {}
-        self.pg_group_ranks: dict[Any, Any] = {}
-        self.pg_backend_config: dict[Any, Any] = {}
-        self.tags_to_pg: dict[Any, Any] = {}
-        self.pg_to_tag: dict[Any, Any] = {}
-        self.pg_coalesce_state: dict[Any, Any] = {}
-        self.pg_flight_recorder_hooks: dict[Any, Any] = {}
-        self.comms: list[Any] = []
+        for name, make in REGISTRY.items():
+            setattr(self, name, make())
 
 
 class World:

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from dpkit.sim.configuration import configure, hold_on_gpu, machine
+from dpkit.sim.needed import lacking
 from dpkit.sim.streams import issued_beside as beside
 from dpkit.sim.tracing import current_machine, label, meet, now, trace
 
@@ -71,13 +72,11 @@ def check_ranks() -> None:
     Raises:
         RuntimeError: a private name of torch is gone; the error has it.
     """
-    from dpkit.sim.patches import RANKS
-
-    lacking = [patch.name for patch in RANKS if not patch.fits()]
-    if lacking:
+    missing = lacking()
+    if missing:
         raise RuntimeError(
             "ranks on simulated devices do not fit this torch (torch: "
-            f"{torch.__version__}, missing: {', '.join(lacking)}); "
+            f"{torch.__version__}, missing: {', '.join(missing)}); "
             "dpkit.launch starts processes on the CPU"
         )
 

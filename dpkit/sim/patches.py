@@ -21,8 +21,6 @@ from typing import Any
 
 import torch
 from torch import nested, nn
-from torch.autograd import Variable
-from torch.distributed import distributed_c10d
 from torch.distributed.distributed_c10d import Backend, BackendConfig
 from torch.fx.experimental import proxy_tensor
 from torch.nested._internal.nested_tensor import NestedTensor
@@ -252,16 +250,4 @@ PATCHES = [
     Patch(
         "the name and module of PrivateUse1", _place_is_free, _take_the_place
     ),
-]
-
-# What the ranks of sim.launch need besides. They alone refuse without it.
-RANKS = [
-    required(torch._C, "_ForceDispatchKeyGuard"),
-    required(torch._C, "_dispatch_tls_local_include_set"),
-    required(torch._C, "_dispatch_tls_local_exclude_set"),
-    required(torch._C._distributed_c10d, "_set_thread_isolation_mode"),
-    required(distributed_c10d, "_world"),
-    required(distributed_c10d._World, "pg_config_info"),
-    required(torch.distributed, "_Work"),
-    required(type(Variable._execution_engine), "queue_callback"),
 ]
