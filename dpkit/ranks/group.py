@@ -11,27 +11,36 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import ReduceOp
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit import streams
 from dpkit.ranks import sending
 from dpkit.ranks.meetings import Brought, Meeting
-from dpkit.ranks.works import Work
+from dpkit.ranks.works import SimWork
 from dpkit.ranks.world import World
 from dpkit.sim.configuration import simulation
 from dpkit.sim.memory import tensors_in
 
-KINDS = "sim", "cpu"  # of devices
-OPS = {
-    ReduceOp.SUM: "sum",
-    ReduceOp.AVG: "mean",
-    ReduceOp.MAX: "max",
-    ReduceOp.MIN: "min",
-}
+OPS = {"SUM": "sum", "AVG": "mean", "MAX": "max", "MIN": "min"}
 Tensors = Sequence[Tensor]
 Lists = Sequence[Tensors]
 _Group: Any = dist.ProcessGroup  # whose annotations differ by version
+
+
+def _in_place(kind: str) -> Callable[..., SimWork]:
+    """Return an operation that reads and writes the same tensors."""
+    return lambda self, xs, opts: self._meet(kind, xs, xs, opts, xs)
+
+
+def _each(one: Callable[..., SimWork]) -> Callable[..., SimWork]:
+    """Return an operation that does another several times, with one work."""
+
+    def run(self: Any, outs: Tensors, *args: Any) -> Any:
+        *xs, opts = args
+        works = [one(self, *each, opts) for each in zip(outs, *xs)]
+        return self._work([m for w in works for m in w.meetings], outs)
+
+    return run
 
 
 class SimGroup(_Group):  # type: ignore[misc]
@@ -46,14 +55,11 @@ class SimGroup(_Group):  # type: ignore[misc]
         self._size, self._place = options.group_size, options.group_rank
         super().__init__(self._place, self._size)
         self._name, self._world, self._rank = options.group_id, world, rank
-        ranks = options.global_ranks_in_group or range(self._size)
-        self._ranks = tuple(ranks)
+        self._ranks = tuple(options.global_ranks_in_group or range(self._size))
         # What the ranks of the group are at. A name alone is not unique.
         self._meetings = world.meetings_of(self._name, self._ranks)
         self._counts: dict[Any, int] = {}  # of operations, by their way
         self._together: list[Meeting] | None = None  # that are joined
-
-    # -- what PyTorch asks
 
     group_name = pg_name = property(lambda self: self._name)
     options = property(lambda self: None)
@@ -63,101 +69,79 @@ class SimGroup(_Group):  # type: ignore[misc]
     getBackendName = name = lambda self: "sim"  # noqa: N815
     size = lambda self: self._size  # noqa: E731
     rank = lambda self: self._place  # noqa: E731
+    _get_backend = lambda self, device: self  # noqa: E731
     shutdown = abort = lambda self: None  # there is nothing to close
 
     @property
     def _device_types(self) -> list[torch.device]:
         # While PyTorch makes the group, none: it would record what is sent.
         made = self in c10d._world.pg_map
-        return list(map(torch.device, KINDS)) if made else []
+        return [torch.device("sim"), torch.device("cpu")] if made else []
 
-    def _get_backend(self, device: torch.device) -> "SimGroup":
-        return self
+    allreduce = allreduce_coalesced = _in_place("allreduce")
+    broadcast = _in_place("broadcast")
+    reduce = _in_place("reduce")
 
-    # -- operations of all ranks
-
-    def allreduce(self, xs: Tensors, opts: Any) -> Work:
-        """Reduce each tensor over all ranks."""
-        return self._meet(sending.allreduce, xs, xs, opts, xs)
-
-    def broadcast(self, xs: Tensors, opts: Any) -> Work:
-        """Give all ranks what the root has."""
-        return self._meet(sending.broadcast, xs, xs, opts, xs)
-
-    def reduce(self, xs: Tensors, opts: Any) -> Work:
-        """Reduce to the root."""
-        return self._meet(sending.reduce, xs, xs, opts, xs)
-
-    def allgather(self, outs: Lists, xs: Tensors, opts: Any = None) -> Work:
+    def allgather(self, outs: Lists, xs: Tensors, opts: Any = None) -> SimWork:
         """Give all ranks the tensors of all."""
-        return self._meet(sending.allgather, (outs[0], xs[0]), outs)
+        return self._meet("allgather", (outs[0], xs[0]), outs)
 
-    def all_gather_single(self, out: Tensor, x: Tensor, opts: Any = 0) -> Work:
+    def all_gather_single(
+        self, out: Tensor, x: Tensor, opts: Any = 0
+    ) -> SimWork:
         """Give all ranks the tensors of all, one behind another."""
-        return self._meet(sending.allgather, (out, x), [out], None, [x])
+        return self._meet("allgather", ([out], x), [out], None, [x])
 
-    def reduce_scatter(self, outs: Tensors, xs: Lists, opts: Any) -> Work:
+    def reduce_scatter(self, outs: Tensors, xs: Lists, opts: Any) -> SimWork:
         """Give rank r the sum of the tensors r of all."""
-        return self._meet(sending.reduce_scatter, (outs[0], xs[0]), outs, opts)
+        return self._meet("reduce_scatter", (outs[0], xs[0]), outs, opts)
 
-    def reduce_scatter_single(self, out: Tensor, x: Tensor, opts: Any) -> Work:
+    def reduce_scatter_single(
+        self, out: Tensor, x: Tensor, opts: Any
+    ) -> SimWork:
         """Give rank r part r of the sum."""
-        return self._meet(sending.reduce_scatter, (out, [x]), [out], opts, [x])
+        return self._meet("reduce_scatter", (out, [x]), [out], opts, [x])
 
-    def alltoall(self, outs: Tensors, xs: Tensors, opts: Any = None) -> Work:
+    def alltoall(
+        self, outs: Tensors, xs: Tensors, opts: Any = None
+    ) -> SimWork:
         """Give rank s the tensor s of each."""
-        return self._meet(sending.all_to_all, (outs, xs), outs)
+        return self._meet("all_to_all", (outs, xs), outs)
 
     def all_to_all_single(
         self, out: Tensor, x: Tensor, outs: list[int], xs: list[int], *_: Any
-    ) -> Work:
+    ) -> SimWork:
         """Give rank s part s of each; without sizes the parts are equal."""
         parts = [
             whole.split(sizes or whole.size(0) // self._size)
             for whole, sizes in ((out, outs), (x, xs))
         ]
-        return self._meet(sending.all_to_all, parts, [out])
+        return self._meet("all_to_all", parts, [out])
 
-    def scatter(self, outs: Tensors, xs: Lists, opts: Any) -> Work:
+    def scatter(self, outs: Tensors, xs: Lists, opts: Any) -> SimWork:
         """Give rank r the tensor r of the root."""
         brought = outs[0], xs[0] if xs else []
-        return self._meet(sending.scatter, brought, outs, opts, outs)
+        return self._meet("scatter", brought, outs, opts, outs)
 
-    def gather(self, outs: Lists, xs: Tensors, opts: Any) -> Work:
+    def gather(self, outs: Lists, xs: Tensors, opts: Any) -> SimWork:
         """Give the root the tensors of all."""
         brought = outs[0] if outs else [], xs[0]
-        return self._meet(sending.gather, brought, outs, opts, xs)
+        return self._meet("gather", brought, outs, opts, xs)
 
-    def barrier(self, opts: Any = None) -> Work:
+    def barrier(self, opts: Any = None) -> SimWork:
         """Let no host go on before all have come."""
-        return self._meet(self._barrier, [], [])
-
-    def _barrier(self, xs: list[Any], algorithm: str) -> None:
-        simulation.clock.hosts.meet(self._ranks)
-
-    # -- several operations at a time
-
-    def _several(self, one: Callable[..., Work], *lists: Any) -> Work:
-        *tensors, opts = lists
-        works = [one(*each, opts) for each in zip(*tensors)]
-        return self._work([m for w in works for m in w.meetings], tensors[0])
+        return self._meet("barrier", self._rank, [])
 
     def _start_coalescing(self, device: Any = None) -> None:
         self._together = []
 
-    def _end_coalescing(self, device: Any = None) -> Work:
+    def _end_coalescing(self, device: Any = None) -> SimWork:
         meetings, self._together = self._together or [], None
         return self._work(meetings, [])
 
-    def all_gather_single_coalesced(self, *args: Any) -> Work:
-        """Give all ranks the tensors of all, several at a time."""
-        return self._several(self.all_gather_single, *args)
+    all_gather_single_coalesced = _each(all_gather_single)
+    reduce_scatter_single_coalesced = _each(reduce_scatter_single)
 
-    def reduce_scatter_single_coalesced(self, *args: Any) -> Work:
-        """Give rank r part r of each sum."""
-        return self._several(self.reduce_scatter_single, *args)
-
-    allreduce_coalesced = allreduce
     # The names of older versions of PyTorch.
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -165,42 +149,40 @@ class SimGroup(_Group):  # type: ignore[misc]
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
 
-    # -- from one rank to another
-
-    def send(self, xs: Tensors, target: int, tag: int = 0) -> Work:
+    def send(self, xs: Tensors, target: int, tag: int = 0) -> SimWork:
         """Send to a rank of the group."""
         return self._pair(self._place, target, tag, xs)
 
-    def recv(self, xs: Tensors, source: int, tag: int = 0) -> Work:
+    def recv(self, xs: Tensors, source: int, tag: int = 0) -> SimWork:
         """Receive from a rank of the group."""
         return self._pair(source, self._place, tag, xs)
 
-    def _pair(self, source: int, target: int, tag: int, xs: Tensors) -> Work:
+    def _pair(
+        self, source: int, target: int, tag: int, xs: Tensors
+    ) -> SimWork:
         way = f"{self._ranks[source]} → {self._ranks[target]}, tag {tag}"
-        return self._meet(sending.message, xs[0], xs, None, xs, way)
-
-    # -- inside
+        return self._meet("message", xs[0], xs, None, xs, way)
 
     def _meet(
         self,
-        send: Callable[..., Any],
+        kind: str,
         brought: Any,
         outs: Any,
         opts: Any = None,
         alike: Tensors = (),
         way: str = "",
-    ) -> Work:
+    ) -> SimWork:
         """Come to the next operation of all ranks or, by a way, of a pair.
 
         Ranks have to agree on the options, and on the shapes and dtypes of
         the tensors that are ``alike``.
         """
         how = _settings(opts)
-        kind = send.__name__.strip("_")
         number = self._counts[way] = self._counts.get(way, -1) + 1
         meeting = self._meeting(kind, number, way, _told(kind, how, alike))
         # Of a pair, the one that sends comes first.
         place = int(way.split()[0] != str(self._rank)) if way else self._place
+        send = vars(sending)[f"send_{kind}"]
         run = partial(send, algorithm=self._world.algorithm, **how)
         with torch.no_grad():
             meeting.come(place, self._issue(kind, brought), run)
@@ -215,10 +197,8 @@ class SimGroup(_Group):  # type: ignore[misc]
         what = f"{kind} {way}".strip()
         place = f"number {number} of group {self._name}"
         size = 2 if way else self._size
-        meeting = self._meetings.setdefault(
-            (way, number),
-            Meeting(f"{what} {place}", call, self._rank, size, way),
-        )
+        new = Meeting(f"{what} {place}", call, self._rank, size, way)
+        meeting = self._meetings.setdefault((way, number), new)
         if meeting.call != call:
             raise RuntimeError(
                 f"ranks call different operations (rank {meeting.caller}: "
@@ -240,20 +220,19 @@ class SimGroup(_Group):  # type: ignore[misc]
         begin = streams.record_event(device)
         return Brought(self._rank, brought, device, begin)
 
-    def _work(self, meetings: Sequence[Meeting], outs: Any) -> Work:
-        return Work(self._world.turns, self._rank, meetings, outs)
+    def _work(self, meetings: Sequence[Meeting], outs: Any) -> SimWork:
+        return SimWork(self._world.turns, self._rank, meetings, outs)
 
 
 def _settings(opts: Any) -> dict[str, Any]:
     """Return what PyTorch's options say: the root, what to reduce by."""
     found = {}
     if hasattr(opts, "reduceOp"):
-        op = opts.reduceOp.op
+        op = opts.reduceOp.op.name
         if op not in OPS:
-            known = ", ".join(known.name for known in OPS)
             raise NotImplementedError(
                 "the backend sim does not reduce so (op: "
-                f"{op.name}, known: {known})"
+                f"{op}, known: {', '.join(OPS)})"
             )
         found["op"] = OPS[op]
     if hasattr(opts, "rootRank"):

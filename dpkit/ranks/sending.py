@@ -19,29 +19,28 @@ from torch import Tensor
 from dpkit import collectives
 from dpkit.library import LIBRARY
 from dpkit.sim.behaviour import plain
+from dpkit.sim.configuration import simulation
 from dpkit.sim.tensor import SimTensor
 from dpkit.streams import send
-
-Lists = list[list[Tensor]]  # of each rank, one tensor or several
 
 
 def _or(name: str, algorithm: str) -> str:
     return LIBRARY if algorithm == LIBRARY else name
 
 
-def allreduce(xs: Lists, algorithm: str, op: str) -> None:
+def send_allreduce(xs: list[Any], algorithm: str, op: str) -> None:
     """Reduce the first tensors of all, then the second ones, …."""
     for tensors in zip(*xs):
         collectives.allreduce(tensors, op, algorithm)
 
 
-def broadcast(xs: Lists, algorithm: str, root: int) -> None:
+def send_broadcast(xs: list[Any], algorithm: str, root: int) -> None:
     """Give all the tensors of the root."""
     for tensors in zip(*xs):
         collectives.broadcast(tensors, root, _or("tree", algorithm))
 
 
-def reduce(xs: Lists, algorithm: str, op: str, root: int) -> None:
+def send_reduce(xs: list[Any], algorithm: str, op: str, root: int) -> None:
     """Reduce the tensors of all to those of the root."""
     for tensors in zip(*xs):
         collectives.reduce(tensors, op, root, _or("tree", algorithm))
@@ -53,32 +52,29 @@ def reduce(xs: Lists, algorithm: str, op: str, root: int) -> None:
 #     after                       a b c d e f
 
 
-def allgather(xs: list[Any], algorithm: str) -> None:
+def send_allgather(xs: list[Any], algorithm: str) -> None:
     """Put what each gives, one behind another, into what each takes.
 
-    A rank takes one tensor, or a tensor of each rank.
+    A rank takes a list, of one tensor or of a tensor for each rank.
     """
     most = max(given.numel() for _, given in xs)
     flats = []
-    for rank, (out, given) in enumerate(xs):
-        if isinstance(out, Tensor):
-            _check_sizes(given, out, len(xs))
-            flat = out.view(-1)
-        else:
-            flat = _scratch(given, most * len(xs))
-        _put(given, flat, to=rank * most)
-        flats.append(flat)
+    for rank, (outs, given) in enumerate(xs):
+        for source, out in enumerate(outs):
+            _check_sizes(xs[source][1], out, len(xs) // len(outs))
+        one = outs[0].view(-1) if len(outs) == 1 else None
+        flats.append(_scratch(given, most * len(xs)) if one is None else one)
+        _put(given, flats[rank], to=rank * most)
     collectives.allgather(flats, _or("ring", algorithm))
-    for (out, _), flat in zip(xs, flats):
-        for rank, tensor in enumerate([] if isinstance(out, Tensor) else out):
-            _check_sizes(xs[rank][1], tensor)
-            _put(flat, tensor, first=rank * most)
+    for (outs, _), flat in zip(xs, flats):
+        for rank, out in enumerate(outs):
+            _put(flat, out, first=rank * most)
 
 
-def reduce_scatter(xs: list[Any], algorithm: str, op: str) -> None:
+def send_reduce_scatter(xs: list[Any], algorithm: str, op: str) -> None:
     """Put part r of the sum of what all give into what rank r takes.
 
-    What a rank gives is one tensor or, cut already, a tensor for each rank.
+    A rank gives a list, of one tensor or of a tensor for each rank.
     """
     most = max(part.numel() for _, parts in xs for part in parts)
     flats = []
@@ -93,7 +89,7 @@ def reduce_scatter(xs: list[Any], algorithm: str, op: str) -> None:
         _put(part, out)
 
 
-def all_to_all(xs: list[Any], algorithm: str) -> None:
+def send_all_to_all(xs: list[Any], algorithm: str) -> None:
     """Put what rank r gives for rank s into what s takes from r.
 
     ``xs[r]`` has what r takes from each, and what it gives to each.
@@ -107,20 +103,25 @@ def all_to_all(xs: list[Any], algorithm: str) -> None:
         _send_all(pairs)
 
 
-def scatter(xs: list[Any], algorithm: str, root: int) -> None:
+def send_scatter(xs: list[Any], algorithm: str, root: int) -> None:
     """Put the tensors that the root gives into what each takes."""
     _send_all(list(zip(xs[root][1], [out for out, _ in xs])))
 
 
-def gather(xs: list[Any], algorithm: str, root: int) -> None:
+def send_gather(xs: list[Any], algorithm: str, root: int) -> None:
     """Put what each gives into the tensors that the root takes."""
     _send_all(list(zip([given for _, given in xs], xs[root][0])))
 
 
-def message(xs: list[Tensor], algorithm: str) -> None:
+def send_message(xs: list[Tensor], algorithm: str) -> None:
     """Copy the first tensor to the second."""
     given, out = xs
     _shaped(out, given).copy_(given, non_blocking=True)
+
+
+def send_barrier(xs: list[int], algorithm: str) -> None:
+    """Let no host of these ranks go on before all have come."""
+    simulation.clock.hosts.meet(xs)
 
 
 def _send_all(pairs: list[tuple[Tensor, Tensor]]) -> None:
@@ -151,11 +152,7 @@ def _scratch(like: Tensor, size: int) -> Tensor:
 
 
 def _put(given: Tensor, out: Tensor, to: int = 0, first: int = 0) -> None:
-    """Copy numbers from one tensor to another, which costs nothing.
-
-    They are those of ``given`` from ``first`` on, to ``out`` from ``to`` on,
-    as many as both have.
-    """
+    """Copy numbers, from the ``first`` on, to place ``to`` on, at no cost."""
     source, target = plain(given).reshape(-1)[first:], plain(out).view(-1)[to:]
     count = min(source.numel(), target.numel())
     if source.data_ptr() != target.data_ptr():

@@ -16,7 +16,8 @@ the reason for which each has waited.
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+
+from dpkit.ranks.meetings import Meeting
 
 
 class Ended(BaseException):
@@ -25,13 +26,6 @@ class Ended(BaseException):
     It is no ``Exception``: what a program does about its own errors should
     not keep the rank going.
     """
-
-
-class Awaited(Protocol):
-    """What a rank waits for: whether it is over, and its name."""
-
-    name: str
-    is_over: bool
 
 
 class Turns:
@@ -52,13 +46,10 @@ class Turns:
         self.errors: dict[int, BaseException] = {}  # of ranks, the first first
         self.stuck = ""  # why nobody could go on
         self._time, self._enter, self._leave = time, enter, leave
-        self._waiting: dict[int, Awaited] = {}
+        self._waiting: dict[int, Meeting] = {}
         self._left = set(range(count))  # ranks that have not returned
-        self._signals = [threading.Semaphore(0) for _ in range(count)]
-
-    def begin(self) -> None:
-        """Let the first rank run."""
-        self._signals[self.running].release()
+        # Rank 0 may run, the others wait.
+        self._signals = [threading.Semaphore(r == 0) for r in range(count)]
 
     def run(self, rank: int, program: Callable[[int], None]) -> None:
         """Run a rank, in the thread that calls this."""
@@ -91,7 +82,7 @@ class Turns:
         """Whether the ranks are to end."""
         return bool(self.errors or self.stuck)
 
-    def wait(self, rank: int, awaited: Awaited) -> None:
+    def wait(self, rank: int, awaited: Meeting) -> None:
         """Let others run until it is over; raise Ended if it never is."""
         if awaited.is_over and not self.over:
             return
@@ -114,17 +105,11 @@ class Turns:
 
     def _next(self) -> int:
         """Return whose turn it is; where nobody's is, all are to end."""
-        ready = self._left
-        if not self.over:
-            ready = {rank for rank in self._left if self._may_go_on(rank)}
-        if not ready:
+        waiting = {r for r, what in self._waiting.items() if not what.is_over}
+        if waiting >= self._left and not self.over:
             self.stuck = "; ".join(map(self._told, range(len(self._signals))))
-            ready = self._left
+        ready = self._left if self.over else self._left - waiting
         return min(ready, key=lambda rank: (self._time(rank), rank))
-
-    def _may_go_on(self, rank: int) -> bool:
-        awaited = self._waiting.get(rank)
-        return awaited is None or awaited.is_over
 
     def _told(self, rank: int) -> str:
         awaited = self._waiting.get(rank)

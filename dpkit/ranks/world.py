@@ -43,7 +43,7 @@ class World:
         self._rules = [dict(rules) for _ in range(size)]
         self._meetings: dict[Any, dict[Any, Meeting]] = {}
 
-    def meetings_of(self, name: str, ranks: tuple[int, ...]) -> dict[Any, Any]:
+    def meetings_of(self, name: str, ranks: Any) -> dict[Any, Meeting]:
         """Return what the ranks of a group are at."""
         return self._meetings.setdefault((name, ranks), {})
 

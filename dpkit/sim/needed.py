@@ -1,4 +1,4 @@
-"""What the ranks of ``dpkit.sim.launch`` need of torch, beside the patches.
+"""What ``dpkit.sim.launch`` needs of torch and of the simulated machine.
 
 Nothing of it is changed before a launch, and only ranks refuse without it.
 """
@@ -7,16 +7,21 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
+from dpkit.sim.configuration import simulation
+from dpkit.sim.tracing import tracing
+
 # Private names of torch that ranks use, or that PyTorch calls on their group.
 NAMES = (
     "torch._C._ForceDispatchKeyGuard",
     "torch._C._dispatch_tls_local_include_set",
     "torch._C._dispatch_tls_local_exclude_set",
+    "torch._C._distributed_c10d.HashStore",
+    "torch._C._distributed_c10d.Logger.set_runtime_stats_and_log",
     "torch._C._distributed_c10d._set_thread_isolation_mode",
     "torch.autograd.Variable._execution_engine.queue_callback",
     "torch.distributed._Work",
-    "torch.distributed.HashStore",
-    "torch.distributed.Logger.set_runtime_stats_and_log",
     "torch.distributed.ProcessGroup._device_types",
     "torch.distributed.ProcessGroup._end_coalescing",
     "torch.distributed.ProcessGroup._get_backend",
@@ -42,6 +47,36 @@ REGISTRY: dict[str, Callable[[], Any]] = {
     "pg_coalesce_state": dict,
     "pg_flight_recorder_hooks": dict,
 }
+
+
+def check_ranks(world_size: int) -> None:
+    """Refuse ranks where torch or the machine lacks what they need.
+
+    Raises:
+        RuntimeError: a private name of torch is gone, which the error has; or
+            a trace runs on a machine with one host.
+        ValueError: there are fewer devices than ranks.
+    """
+    missing = lacking()
+    if missing:
+        raise RuntimeError(
+            "ranks on simulated devices do not fit this torch (torch: "
+            f"{torch.__version__}, missing: {', '.join(missing)}); "
+            "dpkit.launch starts processes on the CPU"
+        )
+    if simulation.settings["hosts"] == "one" and tracing():
+        raise RuntimeError(
+            "each rank needs a host of its own, and a trace runs on a machine "
+            "with one (hosts: 'one'); enter "
+            'dpkit.sim.machine(hosts="per_device") before the trace'
+        )
+    count = simulation.settings["num_devices"]
+    if world_size > count:
+        raise ValueError(
+            "each rank needs a simulated device (world_size: "
+            f"{world_size}, devices: {count}); "
+            f"dpkit.sim.machine(num_devices={world_size}) has as many"
+        )
 
 
 def lacking() -> list[str]:

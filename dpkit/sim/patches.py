@@ -11,7 +11,8 @@ changed by hand. Each change is a :class:`Patch`::
 
 :func:`dpkit.sim.patching.apply_all` asks every patch whether it fits before it
 applies any. The order matters once: the last patch gives the backend its name,
-which torch does not take back.
+which torch does not take back. What ``dpkit.sim.launch`` needs besides is
+listed in ``needed.py``.
 """
 
 import inspect

@@ -14,7 +14,7 @@ only while it computes, as with PyTorch's ``fully_shard``. All is in float32.
 #     gradients of 3 … 7                                          shards
 #
 # Four blocks are whole. Backward of block 0 has one less: nothing is next.
-WHOLE = (
+WHOLE_BLOCKS = (
     "weights of the block in use",
     "weights of the next block",
     "gradients of the block in use",
@@ -53,7 +53,7 @@ def peak_parts(
     return {
         "shards": 3 * (num_blocks * block + root) / k,
         "gradients": (num_blocks - 2) * block / k,
-        "blocks": len(WHOLE) * block,
+        "blocks": len(WHOLE_BLOCKS) * block,
         "root": root + head,
     }
 

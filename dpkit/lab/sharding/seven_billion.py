@@ -51,11 +51,11 @@ class Block(nn.Module):
         return x + y
 
     def _attend(self, x: Tensor) -> Tensor:
-        heads = [
+        q, k, v = (
             part(x).unflatten(-1, (-1, self.head)).transpose(1, 2)
             for part in self.qkv
-        ]
-        y = F.scaled_dot_product_attention(*heads, is_causal=True)
+        )
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         found: Tensor = self.out(y.transpose(1, 2).flatten(2))
         return found
 
@@ -154,10 +154,8 @@ def sharded_steps(
         return _two_steps(model.to_empty(device="sim"), (rows, length))
 
     with machine:
-        found: dict[str, Any] = launch(train, world_size, algorithm="library")[
-            0
-        ]
-        return found
+        first, *_ = launch(train, world_size, algorithm="library")
+    return dict(first)
 
 
 def _two_steps(model: nn.Module, shape: tuple[int, int]) -> dict[str, Any]:
