@@ -155,15 +155,18 @@ def _run(
     for each in threads:
         each.start()
     world.turns.begin()
+    # Not by join: Ctrl-C in it would make Python 3.11 take the thread it waits
+    # for as ended (github.com/python/cpython/issues/90882).
     try:
-        for each in threads:
-            each.join()
+        world.turns.ended.wait()
     except BaseException:  # Ctrl-C
         world.turns.end()
         _raise_in(threads[world.turns.running])
+        world.turns.ended.wait()
+        raise
+    finally:
         for each in threads:
             each.join()
-        raise
     return values
 
 
@@ -175,7 +178,11 @@ def _raise_in(thread: threading.Thread) -> None:
 
 def _check(world: World) -> None:
     """Raise what went wrong, if anything."""
-    for rank, error in world.turns.errors.items():
+    # PyTorch may keep a group, and so the world, beyond its end: it must not
+    # keep tensors, such as those in an error's frames.
+    errors, world.turns.errors = world.turns.errors, {}
+    world.forget()
+    for rank, error in errors.items():
         told = f"{type(error).__name__}: {error}".rstrip(": ")
         raise RuntimeError(f"rank {rank} failed ({told})") from error
     if world.turns.stuck:

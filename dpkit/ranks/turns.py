@@ -51,6 +51,7 @@ class Turns:
         self.running = 0  # the rank whose turn it is
         self.errors: dict[int, BaseException] = {}  # of ranks, the first first
         self.stuck = ""  # why nobody could go on
+        self.ended = threading.Event()  # all ranks have
         self._time, self._enter, self._leave = time, enter, leave
         self._waiting: dict[int, Awaited] = {}
         self._left = set(range(count))  # ranks that have not returned
@@ -62,8 +63,8 @@ class Turns:
 
     def run(self, rank: int, program: Callable[[], None]) -> None:
         """Run a rank, in the thread that calls this."""
-        self._take(rank)
         try:
+            self._take(rank)
             if not self.over:
                 program()
         except Ended:
@@ -99,6 +100,8 @@ class Turns:
         if self._left:
             self.running = self._next()
             self._signals[self.running].release()
+        else:
+            self.ended.set()
 
     def _take(self, rank: int) -> None:
         self._signals[rank].acquire()

@@ -55,6 +55,11 @@ class World:
         """Return what the ranks of a group are at."""
         return self._meetings.setdefault((name, ranks), {})
 
+    def forget(self) -> None:
+        """Let go of operations to which not all ranks have come."""
+        for meetings in self._meetings.values():
+            meetings.clear()
+
     def _time(self, rank: int) -> int:
         """Return how far the host of a rank is, in picoseconds."""
         return simulation.clock.hosts.python.mark(rank)
