@@ -18,6 +18,7 @@ from dpkit.library import LIBRARY
 from dpkit.ranks.group import SimGroup
 from dpkit.ranks.turns import Ended
 from dpkit.ranks.world import Registry, World
+from dpkit.sim.backward import run_backward
 from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import set_device
 from dpkit.sim.sending import BACKEND, become_rank
@@ -161,8 +162,8 @@ def _run(
         world.turns.ended.wait()
     except BaseException:  # Ctrl-C
         world.turns.end()
-        _raise_in(threads[world.turns.running])
-        world.turns.ended.wait()
+        while not world.turns.ended.wait(0.1):
+            _raise_in(threads[world.turns.running])
         raise
     finally:
         for each in threads:
@@ -171,7 +172,15 @@ def _run(
 
 
 def _raise_in(thread: threading.Thread) -> None:
-    """Raise Ended in a thread, when it comes to its next line of Python."""
+    """Raise Ended in a thread, when it comes to its next line of Python.
+
+    Not in a backward: where C++ has called Python, that would end the process.
+    """
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None:
+        if frame.f_code is run_backward.__code__:
+            return
+        frame = frame.f_back
     number = ctypes.c_ulong(thread.ident or 0)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(Ended))
 
