@@ -56,7 +56,7 @@ class World:
         return self._meetings.setdefault((name, ranks), {})
 
     def forget(self) -> None:
-        """Let go of operations to which not all ranks have come."""
+        """Drop operations to which some ranks have not come."""
         for meetings in self._meetings.values():
             meetings.clear()
 
