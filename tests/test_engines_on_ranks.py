@@ -212,11 +212,11 @@ def ddp_without_numbers():
 LIMITS = {
     "find_unused_parameters": (
         lambda: unused(find_unused_parameters=True),
-        "PrivateUse1HooksInterface",
+        r"parameters \(find_unused_parameters: True, static_graph: None",
     ),
     "static_graph": (
         lambda: unused(static_graph=True),
-        "PrivateUse1HooksInterface",
+        r"find_unused_parameters: None, static_graph: True",
     ),
     "context parallelism": (ring_attention, "sharding strategy"),
     "dropout on shards": (dropout_of_shards, "AssertionError"),
