@@ -211,7 +211,8 @@ def meet():
 def test_a_barrier_waits_for_the_last():
     """Its host, as the others' are let go on when it has come."""
     times = dpkit.sim.launch(meet, 3)
-    assert len(set(times)) == 1 and times[0] > 0
+    assert len(set(times)) == 1
+    assert times[0] > 0
 
 
 # -- what each rank has alone

@@ -1,7 +1,6 @@
 """Start ranks, and take what they return."""
 
 import copy
-import ctypes
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,8 +14,9 @@ from torch.distributed import distributed_c10d as c10d
 from dpkit import sim
 from dpkit.library import LIBRARY
 from dpkit.ranks.group import SimGroup
-from dpkit.ranks.turns import Ended
+from dpkit.ranks.turns import Ended, Turns
 from dpkit.ranks.world import Registry, World
+from dpkit.sim.backward import raise_outside
 from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import set_device
 from dpkit.sim.patching import replaced
@@ -36,8 +36,7 @@ def run_ranks(
     with ExitStack() as stack:
         _isolate(stack)
         world = World(size, algorithm)
-        copies = [copy.deepcopy(args) for _ in range(size)]
-        values: list[Any] = [None] * size
+        values: list[Any] = [copy.deepcopy(args) for _ in range(size)]
         store = compiled.HashStore()
 
         def program(rank: int) -> None:
@@ -47,12 +46,12 @@ def run_ranks(
                 BACKEND, rank=rank, world_size=size, store=store
             )
             try:
-                values[rank] = fn(*copies[rank])
+                values[rank] = fn(*values[rank])
             finally:
                 dist.destroy_process_group()
 
-        _take_turns(world, program)
-    world.turns.check()
+        _take_turns(world.turns, program)
+    world.close()
     return values
 
 
@@ -74,25 +73,24 @@ def _isolate(stack: ExitStack) -> None:
     stack.callback(compiled._set_thread_isolation_mode, False)
 
 
-def _take_turns(world: World, program: Callable[[int], None]) -> None:
+def _take_turns(turns: Turns, program: Callable[[int], None]) -> None:
     """Run all ranks to their end."""
-    turns = world.turns
     threads = [
-        Thread(target=turns.run, args=(r, program), name=f"rank {r}")
-        for r in range(world.size)
+        Thread(None, turns.run, f"rank {rank}", (rank, program), daemon=True)
+        for rank in range(turns.count)
     ]
     for thread in threads:
-        thread.daemon = True
         thread.start()
+    turns.begin()
+    # Not by join: Ctrl-C in it would make Python 3.11 take the thread it waits
+    # for as ended (github.com/python/cpython/issues/90882).
     try:
-        for thread in threads:
-            thread.join()
+        turns.ended.wait()
     except BaseException:  # Ctrl-C
-        turns.end()
-        # Raised in the thread when it comes to its next line of Python.
-        number = ctypes.c_ulong(threads[turns.running].ident or 0)
-        end = ctypes.py_object(Ended)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(number, end)
+        turns.stuck = turns.stuck or "ended from outside"
+        while not turns.ended.wait(0.1):
+            raise_outside(threads[turns.running], Ended)
+        raise
+    finally:
         for thread in threads:
             thread.join()
-        raise

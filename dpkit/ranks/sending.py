@@ -6,9 +6,6 @@ what rank r gave. Collectives go by one of two ways:
     "ring", "star", …    message by message, as by hand; what is no allreduce
                          takes the tree or the ring
     "library"            in one launch, by a closed form, as NCCL's
-
-Buffers between what a rank gives and the flat tensors that dpkit's functions
-take cost nothing: a library has none.
 """
 
 from typing import Any

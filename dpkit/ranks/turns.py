@@ -42,19 +42,23 @@ class Turns:
         enter: Callable[[int], None],
         leave: Callable[[int], None],
     ) -> None:
-        self.running = 0  # the rank whose turn it is
+        self.count, self.running = count, 0  # the rank whose turn it is
         self.errors: dict[int, BaseException] = {}  # of ranks, the first first
         self.stuck = ""  # why nobody could go on
+        self.ended = threading.Event()  # all ranks have
         self._time, self._enter, self._leave = time, enter, leave
         self._waiting: dict[int, Meeting] = {}
         self._left = set(range(count))  # ranks that have not returned
-        # Rank 0 may run, the others wait.
-        self._signals = [threading.Semaphore(r == 0) for r in range(count)]
+        self._signals = [threading.Semaphore(0) for _ in range(count)]
+
+    def begin(self) -> None:
+        """Let the first rank run."""
+        self._signals[self.running].release()
 
     def run(self, rank: int, program: Callable[[int], None]) -> None:
         """Run a rank, in the thread that calls this."""
-        self._take(rank)
         try:
+            self._take(rank)
             if not self.over:
                 program(rank)
         except Ended:
@@ -64,18 +68,6 @@ class Turns:
         finally:
             self._left.remove(rank)
             self._hand_on(rank)
-
-    def end(self) -> None:
-        """Let no rank go on."""
-        self.stuck = self.stuck or "ended from outside"
-
-    def check(self) -> None:
-        """Raise what went wrong, if anything."""
-        for rank, error in self.errors.items():
-            told = f"{type(error).__name__}: {error}".rstrip(": ")
-            raise RuntimeError(f"rank {rank} failed ({told})") from error
-        if self.stuck:
-            raise RuntimeError(f"no rank can go on ({self.stuck})")
 
     @property
     def over(self) -> bool:
@@ -98,6 +90,8 @@ class Turns:
         if self._left:
             self.running = self._next()
             self._signals[self.running].release()
+        else:
+            self.ended.set()
 
     def _take(self, rank: int) -> None:
         self._signals[rank].acquire()

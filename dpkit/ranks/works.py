@@ -55,11 +55,9 @@ class SimWork(_Work):  # type: ignore[misc]
         future = _Future()
         future.wait_in_stream = self._wait_in_stream
         future.set_result(self._out)
-        if in_backward():
-            engine = torch.autograd.Variable._execution_engine
-            engine.queue_callback(self._wait_in_stream)
-        else:
-            self._wait_in_stream()
+        engine = torch.autograd.Variable._execution_engine
+        later = engine.queue_callback if in_backward() else lambda run: run()
+        later(self._wait_in_stream)
         return future
 
     def is_completed(self) -> bool:

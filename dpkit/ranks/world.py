@@ -10,6 +10,7 @@ from threading import local
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensorMode
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit.ranks.meetings import Meeting
@@ -38,6 +39,10 @@ class World:
         # Here, not above: it takes a second.
         from torch.distributed.tensor import DTensor
 
+        # What torch 2.11 makes for it ends with the thread that comes first.
+        with FakeTensorMode():
+            pass
+
         self._dispatcher: Any = DTensor._op_dispatcher
         rules = self._dispatcher._custom_op_handlers
         self._rules = [dict(rules) for _ in range(size)]
@@ -46,6 +51,19 @@ class World:
     def meetings_of(self, name: str, ranks: Any) -> dict[Any, Meeting]:
         """Return what the ranks of a group are at."""
         return self._meetings.setdefault((name, ranks), {})
+
+    def close(self) -> None:
+        """Raise what went wrong, if anything."""
+        # PyTorch may keep a group, and so this, beyond its end: it must not
+        # keep tensors, such as those in an error's frames.
+        errors, self.turns.errors = self.turns.errors, {}
+        for meetings in self._meetings.values():
+            meetings.clear()
+        for rank, error in errors.items():
+            told = f"{type(error).__name__}: {error}".rstrip(": ")
+            raise RuntimeError(f"rank {rank} failed ({told})") from error
+        if self.turns.stuck:
+            raise RuntimeError(f"no rank can go on ({self.turns.stuck})")
 
     def _time(self, rank: int) -> int:
         """Return how far the host of a rank is, in picoseconds."""

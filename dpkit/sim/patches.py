@@ -165,6 +165,11 @@ PATCHES = [
         wrapped(kind, "__new__", partial(modules.making_uninitialized, kind))
         for kind in (UninitializedParameter, UninitializedBuffer)
     ),
+    wrapped(
+        nn.parallel.DistributedDataParallel,
+        "__init__",
+        refusals.without_unused,
+    ),
     replaced(nn.DataParallel, "__init__", refusals.init_data_parallel),
     replaced(nn.DataParallel, "forward", refusals.forward_data_parallel),
     replaced(
