@@ -1,4 +1,4 @@
-"""Tests of dpkit.sim.sending: torch.distributed beside the simulation."""
+"""Tests of dpkit.sim.sending, outside ranks: what is refused, and chosen."""
 
 import sys
 
@@ -14,7 +14,8 @@ from dpkit.sim import device_names, sending
 
 REFUSAL = (
     r"torch\.distributed does not send what lies on a simulated device "
-    r"\(operation: \w+, device: sim:1\), except in the ranks of dpkit\.sim"
+    r"\(operation: \w+, device: sim:1\), except in the ranks of "
+    r"dpkit\.sim\.launch; dpkit\.allreduce and its like do"
 )
 
 

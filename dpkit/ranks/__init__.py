@@ -30,9 +30,6 @@ def launch(
     on it as on GPUs. One rank runs at a time and hands on where it waits for
     another, so two runs take the same simulated time.
 
-    Where ranks wait for each other and nobody can go on, all end at once, and
-    the error names what each has waited for.
-
     Args:
         fn: Each rank calls it. All see the same variables.
         world_size: The number of ranks, one device for each.
@@ -44,7 +41,7 @@ def launch(
 
     Raises:
         RuntimeError: a rank raised an exception, which is its cause; or no
-            rank could go on; or a trace runs on a machine with one host.
+            rank could go on, and the error names what each has waited for.
 
     Example:
         >>> import torch.distributed as dist
@@ -57,7 +54,7 @@ def launch(
     """
     check_count("world_size", world_size)
     sim.register()
-    sim.check_ranks()
+    sim.check_ranks(world_size)
     # Here, not above: all else works where torch lacks what ranks need.
     from dpkit.ranks.launching import run_ranks
 

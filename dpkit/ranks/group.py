@@ -11,47 +11,55 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import ReduceOp
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit import streams
 from dpkit.ranks import sending
 from dpkit.ranks.meetings import Brought, Meeting
-from dpkit.ranks.works import Work
+from dpkit.ranks.works import SimWork
 from dpkit.ranks.world import World
 from dpkit.sim.configuration import simulation
 from dpkit.sim.memory import tensors_in
 
-KINDS = "sim", "cpu"  # of devices
-OPS = {
-    ReduceOp.SUM: "sum",
-    ReduceOp.AVG: "mean",
-    ReduceOp.MAX: "max",
-    ReduceOp.MIN: "min",
-}
-Tensors = list[Tensor]
+OPS = {"SUM": "sum", "AVG": "mean", "MAX": "max", "MIN": "min"}
+Tensors = Sequence[Tensor]
+Lists = Sequence[Tensors]
 _Group: Any = dist.ProcessGroup  # whose annotations differ by version
+
+
+def _in_place(kind: str) -> Callable[..., SimWork]:
+    """Return an operation that reads and writes the same tensors."""
+    return lambda self, xs, opts: self._meet(kind, xs, xs, opts, xs)
+
+
+def _each(one: Callable[..., SimWork]) -> Callable[..., SimWork]:
+    """Return an operation that does another several times, with one work."""
+
+    def run(self: Any, outs: Tensors, *args: Any) -> Any:
+        *xs, opts = args
+        works = [one(self, *each, opts) for each in zip(outs, *xs)]
+        return self._work([m for w in works for m in w.meetings], outs)
+
+    return run
 
 
 class SimGroup(_Group):  # type: ignore[misc]
     """A process group of ranks that take turns in one process.
 
     Its operations are those that PyTorch calls, by the names and with the
-    arguments of PyTorch's own. Each returns before it is over.
+    arguments of PyTorch's own: what they write to, what they read, and
+    options. Each returns before it is over.
     """
 
     def __init__(self, options: Any, world: World, rank: int) -> None:
         self._size, self._place = options.group_size, options.group_rank
         super().__init__(self._place, self._size)
         self._name, self._world, self._rank = options.group_id, world, rank
-        ranks = options.global_ranks_in_group or range(self._size)
-        self._ranks = tuple(ranks)
+        self._ranks = tuple(options.global_ranks_in_group or range(self._size))
         # What the ranks of the group are at. A name alone is not unique.
         self._meetings = world.meetings_of(self._name, self._ranks)
         self._counts: dict[Any, int] = {}  # of operations, by their way
         self._together: list[Meeting] | None = None  # that are joined
-
-    # -- what PyTorch asks
 
     group_name = pg_name = property(lambda self: self._name)
     options = property(lambda self: None)
@@ -59,139 +67,80 @@ class SimGroup(_Group):  # type: ignore[misc]
     supports_coalescing = property(lambda self: True)
     getGroupName = lambda self: self._name  # noqa: E731, N815
     getBackendName = name = lambda self: "sim"  # noqa: N815
-
-    def size(self) -> int:
-        """Return how many ranks there are."""
-        return int(self._size)
-
-    def rank(self) -> int:
-        """Return the number of this rank in the group."""
-        return int(self._place)
+    size = lambda self: self._size  # noqa: E731
+    rank = lambda self: self._place  # noqa: E731
+    _get_backend = lambda self, device: self  # noqa: E731
+    shutdown = abort = lambda self: None  # there is nothing to close
 
     @property
     def _device_types(self) -> list[torch.device]:
         # While PyTorch makes the group, none: it would record what is sent.
         made = self in c10d._world.pg_map
-        return list(map(torch.device, KINDS)) if made else []
+        return [torch.device("sim"), torch.device("cpu")] if made else []
 
-    def _get_backend(self, device: torch.device) -> "SimGroup":
-        return self
+    allreduce = allreduce_coalesced = _in_place("allreduce")
+    broadcast = _in_place("broadcast")
+    reduce = _in_place("reduce")
 
-    def shutdown(self) -> None:
-        """Do nothing: there is nothing to close."""
-
-    abort = shutdown
-
-    # -- operations of all ranks
-
-    def allreduce(self, tensors: Tensors, opts: Any) -> Work:
-        """Reduce each tensor over all ranks."""
-        op = _op(opts)
-        return self._meet(sending.allreduce, tensors, tensors, tensors, op=op)
-
-    allreduce_coalesced = allreduce
-
-    def broadcast(self, tensors: Tensors, opts: Any) -> Work:
-        """Give all ranks what the root has."""
-        root = opts.rootRank
-        send = sending.broadcast
-        return self._meet(send, tensors, tensors, tensors, root=root)
-
-    def reduce(self, tensors: Tensors, opts: Any) -> Work:
-        """Reduce to the root."""
-        how = {"op": _op(opts), "root": opts.rootRank}
-        return self._meet(sending.reduce, tensors, tensors, tensors, **how)
-
-    def allgather(
-        self, outs: list[Tensors], given: Tensors, opts: Any = None
-    ) -> Work:
+    def allgather(self, outs: Lists, xs: Tensors, opts: Any = None) -> SimWork:
         """Give all ranks the tensors of all."""
-        return self._meet(sending.allgather, (outs[0], given[0]), outs)
+        return self._meet("allgather", (outs[0], xs[0]), outs)
 
     def all_gather_single(
-        self, out: Tensor, given: Tensor, opts: Any = None
-    ) -> Work:
+        self, out: Tensor, x: Tensor, opts: Any = 0
+    ) -> SimWork:
         """Give all ranks the tensors of all, one behind another."""
-        return self._meet(sending.allgather, (out, given), [out], [given])
+        return self._meet("allgather", ([out], x), [out], None, [x])
 
-    def reduce_scatter(
-        self, outs: Tensors, given: list[Tensors], opts: Any
-    ) -> Work:
+    def reduce_scatter(self, outs: Tensors, xs: Lists, opts: Any) -> SimWork:
         """Give rank r the sum of the tensors r of all."""
-        brought, op = (outs[0], given[0]), _op(opts)
-        return self._meet(sending.reduce_scatter, brought, outs, op=op)
+        return self._meet("reduce_scatter", (outs[0], xs[0]), outs, opts)
 
     def reduce_scatter_single(
-        self, out: Tensor, given: Tensor, opts: Any
-    ) -> Work:
+        self, out: Tensor, x: Tensor, opts: Any
+    ) -> SimWork:
         """Give rank r part r of the sum."""
-        brought, op = (out, [given]), _op(opts)
-        send = sending.reduce_scatter
-        return self._meet(send, brought, [out], [given], op=op)
+        return self._meet("reduce_scatter", (out, [x]), [out], opts, [x])
 
     def alltoall(
-        self, outs: Tensors, given: Tensors, opts: Any = None
-    ) -> Work:
+        self, outs: Tensors, xs: Tensors, opts: Any = None
+    ) -> SimWork:
         """Give rank s the tensor s of each."""
-        return self._meet(sending.all_to_all, (outs, given), outs)
+        return self._meet("all_to_all", (outs, xs), outs)
 
     def all_to_all_single(
-        self,
-        out: Tensor,
-        given: Tensor,
-        out_sizes: Sequence[int],
-        given_sizes: Sequence[int],
-        opts: Any = None,
-    ) -> Work:
+        self, out: Tensor, x: Tensor, outs: list[int], xs: list[int], *_: Any
+    ) -> SimWork:
         """Give rank s part s of each; without sizes the parts are equal."""
         parts = [
-            x.split(list(sizes) or x.size(0) // self._size)
-            for x, sizes in ((out, out_sizes), (given, given_sizes))
+            whole.split(sizes or whole.size(0) // self._size)
+            for whole, sizes in ((out, outs), (x, xs))
         ]
-        return self._meet(sending.all_to_all, parts, [out])
+        return self._meet("all_to_all", parts, [out])
 
-    def scatter(self, outs: Tensors, given: list[Tensors], opts: Any) -> Work:
+    def scatter(self, outs: Tensors, xs: Lists, opts: Any) -> SimWork:
         """Give rank r the tensor r of the root."""
-        brought = outs[0], given[0] if given else []
-        root = opts.rootRank
-        return self._meet(sending.scatter, brought, outs, outs, root=root)
+        brought = outs[0], xs[0] if xs else []
+        return self._meet("scatter", brought, outs, opts, outs)
 
-    def gather(self, outs: list[Tensors], given: Tensors, opts: Any) -> Work:
+    def gather(self, outs: Lists, xs: Tensors, opts: Any) -> SimWork:
         """Give the root the tensors of all."""
-        brought = outs[0] if outs else [], given[0]
-        root = opts.rootRank
-        return self._meet(sending.gather, brought, outs, given, root=root)
+        brought = outs[0] if outs else [], xs[0]
+        return self._meet("gather", brought, outs, opts, xs)
 
-    def barrier(self, opts: Any = None) -> Work:
+    def barrier(self, opts: Any = None) -> SimWork:
         """Let no host go on before all have come."""
-        return self._meet(self._barrier, [], [])
-
-    def _barrier(self, xs: list[Any], algorithm: str) -> None:
-        simulation.clock.hosts.meet(self._ranks)
-
-    # -- several operations at a time
-
-    def _several(self, name: str, *lists: Any) -> Work:
-        *tensors, opts = lists
-        self._start_coalescing()
-        for each in zip(*tensors):
-            getattr(self, name)(*each, opts)
-        return self._end_coalescing(None, tensors[0])
+        return self._meet("barrier", self._rank, [])
 
     def _start_coalescing(self, device: Any = None) -> None:
         self._together = []
 
-    def _end_coalescing(self, device: Any = None, outs: Any = ()) -> Work:
+    def _end_coalescing(self, device: Any = None) -> SimWork:
         meetings, self._together = self._together or [], None
-        return Work(self._world.turns, self._rank, meetings, list(outs))
+        return self._work(meetings, [])
 
-    def all_gather_single_coalesced(self, *args: Any) -> Work:
-        """Give all ranks the tensors of all, several at a time."""
-        return self._several("all_gather_single", *args)
-
-    def reduce_scatter_single_coalesced(self, *args: Any) -> Work:
-        """Give rank r part r of each sum."""
-        return self._several("reduce_scatter_single", *args)
+    all_gather_single_coalesced = _each(all_gather_single)
+    reduce_scatter_single_coalesced = _each(reduce_scatter_single)
 
     # The names of older versions of PyTorch.
     _allgather_base = all_gather_single
@@ -200,59 +149,40 @@ class SimGroup(_Group):  # type: ignore[misc]
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
 
-    # -- from one rank to another
-
-    def send(self, tensors: Tensors, target: int, tag: int = 0) -> Work:
+    def send(self, xs: Tensors, target: int, tag: int = 0) -> SimWork:
         """Send to a rank of the group."""
-        return self._pair((self._place, target, tag), tensors, 0)
+        return self._pair(self._place, target, tag, xs)
 
-    def recv(self, tensors: Tensors, source: int, tag: int = 0) -> Work:
+    def recv(self, xs: Tensors, source: int, tag: int = 0) -> SimWork:
         """Receive from a rank of the group."""
-        return self._pair((source, self._place, tag), tensors, 1)
+        return self._pair(source, self._place, tag, xs)
 
     def _pair(
-        self, way: tuple[int, int, int], tensors: Tensors, place: int
-    ) -> Work:
-        source, target, tag = way
-        told = f"{self._ranks[source]} → {self._ranks[target]}, tag {tag}"
-        return self._meet(
-            sending.message, tensors[0], tensors, tensors, (told, place)
-        )
-
-    # -- inside
+        self, source: int, target: int, tag: int, xs: Tensors
+    ) -> SimWork:
+        way = f"{self._ranks[source]} → {self._ranks[target]}, tag {tag}"
+        return self._meet("message", xs[0], xs, None, xs, way)
 
     def _meet(
         self,
-        send: Callable[..., Any],
+        kind: str,
         brought: Any,
         outs: Any,
-        alike: Sequence[Tensor] = (),
-        pair: tuple[str, int] | None = None,
-        **how: Any,
-    ) -> Work:
-        """Come to the next operation of all ranks, or of a pair.
+        opts: Any = None,
+        alike: Tensors = (),
+        way: str = "",
+    ) -> SimWork:
+        """Come to the next operation of all ranks or, by a way, of a pair.
 
-        ``alike`` are tensors of which all ranks have to have some of the same
-        shape and dtype; ``how`` has what else they have to agree on. ``pair``
-        names a pair, and has the place of this rank in it.
+        Ranks have to agree on the options, and on the shapes and dtypes of
+        the tensors that are ``alike``.
         """
-        way, place = pair or ("", self._place)
+        how = _settings(opts)
         number = self._counts[way] = self._counts.get(way, -1) + 1
-        kind = send.__name__.strip("_")
-        call = _told(kind, how, alike)
-        meeting = self._meetings.get((way, number))
-        if meeting is None:
-            what = " ".join(filter(None, (kind, way)))
-            name = f"{what} number {number} of group {self._name}"
-            size = 2 if pair else self._size
-            meeting = Meeting(name, call, self._rank, size, way)
-            self._meetings[way, number] = meeting
-        elif meeting.call != call:
-            raise RuntimeError(
-                f"ranks call different operations (rank {meeting.caller}: "
-                f"{meeting.call}, rank {self._rank}: {call}; number {number} "
-                f"of group {self._name})"
-            )
+        meeting = self._meeting(kind, number, way, _told(kind, how, alike))
+        # Of a pair, the one that sends comes first.
+        place = int(way.split()[0] != str(self._rank)) if way else self._place
+        send = vars(sending)[f"send_{kind}"]
         run = partial(send, algorithm=self._world.algorithm, **how)
         with torch.no_grad():
             meeting.come(place, self._issue(kind, brought), run)
@@ -260,35 +190,60 @@ class SimGroup(_Group):  # type: ignore[misc]
             del self._meetings[way, number]
         if self._together is not None:
             self._together.append(meeting)
-        return Work(self._world.turns, self._rank, [meeting], outs)
+        return self._work([meeting], outs)
+
+    def _meeting(self, kind: str, number: int, way: str, call: str) -> Meeting:
+        """Return an operation that a rank comes to; refuse another call."""
+        what = f"{kind} {way}".strip()
+        place = f"number {number} of group {self._name}"
+        size = 2 if way else self._size
+        new = Meeting(f"{what} {place}", call, self._rank, size, way)
+        meeting = self._meetings.setdefault((way, number), new)
+        if meeting.call != call:
+            raise RuntimeError(
+                f"ranks call different operations (rank {meeting.caller}: "
+                f"{meeting.call}, rank {self._rank}: {call}; {place})"
+            )
+        return meeting
 
     def _issue(self, kind: str, brought: Any) -> Brought:
         """Launch an operation on the clock, for the tensors of this rank."""
         device = next(iter(tensors_in(brought)), torch.empty(0)).device
-        begin = None
-        if device.type == "sim":
-            simulation.clock.hosts.launch(device.index, kind)
-            begin = streams.record_event(device)
+        if device.type != "sim":
+            return Brought(self._rank, brought, device, None)
+        if device.index != self._rank:
+            raise RuntimeError(
+                f"rank {self._rank} sends what lies on the device of another "
+                f"rank (device: {device}, its own: sim:{self._rank})"
+            )
+        simulation.clock.hosts.launch(device.index, kind)
+        begin = streams.record_event(device)
         return Brought(self._rank, brought, device, begin)
 
-
-def _op(opts: Any) -> str:
-    op = opts.reduceOp.op
-    if op not in OPS:
-        known = ", ".join(known.name for known in OPS)
-        raise NotImplementedError(
-            f"the backend sim does not reduce so (op: {op.name}, known: "
-            f"{known})"
-        )
-    return OPS[op]
+    def _work(self, meetings: Sequence[Meeting], outs: Any) -> SimWork:
+        return SimWork(self._world.turns, self._rank, meetings, outs)
 
 
-def _told(kind: str, how: dict[str, Any], alike: Sequence[Tensor]) -> str:
+def _settings(opts: Any) -> dict[str, Any]:
+    """Return what PyTorch's options say: the root, what to reduce by."""
+    found = {}
+    if hasattr(opts, "reduceOp"):
+        op = opts.reduceOp.op.name
+        if op not in OPS:
+            raise NotImplementedError(
+                "the backend sim does not reduce so (op: "
+                f"{op}, known: {', '.join(OPS)})"
+            )
+        found["op"] = OPS[op]
+    if hasattr(opts, "rootRank"):
+        found["root"] = opts.rootRank
+    return found
+
+
+def _told(kind: str, how: dict[str, Any], alike: Tensors) -> str:
     """Return a call in words: "allreduce(op=sum) of (2, 3) float32"."""
     settings = ", ".join(f"{name}={value}" for name, value in how.items())
-    shapes = [
-        f"{tuple(x.shape)} {str(x.dtype).removeprefix('torch.')}"
-        for x in alike
-    ]
+    shapes = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in alike)
     told = f"{kind}({settings})" if settings else kind
-    return f"{told} of {', '.join(shapes)}" if shapes else told
+    told += f" of {shapes}" if shapes else ""
+    return told.replace("torch.", "")

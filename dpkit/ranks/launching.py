@@ -1,144 +1,96 @@
 """Start ranks, and take what they return."""
 
 import copy
-import ctypes
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
+from threading import Thread
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import HashStore
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit import sim
 from dpkit.library import LIBRARY
 from dpkit.ranks.group import SimGroup
-from dpkit.ranks.turns import Ended
+from dpkit.ranks.turns import Ended, Turns
 from dpkit.ranks.world import Registry, World
+from dpkit.sim.backward import raise_outside
 from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import set_device
+from dpkit.sim.patching import replaced
 from dpkit.sim.sending import BACKEND, become_rank
-from dpkit.sim.tracing import tracing
 
+compiled: Any = torch._C._distributed_c10d
 MESSAGES_UP_TO = 8  # ranks, unless an algorithm is chosen
 
 
 def run_ranks(
-    fn: Callable[..., Any],
-    world_size: int,
-    args: tuple[Any, ...],
-    algorithm: str | None,
+    fn: Callable[..., Any], size: int, args: Any, algorithm: str | None
 ) -> list[Any]:
     """Do what :func:`dpkit.sim.launch` says."""
-    if algorithm is None:
-        algorithm = "ring" if world_size <= MESSAGES_UP_TO else LIBRARY
+    if isinstance(c10d._world, Registry):
+        raise RuntimeError("ranks are running already; launch them in turn")
+    algorithm = algorithm or ("ring" if size <= MESSAGES_UP_TO else LIBRARY)
     with ExitStack() as stack:
-        if simulation.settings["hosts"] == "one":
-            _check_no_trace()
-            stack.enter_context(sim.machine(hosts="per_device"))
-        _check_devices(world_size)
-        stack.enter_context(_isolated())
-        world = World(world_size, algorithm)
-        copies = [copy.deepcopy(args) for _ in range(world_size)]
-        values = _run(world, fn, copies)
-    _check(world)
+        _isolate(stack)
+        world = World(size, algorithm)
+        values: list[Any] = [copy.deepcopy(args) for _ in range(size)]
+        store = compiled.HashStore()
+
+        def program(rank: int) -> None:
+            become_rank(lambda options: SimGroup(options, world, rank))
+            set_device(rank)
+            dist.init_process_group(
+                BACKEND, rank=rank, world_size=size, store=store
+            )
+            try:
+                values[rank] = fn(*values[rank])
+            finally:
+                dist.destroy_process_group()
+
+        _take_turns(world.turns, program)
+    world.close()
     return values
 
 
-def _check_no_trace() -> None:
-    """Refuse to change the machine under a trace, and say what to do."""
-    if tracing():
-        raise RuntimeError(
-            "each rank needs a host of its own, and a trace runs on a machine "
-            "with one (hosts: 'one'); enter "
-            'dpkit.sim.machine(hosts="per_device") before the trace'
-        )
-
-
-def _check_devices(world_size: int) -> None:
-    """Refuse more ranks than there are devices."""
-    count = simulation.settings["num_devices"]
-    if world_size > count:
-        raise ValueError(
-            "each rank needs a simulated device (world_size: "
-            f"{world_size}, devices: {count}); "
-            f"dpkit.sim.machine(num_devices={world_size}) has as many"
-        )
-
-
-@contextmanager
-def _isolated() -> Iterator[None]:
-    """Give each thread its own registries; leave the caller's as they are."""
-    compiled: Any = torch._C._distributed_c10d
-    isolate = compiled._set_thread_isolation_mode
-    before, random, hook = c10d._world, torch.get_rng_state(), sys.excepthook
-    registry: Any = Registry()
-    c10d._world = registry
-    isolate(True)
-    try:
-        yield
-    finally:
-        isolate(False)
-        c10d._world = before
-        torch.set_rng_state(random)
-        sys.excepthook = hook  # each group puts its rank before errors
-
-
-def _run(
-    world: World, fn: Callable[..., Any], args: list[tuple[Any, ...]]
-) -> list[Any]:
-    """Run all ranks to their end; return their values."""
-    values: list[Any] = [None] * world.size
-    store = HashStore()
-
-    def program(rank: int) -> None:
-        become_rank(lambda options: SimGroup(options, world, rank))
-        set_device(rank)
-        dist.init_process_group(
-            BACKEND, rank=rank, world_size=world.size, store=store
-        )
-        try:
-            values[rank] = fn(*args[rank])
-        finally:
-            dist.destroy_process_group()
-
-    threads = [
-        threading.Thread(
-            target=world.turns.run,
-            args=(rank, lambda rank=rank: program(rank)),
-            name=f"rank {rank}",
-            daemon=True,
-        )
-        for rank in range(world.size)
+def _isolate(stack: ExitStack) -> None:
+    """Give each thread its own host and registries, up to the stack's end."""
+    if simulation.settings["hosts"] == "one":
+        stack.enter_context(sim.machine(hosts="per_device"))
+    changes: list[tuple[Any, str, Any]] = [
+        (c10d, "_world", Registry()),
+        # Each group puts its rank before errors, also after a launch.
+        (sys, "excepthook", sys.excepthook),
+        # DDP has no timer for simulated devices, and would warn.
+        (compiled.Logger, "set_runtime_stats_and_log", lambda logger: None),
     ]
-    for each in threads:
-        each.start()
-    world.turns.begin()
+    for owner, name, value in changes:
+        stack.callback(replaced(owner, name, value).apply())
+    stack.callback(torch.set_rng_state, torch.get_rng_state())
+    compiled._set_thread_isolation_mode(True)
+    stack.callback(compiled._set_thread_isolation_mode, False)
+
+
+def _take_turns(turns: Turns, program: Callable[[int], None]) -> None:
+    """Run all ranks to their end."""
+    threads = [
+        Thread(None, turns.run, f"rank {rank}", (rank, program), daemon=True)
+        for rank in range(turns.count)
+    ]
+    for thread in threads:
+        thread.start()
+    turns.begin()
+    # Not by join: Ctrl-C in it would make Python 3.11 take the thread it waits
+    # for as ended (github.com/python/cpython/issues/90882).
     try:
-        for each in threads:
-            each.join()
+        turns.ended.wait()
     except BaseException:  # Ctrl-C
-        world.turns.end()
-        _raise_in(threads[world.turns.running])
-        for each in threads:
-            each.join()
+        turns.stuck = turns.stuck or "ended from outside"
+        while not turns.ended.wait(0.1):
+            raise_outside(threads[turns.running], Ended)
         raise
-    return values
-
-
-def _raise_in(thread: threading.Thread) -> None:
-    """Raise Ended in a thread, when it comes to its next line of Python."""
-    number = ctypes.c_ulong(thread.ident or 0)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(Ended))
-
-
-def _check(world: World) -> None:
-    """Raise what went wrong, if anything."""
-    for rank, error in world.turns.errors.items():
-        told = f"{type(error).__name__}: {error}".rstrip(": ")
-        raise RuntimeError(f"rank {rank} failed ({told})") from error
-    if world.turns.stuck:
-        raise RuntimeError(f"no rank can go on ({world.turns.stuck})")
+    finally:
+        for thread in threads:
+            thread.join()

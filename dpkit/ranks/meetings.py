@@ -20,8 +20,6 @@ import torch
 from dpkit import streams
 from dpkit.sim.configuration import simulation
 
-Send = Callable[[list[Any]], None]  # takes what all ranks brought, in order
-
 
 class Brought(NamedTuple):
     """What a rank comes with."""
@@ -45,22 +43,19 @@ class Meeting:
     ends: dict[int, Any] = field(default_factory=dict)  # events, by rank
     is_over: bool = False
 
-    def come(self, place: int, brought: Brought, send: Send) -> None:
+    def come(
+        self, place: int, brought: Brought, send: Callable[..., None]
+    ) -> None:
         """Come to the operation, in a place; the last one sends."""
         self.brought[place] = brought
-        if len(self.brought) == self.size:
-            in_order = [one for _, one in sorted(self.brought.items())]
-            self.brought = {}  # who waits for this must not keep the tensors
-            self._run(in_order, send)
-
-    def _run(self, in_order: list[Brought], send: Send) -> None:
-        """Send beside the work of the devices."""
-        begins = {brought.device: brought.begin for brought in in_order}
-        # A library's own memory does not count.
+        if len(self.brought) < self.size:
+            return
+        in_order = [one for _, one in sorted(self.brought.items())]
+        self.brought = {}  # who waits for this must not keep the tensors
+        begins = {one.device: one.begin for one in in_order}
+        # It is sent beside the work of the devices. Buffers do not count.
         with streams.beside(begins, self.way), simulation.memory.paused():
-            send([brought.tensors for brought in in_order])
-            self.ends = {
-                brought.rank: streams.record_event(brought.device)
-                for brought in in_order
-            }
+            send([one.tensors for one in in_order])
+            for one in in_order:
+                self.ends[one.rank] = streams.record_event(one.device)
         self.is_over = True

@@ -6,12 +6,8 @@ what rank r gave. Collectives go by one of two ways:
     "ring", "star", …    message by message, as by hand; what is no allreduce
                          takes the tree or the ring
     "library"            in one launch, by a closed form, as NCCL's
-
-Buffers between what a rank gives and the flat tensors that dpkit's functions
-take cost nothing: a library has none.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,34 +16,31 @@ from torch import Tensor
 from dpkit import collectives
 from dpkit.library import LIBRARY
 from dpkit.sim.behaviour import plain
+from dpkit.sim.configuration import simulation
 from dpkit.sim.tensor import SimTensor
 from dpkit.streams import send
 
-Lists = list[list[Tensor]]  # of each rank, one tensor or several
 
-
-def _or_library(name: str, algorithm: str) -> str:
+def _or(name: str, algorithm: str) -> str:
     return LIBRARY if algorithm == LIBRARY else name
 
 
-def allreduce(xs: Lists, algorithm: str, op: str) -> None:
+def send_allreduce(xs: list[Any], algorithm: str, op: str) -> None:
     """Reduce the first tensors of all, then the second ones, …."""
     for tensors in zip(*xs):
         collectives.allreduce(tensors, op, algorithm)
 
 
-def broadcast(xs: Lists, algorithm: str, root: int) -> None:
+def send_broadcast(xs: list[Any], algorithm: str, root: int) -> None:
     """Give all the tensors of the root."""
     for tensors in zip(*xs):
-        way = _or_library("tree", algorithm)
-        collectives.broadcast(tensors, root, way)
+        collectives.broadcast(tensors, root, _or("tree", algorithm))
 
 
-def reduce(xs: Lists, algorithm: str, op: str, root: int) -> None:
+def send_reduce(xs: list[Any], algorithm: str, op: str, root: int) -> None:
     """Reduce the tensors of all to those of the root."""
     for tensors in zip(*xs):
-        way = _or_library("tree", algorithm)
-        collectives.reduce(tensors, op, root, way)
+        collectives.reduce(tensors, op, root, _or("tree", algorithm))
 
 
 # Three ranks gather 2 numbers of each. Rank 1 gives c and d:
@@ -56,48 +49,44 @@ def reduce(xs: Lists, algorithm: str, op: str, root: int) -> None:
 #     after                       a b c d e f
 
 
-def allgather(xs: list[tuple[Any, Tensor]], algorithm: str) -> None:
+def send_allgather(xs: list[Any], algorithm: str) -> None:
     """Put what each gives, one behind another, into what each takes.
 
-    A rank takes one tensor, or a tensor of each rank.
+    A rank takes a list, of one tensor or of a tensor for each rank.
     """
     most = max(given.numel() for _, given in xs)
     flats = []
-    for rank, (out, given) in enumerate(xs):
-        whole = isinstance(out, Tensor)
-        flat = out.view(-1) if whole else _scratch(given, most * len(xs))
-        _put(given, flat, to=rank * most)
-        flats.append(flat)
-    collectives.allgather(flats, _or_library("ring", algorithm))
-    for (out, _), flat in zip(xs, flats):
-        for rank, tensor in enumerate([] if isinstance(out, Tensor) else out):
-            _put(flat, tensor, first=rank * most)
+    for rank, (outs, given) in enumerate(xs):
+        for source, out in enumerate(outs):
+            _check_sizes(xs[source][1], out, len(xs) // len(outs))
+        one = outs[0].view(-1) if len(outs) == 1 else None
+        flats.append(_scratch(given, most * len(xs)) if one is None else one)
+        _put(given, flats[rank], to=rank * most)
+    collectives.allgather(flats, _or("ring", algorithm))
+    for (outs, _), flat in zip(xs, flats):
+        for rank, out in enumerate(outs):
+            _put(flat, out, first=rank * most)
 
 
-def reduce_scatter(
-    xs: list[tuple[Tensor, list[Tensor]]], algorithm: str, op: str
-) -> None:
+def send_reduce_scatter(xs: list[Any], algorithm: str, op: str) -> None:
     """Put part r of the sum of what all give into what rank r takes.
 
-    What a rank gives is one tensor or, cut already, a tensor for each rank.
+    A rank gives a list, of one tensor or of a tensor for each rank.
     """
+    most = max(part.numel() for _, parts in xs for part in parts)
     flats = []
     for _, parts in xs:
-        flat = _scratch(parts[0], sum(part.numel() for part in parts))
-        start = 0
-        for part in parts:
-            _put(part, flat, to=start)
-            start += part.numel()
+        flat = _scratch(parts[0], most * len(parts))
+        for rank, part in enumerate(parts):
+            _put(part, flat, to=rank * most)
         flats.append(flat)
-    way = _or_library("ring", algorithm)
-    sums = collectives.reduce_scatter(flats, op, way)
-    for (out, _), part in zip(xs, sums):
+    sums = collectives.reduce_scatter(flats, op, _or("ring", algorithm))
+    for rank, ((out, parts), part) in enumerate(zip(xs, sums)):
+        _check_sizes(out, parts[rank % len(parts)], len(xs) // len(parts))
         _put(part, out)
 
 
-def all_to_all(
-    xs: list[tuple[Sequence[Tensor], Sequence[Tensor]]], algorithm: str
-) -> None:
+def send_all_to_all(xs: list[Any], algorithm: str) -> None:
     """Put what rank r gives for rank s into what s takes from r.
 
     ``xs[r]`` has what r takes from each, and what it gives to each.
@@ -111,38 +100,45 @@ def all_to_all(
         _send_all(pairs)
 
 
-def scatter(
-    xs: list[tuple[Tensor, list[Tensor]]], algorithm: str, root: int
-) -> None:
+def send_scatter(xs: list[Any], algorithm: str, root: int) -> None:
     """Put the tensors that the root gives into what each takes."""
     _send_all(list(zip(xs[root][1], [out for out, _ in xs])))
 
 
-def gather(
-    xs: list[tuple[list[Tensor], Tensor]], algorithm: str, root: int
-) -> None:
+def send_gather(xs: list[Any], algorithm: str, root: int) -> None:
     """Put what each gives into the tensors that the root takes."""
     _send_all(list(zip([given for _, given in xs], xs[root][0])))
 
 
-def message(xs: list[Tensor], algorithm: str) -> None:
+def send_message(xs: list[Tensor], algorithm: str) -> None:
     """Copy the first tensor to the second."""
     given, out = xs
     _shaped(out, given).copy_(given, non_blocking=True)
 
 
+def send_barrier(xs: list[int], algorithm: str) -> None:
+    """Let no host of these ranks go on before all have come."""
+    simulation.clock.hosts.meet(xs)
+
+
 def _send_all(pairs: list[tuple[Tensor, Tensor]]) -> None:
-    full = [(given, out) for given, out in pairs if given.numel()]
-    for parcel in [_send(given, out) for given, out in full]:
+    shaped = [(given, _shaped(out, given)) for given, out in pairs]
+    full = [(given, out) for given, out in shaped if given.numel()]
+    for parcel in [send(given, out.device, out) for given, out in full]:
         parcel.open()
 
 
-def _send(given: Tensor, out: Tensor) -> Any:
-    return send(given, out.device, _shaped(out, given))
-
-
 def _shaped(out: Tensor, given: Tensor) -> Tensor:
+    _check_sizes(given, out)
     return out if out.shape == given.shape else out.view(given.shape)
+
+
+def _check_sizes(given: Tensor, out: Tensor, times: int = 1) -> None:
+    if given.numel() * times != out.numel():
+        raise RuntimeError(
+            "what is given and what is taken differ in size (given: "
+            f"{tuple(given.shape)}, taken: {tuple(out.shape)}, times: {times})"
+        )
 
 
 def _scratch(like: Tensor, size: int) -> Tensor:
@@ -153,11 +149,7 @@ def _scratch(like: Tensor, size: int) -> Tensor:
 
 
 def _put(given: Tensor, out: Tensor, to: int = 0, first: int = 0) -> None:
-    """Copy numbers from one tensor to another, which costs nothing.
-
-    They are those of ``given`` from ``first`` on, to ``out`` from ``to`` on,
-    as many as both have.
-    """
+    """Copy numbers, from the ``first`` on, to place ``to`` on, at no cost."""
     source, target = plain(given).reshape(-1)[first:], plain(out).view(-1)[to:]
     count = min(source.numel(), target.numel())
     if source.data_ptr() != target.data_ptr():

@@ -16,7 +16,8 @@ the reason for which each has waited.
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+
+from dpkit.ranks.meetings import Meeting
 
 
 class Ended(BaseException):
@@ -25,13 +26,6 @@ class Ended(BaseException):
     It is no ``Exception``: what a program does about its own errors should
     not keep the rank going.
     """
-
-
-class Awaited(Protocol):
-    """What a rank waits for: whether it is over, and its name."""
-
-    name: str
-    is_over: bool
 
 
 class Turns:
@@ -48,11 +42,12 @@ class Turns:
         enter: Callable[[int], None],
         leave: Callable[[int], None],
     ) -> None:
-        self.running = 0  # the rank whose turn it is
+        self.count, self.running = count, 0  # the rank whose turn it is
         self.errors: dict[int, BaseException] = {}  # of ranks, the first first
         self.stuck = ""  # why nobody could go on
+        self.ended = threading.Event()  # all ranks have
         self._time, self._enter, self._leave = time, enter, leave
-        self._waiting: dict[int, Awaited] = {}
+        self._waiting: dict[int, Meeting] = {}
         self._left = set(range(count))  # ranks that have not returned
         self._signals = [threading.Semaphore(0) for _ in range(count)]
 
@@ -60,12 +55,12 @@ class Turns:
         """Let the first rank run."""
         self._signals[self.running].release()
 
-    def run(self, rank: int, program: Callable[[], None]) -> None:
+    def run(self, rank: int, program: Callable[[int], None]) -> None:
         """Run a rank, in the thread that calls this."""
-        self._take(rank)
         try:
+            self._take(rank)
             if not self.over:
-                program()
+                program(rank)
         except Ended:
             pass
         except BaseException as error:
@@ -74,16 +69,12 @@ class Turns:
             self._left.remove(rank)
             self._hand_on(rank)
 
-    def end(self) -> None:
-        """Let no rank go on."""
-        self.stuck = self.stuck or "ended from outside"
-
     @property
     def over(self) -> bool:
         """Whether the ranks are to end."""
         return bool(self.errors or self.stuck)
 
-    def wait(self, rank: int, awaited: Awaited) -> None:
+    def wait(self, rank: int, awaited: Meeting) -> None:
         """Let others run until it is over; raise Ended if it never is."""
         if awaited.is_over and not self.over:
             return
@@ -99,6 +90,8 @@ class Turns:
         if self._left:
             self.running = self._next()
             self._signals[self.running].release()
+        else:
+            self.ended.set()
 
     def _take(self, rank: int) -> None:
         self._signals[rank].acquire()
@@ -106,17 +99,11 @@ class Turns:
 
     def _next(self) -> int:
         """Return whose turn it is; where nobody's is, all are to end."""
-        ready = self._left
-        if not self.over:
-            ready = {rank for rank in self._left if self._may_go_on(rank)}
-        if not ready:
+        waiting = {r for r, what in self._waiting.items() if not what.is_over}
+        if waiting >= self._left and not self.over:
             self.stuck = "; ".join(map(self._told, range(len(self._signals))))
-            ready = self._left
+        ready = self._left if self.over else self._left - waiting
         return min(ready, key=lambda rank: (self._time(rank), rank))
-
-    def _may_go_on(self, rank: int) -> bool:
-        awaited = self._waiting.get(rank)
-        return awaited is None or awaited.is_over
 
     def _told(self, rank: int) -> str:
         awaited = self._waiting.get(rank)

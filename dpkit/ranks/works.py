@@ -22,7 +22,7 @@ from dpkit.sim.streams import current_stream
 _Work: Any = vars(dist)["_Work"]
 
 
-class Work(_Work):  # type: ignore[misc]
+class SimWork(_Work):  # type: ignore[misc]
     """Operations that a rank has called, and what comes out."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Work(_Work):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self._turns, self._rank = turns, rank
-        self._meetings, self._out = meetings, out
+        self.meetings, self._out = meetings, out
 
     def wait(self, timeout: Any = None) -> bool:
         """Make the rank's current stream wait until they are over."""
@@ -40,11 +40,11 @@ class Work(_Work):  # type: ignore[misc]
 
     def _come(self) -> None:
         """Let other ranks run until all have come."""
-        for meeting in self._meetings:
+        for meeting in self.meetings:
             self._turns.wait(self._rank, meeting)
 
     def _wait_in_stream(self) -> None:
-        for meeting in self._meetings:
+        for meeting in self.meetings:
             event = meeting.ends.get(self._rank)
             if event is not None:
                 event.wait(current_stream(event.device))
@@ -52,47 +52,36 @@ class Work(_Work):  # type: ignore[misc]
     def get_future(self) -> Future[Any]:
         """Return a future that is done; see the top of this module."""
         self._come()
-        future = _Future(self._wait_in_stream)
+        future = _Future()
+        future.wait_in_stream = self._wait_in_stream
         future.set_result(self._out)
-        if in_backward():
-            engine = torch.autograd.Variable._execution_engine
-            engine.queue_callback(self._wait_in_stream)
-        else:
-            self._wait_in_stream()
+        engine = torch.autograd.Variable._execution_engine
+        later = engine.queue_callback if in_backward() else lambda run: run()
+        later(self._wait_in_stream)
         return future
 
     def is_completed(self) -> bool:
         """Return whether all ranks have come."""
-        return all(meeting.is_over for meeting in self._meetings)
+        return all(meeting.is_over for meeting in self.meetings)
 
     is_success = is_completed
-
-    def synchronize(self) -> None:
-        """As :meth:`wait`."""
-        self.wait()
-
-    block_current_stream = synchronize
+    synchronize = block_current_stream = wait
 
     def result(self) -> Any:
         """Return the tensors that the operations leave."""
         return self._out
 
 
+def _after_waiting(name: str) -> Callable[..., Any]:
+    def run(future: Any, *args: Any) -> Any:
+        future.wait_in_stream()
+        return getattr(Future, name)(future, *args)
+
+    return run
+
+
 class _Future(Future[Any]):
     """A future that is done; what follows it in Python waits for the work."""
 
-    def __init__(self, wait_in_stream: Callable[[], None]) -> None:
-        super().__init__()
-        self._wait_in_stream = wait_in_stream
-
-    def then(self, callback: Callable[[Any], Any]) -> Future[Any]:
-        self._wait_in_stream()
-        return super().then(callback)
-
-    def wait(self) -> Any:
-        self._wait_in_stream()
-        return super().wait()
-
-    def value(self) -> Any:
-        self._wait_in_stream()
-        return super().value()
+    wait_in_stream: Callable[[], None]
+    then, wait, value = map(_after_waiting, ("then", "wait", "value"))

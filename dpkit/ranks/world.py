@@ -10,11 +10,13 @@ from threading import local
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensorMode
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit.ranks.meetings import Meeting
 from dpkit.ranks.turns import Turns
 from dpkit.sim.configuration import simulation
+from dpkit.sim.needed import REGISTRY
 
 
 class Registry(local):
@@ -23,17 +25,8 @@ class Registry(local):
     pg_config_info = c10d._World.pg_config_info
 
     def __init__(self) -> None:
-        self.default_pg: Any = None
-        self.group_count = 0
-        self.pg_map: dict[Any, Any] = {}
-        self.pg_names: dict[Any, Any] = {}
-        self.pg_group_ranks: dict[Any, Any] = {}
-        self.pg_backend_config: dict[Any, Any] = {}
-        self.tags_to_pg: dict[Any, Any] = {}
-        self.pg_to_tag: dict[Any, Any] = {}
-        self.pg_coalesce_state: dict[Any, Any] = {}
-        self.pg_flight_recorder_hooks: dict[Any, Any] = {}
-        self.comms: list[Any] = []
+        for name, make in REGISTRY.items():
+            setattr(self, name, make())
 
 
 class World:
@@ -46,14 +39,31 @@ class World:
         # Here, not above: it takes a second.
         from torch.distributed.tensor import DTensor
 
+        # What torch 2.11 makes for it ends with the thread that comes first.
+        with FakeTensorMode():
+            pass
+
         self._dispatcher: Any = DTensor._op_dispatcher
         rules = self._dispatcher._custom_op_handlers
         self._rules = [dict(rules) for _ in range(size)]
         self._meetings: dict[Any, dict[Any, Meeting]] = {}
 
-    def meetings_of(self, name: str, ranks: tuple[int, ...]) -> dict[Any, Any]:
+    def meetings_of(self, name: str, ranks: Any) -> dict[Any, Meeting]:
         """Return what the ranks of a group are at."""
         return self._meetings.setdefault((name, ranks), {})
+
+    def close(self) -> None:
+        """Raise what went wrong, if anything."""
+        # PyTorch may keep a group, and so this, beyond its end: it must not
+        # keep tensors, such as those in an error's frames.
+        errors, self.turns.errors = self.turns.errors, {}
+        for meetings in self._meetings.values():
+            meetings.clear()
+        for rank, error in errors.items():
+            told = f"{type(error).__name__}: {error}".rstrip(": ")
+            raise RuntimeError(f"rank {rank} failed ({told})") from error
+        if self.turns.stuck:
+            raise RuntimeError(f"no rank can go on ({self.turns.stuck})")
 
     def _time(self, rank: int) -> int:
         """Return how far the host of a rank is, in picoseconds."""

@@ -6,6 +6,7 @@ Begin with ``tensor.py``: what happens in ``x + y``, step by step.
   The functions that it puts into torch are in ``kernels/``, ``backward``,
   ``modules``, ``storages``, ``random_numbers``, ``device_names``,
   ``sending`` and ``refusals``. ``torch.sim`` is ``torch_sim.py``.
+  What ranks need besides, and nothing else does: ``needed.py``.
 - Where operations and copies are charged: ``charge.py``; where memory is
   counted: ``memory.py``.
 - Which devices may mix in an operation, and which arguments it writes to:
@@ -22,6 +23,7 @@ from typing import Any
 import torch
 
 from dpkit.sim.configuration import configure, hold_on_gpu, machine
+from dpkit.sim.needed import check_ranks as check_ranks
 from dpkit.sim.streams import issued_beside as beside
 from dpkit.sim.tracing import current_machine, label, meet, now, trace
 
@@ -63,23 +65,6 @@ def register() -> None:
             'devices(kind="cpu") needs none of it'
         ) from error
     apply_all(PATCHES)
-
-
-def check_ranks() -> None:
-    """Refuse ranks where torch lacks what they need.
-
-    Raises:
-        RuntimeError: a private name of torch is gone; the error has it.
-    """
-    from dpkit.sim.patches import RANKS
-
-    lacking = [patch.name for patch in RANKS if not patch.fits()]
-    if lacking:
-        raise RuntimeError(
-            "ranks on simulated devices do not fit this torch (torch: "
-            f"{torch.__version__}, missing: {', '.join(lacking)}); "
-            "dpkit.launch starts processes on the CPU"
-        )
 
 
 def check_torch_version(version: str) -> None:

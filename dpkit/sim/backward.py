@@ -15,7 +15,9 @@ Python, and Python called with an exception on its way ends the process. So
 
 import ctypes
 import signal
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -177,3 +179,18 @@ def _put_fetched_aside() -> None:
         if slot:
             ctypes.pythonapi.Py_DecRef(ctypes.py_object.from_buffer(slot))
         slot.value = None
+
+
+def raise_outside(
+    thread: threading.Thread, error: type[BaseException]
+) -> None:
+    """Raise an error in a thread, at its next line of Python.
+
+    Not in a backward: where C++ has called Python, that would end the process.
+    """
+    number = thread.ident or 0
+    frames = traceback.walk_stack(sys._current_frames().get(number))
+    if all(frame.f_code is not run_backward.__code__ for frame, _ in frames):
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(number), ctypes.py_object(error)
+        )

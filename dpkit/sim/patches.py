@@ -11,7 +11,8 @@ changed by hand. Each change is a :class:`Patch`::
 
 :func:`dpkit.sim.patching.apply_all` asks every patch whether it fits before it
 applies any. The order matters once: the last patch gives the backend its name,
-which torch does not take back.
+which torch does not take back. What ``dpkit.sim.launch`` needs besides is
+listed in ``needed.py``.
 """
 
 import inspect
@@ -21,8 +22,6 @@ from typing import Any
 
 import torch
 from torch import nested, nn
-from torch.autograd import Variable
-from torch.distributed import distributed_c10d
 from torch.distributed.distributed_c10d import Backend, BackendConfig
 from torch.fx.experimental import proxy_tensor
 from torch.nested._internal.nested_tensor import NestedTensor
@@ -166,6 +165,11 @@ PATCHES = [
         wrapped(kind, "__new__", partial(modules.making_uninitialized, kind))
         for kind in (UninitializedParameter, UninitializedBuffer)
     ),
+    wrapped(
+        nn.parallel.DistributedDataParallel,
+        "__init__",
+        refusals.without_unused,
+    ),
     replaced(nn.DataParallel, "__init__", refusals.init_data_parallel),
     replaced(nn.DataParallel, "forward", refusals.forward_data_parallel),
     replaced(
@@ -257,16 +261,4 @@ PATCHES = [
     Patch(
         "the name and module of PrivateUse1", _place_is_free, _take_the_place
     ),
-]
-
-# What the ranks of sim.launch need besides. They alone refuse without it.
-RANKS = [
-    required(torch._C, "_ForceDispatchKeyGuard"),
-    required(torch._C, "_dispatch_tls_local_include_set"),
-    required(torch._C, "_dispatch_tls_local_exclude_set"),
-    required(torch._C._distributed_c10d, "_set_thread_isolation_mode"),
-    required(distributed_c10d, "_world"),
-    required(distributed_c10d._World, "pg_config_info"),
-    required(torch.distributed, "_Work"),
-    required(type(Variable._execution_engine), "queue_callback"),
 ]

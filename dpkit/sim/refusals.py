@@ -5,6 +5,7 @@
 - ``torch.nn.DataParallel``, which copies from GPU to GPU by functions of CUDA.
   Once there is a backend from outside it would choose that also for a module
   on the CPU; there it works as before.
+- Two settings of ``DistributedDataParallel`` whose C++ asks for pinned memory.
 """
 
 import sys
@@ -104,6 +105,30 @@ def forward_data_parallel(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Stand in for ``DataParallel.forward``; the module may have moved."""
     _refuse_simulated(self.module)
     return _forward(self, *args, **kwargs)
+
+
+def without_unused(original: Callable[..., None]) -> Callable[..., None]:
+    """Return an ``__init__`` of PyTorch's DDP that refuses two settings.
+
+    For both its C++ asks for pinned memory, which Python cannot provide.
+    """
+
+    def init(self: Any, module: nn.Module, *args: Any, **kwargs: Any) -> None:
+        given = (
+            kwargs.get("find_unused_parameters"),
+            kwargs.get("static_graph"),
+        )
+        if any(given) and any(
+            p.device.type == "sim" for p in module.parameters()
+        ):
+            raise NotImplementedError(
+                "DistributedDataParallel on simulated devices cannot look for "
+                f"unused parameters (find_unused_parameters: {given[0]}, "
+                f"static_graph: {given[1]})"
+            )
+        original(self, module, *args, **kwargs)
+
+    return init
 
 
 def _refuse_simulated(module: nn.Module, devices: Any = None) -> None:

@@ -117,7 +117,14 @@ def choosing_backend(original: Callable[..., None]) -> Callable[..., None]:
 
     def choose(self: Any, backend: str) -> None:
         undefined = str(backend) == dist.Backend.UNDEFINED
-        original(self, default_backend() if undefined else backend)
+        chosen = default_backend() if undefined else str(backend)
+        if thread.make_group is not None and chosen != BACKEND:
+            # It would wait in C++ for a rank that has not its turn.
+            raise ValueError(
+                f"ranks of dpkit.sim.launch have one backend (asked for: "
+                f"{chosen!r}, there is: {BACKEND!r}, also for the CPU)"
+            )
+        original(self, chosen)
 
     return choose
 

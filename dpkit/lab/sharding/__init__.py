@@ -4,5 +4,6 @@
 ``engine`` -- the same step by PyTorch's ``fully_shard``;
 ``pictures`` -- several steps in one figure, and what is alive at a peak;
 ``programs`` -- what it runs on ranks, simulated and real;
-``check`` -- the checks of the exercises.
+``check`` -- the checks of the exercises;
+``seven_billion`` -- a language model by PyTorch's ``fully_shard``.
 """

@@ -37,7 +37,7 @@ def statistics(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     return mean, (variance + eps).rsqrt()
 
 
-def joined(
+def _joined(
     x: Tensor,
     means: Tensor,
     inverses: Tensor,
@@ -78,7 +78,7 @@ def normed(
     return y if bias is None else y + _each(bias, x)
 
 
-def sums(
+def _sums(
     dy: Tensor,
     x: Tensor,
     mean: Tensor,
@@ -92,7 +92,7 @@ def sums(
     return total, product, product * inverse, total.clone()
 
 
-def gradient(
+def _gradient(
     dy: Tensor,
     x: Tensor,
     mean: Tensor,
@@ -112,8 +112,8 @@ def gradient(
 
 ABSENT: dict[Any, Any] = {
     aten.batch_norm_stats.default: statistics,
-    aten.batch_norm_gather_stats_with_counts.default: joined,
+    aten.batch_norm_gather_stats_with_counts.default: _joined,
     aten.batch_norm_elemt.default: normed,
-    aten.batch_norm_backward_reduce.default: sums,
-    aten.batch_norm_backward_elemt.default: gradient,
+    aten.batch_norm_backward_reduce.default: _sums,
+    aten.batch_norm_backward_elemt.default: _gradient,
 }

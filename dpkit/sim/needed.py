@@ -1,0 +1,98 @@
+"""What ``dpkit.sim.launch`` needs of torch and of the simulated machine.
+
+Nothing of it is changed before a launch, and only ranks refuse without it.
+"""
+
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dpkit.sim.configuration import simulation
+from dpkit.sim.tracing import tracing
+
+# Private names of torch that ranks use, or that PyTorch calls on their group.
+NAMES = (
+    "torch._C._ForceDispatchKeyGuard",
+    "torch._C._dispatch_tls_local_include_set",
+    "torch._C._dispatch_tls_local_exclude_set",
+    "torch._C._distributed_c10d.HashStore",
+    "torch._C._distributed_c10d.Logger.set_runtime_stats_and_log",
+    "torch._C._distributed_c10d._set_thread_isolation_mode",
+    "torch.autograd.Variable._execution_engine.queue_callback",
+    "torch.distributed._Work",
+    "torch.distributed.ProcessGroup._device_types",
+    "torch.distributed.ProcessGroup._end_coalescing",
+    "torch.distributed.ProcessGroup._get_backend",
+    "torch.distributed.ProcessGroup._start_coalescing",
+    "torch.distributed.distributed_c10d._World.pg_config_info",
+    "torch.distributed.distributed_c10d._world",
+    "torch.distributed.tensor.DTensor._op_dispatcher._custom_op_handlers",
+    "torch.ops.c10d.allreduce_.default._op_dk",
+)
+
+# PyTorch's registry of process groups: what it has, and how that begins. Each
+# rank has a registry of its own, with all of it.
+REGISTRY: dict[str, Callable[[], Any]] = {
+    "default_pg": lambda: None,
+    "group_count": int,
+    "comms": list,
+    "pg_map": dict,
+    "pg_names": dict,
+    "pg_group_ranks": dict,
+    "pg_backend_config": dict,
+    "tags_to_pg": dict,
+    "pg_to_tag": dict,
+    "pg_coalesce_state": dict,
+    "pg_flight_recorder_hooks": dict,
+}
+
+
+def check_ranks(world_size: int) -> None:
+    """Refuse ranks where torch or the machine lacks what they need.
+
+    Raises:
+        RuntimeError: a private name of torch is gone, which the error has; or
+            a trace runs on a machine with one host.
+        ValueError: there are fewer devices than ranks.
+    """
+    missing = lacking()
+    if missing:
+        raise RuntimeError(
+            "ranks on simulated devices do not fit this torch (torch: "
+            f"{torch.__version__}, missing: {', '.join(missing)}); "
+            "dpkit.launch starts processes on the CPU"
+        )
+    if simulation.settings["hosts"] == "one" and tracing():
+        raise RuntimeError(
+            "each rank needs a host of its own, and a trace runs on a machine "
+            "with one (hosts: 'one'); enter "
+            'dpkit.sim.machine(hosts="per_device") before the trace'
+        )
+    count = simulation.settings["num_devices"]
+    if world_size > count:
+        raise ValueError(
+            "each rank needs a simulated device (world_size: "
+            f"{world_size}, devices: {count}); "
+            f"dpkit.sim.machine(num_devices={world_size}) has as many"
+        )
+
+
+def lacking() -> list[str]:
+    """Return the names that this torch lacks, or that are new to us."""
+    found = [name for name in NAMES if _value(name) is None]
+    path = "torch.distributed.distributed_c10d._World"
+    known = {*REGISTRY, "pg_config_info"}
+    # One that a rank has not would be missing in the middle of a launch.
+    for name, value in vars(_value(path) or object).items():
+        if isinstance(value, property) and name not in known:
+            found.append(f"what {path}.{name} begins with")
+    return found
+
+
+def _value(path: str) -> Any:
+    try:
+        return pkgutil.resolve_name(path)
+    except (AttributeError, ImportError):
+        return None

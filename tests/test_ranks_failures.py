@@ -1,0 +1,337 @@
+"""Ranks that fail: named at once, nothing is left, and the next launch runs.
+
+No test waits for a timeout: each takes a fraction of a second.
+"""
+
+import gc
+import signal
+import sys
+import threading
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.parallel import DistributedDataParallel
+
+import dpkit
+from tests.engines_on_ranks import (
+    blocks_of,
+    loss_of,
+    own_device,
+    own_rows,
+    sharded,
+    transformer,
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    """After each test: no thread, and ranks run and send."""
+    begin, before = time.monotonic(), threading.enumerate()
+    yield
+    assert time.monotonic() - begin < 10
+    assert threading.enumerate() == before
+    assert not dist.is_initialized()
+    assert dpkit.sim.launch(total, 3) == [3.0, 3.0, 3.0]
+
+
+def total():
+    x = torch.ones(1, device="sim")
+    dist.all_reduce(x)
+    return x.item()
+
+
+def error_of(program, k, *args):
+    with pytest.raises(RuntimeError) as caught:
+        dpkit.sim.launch(program, k, *args)
+    return caught.value
+
+
+# -- a rank raises
+
+
+def fail_itself(rank):
+    if dist.get_rank() == rank:
+        raise KeyError("broken")
+    while True:  # what catches errors does not keep a rank going
+        try:
+            dist.barrier()
+        except Exception:
+            continue
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_rank_that_raises_is_named(rank):
+    error = error_of(fail_itself, 3, rank)
+    assert str(error) == f"rank {rank} failed (KeyError: 'broken')"
+    assert isinstance(error.__cause__, KeyError)
+
+
+def leave_python():
+    if dist.get_rank() == 1:
+        sys.exit(3)
+    dist.barrier()
+
+
+def test_sys_exit_ends_the_launch_only():
+    assert "rank 1 failed (SystemExit: 3)" in str(error_of(leave_python, 3))
+
+
+def engine(name):
+    model = transformer().to(own_device())
+    if name == "ddp":
+        return DistributedDataParallel(model, bucket_cap_mb=0.01)
+    mesh = init_device_mesh("sim", (dist.get_world_size(),))
+    return sharded(model, mesh)
+
+
+def break_in(name, where):
+    def broken(*_):
+        raise ValueError(f"in {where}")
+
+    def break_backward(module, args, out):
+        out.register_hook(broken)
+
+    model = engine(name)
+    if dist.get_rank() == 1:
+        block = blocks_of(model.module if name == "ddp" else model)[0]
+        if where == "forward":
+            block.register_forward_hook(broken)
+        else:
+            block.norm.register_forward_hook(break_backward)
+    x, y = own_rows()
+    loss_of(model(x), y).backward()
+    dist.barrier()
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+@pytest.mark.parametrize("name", ["ddp", "fsdp"])
+def test_a_rank_that_raises_in_an_engine_is_named(name, where):
+    error = error_of(break_in, 4, name, where)
+    assert str(error) == f"rank 1 failed (ValueError: in {where})"
+
+
+# -- a rank runs out of memory
+
+
+def run_out(name):
+    model = engine(name)
+    x, y = own_rows()
+    loss = loss_of(model(x), y)
+    if dist.get_rank() == 1:
+        free = torch.sim.mem_get_info()[0]
+        taken = torch.empty(free - 2000, dtype=torch.uint8, device="sim")
+    loss.backward()
+    dist.barrier()
+    return taken
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp"])
+def test_out_of_memory_in_backward_is_named(name):
+    error = error_of(run_out, 4, name)
+    assert "rank 1 failed (OutOfMemoryError: " in str(error)
+    assert "sim:1" in str(error)
+    del error
+    gc.collect()
+    assert torch.sim.memory_allocated(1) < 1_000_000  # of 16 GiB
+
+
+# -- a rank leaves out a collective, or calls another
+
+
+def ones(*shape, **settings):
+    return torch.ones(*shape, device="sim", **settings)
+
+
+def leave_out(what):
+    """Rank 2 has fewer batches than the others."""
+    rank = dist.get_rank()
+    if what == "all_reduce":
+        for _ in range(4 if rank == 2 else 5):
+            dist.all_reduce(ones(3))
+        return
+    model = engine(what)
+    x, y = own_rows()
+    for _ in range(1 if rank == 2 else 2):
+        loss_of(model(x), y).backward()
+
+
+def test_who_leaves_out_a_collective_is_named():
+    assert str(error_of(leave_out, 3, "all_reduce")) == (
+        "no rank can go on (rank 0 waits in allreduce number 4 of group 0; "
+        "rank 1 waits in allreduce number 4 of group 0; rank 2 has returned)"
+    )
+
+
+@pytest.mark.parametrize("name", ["ddp", "fsdp"])
+def test_uneven_batches_of_an_engine_are_named(name):
+    error = str(error_of(leave_out, 3, name))
+    assert error.startswith("no rank can go on (rank 0 waits in ")
+    assert error.endswith("rank 2 has returned)")
+
+
+def send_around():
+    """All send before anyone receives."""
+    rank, k = dist.get_rank(), dist.get_world_size()
+    dist.send(ones(3), (rank + 1) % k)
+    dist.recv(ones(3), (rank - 1) % k)
+
+
+def test_sends_in_a_circle_are_named():
+    error = str(error_of(send_around, 3))
+    assert "rank 2 waits in message 2 → 0, tag 0 number 0 of group" in error
+
+
+def in_another_order():
+    calls = [
+        lambda: dist.all_reduce(ones(3)),
+        lambda: dist.broadcast(ones(3), 0),
+    ]
+    for call in calls if dist.get_rank() else calls[::-1]:
+        call()
+
+
+def one_on(rank, value, other):
+    return value if dist.get_rank() == rank else other
+
+
+# What rank 2 does otherwise than the others, and how both are told.
+MISMATCHES = {
+    "order": (
+        in_another_order,
+        r"rank 0: broadcast\(root=0\) of \(3,\) float32, rank 1: allreduce",
+    ),
+    "shape": (
+        lambda: dist.all_reduce(ones(one_on(2, 4, 3))),
+        r"rank 0: allreduce\(op=sum\) of \(3,\) float32, "
+        r"rank 2: allreduce\(op=sum\) of \(4,\) float32; "
+        "number 0 of group 0",
+    ),
+    "dtype": (
+        lambda: dist.all_reduce(
+            ones(3, dtype=one_on(2, torch.float16, torch.float32))
+        ),
+        r"rank 2: allreduce\(op=sum\) of \(3,\) float16",
+    ),
+    "op": (
+        lambda: dist.all_reduce(
+            ones(3), one_on(2, dist.ReduceOp.MAX, dist.ReduceOp.SUM)
+        ),
+        r"rank 2: allreduce\(op=max\)",
+    ),
+    "root": (
+        lambda: dist.broadcast(ones(3), one_on(2, 1, 0)),
+        r"rank 0: broadcast\(root=0\) .* rank 2: broadcast\(root=1\)",
+    ),
+    "what is sent and received": (
+        lambda: one_on(
+            2,
+            lambda: dist.recv(ones(4), 1),
+            lambda: dist.get_rank() and dist.send(ones(3), 2),
+        )(),
+        r"rank 1: message of \(3,\) float32, rank 2: message of \(4,\)",
+    ),
+    "the last batch is smaller": (
+        lambda: dist.all_gather_into_tensor(ones(9), ones(one_on(2, 2, 3))),
+        r"rank 2: allgather of \(2,\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISMATCHES)
+def test_who_calls_otherwise_is_named(name):
+    program, told = MISMATCHES[name]
+    with pytest.raises(
+        RuntimeError, match="ranks call different operations .*" + told
+    ):
+        dpkit.sim.launch(program, 3)
+
+
+# Each gives or takes what does not fit.
+SIZES = {
+    "all_gather": lambda: dist.all_gather([ones(3), ones(4)], ones(3)),
+    "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(
+        ones(5), ones(3)
+    ),
+    "reduce_scatter": lambda: dist.reduce_scatter(ones(3), [ones(3), ones(4)]),
+    "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(
+        ones(3), ones(7)
+    ),
+    "all_to_all": lambda: dist.all_to_all(
+        [ones(3), ones(4)], [ones(3), ones(3)]
+    ),
+    "scatter": lambda: dist.scatter(
+        ones(3), one_on(0, [ones(3), ones(4)], None)
+    ),
+    "gather": lambda: dist.gather(
+        ones(3), one_on(0, [ones(3), ones(4)], None)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_that_do_not_fit_are_told(name):
+    with pytest.raises(RuntimeError, match="given and what is taken differ"):
+        dpkit.sim.launch(SIZES[name], 2)
+
+
+# -- Ctrl-C
+
+
+def go_on(where):
+    """Run for ever; tell when the ranks are at it."""
+    model = engine("ddp")
+    x, y = own_rows()
+
+    def tell(gradient):
+        if dist.get_rank() == 1:
+            print("at it", flush=True)
+            end = time.monotonic() + 0.5
+            while where == "backward" and time.monotonic() < end:
+                pass  # the interrupt comes here
+        return gradient
+
+    while True:
+        loss = loss_of(model(x), y)
+        loss.register_hook(tell)
+        loss.backward()
+
+
+def be_interrupted(where):
+    """What a child process does: the parent sends it an interrupt."""
+    try:
+        dpkit.sim.launch(go_on, 3, where)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    print("threads:", [t.name for t in threading.enumerate()])
+    print(dpkit.sim.launch(total, 2))
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_an_interrupt_ends_all_ranks(where, forking):
+    program = (
+        "import signal; "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); "
+        f"from tests.test_ranks_failures import *; be_interrupted({where!r})"
+    )
+    run = forking.Popen(
+        [sys.executable, "-c", program],
+        stdout=forking.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with run:
+        try:
+            for _ in range(3 if where == "forward" else 1):
+                assert run.stdout.readline() == "at it\n"
+            time.sleep(0.1)
+            run.send_signal(signal.SIGINT)
+            rest = run.stdout.read()
+        finally:
+            run.kill()
+    assert (
+        rest.replace("at it\n", "")
+        == "interrupted\nthreads: ['MainThread']\n[2.0, 2.0]\n"
+    )
