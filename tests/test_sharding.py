@@ -146,7 +146,7 @@ def test_bytes_sent(k, stage, engine):
 @pytest.mark.parametrize(("stage", "engine"), list(enumerate(STAGES)))
 def test_bytes_sent_by_each_port(stage, engine):
     devices = dpkit.devices(2, "sim")  # which divides 88, 60 and 18
-    parallel = trained(engine, devices, batches(1))
+    trained(engine, devices, batches(1))
     X, y = (x.to(devices[0]) for x in batches(1, 2)[0])
     with Traffic() as traffic:
         parallel.forward_backward(X, y, LOSS)
@@ -163,11 +163,12 @@ def test_memory_kept(k, stage, engine):
     """Counted for each device; of 166 numbers k devices have 166 together."""
     devices = dpkit.devices(k, "sim")
     before = [torch.sim.memory_allocated(d) for d in devices]
-    parallel = trained(engine, devices, batches(1))
+    alive = trained(engine, devices, batches(1))
     held = [
         torch.sim.memory_allocated(d) - start
         for d, start in zip(devices, before)
     ]
+    del alive
     for r in range(k):
         part = sum(len(range(n)[r::k]) for n in (88, 60, 18))
         by_kind = kept_bytes(stage, 166, k, itemsize=8)

@@ -1,7 +1,7 @@
 """A process group of the backend "sim": what PyTorch calls, as meetings.
 
-PyTorch makes an object of this class on each rank for each group. Those of
-one group find each other by its name and its ranks.
+PyTorch makes an object of this class on each rank for each group. The objects
+of one group find each other by its name and its ranks.
 """
 
 from collections.abc import Callable, Sequence
@@ -129,7 +129,7 @@ class SimGroup(_Group):  # type: ignore[misc]
         return self._meet("gather", brought, outs, opts, xs)
 
     def barrier(self, opts: Any = None) -> SimWork:
-        """Let no host go on before all have come."""
+        """Keep each host until all have come."""
         return self._meet("barrier", self._rank, [])
 
     def _start_coalescing(self, device: Any = None) -> None:
@@ -180,7 +180,7 @@ class SimGroup(_Group):  # type: ignore[misc]
         how = _settings(opts)
         number = self._counts[way] = self._counts.get(way, -1) + 1
         meeting = self._meeting(kind, number, way, _told(kind, how, alike))
-        # Of a pair, the one that sends comes first.
+        # In a pair, the one that sends comes first.
         place = int(way.split()[0] != str(self._rank)) if way else self._place
         send = vars(sending)[f"send_{kind}"]
         run = partial(send, algorithm=self._world.algorithm, **how)

@@ -28,7 +28,7 @@ from dpkit.sharding.passes import Optimizer, Passes
 from dpkit.streams import Parcel, beside, record_event
 from dpkit.theory.units import check_known
 
-GATHERS = "just in time", "prefetched", "too late"
+WHEN = "just in time", "prefetched", "too late"
 
 
 class Zero3(Passes):
@@ -65,7 +65,7 @@ class Zero3(Passes):
         gather: str = "prefetched",
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_known("gather", gather, GATHERS)
+        check_known("gather", gather, WHEN)
         self.gather, self.dtype = gather, dtype
         self._coming: dict[int, list[Parcel]] = {}  # parameters, by block
         self._leaving: tuple[FlatBlock, list[Tensor], list[Parcel]] | None
