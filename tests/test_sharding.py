@@ -1,5 +1,6 @@
 """ZeRO by hand: the step of one device, whatever lies in shards."""
 
+import gc
 from functools import partial
 
 import pytest
@@ -146,7 +147,7 @@ def test_bytes_sent(k, stage, engine):
 @pytest.mark.parametrize(("stage", "engine"), list(enumerate(STAGES)))
 def test_bytes_sent_by_each_port(stage, engine):
     devices = dpkit.devices(2, "sim")  # which divides 88, 60 and 18
-    trained(engine, devices, batches(1))
+    parallel = trained(engine, devices, batches(1))
     X, y = (x.to(devices[0]) for x in batches(1, 2)[0])
     with Traffic() as traffic:
         parallel.forward_backward(X, y, LOSS)
@@ -162,13 +163,14 @@ def test_bytes_sent_by_each_port(stage, engine):
 def test_memory_kept(k, stage, engine):
     """Counted for each device; of 166 numbers k devices have 166 together."""
     devices = dpkit.devices(k, "sim")
+    gc.collect()  # what an earlier test has left
     before = [torch.sim.memory_allocated(d) for d in devices]
-    alive = trained(engine, devices, batches(1))
+    parallel = trained(engine, devices, batches(1))
     held = [
         torch.sim.memory_allocated(d) - start
         for d, start in zip(devices, before)
     ]
-    del alive
+    del parallel  # which has held it
     for r in range(k):
         part = sum(len(range(n)[r::k]) for n in (88, 60, 18))
         by_kind = kept_bytes(stage, 166, k, itemsize=8)

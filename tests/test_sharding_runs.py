@@ -2,9 +2,12 @@
 
 import pytest
 
+import dpkit
 from dpkit.lab.sharding.engine import fsdp_step
+from dpkit.lab.sharding.programs import train_on_one_device, train_sharded
 from dpkit.lab.sharding.runs import (
     STAGES,
+    WATCHED,
     WAYS,
     dense_blocks,
     simulated_step,
@@ -46,6 +49,19 @@ def test_asking_late_is_as_slow_as_asking_in_time():
     assert seconds["prefetched"] < 0.9 * seconds["just in time"]
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_gradients_are_kept_when_they_have_been_reduced(way):
+    spans = [
+        s
+        for s in simulated_step(WAYS[way], link="pcie3").timeline.spans
+        if s.device == WATCHED
+    ]
+    sums = [s for s in spans if s.name == "div_"]  # ends a mean
+    kept = [s for s in spans if s.name == "_to_copy"]
+    assert len(sums) == len(kept) == 6
+    assert all(a.end <= b.start for a, b in zip(sums, kept))
+
+
 @pytest.mark.parametrize("rows", [2, 64])
 def test_the_engine_of_pytorch_has_our_peak_and_traffic(rows):
     sizes = {**FEW, "rows": rows}
@@ -55,6 +71,19 @@ def test_the_engine_of_pytorch_has_our_peak_and_traffic(rows):
     )
     assert theirs.sent == ours.sent - 4  # it gathers no losses
     assert theirs.peak == pytest.approx(ours.peak, rel=0.01)
+
+
+def test_a_checkpoint_is_for_any_number_of_ranks(tmp_path):
+    dpkit.devices(4, "sim")
+    dpkit.sim.launch(train_sharded, 4, 0, 2, None, tmp_path)
+    expected = train_on_one_device(0, 4)
+    for k in (1, 3):
+        found = dpkit.sim.launch(train_sharded, k, 2, 4, tmp_path)
+        assert len(found) == k
+        for params in found:
+            assert (params - expected).abs().max() < 1e-10
+    anew = dpkit.sim.launch(train_sharded, 2, 2, 4)[0]
+    assert (anew - expected).abs().max() > 1e-3
 
 
 def test_times_repeat():

@@ -15,6 +15,7 @@ what in shards::
 ``passes`` -- forward and backward, block by block on all devices;
 ``copied`` -- data parallelism, which keeps everything everywhere;
 ``zero1``, ``zero2``, ``zero3`` -- what each does before and after a block;
+``messages`` -- what a block sends beside the work;
 ``sizes`` -- the bytes that a device keeps and sends, as formulas.
 
 Source:

@@ -30,8 +30,7 @@ class FlatBlock:
         wholes: ``wholes[r]``, shape (elements of all parameters,), has the
             parameters of ``replicas[r]``, which are views of it.
         shards: ``shards[r]``, shape (elements of part r,), is what rank r
-            updates: its part of ``wholes[r]``, until somebody makes it a
-            tensor of its own.
+            updates: its part of ``wholes[r]`` or, after :meth:`cut`, a copy.
 
     Raises:
         ValueError: parameters of the block have several dtypes.
@@ -62,11 +61,15 @@ class FlatBlock:
         k = len(self.wholes)
         return [w.tensor_split(k)[r] for r, w in enumerate(self.wholes)]
 
-    def convert(self, dtype: torch.dtype) -> None:
-        """Make the whole parameters of another dtype; the shards stay."""
-        self.wholes = [
-            _flatten(replica.to(dtype)) for replica in self.replicas
-        ]
+    def cut(self, dtype: torch.dtype | None = None) -> None:
+        """Make each shard a separate tensor, and free the whole.
+
+        The whole parameters get another ``dtype``, if one is given.
+        """
+        self.shards = [part.clone() for part in self.shards]
+        if dtype is not None:
+            self.wholes = [_flatten(r.to(dtype)) for r in self.replicas]
+        self.free()
 
     @torch.no_grad()
     def take_gradients(self) -> list[Tensor]:

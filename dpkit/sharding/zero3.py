@@ -16,16 +16,12 @@ Gradients are reduced and scattered beside the backward of the next block. The
 whole of them stays until then, because it is being sent.
 """
 
-from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch import Tensor, nn
 
-from dpkit.arguments import Devices
-from dpkit.collectives import reduce_scatter
-from dpkit.sharding.flat_block import FlatBlock
-from dpkit.sharding.passes import Optimizer, Passes
-from dpkit.streams import Parcel, beside, record_event
+from dpkit.sharding.messages import Scattering, gather_beside
+from dpkit.sharding.passes import Passes
 from dpkit.theory.units import check_known
 
 WHEN = "just in time", "prefetched", "too late"
@@ -35,10 +31,7 @@ class Zero3(Passes):
     """Parameters, gradients and the optimizer's state in shards.
 
     Args:
-        blocks: As for :class:`Passes`, like the next three.
-        devices: k devices.
-        optimizer: Makes the optimizer of a list of flat shards.
-        algorithm: That of the collectives.
+        *arguments: Those of :class:`Passes`, and its option ``algorithm``.
         gather: When parameters are gathered: "just in time", "prefetched" or
             "too late".
         dtype: That of the parameters and gradients that are whole, such as
@@ -58,78 +51,45 @@ class Zero3(Passes):
 
     def __init__(
         self,
-        blocks: Sequence[nn.Module],
-        devices: Devices,
-        optimizer: Optimizer,
-        algorithm: str = "ring",
+        *arguments: Any,
         gather: str = "prefetched",
         dtype: torch.dtype | None = None,
+        **options: Any,
     ) -> None:
         check_known("gather", gather, WHEN)
         self.gather, self.dtype = gather, dtype
-        self._coming: dict[int, list[Parcel]] = {}  # parameters, by block
-        self._leaving: tuple[FlatBlock, list[Tensor], list[Parcel]] | None
-        self._leaving = None  # gradients: their block, the sums, the wholes
-        super().__init__(blocks, devices, optimizer, algorithm)
+        self._coming: dict[int, Any] = {}  # the parcels of blocks, by place
+        self._leaving: Scattering | None = None
+        super().__init__(*arguments, **options)
 
     def _prepare(self) -> None:
         for block in self.blocks:
-            block.shards = [part.clone() for part in block.shards]
-            if self.dtype is not None:
-                block.convert(self.dtype)
-            block.free()
+            block.cut(self.dtype)
 
     def before(self, place: int, following: int | None) -> None:
         """Have a block whole and, if prefetched, the next one on its way."""
-        if place not in self._coming:
-            self._ask_for(place)
+        self._ask_for(place)
         for parcel in self._coming.pop(place):
             parcel.open()
-        if self.gather == "prefetched" and following is not None:
+        if self.gather == "prefetched":
             self._ask_for(following)
 
     def after_forward(self, place: int, following: int | None) -> None:
         """Free the block."""
-        if self.gather == "too late" and following is not None:
+        if self.gather == "too late":
             self._ask_for(following)
         self.blocks[place].free()
 
     def after_backward(self, place: int, following: int | None) -> None:
         """Send the gradients of the block off, and free it."""
-        self._receive()
-        block = self.blocks[place]
-        wholes = block.take_gradients()
-        with beside(self._events()):
-            parts = reduce_scatter(wholes, "mean", self.algorithm)
-            self._leaving = block, parts, self._parcels(wholes)
+        if self._leaving is not None:
+            self._leaving.keep()  # those of the block before
+        self._leaving = Scattering(self.blocks[place], self.algorithm)
         self.after_forward(place, following)
         if following is None:
-            self._receive()
+            self._leaving.keep()
 
-    def _ask_for(self, place: int) -> None:
-        """Gather a block beside the work that is issued from now on."""
-        block = self.blocks[place]
-        with beside(self._events()):
-            block.gather(self.algorithm)
-            self._coming[place] = self._parcels(block.wholes)
-
-    def _receive(self) -> None:
-        """Keep a part of the gradients sent last; their wholes go."""
-        if self._leaving is not None:
-            block, parts, parcels = self._leaving
-            for parcel in parcels:
-                parcel.open()
-            block.add_gradients(parts)
-            self._leaving = None
-
-    def _events(self) -> dict[torch.device, object]:
-        """Return where the work of each device is now."""
-        return {device: record_event(device) for device in self.devices}
-
-    def _parcels(self, wholes: Sequence[Tensor]) -> list[Parcel]:
-        """Return what is there when what was issued here is over."""
-        events = [record_event(x.device) for x in wholes]
-        return [
-            Parcel(x, event, (x.device,) if event is not None else ())
-            for x, event in zip(wholes, events)
-        ]
+    def _ask_for(self, place: int | None) -> None:
+        if place is not None and place not in self._coming:
+            block = self.blocks[place]
+            self._coming[place] = gather_beside(block, self.algorithm)
