@@ -35,9 +35,8 @@ def _in_place(kind: str) -> Callable[..., SimWork]:
 def _each(one: Callable[..., SimWork]) -> Callable[..., SimWork]:
     """Return an operation that does another several times, with one work."""
 
-    def run(self: Any, outs: Tensors, *args: Any) -> Any:
-        *xs, opts = args
-        works = [one(self, *each, opts) for each in zip(outs, *xs)]
+    def run(self: Any, outs: Any, xs: Tensors, opts: Any = None) -> Any:
+        works = [one(self, *pair, opts) for pair in zip(outs, xs)]
         return self._work([m for w in works for m in w.meetings], outs)
 
     return run
@@ -102,9 +101,7 @@ class SimGroup(_Group):  # type: ignore[misc]
         """Give rank r part r of the sum."""
         return self._meet("reduce_scatter", (out, [x]), [out], opts, [x])
 
-    def alltoall(
-        self, outs: Tensors, xs: Tensors, opts: Any = None
-    ) -> SimWork:
+    def alltoall(self, outs: Tensors, xs: Tensors, _: Any = None) -> SimWork:
         """Give rank s the tensor s of each."""
         return self._meet("all_to_all", (outs, xs), outs)
 
@@ -179,7 +176,8 @@ class SimGroup(_Group):  # type: ignore[misc]
         """
         how = _settings(opts)
         number = self._counts[way] = self._counts.get(way, -1) + 1
-        meeting = self._meeting(kind, number, way, _told(kind, how, alike))
+        call = _told(kind, how, alike, way)
+        meeting = self._meeting(kind, number, way, call)
         # Of a pair, the one that sends comes first.
         place = int(way.split()[0] != str(self._rank)) if way else self._place
         send = vars(sending)[f"send_{kind}"]
@@ -240,10 +238,11 @@ def _settings(opts: Any) -> dict[str, Any]:
     return found
 
 
-def _told(kind: str, how: dict[str, Any], alike: Tensors) -> str:
+def _told(kind: str, how: dict[str, Any], alike: Tensors, way: str) -> str:
     """Return a call in words: "allreduce(op=sum) of (2, 3) float32"."""
-    settings = ", ".join(f"{name}={value}" for name, value in how.items())
-    shapes = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in alike)
-    told = f"{kind}({settings})" if settings else kind
-    told += f" of {shapes}" if shapes else ""
-    return told.replace("torch.", "")
+    told = ", ".join(f"{name}={value}" for name, value in how.items())
+    told = f"{kind}({told})" if told else kind
+    # A pair has to agree on the number alone.
+    sizes = ((x.numel() if way else tuple(x.shape), x.dtype) for x in alike)
+    told += " of " + ", ".join(f"{n} {dtype}" for n, dtype in sizes)
+    return told.replace("torch.", "").removesuffix(" of ")
