@@ -57,7 +57,7 @@ class SimGroup(_Group):  # type: ignore[misc]
         self._ranks = tuple(options.global_ranks_in_group or range(self._size))
         # What the ranks of the group are at. A name alone is not unique.
         self._meetings = world.meetings_of(self._name, self._ranks)
-        self._counts: dict[Any, int] = {}  # of operations, by their way
+        self._counts: dict[Any, int] = {}  # of operations, by way and place
         self._together: list[Meeting] | None = None  # that are joined
 
     group_name = pg_name = property(lambda self: self._name)
@@ -148,17 +148,16 @@ class SimGroup(_Group):  # type: ignore[misc]
 
     def send(self, xs: Tensors, target: int, tag: int = 0) -> SimWork:
         """Send to a rank of the group."""
-        return self._pair(self._place, target, tag, xs)
+        return self._pair(0, self._place, target, tag, xs)
 
     def recv(self, xs: Tensors, source: int, tag: int = 0) -> SimWork:
         """Receive from a rank of the group."""
-        return self._pair(source, self._place, tag, xs)
+        return self._pair(1, source, self._place, tag, xs)
 
-    def _pair(
-        self, source: int, target: int, tag: int, xs: Tensors
-    ) -> SimWork:
-        way = f"{self._ranks[source]} → {self._ranks[target]}, tag {tag}"
-        return self._meet("message", xs[0], xs, None, xs, way)
+    def _pair(self, place: int, *way: Any) -> SimWork:
+        source, target, tag, xs = way
+        told = f"{self._ranks[source]} → {self._ranks[target]}, tag {tag}"
+        return self._meet("message", xs[0], xs, None, xs, (told, place))
 
     def _meet(
         self,
@@ -167,19 +166,18 @@ class SimGroup(_Group):  # type: ignore[misc]
         outs: Any,
         opts: Any = None,
         alike: Tensors = (),
-        way: str = "",
+        pair: tuple[str, int] | None = None,
     ) -> SimWork:
-        """Come to the next operation of all ranks or, by a way, of a pair.
+        """Come to the next operation of all ranks, or of a pair.
 
         Ranks have to agree on the options, and on the shapes and dtypes of
-        the tensors that are ``alike``.
+        the tensors that are ``alike``. A pair is a way, and a place on it.
         """
         how = _settings(opts)
-        number = self._counts[way] = self._counts.get(way, -1) + 1
+        way, place = end = pair or ("", self._place)
+        number = self._counts[end] = self._counts.get(end, -1) + 1
         call = _told(kind, how, alike, way)
         meeting = self._meeting(kind, number, way, call)
-        # Of a pair, the one that sends comes first.
-        place = int(way.split()[0] != str(self._rank)) if way else self._place
         send = vars(sending)[f"send_{kind}"]
         run = partial(send, algorithm=self._world.algorithm, **how)
         with torch.no_grad():
