@@ -1,7 +1,7 @@
 """A process group of the backend "sim": what PyTorch calls, as meetings.
 
-PyTorch makes an object of this class on each rank for each group. Those of
-one group find each other by its name and its ranks.
+PyTorch makes an object of this class on each rank for each group. The
+objects of one group find each other by its name and its ranks.
 """
 
 from collections.abc import Callable, Sequence
@@ -126,7 +126,7 @@ class SimGroup(_Group):  # type: ignore[misc]
         return self._meet("gather", brought, outs, opts, xs)
 
     def barrier(self, opts: Any = None) -> SimWork:
-        """Let no host go on before all have come."""
+        """Hold the hosts until all have come."""
         return self._meet("barrier", self._rank, [])
 
     def _start_coalescing(self, device: Any = None) -> None:

@@ -117,7 +117,7 @@ def send_message(xs: list[Tensor], algorithm: str) -> None:
 
 
 def send_barrier(xs: list[int], algorithm: str) -> None:
-    """Let no host of these ranks go on before all have come."""
+    """Hold the hosts of these ranks until all have come."""
     simulation.clock.hosts.meet(xs)
 
 

@@ -29,7 +29,7 @@ class Ended(BaseException):
 
 
 class Turns:
-    """The turns of ``count`` ranks, each in a thread of its own.
+    """The turns of ``count`` ranks, each in its own thread.
 
     ``time`` tells how far the clock of a rank is. ``leave(rank)`` is called
     before another rank has its turn, ``enter(rank)`` when a rank has it.
@@ -52,7 +52,7 @@ class Turns:
         self._signals = [threading.Semaphore(0) for _ in range(count)]
 
     def begin(self) -> None:
-        """Let the first rank run."""
+        """Give the first rank its turn."""
         self._signals[self.running].release()
 
     def run(self, rank: int, program: Callable[[int], None]) -> None:
@@ -75,7 +75,7 @@ class Turns:
         return bool(self.errors or self.stuck)
 
     def wait(self, rank: int, awaited: Meeting) -> None:
-        """Let others run until it is over; raise Ended if it never is."""
+        """Give others their turns until it is over, or raise Ended."""
         if awaited.is_over and not self.over:
             return
         self._waiting[rank] = awaited

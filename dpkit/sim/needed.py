@@ -33,7 +33,7 @@ NAMES = (
 )
 
 # PyTorch's registry of process groups: what it has, and how that begins. Each
-# rank has a registry of its own, with all of it.
+# rank has its own registry, with all of it.
 REGISTRY: dict[str, Callable[[], Any]] = {
     "default_pg": lambda: None,
     "group_count": int,

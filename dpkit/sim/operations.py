@@ -221,7 +221,7 @@ def own_key(func: OpOverload) -> torch._C.DispatchKey | None:
 
 @cache
 def has_stand_in(func: OpOverload) -> bool:
-    """Return whether a kernel of ours stands in for ``func``."""
+    """Return whether our kernel stands in for ``func``."""
     ours = func.namespace in ("aten", NAMESPACE)
     return ours and has_kernel(func.name(), "AutogradPrivateUse1")
 
