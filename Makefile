@@ -26,7 +26,12 @@ endif
 unexport ENV
 
 ifeq ($(origin TORCH),command line)
-ifneq ($(TORCH),there)
+ifeq ($(MAKECMDGOALS),ranks)
+# An environment of its own, with this version from the package index.
+OTHER := .venv-torch-$(TORCH)
+PY    := $(OTHER)/bin/python
+READY := $(OTHER)/ready
+else ifneq ($(TORCH),there)
 $(error unknown torch (TORCH: $(TORCH), known: there))
 endif
 WITHOUT_TORCH := yes
@@ -45,6 +50,8 @@ NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|kfd)'
 # These tests run without DPKIT_DEVICES, as for a reader who has not set it.
 FOUND := processes workers job machine sim configuration pinned
+# These run on any torch that dpkit.sim.TRIED names.
+ON_RANKS := ranks engines_on_ranks needed
 # torch itself is not asked, because it counts simulated devices too.
 GPUS := from dpkit.accelerator import real_devices; gpus = real_devices()
 
@@ -70,7 +77,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 
 .DEFAULT_GOAL := help
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
-        test-reader test-gpu gpu-report address new-chapter gpu-outputs bench coverage \
+        test-reader test-gpu ranks gpu-report address new-chapter gpu-outputs bench coverage \
         reproduce reproducible lint words format lock clean environment free-port
 
 help:  ## list the targets
@@ -94,6 +101,17 @@ endif
 	$(VENV)/bin/python -m pip install --disable-pip-version-check \
 	  --no-deps --no-build-isolation --editable .
 	@touch $@
+
+ifdef OTHER
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(OTHER)
+	$(PY) -m pip install --disable-pip-version-check "torch==$(TORCH).*" \
+	  torchvision tqdm cloudpickle matplotlib expecttest filelock hypothesis \
+	  psutil pytest pytest-timeout pytest-xdist setuptools
+	$(PY) -m pip install --disable-pip-version-check \
+	  --no-deps --no-build-isolation --editable .
+	@touch $@
+endif
 
 environment:
 	@$(PY) scripts/lacking.py
@@ -133,6 +151,10 @@ test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu on GPUs
 
 test-fast: $(READY)  ## the tests without the slow ones and the notebooks
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not slow" dpkit tests
+
+ranks: $(READY)  ## PyTorch's engines on 2, 4 and 8 ranks; TORCH=2.11: by that
+	DPKIT_RANKS="2 4 8" $(ON_SIM) $(ONE) $(PYTEST) $(SHARED) \
+	  $(ON_RANKS:%=tests/test_%.py)
 
 test-reader: $(READY)  ## the tests of which devices are found by default
 	env -u DPKIT_DEVICES $(ONE) $(PYTEST) $(SHARED) -m "not cuda" \

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from statistics import median
 
 import torch
+import torch.distributed as dist
 from gpu_report_parts.two_ranks import step_seconds
 from in_turns import report, time_in_turns
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.parallel import DistributedDataParallel
 
 import dpkit
+from dpkit.data_parallel import BucketedDataParallel
 from dpkit.lab.common.batches import Batches
 from dpkit.lab.common.models import lenet, lenet_params
 from dpkit.theory.pipelines.check import check
@@ -158,6 +161,70 @@ def bench_ddp() -> None:
     report(title, seconds)
 
 
+def bench_ranks() -> None:
+    """Small allreduces on 4 simulated devices: by hand, and by ranks."""
+    devices = dpkit.devices(4, "sim")
+    tensors = [torch.ones(1000, device=device) for device in devices]
+    num_calls = 50
+
+    def by_hand() -> None:
+        for _ in range(num_calls):
+            dpkit.allreduce(tensors, "sum", "ring")
+
+    def on_rank(x: list[torch.Tensor], calls: int) -> None:
+        for _ in range(calls):
+            dist.all_reduce(x[dist.get_rank()])
+
+    def by_ranks(
+        algorithm: str, calls: int = num_calls
+    ) -> Callable[[], object]:
+        return lambda: dpkit.sim.launch(
+            on_rank, 4, tensors, calls, algorithm=algorithm
+        )
+
+    ways = {
+        "by hand, a ring": by_hand,
+        "4 ranks, a ring": by_ranks("ring"),
+        "4 ranks, a library's": by_ranks("library"),
+        "4 ranks that send nothing": by_ranks("ring", calls=0),
+    }
+    with dpkit.sim.machine(hosts="per_device"):
+        seconds = time_in_turns(ways)
+    report(f"{num_calls} allreduces of 1000 floats, 4 simulated", seconds)
+
+
+def bench_step_of_ranks() -> None:
+    """A step of data parallelism: in one process, and by PyTorch on ranks."""
+    devices, num_steps, rows = dpkit.devices(4, "sim"), 10, 32
+    net = nn.Sequential(*(nn.Linear(256, 256) for _ in range(12)))
+    X, loss = torch.rand(4 * rows, 256), nn.MSELoss()
+    parallel = BucketedDataParallel(net, devices)
+
+    def in_process() -> None:
+        for _ in range(num_steps):
+            parallel.forward_backward(X, X, loss)
+
+    def on_rank(model: nn.Module, batch: torch.Tensor) -> None:
+        part = batch.chunk(4)[dist.get_rank()].to("sim")
+        replica = DistributedDataParallel(model.to("sim"))
+        for _ in range(num_steps):
+            loss(replica(part), part).backward()
+
+    def by_ranks(algorithm: str) -> Callable[[], object]:
+        return lambda: dpkit.sim.launch(
+            on_rank, 4, net, X, algorithm=algorithm
+        )
+
+    ways = {
+        "one process, buckets": in_process,
+        "4 ranks, DDP, a ring": by_ranks("ring"),
+        "4 ranks, DDP, library's": by_ranks("library"),
+    }
+    with dpkit.sim.machine(hosts="per_device"):
+        seconds = time_in_turns(ways)
+    report(f"{num_steps} steps of 12 layers, 4 simulated devices", seconds)
+
+
 BENCHES = (
     bench_operation,
     bench_step,
@@ -166,6 +233,8 @@ BENCHES = (
     bench_replay,
     bench_allreduce,
     bench_ddp,
+    bench_ranks,
+    bench_step_of_ranks,
 )
 
 

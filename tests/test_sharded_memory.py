@@ -1,5 +1,8 @@
 """The peak of fully_shard: PyTorch's tracker, and a count by hand."""
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -10,6 +13,7 @@ import dpkit
 from dpkit.lab.sharding.seven_billion import LanguageModel, shard
 from dpkit.theory.sharding import peak_parts, update_peak, usual_peak
 
+RECORD = Path(__file__).parent.parent / "book/_data/seven_billion.json"
 pytestmark = pytest.mark.slow
 SIZES = {"width": 128, "num_blocks": 4, "vocabulary": 512}
 RUNS = {
@@ -125,3 +129,21 @@ def test_the_count_by_hand_explains_the_peak(k, num_blocks):
     assert counted <= peak < 1.01 * counted
     assert (counted > parts) == (k == 2)
     assert usual_peak(*shape, k) < 0.86 * peak
+
+
+def test_the_recorded_steps_keep_their_shards():
+    """Of each parameter, 4 bytes and two averages; it fits, or says so."""
+    record = json.loads(RECORD.read_text())
+    found = {
+        (run["world_size"], run["rows"], run["checkpointed"]): run
+        for run in record["runs"]
+    }
+    lacking = {key for key, run in found.items() if "out_of_memory" in run}
+    assert lacking == {(1, 1, False), (8, 16, False)}
+    for (world_size, *_), run in found.items():
+        if "kept" in run:
+            each = run["parameters"] / world_size
+            assert run["start"] == 4 * each
+            assert run["kept"] == pytest.approx(12 * each, rel=1e-3)
+            assert run["update"] == pytest.approx(20 * each, rel=1e-3)
+            assert run["backward"] > run["kept"]

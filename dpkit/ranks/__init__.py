@@ -2,7 +2,7 @@
 
 ``launching`` -- begin here: the threads of ``dpkit.sim.launch``;
 ``turns`` -- one rank runs at a time, and who is next;
-``world`` -- what ranks share, and what each has alone;
+``world`` -- what ranks share, and what each has for itself;
 ``group`` -- a process group: what PyTorch calls, as meetings of ranks;
 ``meetings`` -- one operation: who has come, and when it runs;
 ``sending`` -- what it sends, by dpkit's own collectives;
@@ -25,9 +25,9 @@ def launch(
     """Run ``fn(*args)`` on ranks of this process; return their values.
 
     Rank r is a thread. Its device is ``sim:r``, which is also its current
-    device, and its host has its own clock. It joins the default process
-    group, of the backend "sim", before it calls ``fn``: PyTorch's engines run
-    on it as on GPUs. One rank runs at a time and hands on where it waits for
+    device, and its host has its own clock. It joins the default process group,
+    of the backend "sim", before it calls ``fn``: PyTorch's engines run on it
+    as on GPUs. One rank runs at a time and hands on where it waits for
     another, so two runs take the same simulated time.
 
     Args:

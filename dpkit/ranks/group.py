@@ -1,7 +1,7 @@
 """A process group of the backend "sim": what PyTorch calls, as meetings.
 
-PyTorch makes an object of this class on each rank for each group. The objects
-of one group find each other by its name and its ranks.
+PyTorch makes an object of this class on each rank for each group. The
+objects of one group find each other by its name and its ranks.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,9 +35,8 @@ def _in_place(kind: str) -> Callable[..., SimWork]:
 def _each(one: Callable[..., SimWork]) -> Callable[..., SimWork]:
     """Return an operation that does another several times, with one work."""
 
-    def run(self: Any, outs: Tensors, *args: Any) -> Any:
-        *xs, opts = args
-        works = [one(self, *each, opts) for each in zip(outs, *xs)]
+    def run(self: Any, outs: Any, xs: Tensors, opts: Any = None) -> Any:
+        works = [one(self, *pair, opts) for pair in zip(outs, xs)]
         return self._work([m for w in works for m in w.meetings], outs)
 
     return run
@@ -58,7 +57,7 @@ class SimGroup(_Group):  # type: ignore[misc]
         self._ranks = tuple(options.global_ranks_in_group or range(self._size))
         # What the ranks of the group are at. A name alone is not unique.
         self._meetings = world.meetings_of(self._name, self._ranks)
-        self._counts: dict[Any, int] = {}  # of operations, by their way
+        self._counts: dict[Any, int] = {}  # of operations, by way and place
         self._together: list[Meeting] | None = None  # that are joined
 
     group_name = pg_name = property(lambda self: self._name)
@@ -102,9 +101,7 @@ class SimGroup(_Group):  # type: ignore[misc]
         """Give rank r part r of the sum."""
         return self._meet("reduce_scatter", (out, [x]), [out], opts, [x])
 
-    def alltoall(
-        self, outs: Tensors, xs: Tensors, opts: Any = None
-    ) -> SimWork:
+    def alltoall(self, outs: Tensors, xs: Tensors, _: Any = None) -> SimWork:
         """Give rank s the tensor s of each."""
         return self._meet("all_to_all", (outs, xs), outs)
 
@@ -129,7 +126,7 @@ class SimGroup(_Group):  # type: ignore[misc]
         return self._meet("gather", brought, outs, opts, xs)
 
     def barrier(self, opts: Any = None) -> SimWork:
-        """Keep each host until all have come."""
+        """Hold the hosts until all have come."""
         return self._meet("barrier", self._rank, [])
 
     def _start_coalescing(self, device: Any = None) -> None:
@@ -151,17 +148,16 @@ class SimGroup(_Group):  # type: ignore[misc]
 
     def send(self, xs: Tensors, target: int, tag: int = 0) -> SimWork:
         """Send to a rank of the group."""
-        return self._pair(self._place, target, tag, xs)
+        return self._pair(0, self._place, target, tag, xs)
 
     def recv(self, xs: Tensors, source: int, tag: int = 0) -> SimWork:
         """Receive from a rank of the group."""
-        return self._pair(source, self._place, tag, xs)
+        return self._pair(1, source, self._place, tag, xs)
 
-    def _pair(
-        self, source: int, target: int, tag: int, xs: Tensors
-    ) -> SimWork:
-        way = f"{self._ranks[source]} → {self._ranks[target]}, tag {tag}"
-        return self._meet("message", xs[0], xs, None, xs, way)
+    def _pair(self, place: int, *way: Any) -> SimWork:
+        source, target, tag, xs = way
+        told = f"{self._ranks[source]} → {self._ranks[target]}, tag {tag}"
+        return self._meet("message", xs[0], xs, None, xs, (told, place))
 
     def _meet(
         self,
@@ -170,18 +166,18 @@ class SimGroup(_Group):  # type: ignore[misc]
         outs: Any,
         opts: Any = None,
         alike: Tensors = (),
-        way: str = "",
+        pair: tuple[str, int] | None = None,
     ) -> SimWork:
-        """Come to the next operation of all ranks or, by a way, of a pair.
+        """Come to the next operation of all ranks, or of a pair.
 
         Ranks have to agree on the options, and on the shapes and dtypes of
-        the tensors that are ``alike``.
+        the tensors that are ``alike``. A pair is a way, and a place on it.
         """
         how = _settings(opts)
-        number = self._counts[way] = self._counts.get(way, -1) + 1
-        meeting = self._meeting(kind, number, way, _told(kind, how, alike))
-        # In a pair, the one that sends comes first.
-        place = int(way.split()[0] != str(self._rank)) if way else self._place
+        way, place = end = pair or ("", self._place)
+        number = self._counts[end] = self._counts.get(end, -1) + 1
+        call = _told(kind, how, alike, way)
+        meeting = self._meeting(kind, number, way, call)
         send = vars(sending)[f"send_{kind}"]
         run = partial(send, algorithm=self._world.algorithm, **how)
         with torch.no_grad():
@@ -240,10 +236,11 @@ def _settings(opts: Any) -> dict[str, Any]:
     return found
 
 
-def _told(kind: str, how: dict[str, Any], alike: Tensors) -> str:
+def _told(kind: str, how: dict[str, Any], alike: Tensors, way: str) -> str:
     """Return a call in words: "allreduce(op=sum) of (2, 3) float32"."""
-    settings = ", ".join(f"{name}={value}" for name, value in how.items())
-    shapes = ", ".join(f"{tuple(x.shape)} {x.dtype}" for x in alike)
-    told = f"{kind}({settings})" if settings else kind
-    told += f" of {shapes}" if shapes else ""
-    return told.replace("torch.", "")
+    told = ", ".join(f"{name}={value}" for name, value in how.items())
+    told = f"{kind}({told})" if told else kind
+    # A pair has to agree on the number alone.
+    sizes = ((x.numel() if way else tuple(x.shape), x.dtype) for x in alike)
+    told += " of " + ", ".join(f"{n} {dtype}" for n, dtype in sizes)
+    return told.replace("torch.", "").removesuffix(" of ")

@@ -8,7 +8,7 @@ operation, for all::
              |== allreduce ==|                  from when both had called
 
 On the simulated clock the operation starts when the streams of all have come
-to it, beside their work. A stream that waits for it waits there.
+to it. It runs beside their work. A stream that needs it waits for its end.
 """
 
 from collections.abc import Callable

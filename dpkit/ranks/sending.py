@@ -117,7 +117,7 @@ def send_message(xs: list[Tensor], algorithm: str) -> None:
 
 
 def send_barrier(xs: list[int], algorithm: str) -> None:
-    """Keep the hosts of these ranks until all have come."""
+    """Hold the hosts of these ranks until all have come."""
     simulation.clock.hosts.meet(xs)
 
 

@@ -29,7 +29,7 @@ class Ended(BaseException):
 
 
 class Turns:
-    """The turns of ``count`` ranks, each in another thread.
+    """The turns of ``count`` ranks, each in its own thread.
 
     ``time`` tells how far the clock of a rank is. ``leave(rank)`` is called
     before another rank has its turn, ``enter(rank)`` when a rank has it.
@@ -75,7 +75,7 @@ class Turns:
         return bool(self.errors or self.stuck)
 
     def wait(self, rank: int, awaited: Meeting) -> None:
-        """Give others their turn until it is over; else raise Ended."""
+        """Give others their turns until it is over, or raise Ended."""
         if awaited.is_over and not self.over:
             return
         self._waiting[rank] = awaited

@@ -39,7 +39,7 @@ class SimWork(_Work):  # type: ignore[misc]
         return True
 
     def _come(self) -> None:
-        """Give others their turn until all have come."""
+        """Give other ranks their turns until all have come."""
         for meeting in self.meetings:
             self._turns.wait(self._rank, meeting)
 

@@ -1,9 +1,9 @@
-"""What the ranks of a launch share, and what each has alone.
+"""What the ranks of a launch share, and what each has for itself.
 
-Each thread has its own stream, device and issuers (``dpkit.sim``). PyTorch
-has some things once in a process, and a rank gets its own in two ways. The
-registry of process groups is one for each thread. The CPU's random numbers
-and the rules of DTensor change with the turn: a rank goes on with its own.
+Each thread has its own stream, device and issuers (``dpkit.sim``). PyTorch has
+other things once in a process; a rank gets its own in two ways. The registry
+of process groups is one for each thread. The CPU's random numbers and the
+rules of DTensor change with the turn: a rank goes on with its own.
 """
 
 from threading import local
