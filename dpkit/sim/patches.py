@@ -234,11 +234,6 @@ PATCHES = [
         sending.choosing_backend,
         ["self", "backend"],
     ),
-    wrapped(
-        torch._C._distributed_c10d.Logger,
-        "set_runtime_stats_and_log",
-        sending.timing_real_devices,
-    ),
     implemented(
         sending.NAMESPACE,
         "AutogradPrivateUse1",

@@ -127,16 +127,3 @@ def choosing_backend(original: Callable[..., None]) -> Callable[..., None]:
         original(self, chosen)
 
     return choose
-
-
-def timing_real_devices(note: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Return what a step of PyTorch's engine calls to note its wall times.
-
-    On a rank it notes none: it would warn that it cannot time the device.
-    """
-
-    def noted(logger: Any) -> None:
-        if thread.make_group is None:
-            note(logger)
-
-    return noted
