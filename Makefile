@@ -107,7 +107,7 @@ $(READY): pyproject.toml
 	$(PYTHON) -m venv $(OTHER)
 	$(PY) -m pip install --disable-pip-version-check "torch==$(TORCH).*" \
 	  torchvision tqdm cloudpickle matplotlib expecttest filelock hypothesis \
-	  psutil pytest pytest-timeout pytest-xdist setuptools
+	  psutil pytest pytest-timeout pytest-xdist "setuptools>=77"
 	$(PY) -m pip install --disable-pip-version-check \
 	  --no-deps --no-build-isolation --editable .
 	@touch $@
