@@ -221,6 +221,38 @@ def test_masters_of_whole_parameters_in_16_bits():
     assert away.abs().max() < 0.1 * moved.abs().max()
 
 
+def test_after_an_exception_parameters_are_gathered_again():
+    class Failing(nn.Linear):
+        fails = False
+
+        def forward(self, x):
+            if Failing.fails:
+                raise RuntimeError("planted")
+            return super().forward(x)
+
+    first, _, last = blocks()
+    layers = [first, Failing(11, 5).double(), last]
+    parallel = Zero3(layers, dpkit.devices(3, "sim"), adam)
+    net = nn.Sequential(*layers)
+    optimizer = adam(net.parameters())
+    for X, y in batches(2):
+        optimizer.zero_grad()
+        torch.autograd.backward(LOSS(net(X), y))
+        optimizer.step()
+    X, y = batches(2)[0]
+    parallel.forward_backward(X, y, LOSS)
+    Failing.fails = True
+    with pytest.raises(RuntimeError, match="planted"):
+        parallel.forward_backward(X, y, LOSS)
+    Failing.fails = False
+    parallel.step()
+    parallel.zero_grad()
+    parallel.forward_backward(*batches(2)[1], LOSS)
+    parallel.step()
+    for params in replicas(parallel):
+        assert (params - flat(net.parameters())).abs().max() < 1e-10
+
+
 def test_errors():
     devices = dpkit.devices(2, "sim")
     mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())

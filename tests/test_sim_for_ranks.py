@@ -9,7 +9,7 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.nn import functional as F
 
 import dpkit
-from dpkit.sim import statistics
+from dpkit.sim.kernels import statistics
 from dpkit.sim.operations import own_key
 from dpkit.sim.tensor import SimTensor
 from tests.engines_on_ranks import loss_of, own_device, sharded, transformer
@@ -162,7 +162,7 @@ def joined(x, pieces, *running):
     means, inverses = (torch.stack(both) for both in zip(*found))
     counts = torch.tensor([p.numel() / 3 for p in pieces]).double()
     running = running or (None, None)
-    return statistics.joined(x, means, inverses, *running, 0.1, EPS, counts)
+    return statistics._joined(x, means, inverses, *running, 0.1, EPS, counts)
 
 
 def test_joined_statistics_are_those_of_the_whole():
@@ -196,13 +196,13 @@ def test_forward_and_backward_are_those_of_the_whole(affine):
     ]
     torch.testing.assert_close(torch.cat(out), y.detach())
     sums = [
-        statistics.sums(d, piece, mean, inverse, weight, True, True, True)
+        statistics._sums(d, piece, mean, inverse, weight, True, True, True)
         for d, piece in zip(dy.split([2, 3]), pieces)
     ]
     total, product, dweight, dbias = map(sum, zip(*sums))
     counts = torch.tensor([16, 24])
     dx = [
-        statistics.gradient(
+        statistics._gradient(
             d, piece, mean, inverse, weight, total, product, counts
         )
         for d, piece in zip(dy.split([2, 3]), pieces)

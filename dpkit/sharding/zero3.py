@@ -24,7 +24,7 @@ from dpkit.sharding.messages import Scattering, gather_beside
 from dpkit.sharding.passes import Passes
 from dpkit.theory.units import check_known
 
-WHEN = "just in time", "prefetched", "too late"
+REQUESTS = "just in time", "prefetched", "too late"
 
 
 class Zero3(Passes):
@@ -56,7 +56,7 @@ class Zero3(Passes):
         dtype: torch.dtype | None = None,
         **options: Any,
     ) -> None:
-        check_known("gather", gather, WHEN)
+        check_known("gather", gather, REQUESTS)
         self.gather, self.dtype = gather, dtype
         self._coming: dict[int, Any] = {}  # the parcels of blocks, by place
         self._leaving: Scattering | None = None
@@ -88,6 +88,11 @@ class Zero3(Passes):
         self.after_forward(place, following)
         if following is None:
             self._leaving.keep()
+
+    def step(self) -> None:
+        """Take a step: each device updates its shards."""
+        self._coming.clear()  # what an exception has left is out of date
+        super().step()
 
     def _ask_for(self, place: int | None) -> None:
         if place is not None and place not in self._coming:

@@ -86,8 +86,7 @@ def _step(
     """Take a step; the trace that one rank begins shows all."""
     module = torch.get_device_module("sim")
     optimizer.zero_grad()
-    synchronize([X.device])
-    dist.barrier()
+    _meet(X.device)
     module.reset_peak_memory_stats(X.device)
     with sim.trace() if traced else nullcontext() as timeline:
         dist.barrier()
@@ -98,14 +97,15 @@ def _step(
         seconds = sim.now(X.device) - start
         peak = module.max_memory_allocated(X.device)
         optimizer.step()
-        synchronize([X.device])
-        dist.barrier()
-    return Step(
-        timeline or Timeline(),
-        seconds,
-        peak,
-        module.memory_allocated(X.device),
-    )
+        _meet(X.device)
+    kept = module.memory_allocated(X.device)
+    return Step(timeline or Timeline(), seconds, peak, kept)
+
+
+def _meet(device: torch.device) -> None:
+    """Wait for the device, then for the other ranks."""
+    synchronize([device])
+    dist.barrier()
 
 
 def _forward_backward(net: Any, X: torch.Tensor, sync: bool) -> None:
