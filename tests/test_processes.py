@@ -169,11 +169,6 @@ def test_a_gpu_for_each_rank(monkeypatch, three_gpus, tmp_path, backend):
     assert rank_device() == gpu
 
 
-def test_a_simulated_device_for_each_rank():
-    found = dpkit.sim.launch(rank_device, 2)
-    assert found == [torch.device("sim:0"), torch.device("sim:1")]
-
-
 @pytest.mark.parametrize(
     ("world_size", "kind", "backend"),
     [(4, "", None), (2, "sim", None), (2, "cpu", None), (2, "cuda", "gloo")],

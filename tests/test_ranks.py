@@ -330,3 +330,8 @@ def test_a_group_is_for_ranks_only():
         dist.init_process_group(
             "sim", store=dist.HashStore(), rank=0, world_size=1
         )
+
+
+def test_the_device_of_a_rank():
+    found = dpkit.sim.launch(rank_device, 2)
+    assert found == [torch.device("sim:0"), torch.device("sim:1")]
