@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 import dpkit
+from dpkit.processes import rank_device
 from tests import functional_calls_on_ranks, more_calls_on_ranks
 from tests.calls_on_ranks import CALLS, Rank
 
