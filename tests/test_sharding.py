@@ -15,9 +15,8 @@ from dpkit.sharding import (
     Zero1,
     Zero2,
     Zero3,
-    kept_bytes,
-    sent_bytes,
 )
+from dpkit.theory.sharding import kept_bytes, sent_bytes
 
 LOSS = nn.MSELoss()
 STAGES = [Copied, Zero1, Zero2, Zero3]

@@ -12,7 +12,7 @@ from dpkit.lab.sharding.runs import (
     dense_blocks,
     simulated_step,
 )
-from dpkit.sharding import kept_bytes, sent_bytes
+from dpkit.theory.sharding import kept_bytes, sent_bytes
 
 FEW = {"rows": 2, "width": 256, "count": 5}
 BLOCK = 4 * (8 * 256**2 + 5 * 256)  # bytes

@@ -15,8 +15,9 @@ what in shards::
 ``passes`` -- forward and backward, block by block on all devices;
 ``copied`` -- data parallelism, which keeps everything everywhere;
 ``zero1``, ``zero2``, ``zero3`` -- what each does before and after a block;
-``messages`` -- what a block sends beside the work;
-``sizes`` -- the bytes that a device keeps and sends, as formulas.
+``messages`` -- what a block sends beside the work.
+
+The bytes as formulas are in :mod:`dpkit.theory.sharding`.
 
 Source:
     S. Rajbhandari et al., ZeRO: memory optimizations toward training trillion
@@ -26,7 +27,6 @@ Source:
 from dpkit.sharding.copied import Copied
 from dpkit.sharding.flat_block import FlatBlock
 from dpkit.sharding.passes import Passes
-from dpkit.sharding.sizes import kept_bytes, sent_bytes
 from dpkit.sharding.zero1 import Zero1
 from dpkit.sharding.zero2 import Zero2
 from dpkit.sharding.zero3 import Zero3
@@ -38,6 +38,4 @@ __all__ = [
     "Zero1",
     "Zero2",
     "Zero3",
-    "kept_bytes",
-    "sent_bytes",
 ]

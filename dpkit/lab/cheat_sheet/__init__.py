@@ -1,5 +1,4 @@
 """What the cheat sheet shows.
 
-``minimal_ddp`` -- the smallest program for torchrun;
-``sharded_adam`` -- Adam whose state lies in shards.
+``minimal_ddp`` -- the smallest program for torchrun.
 """
