@@ -66,7 +66,9 @@ class World:
         if self.turns.stuck:
             raise RuntimeError(f"no rank can go on ({self.turns.stuck})")
         if left:
-            raise RuntimeError(f"a rank left out what others called ({left[0]})")
+            raise RuntimeError(
+                f"a rank left out what others called ({left[0]})"
+            )
 
     def _time(self, rank: int) -> int:
         """Return how far the host of a rank is, in picoseconds."""
