@@ -66,9 +66,7 @@ class World:
         if self.turns.stuck:
             raise RuntimeError(f"no rank can go on ({self.turns.stuck})")
         if left:
-            raise RuntimeError(
-                f"a rank left out what others called ({left[0]})"
-            )
+            raise RuntimeError(f"a rank left out {left[0]}")
 
     def _time(self, rank: int) -> int:
         """Return how far the host of a rank is, in picoseconds."""
