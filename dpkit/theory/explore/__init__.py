@@ -1,0 +1,5 @@
+"""Figures that a reader can change.
+
+``figure`` -- what a live figure is: a function of settings, and a control for
+    each setting. Begin here.
+"""
