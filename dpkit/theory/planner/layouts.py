@@ -10,7 +10,6 @@ the stages. 16 devices, t = 2, d = 4, p = 2, on nodes of 8::
 from collections.abc import Iterator
 from typing import NamedTuple
 
-MOST_MICRO_BATCH = 16  # examples
 MOST_CHUNKS = 16  # stages of a device
 
 
@@ -72,6 +71,7 @@ def all_layouts(
     batch: int,
     blocks: int,
     most_tensor: int,
+    most_micro_batch: int,
     recompute: tuple[str, ...],
 ) -> Iterator[Layout]:
     """Yield the layouts of a step of ``batch`` examples.
@@ -82,7 +82,7 @@ def all_layouts(
     for t in divisors(num_devices, most_tensor):
         for p in divisors(num_devices // t, blocks):
             d = num_devices // t // p
-            for b in divisors(0 if batch % d else batch // d, MOST_MICRO_BATCH):
+            for b in divisors(0 if batch % d else batch // d, most_micro_batch):
                 stages = range(1 if d == 1 else 3 if p > 1 else 4)
                 for v in _chunks(p, batch // d // b, blocks):
                     for again in recompute:
@@ -96,6 +96,6 @@ def _chunks(p: int, num_micro_batches: int, blocks: int) -> list[int]:
     # v = 1, 2, 4, 8 have 8 layers on the fullest device, v = 3 has 9.
     if p == 1 or num_micro_batches % p:
         return [1]
-    most = min(MOST_CHUNKS, blocks // p)
     least = -(-blocks // p)
+    most = min(MOST_CHUNKS, least)
     return [v for v in range(1, most + 1) if -(-blocks // (p * v)) * v == least]

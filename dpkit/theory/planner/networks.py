@@ -22,6 +22,7 @@ class Planned(Transformer):
     """A transformer as a network of equal blocks, trained with Adam."""
 
     state_bytes = 12  # of a parameter: itself and two averages in float32
+    most_micro_batch = 16
 
     @property
     def num_blocks(self) -> int:
@@ -47,6 +48,61 @@ class Planned(Transformer):
         return ends_counts(self, layout)
 
 
+@dataclass(frozen=True)
+class Convolutional:
+    """A network of convolutions, as so many equal blocks, trained with SGD.
+
+    Blocks that differ are taken as equal. What leaves a block is taken as
+    large as the largest.
+
+    Attributes:
+        num_blocks: How many there are.
+        parameters: Of all.
+        fast, other: Flops of an example in the two classes of convolutions.
+        traffic: The bytes that all other kernels move for an example.
+        kept: The bytes that an example keeps for backward.
+        border: The bytes of an example between two blocks.
+        num_products, num_kernels: How many kernels a step has.
+    """
+
+    num_blocks: int
+    parameters: float
+    fast: float
+    other: float
+    traffic: float
+    kept: float
+    border: float
+    num_products: int
+    num_kernels: int
+    dtype: str = "float16"
+
+    state_bytes = 8  # of a parameter: itself and its momentum in float32
+    most_micro_batch = 256
+    most_tensor = 1
+    recompute = ("none",)
+
+    def flops(self, num_examples: float) -> float:
+        """Return the arithmetic of a step."""
+        return num_examples * (self.fast + self.other)
+
+    def block(self, layout: Layout) -> Counts:
+        """Return what a device does for a block."""
+        b, count = layout.micro_batch, self.num_blocks
+        return Counts(
+            parameters=self.parameters / count,
+            num_products=self.num_products // count,
+            traffic=b * self.traffic / count,
+            num_kernels=self.num_kernels // count,
+            kept=b * self.kept / count,
+            border=b * self.border,
+            convolutions=(b * self.fast / count, b * self.other / count),
+        )
+
+    def ends(self, _: Layout) -> Counts:
+        """Return nothing: the blocks are all there is."""
+        return Counts(0.0)
+
+
 def _of_2022(layers: int, hidden: int, heads: int) -> Planned:
     sizes = layers, hidden, heads, 51_200, 2048
     return Planned(*sizes, fused=False, dtype="float16")
@@ -61,6 +117,9 @@ def _llama(
 
 
 NETWORKS: dict[str, Network] = {
+    "ResNet-50": Convolutional(
+        16, 25.6e6, 9.02e9, 15.27e9, 351e6, 44.2e6, 1.61e6, 160, 586
+    ),
     "7B": _llama(32, 4096, 32, 11_008, 4096, keys=32),
     "70B": _llama(80, 8192, 64, 28_672, 8192),
     "405B": _llama(126, 16_384, 128, 53_248, 8192),

@@ -80,6 +80,22 @@ class Seconds(NamedTuple):
         return sum(self)
 
 
+class Parts(NamedTuple):
+    """What a micro-batch takes of a device, in seconds, and keeps.
+
+    Attributes:
+        block: What a block takes.
+        ends: What is before and behind the blocks.
+        messages: The allreduces of a block.
+        hop: The way to the next stage.
+    """
+
+    block: Work
+    ends: Work
+    messages: float
+    hop: float
+
+
 @dataclass
 class Run:
     """A network, the examples of a step, and a cluster.
@@ -100,19 +116,29 @@ class Run:
     network: Network
     batch: int
     cluster: Cluster
-    _work: dict[tuple[object, ...], tuple[Work, Work]] = field(
+    _parts: dict[tuple[object, ...], Parts] = field(
+        default_factory=dict, repr=False
+    )
+    _sums: dict[tuple[str, int, int, float], float] = field(
         default_factory=dict, repr=False
     )
 
-    def work(self, layout: Layout) -> tuple[Work, Work]:
-        """Return what a block takes, and what the ends take."""
-        single = layout.pipeline == 1
-        key = (*layout[1:2], single, layout.micro_batch, *layout[5::2])
-        if key not in self._work:
-            counts = self.network.block(layout), self.network.ends(layout)
+    def parts(self, layout: Layout) -> Parts:
+        """Return what a micro-batch takes; the same for many layouts."""
+        _, t, p, b, _, recompute, _, rows, _ = layout
+        key = t, p == 1, b, recompute, rows
+        if key not in self._parts:
             made = self.cluster.accelerator, self.network.dtype
-            self._work[key] = work(counts[0], *made), work(counts[1], *made)
-        return self._work[key]
+            block, ends = (
+                work(counts, *made)
+                for counts in (
+                    self.network.block(layout),
+                    self.network.ends(layout),
+                )
+            )
+            times = self._messages(layout, block), self._hop(layout, block)
+            self._parts[key] = Parts(block, ends, *times)
+        return self._parts[key]
 
     def blocks_of(self, layout: Layout) -> int:
         """Return the blocks of the fullest device."""
@@ -121,11 +147,11 @@ class Run:
 
     def parameters_of(self, layout: Layout) -> float:
         """Return those of the device that has most: with the embedding."""
-        block, ends = self.work(layout)
-        spare = self.blocks_of(layout) * layout.pipeline
-        spare -= self.network.num_blocks
+        block, ends, _, _ = self.parts(layout)
+        count = self.blocks_of(layout)
         # Where blocks are missing, they are missing at the ends.
-        count = self.blocks_of(layout) - (1 if spare > 1 else 0)
+        if count * layout.pipeline > self.network.num_blocks + 1:
+            count -= 1
         return count * block.counts.parameters + ends.counts.parameters
 
     def micro_batches(self, layout: Layout) -> int:
@@ -135,7 +161,7 @@ class Run:
     def memory(self, layout: Layout) -> Memory:
         """Return what the fullest device holds."""
         d, p, v = layout.data, layout.pipeline, layout.chunks
-        block, ends = self.work(layout)
+        block, ends, _, _ = self.parts(layout)
         number = self.parameters_of(layout)
         sizes = {
             "parameters": NUM_BYTES,
@@ -158,23 +184,21 @@ class Run:
         activations = kept + block.counts.again + ends.counts.kept
         return Memory(weights, gradients, state, activations)
 
-    def fits(self, layout: Layout) -> bool:
-        """Return whether it leaves a tenth of the memory free."""
-        room = ROOM * self.cluster.accelerator.memory_bytes
-        return self.memory(layout).total <= room
+    @property
+    def room(self) -> float:
+        """The bytes of a device that a layout may fill."""
+        return ROOM * self.cluster.accelerator.memory_bytes
 
     def seconds(self, layout: Layout) -> Seconds:
         """Return what a step takes."""
         p, v, m = layout.pipeline, layout.chunks, self.micro_batches(layout)
-        block, ends = self.work(layout)
+        block, ends, messages, hop = self.parts(layout)
         number, most = self.network.num_blocks, self.blocks_of(layout)
-        messages = self._messages(layout, block)
         one = block.seconds + messages
         even = (number * one + ends.seconds) / p
         # The ends stand where blocks are missing, if any are.
         missing = min(1, most * p - number)
         slowest = max(most * one, (most - missing) * one + ends.seconds)
-        hop = self._hop(layout, block)
         bubble = (p - 1) / v * (even + 2 * v * hop) + m * (slowest - even)
         update = self._update(layout)
         return Seconds(
@@ -183,7 +207,7 @@ class Run:
             m / p * number * messages,
             bubble,
             0.0 if layout.overlap else m * 2 * v * hop,
-            self._gradients(layout, slowest / most, slowest),
+            self._gradients(layout, slowest),
         )
 
     def layouts(self) -> Iterator[Layout]:
@@ -191,20 +215,25 @@ class Run:
         count = self.cluster.num_devices
         node = self.cluster.ranks_per_node or count
         most = min(node, self.network.most_tensor)
-        what = self.network.num_blocks, most, self.network.recompute
+        net = self.network
+        what = net.num_blocks, most, net.most_micro_batch, net.recompute
         yield from all_layouts(count, self.batch, *what)
 
     def _messages(self, layout: Layout, block: Work) -> float:
         """Return what the allreduces of a block take for a micro-batch."""
-        _, _, _, _, _, _, _, summed, count, _, _ = block.counts
-        if not count:
-            return 0.0
+        counts = block.counts
         halves = ("reduce_scatter", "allgather")
         names = halves if layout.sequence_parallel else ("allreduce",)
-        return count * sum(
-            even_seconds(name, layout.tensor, 1, summed, self.cluster)
-            for name in names
+        return counts.num_sums * sum(
+            self._sum(name, layout.tensor, 1, counts.summed) for name in names
         )
+
+    def _sum(self, name: str, ranks: int, stride: int, n: float) -> float:
+        """Return what a collective takes; the same for many layouts."""
+        key = name, ranks, stride, n
+        if key not in self._sums:
+            self._sums[key] = even_seconds(*key, self.cluster)
+        return self._sums[key]
 
     def _hop(self, layout: Layout, block: Work) -> float:
         """Return what a micro-batch takes to the next stage."""
@@ -216,7 +245,7 @@ class Run:
         seconds = copy_seconds(link, block.counts.border)
         if layout.tensor > 1 and not layout.sequence_parallel:
             t, whole = layout.tensor, layout.tensor * block.counts.border
-            seconds += even_seconds("allgather", t, 1, whole, self.cluster)
+            seconds += self._sum("allgather", t, 1, whole)
         return seconds
 
     def _update(self, layout: Layout) -> float:
@@ -226,25 +255,19 @@ class Run:
         shared = layout.data if layout.zero else 1
         return UPDATE_BYTES * number / shared / rate
 
-    def _gradients(self, layout: Layout, block: float, one: float) -> float:
+    def _gradients(self, layout: Layout, one: float) -> float:
         """Return what is seen of the messages between replicas."""
         if layout.data == 1:
             return 0.0
         m, stage = self.micro_batches(layout), layout.zero
         number = self.parameters_of(layout)
         times = m if stage > 1 else 1  # that gradients are reduced
-        gathers = {0: 0, 1: 1, 2: 1, 3: 2 * m}[stage]
-        reducing = "reduce_scatter" if stage else "allreduce"
+        gathers = (0, 1, 1, 2 * m)[stage]
+        name = "reduce_scatter" if stage else "allreduce"
         group = layout.data, layout.tensor
-        seconds = times * even_seconds(
-            reducing, *group, GRADIENT_BYTES * number, self.cluster
-        )
-        if gathers:
-            seconds += gathers * even_seconds(
-                "allgather", *group, NUM_BYTES * number, self.cluster
-            )
+        seconds = times * self._sum(name, *group, GRADIENT_BYTES * number)
+        seconds += gathers * self._sum("allgather", *group, NUM_BYTES * number)
         if not layout.overlap:
             return seconds
         beside = one * (m if stage > 1 else 1 if stage else 2 / 3)
-        least = seconds / times / self.blocks_of(layout)
-        return max(least, seconds - beside)
+        return max(seconds / times / self.blocks_of(layout), seconds - beside)

@@ -26,7 +26,7 @@ Source:
     of 989 on an H100.
 """
 
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from dpkit.theory.hardware import Accelerator
 from dpkit.theory.hardware.costs import achieved_flops_per_second
@@ -34,6 +34,11 @@ from dpkit.theory.planner.layouts import Layout
 from dpkit.theory.transformer import Transformer
 
 NUM_BYTES = 2  # of a number
+# The part of the rate of products that a run keeps which lasts for hours, of
+# what short measurements gave. Fitted to one row of book/_data/plans.json, 7B
+# on 8 H100s; H200 assumed as H100. An A100 and a V100 keep all: no fit was
+# needed to be within a fifth.
+SUSTAINED = {"h100": 0.63, "h200": 0.63}
 KERNELS = 8  # of a layer forward beside its products
 
 
@@ -68,21 +73,35 @@ class Counts(NamedTuple):
 
 
 class Network(Protocol):
-    """What can be planned: equal blocks, and what is before and behind."""
+    """What can be planned: equal blocks, and what is before and behind.
+
+    ``state_bytes`` are those of a parameter for the optimizer, ``recompute``
+    the ways that differ; a group has at most ``most_tensor`` devices.
+    """
 
     @property
-    def num_blocks(self) -> int: ...  # noqa: D102
+    def num_blocks(self) -> int: ...
+
     @property
-    def dtype(self) -> str: ...  # noqa: D102
+    def dtype(self) -> str: ...
+
     @property
-    def state_bytes(self) -> int: ...  # noqa: D102
+    def parameters(self) -> float: ...
+
+    state_bytes: ClassVar[int]
+    most_micro_batch: ClassVar[int]
+
     @property
-    def recompute(self) -> tuple[str, ...]: ...  # noqa: D102
+    def recompute(self) -> tuple[str, ...]: ...
+
     @property
-    def most_tensor(self) -> int: ...  # noqa: D102
-    def flops(self, num_examples: float) -> float: ...  # noqa: D102
-    def block(self, layout: Layout) -> Counts: ...  # noqa: D102
-    def ends(self, layout: Layout) -> Counts: ...  # noqa: D102
+    def most_tensor(self) -> int: ...
+
+    def flops(self, num_examples: float) -> float: ...
+
+    def block(self, layout: Layout) -> Counts: ...
+
+    def ends(self, layout: Layout) -> Counts: ...
 
 
 def layer_counts(model: Transformer, layout: Layout) -> Counts:
@@ -170,8 +189,10 @@ class Work(NamedTuple):
         return self.products + self.kernels
 
 
-def work(counts: Counts, accelerator: Accelerator, dtype: str) -> Work:
-    """Return the seconds of counts on a device.
+def work(
+    counts: Counts, accelerator: Accelerator, dtype: str, lasting: bool = True
+) -> Work:
+    """Return the seconds of counts on a device, in a run that lasts or not.
 
     The preset's ``half_flops`` is the work of 4 µs at the peak of float32. In
     a faster dtype half of the rate takes as many microseconds and more work::
@@ -187,11 +208,12 @@ def work(counts: Counts, accelerator: Accelerator, dtype: str) -> Work:
     Example:
         >>> from dpkit.theory.hardware import ACCELERATORS
         >>> one = Counts(0, flops=2 * 2048**3, num_products=1)
-        >>> done = work(one, ACCELERATORS["h100"], "bfloat16")
+        >>> done = work(one, ACCELERATORS["h100"], "bfloat16", False)
         >>> f"{1e6 * done.seconds:.1f} µs"
         '27.8 µs'
     """
-    rate = achieved_flops_per_second(accelerator, dtype)
+    sustained = SUSTAINED.get(accelerator.name, 1.0) if lasting else 1.0
+    rate = sustained * achieved_flops_per_second(accelerator, dtype)
     peaks = accelerator.flops_per_second
     half = accelerator.half_flops * peaks[dtype] / peaks["float32"]
     each = accelerator.kernel_seconds + half / rate
