@@ -13,6 +13,7 @@ from recorders.trust.decisions import (
     joins,
     neighbours,
 )
+from recorders.trust import plans
 from recorders.trust.pipelines import SPEEDUPS
 
 FASTER = "which is faster"
@@ -29,6 +30,7 @@ def decided(rows: Iterable[Comparison]) -> list[Decision]:
         *_scaling(of["scaling"]),
         *_pipelines(of[SPEEDUPS]),
         *_transformers(of["transformers"]),
+        *plans.decisions(of[plans.PLANS]),
         *_collectives(of[INSIDE] + of[ACROSS] + of[BY_MESSAGES]),
     ]
 
