@@ -10,8 +10,9 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from dpkit.theory.explore.all import FIGURES
 from sphinx.application import Sphinx
+
+from dpkit.theory.explore.all import FIGURES
 
 FOLDER = "_static/live/frames"
 FIGURE = re.compile(
