@@ -9,9 +9,9 @@ from dpkit.theory.collectives.library import even_seconds, library_seconds
 from dpkit.theory.hardware import ACCELERATORS
 from dpkit.theory.hardware.clusters import cluster
 from dpkit.theory.pipelines.bubble import makespan
+from dpkit.theory.planner.case import Case
 from dpkit.theory.planner.layouts import Layout, all_layouts
 from dpkit.theory.planner.networks import NETWORKS, Planned
-from dpkit.theory.planner.run import Run
 from dpkit.theory.planner.search import others, plan, search, why
 from dpkit.theory.planner.work import SUSTAINED, Counts, layer_counts, work
 from dpkit.theory.sharding import kept_bytes
@@ -33,7 +33,7 @@ class NoEnds(Planned):
 
 
 SMALL = Planned(8, 256, 4, 1000, 128)
-RUN = Run(SMALL, 64, nodes(16))
+CASE = Case(SMALL, 64, nodes(16))
 
 
 # -- layouts
@@ -71,8 +71,8 @@ def test_interleaving_leaves_no_more_idle():
 def test_states_are_sharded_as_in_the_chapter(zero):
     """But for the blocks that are whole while they compute."""
     layout = Layout(16, zero=zero)
-    found = RUN.memory(layout)
-    number = RUN.parameters_of(layout)
+    found = CASE.memory(layout)
+    number = CASE.parameters_of(layout)
     shards = {
         name: num_bytes / kept_bytes(0, number, 16)[name]
         for name, num_bytes in kept_bytes(zero, number, 16).items()
@@ -87,21 +87,21 @@ def test_states_are_sharded_as_in_the_chapter(zero):
 def test_activations_are_those_of_the_first_stage():
     """1F1B: p micro-batches of 1/p of the layers, so all layers' worth."""
     kept = SMALL.kept_bytes(2, 2, "none")
-    deep = RUN.memory(Layout(2, 2, 4, 2))
+    deep = CASE.memory(Layout(2, 2, 4, 2))
     assert deep.activations == 4 * 2 * kept
     # The paper's 1 + (p - 1)/(pn): with n = 2, times 11/8.
-    twice = RUN.memory(Layout(2, 2, 4, 2, chunks=2))
+    twice = CASE.memory(Layout(2, 2, 4, 2, chunks=2))
     assert twice.activations == pytest.approx(11 / 8 * 8 * kept)
 
 
 def test_with_one_stage_a_device_keeps_the_scores_too():
-    alone = RUN.memory(Layout(8, 2)).activations
+    alone = CASE.memory(Layout(8, 2)).activations
     scores = 4 * SMALL.sequence * (SMALL.hidden + SMALL.vocabulary) / 2
     assert alone == 8 * SMALL.kept_bytes(1, 2, "none") + scores
 
 
 def test_full_recomputation_holds_one_layer_besides():
-    again = RUN.memory(Layout(2, 2, 4, 2, recompute="full")).activations
+    again = CASE.memory(Layout(2, 2, 4, 2, recompute="full")).activations
     kept = SMALL.kept_bytes(2, 2, "full")
     whole = SMALL.kept_bytes(2, 2, "none")
     assert again == pytest.approx(7 * kept + whole)
@@ -113,21 +113,21 @@ def test_full_recomputation_holds_one_layer_besides():
 @pytest.mark.parametrize("chunks", [1, 2])
 def test_a_pipeline_takes_the_closed_form_of_its_schedule(chunks):
     """Where no message takes time, and no device has more than another."""
-    run = Run(NoEnds(8, 256, 4, 1000, 128), 64, nodes(4))
+    case = Case(NoEnds(8, 256, 4, 1000, 128), 64, nodes(4))
     layout = Layout(1, 1, 4, 2, chunks)
-    block, _, _, hop = run.parts(layout)
-    found = run.seconds(layout)
+    block, _, _, hop = case.parts(layout)
+    found = case.seconds(layout)
     one = 2 * block.seconds
     name = "interleaved" if chunks > 1 else "1f1b"
     expected = makespan(name, 4, 32, one / 3, 2 * one / 3, chunks)
-    update = run._update(layout)
+    update = case._update(layout)
     hops = 2 * 3 * hop  # into and out of each of the other devices
     assert found.total == pytest.approx(expected + update + hops)
 
 
 def test_the_ends_stand_where_layers_are_missing():
-    seven = Run(replace(SMALL, layers=7), 64, nodes(4))
-    eight = Run(SMALL, 64, nodes(4))
+    seven = Case(replace(SMALL, layers=7), 64, nodes(4))
+    eight = Case(SMALL, 64, nodes(4))
     layout = Layout(1, 1, 4)
     assert seven.blocks_of(layout) == eight.blocks_of(layout) == 2
     parts = eight.parts(layout)
@@ -168,16 +168,16 @@ def test_selective_recomputation_computes_the_scores_again():
 
 
 def test_replicas_hide_their_gradients_behind_backward():
-    fast = RUN.seconds(Layout(16, 1, 1, 4)).gradients
-    seen = RUN.seconds(Layout(16, 1, 1, 4, overlap=False)).gradients
+    fast = CASE.seconds(Layout(16, 1, 1, 4)).gradients
+    seen = CASE.seconds(Layout(16, 1, 1, 4, overlap=False)).gradients
     assert 0 < fast < seen
 
 
 def test_without_overlap_all_hops_are_seen():
     layout = Layout(2, 2, 4, 2)
-    hop = RUN.parts(layout).hop
-    slow = RUN.seconds(layout._replace(overlap=False))
-    assert RUN.seconds(layout).hops == 0
+    hop = CASE.parts(layout).hop
+    slow = CASE.seconds(layout._replace(overlap=False))
+    assert CASE.seconds(layout).hops == 0
     assert slow.hops == pytest.approx(16 * 2 * hop)
 
 
@@ -237,9 +237,9 @@ def test_what_an_h100_sustains_was_fitted_to_one_row():
 
 
 def test_the_search_finds_what_trying_all_finds():
-    found = search(RUN)
-    tried = [plan(RUN, layout) for layout in RUN.layouts()]
-    fitting = [p for p in tried if p.memory.total <= RUN.room]
+    found = search(CASE)
+    tried = [plan(CASE, layout) for layout in CASE.layouts()]
+    fitting = [p for p in tried if p.memory.total <= CASE.room]
     assert found.num_layouts == len(tried)
     assert len(found.plans) == len(fitting)
     best = min(fitting, key=lambda p: p.seconds.total)
@@ -250,19 +250,19 @@ def test_the_search_finds_what_trying_all_finds():
 
 def test_what_does_not_fit_is_not_planned():
     """405 billion parameters on one node."""
-    found = search(Run(NETWORKS["405B"], 8, nodes(8)))
+    found = search(Case(NETWORKS["405B"], 8, nodes(8)))
     assert found.plans == []
     assert found.smallest.memory.total > 80 * 2**30
 
 
 def test_the_others_are_cut_in_other_ways():
-    best, *rest = others(search(RUN).plans)
+    best, *rest = others(search(CASE).plans)
     cuts = [p.layout[:3] for p in (best, *rest)]
     assert len(set(cuts)) == len(cuts) > 3
 
 
 def test_the_reasons_add_up():
-    best, second, *_ = others(search(Run(SMALL, 64, nodes(64))).plans)
+    best, second, *_ = others(search(Case(SMALL, 64, nodes(64))).plans)
     more = second.seconds.total - best.seconds.total
     parts = [b - a for a, b in zip(best.seconds, second.seconds)]
     assert math.isclose(sum(parts), more)
@@ -270,7 +270,7 @@ def test_the_reasons_add_up():
 
 
 def test_a_tie_is_told_as_one():
-    (best, *_) = search(RUN).plans
+    (best, *_) = search(CASE).plans
     words = why(best, best._replace(layout=best.layout._replace(zero=0)))
     assert "takes as long as" in words
     assert "[16 × 1 × 1" in words

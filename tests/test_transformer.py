@@ -66,5 +66,5 @@ def test_fewer_keys_and_a_gate_change_what_is_kept():
 
 
 def test_an_unknown_recomputation_is_refused():
-    with pytest.raises(ValueError, match="unknown recompute .*'some'"):
+    with pytest.raises(ValueError, match=r"unknown recompute .*'some'"):
         GPT.kept_bytes(1, recompute="some")

@@ -7,9 +7,10 @@ import json
 
 from dpkit.theory.explore.figure import LiveFigure
 from dpkit.theory.explore.pipeline import PIPELINE
+from dpkit.theory.explore.planner import PLANNER
 from dpkit.theory.units import check_known
 
-FIGURES: dict[str, LiveFigure] = {f.name: f for f in (PIPELINE,)}
+FIGURES: dict[str, LiveFigure] = {f.name: f for f in (PIPELINE, PLANNER)}
 
 
 def answer(question: str) -> str:

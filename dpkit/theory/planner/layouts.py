@@ -46,7 +46,7 @@ class Layout(NamedTuple):
 
     @property
     def num_devices(self) -> int:
-        """d · t · p."""
+        """The product of the three."""
         return self.data * self.tensor * self.pipeline
 
     def __str__(self) -> str:
@@ -82,7 +82,9 @@ def all_layouts(
     for t in divisors(num_devices, most_tensor):
         for p in divisors(num_devices // t, blocks):
             d = num_devices // t // p
-            for b in divisors(0 if batch % d else batch // d, most_micro_batch):
+            for b in divisors(
+                0 if batch % d else batch // d, most_micro_batch
+            ):
                 stages = range(1 if d == 1 else 3 if p > 1 else 4)
                 for v in _chunks(p, batch // d // b, blocks):
                     for again in recompute:
@@ -98,4 +100,6 @@ def _chunks(p: int, num_micro_batches: int, blocks: int) -> list[int]:
         return [1]
     least = -(-blocks // p)
     most = min(MOST_CHUNKS, least)
-    return [v for v in range(1, most + 1) if -(-blocks // (p * v)) * v == least]
+    return [
+        v for v in range(1, most + 1) if -(-blocks // (p * v)) * v == least
+    ]

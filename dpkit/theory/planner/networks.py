@@ -7,22 +7,19 @@ Source:
 """
 
 from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
 
 from dpkit.theory.planner.layouts import Layout
-from dpkit.theory.planner.work import (
-    Counts,
-    Network,
-    ends_counts,
-    layer_counts,
-)
+from dpkit.theory.planner.work import Counts, ends_counts, layer_counts
 from dpkit.theory.transformer import RECOMPUTE, Transformer
 
 
 class Planned(Transformer):
     """A transformer as a network of equal blocks, trained with Adam."""
 
-    state_bytes = 12  # of a parameter: itself and two averages in float32
-    most_micro_batch = 16
+    # Of a parameter: itself and two averages in float32.
+    state_bytes: ClassVar[int] = 12
+    most_micro_batch: ClassVar[int] = 16
 
     @property
     def num_blocks(self) -> int:
@@ -76,10 +73,10 @@ class Convolutional:
     num_kernels: int
     dtype: str = "float16"
 
-    state_bytes = 8  # of a parameter: itself and its momentum in float32
-    most_micro_batch = 256
-    most_tensor = 1
-    recompute = ("none",)
+    state_bytes: ClassVar[int] = 8  # itself and its momentum
+    most_micro_batch: ClassVar[int] = 256
+    most_tensor: ClassVar[int] = 1
+    recompute: ClassVar[tuple[str, ...]] = ("none",)
 
     def flops(self, num_examples: float) -> float:
         """Return the arithmetic of a step."""
@@ -101,6 +98,9 @@ class Convolutional:
     def ends(self, _: Layout) -> Counts:
         """Return nothing: the blocks are all there is."""
         return Counts(0.0)
+
+
+Network: TypeAlias = Planned | Convolutional
 
 
 def _of_2022(layers: int, hidden: int, heads: int) -> Planned:

@@ -2,20 +2,20 @@
 
 from typing import NamedTuple
 
+from dpkit.theory.planner.case import Case, StepMemory, StepSeconds
 from dpkit.theory.planner.layouts import Layout
-from dpkit.theory.planner.run import Memory, Run, Seconds
 from dpkit.theory.units import show_memory, show_seconds
 
 
-class Plan(NamedTuple):
+class LayoutCost(NamedTuple):
     """A layout, what the fullest device holds, and what a step takes."""
 
     layout: Layout
-    memory: Memory
-    seconds: Seconds
+    memory: StepMemory
+    seconds: StepSeconds
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search found.
 
     Attributes:
@@ -26,17 +26,17 @@ class Found(NamedTuple):
     """
 
     num_layouts: int
-    plans: list[Plan]
-    smallest: Plan | None
+    plans: list[LayoutCost]
+    smallest: LayoutCost | None
 
 
-def plan(run: Run, layout: Layout) -> Plan:
+def plan(case: Case, layout: Layout) -> LayoutCost:
     """Return what a layout holds and takes."""
-    return Plan(layout, run.memory(layout), run.seconds(layout))
+    return LayoutCost(layout, case.memory(layout), case.seconds(layout))
 
 
-def search(run: Run) -> Found:
-    """Return all layouts of a run that fit, the fastest first.
+def search(case: Case) -> SearchResult:
+    """Return all layouts of a case that fit, the fastest first.
 
     Of two that take equally long, the one with more free memory is first.
 
@@ -44,34 +44,34 @@ def search(run: Run) -> Found:
         >>> from dpkit.theory.planner.networks import NETWORKS
         >>> from dpkit.theory.hardware.clusters import cluster
         >>> eight = cluster(8, "v100", "nvlink2")
-        >>> found = search(Run(NETWORKS["ResNet-50"], 2048, eight))
+        >>> found = search(Case(NETWORKS["ResNet-50"], 2048, eight))
         >>> print(found.plans[0].layout)
-        8 × 1 × 1, b = 256, recompute none, ZeRO-1
+        8 × 1 × 1, b = 256, recompute none, ZeRO-2
     """
-    room = run.room
+    room = case.room
     plans, count = [], 0
     least: tuple[float, Layout] | None = None
-    for layout in run.layouts():
+    for layout in case.layouts():
         count += 1
-        memory = run.memory(layout)
+        memory = case.memory(layout)
         total = memory.total
         if total <= room:
-            plans.append(Plan(layout, memory, run.seconds(layout)))
+            plans.append(LayoutCost(layout, memory, case.seconds(layout)))
         if least is None or total < least[0]:
             least = total, layout
     plans.sort(key=lambda p: (p.seconds.total, p.memory.total))
-    return Found(count, plans, plan(run, least[1]) if least else None)
+    return SearchResult(count, plans, plan(case, least[1]) if least else None)
 
 
-def others(plans: list[Plan]) -> list[Plan]:
+def others(plans: list[LayoutCost]) -> list[LayoutCost]:
     """Return the fastest of each way to cut: of each d × t × p."""
-    first: dict[tuple[int, ...], Plan] = {}
+    first: dict[tuple[int, ...], LayoutCost] = {}
     for each in plans:
         first.setdefault(each.layout[:3], each)
     return list(first.values())
 
 
-WORDS = {
+PART_WORDS = {
     "products": "products",
     "kernels": "other kernels",
     "messages": "messages in its layers",
@@ -81,24 +81,24 @@ WORDS = {
 }
 
 
-def why(best: Plan, other: Plan) -> str:
+def why(best: LayoutCost, other: LayoutCost) -> str:
     """Say why another layout is behind, by what differs most.
 
     Example:
         >>> from dpkit.theory.planner.networks import NETWORKS
         >>> from dpkit.theory.hardware.clusters import cluster
-        >>> run = Run(NETWORKS["ResNet-50"], 2048, cluster(8, "v100"))
-        >>> best, second, *_ = others(search(run).plans)
+        >>> case = Case(NETWORKS["ResNet-50"], 2048, cluster(8, "v100"))
+        >>> best, second, *_ = others(search(case).plans)
         >>> print(why(best, second))  # doctest: +NORMALIZE_WHITESPACE
         4 × 1 × 2 takes 13.6 ms longer than 8 × 1 × 1: 10.9 ms more of
         bubble, 1.658 ms more of other kernels, 1.061 ms more of products.
     """
-    names = [_cut(p.layout, q.layout) for p, q in _pairs(best, other)]
+    names = [_cut(best, other), _cut(other, best)]
     more = other.seconds.total - best.seconds.total
     parts = {
         name: theirs - ours
         for name, ours, theirs in zip(
-            Seconds._fields, best.seconds, other.seconds
+            StepSeconds._fields, best.seconds, other.seconds
         )
     }
     if more < best.seconds.total / 1000:
@@ -108,7 +108,7 @@ def why(best: Plan, other: Plan) -> str:
     told = sorted(parts, key=lambda name: -abs(parts[name]))[:3]
     reasons = ", ".join(
         f"{show_seconds(abs(parts[name]))} "
-        f"{'more' if parts[name] > 0 else 'less'} of {WORDS[name]}"
+        f"{'more' if parts[name] > 0 else 'less'} of {PART_WORDS[name]}"
         for name in told
         if abs(parts[name]) > more / 20
     )
@@ -116,12 +116,9 @@ def why(best: Plan, other: Plan) -> str:
     return f"{names[1]} {longer}: {reasons}."
 
 
-def _pairs(a: Plan, b: Plan) -> list[tuple[Plan, Plan]]:
-    return [(a, b), (b, a)]
-
-
-def _cut(layout: Layout, other: Layout) -> str:
+def _cut(one: LayoutCost, other: LayoutCost) -> str:
     """Return d × t × p, or all, where another has the same."""
-    if layout[:3] != other[:3]:
+    layout = one.layout
+    if layout[:3] != other.layout[:3]:
         return f"{layout.data} × {layout.tensor} × {layout.pipeline}"
     return f"[{layout}]"

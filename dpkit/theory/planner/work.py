@@ -26,7 +26,7 @@ Source:
     of 989 on an H100.
 """
 
-from typing import ClassVar, NamedTuple, Protocol
+from typing import NamedTuple
 
 from dpkit.theory.hardware import Accelerator
 from dpkit.theory.hardware.costs import achieved_flops_per_second
@@ -39,6 +39,7 @@ NUM_BYTES = 2  # of a number
 # on 8 H100s; H200 assumed as H100. An A100 and a V100 keep all: no fit was
 # needed to be within a fifth.
 SUSTAINED = {"h100": 0.63, "h200": 0.63}
+SUM_BYTES = 8  # read and write a sum of gradients in float32
 KERNELS = 8  # of a layer forward beside its products
 
 
@@ -72,38 +73,6 @@ class Counts(NamedTuple):
     convolutions: tuple[float, float] = (0.0, 0.0)
 
 
-class Network(Protocol):
-    """What can be planned: equal blocks, and what is before and behind.
-
-    ``state_bytes`` are those of a parameter for the optimizer, ``recompute``
-    the ways that differ; a group has at most ``most_tensor`` devices.
-    """
-
-    @property
-    def num_blocks(self) -> int: ...
-
-    @property
-    def dtype(self) -> str: ...
-
-    @property
-    def parameters(self) -> float: ...
-
-    state_bytes: ClassVar[int]
-    most_micro_batch: ClassVar[int]
-
-    @property
-    def recompute(self) -> tuple[str, ...]: ...
-
-    @property
-    def most_tensor(self) -> int: ...
-
-    def flops(self, num_examples: float) -> float: ...
-
-    def block(self, layout: Layout) -> Counts: ...
-
-    def ends(self, layout: Layout) -> Counts: ...
-
-
 def layer_counts(model: Transformer, layout: Layout) -> Counts:
     """Return what a device does for a layer.
 
@@ -116,43 +85,44 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         >>> round(found / expected, 9)
         1.0
     """
-    t, b, again = layout.tensor, layout.micro_batch, layout.recompute
-    tokens, h = b * model.sequence, model.hidden
-    rows = t if layout.sequence_parallel else 1
+    t, again = layout.tensor, layout.recompute
+    tokens, h = layout.micro_batch * model.sequence, model.hidden
+    full = 1 if again == "full" else 0
+    times = 3.5 if model.fused else 4.0 if again == "selective" else 3.0
     products = 2 * tokens * model.layer_parameters / t
     scores = 4 * tokens * model.sequence * h / t
-    times = 3.5 if model.fused else 4.0 if again == "selective" else 3.0
-    full = 1 if again == "full" else 0
-    rest, softmax = _traffic(model)
-    moved = tokens * (rest[0] / rows + rest[1] / t)
-    weighed = tokens * softmax / t
-    # Forward 1, backward 1.5; with softmax again, if it is selective.
-    passes = 2.5 + full
-    traffic = passes * (moved + weighed)
-    traffic += weighed if again == "selective" else 0.0
-    kept = model.kept_bytes(b, t, again, layout.sequence_parallel)
-    whole = model.kept_bytes(b, t, "none", layout.sequence_parallel)
+    rows = layout.sequence_parallel
+    kept, whole = (
+        model.kept_bytes(layout.micro_batch, t, recompute, rows)
+        for recompute in (again, "none")
+    )
     return Counts(
         parameters=model.layer_parameters / t,
         flops=(3 + full) * products + (times + full) * scores,
         num_products=6 * (3 + full),
-        traffic=traffic + 8 * model.layer_parameters / t,
+        traffic=tokens * _traffic(model, layout)
+        + SUM_BYTES * model.layer_parameters / t,
         num_kernels=KERNELS * (2 + full),
         kept=kept,
-        again=whole - kept if again == "full" else 0.0,
+        again=whole - kept if full else 0.0,
         summed=NUM_BYTES * tokens * h if t > 1 else 0.0,
         num_sums=4 + 2 * full if t > 1 else 0,
         border=NUM_BYTES * tokens * h / t,
     )
 
 
-def _traffic(model: Transformer) -> tuple[tuple[float, float], float]:
-    """Return bytes of a token forward: between products, inside, softmax."""
-    h, f = model.hidden, model.inner
-    between = NUM_BYTES * (2 * 2 * h + 2 * 3.5 * h)
-    inside = NUM_BYTES * (3 if model.gated else 2) * f
-    softmax = NUM_BYTES * 4.5 * model.heads * model.sequence
-    return (between, inside), 0.0 if model.fused else softmax
+def _traffic(model: Transformer, layout: Layout) -> float:
+    """Return the bytes of all other kernels, for a token."""
+    t, again = layout.tensor, layout.recompute
+    between = NUM_BYTES * (2 * 2 + 2 * 3.5) * model.hidden
+    between /= t if layout.sequence_parallel else 1
+    inside = NUM_BYTES * (3 if model.gated else 2) * model.inner / t
+    softmax = NUM_BYTES * 4.5 * model.heads * model.sequence / t
+    softmax = 0.0 if model.fused else softmax
+    # Forward 1, backward 1.5; softmax again, if that is selective.
+    passes = 3.5 if again == "full" else 2.5
+    moved = passes * (between + inside + softmax)
+    return moved + (softmax if again == "selective" else 0.0)
 
 
 def ends_counts(model: Transformer, layout: Layout) -> Counts:
@@ -176,7 +146,7 @@ def ends_counts(model: Transformer, layout: Layout) -> Counts:
     )
 
 
-class Work(NamedTuple):
+class BlockWork(NamedTuple):
     """The same as seconds; and what is counted in other ways beside it."""
 
     products: float
@@ -191,7 +161,7 @@ class Work(NamedTuple):
 
 def work(
     counts: Counts, accelerator: Accelerator, dtype: str, lasting: bool = True
-) -> Work:
+) -> BlockWork:
     """Return the seconds of counts on a device, in a run that lasts or not.
 
     The preset's ``half_flops`` is the work of 4 µs at the peak of float32. In
@@ -199,7 +169,7 @@ def work(
 
         H100, bfloat16     n = 1024   2048   4096   8192
         measured, µs           12.2   25.4    174   1379
-        here                    9.1   27.8    178   1379
+        here                    9.2   27.9    178   1379
         with half_flops         4.5   23.2    173   1375
 
     Source:
@@ -210,7 +180,7 @@ def work(
         >>> one = Counts(0, flops=2 * 2048**3, num_products=1)
         >>> done = work(one, ACCELERATORS["h100"], "bfloat16", False)
         >>> f"{1e6 * done.seconds:.1f} µs"
-        '27.8 µs'
+        '27.9 µs'
     """
     sustained = SUSTAINED.get(accelerator.name, 1.0) if lasting else 1.0
     rate = sustained * achieved_flops_per_second(accelerator, dtype)
@@ -226,4 +196,4 @@ def work(
     rate = accelerator.bytes_per_second * accelerator.achieved_bytes
     each = accelerator.kernel_seconds + accelerator.half_bytes / rate
     kernels = counts.traffic / rate + counts.num_kernels * each
-    return Work(products, kernels, counts)
+    return BlockWork(products, kernels, counts)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from dpkit.lab.limits.comparisons import Comparison, Decision, unseen
+from recorders.trust import plans
 from recorders.trust.collectives import ACROSS, BY_MESSAGES, INSIDE
 from recorders.trust.decisions import (
     by,
@@ -13,7 +14,6 @@ from recorders.trust.decisions import (
     joins,
     neighbours,
 )
-from recorders.trust import plans
 from recorders.trust.pipelines import SPEEDUPS
 
 FASTER = "which is faster"

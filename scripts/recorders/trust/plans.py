@@ -11,9 +11,9 @@ from typing import Any
 
 from dpkit.lab.limits.comparisons import Comparison, Decision
 from dpkit.theory.hardware.clusters import Cluster, cluster
+from dpkit.theory.planner.case import Case
 from dpkit.theory.planner.layouts import Layout
 from dpkit.theory.planner.networks import NETWORKS, Planned
-from dpkit.theory.planner.run import Run
 from recorders.trust.decisions import by, neighbours
 
 PLANS = "plans"  # the class of work
@@ -55,8 +55,8 @@ def of_2022(record: Mapping[str, Any]) -> Iterator[Comparison]:
                 overlap=False,
             )
             where = gpus(row["gpus"], "a100")
-            run = Run(NETWORKS[f"{name} of 2022"], row["batch"], where)
-            seconds = run.seconds(layout).total
+            case = Case(NETWORKS[f"{name} of 2022"], row["batch"], where)
+            seconds = case.seconds(layout).total
             what = f"planned step of {name}", f"{row['gpus']} A100"
             yield _row(*what, words, "s", seconds, row[key])
     yield _replicas(record)
@@ -64,15 +64,18 @@ def of_2022(record: Mapping[str, Any]) -> Iterator[Comparison]:
 
 def _replicas(record: Mapping[str, Any]) -> Comparison:
     """Compare what 8 replicas of 530B add to a step."""
-    row, several = record["models"]["530B"], record["data_parallel_530B_seconds"]
+    row, several = (
+        record["models"]["530B"],
+        record["data_parallel_530B_seconds"],
+    )
     measured = several["eight replicas"] - several["one replica"]
     size = row["tensor"], row["pipeline"], 1, row["interleave"]
     layout = Layout(8, *size, "selective", zero=0, overlap=False)
     where = gpus(layout.num_devices, "a100")
-    run = Run(NETWORKS["530B of 2022"], 8 * row["batch"], where)
-    seconds = run.seconds(layout).gradients
-    what = "8 replicas of 530B", f"{layout.num_devices} A100"
-    return _row(*what, "added to a step, planned", "s", seconds, measured)
+    case = Case(NETWORKS["530B of 2022"], 8 * row["batch"], where)
+    seconds = case.seconds(layout).gradients
+    what = "planned gradients of 530B", f"{layout.num_devices} A100"
+    return _row(*what, "added to a step by 8 replicas", "s", seconds, measured)
 
 
 def sharded(record: Mapping[str, Any]) -> Iterator[Comparison]:
@@ -83,9 +86,9 @@ def sharded(record: Mapping[str, Any]) -> Iterator[Comparison]:
             model = Planned(*sizes, record["sequence"], dropout=False)
             recompute = "full" if again else "none"
             layout = Layout(count, 1, 1, b, 1, recompute, zero=3)
-            run = Run(model, batch, gpus(count, accelerator))
+            case = Case(model, batch, gpus(count, accelerator))
             tokens = batch * record["sequence"] / count
-            predicted = tokens / run.seconds(layout).total
+            predicted = tokens / case.seconds(layout).total
             where = f"{count} {accelerator.upper()}"
             what = f"ZeRO-3, micro-batches of {b}, {recompute} recomputed"
             row = _row(name, where, what, "tokens/s", predicted, rate)
@@ -98,8 +101,8 @@ def llama3(record: Mapping[str, Any]) -> Iterator[Comparison]:
     network = NETWORKS["405B"]
     for count, tensor, pipeline, data, batch, teraflops in record["rows"]:
         layout = Layout(data, tensor, pipeline, chunks=8, zero=2)
-        run = Run(network, batch, gpus(count, "h100"))
-        seconds = run.seconds(layout).total
+        case = Case(network, batch, gpus(count, "h100"))
+        seconds = case.seconds(layout).total
         measured = network.flops(batch) / (count * teraflops * 1e12)
         what = "planned step of Llama 3 405B", f"{count:,} H100"
         cut = f"{data} × {tensor} × {pipeline}, 8 stages a device assumed"
@@ -110,10 +113,14 @@ def resnet50(record: Mapping[str, Any]) -> Iterator[Comparison]:
     """Compare ResNet-50 on 8 GPUs, in mixed precision."""
     for accelerator in ("v100", "a100"):
         rates = record["images_per_second"][accelerator.upper()]["mixed"]
-        run = Run(NETWORKS["ResNet-50"], 2048, gpus(8, accelerator))
+        case = Case(NETWORKS["ResNet-50"], 2048, gpus(8, accelerator))
         layout = Layout(8, micro_batch=256, zero=0)
-        predicted = 2048 / run.seconds(layout).total
-        what = "planned ResNet-50", f"8 {accelerator.upper()}", "batch 256 each"
+        predicted = 2048 / case.seconds(layout).total
+        what = (
+            "planned ResNet-50",
+            f"8 {accelerator.upper()}",
+            "batch 256 each",
+        )
         yield _row(*what, "images/s", predicted, rates["8"])
 
 
@@ -135,13 +142,17 @@ def decisions(rows: list[Comparison]) -> Iterator[Decision]:
     """
     faster = "which is faster"
     for group in by(rows, lambda row: f"{row.subject} {row.hardware[-4:]}"):
-        steps = [r for r in group if r.unit == "s" and "Llama" not in r.subject]
+        steps = [
+            r for r in group if r.unit == "s" and "Llama" not in r.subject
+        ]
         for found in neighbours(steps, faster, lambda row: row.configuration):
             on = f"{found.hardware}, {group[0].subject}"
             yield replace(found, hardware=on)
         rates = [row for row in group if row.unit == "tokens/s"]
         for found in neighbours(_apart(rates), faster, lambda r: r.hardware):
-            yield replace(found, hardware=f"a GPU of them, for {rates[0].subject}")
+            yield replace(
+                found, hardware=f"a GPU of them, for {rates[0].subject}"
+            )
 
 
 def _apart(rows: list[Comparison]) -> list[Comparison]:

@@ -40,17 +40,17 @@ from dpkit.theory.hardware.clusters import Cluster
 from dpkit.theory.hardware.costs import copy_seconds
 from dpkit.theory.pipelines.bubble import in_flight
 from dpkit.theory.planner.layouts import Layout, all_layouts
-from dpkit.theory.planner.work import NUM_BYTES, Network, Work, work
+from dpkit.theory.planner.networks import Network
+from dpkit.theory.planner.work import NUM_BYTES, BlockWork, work
 from dpkit.theory.sharding import SHARDED_FROM, WHOLE_BLOCKS
 
 GRADIENT_BYTES = 4  # gradients are added up in float32
 # Read gradients for their norm 4; Adam: four in, three out 28; weights to 16
 # bits 6; zero the gradients 4.
 UPDATE_BYTES = 42
-ROOM = 0.9  # of the memory; assumed, see above
 
 
-class Memory(NamedTuple):
+class StepMemory(NamedTuple):
     """The bytes of the fullest device, by what they are for."""
 
     weights: float
@@ -64,7 +64,7 @@ class Memory(NamedTuple):
         return sum(self)
 
 
-class Seconds(NamedTuple):
+class StepSeconds(NamedTuple):
     """The seconds of a step, by what they are for."""
 
     products: float
@@ -90,15 +90,22 @@ class Parts(NamedTuple):
         hop: The way to the next stage.
     """
 
-    block: Work
-    ends: Work
+    block: BlockWork
+    ends: BlockWork
     messages: float
     hop: float
 
 
 @dataclass
-class Run:
+class Case:
     """A network, the examples of a step, and a cluster.
+
+    Attributes:
+        network: What is trained.
+        batch: The examples of a step, over all devices.
+        cluster: On what.
+        share: The part of a device's memory that a layout may fill. A tenth
+            is left for what is not modelled: assumed.
 
     Example:
         405 billion parameters as they were trained, on 16,384 H100s:
@@ -107,15 +114,18 @@ class Run:
         >>> from dpkit.theory.hardware.clusters import cluster
         >>> many = cluster(16_384, "h100", "nvlink4", ranks_per_node=8,
         ...                network="infiniband400")
-        >>> run = Run(NETWORKS["405B"], 2048, many)
-        >>> layout = Layout(128, 8, 16, chunks=8)
-        >>> f"{run.memory(layout).total / 2**30:.0f} GiB"
-        '62 GiB'
+        >>> case = Case(NETWORKS["405B"], 2048, many)
+        >>> layout = Layout(128, 8, 16, chunks=8, zero=2)
+        >>> f"{case.memory(layout).total / 2**30:.1f} GiB"
+        '72.5 GiB'
+        >>> f"{case.seconds(layout).total:.1f} s"
+        '7.0 s'
     """
 
     network: Network
     batch: int
     cluster: Cluster
+    share: float = 0.9
     _parts: dict[tuple[object, ...], Parts] = field(
         default_factory=dict, repr=False
     )
@@ -158,7 +168,7 @@ class Run:
         """Return how many follow each other, m."""
         return self.batch // (layout.data * layout.micro_batch)
 
-    def memory(self, layout: Layout) -> Memory:
+    def memory(self, layout: Layout) -> StepMemory:
         """Return what the fullest device holds."""
         d, p, v = layout.data, layout.pipeline, layout.chunks
         block, ends, _, _ = self.parts(layout)
@@ -182,14 +192,14 @@ class Run:
         flying = in_flight(name, p, self.micro_batches(layout), 0, v)
         kept = flying * self.blocks_of(layout) / v * block.counts.kept
         activations = kept + block.counts.again + ends.counts.kept
-        return Memory(weights, gradients, state, activations)
+        return StepMemory(weights, gradients, state, activations)
 
     @property
     def room(self) -> float:
         """The bytes of a device that a layout may fill."""
-        return ROOM * self.cluster.accelerator.memory_bytes
+        return self.share * self.cluster.accelerator.memory_bytes
 
-    def seconds(self, layout: Layout) -> Seconds:
+    def seconds(self, layout: Layout) -> StepSeconds:
         """Return what a step takes."""
         p, v, m = layout.pipeline, layout.chunks, self.micro_batches(layout)
         block, ends, messages, hop = self.parts(layout)
@@ -201,7 +211,7 @@ class Run:
         slowest = max(most * one, (most - missing) * one + ends.seconds)
         bubble = (p - 1) / v * (even + 2 * v * hop) + m * (slowest - even)
         update = self._update(layout)
-        return Seconds(
+        return StepSeconds(
             m / p * (number * block.products + ends.products),
             m / p * (number * block.kernels + ends.kernels) + update,
             m / p * number * messages,
@@ -219,7 +229,7 @@ class Run:
         what = net.num_blocks, most, net.most_micro_batch, net.recompute
         yield from all_layouts(count, self.batch, *what)
 
-    def _messages(self, layout: Layout, block: Work) -> float:
+    def _messages(self, layout: Layout, block: BlockWork) -> float:
         """Return what the allreduces of a block take for a micro-batch."""
         counts = block.counts
         halves = ("reduce_scatter", "allgather")
@@ -235,7 +245,7 @@ class Run:
             self._sums[key] = even_seconds(*key, self.cluster)
         return self._sums[key]
 
-    def _hop(self, layout: Layout, block: Work) -> float:
+    def _hop(self, layout: Layout, block: BlockWork) -> float:
         """Return what a micro-batch takes to the next stage."""
         if layout.pipeline == 1:
             return 0.0
