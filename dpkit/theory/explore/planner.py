@@ -75,21 +75,14 @@ def show_planner(
     examples: int,
     accelerator: str,
     devices: int,
+    zero: str,
     **cut: Any,
 ) -> Shown:
     """Plan the reader's layout, and search for the best."""
     net = network_for(model, sequence, accelerator)
     case = Case(net, examples, nodes_of(accelerator, devices))
     data = devices // (cut["tensor"] * cut["pipeline"])
-    layout = Layout(
-        data,
-        cut["tensor"],
-        cut["pipeline"],
-        cut["micro_batch"],
-        cut["stages"],
-        cut["recompute"],
-        int(cut["zero"]),
-    )
+    layout = Layout(data, zero=int(zero), **cut)
     for is_wrong, place, words in _faults(case, layout):
         if is_wrong:
             raise SettingError(words, place)
@@ -124,7 +117,7 @@ def _faults(case: Case, layout: Layout) -> Iterator[tuple[bool, str, str]]:
     most = min(NODE, net.most_tensor)
     many = f"(tensor: {t}, at most: {most})"
     yield t > most, "tensor", f"too many devices share a layer {many}"
-    place = "stages" if p <= net.num_blocks else "pipeline"
+    place = "chunks" if p <= net.num_blocks else "pipeline"
     few = f"(layers: {net.num_blocks}, stages: {p * v})"
     # At each end of a pipeline a layer may be missing.
     beyond = p > net.num_blocks or p * v > net.num_blocks + 2
@@ -146,7 +139,7 @@ def _faults_of_batch(
     m = case.micro_batches(layout)
     sizes = f"stages: {v}, pipeline: {p}, micro-batches: {m}"
     words = f"several stages go round in a pipeline as a whole ({sizes})"
-    yield v > 1 and (p == 1 or m % p > 0), "stages", words
+    yield v > 1 and (p == 1 or m % p > 0), "chunks", words
 
 
 def _facts(
@@ -211,7 +204,7 @@ CONTROLS: dict[str, Control] = {
     "devices": Number("devices", 64, POWERS[3:]),
     "tensor": Number("tensor: devices that share a layer", 2, POWERS[:4]),
     "pipeline": Number("pipeline: devices in a row", 4, POWERS[:8]),
-    "stages": Number("stages of a device", 1, POWERS[:5]),
+    "chunks": Number("stages of a device", 1, POWERS[:5]),
     "micro_batch": Number("examples of a micro-batch", 1, POWERS[:9]),
     "recompute": Choice(
         "computed again", "none", ("none", "selective", "full")
@@ -248,7 +241,7 @@ PLANNER = LiveFigure(
             devices=16_384,
             tensor=8,
             pipeline=16,
-            stages=8,
+            chunks=8,
             zero="2",
         ),
     },

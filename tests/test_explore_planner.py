@@ -1,0 +1,88 @@
+"""The planner as a live figure: what it shows, refuses, and where."""
+
+import json
+
+import pytest
+
+from dpkit.theory.explore.all import answer
+from dpkit.theory.explore.planner import CONTROLS, PLANNER
+from dpkit.theory.explore.stacked import stacked_bars
+
+
+def test_it_shows_yours_beside_the_best():
+    shown = PLANNER.ask()
+    assert [p.title for p in shown.pictures] == [
+        "memory of the fullest device",
+        "seconds of a step",
+    ]
+    for picture in shown.pictures:
+        assert ">yours<" in picture.svg
+        assert ">best<" in picture.svg
+    assert shown.sentence.startswith("Yours fits and takes ")
+    assert "longer than" in shown.sentence
+
+
+def test_parts_of_a_bar_are_told_with_their_sizes():
+    rows = {"one": {"a": 1.0, "b": 3.0}, "two": {"a": 0.0, "b": 2.0}}
+    svg = stacked_bars(rows, "sizes", "{:.0f} kg".format, ("most", 5.0)).svg
+    for words in ("a: 1 kg", "b: 3 kg", "b: 2 kg", "4 kg", "most: 5 kg"):
+        assert f">{words}<" in svg
+    assert ">a: 0 kg<" not in svg
+
+
+REFUSED = [
+    ({"tensor": 8, "pipeline": 16}, "pipeline", "too few devices"),
+    ({"model": "ResNet-50", "pipeline": 1}, "tensor", "share a layer"),
+    ({"pipeline": 32, "chunks": 2, "tensor": 1}, "chunks", "too few layers"),
+    ({"micro_batch": 256}, "micro_batch", "do not fill the batch"),
+    ({"pipeline": 1, "chunks": 2}, "chunks", "go round in a pipeline"),
+    ({"zero": "3"}, "zero", "without a pipeline"),
+    ({"devices": 12.5}, "devices", "a whole number"),
+]
+
+
+@pytest.mark.parametrize(("settings", "place", "words"), REFUSED)
+def test_what_is_no_layout_is_refused_in_its_place(settings, place, words):
+    shown = PLANNER.ask(**settings)
+    assert words in shown.refused
+    assert shown.place == place
+
+
+def test_what_does_not_fit_is_shown_and_told():
+    shown = PLANNER.ask(model="405B")
+    assert shown.refused == ""
+    assert "No layout fits on these devices." in shown.sentence
+    assert all(">best<" not in p.svg for p in shown.pictures)
+    trained = PLANNER.ask(**PLANNER.presets["405 billion on 16,384 H100s"])
+    assert trained.sentence.startswith("Yours does not fit: it needs 72.")
+
+
+def test_a_v100_computes_in_float16():
+    facts = dict(PLANNER.ask(accelerator="v100", devices=512).facts)
+    share = int(facts["yours: arithmetic of a device"].split()[-4][:-1])
+    assert 20 < share < 70
+
+
+@pytest.mark.parametrize("name", PLANNER.presets)
+def test_presets_set_everything_and_are_not_refused(name):
+    settings = PLANNER.presets[name]
+    assert set(settings) == set(CONTROLS)
+    assert PLANNER.ask(**settings).refused == ""
+
+
+def test_a_page_gets_its_answer():
+    asked = {"figure": "planner", "settings": {"tensor": 4}}
+    found = json.loads(answer(json.dumps(asked)))
+    assert len(found["pictures"]) == 2
+    assert "8 × 4 × 2" not in found["sentence"]
+
+
+def test_every_control_changes_the_picture_or_is_refused():
+    base = PLANNER.ask().as_json()
+    for name, control in CONTROLS.items():
+        if name == "recompute":
+            continue  # fused attention is selective by itself
+        for value in control.moves:
+            if value != PLANNER.start[name]:
+                assert PLANNER.ask(**{name: value}).as_json() != base
+    assert PLANNER.ask(recompute="full").as_json() != base
