@@ -1,11 +1,14 @@
 """The planner as a live figure: what it shows, refuses, and where."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from dpkit.lab.limits.comparisons import read, unseen
+from dpkit.lab.plan_a_run.tables import GROUPS, misses_table
 from dpkit.theory.explore.all import answer
-from dpkit.theory.explore.planner import CONTROLS, PLANNER
+from dpkit.theory.explore.planner import CONTROLS, MISSES, PLANNER
 from dpkit.theory.explore.stacked import stacked_bars
 
 
@@ -86,3 +89,37 @@ def test_every_control_changes_the_picture_or_is_refused():
             if value != PLANNER.start[name]:
                 assert PLANNER.ask(**{name: value}).as_json() != base
     assert PLANNER.ask(recompute="full").as_json() != base
+
+
+# -- how far off it was
+
+DATA = Path(__file__).parent.parent / "book" / "_data"
+ROWS = read(DATA / "comparisons.json").of("plans").rows
+
+
+@pytest.mark.parametrize("name", MISSES)
+def test_the_misses_that_it_tells_are_those_of_the_record(name):
+    found = [
+        abs(row.seconds[0] / row.seconds[1] - 1)
+        for row in unseen(ROWS)
+        if row.hardware.endswith(name.upper())
+        and "gradients" not in row.subject
+    ]
+    mean, most = sum(found) / len(found), max(found)
+    assert (round(mean, 2), round(most, 2)) == MISSES[name]
+
+
+def test_each_row_is_in_one_group_of_the_page():
+    for row in ROWS:
+        assert sum(belongs(row) for belongs in GROUPS.values()) == 1
+    table = misses_table(ROWS)
+    assert sum(line[1] for line in table.rows) == len(unseen(ROWS))
+
+
+def test_rates_become_seconds_before_they_are_judged():
+    """A rate 25 % too high is a time 20 % too short."""
+    (row,) = [r for r in ROWS if r.subject == "1B" and "A100" in r.hardware]
+    assert row.error > 0.2
+    (line,) = misses_table([row], "ZeRO-3 on A100s").rows
+    assert line[3] == pytest.approx(1 / (1 + row.error) - 1)
+    assert line[4] == 1

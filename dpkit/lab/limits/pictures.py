@@ -12,7 +12,13 @@ from dpkit.theory.timeline.drawing import INK
 
 # The classes of work of the two pictures: a colour and a shape for each.
 NETWORKS = "convolutions", "transformers", "pipelines"
-TRAINING = (*NETWORKS, "plans", "products", "networks on a CPU", "small networks")
+TRAINING = (
+    *NETWORKS,
+    "plans",
+    "products",
+    "networks on a CPU",
+    "small networks",
+)
 WHERE = "in a node", "between nodes", "by messages"
 MESSAGES = ("copies", *(f"collectives {where}" for where in WHERE))
 MARKERS = "osDX^vP"
