@@ -62,8 +62,8 @@ WORK = {
     "plans": Questions(
         True,
         True,
-        "seconds of a step, to a fifth, and which layout; not what replicas "
-        "add without overlap",
+        "seconds of a step, and what to recompute; not which of two layouts "
+        "that are near, nor what replicas add",
     ),
     "collectives in a node": Questions(
         True, True, "microseconds, and whether it pays to join messages"
