@@ -67,17 +67,23 @@ export async function examineAsIs(tab, place) {
   return (await violations(tab)).map((what) => finding("axe", place, what));
 }
 
-/** What axe finds in one figure, as it stands, in each view. */
-export function examineFigure(tab, place, id) {
-  return examine(tab, place, `#${id}`);
+/** What axe finds in one figure, as it stands, in views by name. */
+export async function examineFigure(tab, place, id, names) {
+  await tab.evaluate(axe.source);
+  const chosen = VIEWS.filter(({ name }) => names.includes(name));
+  return inViews(tab, place, chosen, `#${id}`);
 }
 
 /** What axe finds in any of the views, each thing once. */
-export async function examine(tab, page, within = "html") {
-  const views = new Map(); // in which a violation is seen
+export async function examine(tab, page) {
   await tab.evaluate(axe.source);
   await unfold(tab);
-  for (const view of viewsOf(page)) {
+  return inViews(tab, page, viewsOf(page));
+}
+
+async function inViews(tab, page, chosen, within) {
+  const views = new Map(); // in which a violation is seen
+  for (const view of chosen) {
     await show(tab, view);
     for (const what of await violations(tab, view.rules, within)) {
       views.set(what, [...views.get(what) ?? [], view.name]);

@@ -9,7 +9,7 @@ import { examineFigure } from "./axe.mjs";
 import { visit } from "./browser.mjs";
 import { finding, PRINT } from "./site.mjs";
 
-const ANSWERS = join(import.meta.dirname, "..", "live_answers.py");
+const HERE = resolve(import.meta.dirname, "..", "..");
 const PATH = "dpkit.theory.explore.all:answer";
 const LIVE = /<figure class="live" id="(live-[^"]+)" data-frames="([^"]+?)\.js/g;
 const TOLD = /<script type="application\/json">(.*?)<\/script>/gs;
@@ -25,11 +25,11 @@ function figuresOf(site, page) {
 }
 
 /** What Python shows: for each figure [[settings, answer as text]]. */
-function askPython(python, root, figures) {
+function askPython(python, figures) {
   const input = JSON.stringify(figures.map(({ told }) => told));
-  const env = { ...process.env, PYTHONPATH: resolve(root) };
-  const said = execFileSync(python, ["-P", ANSWERS],
-    { input, env, maxBuffer: 1e9 });
+  const env = { ...process.env, PYTHONPATH: HERE };
+  const said = execFileSync(python, ["scripts/live_answers.py"],
+    { cwd: HERE, env, input, maxBuffer: 1e9 });
   JSON.parse(said).forEach((list, i) => { figures[i].answers = list; });
 }
 
@@ -151,22 +151,23 @@ async function fromDisk(tab, file, { id, told, answers }, note) {
   if (!same) note(`${id}: from a disk, a sent view is not shown (${query})`);
 }
 
-/** Brings a figure into two more states, and has axe look at each. */
-async function states(tab, page, { id, told }, note) {
+/** Has axe look at two more states: changed and, in two views, refused. */
+async function states(tab, page, { id }, note) {
   const figure = tab.locator(`#${id}`);
+  const examine = async (state, views) =>
+    (await examineFigure(tab, `${page}, ${state}`, id, views)).forEach(note);
   const first = await shownIn(figure);
-  const field = figure.locator("input[inputmode]:visible").first();
-  const last = figure.locator(".live-buttons button").first();
-  await last.press("Enter");
+  await figure.locator(".live-buttons button").first().press("Enter");
   await until(figure, (shown) => shown !== first);
-  (await examineFigure(tab, `${page}, changed`, id)).forEach(note);
+  await examine("changed", ["light"]);
+  const field = figure.locator("input[inputmode]:visible").first();
   if (!await field.count()) return;
-  await field.fill("-1");
+  await field.fill("-1e99");
   await field.press("Enter");
   if (!await until(figure, (shown) => shown.includes("live-refused"))) {
-    note(`${id}: −1 is not refused`);
+    note(`${id}: −1e99 is not refused`);
   }
-  (await examineFigure(tab, `${page}, refused`, id)).forEach(note);
+  await examine("refused", ["dark", "phone"]);
 }
 
 const look = (site, origin, figures) => async (tab, page) => {
@@ -193,11 +194,11 @@ const look = (site, origin, figures) => async (tab, page) => {
 };
 
 /** All findings about live figures, and the seconds that they take. */
-export async function touch(root, site, origin, pages, python) {
+export async function touch(site, origin, pages, python) {
   const figures = pages.filter((page) => page !== PRINT).flatMap((page) =>
     figuresOf(site, page).map((figure) => ({ page, ...figure })));
   if (figures.length === 0) return [];
-  askPython(python, root, figures);
+  askPython(python, figures);
   return visit([...new Set(figures.map((f) => f.page))],
     look(resolve(site), origin, figures));
 }

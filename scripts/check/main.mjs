@@ -62,7 +62,7 @@ async function main() {
     await timed("links", () => follow(origin, pages)),
     await timed("style sheets", () => styled(site)),
     await timed("axe, pictures, requests", () => visit(shown, look(origin, searched))),
-    await timed("live figures", () => touch(root, site, origin, shown, python)),
+    await timed("live figures", () => touch(site, origin, shown, python)),
     await timed("spelling", () => spell(root)),
   ];
   server.close();
