@@ -6,10 +6,19 @@ from pathlib import Path
 import pytest
 
 from dpkit.lab.limits.comparisons import read, unseen
-from dpkit.lab.plan_a_run.tables import GROUPS, misses_table
+from dpkit.lab.plan_a_run.tables import (
+    GROUPS,
+    memory_table,
+    misses_table,
+    seconds_table,
+)
 from dpkit.theory.explore.all import answer
-from dpkit.theory.explore.planner import CONTROLS, MISSES, PLANNER
+from dpkit.theory.explore.planner import CONTROLS, MISSES, PLANNER, nodes_of
 from dpkit.theory.explore.stacked import stacked_bars
+from dpkit.theory.planner.case import Case
+from dpkit.theory.planner.layouts import Layout
+from dpkit.theory.planner.networks import NETWORKS
+from dpkit.theory.planner.search import plan
 
 
 def test_it_shows_yours_beside_the_best():
@@ -123,3 +132,14 @@ def test_rates_become_seconds_before_they_are_judged():
     (line,) = misses_table([row], "ZeRO-3 on A100s").rows
     assert line[3] == pytest.approx(1 / (1 + row.error) - 1)
     assert line[4] == 1
+
+
+def test_tables_of_layouts_say_what_was_planned():
+    case = Case(NETWORKS["7B"], 1024, nodes_of("h100", 64))
+    layouts = [Layout(64, zero=0), Layout(64, zero=3)]
+    no, yes = memory_table(case, layouts).rows
+    assert (no[-1], yes[-1]) == ("no", "yes")
+    assert sum(yes[5:9]) == pytest.approx(yes[9])
+    (row,) = seconds_table([plan(case, layouts[1])]).rows
+    assert row[:5] == ("64\xa0×\xa01\xa0×\xa01", 1, 1, "none", 3)
+    assert sum(row[7:]) == pytest.approx(1)

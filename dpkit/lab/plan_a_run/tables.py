@@ -12,26 +12,40 @@ GIB = 2**30
 FAR = 0.15  # a miss that is told wherever the planner is used
 
 
+CUT = "d × t × p | b | v | again | ZeRO"
+
+
+def _cut(layout: Layout) -> tuple[object, ...]:
+    """Return the first cells of a row; the cut does not break into lines."""
+    cut = " × ".join(map(str, layout[:3])).replace(" ", "\xa0")
+    chunks = layout.chunks, layout.recompute, layout.zero
+    return cut, layout.micro_batch, *chunks
+
+
 def memory_table(case: Case, layouts: Iterable[Layout]) -> Table:
     """Return the GiB of the fullest device, and whether a layout fits."""
     parts = "weights:.1f | gradients:.1f | state:.1f | activations:.1f"
-    table = Table(f"layout | {parts} | GiB:.1f | fits")
+    table = Table(f"{CUT} | {parts} | GiB:.1f | fits")
     for layout in layouts:
         held = case.memory(layout)
         sizes = (size / GIB for size in (*held, held.total))
         fits = "yes" if held.total <= case.room else "no"
-        table.add(str(layout), *sizes, fits)
+        table.add(*_cut(layout), *sizes, fits)
     return table
 
 
 def seconds_table(plans: Iterable[LayoutCost]) -> Table:
-    """Return what a step takes, and the share of each part."""
-    first = "products:.0% | other kernels:.0% | in layers:.0%"
-    rest = "bubble:.0% | hops:.0% | gradients:.0%"
-    table = Table(f"layout | GiB:.1f | s:.3g | {first} | {rest}")
+    """Return what a step takes, and the share of each part.
+
+    Hops are counted with the bubble.
+    """
+    parts = "products:.0% | kernels:.0% | in layers:.0% | bubble:.0%"
+    table = Table(f"{CUT} | GiB:.1f | s:.3g | {parts} | gradients:.0%")
     for layout, held, seconds in plans:
-        shares = (part / seconds.total for part in seconds)
-        table.add(str(layout), held.total / GIB, seconds.total, *shares)
+        products, kernels, messages, bubble, hops, gradients = seconds
+        parts_of = products, kernels, messages, bubble + hops, gradients
+        shares = (part / seconds.total for part in parts_of)
+        table.add(*_cut(layout), held.total / GIB, seconds.total, *shares)
     return table
 
 
