@@ -88,14 +88,14 @@ class Transformer:
 
     @property
     def layer_parameters(self) -> float:
-        """Those of a layer; biases and norms are left out."""
+        """What a layer has; biases and norms are left out."""
         matrices = 3 if self.gated else 2
         inner = matrices * self.hidden * self.inner
         return 2 * self.hidden * (self.hidden + self.keys) + inner
 
     @property
     def word_parameters(self) -> float:
-        """Those of the embedding; as many score the words."""
+        """What the embedding has; as many score the words."""
         return float(self.vocabulary * self.hidden)
 
     @property

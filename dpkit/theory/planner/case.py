@@ -182,7 +182,7 @@ class Case:
             size * number / (d if layout.zero >= SHARDED_FROM[name] else 1)
             for name, size in sizes.items()
         )
-        # Those of the blocks at work are whole.
+        # Blocks at work are whole.
         whole = block.counts.parameters
         if layout.zero == 3:
             weights += len(WHOLE_BLOCKS) * NUM_BYTES * whole

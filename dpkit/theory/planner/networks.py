@@ -18,7 +18,7 @@ from dpkit.theory.transformer import RECOMPUTE, Transformer
 class Planned(Transformer):
     """A transformer as a network of equal blocks, trained with Adam."""
 
-    # Of a parameter: itself and two averages in float32.
+    # A parameter has itself and two averages in float32.
     state_bytes: ClassVar[int] = 12
     most_micro_batch: ClassVar[int] = 16
 
@@ -56,11 +56,13 @@ class Convolutional:
     Attributes:
         num_blocks: How many there are.
         parameters: Of all.
-        fast, other: Flops of an example in the two classes of convolutions.
+        fast: Flops of an example in fast convolutions.
+        other: Those in all other convolutions.
         traffic: The bytes that all other kernels move for an example.
         kept: The bytes that an example keeps for backward.
         border: The bytes of an example between two blocks.
-        num_products, num_kernels: How many kernels a step has.
+        num_products: How many convolutions and products a step has.
+        num_kernels: How many other kernels.
     """
 
     num_blocks: int

@@ -38,7 +38,7 @@ def plan(case: Case, layout: Layout) -> LayoutCost:
 def search(case: Case) -> SearchResult:
     """Return all layouts of a case that fit, the fastest first.
 
-    Of two that take equally long, the one with more free memory is first.
+    If two take equally long, the one with more free memory is first.
 
     Example:
         >>> from dpkit.theory.planner.networks import NETWORKS
@@ -82,7 +82,7 @@ PART_WORDS = {
 
 
 def why(best: LayoutCost, other: LayoutCost) -> str:
-    """Say why another layout is behind, by what differs most.
+    """Return why another layout is behind, by what differs most.
 
     Example:
         >>> from dpkit.theory.planner.networks import NETWORKS

@@ -1,7 +1,7 @@
 """What a block of a network does and keeps: counts, and then seconds.
 
 A block is a layer of a transformer, say. A device runs it for one micro-batch,
-forward and backward. Of a transformer's layer it counts, for each token::
+forward and backward. A transformer's layer counts, for each token::
 
                          forward            backward   computed again
     products: flops      2 · parameters     twice      selective: scores
@@ -14,8 +14,8 @@ forward and backward. Of a transformer's layer it counts, for each token::
 
 A number has 2 bytes. Backward moves three numbers where forward moves two, and
 reads and writes 4 bytes of a sum of gradients for each weight. A fused kernel
-of attention leaves out the half of the scores that is masked, at about half
-the rate of other products, so that it takes as long as all of them would.
+of attention leaves out the masked half of the scores. It has about half the
+rate of other products, so that it takes as long as all scores would.
 
 Assumed: the host launches early enough, nothing stays in a cache.
 

@@ -1,8 +1,8 @@
 """What the planner says of layouts whose steps were measured.
 
 One row was fitted: the part of its rate that an H100 keeps in a long run was
-chosen by 7B on 8 of them (``SUSTAINED`` in ``theory.planner.work``). Of Llama
-3 it was not told how many stages a device had: assumed are 8, of a layer each.
+chosen by 7B on 8 of them (``SUSTAINED`` in ``theory.planner.work``). How many
+stages a device had for Llama 3 was not told: 8 are assumed, of a layer each.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ WAYS = {
 
 
 def gpus(count: int, accelerator: str) -> Cluster:
-    """Return nodes of 8 devices, each with a port of its own."""
+    """Return nodes of 8 devices, each with its own port."""
     link, network = {
         "v100": ("nvlink2", "infiniband200"),
         "a100": ("nvlink3", "infiniband200"),
@@ -138,7 +138,7 @@ def comparisons(load: Any) -> list[Comparison]:
 def decisions(rows: list[Comparison]) -> Iterator[Decision]:
     """Ask which recomputation is faster, and which layout of a network.
 
-    Of two layouts that differ by less than ``NEAR`` nothing is asked.
+    Nothing is asked where two layouts differ by less than ``NEAR``.
     """
     faster = "which is faster"
     for group in by(rows, lambda row: f"{row.subject} {row.hardware[-4:]}"):
