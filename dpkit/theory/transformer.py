@@ -26,9 +26,9 @@ input alone, 2h::
 
 Source:
     V. Korthikanti et al., Reducing activation recomputation in large
-    transformer models, 2022, arXiv:2205.05198, sections 4 and 5, appendix A;
+    transformer models, 2022, arXiv:2205.05198, for what is kept;
     D. Narayanan et al., Efficient large-scale language model training on GPU
-    clusters, 2021, arXiv:2104.04473, section 5.1.
+    clusters, 2021, arXiv:2104.04473, for the flops.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The networks that the book plans for.
 
 Source:
-    Korthikanti et al., 2022, table 3, for 22B to 1T; Llama 2's config.json
+    book/_data/korthikanti2022.json for 22B to 1T; Llama 2's config.json
     (huggingface.co/TheBloke/Llama-2-7B-fp16, a7ac37e) for 7B; A. Grattafiori
     et al., The Llama 3 herd of models, 2024, arXiv:2407.21783, table 3, for
     70B and 405B.

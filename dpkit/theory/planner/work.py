@@ -14,16 +14,13 @@ forward and backward. A transformer's layer counts, for each token::
 
 A number has 2 bytes. Backward moves three numbers where forward moves two, and
 reads and writes 4 bytes of a sum of gradients for each weight. A fused kernel
-of attention leaves out the masked half of the scores. It has about half the
-rate of other products, so that it takes as long as all scores would.
+of attention computes the scores once more in backward, which makes 2.5.
 
-Assumed: the host launches early enough, nothing stays in a cache.
-
-Source:
-    NVIDIA/Megatron-LM, megatron/model (178beeb), for which kernels are fused;
-    T. Dao, FlashAttention-2, 2023, arXiv:2307.08691, for five products of
-    scores in backward and for its rate, 225 of 312 TFLOP/s on an A100 and 335
-    of 989 on an H100.
+Assumed: which kernels are fused, as above; that a fused kernel of attention,
+which leaves out the masked half of the scores, has half the rate of other
+products; that backward moves 1.5 times what forward does; that the host
+launches early enough and nothing stays in a cache. The published steps in
+``book/_data/plans.json`` test all of this together.
 """
 
 from typing import NamedTuple
@@ -132,7 +129,7 @@ def ends_counts(model: Transformer, layout: Layout) -> Counts:
     device has both ends, which share their weights if they are tied.
 
     Source:
-        Korthikanti et al., 2022, equation 5, for what is kept.
+        Korthikanti et al., 2022, for what is kept.
     """
     t, tokens = layout.tensor, layout.micro_batch * model.sequence
     alone = layout.pipeline == 1
