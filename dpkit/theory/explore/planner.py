@@ -164,13 +164,16 @@ def _facts(
             ),
         ]
     fit = f"{found.num_layouts:,}, of which {len(found.plans):,} fit"
-    facts.append(("layouts tried", fit))
+    return [*facts, ("layouts tried", fit), _trust(case)]
+
+
+def _trust(case: Case) -> tuple[str, str]:
     name = case.cluster.accelerator.name
     words = "none is published that was compared"
     if name in MISSES:
         mean, most = MISSES[name]
         words = f"{mean:.0%} on average, {most:.0%} at most"
-    return [*facts, (f"published steps on {name} were missed by", words)]
+    return f"published steps on {name} were missed by", words
 
 
 def _sentence(case: Case, mine: LayoutCost, found: SearchResult) -> str:
