@@ -45,7 +45,7 @@ async function until(figure, test) {
   while (Date.now() < end) {
     const shown = await shownIn(figure);
     if (!shown.includes("live-busy") && test(shown)) return true;
-    await new Promise((done) => setTimeout(done, 20));
+    await new Promise((done) => setTimeout(done, 50));
   }
   return false;
 }
