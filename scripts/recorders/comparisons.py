@@ -20,6 +20,7 @@ from recorders.trust import (
     links,
     notebook,
     pipelines,
+    plans,
 )
 from recorders.trust.decided import decided
 
@@ -94,6 +95,11 @@ def transformers() -> Rows:
     return list(korthikanti.comparisons(load("korthikanti2022")))
 
 
+def planned() -> Rows:
+    """Compare what the planner says."""
+    return plans.comparisons(load)
+
+
 PARTS: tuple[Callable[[], Rows], ...] = (
     begun_with,
     on_pcie,
@@ -102,6 +108,7 @@ PARTS: tuple[Callable[[], Rows], ...] = (
     one_gpu,
     transformers,
     several_gpus,
+    planned,
 )
 
 

@@ -12,10 +12,16 @@ from dpkit.theory.timeline.drawing import INK
 
 # The classes of work of the two pictures: a colour and a shape for each.
 NETWORKS = "convolutions", "transformers", "pipelines"
-TRAINING = (*NETWORKS, "products", "networks on a CPU", "small networks")
+TRAINING = (
+    *NETWORKS,
+    "plans",
+    "products",
+    "networks on a CPU",
+    "small networks",
+)
 WHERE = "in a node", "between nodes", "by messages"
 MESSAGES = ("copies", *(f"collectives {where}" for where in WHERE))
-MARKERS = "osD^vP"
+MARKERS = "osDX^vP"
 TICKS = {1e-5: "10 µs", 1e-3: "1 ms", 0.1: "0.1 s", 10: "10 s"}
 NEAR = 0.2  # what the band is wide, each way
 SIZE = (5.2, 6.0)  # inches

@@ -59,6 +59,12 @@ WORK = {
     "transformers": Questions(
         True, True, "seconds of a layer and of a step, and what to recompute"
     ),
+    "plans": Questions(
+        True,
+        True,
+        "seconds of a step, and what to recompute; not which of two layouts "
+        "that are near, nor what replicas add",
+    ),
     "collectives in a node": Questions(
         True, True, "microseconds, and whether it pays to join messages"
     ),

@@ -8,7 +8,10 @@ from dpkit.lab.limits.comparisons import Comparison, Decision
 
 ENOUGH = 0.9  # of k times one
 SAVED = 0.75  # what one large message takes, of what several small ones do
-RATES = ("images/s", "samples/s", "GB/s", "times one", "times the first")
+RATES = (
+    *("images/s", "samples/s", "tokens/s", "GB/s"),
+    *("times one", "times the first"),
+)
 
 
 def first_of(

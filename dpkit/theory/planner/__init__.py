@@ -1,0 +1,12 @@
+"""How to split a case: what each layout holds and takes, and the best one.
+
+Begin with ``case``: a model, the examples of a step and a cluster.
+
+``layouts`` -- how a step may be cut: data × tensor × pipeline, and more;
+``work`` -- what a block of a network does and keeps: counts, then seconds;
+``networks`` -- the networks that the book plans for;
+``case`` -- what each device of a layout holds, what each second is for;
+``search`` -- all layouts that fit, by their seconds, and why one is behind.
+
+The formulas of a transformer are in ``theory.transformer``.
+"""

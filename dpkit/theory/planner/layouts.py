@@ -1,0 +1,105 @@
+"""How a step may be cut: the layouts of a number of devices.
+
+The devices are numbered with the tensor group inside, then the replicas, then
+the stages. 16 devices, t = 2, d = 4, p = 2, on nodes of 8::
+
+    stage 0   replica 0: 0 1    1: 2 3    2: 4 5    3: 6 7      node 0
+    stage 1   replica 0: 8 9    1: 10 11  2: 12 13  3: 14 15    node 1
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+MOST_CHUNKS = 16  # stages of a device
+
+
+class Layout(NamedTuple):
+    """How a step is cut.
+
+    Attributes:
+        data: Replicas, d.
+        tensor: Devices that share each layer, t.
+        pipeline: Devices that have the layers one after another, p.
+        micro_batch: Examples that go through together, b.
+        chunks: Stages of each device, v; more than one is interleaved.
+        recompute: One of ``transformer.RECOMPUTE``.
+        zero: The stage of ZeRO, 0 to 3.
+        sequence_parallel: As in ``Transformer.kept_bytes``.
+        overlap: Whether messages between stages and replicas pass beside
+            the arithmetic where they can.
+
+    Example:
+        >>> layout = Layout(128, 8, 16, chunks=8)
+        >>> layout.num_devices, str(layout)
+        (16384, '128 × 8 × 16, v = 8, b = 1, recompute none, ZeRO-1')
+    """
+
+    data: int
+    tensor: int = 1
+    pipeline: int = 1
+    micro_batch: int = 1
+    chunks: int = 1
+    recompute: str = "none"
+    zero: int = 1
+    sequence_parallel: bool = True
+    overlap: bool = True
+
+    @property
+    def num_devices(self) -> int:
+        """The product of the three."""
+        return self.data * self.tensor * self.pipeline
+
+    def __str__(self) -> str:
+        cut = f"{self.data} × {self.tensor} × {self.pipeline}"
+        chunks = f", v = {self.chunks}" if self.chunks > 1 else ""
+        rest = f"recompute {self.recompute}, ZeRO-{self.zero}"
+        return f"{cut}{chunks}, b = {self.micro_batch}, {rest}"
+
+
+def divisors(number: int, most: int) -> list[int]:
+    """Return what divides a number, up to some size.
+
+    Example:
+        >>> divisors(12, most=5)
+        [1, 2, 3, 4]
+    """
+    return [i for i in range(1, min(number, most) + 1) if number % i == 0]
+
+
+def all_layouts(
+    num_devices: int,
+    batch: int,
+    blocks: int,
+    most_tensor: int,
+    most_micro_batch: int,
+    recompute: tuple[str, ...],
+) -> Iterator[Layout]:
+    """Yield the layouts of a step of ``batch`` examples.
+
+    A network has ``blocks``, one at least for each stage. ZeRO-3 goes without
+    a pipeline alone, where it would gather weights again and again.
+    """
+    for t in divisors(num_devices, most_tensor):
+        for p in divisors(num_devices // t, blocks):
+            d = num_devices // t // p
+            for b in divisors(
+                0 if batch % d else batch // d, most_micro_batch
+            ):
+                stages = range(1 if d == 1 else 3 if p > 1 else 4)
+                for v in _chunks(p, batch // d // b, blocks):
+                    for again in recompute:
+                        for zero in stages:
+                            yield Layout(d, t, p, b, v, again, zero)
+
+
+def _chunks(p: int, num_micro_batches: int, blocks: int) -> list[int]:
+    """Return how many stages a device may have: those that leave few idle."""
+    # Interleaving goes round in groups of p micro-batches. 126 layers, p = 16:
+    # v = 1, 2, 4, 8 have 8 layers on the fullest device, v = 3 has 9.
+    if p == 1 or num_micro_batches % p:
+        return [1]
+    least = -(-blocks // p)
+    most = min(MOST_CHUNKS, least)
+    return [
+        v for v in range(1, most + 1) if -(-blocks // (p * v)) * v == least
+    ]

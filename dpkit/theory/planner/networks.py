@@ -1,0 +1,133 @@
+"""The networks that the book plans for.
+
+Source:
+    book/_data/korthikanti2022.json for 22B to 1T; Llama 2's config.json
+    (huggingface.co/TheBloke/Llama-2-7B-fp16, a7ac37e) for 7B; A. Grattafiori
+    et al., The Llama 3 herd of models, 2024, arXiv:2407.21783, table 3, for
+    70B and 405B.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from dpkit.theory.planner.layouts import Layout
+from dpkit.theory.planner.work import Counts, ends_counts, layer_counts
+from dpkit.theory.transformer import RECOMPUTE, Transformer
+
+
+class Planned(Transformer):
+    """A transformer as a network of equal blocks, trained with Adam."""
+
+    # A parameter has itself and two averages in float32.
+    state_bytes: ClassVar[int] = 12
+    most_micro_batch: ClassVar[int] = 16
+
+    @property
+    def num_blocks(self) -> int:
+        """The layers."""
+        return self.layers
+
+    @property
+    def recompute(self) -> tuple[str, ...]:
+        """The ways that differ: fused attention is selective by itself."""
+        return ("none", "full") if self.fused else RECOMPUTE
+
+    @property
+    def most_tensor(self) -> int:
+        """The heads of keys: each device has one at least."""
+        return self.key_heads or self.heads
+
+    def block(self, layout: Layout) -> Counts:
+        """Return what a device does for a layer."""
+        return layer_counts(self, layout)
+
+    def ends(self, layout: Layout) -> Counts:
+        """Return what it does for embedding and words."""
+        return ends_counts(self, layout)
+
+
+@dataclass(frozen=True)
+class Convolutional:
+    """A network of convolutions, as so many equal blocks, trained with SGD.
+
+    Blocks that differ are taken as equal. What leaves a block is taken as
+    large as the largest.
+
+    Attributes:
+        num_blocks: How many there are.
+        parameters: Of all.
+        fast: Flops of an example in fast convolutions.
+        other: Those in all other convolutions.
+        traffic: The bytes that all other kernels move for an example.
+        kept: The bytes that an example keeps for backward.
+        border: The bytes of an example between two blocks.
+        num_products: How many convolutions and products a step has.
+        num_kernels: How many other kernels.
+    """
+
+    num_blocks: int
+    parameters: float
+    fast: float
+    other: float
+    traffic: float
+    kept: float
+    border: float
+    num_products: int
+    num_kernels: int
+    dtype: str = "float16"
+
+    state_bytes: ClassVar[int] = 8  # itself and its momentum
+    most_micro_batch: ClassVar[int] = 256
+    most_tensor: ClassVar[int] = 1
+    recompute: ClassVar[tuple[str, ...]] = ("none",)
+
+    def flops(self, num_examples: float) -> float:
+        """Return the arithmetic of a step."""
+        return num_examples * (self.fast + self.other)
+
+    def block(self, layout: Layout) -> Counts:
+        """Return what a device does for a block."""
+        b, count = layout.micro_batch, self.num_blocks
+        return Counts(
+            parameters=self.parameters / count,
+            num_products=self.num_products // count,
+            traffic=b * self.traffic / count,
+            num_kernels=self.num_kernels // count,
+            kept=b * self.kept / count,
+            border=b * self.border,
+            convolutions=(b * self.fast / count, b * self.other / count),
+        )
+
+    def ends(self, _: Layout) -> Counts:
+        """Return nothing: the blocks are all there is."""
+        return Counts(0.0)
+
+
+Network: TypeAlias = Planned | Convolutional
+
+
+def _of_2022(layers: int, hidden: int, heads: int) -> Planned:
+    sizes = layers, hidden, heads, 51_200, 2048
+    return Planned(*sizes, fused=False, dtype="float16")
+
+
+def _llama(
+    layers: int, hidden: int, heads: int, inner: int, s: int, keys: int = 8
+) -> Planned:
+    words = 32_000 if s == 4096 else 128_256
+    sizes = layers, hidden, heads, words, s, inner, keys
+    return Planned(*sizes, gated=True, tied=False, dropout=False)
+
+
+NETWORKS: dict[str, Network] = {
+    "ResNet-50": Convolutional(
+        16, 25.6e6, 9.02e9, 15.27e9, 351e6, 44.2e6, 1.61e6, 160, 586
+    ),
+    "7B": _llama(32, 4096, 32, 11_008, 4096, keys=32),
+    "70B": _llama(80, 8192, 64, 28_672, 8192),
+    "405B": _llama(126, 16_384, 128, 53_248, 8192),
+    "22B of 2022": _of_2022(48, 6144, 64),
+    "175B of 2022": _of_2022(96, 12_288, 96),
+    "530B of 2022": _of_2022(105, 20_480, 128),
+    "1T of 2022": _of_2022(128, 25_600, 160),
+}

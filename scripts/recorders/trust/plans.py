@@ -1,0 +1,176 @@
+"""What the planner says of layouts whose steps were measured.
+
+One row was fitted: the part of its rate that an H100 keeps in a long run was
+chosen by 7B on 8 of them (``SUSTAINED`` in ``theory.planner.work``). How many
+stages a device had for Llama 3 was not told: 8 are assumed, of a layer each.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dpkit.lab.limits.comparisons import Comparison, Decision
+from dpkit.theory.hardware.clusters import Cluster, cluster
+from dpkit.theory.planner.case import Case
+from dpkit.theory.planner.layouts import Layout
+from dpkit.theory.planner.networks import NETWORKS, Planned
+from recorders.trust.decisions import by, neighbours
+
+PLANS = "plans"  # the class of work
+FITTED = "7B", "8 H100"
+NEAR = 0.02  # of a rate: nobody chooses between two that are as near
+WAYS = {
+    "full recomputation": ("full", False, "full_seconds"),
+    "selective and sequence parallel": (
+        "selective",
+        True,
+        "selective_sp_seconds",
+    ),
+}
+
+
+def gpus(count: int, accelerator: str) -> Cluster:
+    """Return nodes of 8 devices, each with its own port."""
+    link, network = {
+        "v100": ("nvlink2", "infiniband200"),
+        "a100": ("nvlink3", "infiniband200"),
+        "h100": ("nvlink4", "infiniband400"),
+    }[accelerator]
+    return cluster(count, accelerator, link, ranks_per_node=8, network=network)
+
+
+def of_2022(record: Mapping[str, Any]) -> Iterator[Comparison]:
+    """Compare the steps of Korthikanti and others."""
+    for name, row in record["models"].items():
+        for words, (recompute, rows, key) in WAYS.items():
+            layout = Layout(
+                1,
+                row["tensor"],
+                row["pipeline"],
+                row["micro_batch"],
+                row["interleave"],
+                recompute,
+                0,
+                rows,
+                overlap=False,
+            )
+            where = gpus(row["gpus"], "a100")
+            case = Case(NETWORKS[f"{name} of 2022"], row["batch"], where)
+            seconds = case.seconds(layout).total
+            what = f"planned step of {name}", f"{row['gpus']} A100"
+            yield _row(*what, words, "s", seconds, row[key])
+    yield _replicas(record)
+
+
+def _replicas(record: Mapping[str, Any]) -> Comparison:
+    """Compare what 8 replicas of 530B add to a step."""
+    row, several = (
+        record["models"]["530B"],
+        record["data_parallel_530B_seconds"],
+    )
+    measured = several["eight replicas"] - several["one replica"]
+    size = row["tensor"], row["pipeline"], 1, row["interleave"]
+    layout = Layout(8, *size, "selective", zero=0, overlap=False)
+    where = gpus(layout.num_devices, "a100")
+    case = Case(NETWORKS["530B of 2022"], 8 * row["batch"], where)
+    seconds = case.seconds(layout).gradients
+    what = "planned gradients of 530B", f"{layout.num_devices} A100"
+    return _row(*what, "added to a step by 8 replicas", "s", seconds, measured)
+
+
+def sharded(record: Mapping[str, Any]) -> Iterator[Comparison]:
+    """Compare what was trained with ZeRO-3 alone."""
+    for accelerator in ("a100", "h100"):
+        for name, count, b, batch, rate, again in record[accelerator]:
+            sizes = *record["sizes"][name], record["vocabulary"]
+            model = Planned(*sizes, record["sequence"], dropout=False)
+            recompute = "full" if again else "none"
+            layout = Layout(count, 1, 1, b, 1, recompute, zero=3)
+            case = Case(model, batch, gpus(count, accelerator))
+            tokens = batch * record["sequence"] / count
+            predicted = tokens / case.seconds(layout).total
+            where = f"{count} {accelerator.upper()}"
+            what = f"ZeRO-3, micro-batches of {b}, {recompute} recomputed"
+            row = _row(name, where, what, "tokens/s", predicted, rate)
+            fitted = (name, where) == FITTED
+            yield replace(row, kind="fitted") if fitted else row
+
+
+def llama3(record: Mapping[str, Any]) -> Iterator[Comparison]:
+    """Compare steps of Llama 3, from the arithmetic that GPUs did."""
+    network = NETWORKS["405B"]
+    for count, tensor, pipeline, data, batch, teraflops in record["rows"]:
+        layout = Layout(data, tensor, pipeline, chunks=8, zero=2)
+        case = Case(network, batch, gpus(count, "h100"))
+        seconds = case.seconds(layout).total
+        measured = network.flops(batch) / (count * teraflops * 1e12)
+        what = "planned step of Llama 3 405B", f"{count:,} H100"
+        cut = f"{data} × {tensor} × {pipeline}, 8 stages a device assumed"
+        yield _row(*what, cut, "s", seconds, measured)
+
+
+def resnet50(record: Mapping[str, Any]) -> Iterator[Comparison]:
+    """Compare ResNet-50 on 8 GPUs, in mixed precision."""
+    for accelerator in ("v100", "a100"):
+        rates = record["images_per_second"][accelerator.upper()]["mixed"]
+        case = Case(NETWORKS["ResNet-50"], 2048, gpus(8, accelerator))
+        layout = Layout(8, micro_batch=256, zero=0)
+        predicted = 2048 / case.seconds(layout).total
+        what = (
+            "planned ResNet-50",
+            f"8 {accelerator.upper()}",
+            "batch 256 each",
+        )
+        yield _row(*what, "images/s", predicted, rates["8"])
+
+
+def comparisons(load: Any) -> list[Comparison]:
+    """Return all rows; ``load`` reads a record by its name."""
+    plans = load("plans")
+    return [
+        *of_2022(load("korthikanti2022")),
+        *sharded(plans["foundry"]),
+        *llama3(plans["llama3"]),
+        *resnet50(load("resnet50_nvidia")),
+    ]
+
+
+def decisions(rows: list[Comparison]) -> Iterator[Decision]:
+    """Ask which recomputation is faster, and which layout of a network.
+
+    Nothing is asked where two layouts differ by less than ``NEAR``.
+    """
+    faster = "which is faster"
+    for group in by(rows, lambda row: f"{row.subject} {row.hardware[-4:]}"):
+        steps = [
+            r for r in group if r.unit == "s" and "Llama" not in r.subject
+        ]
+        for found in neighbours(steps, faster, lambda row: row.configuration):
+            on = f"{found.hardware}, {group[0].subject}"
+            yield replace(found, hardware=on)
+        rates = [row for row in group if row.unit == "tokens/s"]
+        for found in neighbours(_apart(rates), faster, lambda r: r.hardware):
+            yield replace(
+                found, hardware=f"a GPU of them, for {rates[0].subject}"
+            )
+
+
+def _apart(rows: list[Comparison]) -> list[Comparison]:
+    """Leave out rows that are near the one before."""
+    kept: list[Comparison] = []
+    for row in sorted(rows, key=lambda row: row.measured):
+        if not kept or row.measured > (1 + NEAR) * kept[-1].measured:
+            kept.append(row)
+    return kept
+
+
+def _row(
+    subject: str,
+    hardware: str,
+    configuration: str,
+    unit: str,
+    predicted: float,
+    measured: float,
+) -> Comparison:
+    values = unit, predicted, measured, "unseen", PLANS
+    return Comparison(subject, hardware, configuration, *values)

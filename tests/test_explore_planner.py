@@ -1,0 +1,145 @@
+"""The planner as a live figure: what it shows, refuses, and where."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dpkit.lab.limits.comparisons import read, unseen
+from dpkit.lab.plan_a_run.tables import (
+    GROUPS,
+    memory_table,
+    misses_table,
+    seconds_table,
+)
+from dpkit.theory.explore.all import answer
+from dpkit.theory.explore.planner import CONTROLS, MISSES, PLANNER, nodes_of
+from dpkit.theory.explore.stacked import stacked_bars
+from dpkit.theory.planner.case import Case
+from dpkit.theory.planner.layouts import Layout
+from dpkit.theory.planner.networks import NETWORKS
+from dpkit.theory.planner.search import plan
+
+
+def test_it_shows_yours_beside_the_best():
+    shown = PLANNER.ask()
+    assert [p.title for p in shown.pictures] == [
+        "memory of the fullest device",
+        "seconds of a step",
+    ]
+    for picture in shown.pictures:
+        assert ">yours<" in picture.svg
+        assert ">best<" in picture.svg
+    assert shown.sentence.startswith("Yours fits and takes ")
+    assert "longer than" in shown.sentence
+
+
+def test_parts_of_a_bar_are_told_with_their_sizes():
+    rows = {"one": {"a": 1.0, "b": 3.0}, "two": {"a": 0.0, "b": 2.0}}
+    svg = stacked_bars(rows, "sizes", "{:.0f} kg".format, ("most", 5.0)).svg
+    for words in ("a: 1 kg", "b: 3 kg", "b: 2 kg", "4 kg", "most: 5 kg"):
+        assert f">{words}<" in svg
+    assert ">a: 0 kg<" not in svg
+
+
+REFUSED = [
+    ({"tensor": 8, "pipeline": 16}, "pipeline", "too few devices"),
+    ({"model": "ResNet-50", "pipeline": 1}, "tensor", "share a layer"),
+    ({"pipeline": 32, "chunks": 2, "tensor": 1}, "chunks", "too few layers"),
+    ({"micro_batch": 256}, "micro_batch", "do not fill the batch"),
+    ({"pipeline": 1, "chunks": 2}, "chunks", "go round in a pipeline"),
+    ({"zero": "3"}, "zero", "without a pipeline"),
+    ({"devices": 12.5}, "devices", "a whole number"),
+]
+
+
+@pytest.mark.parametrize(("settings", "place", "words"), REFUSED)
+def test_what_is_no_layout_is_refused_in_its_place(settings, place, words):
+    shown = PLANNER.ask(**settings)
+    assert words in shown.refused
+    assert shown.place == place
+
+
+def test_what_does_not_fit_is_shown_and_told():
+    shown = PLANNER.ask(model="405B")
+    assert shown.refused == ""
+    assert "No layout fits on these devices." in shown.sentence
+    assert all(">best<" not in p.svg for p in shown.pictures)
+    trained = PLANNER.ask(**PLANNER.presets["405 billion on 16,384 H100s"])
+    assert trained.sentence.startswith("Yours does not fit: it needs 72.")
+
+
+def test_a_v100_computes_in_float16():
+    facts = dict(PLANNER.ask(accelerator="v100", devices=512).facts)
+    share = int(facts["yours: arithmetic of a device"].split()[-4][:-1])
+    assert 20 < share < 70
+
+
+@pytest.mark.parametrize("name", PLANNER.presets)
+def test_presets_set_everything_and_are_not_refused(name):
+    settings = PLANNER.presets[name]
+    assert set(settings) == set(CONTROLS)
+    assert PLANNER.ask(**settings).refused == ""
+
+
+def test_a_page_gets_its_answer():
+    asked = {"figure": "planner", "settings": {"tensor": 4}}
+    found = json.loads(answer(json.dumps(asked)))
+    assert len(found["pictures"]) == 2
+    assert "8 × 4 × 2" not in found["sentence"]
+
+
+def test_every_control_changes_the_picture_or_is_refused():
+    base = PLANNER.ask().as_json()
+    for name, control in CONTROLS.items():
+        if name == "recompute":
+            continue  # fused attention is selective by itself
+        for value in control.moves:
+            if value != PLANNER.start[name]:
+                assert PLANNER.ask(**{name: value}).as_json() != base
+    assert PLANNER.ask(recompute="full").as_json() != base
+
+
+# -- how far off it was
+
+DATA = Path(__file__).parent.parent / "book" / "_data"
+ROWS = read(DATA / "comparisons.json").of("plans").rows
+
+
+@pytest.mark.parametrize("name", MISSES)
+def test_the_misses_that_it_tells_are_those_of_the_record(name):
+    found = [
+        abs(row.seconds[0] / row.seconds[1] - 1)
+        for row in unseen(ROWS)
+        if row.hardware.endswith(name.upper())
+        and "gradients" not in row.subject
+    ]
+    mean, most = sum(found) / len(found), max(found)
+    assert (round(mean, 2), round(most, 2)) == MISSES[name]
+
+
+def test_each_row_is_in_one_group_of_the_page():
+    for row in ROWS:
+        assert sum(belongs(row) for belongs in GROUPS.values()) == 1
+    table = misses_table(ROWS)
+    assert sum(line[1] for line in table.rows) == len(unseen(ROWS))
+
+
+def test_rates_become_seconds_before_they_are_judged():
+    """A rate 25 % too high is a time 20 % too short."""
+    (row,) = [r for r in ROWS if r.subject == "1B" and "A100" in r.hardware]
+    assert row.error > 0.2
+    (line,) = misses_table([row], "ZeRO-3 on A100s").rows
+    assert line[3] == pytest.approx(1 / (1 + row.error) - 1)
+    assert line[4] == 1
+
+
+def test_tables_of_layouts_say_what_was_planned():
+    case = Case(NETWORKS["7B"], 1024, nodes_of("h100", 64))
+    layouts = [Layout(64, zero=0), Layout(64, zero=3)]
+    no, yes = memory_table(case, layouts).rows
+    assert (no[-1], yes[-1]) == ("no", "yes")
+    assert sum(yes[5:9]) == pytest.approx(yes[9])
+    (row,) = seconds_table([plan(case, layouts[1])]).rows
+    assert row[:5] == ("64\xa0×\xa01\xa0×\xa01", 1, 1, "none", 3)
+    assert sum(row[7:]) == pytest.approx(1)
