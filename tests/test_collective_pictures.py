@@ -104,7 +104,7 @@ def test_two_animations_on_a_page_do_not_meet():
         for plan in (ring(3), ring(4), star(3))
     ]
     assert len(set(names)) == 3
-    assert animate_plan(ring(3)).svg == animate_plan(ring(3)).html
+    assert animate_plan(ring(3)).svg == animate_plan(ring(3)).svg
 
 
 def test_every_frame_belongs_to_its_picture():
