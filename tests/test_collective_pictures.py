@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 import pytest
 
 from dpkit.lab.collectives.pictures import plot_costs, plot_ports, plot_winners
-from dpkit.theory.collectives.plan_animation import animate_plan
-from dpkit.theory.collectives.plan_pictures import Grid, draw_plan
 from dpkit.theory.collectives.algorithms import allreduce_plan
 from dpkit.theory.collectives.direct import pairwise
+from dpkit.theory.collectives.plan_animation import animate_plan
+from dpkit.theory.collectives.plan_pictures import Grid, draw_plan
 from dpkit.theory.collectives.plans import Message, Plan
 from dpkit.theory.collectives.rings import ring
 from dpkit.theory.collectives.trees import star

@@ -86,7 +86,7 @@ def draw_curves(
     key, top = _key(list(curves), widths)
     bottom = top + 250.0
     ends = LEFT, WIDTH - RIGHT
-    parts = [*key, *_grid(x, y, top, bottom)]
+    parts = [*key, *draw_grid(x, y, top, bottom)]
     across = x.place(mark, *ends)
     dashed = ' stroke-width="1.5" stroke-dasharray="4 3"'
     parts.append(drawing.line(across, top - 6, across, bottom, INK, dashed))
@@ -131,7 +131,7 @@ def _dot(x: float, y: float, colour: str, radius: float) -> str:
     return f'<circle {at} r="{radius:g}" fill="{colour}"/>'
 
 
-def _grid(x: Axis, y: Axis, top: float, bottom: float) -> list[str]:
+def draw_grid(x: Axis, y: Axis, top: float, bottom: float) -> list[str]:
     """Draw a line at each tick, its value beside, and the axes' names."""
     left, right = LEFT, WIDTH - RIGHT
     parts = [drawing.quiet_text(14, top - 14, y.name)]
@@ -143,7 +143,9 @@ def _grid(x: Axis, y: Axis, top: float, bottom: float) -> list[str]:
     for value in x.ticks:
         at = x.place(value, left, right)
         parts.append(drawing.line(at, top, at, bottom, GRID))
-        words = x.write(value)
-        parts.append(drawing.quiet_text(at, bottom + 19, words, "middle"))
+        words, anchor = x.write(value), "middle"
+        if at + LETTER * len(words) / 2 > WIDTH:
+            at, anchor = WIDTH - 4, "end"
+        parts.append(drawing.quiet_text(at, bottom + 19, words, anchor))
     parts.append(drawing.quiet_text(right, bottom + 40, x.name, "end"))
     return parts
