@@ -48,9 +48,8 @@ def test_the_regions_are_those_of_the_winners(link):
         row = [r for r in found if r[1] == round(width)]
         assert row[0][2] == ROWS[0]
         assert row[-1][3] == ROWS[-1]
-        for way, _, low, high in row:
-            middle = round((low * high) ** 0.5)
-            assert winner(middle, round(width), DEPTH, machine) == way
+        for way, _, low, _ in row:
+            assert winner(round(low), round(width), DEPTH, machine) == way
 
 
 def test_stretches_end_where_answers_change():

@@ -96,12 +96,13 @@ class Phase(NamedTuple):
         host     a  .  b  c
         device      A  .  BB BB C
 
-        launching 8, computing 10, alone 14
+        launching 8, computing 10, alone 14, launches 3
     """
 
     launching: float  #: until all is launched
     computing: float  #: of the device, without gaps
     alone: float  #: from the first launch on, if the device was idle
+    launches: int  #: how many
 
     def end(self, issued: float, free: float) -> float:
         """Return when it is done, launched from then on, on a free device."""
@@ -120,8 +121,8 @@ def phase(
         >>> from dpkit.theory.hardware.clusters import cluster
         >>> forward = network("LeNet").forward
         >>> found = phase(forward, 256, cluster(1, "v100-pcie"))
-        >>> [round(1e6 * seconds) for seconds in found]
-        [128, 200, 208]
+        >>> [round(1e6 * seconds) for seconds in found[:3]], found.launches
+        ([128, 200, 208], 15)
     """
     host = cluster.host
     each = host.launch_seconds
@@ -134,4 +135,5 @@ def phase(
         # It begins when it is launched and what came before is done.
         alone = max(launching, alone) + taken
         computing += taken
-    return Phase(launching, computing, alone)
+    launches = sum(o.launches for o in operations)
+    return Phase(launching, computing, alone, launches)

@@ -58,6 +58,12 @@ class ParallelStep:
     seconds: float
 
     @property
+    def gradients(self) -> float:
+        """The seconds in which gradients are on their way."""
+        copies = self._of("device 0", "copies")
+        return sum(s.busy for s in copies if s.what == "gradients")
+
+    @property
     def launches(self) -> int:
         """How many operations and copies one host launches."""
         return sum(s.count for s in self._of("host", "launches"))
@@ -156,7 +162,7 @@ class _Run:
         step = part.launching if self.driven > 1 else 0.0
         for r in range(self.k):
             self._compute(r, what, part, self.issued + r * step)
-        count = self.driven * sum(o.launches for o in operations)
+        count = self.driven * part.launches
         self._launch(what, self.driven * part.launching, count)
 
     def compute_backward(self) -> None:
@@ -165,8 +171,7 @@ class _Run:
         part = phase(operations, self.share, self.cluster, in_backward=True)
         for r in range(self.k):
             self._compute(r, "backward", part, self.issued)
-        count = self.driven * sum(o.launches for o in operations)
-        self._launch("backward", part.launching, count)
+        self._launch("backward", part.launching, self.driven * part.launches)
 
     def reduce(self, algorithm: str) -> None:
         """Add up one gradient after another."""
@@ -182,10 +187,12 @@ class _Run:
             launching, launches = launching + taken, launches + each.launches
             alone = max(alone, launching + each.last)
             sending += each.seconds
-        end = Phase(launching, sending, alone).end(self.issued, begun)
-        start = max(begun, self.issued)
+        part = Phase(launching, sending, alone, launches)
+        end = part.end(self.issued, begun)
+        when = max(begun, self.issued), end
+        count = len(self.network.gradients)
         for r in range(self.k):
-            self._note(r, "copies", "gradients", (start, end), sending)
+            self._note(r, "copies", "gradients", when, sending, count)
             self.done[r] = end
         self._launch("gradients", launching, launches)
 
@@ -193,12 +200,17 @@ class _Run:
         """Add up buckets of gradients while backward goes on."""
         issued, free = self.issued, max(self.done)
         buckets, ready, costs = _buckets(self.network.gradients), [], []
+        launches = 0
         for num_bytes, at in buckets:
             before = self.network.backward[:at]
             part = phase(before, self.share, self.cluster, in_backward=True)
             ready.append(part.end(issued, free))
             costs.append(bucket_seconds(algorithm, num_bytes, self.cluster))
+            each = gradient_sum(algorithm, num_bytes, self.cluster)
+            launches += each.launches
         self.compute_backward()
+        # Threads of backward launch it beside: its time is in the costs.
+        self._launch("gradients", 0.0, launches)
         ends = bucket_ends(ready, costs)
         for end, cost in zip(ends, costs):
             for r in range(self.k):
@@ -216,7 +228,8 @@ class _Run:
         start = max(issued, self.done[r])
         self.done[r] = part.end(issued, self.done[r])
         when = start, self.done[r]
-        self._note(r, "computes", what, when, part.computing)
+        work = part.computing, part.launches
+        self._note(r, "computes", what, when, *work)
 
     def _launch(self, what: str, seconds: float, count: int) -> None:
         """Let the host launch something; of many, the one of device 0."""

@@ -97,7 +97,7 @@ def seconds_by_way(
         >>> from dpkit.theory.hardware.clusters import cluster
         >>> found = seconds_by_way(4096, 4096, 8, cluster(4, link="pcie3"))
         >>> {way: round(1e3 * seconds) for way, seconds in found.items()}
-        {'one device': 224, 'data': 280, 'network': 88, 'layer': 272}
+        {'one device': 235, 'data': 277, 'network': 88, 'layer': 281}
         >>> min(found, key=found.get)
         'network'
     """

@@ -61,8 +61,8 @@ def even(high: float, at_most: int = 5) -> list[float]:
     """Return round numbers, as far apart, from nothing to beyond a number.
 
     Example:
-        >>> even(0.7)
-        [0.0, 0.2, 0.4, 0.6, 0.8]
+        >>> even(70)
+        [0.0, 20.0, 40.0, 60.0, 80.0]
     """
     step = high / at_most
     size = 10.0 ** math.floor(math.log10(step))
