@@ -335,3 +335,17 @@ def test_an_interrupt_ends_all_ranks(where, forking):
         rest.replace("at it\n", "")
         == "interrupted\nthreads: ['MainThread']\n[2.0, 2.0]\n"
     )
+
+
+# -- a rank leaves out what nobody waits for
+
+
+def leave_out_what_nobody_awaits():
+    x = torch.ones(1, device="sim")
+    if dist.get_rank() != 1:
+        dist.all_reduce(x, async_op=True)
+
+
+def test_what_a_rank_left_out_is_named_at_the_end():
+    error = error_of(leave_out_what_nobody_awaits, 3)
+    assert str(error) == "a rank left out allreduce number 0 of group 0"

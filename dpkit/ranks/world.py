@@ -54,16 +54,19 @@ class World:
 
     def close(self) -> None:
         """Raise what went wrong, if anything."""
-        # PyTorch may keep a group, and so this, beyond its end: it must not
-        # keep tensors, such as those in an error's frames.
+        # PyTorch may keep a group, and so this: neither may keep tensors.
         errors, self.turns.errors = self.turns.errors, {}
+        left: list[str] = []
         for meetings in self._meetings.values():
+            left += [meeting.name for meeting in meetings.values()]
             meetings.clear()
         for rank, error in errors.items():
             told = f"{type(error).__name__}: {error}".rstrip(": ")
             raise RuntimeError(f"rank {rank} failed ({told})") from error
         if self.turns.stuck:
             raise RuntimeError(f"no rank can go on ({self.turns.stuck})")
+        if left:
+            raise RuntimeError(f"a rank left out {left[0]}")
 
     def _time(self, rank: int) -> int:
         """Return how far the host of a rank is, in picoseconds."""

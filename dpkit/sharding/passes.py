@@ -73,10 +73,18 @@ class Passes:
                 "a device would have nothing to do (examples: "
                 f"{len(X)}, devices: {k})"
             )
-        xs, ys = split_batch(X, y, self.devices)
+        return self.forward_backward_parts(
+            *split_batch(X, y, self.devices), loss
+        )
+
+    def forward_backward_parts(
+        self, xs: Sequence[Tensor], ys: Sequence[Tensor], loss: Loss
+    ) -> Tensor:
+        """Do the same for a batch whose part r is on device r already."""
+        k, num_rows = len(xs), sum(map(len, xs))
         # The mean over ranks of these is the mean over the batch: of 5
         # examples on 2 devices, 3 count 2 · 3/5 and 2 count 2 · 2/5.
-        shares = [k * len(x) / len(X) for x in xs]
+        shares = [k * len(x) / num_rows for x in xs]
         kept = self._forward(list(xs))
         inputs, outputs = kept.pop()
         losses = [s * loss(o, y) for s, o, y in zip(shares, outputs, ys)]

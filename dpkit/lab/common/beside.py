@@ -173,7 +173,7 @@ def on_cpu(params: Iterable[Tensor]) -> list[Tensor]:
 
 def engines_table(pairs: Iterable[Pair]) -> Table:
     """Return a line for each pair: milliseconds, and what PyTorch's adds."""
-    head = "ours, ms:.3f | PyTorch's:.3f | longer by:+.1%"
+    head = "ours, ms:.3f | PyTorch's:.3f | takes more:+.1%"
     table = Table(f"step | {head} | gradients differ by:.0e")
     for pair in pairs:
         seconds = (

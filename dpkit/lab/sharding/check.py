@@ -46,7 +46,9 @@ def check_momentum_step(answer: Answer) -> None:
         alone -= lr * momentum
         _require_step(wholes, alone)
         allowed = 2 * (k - 1) * n * 8
-        words = f"it sends {traffic.num_bytes} bytes, where {allowed} do"
+        words = (
+            f"it sends {traffic.num_bytes} bytes, where {allowed} are enough"
+        )
         require(traffic.num_bytes <= allowed, words)
 
 

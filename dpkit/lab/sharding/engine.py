@@ -98,7 +98,7 @@ def _step(
         peak = module.max_memory_allocated(X.device)
         optimizer.step()
         _meet(X.device)
-    kept = module.memory_allocated(X.device)
+    kept = module.memory_allocated(X.device) - X.nbytes
     return Step(timeline or Timeline(), seconds, peak, kept)
 
 

@@ -8,7 +8,6 @@ from dpkit.lab.sharding.runs import WATCHED, Step
 from dpkit.theory.clock.record import Block, Span, streams
 from dpkit.theory.tables import Table
 from dpkit.theory.timeline.timeline import Timeline
-from dpkit.theory.units import show_memory
 
 
 def beside_each_other(steps: Mapping[str, Step]) -> Timeline:
@@ -19,7 +18,7 @@ def beside_each_other(steps: Mapping[str, Step]) -> Timeline:
     sends or receives, or adds up beside that.
     """
     spans = [
-        replace(span, device=f"{name}, {show_memory(step.peak)}", stream=row)
+        replace(span, device=f"{name}, {step.peak / 1e6:.0f} MB", stream=row)
         for name, step in steps.items()
         for row, found in _rows(step.timeline).items()
         for span in found

@@ -30,8 +30,8 @@ class Step:
         timeline: Of the whole step.
         seconds: Those of forward and backward, simulated.
         peak: The most bytes alive during forward and backward.
-        kept: The bytes alive after the optimizer's step: parameters,
-            gradients and the optimizer's state.
+        kept: The bytes alive after the optimizer's step, without the batch:
+            parameters, gradients and the optimizer's state.
     """
 
     timeline: Timeline
@@ -89,13 +89,13 @@ def simulated_step(
     with sim.machine(**settings):
         ranks = devices(num_devices, "sim")
         with ranks[0]:
-            X = torch.zeros(num_devices * rows, width, dtype=dtype)
             parallel = engine(dense_blocks(width, count), ranks, adam)
-        _step(parallel, [X] * batches)
-        return _step(parallel, [X] * batches)
+        xs = [torch.zeros(rows, width, dtype=dtype, device=d) for d in ranks]
+        _step(parallel, xs, batches)
+        return _step(parallel, xs, batches)
 
 
-def _step(parallel: Passes, batches: Sequence[torch.Tensor]) -> Step:
+def _step(parallel: Passes, xs: Sequence[torch.Tensor], batches: int) -> Step:
     ranks = parallel.devices
     parallel.zero_grad()
     synchronize(ranks)
@@ -103,10 +103,10 @@ def _step(parallel: Passes, batches: Sequence[torch.Tensor]) -> Step:
     watched.reset_peak_memory_stats(WATCHED)
     with sim.trace() as timeline:
         with Timer(ranks) as timer:
-            for X in batches:
-                parallel.forward_backward(X, X, nn.MSELoss())
+            for _ in range(batches):
+                parallel.forward_backward_parts(xs, xs, nn.MSELoss())
         peak = watched.max_memory_allocated(WATCHED)
         parallel.step()
         synchronize(ranks)
-    kept = watched.memory_allocated(WATCHED)
+    kept = watched.memory_allocated(WATCHED) - xs[0].nbytes
     return Step(timeline, timer.seconds, peak, kept)
