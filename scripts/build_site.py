@@ -37,7 +37,7 @@ def main() -> int:
         [sys.executable, "-P", "-c", JUPYTER_BOOK, *words]
     ).returncode
     if status == 0:
-        put_into_site(pack(folder), folder / "_build" / "html")
+        put_into_site(pack(), folder / "_build" / "html")
         gc.disable()
         write_page(folder)
     return status

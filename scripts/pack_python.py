@@ -10,22 +10,21 @@ import shutil
 import subprocess
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent / "pyodide"
+from filelock import FileLock
+
+ROOT = Path(__file__).resolve().parent.parent
+HERE = ROOT / "scripts" / "pyodide"
+PACKED = ROOT / "_build" / "live"
 NAMES = ("python.js", "theory.js")
 MARK = "made-from.txt"  # the hash of what the two were made from
 
 
-def sources(root: Path) -> list[Path]:
-    """Return all files that what is packed depends on."""
-    theory = (root / "dpkit" / "theory").rglob("*")
+def hash_of_sources() -> str:
+    """Return a hash of all files that what is packed depends on."""
+    theory = (ROOT / "dpkit" / "theory").rglob("*")
     files = [p for p in theory if "__pycache__" not in p.parts and p.is_file()]
-    return sorted([*files, *HERE.glob("*.*")])
-
-
-def hash_of(root: Path) -> str:
-    """Return a hash of the sources' names and bytes."""
     found = hashlib.sha256()
-    for path in sources(root):
+    for path in sorted([*files, *HERE.glob("*.*")]):
         found.update(f"{path.name} {path.stat().st_size}\n".encode())
         found.update(path.read_bytes())
     return found.hexdigest()
@@ -55,19 +54,20 @@ def install() -> str:
     return why
 
 
-def pack(root: Path) -> Path | None:
+def pack() -> Path | None:
     """Pack Python if a source has changed; return the folder, or None."""
-    folder = root.resolve() / "_build" / "live"
-    mark, wanted = folder / MARK, hash_of(root)
-    if mark.exists() and mark.read_text(encoding="utf-8") == wanted:
-        return folder
-    shutil.rmtree(folder, ignore_errors=True)
-    why = install() or run("node", "pack.mjs", root.resolve(), folder)
-    if why:
-        print(f"live figures go without Python ({why}): only frames")
-        return None
-    mark.write_text(wanted, encoding="utf-8")
-    return folder
+    PACKED.parent.mkdir(exist_ok=True)
+    with FileLock(PACKED.with_suffix(".lock")):
+        mark, wanted = PACKED / MARK, hash_of_sources()
+        if mark.exists() and mark.read_text(encoding="utf-8") == wanted:
+            return PACKED
+        shutil.rmtree(PACKED, ignore_errors=True)
+        why = install() or run("node", "pack.mjs", ROOT, PACKED)
+        if why:
+            print(f"live figures go without Python ({why}): only frames")
+            return None
+        mark.write_text(wanted, encoding="utf-8")
+        return PACKED
 
 
 def put_into_site(folder: Path | None, site: Path) -> None:

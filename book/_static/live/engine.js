@@ -3,7 +3,7 @@
 // loaded, into a worker, when it is first called. This is a plain script, as
 // are python.js and theory.js beside it: a page opened from a disk may load
 // no other kind.
-var dpkitPython = (() => {
+var dpkitPython = globalThis.dpkitPython ?? (() => {
   const folder = new URL(".", document.currentScript.src);
   const START = 90, ANSWER = 20; // seconds to wait, on a slow phone
   let started; // a promise of the worker, while there is one

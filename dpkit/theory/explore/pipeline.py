@@ -75,8 +75,8 @@ PIPELINE = LiveFigure(
     },
     presets={
         "one micro-batch": {"schedule": "gpipe", "micro_batches": 1},
-        "stages interleaved": {"schedule": "interleaved"},
-        "no bubble but the first": {"schedule": "zb-h1"},
+        "several stages a device": {"schedule": "interleaved"},
+        "backward in two halves": {"schedule": "zb-h1"},
         "slow links": {"hop": 1.0},
     },
 )
