@@ -24,7 +24,7 @@ def test_a_large_network_gains():
     shown = STEP.ask(name="ResNet-18", counted=PER_DEVICE)
     assert "for 2 times the images: a device computes" in shown.sentence
     assert dict(shown.facts)["images a second, against one device"] == (
-        "1.69 times"
+        "1.68 times"
     )
 
 

@@ -7,6 +7,7 @@ from dpkit.theory.collectives.costs import Rates
 from dpkit.theory.explore.figure import Choice, LiveFigure, Number, Shown
 from dpkit.theory.explore.way_map import draw_map
 from dpkit.theory.hardware.clusters import Cluster, cluster
+from dpkit.theory.sharding import peak_parts, update_peak
 from dpkit.theory.splits import ONE_DEVICE, estimate, seconds_by_way
 from dpkit.theory.units import show_bytes, show_seconds
 
@@ -35,7 +36,10 @@ def show_decision(
         fits = "" if needed[way] < room else ", which does not fit"
         words += f"; {show_bytes(needed[way])} on a device{fits}"
         facts.append((NAMES[way], words))
-    facts.append(("memory of a device", show_bytes(room)))
+    facts += [
+        ("data parallelism in shards", _in_shards(rows, width, machine)),
+        ("memory of a device", show_bytes(room)),
+    ]
     fitting = [way for way in times if needed[way] < room]
     picture = draw_map(machine, DEPTH, here=(rows, width))
     return Shown([picture], facts, _sentence(times, fitting))
@@ -53,6 +57,20 @@ def _memory(way: str, rows: int, width: int, machine: Cluster) -> float:
     what, where = _of(way, machine)
     found = estimate(what, rows, width, DEPTH, where)
     return 4 * found.parameter_bytes + found.activation_bytes
+
+
+def _in_shards(rows: int, width: int, machine: Cluster) -> str:
+    """Say what a device needs if it keeps a shard of all that is copied.
+
+    It sends 50 % more, at best beside forward and backward.
+    """
+    found = estimate("data", rows, width, DEPTH, machine)
+    sizes = DEPTH, found.parameter_bytes / DEPTH, 0.0
+    k = machine.num_devices
+    peak = max(sum(peak_parts(*sizes, 0, k).values()), update_peak(*sizes, k))
+    seconds = max(found.computing, 3 / 2 * found.sending)
+    needed = show_bytes(peak + found.activation_bytes)
+    return f"{show_seconds(seconds)} at best; {needed} on a device"
 
 
 def _bound(way: str, rows: int, width: int, machine: Cluster) -> str:
@@ -82,7 +100,9 @@ def _sentence(times: dict[str, float], fitting: list[str]) -> str:
     if best in fitting:
         return words
     if not fitting:
-        return f"{words} But no way fits into the memory of the devices."
+        return (
+            f"{words} None of the three fits into the memory of the devices."
+        )
     other = min(fitting, key=lambda way: times[way])
     return (
         f"{words} But that does not fit into the memory of the devices; of "
