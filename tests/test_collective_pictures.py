@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dpkit.lab.collectives.pictures import plot_costs, plot_ports, plot_winners
+from dpkit.lab.collectives.pictures import plot_ports, plot_winners
 from dpkit.theory.collectives.algorithms import allreduce_plan
 from dpkit.theory.collectives.direct import pairwise
 from dpkit.theory.collectives.plan_animation import animate_plan
@@ -117,13 +117,9 @@ def test_every_frame_belongs_to_its_picture():
             assert name in rule, rule
 
 
-def test_pictures_of_costs():
+def test_a_picture_of_ports():
     ports = plot_ports({"star": [6, 2], "ring": [3, 3]}, bound=3)
     assert "<svg" in ports.svg
-    lines = {"recursive_doubling": [1e-5, 1e-3]}
-    dots = {"found": ([1e3], [2e-5])}
-    title = plot_costs([1e3, 1e6], lines, [1e-6, 1e-5], dots).title
-    assert title.startswith("seconds by size: recursive doubling, found, with")
 
 
 def test_the_map_has_a_name_in_each_region():
