@@ -128,7 +128,7 @@ COLLECTIVES = LiveFigure(
     show_collective,
     {
         "algorithm": Choice("algorithm", "ring", ALGORITHMS),
-        "ranks": Number("ranks", 4, range(2, 17)),
+        "ranks": Number("ranks", 4, tuple(range(2, 17))),
         "num_bytes": Number("on each rank", 1_000_000, SIZES, "bytes"),
         "link": Choice("link", "nvlink2", tuple(OWNERS)),
     },

@@ -165,7 +165,7 @@ STEP = LiveFigure(
         "name": Choice("network", "LeNet", NETWORKS),
         "images": Number("images", 256, [2**i for i in range(3, 15)]),
         "counted": Choice("counted", ALL, (ALL, PER_DEVICE)),
-        "devices": Number("devices", 2, range(1, MOST + 1)),
+        "devices": Number("devices", 2, tuple(range(1, MOST + 1))),
         "pythons": Choice("Python", ONE_PYTHON, PROGRAMS),
         "algorithm": Choice("sums of gradients by", "star", SUMS),
         "accelerator": Choice("accelerator", "v100-pcie", tuple(CARDS)),
