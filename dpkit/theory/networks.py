@@ -22,7 +22,7 @@ PARTS = ("forward", "backward", "update")
 IMAGE_BYTES, LABEL_BYTES = 4 * 28 * 28, 8  # of every example
 
 
-class Operation(NamedTuple):
+class Counted(NamedTuple):
     """What a device does for one or a few launches, for ``b`` images."""
 
     views: int  #: that the host makes before, which launch nothing
@@ -54,9 +54,9 @@ class Network:
             backward come before it, in the order in which they are there.
     """
 
-    forward: Sequence[Operation]
-    backward: Sequence[Operation]
-    update: Sequence[Operation]
+    forward: Sequence[Counted]
+    backward: Sequence[Counted]
+    update: Sequence[Counted]
     gradients: Sequence[tuple[int, int]]
 
     @property
@@ -81,7 +81,7 @@ def network(name: str) -> Network:
     check_known("network", name, NETWORKS)
     file = resources.files("dpkit.theory") / "data" / "networks.json"
     counted = json.loads(file.read_text(encoding="utf-8"))[name]
-    parts = {part: [Operation(*o) for o in counted[part]] for part in PARTS}
+    parts = {part: [Counted(*o) for o in counted[part]] for part in PARTS}
     return Network(
         **parts, gradients=[(n, at) for n, at in counted["gradients"]]
     )
@@ -110,7 +110,7 @@ class Phase(NamedTuple):
 
 
 def phase(
-    operations: Sequence[Operation],
+    operations: Sequence[Counted],
     images: float,
     cluster: Cluster,
     in_backward: bool = False,

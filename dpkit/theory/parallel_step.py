@@ -21,15 +21,15 @@ from dpkit.theory.hardware.costs import copy_seconds
 from dpkit.theory.networks import (
     IMAGE_BYTES,
     LABEL_BYTES,
+    Counted,
     Network,
-    Operation,
     Phase,
     phase,
 )
 from dpkit.theory.overlap import bucket_ends
 from dpkit.theory.units import check_known
 
-BUCKET_BYTES = 2**20, 25 * 2**20  # of the first bucket, of the others
+BUCKET_SIZES = 2**20, 25 * 2**20  # of the first bucket, of the others
 
 
 @dataclass(frozen=True)
@@ -106,16 +106,8 @@ def parallel_step(
         59 0.70 ms
         142 1.10 ms
     """
-    check_known("algorithm", algorithm, SUMS)
+    _check(images, cluster, algorithm, in_buckets)
     k = cluster.num_devices
-    if images < k:
-        raise ValueError(
-            f"some devices have nothing to do (images: {images}, devices: {k})"
-        )
-    if in_buckets and cluster.hosts == "one":
-        raise ValueError(
-            'buckets need a Python for each device (hosts: "one")'
-        )
     run = _Run(network, -(-images // k), cluster)
     run.receive_images()
     run.compute("forward", network.forward)
@@ -127,6 +119,21 @@ def parallel_step(
             run.reduce(algorithm)
     run.compute("update", network.update)
     return run.result()
+
+
+def _check(
+    images: int, cluster: Cluster, algorithm: str, in_buckets: bool
+) -> None:
+    check_known("algorithm", algorithm, SUMS)
+    k = cluster.num_devices
+    if images < k:
+        raise ValueError(
+            f"some devices have nothing to do (images: {images}, devices: {k})"
+        )
+    if in_buckets and cluster.hosts == "one":
+        raise ValueError(
+            'buckets need a Python for each device (hosts: "one")'
+        )
 
 
 class _Run:
@@ -156,7 +163,7 @@ class _Run:
             self.done[r] = first + self.k * images + (r + 1) * labels
         self._launch("images", 2 * self.driven * first, 2 * self.driven)
 
-    def compute(self, what: str, operations: Sequence[Operation]) -> None:
+    def compute(self, what: str, operations: Sequence[Counted]) -> None:
         """Launch a part for one device after another, and compute it."""
         part = phase(operations, self.share, self.cluster)
         step = part.launching if self.driven > 1 else 0.0
@@ -264,7 +271,7 @@ def _buckets(
     room = 0
     for num_bytes, at in gradients:
         if num_bytes > room:
-            room = BUCKET_BYTES[min(1, len(found))]
+            room = BUCKET_SIZES[min(1, len(found))]
             found.append((0, 0))
         found[-1] = found[-1][0] + num_bytes, at
         room -= num_bytes

@@ -16,8 +16,8 @@ from dpkit.theory.hardware.clusters import Cluster, cluster
 from dpkit.theory.timeline.drawing import Drawing
 from dpkit.theory.units import show_bytes, show_seconds
 
-MOST_DRAWN = 8  # ranks whose messages are shown one by one
-ALGORITHMS = (*CANDIDATES, "library")
+MOST_RANKS = 8  # ranks whose messages are shown one by one
+COMPARED = (*CANDIDATES, "library")
 STEPS = [10 ** (3 + i / 8) for i in range(49)]  # 1 kB to 1 GB
 SIZES = [m * 10**i for i in range(3, 9) for m in (1, 3)] + [10**9]
 # The accelerator that has such a link; it adds up what arrives.
@@ -38,7 +38,7 @@ def show_collective(
     Every rank holds ``num_bytes``, and has a port of its own.
     """
     machine = cluster(ranks, OWNERS[link], link)
-    times = {n: _seconds(n, num_bytes, machine) for n in ALGORITHMS}
+    times = {n: _seconds(n, num_bytes, machine) for n in COMPARED}
     least = lower_bounds(ranks, num_bytes, _rates(machine)).seconds
     facts = [(words(name), show_seconds(t)) for name, t in times.items()]
     facts.append(("no messages take less than", show_seconds(least)))
@@ -49,7 +49,7 @@ def show_collective(
     busiest = max(port.sent for port in count(plan, num_bytes))
     facts.append(("the busiest port sends", show_bytes(busiest)))
     facts.append(("messages of all ranks", f"{len(plan.messages):,}"))
-    if ranks <= MOST_DRAWN:
+    if ranks <= MOST_RANKS:
         pictures.append(animate_plan(plan))
     return Shown(pictures, facts, _sentence(algorithm, times))
 
@@ -110,7 +110,7 @@ def _draw(algorithm: str, num_bytes: int, machine: Cluster) -> Drawing:
     sizes = sorted({*STEPS[::4], num_bytes})
     curves = {
         words(name): [(n, _seconds(name, n, machine)) for n in sizes]
-        for name in ALGORITHMS
+        for name in COMPARED
     }
     values = [t for curve in curves.values() for _, t in curve]
     title = (
@@ -127,7 +127,7 @@ COLLECTIVES = LiveFigure(
     "An allreduce: who is the fastest, and what is sent",
     show_collective,
     {
-        "algorithm": Choice("algorithm", "ring", ALGORITHMS),
+        "algorithm": Choice("algorithm", "ring", COMPARED),
         "ranks": Number("ranks", 4, tuple(range(2, 17))),
         "num_bytes": Number("on each rank", 1_000_000, SIZES, "bytes"),
         "link": Choice("link", "nvlink2", tuple(OWNERS)),

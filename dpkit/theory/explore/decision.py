@@ -12,7 +12,7 @@ from dpkit.theory.splits import ONE_DEVICE, estimate, seconds_by_way
 from dpkit.theory.units import show_bytes, show_seconds
 
 DEPTH = 8  # layers
-NAMES = {
+WAY_WORDS = {
     ONE_DEVICE: "one device",
     "data": "data parallelism",
     "network": "the network in stages",
@@ -35,7 +35,7 @@ def show_decision(
         words = f"{show_seconds(seconds)}, bound by {bound}"
         fits = "" if needed[way] < room else ", which does not fit"
         words += f"; {show_bytes(needed[way])} on a device{fits}"
-        facts.append((NAMES[way], words))
+        facts.append((WAY_WORDS[way], words))
     facts += [
         ("data parallelism in shards", _in_shards(rows, width, machine)),
         ("memory of a device", show_bytes(room)),
@@ -93,9 +93,9 @@ def _sentence(times: dict[str, float], fitting: list[str]) -> str:
     best, second = sorted(times, key=lambda way: times[way])[:2]
     factor = times[second] / times[best]
     words = (
-        f"{NAMES[best].capitalize()} {_is(best)} the fastest: "
+        f"{WAY_WORDS[best].capitalize()} {_is(best)} the fastest: "
         f"{show_seconds(times[best])}, {factor:.2f} times as fast as "
-        f"{NAMES[second]}."
+        f"{WAY_WORDS[second]}."
     )
     if best in fitting:
         return words
@@ -106,7 +106,7 @@ def _sentence(times: dict[str, float], fitting: list[str]) -> str:
     other = min(fitting, key=lambda way: times[way])
     return (
         f"{words} But that does not fit into the memory of the devices; of "
-        f"what fits, {NAMES[other]} {_is(other)} the fastest: "
+        f"what fits, {WAY_WORDS[other]} {_is(other)} the fastest: "
         f"{show_seconds(times[other])}."
     )
 

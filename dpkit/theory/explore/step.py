@@ -1,5 +1,7 @@
 """A data-parallel step, live: where two devices become slower than one."""
 
+from dataclasses import replace
+
 from dpkit.theory.clock.record import Record, Row, Span
 from dpkit.theory.explore.curves import Axis, draw_curves, even
 from dpkit.theory.explore.figure import (
@@ -10,7 +12,7 @@ from dpkit.theory.explore.figure import (
     Shown,
 )
 from dpkit.theory.gradient_sums import SUMS
-from dpkit.theory.hardware.clusters import cluster
+from dpkit.theory.hardware.clusters import Cluster, cluster
 from dpkit.theory.networks import NETWORKS, network
 from dpkit.theory.parallel_step import ParallelStep, Stretch, parallel_step
 from dpkit.theory.timeline.bars import Bar
@@ -18,13 +20,15 @@ from dpkit.theory.timeline.drawing import Drawing
 from dpkit.theory.timeline.gantt import draw_timeline
 from dpkit.theory.units import show_seconds
 
-MOST = 8  # devices
+MOST_DEVICES = 8  # devices
 ONE_PYTHON, EACH, BUCKETS = PROGRAMS = (
     "one for all devices",
     "one for each device",
     "one each, sums beside backward",
 )
 ALL, PER_DEVICE = "in all", "on each device"
+COUNT_WORDS = "No One Two Three Four Five Six Seven Eight".split()
+Steps = dict[int, ParallelStep]  # by the number of devices
 CARDS = "k80 p100 v100-pcie v100 rtx4090 a100 h100".split()
 WIRES = "pcie3 pcie4 pcie5 nvlink2 nvlink3 nvlink4".split()
 PYTHONS = "eager eager-modules eager-fast".split()
@@ -46,30 +50,34 @@ def show_step(
     ``images`` are those of the batch or, ``counted`` so, of each device;
     ``pythons`` is a name in ``PROGRAMS``.
     """
-    hosts = "one" if pythons == ONE_PYTHON else "per_device"
-    if images < MOST and counted == ALL:
+    shared = counted == ALL
+    if images < MOST_DEVICES and shared:
         raise SettingError(
             f"some devices have nothing to do (images: {images})", "images"
         )
-    steps = {}
-    for k in range(1, MOST + 1):
-        machine = cluster(k, accelerator, link, host, hosts)
-        batch = images if counted == ALL else k * images
-        steps[k] = parallel_step(
-            network(name), batch, machine, algorithm, pythons == BUCKETS
-        )
-    facts = _facts(steps, devices, counted == ALL)
+    hosts = "one" if pythons == ONE_PYTHON else "per_device"
     machine = cluster(devices, accelerator, link, host, hosts)
-    label = f"{name} on {machine.name}"
-    pictures = [
-        _draw_step(steps[devices], devices, label),
-        _draw_seconds(steps, devices, counted == ALL),
-    ]
-    return Shown(pictures, facts, _sentence(steps, devices, counted == ALL))
+    steps = {
+        k: parallel_step(
+            network(name),
+            images if shared else k * images,
+            replace(machine, num_devices=k),
+            algorithm,
+            pythons == BUCKETS,
+        )
+        for k in range(1, MOST_DEVICES + 1)
+    }
+    return _shown(steps, machine, name, shared)
 
 
-WORDS = "No One Two Three Four Five Six Seven Eight".split()
-Steps = dict[int, ParallelStep]  # by the number of devices
+def _shown(steps: Steps, machine: Cluster, name: str, shared: bool) -> Shown:
+    """Show the step on the devices of a machine, beside all others."""
+    k = machine.num_devices
+    step = _draw_step(steps[k], k, f"{name} on {machine.name}")
+    pictures = [step, _draw_seconds(steps, k, shared)]
+    return Shown(
+        pictures, _facts(steps, k, shared), _sentence(steps, k, shared)
+    )
 
 
 def _parts(step: ParallelStep) -> dict[str, float]:
@@ -100,7 +108,7 @@ def _sentence(steps: Steps, k: int, shared: bool) -> str:
         factor = step.seconds / one
         images = "" if shared else f", for {k} times the images"
         start = (
-            f"{WORDS[k]} devices take {factor:.2f} times as long as "
+            f"{COUNT_WORDS[k]} devices take {factor:.2f} times as long as "
             f"one{images}"
         )
     parts = _parts(step)
@@ -165,7 +173,7 @@ STEP = LiveFigure(
         "name": Choice("network", "LeNet", NETWORKS),
         "images": Number("images", 256, [2**i for i in range(3, 15)]),
         "counted": Choice("counted", ALL, (ALL, PER_DEVICE)),
-        "devices": Number("devices", 2, tuple(range(1, MOST + 1))),
+        "devices": Number("devices", 2, tuple(range(1, MOST_DEVICES + 1))),
         "pythons": Choice("Python", ONE_PYTHON, PROGRAMS),
         "algorithm": Choice("sums of gradients by", "star", SUMS),
         "accelerator": Choice("accelerator", "v100-pcie", tuple(CARDS)),

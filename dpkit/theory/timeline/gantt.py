@@ -78,8 +78,7 @@ def draw_timeline(
     places = _places(rows)
     bottom = max(places.values()) + BAR + 6
     parts = [drawing.hatch("copy", drawing.AMBER), *_head(record)]
-    parts += _tracks(rows, places, scale)
-    parts += _axis(scale, bottom)
+    parts += [*_tracks(rows, places, scale), *_axis(scale, bottom)]
     pixel = 1 / scale.pixels_per_second
     by_row = by_row or fewest(record.spans, pixel, FRAMED * pixel)
     bars = [(places[row], bar) for row in by_row for bar in by_row[row]]
