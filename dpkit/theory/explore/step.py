@@ -57,17 +57,27 @@ def show_step(
         )
     hosts = "one" if pythons == ONE_PYTHON else "per_device"
     machine = cluster(devices, accelerator, link, host, hosts)
-    steps = {
-        k: parallel_step(
-            network(name),
-            images if shared else k * images,
-            replace(machine, num_devices=k),
-            algorithm,
-            pythons == BUCKETS,
+    work = name, images, shared, algorithm, pythons == BUCKETS
+    return _shown(_steps(machine, *work), machine, name, shared)
+
+
+def _steps(
+    machine: Cluster,
+    name: str,
+    images: int,
+    shared: bool,
+    algorithm: str,
+    in_buckets: bool,
+) -> Steps:
+    """Return the step on one device, on two, …"""
+    found = {}
+    for k in range(1, MOST_DEVICES + 1):
+        some = replace(machine, num_devices=k)
+        batch = images if shared else k * images
+        found[k] = parallel_step(
+            network(name), batch, some, algorithm, in_buckets
         )
-        for k in range(1, MOST_DEVICES + 1)
-    }
-    return _shown(steps, machine, name, shared)
+    return found
 
 
 def _shown(steps: Steps, machine: Cluster, name: str, shared: bool) -> Shown:
