@@ -69,7 +69,7 @@ def _steps(
     algorithm: str,
     in_buckets: bool,
 ) -> Steps:
-    """Return the step on one device, on two, …"""
+    """Return the step on one device, and on each number of them."""
     found = {}
     for k in range(1, MOST_DEVICES + 1):
         some = replace(machine, num_devices=k)
