@@ -34,7 +34,7 @@ def show_decision(
         bound = _bound(way, rows, width, machine)
         words = f"{show_seconds(seconds)}, bound by {bound}"
         fits = "" if needed[way] < room else ", which does not fit"
-        words += f"; {show_bytes(needed[way])} on a device{fits}"
+        words += f"; {show_bytes(needed[way])}{fits}"
         facts.append((WAY_WORDS[way], words))
     facts += [
         ("data parallelism in shards", _in_shards(rows, width, machine)),
@@ -70,7 +70,7 @@ def _in_shards(rows: int, width: int, machine: Cluster) -> str:
     peak = max(sum(peak_parts(*sizes, 0, k).values()), update_peak(*sizes, k))
     seconds = max(found.computing, 3 / 2 * found.sending)
     needed = show_bytes(peak + found.activation_bytes)
-    return f"{show_seconds(seconds)} at best; {needed} on a device"
+    return f"{show_seconds(seconds)} at best; {needed}"
 
 
 def _bound(way: str, rows: int, width: int, machine: Cluster) -> str:

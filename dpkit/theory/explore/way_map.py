@@ -19,7 +19,7 @@ TOP, BOTTOM = 40.0, 320.0
 ROWS = [2 ** (i / 4) for i in range(4 * 5, 4 * 17 + 1)]
 WIDTHS = [2 ** (i / 2) for i in range(2 * 7, 2 * 14 + 1)]
 X = Axis(
-    "rows of the batch", "{:,.0f}".format, [2**i for i in range(5, 18, 2)]
+    "rows of the batch", "{:,.0f}".format, [2**i for i in range(5, 18, 3)]
 )
 Y = Axis("width of a layer", "{:,.0f}".format, [2**i for i in range(7, 15)])
 
