@@ -1,10 +1,11 @@
-"""Say what live figures show, for `scripts/check/live.mjs` to compare with.
+"""Print what live figures show, for `scripts/check/live.mjs` to compare with.
 
 Usage: python scripts/live_answers.py < ASKED > ANSWERS
 
-ASKED is a JSON list of what figures tell their pages. For each figure there
-is a list of [settings, answer], the answer as the page gets it, as text:
-first those of its frames, in their order, then those of random settings.
+ASKED is a JSON list of what figures tell their pages. For each figure the
+program prints a list of [settings, answer]. An answer is the text that the
+page gets. First come those of the frames, in their order, then those of
+random settings.
 """
 
 import json

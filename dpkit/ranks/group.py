@@ -23,7 +23,7 @@ from dpkit.sim.memory import tensors_in
 
 OPS = {"SUM": "sum", "AVG": "mean", "MAX": "max", "MIN": "min"}
 Tensors = Sequence[Tensor]
-Lists = Sequence[Tensors]
+Parts = Sequence[Tensors]
 _Group: Any = dist.ProcessGroup  # whose annotations differ by version
 
 
@@ -81,7 +81,7 @@ class SimGroup(_Group):  # type: ignore[misc]
     broadcast = _in_place("broadcast")
     reduce = _in_place("reduce")
 
-    def allgather(self, outs: Lists, xs: Tensors, opts: Any = None) -> SimWork:
+    def allgather(self, outs: Parts, xs: Tensors, opts: Any = None) -> SimWork:
         """Give all ranks the tensors of all."""
         return self._meet("allgather", (outs[0], xs[0]), outs)
 
@@ -91,7 +91,7 @@ class SimGroup(_Group):  # type: ignore[misc]
         """Give all ranks the tensors of all, one behind another."""
         return self._meet("allgather", ([out], x), [out], None, [x])
 
-    def reduce_scatter(self, outs: Tensors, xs: Lists, opts: Any) -> SimWork:
+    def reduce_scatter(self, outs: Tensors, xs: Parts, opts: Any) -> SimWork:
         """Give rank r the sum of the tensors r of all."""
         return self._meet("reduce_scatter", (outs[0], xs[0]), outs, opts)
 
@@ -115,12 +115,12 @@ class SimGroup(_Group):  # type: ignore[misc]
         ]
         return self._meet("all_to_all", parts, [out])
 
-    def scatter(self, outs: Tensors, xs: Lists, opts: Any) -> SimWork:
+    def scatter(self, outs: Tensors, xs: Parts, opts: Any) -> SimWork:
         """Give rank r the tensor r of the root."""
         brought = outs[0], xs[0] if xs else []
         return self._meet("scatter", brought, outs, opts, outs)
 
-    def gather(self, outs: Lists, xs: Tensors, opts: Any) -> SimWork:
+    def gather(self, outs: Parts, xs: Tensors, opts: Any) -> SimWork:
         """Give the root the tensors of all."""
         brought = outs[0] if outs else [], xs[0]
         return self._meet("gather", brought, outs, opts, xs)

@@ -45,7 +45,7 @@ async function until(figure, test) {
   while (Date.now() < end) {
     const shown = await shownIn(figure);
     if (!shown.includes("live-busy") && test(shown)) return true;
-    await new Promise((done) => setTimeout(done, 20));
+    await new Promise((done) => setTimeout(done, 50));
   }
   return false;
 }
@@ -65,12 +65,19 @@ async function still(tab, address, { id }, note) {
   await context.close();
 }
 
+/** What a reader can move: of lists of words the first one stands for all. */
+const controlsOf = (figure) => figure.locator([
+  ".live-control :is(input, select)",
+  ".live-line [tabindex='0']",
+  ".live-controls > .live-buttons button:not(:last-child)",
+].join(", "));
+
 /** The keys that give a control, which stands at its start, another value. */
 async function keysFor(control, told) {
-  const [tag, id, atEnd] = await control.evaluate((c) => [
-    c.tagName, c.id, c.tagName === "SELECT"
+  const [tag, id, inLine, atEnd] = await control.evaluate((c) => [
+    c.tagName, c.id, c.closest(".live-line") !== null, c.tagName === "SELECT"
       ? c.selectedIndex === c.options.length - 1 : c.value === c.max]);
-  if (tag === "BUTTON") return ["Enter"];
+  if (tag === "BUTTON") return [inLine ? "Alt+ArrowRight" : "Enter"];
   if (tag === "SELECT") return [atEnd ? "ArrowUp" : "ArrowDown"];
   if (!id) return [atEnd ? "ArrowLeft" : "ArrowRight"]; // a slider
   const { stops, start } = told.controls.find(({ name }) => id.endsWith(`-${name}`));
@@ -78,17 +85,20 @@ async function keysFor(control, told) {
   return ["Control+A", ...String(other), "Enter"];
 }
 
+/** Moves a control by its keys. */
+async function move(tab, control, told) {
+  await control.focus();
+  for (const key of await keysFor(control, told)) await tab.keyboard.press(key);
+}
+
 /** By keys alone, each control changes what is shown, or is refused. */
 async function byKeys(tab, { id, told }, note) {
   const figure = tab.locator(`#${id}`);
   const again = figure.getByRole("button", { name: "start again" });
   const first = await shownIn(figure);
-  const controls = figure.locator(".live-control :is(input, select), " +
-    ".live-buttons button:not(:last-child), .live-line button:first-of-type");
-  for (const control of await controls.all()) {
+  for (const control of await controlsOf(figure).all()) {
     if (!await control.isVisible()) continue;
-    await control.focus();
-    for (const key of await keysFor(control, told)) await tab.keyboard.press(key);
+    await move(tab, control, told);
     const name = await control.evaluate((c) =>
       c.labels?.[0]?.textContent || c.ariaLabel || c.textContent);
     if (!await until(figure, (shown) => shown !== first)) {
@@ -152,12 +162,12 @@ async function fromDisk(tab, file, { id, told, answers }, note) {
 }
 
 /** Has axe look at two more states: changed and, in two views, refused. */
-async function states(tab, page, { id }, note) {
+async function states(tab, page, { id, told }, note) {
   const figure = tab.locator(`#${id}`);
   const examine = async (state, views) =>
     (await examineFigure(tab, `${page}, ${state}`, id, views)).forEach(note);
   const first = await shownIn(figure);
-  await figure.locator(".live-buttons button").first().press("Enter");
+  await move(tab, controlsOf(figure).first(), told);
   await until(figure, (shown) => shown !== first);
   await examine("changed", ["light"]);
   const field = figure.locator("input[inputmode]:visible").first();

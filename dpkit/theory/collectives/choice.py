@@ -9,7 +9,7 @@ from dpkit.theory.collectives.costs import Rates, seconds
 CANDIDATES = "ring recursive_doubling halving_doubling tree star".split()
 
 
-class Choice(NamedTuple):
+class Fastest(NamedTuple):
     """The fastest algorithm, and all others."""
 
     algorithm: str
@@ -22,7 +22,7 @@ class Choice(NamedTuple):
         return f"{self.algorithm}, {self.factor:.2f} × faster than {second}"
 
 
-def choose(p: int, num_bytes: float, rates: Rates) -> Choice:
+def choose(p: int, num_bytes: float, rates: Rates) -> Fastest:
     """Return the fastest algorithm on equal links; of equals the first.
 
     Example:
@@ -36,7 +36,7 @@ def choose(p: int, num_bytes: float, rates: Rates) -> Choice:
     ranking = dict(sorted(times.items(), key=lambda item: item[1]))
     best, second, *_ = ranking.values()
     factor = second / best if best else 1.0
-    return Choice(next(iter(ranking)), best, factor, ranking)
+    return Fastest(next(iter(ranking)), best, factor, ranking)
 
 
 def winners(

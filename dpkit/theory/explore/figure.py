@@ -1,8 +1,8 @@
 """A figure that a reader can change: a function and its controls.
 
 The function takes settings and returns what is shown. The page knows nothing
-of it. It is told which controls there are, sends their settings, and shows
-what comes back::
+of it. It gets a list of the controls, sends their settings, and shows what
+comes back::
 
     settings     {"schedule": "1f1b", "devices": 4}
     shown        pictures, facts, a sentence; or what is refused, and where

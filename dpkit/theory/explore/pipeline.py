@@ -1,9 +1,12 @@
 """A step of a pipeline, live: its schedule, its devices and their times."""
 
+from collections.abc import Sequence
+
 from dpkit.theory.explore.figure import Choice, LiveFigure, Number, Shown
-from dpkit.theory.pipelines.actions import Action, most_in_flight
+from dpkit.theory.pipelines.actions import most_in_flight
 from dpkit.theory.pipelines.replay import replay
 from dpkit.theory.pipelines.schedules import by_name
+from dpkit.theory.timeline.timeline import Timeline
 from dpkit.theory.units import show_seconds
 
 SCHEDULES = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1")
@@ -27,15 +30,18 @@ def show_pipeline(
     num_stages = devices * per_device
     plan = by_name(schedule, devices, num_stages, micro_batches)
     ms = {"F": forward, "B": backward, "I": backward / 2, "W": backward / 2}
-
-    def seconds(action: Action) -> float:
-        return ms[action.kind] / 1000 / per_device
-
+    seconds = {kind: t / 1000 / per_device for kind, t in ms.items()}
     timeline = replay(plan, seconds, hop / 1000, label=schedule)
     # Kept for backward: the inputs of a device's share of the network, so a
     # stage counts as a part of a micro-batch.
     kept = [most_in_flight(actions) / per_device for actions in plan]
-    step, work = timeline.makespan, micro_batches * (forward + backward) / 1000
+    work = micro_batches * (forward + backward) / 1000
+    return _shown(timeline, work, kept)
+
+
+def _shown(timeline: Timeline, work: float, kept: Sequence[float]) -> Shown:
+    """Say what a step comes to, in which a device works ``work`` seconds."""
+    step, most = timeline.makespan, max(kept)
     bubble = f"{100 * (step - work) / step:.1f} %"
     facts = [
         ("a step", show_seconds(step)),
@@ -45,8 +51,8 @@ def show_pipeline(
     ]
     sentence = (
         f"A step takes {show_seconds(step)}, and a device is idle for "
-        f"{bubble} of it. No device keeps more than {max(kept):g} "
-        f"micro-batch{'es' if max(kept) > 1 else ''} for backward."
+        f"{bubble} of it. No device keeps more than {most:g} "
+        f"micro-batch{'es' if most > 1 else ''} for backward."
     )
     return Shown([timeline.draw()], facts, sentence)
 
