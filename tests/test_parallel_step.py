@@ -7,13 +7,14 @@ import pytest
 import torch
 
 import dpkit
+from dpkit.buckets import assign
 from dpkit.lab.common.models import lenet, lenet_params
 from dpkit.lab.common.resnet import resnet18
 from dpkit.lab.data_parallelism_concise.scaling import processes_step
 from dpkit.theory.gradient_sums import SUMS, gradient_sum
 from dpkit.theory.hardware.clusters import cluster
 from dpkit.theory.networks import NETWORKS, network, phase
-from dpkit.theory.parallel_step import parallel_step
+from dpkit.theory.parallel_step import buckets_of, parallel_step
 
 sys.path.append(str(Path(__file__).parent.parent / "scripts"))
 from recorders import counts
@@ -92,6 +93,17 @@ def test_a_step_in_buckets(algorithm, accelerator, link):
     four = cluster(4, **machine, hosts="per_device")
     told = parallel_step(network("ResNet-18"), 1024, four, algorithm, True)
     assert told.seconds == pytest.approx(found.seconds, rel=0.06)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_buckets_are_those_of_the_engine(name):
+    gradients = network(name).gradients
+    tensors = [torch.empty(n, dtype=torch.int8) for n, _ in gradients]
+    groups = assign(tensors, 25 * 2**20, 2**20)
+    found = buckets_of(gradients)
+    sizes = [sum(gradients[i][0] for i in group) for group in groups]
+    assert [num_bytes for num_bytes, _ in found] == sizes
+    assert [at for _, at in found] == [gradients[max(g)][1] for g in groups]
 
 
 def test_two_devices_are_slower_where_python_launches_for_both():

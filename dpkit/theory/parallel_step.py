@@ -206,7 +206,7 @@ class _Run:
     def reduce_beside(self, algorithm: str) -> None:
         """Add up buckets of gradients while backward goes on."""
         issued, free = self.issued, max(self.done)
-        buckets, ready, costs = _buckets(self.network.gradients), [], []
+        buckets, ready, costs = buckets_of(self.network.gradients), [], []
         launches = 0
         for num_bytes, at in buckets:
             before = self.network.backward[:at]
@@ -259,7 +259,7 @@ class _Run:
         self.stretches.append(stretch)
 
 
-def _buckets(
+def buckets_of(
     gradients: Sequence[tuple[int, int]],
 ) -> list[tuple[int, int]]:
     """Return the bytes of each bucket, and when it is full, as gradients do.
