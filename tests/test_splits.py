@@ -2,7 +2,6 @@
 
 import pytest
 
-from dpkit.lab.splitting.pictures import winner
 from dpkit.lab.splitting.three_ways import (
     cost,
     data_parallelism,
@@ -10,6 +9,7 @@ from dpkit.lab.splitting.three_ways import (
     network_partitioning,
     traced,
 )
+from dpkit.theory.explore.way_map import winner
 from dpkit.theory.hardware.clusters import cluster
 from dpkit.theory.hardware.costs import achieved_flops_per_second
 from dpkit.theory.splits import WAYS, boundary, estimate

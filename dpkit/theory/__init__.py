@@ -7,6 +7,8 @@ The standard library alone, so that it runs in a browser too. Rooms:
     ``pipelines/`` -- who computes what, in which order;
     ``timeline/`` -- what happened, as a picture and in files.
 Beside them ``splits`` compares the ways to split a step, ``overlap`` computes
-when buckets have been reduced, ``least_squares`` fits two numbers, ``tables``
-makes tables, and ``units`` checks numbers and writes them with their units.
+when buckets have been reduced, ``parallel_step`` what a step of data
+parallelism takes, from the counts in ``networks``; ``least_squares`` fits two
+numbers, ``tables`` makes tables, and ``units`` checks numbers and writes them
+with their units.
 """

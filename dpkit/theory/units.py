@@ -32,12 +32,12 @@ def show_memory(num_bytes: int) -> str:
     return f"{_digits(num_bytes / unit)} {name}"
 
 
-def show_bytes(num_bytes: int) -> str:
+def show_bytes(num_bytes: float) -> str:
     """Write an amount of traffic in powers of 1000: "25.6 MB"."""
     return show_amount(num_bytes, "B")
 
 
-def show_amount(value: int, unit: str) -> str:
+def show_amount(value: float, unit: str) -> str:
     """Write an amount in powers of 1000: "128 GFLOP" in the unit "FLOP"."""
     size, prefix = next((u for u in DECIMAL if value >= u[0]), DECIMAL[-1])
     return f"{_digits(value / size)} {prefix}{unit}"

@@ -1,6 +1,5 @@
 """What the chapter ``collectives`` runs, draws and checks.
 
 ``runs`` -- an allreduce, what it sends and takes;
-``pictures`` -- costs: ports, times, who wins where;
-``plan_pictures``, ``plan_animation`` -- a plan, step by step.
+``pictures`` -- costs: ports, times, who wins where.
 """

@@ -1,7 +1,7 @@
-"""Pictures of what collectives cost: ports, times, and who wins where."""
+"""Pictures of what collectives cost: ports, and who wins where."""
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle, groupby
+from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -11,9 +11,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from dpkit.lab.common.plots import COLOURS, Picture
 from dpkit.theory.timeline.drawing import INK
-from dpkit.theory.units import show_bytes, show_seconds
-
-STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+from dpkit.theory.units import show_bytes
 
 
 def plot_ports(sent: Mapping[str, Sequence[float]], bound: float) -> Picture:
@@ -38,39 +36,6 @@ def plot_ports(sent: Mapping[str, Sequence[float]], bound: float) -> Picture:
         ax.legend(loc="upper right")
 
     return Picture(draw, f"bytes that each rank sends: {', '.join(sent)}")
-
-
-def plot_costs(
-    sizes: Sequence[float],
-    seconds: Mapping[str, Sequence[float]],
-    bound: Sequence[float],
-    dots: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-) -> Picture:
-    """Draw time against size, a line for each algorithm.
-
-    ``sizes`` are bytes on each rank; ``seconds`` and ``bound``, which nothing
-    beats, are for each size; ``dots``: name -> sizes and seconds found.
-    """
-
-    def draw(ax: Axes) -> None:
-        styles = zip(cycle(COLOURS), cycle(STYLES))
-        for (name, values), (colour, style) in zip(seconds.items(), styles):
-            (line,) = ax.plot(sizes, values, color=colour, label=_words(name))
-            line.set(linestyle=style)
-        bottom, grey = 0.5 * min(bound), "#e1e5ea"
-        ax.fill_between(sizes, bottom, bound, color=grey, label="impossible")
-        ax.set_ylim(bottom=bottom)
-        for (name, (x, y)), marker in zip(dots.items(), "osD^v"):
-            (points,) = ax.plot(x, y, marker, color=INK, label=name)
-            points.set(markersize=4, fillstyle="none")
-        ax.set(xscale="log", yscale="log", xlabel="size", ylabel="time")
-        _sizes(ax)
-        ax.yaxis.set_major_formatter(lambda value, _: show_seconds(value))
-        ax.legend(loc="upper left")
-
-    names = ", ".join(map(_words, [*seconds, *dots]))
-    title = f"seconds by size: {names}, with a lower bound"
-    return Picture(draw, title, (5.2, 4.6))
 
 
 def plot_winners(

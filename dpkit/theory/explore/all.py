@@ -5,12 +5,17 @@ The page sends a figure's name and settings as JSON, and shows what returns.
 
 import json
 
+from dpkit.theory.explore.collectives import COLLECTIVES
+from dpkit.theory.explore.decision import DECISION
 from dpkit.theory.explore.figure import LiveFigure
 from dpkit.theory.explore.pipeline import PIPELINE
 from dpkit.theory.explore.planner import PLANNER
+from dpkit.theory.explore.step import STEP
 from dpkit.theory.units import check_known
 
-FIGURES: dict[str, LiveFigure] = {f.name: f for f in (PIPELINE, PLANNER)}
+_MODELS = (STEP, PIPELINE, COLLECTIVES, DECISION, PLANNER)
+
+FIGURES: dict[str, LiveFigure] = {f.name: f for f in _MODELS}
 
 
 def answer(question: str) -> str:

@@ -3,6 +3,7 @@
 Spans too short to see share a bar, as tall as the part of the time they fill.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpkit.theory.clock.record import Record, Row, Span, streams
@@ -58,8 +59,15 @@ class Scale:
         return width - 0.6 if width > 3 else max(width, 0.6)
 
 
-def draw_timeline(record: Record, least_seconds: float) -> drawing.Drawing:
-    """Draw what :meth:`Timeline.draw` shows."""
+def draw_timeline(
+    record: Record,
+    least_seconds: float,
+    by_row: Mapping[Row, Sequence[Bar]] | None = None,
+) -> drawing.Drawing:
+    """Draw what :meth:`Timeline.draw` shows.
+
+    ``by_row`` has the bars of each row, if they are more than their spans.
+    """
     rows = streams(record.spans)
     title = _title(record, rows)
     if not rows:
@@ -70,10 +78,9 @@ def draw_timeline(record: Record, least_seconds: float) -> drawing.Drawing:
     places = _places(rows)
     bottom = max(places.values()) + BAR + 6
     parts = [drawing.hatch("copy", drawing.AMBER), *_head(record)]
-    parts += _tracks(rows, places, scale)
-    parts += _axis(scale, bottom)
+    parts += [*_tracks(rows, places, scale), *_axis(scale, bottom)]
     pixel = 1 / scale.pixels_per_second
-    by_row = fewest(record.spans, pixel, FRAMED * pixel)
+    by_row = by_row or fewest(record.spans, pixel, FRAMED * pixel)
     bars = [(places[row], bar) for row in by_row for bar in by_row[row]]
     for y, bar in bars:
         parts += _bar(bar, y, scale)

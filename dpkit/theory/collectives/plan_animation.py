@@ -2,7 +2,7 @@
 
 import zlib
 
-from dpkit.lab.collectives import plan_pictures as still
+from dpkit.theory.collectives import plan_pictures as still
 from dpkit.theory.collectives.plans import Message, Plan
 from dpkit.theory.timeline import drawing
 from dpkit.theory.timeline.drawing import BLUE, GREEN
@@ -10,19 +10,18 @@ from dpkit.theory.timeline.drawing import BLUE, GREEN
 SECONDS, REST = 1.8, 1.5  # of a step; at the end
 
 
-class Animation:
-    """A moving picture with a switch that stops it, as HTML.
+class Animation(drawing.Drawing):
+    """A moving picture with a switch that stops it, as HTML around its SVG.
 
     No script runs in it. It stands still for readers who have asked their
     system for less motion.
     """
 
-    def __init__(self, html: str, title: str) -> None:
-        self.html = html
-        self.title = title
-
     def _repr_html_(self) -> str:
-        return self.html
+        return self.svg
+
+    def _repr_svg_(self) -> None:  # type: ignore[override]
+        """Leave it to HTML, which has the switch."""
 
     def __repr__(self) -> str:
         return f"<animation: {self.title}>"
@@ -47,8 +46,9 @@ def animate_plan(plan: Plan) -> Animation:
     title = f"{still.words_for(plan)}: messages move, and boxes fill up"
     picture = drawing.page(parts, y + 2 * still.CELL + 20, title)
     style = f"<style>{_style(name, len(plan.steps))}</style>"
-    label = f'<label for="{name}" style="padding:0.4em">stop or go on</label>'
-    switch = f'<input type="checkbox" id="{name}">{label}'
+    box = '<input type="checkbox"> stop or go on'
+    # As tall as a finger needs; two of one kind on a page share no name.
+    switch = f'<label style="display:inline-block;padding:0.7em">{box}</label>'
     html = f'<div class="{name}">{style}{switch}{picture.svg}</div>'
     return Animation(html, title)
 
@@ -58,10 +58,10 @@ def _style(name: str, num_steps: int) -> str:
     total = num_steps * SECONDS + REST
     rules = [
         f".{name} svg g{{animation:{total:g}s linear infinite}}",
-        f".{name} input:checked~svg g{{animation-play-state:paused}}",
+        f".{name} label:has(:checked)~svg g{{animation-play-state:paused}}",
         f"@media(prefers-reduced-motion:reduce){{"
         f".{name} svg g{{animation-play-state:paused}}"
-        f".{name} input:checked~svg g{{animation-play-state:running}}}}",
+        f".{name} label:has(:checked)~svg g{{animation-play-state:running}}}}",
     ]
     for number in range(1, num_steps + 1):
         seconds = (SECONDS * (number - 1 + i) for i in (0, 0.8, 1))

@@ -1,0 +1,151 @@
+"""Curves over a size: a logarithmic axis either way, or an even one."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from dpkit.theory.timeline import drawing
+from dpkit.theory.timeline.drawing import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GRID,
+    INK,
+    LETTER,
+    QUIET,
+    VIOLET,
+    WIDTH,
+)
+
+LEFT, RIGHT = 88, 24
+# A colour and a pattern for each curve, so that either tells them apart.
+LOOKS = (
+    (BLUE, ""),
+    (AMBER, "8 3"),
+    (GREEN, "2 3"),
+    (VIOLET, "10 3 2 3"),
+    (QUIET, "5 5"),
+    ("#be123c", "1 3"),
+)
+Curve = Sequence[tuple[float, float]]
+
+
+class Axis(NamedTuple):
+    """An axis: what it shows, how it writes a value, where values stand."""
+
+    name: str
+    write: Callable[[float], str]
+    ticks: Sequence[float]
+    logarithmic: bool = True
+
+    def place(self, value: float, start: float, end: float) -> float:
+        """Return where a value lies between two places."""
+        first, last = self.ticks[0], self.ticks[-1]
+        if self.logarithmic:
+            value, first, last = map(math.log, (value, first, last))
+        return start + (end - start) * (value - first) / (last - first)
+
+
+def decades(low: float, high: float) -> list[float]:
+    """Return the powers of ten around two numbers.
+
+    Example:
+        >>> decades(30, 2000)
+        [10.0, 100.0, 1000.0, 10000.0]
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    return [10.0**i for i in range(first, last + 1)]
+
+
+def even(high: float, at_most: int = 5) -> list[float]:
+    """Return round numbers, as far apart, from nothing to beyond a number.
+
+    Example:
+        >>> even(70)
+        [0.0, 20.0, 40.0, 60.0, 80.0]
+    """
+    step = high / at_most
+    size = 10.0 ** math.floor(math.log10(step))
+    step = next(m * size for m in (1, 2, 5, 10) if m * size >= step * 0.999)
+    return [i * step for i in range(math.ceil(high / step * 0.999) + 1)]
+
+
+def draw_curves(
+    curves: Mapping[str, Curve],
+    title: str,
+    x: Axis,
+    y: Axis,
+    mark: float,
+    chosen: str = "",
+) -> drawing.Drawing:
+    """Draw curves, the chosen one wide, and a line where ``mark`` is on x.
+
+    A point of a curve at the mark is a dot.
+    """
+    widths = [3.5 if name == chosen else 1.8 for name in curves]
+    key, top = _key(list(curves), widths)
+    bottom = top + 250.0
+    ends = LEFT, WIDTH - RIGHT
+    parts = [*key, *draw_grid(x, y, top, bottom)]
+    across = x.place(mark, *ends)
+    dashed = ' stroke-width="1.5" stroke-dasharray="4 3"'
+    parts.append(drawing.line(across, top - 6, across, bottom, INK, dashed))
+    for i, curve in enumerate(curves.values()):
+        points = {
+            a: (x.place(a, *ends), y.place(b, bottom, top)) for a, b in curve
+        }
+        parts.append(_path(list(points.values()), i, widths[i]))
+        if mark in points:
+            parts.append(_dot(*points[mark], LOOKS[i][0], 2 + widths[i]))
+    return drawing.page(parts, bottom + 46, title)
+
+
+def _key(
+    names: Sequence[str], widths: Sequence[float]
+) -> tuple[list[str], float]:
+    """Write what each curve is; return where the words end."""
+    parts, x, y = [], 14.0, 24.0
+    for i, name in enumerate(names):
+        if x + 34 + LETTER * len(name) > WIDTH:
+            x, y = 14.0, y + 24
+        parts.append(_path([(x, y - 5), (x + 26, y - 5)], i, widths[i]))
+        parts.append(drawing.text(x + 32, y, name))
+        x += 32 + LETTER * len(name) + 12
+    return parts, y + 44
+
+
+def _path(points: Curve, number: int, width: float) -> str:
+    colour, dashes = LOOKS[number % len(LOOKS)]
+    ends = "L".join(
+        f"{drawing.number(x)} {drawing.number(y)}" for x, y in points
+    )
+    more = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return (
+        f'<path d="M{ends}" fill="none" stroke="{colour}" '
+        f'stroke-width="{width:g}"{more}/>'
+    )
+
+
+def _dot(x: float, y: float, colour: str, radius: float) -> str:
+    at = f'cx="{drawing.number(x)}" cy="{drawing.number(y)}"'
+    return f'<circle {at} r="{radius:g}" fill="{colour}"/>'
+
+
+def draw_grid(x: Axis, y: Axis, top: float, bottom: float) -> list[str]:
+    """Draw a line at each tick, its value beside, and the axes' names."""
+    left, right = LEFT, WIDTH - RIGHT
+    parts = [drawing.quiet_text(14, top - 14, y.name)]
+    for value in y.ticks:
+        at = y.place(value, bottom, top)
+        parts.append(drawing.line(left, at, right, at, GRID))
+        words = y.write(value)
+        parts.append(drawing.quiet_text(left - 8, at + 5, words, "end"))
+    for value in x.ticks:
+        at = x.place(value, left, right)
+        parts.append(drawing.line(at, top, at, bottom, GRID))
+        words, anchor = x.write(value), "middle"
+        if at + LETTER * len(words) / 2 > WIDTH:
+            at, anchor = WIDTH - 4, "end"
+        parts.append(drawing.quiet_text(at, bottom + 19, words, anchor))
+    parts.append(drawing.quiet_text(right, bottom + 40, x.name, "end"))
+    return parts

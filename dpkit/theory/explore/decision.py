@@ -1,0 +1,145 @@
+"""Which way to split, live: the map of the fastest, and the reader's point."""
+
+from dataclasses import replace
+
+from dpkit.theory.collectives.alpha_beta import FREE_HOST, ideal_cluster
+from dpkit.theory.collectives.costs import Rates
+from dpkit.theory.explore.figure import Choice, LiveFigure, Number, Shown
+from dpkit.theory.explore.way_map import draw_map
+from dpkit.theory.hardware.clusters import Cluster, cluster
+from dpkit.theory.sharding import peak_parts, update_peak
+from dpkit.theory.splits import ONE_DEVICE, estimate, seconds_by_way
+from dpkit.theory.units import show_bytes, show_seconds
+
+DEPTH = 8  # layers
+WAY_WORDS = {
+    ONE_DEVICE: "one device",
+    "data": "data parallelism",
+    "network": "the network in stages",
+    "layer": "split layers",
+}
+FREE = ideal_cluster(1, Rates(0, 0))  # where nothing takes time
+
+
+def show_decision(
+    rows: int, width: int, devices: int, accelerator: str, link: str
+) -> Shown:
+    """Compare the ways for a batch of rows, and eight layers of a width."""
+    machine = cluster(devices, accelerator, link)
+    times = seconds_by_way(rows, width, DEPTH, machine)
+    room = machine.accelerator.memory_bytes
+    needed = {way: _memory(way, rows, width, machine) for way in times}
+    facts = []
+    for way, seconds in times.items():
+        bound = _bound(way, rows, width, machine)
+        words = f"{show_seconds(seconds)}, bound by {bound}"
+        fits = "" if needed[way] < room else ", which does not fit"
+        words += f"; {show_bytes(needed[way])}{fits}"
+        facts.append((WAY_WORDS[way], words))
+    facts += [
+        ("data parallelism in shards", _in_shards(rows, width, machine)),
+        ("memory of a device", show_bytes(room)),
+    ]
+    fitting = [way for way in times if needed[way] < room]
+    picture = draw_map(machine, DEPTH, here=(rows, width))
+    return Shown([picture], facts, _sentence(times, fitting))
+
+
+def _of(way: str, machine: Cluster) -> tuple[str, Cluster]:
+    """Return what to estimate for a way, or for one device."""
+    if way == ONE_DEVICE:
+        return "data", replace(machine, num_devices=1)
+    return way, machine
+
+
+def _memory(way: str, rows: int, width: int, machine: Cluster) -> float:
+    """Return parameters, gradients, Adam's averages and activations."""
+    what, where = _of(way, machine)
+    found = estimate(what, rows, width, DEPTH, where)
+    return 4 * found.parameter_bytes + found.activation_bytes
+
+
+def _in_shards(rows: int, width: int, machine: Cluster) -> str:
+    """Say what a device needs if it keeps a shard of all that is copied.
+
+    It sends 50 % more, at best beside forward and backward.
+    """
+    found = estimate("data", rows, width, DEPTH, machine)
+    sizes = DEPTH, found.parameter_bytes / DEPTH, 0.0
+    k = machine.num_devices
+    peak = max(sum(peak_parts(*sizes, 0, k).values()), update_peak(*sizes, k))
+    seconds = max(found.computing, 3 / 2 * found.sending)
+    needed = show_bytes(peak + found.activation_bytes)
+    return f"{show_seconds(seconds)} at best; {needed}"
+
+
+def _bound(way: str, rows: int, width: int, machine: Cluster) -> str:
+    """Return what would shorten the step the most if it took no time."""
+    what, where = _of(way, machine)
+    without = {
+        "computing": replace(where, accelerator=FREE.accelerator),
+        "sending": replace(where, link=FREE.link),
+        "launching": replace(where, host=FREE_HOST),
+    }
+    times = {
+        name: estimate(what, rows, width, DEPTH, free).seconds
+        for name, free in without.items()
+    }
+    return min(times, key=lambda name: times[name])
+
+
+def _sentence(times: dict[str, float], fitting: list[str]) -> str:
+    """Say who wins and by how much, and who would fit."""
+    best, second = sorted(times, key=lambda way: times[way])[:2]
+    factor = times[second] / times[best]
+    words = (
+        f"{WAY_WORDS[best].capitalize()} {_is(best)} the fastest: "
+        f"{show_seconds(times[best])}, {factor:.2f} times as fast as "
+        f"{WAY_WORDS[second]}."
+    )
+    if best in fitting:
+        return words
+    if not fitting:
+        return (
+            f"{words} None of the three fits into the memory of the devices."
+        )
+    other = min(fitting, key=lambda way: times[way])
+    return (
+        f"{words} But that does not fit into the memory of the devices; of "
+        f"what fits, {WAY_WORDS[other]} {_is(other)} the fastest: "
+        f"{show_seconds(times[other])}."
+    )
+
+
+def _is(way: str) -> str:
+    return "are" if way == "layer" else "is"
+
+
+DECISION = LiveFigure(
+    "decision",
+    "Which way to split eight dense layers, in float32",
+    show_decision,
+    {
+        "rows": Number(
+            "rows of the batch", 4096, [2**i for i in range(5, 18)]
+        ),
+        "width": Number(
+            "width of a layer", 4096, [2**i for i in range(7, 15)]
+        ),
+        "devices": Number("devices", 4, (2, 3, 4, 5, 6, 7, 8)),
+        "accelerator": Choice(
+            "accelerator", "v100", ("p100", "v100", "a100", "h100", "rtx4090")
+        ),
+        "link": Choice(
+            "link",
+            "nvlink2",
+            ("nvlink2", "nvlink3", "nvlink4", "pcie3", "pcie4", "pcie5"),
+        ),
+    },
+    presets={
+        "few rows, wide layers": {"rows": 256, "width": 16384},
+        "a slow link": {"link": "pcie3"},
+        "eight H100": {"devices": 8, "accelerator": "h100", "link": "nvlink4"},
+        "too small to share": {"rows": 256, "width": 256},
+    },
+)

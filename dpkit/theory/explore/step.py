@@ -1,0 +1,209 @@
+"""A data-parallel step, live: where two devices become slower than one."""
+
+from dataclasses import replace
+
+from dpkit.theory.clock.record import Record, Row, Span
+from dpkit.theory.explore.curves import Axis, draw_curves, even
+from dpkit.theory.explore.figure import (
+    Choice,
+    LiveFigure,
+    Number,
+    SettingError,
+    Shown,
+)
+from dpkit.theory.gradient_sums import SUMS
+from dpkit.theory.hardware.clusters import Cluster, cluster
+from dpkit.theory.networks import NETWORKS, network
+from dpkit.theory.parallel_step import ParallelStep, Stretch, parallel_step
+from dpkit.theory.timeline.bars import Bar
+from dpkit.theory.timeline.drawing import Drawing
+from dpkit.theory.timeline.gantt import draw_timeline
+from dpkit.theory.units import show_seconds
+
+MOST_DEVICES = 8  # devices
+ONE_PYTHON, EACH, BUCKETS = PROGRAMS = (
+    "one for all devices",
+    "one for each device",
+    "one each, sums beside backward",
+)
+ALL, PER_DEVICE = "in all", "on each device"
+COUNT_WORDS = "No One Two Three Four Five Six Seven Eight".split()
+Steps = dict[int, ParallelStep]  # by the number of devices
+CARDS = "k80 p100 v100-pcie v100 rtx4090 a100 h100".split()
+WIRES = "pcie3 pcie4 pcie5 nvlink2 nvlink3 nvlink4".split()
+PYTHONS = "eager eager-modules eager-fast".split()
+
+
+def show_step(
+    name: str,
+    images: int,
+    counted: str,
+    devices: int,
+    accelerator: str,
+    link: str,
+    host: str,
+    pythons: str,
+    algorithm: str,
+) -> Shown:
+    """Compute a step on one to eight devices, and show one of them.
+
+    ``images`` are those of the batch or, ``counted`` so, of each device;
+    ``pythons`` is a name in ``PROGRAMS``.
+    """
+    shared = counted == ALL
+    if images < MOST_DEVICES and shared:
+        raise SettingError(
+            f"some devices have nothing to do (images: {images})", "images"
+        )
+    hosts = "one" if pythons == ONE_PYTHON else "per_device"
+    machine = cluster(devices, accelerator, link, host, hosts)
+    work = name, images, shared, algorithm, pythons == BUCKETS
+    return _shown(_steps(machine, *work), machine, name, shared)
+
+
+def _steps(
+    machine: Cluster,
+    name: str,
+    images: int,
+    shared: bool,
+    algorithm: str,
+    in_buckets: bool,
+) -> Steps:
+    """Return the step on one device, and on each number of them."""
+    found = {}
+    for k in range(1, MOST_DEVICES + 1):
+        some = replace(machine, num_devices=k)
+        batch = images if shared else k * images
+        found[k] = parallel_step(
+            network(name), batch, some, algorithm, in_buckets
+        )
+    return found
+
+
+def _shown(steps: Steps, machine: Cluster, name: str, shared: bool) -> Shown:
+    """Show the step on the devices of a machine, beside all others."""
+    k = machine.num_devices
+    step = _draw_step(steps[k], k, f"{name} on {machine.name}")
+    pictures = [step, _draw_seconds(steps, k, shared)]
+    return Shown(
+        pictures, _facts(steps, k, shared), _sentence(steps, k, shared)
+    )
+
+
+def _parts(step: ParallelStep) -> dict[str, float]:
+    """Return what the seconds of a step are for; some go on at once."""
+    return {
+        "launching": step.busy("host", "launches"),
+        "computing": step.busy("device 0", "computes"),
+        "adding up gradients": step.gradients,
+    }
+
+
+def _facts(steps: Steps, k: int, shared: bool) -> list[tuple[str, str]]:
+    step = steps[k]
+    facts = [("a step", show_seconds(step.seconds))]
+    facts.append(("on one device", show_seconds(steps[1].seconds)))
+    facts += [(n, show_seconds(t)) for n, t in _parts(step).items()]
+    facts.append(("launches of a Python", f"{step.launches:,}"))
+    gain = steps[1].seconds / step.seconds * (1 if shared else k)
+    facts.append(("images a second, against one device", f"{gain:.2f} times"))
+    return facts
+
+
+def _sentence(steps: Steps, k: int, shared: bool) -> str:
+    """Say how long the step is against one device, and what it is for."""
+    step, one = steps[k], steps[1].seconds
+    start = f"One device takes {show_seconds(one)}"
+    if k > 1:
+        factor = step.seconds / one
+        images = "" if shared else f", for {k} times the images"
+        start = (
+            f"{COUNT_WORDS[k]} devices take {factor:.2f} times as long as "
+            f"one{images}"
+        )
+    parts = _parts(step)
+    most = max(parts, key=lambda part: parts[part])
+    why = {
+        "launching": f"Python issues {step.launches:,} launches, which take",
+        "computing": "a device computes for",
+        "adding up gradients": "adding up gradients takes",
+    }[most]
+    share = parts[most] / step.seconds
+    return f"{start}: {why} {100 * share:.0f} % of the step."
+
+
+def _draw_step(step: ParallelStep, k: int, label: str) -> Drawing:
+    """Draw the host, the first two devices and the last one."""
+    drawn = sorted({0, min(1, k - 1), k - 1})
+    names = {f"device {r}" for r in drawn} | {"host"}
+    stretches = [s for s in step.stretches if s.place in names]
+    issued = max(s.end for s in stretches if s.place == "host")
+    if issued < step.seconds:
+        wait = Stretch("host", "launches", "wait", issued, step.seconds, 0)
+        stretches.append(wait)
+    spans: list[Span] = []
+    rows: dict[Row, list[Bar]] = {}
+    for s in stretches:
+        if s.end == s.start:
+            continue
+        kind = "launch" if s.place == "host" else KINDS.get(s.what, s.what)
+        kind = "wait" if s.what == "wait" else kind
+        span = Span(s.place, s.stream, s.what, kind, s.start, s.end)
+        spans.append(span)
+        bar = Bar(span, s.start, s.end, s.busy, s.count)
+        rows.setdefault((s.place, s.stream), []).append(bar)
+    if len(drawn) < k:
+        label += f" ({len(drawn)} of {k} shown)"
+    return draw_timeline(Record(spans, label=label), 0.0, rows)
+
+
+KINDS = {"images": "copy", "gradients": "copy"}
+
+
+def _draw_seconds(steps: Steps, k: int, shared: bool) -> Drawing:
+    """Draw the seconds of a step, and what they are for, over devices."""
+    curves = {"a step": [(n, step.seconds) for n, step in steps.items()]}
+    for part in _parts(steps[1]):
+        curves[part] = [(n, _parts(step)[part]) for n, step in steps.items()]
+    one = steps[1].seconds
+    ideal = [(n, one / n if shared else one) for n in steps]
+    curves["ideal"] = ideal
+    most = max(seconds for curve in curves.values() for _, seconds in curve)
+    x = Axis("devices", str, list(steps), logarithmic=False)
+    y = Axis("time", show_seconds, even(most), logarithmic=False)
+    title = "seconds of a step by devices"
+    return draw_curves(curves, title, x, y, k, "a step")
+
+
+STEP = LiveFigure(
+    "step",
+    "A data-parallel step on one to eight devices",
+    show_step,
+    {
+        "name": Choice("network", "LeNet", NETWORKS),
+        "images": Number("images", 256, [2**i for i in range(3, 15)]),
+        "counted": Choice("counted", ALL, (ALL, PER_DEVICE)),
+        "devices": Number("devices", 2, tuple(range(1, MOST_DEVICES + 1))),
+        "pythons": Choice("Python", ONE_PYTHON, PROGRAMS),
+        "algorithm": Choice("sums of gradients by", "star", SUMS),
+        "accelerator": Choice("accelerator", "v100-pcie", tuple(CARDS)),
+        "link": Choice("link", "pcie3", WIRES),
+        "host": Choice("host", "eager", PYTHONS),
+    },
+    presets={
+        "a network that is worth it": {
+            "name": "ResNet-18",
+            "counted": PER_DEVICE,
+        },
+        "a Python each": {"pythons": EACH},
+        "eight H100, as in large runs": {
+            "name": "ResNet-18",
+            "counted": PER_DEVICE,
+            "devices": 8,
+            "pythons": BUCKETS,
+            "algorithm": "library",
+            "accelerator": "h100",
+            "link": "nvlink4",
+        },
+    },
+)
