@@ -12,24 +12,29 @@ from predict_boxes import COMMENT, Asked, Box, boxes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-FIELD = """<label>{label} <input type="text" inputmode="text" \
-autocomplete="off" spellcheck="false" size="8"> {unit}</label>
+FIELD = """<label>{label} <input type="text" size="8" autocomplete="off" \
+pattern="[-+−]?[0-9.,]+(e[-+]?[0-9]+)?(/[0-9.]+)?" \
+title="a number, such as 0.5, 1,024, 3/8 or 2e-7"> {unit}</label>
 """
+CHOICE = '<label><input type="radio" name="{cell}" value="{number}"> <span>'
 END = """<p class="predict-do"><button type="submit">Compare</button>
 <button type="button">Show without guessing</button></p>
 <p class="predict-told" role="status" tabindex="-1"></p>
 </form>
 """
-ALL = """<label class="predict-all"><input type="checkbox"> <span>Show all \
-answers, on all pages</span></label>
-"""
 NOTE = """<p class="predict-note">Folded until you have answered
 <a href="#predict-{cell}">the box above</a>.</p>
 """
-FOUND = f"""<div class="predict-found" id="predict-found">
+FOUND = """<div class="predict-found" id="predict-found">
 <p class="rubric">Your predictions</p>
-<div class="predict-list"></div>
-<p>{ALL}<button type="button">Forget all predictions</button></p>
+<table class="table">
+<thead><tr><th scope="col">asked</th><th scope="col">you said</th>
+<th scope="col">it is</th><th scope="col">miss</th></tr></thead>
+<tbody></tbody>
+</table>
+<p class="predict-mean"></p>
+<p><label><input type="checkbox"> Show all answers, on all pages</label></p>
+<p><button type="button">Forget all predictions</button></p>
 </div>
 """
 LOGGER = logging.getLogger(__name__)
@@ -83,26 +88,24 @@ def field(asked: Asked) -> str:
 
 def form(box: Box, admonition: nodes.Element, place: nodes.Node) -> None:
     """Put the form into a box, around the choices if there are some."""
-    asked = json.dumps([number._asdict() for number in box.numbers])
-    choice = box.choice
-    right = f' data-choice="{choice.found}"' if choice else ""
-    start = f'<form class="predict" id="predict-{box.cell}"{right} '
-    start += f'data-asked="{escape(asked)}" autocomplete="off">\n'
-    fields = "".join(map(field, box.numbers))
-    if fields:
-        fields = f'<div class="predict-fields">\n{fields}</div>\n'
-    if choice:
+    asked = [list(number) for number in box.numbers]
+    start, fields = "", "".join(map(field, box.numbers))
+    if box.choice:
+        asked.append([box.choice.label, None, box.choice.found])
         (items,) = admonition.findall(nodes.enumerated_list)
         for number, item in enumerate(items, 1):
-            words = item[0]
-            words.insert(0, raw(
-                f'<label><input type="radio" name="{box.cell}"'
-                f' value="{number}"> <span>'
-            ))
-            words.append(raw("</span></label>"))
-        start += f"<fieldset>\n<legend>{escape(choice.label)} …</legend>\n"
+            label = CHOICE.format(cell=box.cell, number=number)
+            item[0].insert(0, raw(label))
+            item[0].append(raw("</span></label>"))
+        start = f"<fieldset>\n<legend>{escape(box.choice.label)}</legend>\n"
+        fields = f"</fieldset>\n{fields}"
+    start = (
+        f'<form class="predict" id="predict-{box.cell}" name="{box.cell}"'
+        f' data-asked="{escape(json.dumps(asked))}">\n{start}'
+    )
+    if box.choice:
         admonition.insert(admonition.index(items), raw(start))
-        start = "</fieldset>\n"
+        start = ""
     place.parent.replace(place, raw(start + fields + END))
 
 
