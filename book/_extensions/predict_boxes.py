@@ -26,7 +26,7 @@ BOX = re.compile(
     r"(?ms)^:::\{admonition\}[^\n]*\n:class: prediction\n(.*?)^:::$"
 )
 COMMENT = re.compile(r"(?s)<!-- predict\n(.*?)-->\n?")
-NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
+NUMBER = r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?"
 
 
 class Asked(NamedTuple):
@@ -85,7 +85,7 @@ def number_of(line: str, text: str) -> Asked:
     found = found_numbers(pattern, text)
     if len(found) != 1:
         raise ValueError(f"not one number in the fold ({pattern}: {found})")
-    return Asked(label, unit, found.pop().rstrip(","))
+    return Asked(label, unit, found.pop())
 
 
 def choice_of(line: str, text: str, items: int) -> Asked:
@@ -133,7 +133,9 @@ def boxes(notebook: dict[str, Any]) -> list[Box]:
     for name, cell in cells.items():
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            found += [read_box(name, m[1], cells) for m in BOX.finditer(source)]
+            found += [
+                read_box(name, m[1], cells) for m in BOX.finditer(source)
+            ]
     used = Counter(c for box in found for fold in box.folds for c in fold)
     for box in found:
         if any(used[cell] > 1 for fold in box.folds for cell in fold):

@@ -84,7 +84,8 @@
       }
     }));
     say(document.querySelector(".predict-mean"), count ?
-      `On average the numbers are off by a factor of ${Math.exp(logs / count).toFixed(2)}.` : "");
+      `On average the numbers are off by a factor of ${Math.exp(logs / count).toFixed(2)}.` :
+      body.rows.length ? "" : "None on this page yet.");
   }
 
   function compare(form) {

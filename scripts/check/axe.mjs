@@ -8,7 +8,7 @@ const DESK = { width: 1280, height: 900 };
 const PHONE = { width: 390, height: 844 };
 // The slowest rule is left out where colours are as in another view.
 const NO_CONTRAST = { "color-contrast": { enabled: false } };
-const VIEWS = [
+export const VIEWS = [
   { name: "light", theme: "light", size: DESK, rules: {} },
   { name: "dark", theme: "dark", size: DESK, rules: {} },
   { name: "phone", theme: "light", size: PHONE, rules: NO_CONTRAST },
@@ -30,11 +30,12 @@ export function unfold(tab) {
     const all = (selector) => [...document.querySelectorAll(selector)];
     all("details").forEach((part) => { part.open = true; });
     all(".toggle-button-hidden").forEach((button) => button.click());
+    all("[hidden=until-found]").forEach((part) => { part.hidden = false; });
   });
 }
 
 /** Shows the page as one view has it. */
-async function show(tab, { theme, size }) {
+export async function show(tab, { theme, size }) {
   await tab.setViewportSize(size);
   await tab.evaluate(async (name) => {
     document.documentElement.dataset.theme = name;
@@ -53,18 +54,20 @@ async function show(tab, { theme, size }) {
 }
 
 /** What axe, which the tab holds, finds on a page as it stands. */
-async function violations(tab, rules = {}) {
+async function violations(tab, rules = {}, parts = []) {
   const options = { resultTypes: ["violations"], preload: false, rules };
-  const found = await tab.evaluate((given) =>
-    globalThis.axe.run(document, given), options);
+  const found = await tab.evaluate(([given, include]) =>
+    globalThis.axe.run(include.length ? { include } : document, given),
+  [options, parts]);
   return found.violations.flatMap(({ id, help, nodes }) =>
     nodes.map(({ target }) => `${target.flat().join(" ")}: ${help} [${id}]`));
 }
 
-/** The same, as findings. */
-export async function examineAsIs(tab, place) {
+/** The same, as findings; of some parts alone, if there are any given. */
+export async function examineAsIs(tab, place, parts = []) {
   await tab.evaluate(axe.source);
-  return (await violations(tab)).map((what) => finding("axe", place, what));
+  return (await violations(tab, {}, parts)).map((what) =>
+    finding("axe", place, what));
 }
 
 /** What axe finds in any of the views, each thing once. */

@@ -8,6 +8,7 @@ import { visit } from "./browser.mjs";
 import { validate } from "./html.mjs";
 import { follow } from "./links.mjs";
 import { nameless } from "./pictures.mjs";
+import { predict } from "./predict.mjs";
 import { named, styled, watch } from "./requests.mjs";
 import { openSearch } from "./search.mjs";
 import { serve } from "./server.mjs";
@@ -59,6 +60,7 @@ async function main() {
     await timed("links", () => follow(origin, pages)),
     await timed("style sheets", () => styled(site)),
     await timed("axe, pictures, requests", () => visit(shown, look(origin, searched))),
+    await timed("predictions", () => predict(site, origin, shown)),
     await timed("spelling", () => spell(root)),
   ];
   server.close();
