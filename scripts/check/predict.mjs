@@ -93,11 +93,21 @@ async function examined(tab, page, state) {
   return findings;
 }
 
-const withScript = (origin, looked) => async (tab, page) => {
-  await tab.goto(`${origin}/${page}`, { waitUntil: "load" });
+/** The lightest pages that have boxes, and folds that lie apart from them. */
+export function lightest(site, pages, count) {
+  const text = (page) => readFileSync(join(site, page), "utf-8");
+  return pages
+    .filter((page) => page !== PRINT && text(page).includes("predict-note"))
+    .sort((a, b) => text(a).length - text(b).length)
+    .slice(0, count);
+}
+
+/** Looks at the boxes of a page that was just opened. What is not folded axe
+ * sees on each page; boxes as they come, and answered, where `isLooked`. */
+export async function predict(tab, page, origin, isLooked) {
+  if (page === PRINT || !await tab.locator(".predict-fold").count()) return [];
   const open = await tab.evaluate(foldsThat, { areOpen: true });
   const findings = [...told(page, open, "is not folded"), ...await small(tab, page)];
-  const isLooked = looked.includes(page);
   if (isLooked) findings.push(...await examined(tab, page, "folded"));
   await tab.emulateMedia({ media: "print" });
   findings.push(...await wholeWithout(tab, page, "on paper"));
@@ -105,22 +115,13 @@ const withScript = (origin, looked) => async (tab, page) => {
   findings.push(...await leadInto(tab, page, origin), ...await guess(tab, page));
   if (isLooked) findings.push(...await examined(tab, page, "answered"));
   return findings;
-};
+}
 
-const withoutScript = (origin) => async (tab, page) => {
-  await tab.goto(`${origin}/${page}`, { waitUntil: "load" });
-  return wholeWithout(tab, page, "without a script");
-};
-
-/** Looks at all pages that have boxes. What is not folded axe sees on each of
- * them; boxes that are folded, and answered, on the two lightest alone. */
-export async function predict(site, origin, pages) {
-  const length = (page) => readFileSync(join(site, page), "utf-8").length;
-  const asking = pages.filter((page) => page !== PRINT &&
-    readFileSync(join(site, page), "utf-8").includes('class="predict-fold"'));
-  const looked = asking.toSorted((a, b) => length(a) - length(b)).slice(0, 2);
-  return [
-    ...await visit(asking, withScript(origin, looked)),
-    ...await visit(asking, withoutScript(origin), { javaScriptEnabled: false }),
-  ];
+/** That nothing is folded without a script. */
+export function predictWithoutScript(origin, pages) {
+  const look = async (tab, page) => {
+    await tab.goto(`${origin}/${page}`, { waitUntil: "load" });
+    return wholeWithout(tab, page, "without a script");
+  };
+  return visit(pages, look, { javaScriptEnabled: false });
 }
