@@ -65,9 +65,13 @@ async function leadInto(tab, page, origin) {
     document.querySelector(".predict-fold[hidden] [id]")?.id);
   if (!place) return [];
   await tab.goto(`${origin}/${page}#${encodeURIComponent(place)}`);
-  const isSeen = await tab.evaluate((id) =>
-    document.getElementById(id).checkVisibility({ contentVisibilityAuto: true }) &&
-    !document.getElementById(id).closest("[hidden]"), place);
+  const isSeen = await tab.evaluate((id) => {
+    const target = document.getElementById(id);
+    const fold = target.closest(".predict-fold");
+    const seen = target.checkVisibility() && !fold.hidden;
+    fold.hidden = "until-found"; // as it was
+    return seen;
+  }, place);
   return isSeen ? [] : [finding("predictions", page, `a link does not unfold #${place}`)];
 }
 
