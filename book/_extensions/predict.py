@@ -18,7 +18,8 @@ title="a number, such as 0.5, 1,024, 3/8 or 2e-7"> {unit}</label>
 """
 CHOICE = '<label><input type="radio" name="{cell}" value="{number}"> <span>'
 END = """<p class="predict-do"><button type="submit">Compare</button>
-<button type="button">Show without guessing</button></p>
+<button type="button">Show without guessing</button>
+<span>The answer is folded.</span></p>
 <p class="predict-told" role="status" tabindex="-1"></p>
 </form>
 """
