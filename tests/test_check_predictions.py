@@ -50,8 +50,8 @@ FAULTS = {
     ),
     "kept": (
         "js",
-        'fold.removeAttribute("hidden"));\n  const foldAll',
-        "fold);\n  const foldAll",
+        'fold.removeAttribute("hidden"));\n  };',
+        "fold);\n  };",
         "kept stays folded after a guess",
     ),
     "silent": (

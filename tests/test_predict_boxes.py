@@ -1,6 +1,7 @@
 """Each Predict box of the pages has its answer in the cells that it folds."""
 
 import copy
+import gzip
 import json
 from pathlib import Path
 
@@ -132,3 +133,8 @@ def test_a_pattern_finds_its_number(pattern, text, numbers):
 
 def test_the_question_is_no_answer():
     assert predict_boxes.text_of(markdown("one", BOX)) == ""
+
+
+def test_the_script_is_small():
+    script = (BOOK / "_static" / "predict.js").read_bytes()
+    assert len(gzip.compress(script, 9)) <= 2560

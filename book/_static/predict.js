@@ -9,18 +9,22 @@
 
   // By box: what its fields held, then the choice. `all`: fold nothing.
   let kept = {};
-  try { kept = JSON.parse(localStorage[KEY]); } catch { /* nothing is kept */ }
+  try { kept = JSON.parse(localStorage[KEY]); } catch { }
   const keep = () => {
     // Where this is not allowed, a prediction lasts as long as the page.
-    try { localStorage[KEY] = JSON.stringify(kept); } catch { /* as above */ }
+    try { localStorage[KEY] = JSON.stringify(kept); } catch { }
   };
 
-  const open = (box) => all(`.predict-fold[data-box="${box}"]`)
-    .forEach((fold) => fold.removeAttribute("hidden"));
+  const open = (box) => {
+    document.forms[box].classList.add("predict-open");
+    all(`.predict-fold[data-box="${box}"]`)
+      .forEach((fold) => fold.removeAttribute("hidden"));
+  };
   const foldAll = () => all(".predict-fold").forEach((fold) => {
     const { box } = fold.dataset;
-    if (kept.all || kept[box]) open(box);
-    else fold.setAttribute("hidden", "until-found"); // by Ctrl + F
+    if (kept.all || kept[box]) return open(box);
+    document.forms[box].classList.remove("predict-open");
+    fold.setAttribute("hidden", "until-found"); // by Ctrl + F
   });
 
   // 1,024 and 0,5 and 3/11 and 2e-7 are numbers.
