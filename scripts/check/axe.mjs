@@ -8,7 +8,7 @@ const DESK = { width: 1280, height: 900 };
 const PHONE = { width: 390, height: 844 };
 // The slowest rule is left out where colours are as in another view.
 const NO_CONTRAST = { "color-contrast": { enabled: false } };
-const VIEWS = [
+export const VIEWS = [
   { name: "light", theme: "light", size: DESK, rules: {} },
   { name: "dark", theme: "dark", size: DESK, rules: {} },
   { name: "phone", theme: "light", size: PHONE, rules: NO_CONTRAST },
@@ -30,11 +30,12 @@ export function unfold(tab) {
     const all = (selector) => [...document.querySelectorAll(selector)];
     all("details").forEach((part) => { part.open = true; });
     all(".toggle-button-hidden").forEach((button) => button.click());
+    all("[hidden=until-found]").forEach((part) => { part.hidden = false; });
   });
 }
 
 /** Shows the page as one view has it. */
-async function show(tab, { theme, size }) {
+export async function show(tab, { theme, size }) {
   await tab.setViewportSize(size);
   await tab.evaluate(async (name) => {
     document.documentElement.dataset.theme = name;
@@ -53,25 +54,27 @@ async function show(tab, { theme, size }) {
 }
 
 /** What axe, which the tab holds, finds on a page as it stands. */
-async function violations(tab, rules = {}, within = "html") {
+async function violations(tab, rules = {}, parts = []) {
   const options = { resultTypes: ["violations"], preload: false, rules };
-  const found = await tab.evaluate(([place, given]) =>
-    globalThis.axe.run(place, given), [within, options]);
+  const found = await tab.evaluate(([given, include]) =>
+    globalThis.axe.run(include.length ? { include } : document, given),
+  [options, parts]);
   return found.violations.flatMap(({ id, help, nodes }) =>
     nodes.map(({ target }) => `${target.flat().join(" ")}: ${help} [${id}]`));
 }
 
-/** The same, as findings. */
-export async function examineAsIs(tab, place) {
+/** The same, as findings; of some parts alone, if there are any given. */
+export async function examineAsIs(tab, place, parts = []) {
   await tab.evaluate(axe.source);
-  return (await violations(tab)).map((what) => finding("axe", place, what));
+  return (await violations(tab, {}, parts)).map((what) =>
+    finding("axe", place, what));
 }
 
 /** What axe finds in one figure, as it stands, in views by name. */
 export async function examineFigure(tab, place, id, names) {
   await tab.evaluate(axe.source);
   const chosen = VIEWS.filter(({ name }) => names.includes(name));
-  return inViews(tab, place, chosen, `#${id}`);
+  return inViews(tab, place, chosen, [`#${id}`]);
 }
 
 /** What axe finds in any of the views, each thing once. */
@@ -81,11 +84,11 @@ export async function examine(tab, page) {
   return inViews(tab, page, viewsOf(page));
 }
 
-async function inViews(tab, page, chosen, within) {
+async function inViews(tab, page, chosen, parts = []) {
   const views = new Map(); // in which a violation is seen
   for (const view of chosen) {
     await show(tab, view);
-    for (const what of await violations(tab, view.rules, within)) {
+    for (const what of await violations(tab, view.rules, parts)) {
       views.set(what, [...views.get(what) ?? [], view.name]);
     }
   }

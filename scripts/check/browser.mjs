@@ -30,8 +30,9 @@ export function findChromium() {
   });
 }
 
-/** Hands each page, in a fresh tab, to `look`; returns all findings. */
-export async function visit(pages, look) {
+/** Hands each page, in a fresh tab, to `look`; returns all findings. The
+ * options are those of a context: whether scripts run, for example. */
+export async function visit(pages, look, options = {}) {
   const browser = await chromium.launch({
     executablePath: findChromium(),
     args: FLAGS,
@@ -39,7 +40,7 @@ export async function visit(pages, look) {
   const waiting = [...pages];
   const findings = [];
   async function work() {
-    const context = await browser.newContext({ reducedMotion: "reduce" });
+    const context = await browser.newContext({ reducedMotion: "reduce", ...options });
     context.setDefaultTimeout(PATIENCE);
     for (let page = waiting.shift(); page; page = waiting.shift()) {
       const tab = await context.newPage();

@@ -10,6 +10,7 @@ import { validate } from "./html.mjs";
 import { follow } from "./links.mjs";
 import { touch } from "./live.mjs";
 import { nameless } from "./pictures.mjs";
+import { lightest, predict, predictWithoutScript } from "./predict.mjs";
 import { named, styled, watch } from "./requests.mjs";
 import { openSearch } from "./search.mjs";
 import { serve } from "./server.mjs";
@@ -22,12 +23,13 @@ const python = process.argv[3] ?? "python3";
 const site = join(root, "_build", "html");
 
 /** What one page shows in the browser. */
-const look = (origin, searched) => async (tab, page) => {
+const look = (origin, searched, looked) => async (tab, page) => {
   const asked = watch(tab, page, origin);
   await tab.goto(`${origin}/${page}`, { waitUntil: "load" });
   const findings = [
     ...await named(tab, page),
     ...await nameless(tab, page),
+    ...await predict(tab, page, origin, looked.includes(page)),
     ...await examine(tab, page),
     ...searched && page !== PRINT ? await openSearch(tab, page) : [],
   ];
@@ -56,12 +58,14 @@ async function main() {
   const pages = pagesOf(site);
   const searched = pages.includes("search.html");
   const shown = pages.filter((page) => !leadsOn(site, page));
+  const looked = lightest(site, shown, 1);
   const counts = [
     await timed("weight", () => [...weigh(site, pages), ...weighLive(site)]),
     await timed("html", () => validate(site, pages)),
     await timed("links", () => follow(origin, pages)),
     await timed("style sheets", () => styled(site)),
-    await timed("axe, pictures, requests", () => visit(shown, look(origin, searched))),
+    await timed("axe, pictures, predictions, requests", () => visit(shown, look(origin, searched, looked))),
+    await timed("no script", () => predictWithoutScript(origin, looked)),
     await timed("live figures", () => touch(site, origin, shown, python)),
     await timed("spelling", () => spell(root)),
   ];

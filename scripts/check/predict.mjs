@@ -1,0 +1,131 @@
+// What answers a Predict box is folded until the reader has guessed, by
+// keyboard alone. Without a script and on paper it is open.
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+
+import { examineAsIs, show, VIEWS } from "./axe.mjs";
+import { visit } from "./browser.mjs";
+import { finding, PRINT } from "./site.mjs";
+
+const LEAST = 44; // pixels, of what is touched
+const PARTS = ["form.predict", ".predict-note", ".predict-found"];
+
+/** The boxes whose folds are open, or are not; run in the page. */
+function foldsThat({ areOpen }) {
+  const isOpen = (fold) => [...fold.children].some((part) =>
+    part.checkVisibility() && part.getBoundingClientRect().height > 0);
+  return [...document.querySelectorAll(".predict-fold")]
+    .filter((fold) => isOpen(fold) === areOpen)
+    .map((fold) => fold.dataset.box);
+}
+
+const told = (page, boxes, what) =>
+  [...new Set(boxes)].map((box) => finding("predictions", page, `${box} ${what}`));
+
+/** That all is open, and no form is shown. */
+async function wholeWithout(tab, page, what) {
+  const controls = "form.predict :is(input, button), .predict-found button";
+  const shown = await tab.evaluate((selector) =>
+    [...document.querySelectorAll(selector)]
+      .filter((control) => control.checkVisibility())
+      .map((control) => control.form?.name ?? "the table"), controls);
+  const folded = await tab.evaluate(foldsThat, { areOpen: false });
+  return [
+    ...told(page, folded, `is folded ${what}`),
+    ...told(page, shown, `shows its form ${what}`),
+  ];
+}
+
+/** Guesses in each box by keyboard: it opens, and tells what it is. */
+async function guess(tab, page) {
+  const forms = tab.locator("form.predict");
+  const silent = [];
+  for (const form of await forms.all()) {
+    const [box, isText, asked] = await form.evaluate((part) => {
+      const input = part.querySelector("input");
+      input.focus({ preventScroll: true });
+      return [part.name, input.type === "text", JSON.parse(part.dataset.asked)];
+    });
+    await tab.keyboard.press(isText ? "1" : "Space");
+    await tab.keyboard.press("Enter");
+    const [, , found] = isText ? asked[0] : asked.at(-1);
+    const said = await form.locator("[role=status]").textContent();
+    if (!said.includes(found)) silent.push(box);
+  }
+  const folded = await tab.evaluate(foldsThat, { areOpen: false });
+  return [
+    ...told(page, folded, "stays folded after a guess"),
+    ...told(page, silent, "does not tell its answer"),
+  ];
+}
+
+/** That a link leads into what is folded, by one of its places. */
+async function leadInto(tab, page, origin) {
+  const place = await tab.evaluate(() =>
+    document.querySelector(".predict-fold[hidden] [id]")?.id);
+  if (!place) return [];
+  await tab.goto(`${origin}/${page}#${encodeURIComponent(place)}`);
+  const isSeen = await tab.evaluate((id) => {
+    const target = document.getElementById(id);
+    const fold = target.closest(".predict-fold");
+    const seen = target.checkVisibility() && !fold.hidden;
+    fold.hidden = "until-found"; // as it was
+    return seen;
+  }, place);
+  return isSeen ? [] : [finding("predictions", page, `a link does not unfold #${place}`)];
+}
+
+/** What is touched is large enough. */
+async function small(tab, page) {
+  const found = await tab.evaluate((least) => {
+    const touched = "form.predict :is(button, [type=text], li label), .predict-found :is(button, label)";
+    return [...document.querySelectorAll(touched)]
+      .filter((part) => Math.round(part.getBoundingClientRect().height) < least)
+      .map((part) => part.form?.name ?? part.textContent.trim());
+  }, LEAST);
+  return told(page, found, `has something lower than ${LEAST} pixels`);
+}
+
+/** What axe finds in the boxes of a page, in both themes. */
+async function examined(tab, page, state) {
+  const findings = [];
+  for (const view of VIEWS.filter(({ name }) => name !== "phone")) {
+    await show(tab, view);
+    const place = `${page} (${view.name}, ${state})`;
+    findings.push(...await examineAsIs(tab, place, PARTS));
+  }
+  return findings;
+}
+
+/** The lightest pages that have boxes, and folds that lie apart from them. */
+export function lightest(site, pages, count) {
+  const text = (page) => readFileSync(join(site, page), "utf-8");
+  return pages
+    .filter((page) => page !== PRINT && text(page).includes("predict-note"))
+    .sort((a, b) => text(a).length - text(b).length)
+    .slice(0, count);
+}
+
+/** Looks at the boxes of a page that was just opened. What is not folded axe
+ * sees on each page; boxes as they come, and answered, where `isLooked`. */
+export async function predict(tab, page, origin, isLooked) {
+  if (page === PRINT || !await tab.locator(".predict-fold").count()) return [];
+  const open = await tab.evaluate(foldsThat, { areOpen: true });
+  const findings = [...told(page, open, "is not folded"), ...await small(tab, page)];
+  if (isLooked) findings.push(...await examined(tab, page, "folded"));
+  await tab.emulateMedia({ media: "print" });
+  findings.push(...await wholeWithout(tab, page, "on paper"));
+  await tab.emulateMedia({ media: "screen" });
+  findings.push(...await leadInto(tab, page, origin), ...await guess(tab, page));
+  if (isLooked) findings.push(...await examined(tab, page, "answered"));
+  return findings;
+}
+
+/** That nothing is folded without a script. */
+export function predictWithoutScript(origin, pages) {
+  const look = async (tab, page) => {
+    await tab.goto(`${origin}/${page}`, { waitUntil: "load" });
+    return wholeWithout(tab, page, "without a script");
+  };
+  return visit(pages, look, { javaScriptEnabled: false });
+}
