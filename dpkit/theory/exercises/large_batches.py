@@ -7,15 +7,18 @@ from dpkit.theory.exercises.verdict import (
 )
 
 
-def check_steps_behind(answer: Answer) -> None:
-    """Warm-ups of several lengths, one of them without a rise."""
+def check_rate_of_step(answer: Answer) -> None:
+    """The rates of a run: a ramp, the full rate, and a tenth of it."""
 
-    def steps_behind(k: int, W: int) -> float:
-        return sum(1 - (1 + (k - 1) * t / W) / k for t in range(W))
+    def rate(step: int, lr: float, k: int, warmup: int, slow: int) -> float:
+        if step < warmup:
+            return lr + (k - 1) * lr * step / warmup
+        return k * lr * (1.0 if step < slow else 0.1)
 
-    cases = (4, 10), (8, 128), (2, 1), (1, 7)
-    words = "k = {0}, W = {1}"
-    require_reference(answer, steps_behind, cases, words, "g")
+    steps = (0, 1, 3, 4, 5, 15, 16, 19, 20, 30)
+    cases = [(t, lr, k, 4, 16) for t in steps for lr, k in ((0.1, 4), (1, 8))]
+    words = "step {0}, rate {1}, k = {2}, {3} steps of warm-up, slow from {4}"
+    require_reference(answer, rate, cases, words, "g")
 
 
 def check_critical_batch(answer: Answer) -> None:

@@ -1,26 +1,26 @@
 """Checks of the exercises on sharding."""
 
-from dpkit.theory.exercises.verdict import Answer, require, require_reference
+from dpkit.theory.exercises.verdict import Answer, require
+from dpkit.theory.sharding import kept_bytes, sent_bytes
 
 Order = list[tuple[str, int]]
 
 
-def check_kept_numbers(answer: Answer) -> None:
-    """Each stage and rank, with sizes that k does not divide."""
-
-    def reference(sizes: list[int], k: int, rank: int, stage: int) -> int:
-        part = sum(len(range(rank, n, k)) for n in sizes)
-        cut = [stage >= 3, stage >= 2, stage >= 1, stage >= 1]
-        return sum(part if shard else sum(sizes) for shard in cut)
-
-    cases = [
-        (sizes, k, rank, stage)
-        for sizes, k in (([5, 4], 3), ([12], 4), ([2, 7, 1], 5))
-        for rank in (0, k - 1)
-        for stage in range(4)
-    ]
-    words = "blocks of {0}, {1} devices, rank {2}, stage {3}"
-    require_reference(answer, reference, cases, words)
+def check_stage_and_devices(answer: Answer) -> None:
+    """A billion parameters: 6 GB kept, 7 GB sent, on at most 16 devices."""
+    found, num_parameters = answer(), 10**9
+    words = f"it returned {found!r}, not a stage and a number of devices"
+    require(isinstance(found, tuple) and len(found) == 2, words)
+    stage, k = found
+    case = f"ZeRO-{stage} on {k} devices"
+    require(stage in (0, 1, 2, 3), f"{case}: the stages are 0 to 3")
+    require(k in range(1, 17), f"{case}: there are 1 to 16 devices")
+    kept = sum(kept_bytes(stage, num_parameters, k).values()) / 1e9
+    words = f"a device keeps {kept:.2f} GB, where 6 are allowed"
+    require(kept <= 6, f"{case}: {words}")
+    sent = sent_bytes(stage, 4 * num_parameters, k) / 1e9
+    words = f"a device sends {sent:.2f} GB, where 7 are allowed"
+    require(sent <= 7, f"{case}: {words}")
 
 
 def check_prefetch_order(answer: Answer) -> None:

@@ -1,33 +1,66 @@
 """Checks of the exercises on splitting layers, networks and batches."""
 
-from itertools import product
+from itertools import chain, product
 from math import ceil
 
-from dpkit.theory.exercises.verdict import Answer, require_reference
-from dpkit.theory.splits import boundary
+from dpkit.theory.exercises.verdict import (
+    Answer,
+    require,
+    require_reference,
+    require_same,
+)
+from dpkit.theory.hardware.clusters import cluster
+from dpkit.theory.splits import WAYS, estimate
+
+Row = list[float]
+Rows = list[Row]
 
 
-def check_least_width(answer: Answer) -> None:
-    """The width from the constants, for both ways to allreduce."""
+def check_split_layer(answer: Answer) -> None:
+    """A layer split by its inputs, on one rank and on several."""
 
-    def width(flops: float, num_bytes: float, k: int, parts: bool) -> float:
-        return flops / num_bytes / 3 * (1 if parts else k)
+    def whole(
+        x_shards: list[Row], W_shards: list[Rows], bias: Row
+    ) -> list[float]:
+        x, W = [*chain(*x_shards)], [*chain(*W_shards)]
+        sums = [sum(a * b for a, b in zip(x, column)) for column in zip(*W)]
+        return [max(0.0, s + b) for s, b in zip(sums, bias)]
 
-    machines = (12e12, 10e9, 2), (15e12, 3e9, 5)
-    cases = [(*each, parts) for each in machines for parts in (False, True)]
-    words = "{:.1e} flop/s and {:.0e} bytes/s on {} devices, by_parts={}"
-    require_reference(answer, width, cases, words, ".0f", near=0.01)
+    W = [[1.0, 2.0], [3.0, -4.0], [-5.0, 1.0]]
+    x, bias = [1.0, 2.0, -3.0], [1.0, 5.0]
+    for cuts in ([3], [2, 3], [1, 2, 3]):
+        spans = list(zip([0, *cuts], cuts))
+        shards = [x[a:b] for a, b in spans], [W[a:b] for a, b in spans]
+        found, expected = answer(*shards, bias), whole(*shards, bias)
+        require_same(found, expected, f"{len(cuts)} ranks")
 
 
-def check_rows_to_hide(answer: Answer) -> None:
-    """By a star and by parts, for several devices and links."""
+# (link, rows, width), then how long a step of 8 layers may take, in ms, and
+# how many MB of parameters and activations a device may hold.
+DESIGNS = (
+    (("nvlink2", 8192, 2048), 20, 250),
+    (("nvlink2", 1024, 8192), 70, 800),
+    (("pcie3", 4096, 4096), 90, 200),
+)
 
-    def rows(k: int, ratio: float, by_parts: bool) -> float:
-        return boundary("data", k, 1, ratio, shared=not by_parts)
 
-    cases = product((2, 3, 8), (99.0, 1105.0), (False, True))
-    words = "{0} devices, {1:.0f} operations a byte, by_parts={2}"
-    require_reference(answer, rows, cases, words, ".0f", near=0.02)
+def check_three_designs(answer: Answer) -> None:
+    """A way and a number of devices for each of three networks."""
+    found = answer()
+    words = f"it returned {found!r}, not three pairs"
+    require(isinstance(found, list) and len(found) == len(DESIGNS), words)
+    for (way, k), design in zip(found, DESIGNS):
+        (link, rows, width), most_ms, most_mb = design
+        case = f"{rows} rows of {width} over {link}, {way} on {k} devices"
+        require(way in WAYS, f"{case}: the ways are {', '.join(WAYS)}")
+        require(k in (2, 4, 8), f"{case}: take 2, 4 or 8 devices")
+        step = estimate(way, rows, width, 8, cluster(k, "v100", link))
+        ms = 1e3 * step.seconds
+        words = f"a step takes {ms:.0f} ms, where {most_ms} are allowed"
+        require(ms <= most_ms, f"{case}: {words}")
+        mb = (step.parameter_bytes + step.activation_bytes) / 1e6
+        words = f"a device holds {mb:.0f} MB, where {most_mb} are allowed"
+        require(mb <= most_mb, f"{case}: {words}")
 
 
 def check_least_devices(answer: Answer) -> None:
