@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pack_python import pack, put_into_site
 from print_page import write_page
 
 # A third of the time would go to looking through documents for garbage, and
@@ -29,13 +30,14 @@ except SystemExit as end:
 
 
 def main() -> int:
-    """Build by jupyter-book, then put all of its pages on one."""
+    """Build by jupyter-book, add Python, and put all pages on one."""
     folder = Path(sys.argv[1])
     words = ["build", folder, "-W", "-n", "--keep-going"]
     status = subprocess.run(
         [sys.executable, "-P", "-c", JUPYTER_BOOK, *words]
     ).returncode
     if status == 0:
+        put_into_site(pack(), folder / "_build" / "html")
         gc.disable()
         write_page(folder)
     return status

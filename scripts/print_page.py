@@ -41,8 +41,10 @@ def unfold(article: Tag) -> None:
     for box in article.find_all(class_="dropdown"):
         names = box.get_attribute_list("class")
         box["class"] = [c for c in names if c not in ("dropdown", "toggle")]
-    for link in article.select("a.headerlink, a:has(> .viewcode-link)"):
-        link.decompose()
+    for part in article.select(
+        "a.headerlink, a:has(> .viewcode-link), figure.live > script"
+    ):
+        part.decompose()
 
 
 def contents(articles: dict[str, Tag], page: BeautifulSoup) -> Tag:
@@ -84,7 +86,12 @@ def printable(pages: dict[str, str]) -> str:
             link["href"] = inside(str(link["href"]), name, ids)
     page.title.string = articles[first].h1.get_text()
     head = soups[first].head
-    page.head.extend(head.find_all("link", rel="stylesheet"))
+    sheets = {
+        str(link["href"]): link
+        for soup in soups.values()
+        for link in soup.head.find_all("link", rel="stylesheet")
+    }
+    page.head.extend(sheets.values())
     for script in head.find_all("script", src=True):
         if any(name in str(script["src"]) for name in SCRIPTS):
             page.head.append(script)

@@ -264,7 +264,9 @@ def check_pages() -> CheckPages:
 
     def check(root: Path) -> tuple[int, list[str]]:
         run = subprocess.run(
-            ["node", checks / "main.mjs", root], capture_output=True, text=True
+            ["node", checks / "main.mjs", root, sys.executable],
+            capture_output=True,
+            text=True,
         )
         assert run.stderr == ""
         return run.returncode, run.stdout.splitlines()

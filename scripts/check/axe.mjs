@@ -53,10 +53,10 @@ async function show(tab, { theme, size }) {
 }
 
 /** What axe, which the tab holds, finds on a page as it stands. */
-async function violations(tab, rules = {}) {
+async function violations(tab, rules = {}, within = "html") {
   const options = { resultTypes: ["violations"], preload: false, rules };
-  const found = await tab.evaluate((given) =>
-    globalThis.axe.run(document, given), options);
+  const found = await tab.evaluate(([place, given]) =>
+    globalThis.axe.run(place, given), [within, options]);
   return found.violations.flatMap(({ id, help, nodes }) =>
     nodes.map(({ target }) => `${target.flat().join(" ")}: ${help} [${id}]`));
 }
@@ -67,14 +67,25 @@ export async function examineAsIs(tab, place) {
   return (await violations(tab)).map((what) => finding("axe", place, what));
 }
 
+/** What axe finds in one figure, as it stands, in views by name. */
+export async function examineFigure(tab, place, id, names) {
+  await tab.evaluate(axe.source);
+  const chosen = VIEWS.filter(({ name }) => names.includes(name));
+  return inViews(tab, place, chosen, `#${id}`);
+}
+
 /** What axe finds in any of the views, each thing once. */
 export async function examine(tab, page) {
-  const views = new Map(); // in which a violation is seen
   await tab.evaluate(axe.source);
   await unfold(tab);
-  for (const view of viewsOf(page)) {
+  return inViews(tab, page, viewsOf(page));
+}
+
+async function inViews(tab, page, chosen, within) {
+  const views = new Map(); // in which a violation is seen
+  for (const view of chosen) {
     await show(tab, view);
-    for (const what of await violations(tab, view.rules)) {
+    for (const what of await violations(tab, view.rules, within)) {
       views.set(what, [...views.get(what) ?? [], view.name]);
     }
   }

@@ -1,5 +1,6 @@
 // Looks at every page of a built site, and at the prose it was built from.
-// Usage: node main.mjs [ROOT], the folder that holds _build/html and book.
+// Usage: node main.mjs [ROOT [PYTHON]]: the folder that holds _build/html and
+// book, and the Python that is asked what live figures show.
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 
@@ -7,15 +8,17 @@ import { examine } from "./axe.mjs";
 import { visit } from "./browser.mjs";
 import { validate } from "./html.mjs";
 import { follow } from "./links.mjs";
+import { touch } from "./live.mjs";
 import { nameless } from "./pictures.mjs";
 import { named, styled, watch } from "./requests.mjs";
 import { openSearch } from "./search.mjs";
 import { serve } from "./server.mjs";
 import { leadsOn, pagesOf, PRINT, sourceOf } from "./site.mjs";
 import { spell } from "./spelling.mjs";
-import { heaviest, weigh } from "./weight.mjs";
+import { heaviest, weigh, weighLive } from "./weight.mjs";
 
 const root = resolve(process.argv[2] ?? ".");
+const python = process.argv[3] ?? "python3";
 const site = join(root, "_build", "html");
 
 /** What one page shows in the browser. */
@@ -54,11 +57,12 @@ async function main() {
   const searched = pages.includes("search.html");
   const shown = pages.filter((page) => !leadsOn(site, page));
   const counts = [
-    await timed("weight", () => weigh(site, pages)),
+    await timed("weight", () => [...weigh(site, pages), ...weighLive(site)]),
     await timed("html", () => validate(site, pages)),
     await timed("links", () => follow(origin, pages)),
     await timed("style sheets", () => styled(site)),
     await timed("axe, pictures, requests", () => visit(shown, look(origin, searched))),
+    await timed("live figures", () => touch(site, origin, shown, python)),
     await timed("spelling", () => spell(root)),
   ];
   server.close();

@@ -32,7 +32,7 @@ has npm || give_up "no npm on the PATH"
 has $browsers || give_up "no chromium on the PATH"
 
 status=0
-node "$here/main.mjs" "$1" || status=$?
+node "$here/main.mjs" "$1" "$2" || status=$?
 "$2" -m pytest -q -n 0 -p no:cacheprovider "$1/tests/test_check.py" \
   "$1/tests/test_workflows.py" || status=1
 exit "$status"

@@ -1,11 +1,20 @@
 // No page is heavier than a megabyte, counted as the HTML that is sent. The
-// one that is the whole book, to be printed, is not counted.
-import { statSync } from "node:fs";
+// one that is the whole book, to be printed, is not counted. What live figures
+// load is counted as it is sent, compressed.
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { gzipSync } from "node:zlib";
 
 import { finding, PRINT } from "./site.mjs";
 
 const MOST = 1_000_000;
+const LIVE = "_static/live";
+// Bytes that may be sent, by the beginning of a path.
+const MOST_SENT = {
+  [`${LIVE}/figure.js`]: 4_096,
+  [`${LIVE}/python.js`]: 5_000_000,
+  [`${LIVE}/frames/`]: 100_000,
+};
 
 /** The pages that count, each with its bytes. */
 function weights(site, pages) {
@@ -19,6 +28,20 @@ export function weigh(site, pages) {
     .filter(({ bytes }) => bytes > MOST)
     .map(({ page, bytes }) =>
       finding("weight", page, `${bytes} bytes, more than ${MOST}`));
+}
+
+/** What live figures load, where it is more than it may be. */
+export function weighLive(site) {
+  const files = existsSync(join(site, LIVE))
+    ? readdirSync(join(site, LIVE), { recursive: true }) : [];
+  return files.map((file) => `${LIVE}/${file}`).flatMap((file) => {
+    const [, most] = Object.entries(MOST_SENT)
+      .find(([start]) => file.startsWith(start)) ?? [];
+    if (!most) return [];
+    const { length } = gzipSync(readFileSync(join(site, file)));
+    return length <= most ? [] :
+      [finding("weight", file, `${length} bytes sent, more than ${most}`)];
+  });
 }
 
 export function heaviest(site, pages) {

@@ -19,6 +19,14 @@ from dpkit.theory.timeline.drawing import Drawing
 from dpkit.theory.units import check_known
 
 
+class SettingError(ValueError):
+    """Settings that show nothing, and the control or word that is at fault."""
+
+    def __init__(self, words: str, place: str = "") -> None:
+        super().__init__(words)
+        self.place = place
+
+
 class Number(NamedTuple):
     """A slider with a field beside it.
 
@@ -34,6 +42,28 @@ class Number(NamedTuple):
     unit: str = ""
     shown_for: tuple[str, Sequence[str]] | None = None
 
+    @property
+    def moves(self) -> Sequence[float]:
+        """The values that one touch can give it."""
+        return self.stops
+
+    def accept(self, name: str, value: Any) -> float:
+        """Return what the page sent, as the type that the stops have.
+
+        In JSON of a browser 1.0 is written as 1.
+        """
+        kind = int if all(isinstance(s, int) for s in self.stops) else float
+        first, last = self.stops[0], self.stops[-1]
+        fits = isinstance(value, int | float) and first <= value <= last
+        if not fits or kind(value) != value:
+            whole = "whole " if kind is int else ""
+            raise SettingError(
+                f"{self.label} is a {whole}number from {first:,} to {last:,} "
+                f"({self.label}: {value})",
+                name,
+            )
+        return kind(value)
+
 
 class Choice(NamedTuple):
     """One of a few words; ``shown_for`` is as in :class:`Number`."""
@@ -43,6 +73,22 @@ class Choice(NamedTuple):
     options: Sequence[str]
     shown_for: tuple[str, Sequence[str]] | None = None
 
+    @property
+    def moves(self) -> Sequence[str]:
+        """The values that one touch can give it."""
+        return self.options
+
+    def accept(self, name: str, value: Any) -> str:
+        """Return what the page sent, if it is one of the options."""
+        if value not in self.options:
+            known = ", ".join(self.options)
+            raise SettingError(
+                f"unknown {self.label} ({self.label}: {value}, "
+                f"known: {known})",
+                name,
+            )
+        return str(value)
+
 
 class Lists(NamedTuple):
     """Lists of words, a line each, whose order the reader changes."""
@@ -51,16 +97,20 @@ class Lists(NamedTuple):
     start: str
     shown_for: tuple[str, Sequence[str]] | None = None
 
+    @property
+    def moves(self) -> Sequence[str]:
+        """The values that one touch can give it: too many to be listed."""
+        return ()
+
+    def accept(self, name: str, value: Any) -> str:
+        """Return what the page sent, if it has the words of the start."""
+        words = self.start.split()
+        if sorted(str(value).split()) != sorted(words):
+            raise SettingError(f"words are missing or new ({value!r})", name)
+        return str(value)
+
 
 Control: TypeAlias = Number | Choice | Lists
-
-
-class SettingError(ValueError):
-    """Settings that show nothing, and the control or word that is at fault."""
-
-    def __init__(self, words: str, place: str = "") -> None:
-        super().__init__(words)
-        self.place = place
 
 
 @dataclass
@@ -128,11 +178,31 @@ class LiveFigure:
         """Return what is shown; what is not set is as at the start."""
         for name in settings:
             check_known("setting", name, self.controls)
+        at = {**self.start, **settings}
         try:
-            return self.show(**{**self.start, **settings})
+            return self.show(
+                **{n: c.accept(n, at[n]) for n, c in self.controls.items()}
+            )
         except ValueError as error:
             place = getattr(error, "place", "")
             return Shown(refused=str(error), place=place)
+
+    def frames(self, **settings: Any) -> list[tuple[dict[str, Any], Shown]]:
+        """Return what each first touch shows, with what it sets.
+
+        A touch moves one control, or chooses a preset; all else is as at the
+        start. The page can show these without asking Python.
+        """
+        at = {**self.start, **settings}
+        moves = [
+            {name: value}
+            for name, control in self.controls.items()
+            if _is_shown(control, at)
+            for value in control.moves
+            if value != at[name]
+        ]
+        moves += [dict(p) for p in self.presets.values() if p not in moves]
+        return [(move, self.ask(**{**at, **move})) for move in moves]
 
     def for_page(self, **settings: Any) -> dict[str, Any]:
         """Return what a page has to know to make the controls."""
@@ -151,3 +221,10 @@ class LiveFigure:
                 for name, control in self.controls.items()
             ],
         }
+
+
+def _is_shown(control: Control, settings: Mapping[str, Any]) -> bool:
+    if control.shown_for is None:
+        return True
+    other, values = control.shown_for
+    return settings[other] in values

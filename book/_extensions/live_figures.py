@@ -1,0 +1,85 @@
+"""Make live figures live: an id, a script, and the frames of each.
+
+A frame is what the first touch of a control shows. The frames are made when
+the site is built, by the function that made the figure in the notebook.
+"""
+
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+from dpkit.theory.explore.all import FIGURES
+
+FOLDER = "_static/live/frames"
+FIGURE = re.compile(
+    r'<figure class="live"(.*?)<script type="application/json">(.*?)</script>',
+    re.DOTALL,
+)
+
+
+def frames_of(told: dict[str, Any]) -> str:
+    """Return the frames as JSON, for what a figure tells the page."""
+    starts = {c["name"]: c["start"] for c in told["controls"]}
+    found = [
+        [move, json.loads(shown.as_json())]
+        for move, shown in FIGURES[told["name"]].frames(**starts)
+    ]
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+
+
+def write_frames(folder: Path, name: str, frames: str) -> str:
+    """Write a script that holds the frames; return its address there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = f"dpkitFrames[{json.dumps(name)}] = {frames};\n"
+    (folder / f"{name}.js").write_text(text, encoding="utf-8")
+    return f"{name}.js?v={zlib.crc32(text.encode()):08x}"
+
+
+def with_ids(body: str, page: str, folder: Path) -> tuple[str, int]:
+    """Name the figures of a page; return its body, and how many there are."""
+    count: dict[str, int] = {}
+
+    def named(match: re.Match[str]) -> str:
+        told = json.loads(match[2])
+        kind = told["name"]
+        count[kind] = count.get(kind, 0) + 1
+        # The second one of a kind has another id.
+        name = kind if count[kind] == 1 else f"{kind}-{count[kind]}"
+        # Two pages may have a figure of one kind, each with its start.
+        file = write_frames(folder, f"{page}-{name}", frames_of(told))
+        mark = f'<figure class="live" id="live-{name}" data-frames="{file}"'
+        return match[0].replace('<figure class="live"', mark, 1)
+
+    body = FIGURE.sub(named, body)
+    return body, sum(count.values())
+
+
+def make_live(
+    app: Sphinx,
+    pagename: str,
+    templatename: str,
+    context: dict[str, Any],
+    doctree: object,
+) -> None:
+    """Prepare a page that has live figures, and no other."""
+    if app.builder.name != "html" or 'class="live"' not in context.get(
+        "body", ""
+    ):
+        return
+    folder = Path(app.outdir, FOLDER)
+    body, found = with_ids(context["body"], Path(pagename).name, folder)
+    if found:
+        context["body"] = body
+        app.add_css_file("live/figure.css")
+        app.add_js_file("live/engine.js", loading_method="defer")
+        app.add_js_file("live/figure.js", loading_method="defer")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the extension."""
+    app.connect("html-page-context", make_live)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

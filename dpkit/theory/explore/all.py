@@ -1,0 +1,25 @@
+"""All live figures by name, and the one function that the pages call.
+
+The page sends a figure's name and settings as JSON, and shows what returns.
+"""
+
+import json
+
+from dpkit.theory.explore.figure import LiveFigure
+from dpkit.theory.explore.pipeline import PIPELINE
+from dpkit.theory.units import check_known
+
+FIGURES: dict[str, LiveFigure] = {f.name: f for f in (PIPELINE,)}
+
+
+def answer(question: str) -> str:
+    """Answer a page: JSON of a figure's name and settings in, of Shown out.
+
+    Example:
+        >>> found = answer('{"figure": "pipeline", "settings": {"hop": 1}}')
+        >>> sorted(json.loads(found))
+        ['facts', 'pictures', 'place', 'refused', 'sentence']
+    """
+    asked = json.loads(question)
+    check_known("figure", asked["figure"], FIGURES)
+    return FIGURES[asked["figure"]].ask(**asked["settings"]).as_json()

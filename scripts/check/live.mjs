@@ -1,0 +1,204 @@
+// Live figures: whole without a script; every control works by the keyboard;
+// what the page shows is what Python showed when it was asked here, to the
+// byte, over http and from a disk; and nothing is loaded before a touch.
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+
+import { examineFigure } from "./axe.mjs";
+import { visit } from "./browser.mjs";
+import { finding, PRINT } from "./site.mjs";
+
+const HERE = resolve(import.meta.dirname, "..", "..");
+const PATH = "dpkit.theory.explore.all:answer";
+const LIVE = /<figure class="live" id="(live-[^"]+)" data-frames="([^"]+?)\.js/g;
+const TOLD = /<script type="application\/json">(.*?)<\/script>/gs;
+const PATIENCE = Number(process.env.LIVE_PATIENCE ?? 30_000); // milliseconds
+
+/** The figures of a page: {id, frames, told}. */
+function figuresOf(site, page) {
+  const text = readFileSync(join(site, page), "utf-8");
+  return [...text.matchAll(LIVE)].map(({ 1: id, 2: frames, index }) => {
+    TOLD.lastIndex = index;
+    return { id, frames, told: JSON.parse(TOLD.exec(text)[1]) };
+  });
+}
+
+/** What Python shows: for each figure [[settings, answer as text]]. */
+function askPython(python, figures) {
+  const input = JSON.stringify(figures.map(({ told }) => told));
+  const env = { ...process.env, PYTHONPATH: HERE };
+  const said = execFileSync(python, ["scripts/live_answers.py"],
+    { cwd: HERE, env, input, maxBuffer: 1e9 });
+  JSON.parse(said).forEach((list, i) => { figures[i].answers = list; });
+}
+
+/** All that a figure shows, without its controls. */
+const shownIn = (figure) =>
+  figure.evaluate((box) => box.className +
+    ["pictures", "facts", "sentence"].map((part) =>
+      box.querySelector(`.live-${part}`).innerHTML).join("\n"));
+
+/** Waits until what is shown passes a test; tells whether it came to that. */
+async function until(figure, test) {
+  const end = Date.now() + PATIENCE;
+  while (Date.now() < end) {
+    const shown = await shownIn(figure);
+    if (!shown.includes("live-busy") && test(shown)) return true;
+    await new Promise((done) => setTimeout(done, 20));
+  }
+  return false;
+}
+
+/** Without a script: a picture, facts and a sentence. */
+async function still(tab, address, { id }, note) {
+  const context = await tab.context().browser()
+    .newContext({ javaScriptEnabled: false });
+  const page = await context.newPage();
+  await page.goto(address);
+  for (const part of [".live-pictures svg", ".live-facts td", ".live-sentence"]) {
+    const found = page.locator(`#${id} ${part}`).first();
+    if (!await found.count() || !(await found.textContent()).trim()) {
+      note(`${id}: without a script there is no ${part}`);
+    }
+  }
+  await context.close();
+}
+
+/** The keys that give a control, which stands at its start, another value. */
+async function keysFor(control, told) {
+  const [tag, id, atEnd] = await control.evaluate((c) => [
+    c.tagName, c.id, c.tagName === "SELECT"
+      ? c.selectedIndex === c.options.length - 1 : c.value === c.max]);
+  if (tag === "BUTTON") return ["Enter"];
+  if (tag === "SELECT") return [atEnd ? "ArrowUp" : "ArrowDown"];
+  if (!id) return [atEnd ? "ArrowLeft" : "ArrowRight"]; // a slider
+  const { stops, start } = told.controls.find(({ name }) => id.endsWith(`-${name}`));
+  const other = stops.find((stop) => stop !== start);
+  return ["Control+A", ...String(other), "Enter"];
+}
+
+/** By keys alone, each control changes what is shown, or is refused. */
+async function byKeys(tab, { id, told }, note) {
+  const figure = tab.locator(`#${id}`);
+  const again = figure.getByRole("button", { name: "start again" });
+  const first = await shownIn(figure);
+  const controls = figure.locator(".live-control :is(input, select), " +
+    ".live-buttons button:not(:last-child), .live-line button:first-of-type");
+  for (const control of await controls.all()) {
+    if (!await control.isVisible()) continue;
+    await control.focus();
+    for (const key of await keysFor(control, told)) await tab.keyboard.press(key);
+    const name = await control.evaluate((c) =>
+      c.labels?.[0]?.textContent || c.ariaLabel || c.textContent);
+    if (!await until(figure, (shown) => shown !== first)) {
+      note(`${id}: the control does nothing: ${name}`);
+    }
+    await again.press("Enter");
+    if (!await until(figure, (shown) => shown === first)) {
+      note(`${id}: “start again” does not lead back from: ${name}`);
+      return;
+    }
+  }
+}
+
+/** What the page has and gets is what Python shows. */
+async function compare(tab, { id, frames, told, answers }, note) {
+  const found = await tab.evaluate(async ([path, name, key, questions]) => {
+    const ask = (settings) => dpkitPython.call(path,
+      JSON.stringify({ figure: name, settings })).catch(String);
+    await ask({}); // starts it
+    const start = performance.now();
+    const got = [];
+    for (const settings of questions) got.push(await ask(settings));
+    const milliseconds = (performance.now() - start) / questions.length;
+    return { got, milliseconds, frames: dpkitFrames[key] ?? [] };
+  }, [PATH, told.name, frames, answers.map(([settings]) => settings)]);
+  const wrong = answers.filter(([, answer], i) => found.got[i] !== answer);
+  if (wrong.length) {
+    note(`${id}: ${wrong.length} of ${answers.length} answers are not ` +
+      `Python's, such as that for ${JSON.stringify(wrong[0][0])}`);
+  }
+  const stale = found.frames.filter(([, shown], i) =>
+    JSON.stringify(shown) !== JSON.stringify(JSON.parse(answers[i][1])));
+  if (stale.length || !found.frames.length) {
+    note(`${id}: ${stale.length} of ${found.frames.length} frames are not ` +
+      `Python's, such as that for ${JSON.stringify(stale[0]?.[0])}`);
+  }
+  console.log(`${id}: ${found.frames.length} frames, ` +
+    `${found.milliseconds.toFixed(0)} ms an answer of Python`);
+}
+
+/** A view that was sent, from a disk: Python answers, and that is shown. */
+async function fromDisk(tab, file, { id, told, answers }, note) {
+  const name = id.replace("live-", "");
+  const start = Object.fromEntries(told.controls.map((c) => [c.name, c.start]));
+  const [settings, answer] = answers.findLast(([, text]) =>
+    JSON.parse(text).refused === "");
+  const query = new URLSearchParams(Object.entries(settings)
+    .filter(([key, value]) => value !== start[key])
+    .map(([key, value]) => [`${name}.${key}`, value]));
+  const begin = performance.now();
+  await tab.goto(`file://${file}?${query}#${id}`);
+  const { pictures, sentence } = JSON.parse(answer);
+  const want = await tab.evaluate((svgs) =>
+    Object.assign(document.createElement("div"), { innerHTML: svgs }).innerHTML,
+  pictures.join(""));
+  const same = await until(tab.locator(`#${id}`), (shown) =>
+    shown.includes(want) && shown.endsWith(sentence));
+  const seconds = (performance.now() - begin) / 1000;
+  console.log(`${id}: from a disk, a sent view after ${seconds.toFixed(1)} s`);
+  if (!same) note(`${id}: from a disk, a sent view is not shown (${query})`);
+}
+
+/** Has axe look at two more states: changed and, in two views, refused. */
+async function states(tab, page, { id }, note) {
+  const figure = tab.locator(`#${id}`);
+  const examine = async (state, views) =>
+    (await examineFigure(tab, `${page}, ${state}`, id, views)).forEach(note);
+  const first = await shownIn(figure);
+  await figure.locator(".live-buttons button").first().press("Enter");
+  await until(figure, (shown) => shown !== first);
+  await examine("changed", ["light"]);
+  const field = figure.locator("input[inputmode]:visible").first();
+  if (!await field.count()) return;
+  await field.fill("-1e99");
+  await field.press("Enter");
+  if (!await until(figure, (shown) => shown.includes("live-refused"))) {
+    note(`${id}: −1e99 is not refused`);
+  }
+  await examine("refused", ["dark", "phone"]);
+}
+
+const look = (site, origin, figures) => async (tab, page) => {
+  const findings = [];
+  const note = (what) => findings.push(
+    typeof what === "string" ? finding("live", page, what) : what);
+  const early = [];
+  tab.on("request", (request) => {
+    if (/live\/(frames|python|theory)/.test(request.url())) early.push(request.url());
+  });
+  tab.on("pageerror", (error) => note(`a script fails: ${error.message}`));
+  await tab.goto(`${origin}/${page}`, { waitUntil: "load" });
+  if (early.length) note(`loaded before a touch: ${early[0]}`);
+  for (const figure of figures.filter((f) => f.page === page)) {
+    await still(tab, `${origin}/${page}`, figure, note);
+    await byKeys(tab, figure, note);
+    await compare(tab, figure, note);
+    await states(tab, page, figure, note);
+  }
+  for (const figure of figures.filter((f) => f.page === page)) {
+    await fromDisk(tab, join(site, page), figure, note);
+  }
+  return findings;
+};
+
+/** All findings about live figures, and the seconds that they take. */
+export async function touch(site, origin, pages, python) {
+  const figures = pages.filter((page) => page !== PRINT).flatMap((page) =>
+    figuresOf(site, page).map((figure) => ({ page, ...figure })));
+  if (figures.length === 0) return [];
+  askPython(python, figures);
+  return visit([...new Set(figures.map((f) => f.page))],
+    look(resolve(site), origin, figures));
+}
