@@ -41,8 +41,9 @@ def add_script(
     app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any
 ) -> None:
     """Load the script and the style only where there is an exercise."""
-    if "exercise-in-page" in context.get("body", ""):
-        app.add_js_file("exercises.js")
+    if 'class="exercise-in-page"' in context.get("body", ""):
+        app.add_js_file("live/engine.js", loading_method="defer")
+        app.add_js_file("exercises.js", loading_method="defer")
         app.add_css_file("exercises.css")
 
 

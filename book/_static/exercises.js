@@ -1,7 +1,7 @@
 // Exercises that are solved in the page: an editor in place of the stub. What
 // is written stays in this browser. Without Python the page is as it was.
 document.addEventListener("DOMContentLoaded", () => {
-  const python = globalThis.dpkitPython;
+  const python = globalThis.dpkitPython; // engine.js
   if (!python?.available) return;
   const RUN = "dpkit.theory.exercises.page:run_code";
   const make = (tag, properties, ...inside) => {
@@ -77,7 +77,8 @@ document.addEventListener("DOMContentLoaded", () => {
       if (busy) return;
       busy = true;
       verdict.className = "verdict";
-      verdict.textContent = "Python is at work …";
+      verdict.textContent = python.parts.python ? "Python is at work …" :
+        "Python is loaded, once …";
       printed.hidden = true;
       try {
         const sent = JSON.stringify({ code: area.value, exercise });
@@ -87,7 +88,9 @@ document.addEventListener("DOMContentLoaded", () => {
         printed.textContent = found.printed;
         printed.hidden = !found.printed;
       } catch (error) {
-        verdict.textContent = `Stopped: ${error.message}`;
+        const loop = /within/.test(error.message);
+        verdict.textContent = `Stopped: ${error.message}.` +
+          (loop ? " Is there a loop without an end?" : "");
       }
       busy = false;
     };
@@ -99,7 +102,7 @@ document.addEventListener("DOMContentLoaded", () => {
       Hint: () => {
         // The first sentences of the solution, whose formulas are set by now.
         const first = solution.querySelector("section > p");
-        hint.replaceChildren(first.cloneNode(true));
+        hint.replaceChildren("Hint: ", ...first.cloneNode(true).childNodes);
         hint.hidden = false;
       },
       Solution: () => {

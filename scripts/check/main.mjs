@@ -6,6 +6,7 @@ import { join, resolve } from "node:path";
 
 import { examine } from "./axe.mjs";
 import { visit } from "./browser.mjs";
+import { solve } from "./exercises.mjs";
 import { validate } from "./html.mjs";
 import { follow } from "./links.mjs";
 import { touch } from "./live.mjs";
@@ -63,6 +64,7 @@ async function main() {
     await timed("style sheets", () => styled(site)),
     await timed("axe, pictures, requests", () => visit(shown, look(origin, searched))),
     await timed("live figures", () => touch(site, origin, shown, python)),
+    await timed("exercises", () => solve(root, site, origin, shown)),
     await timed("spelling", () => spell(root)),
   ];
   server.close();

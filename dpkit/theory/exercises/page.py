@@ -77,8 +77,9 @@ def _trouble(run: Callable[[], None]) -> str | None:
         place = f"line {error.lineno}: " if error.filename == FILE else ""
         return f"{place}SyntaxError: {error.msg}"
     except BaseException as error:  # the reader's code may raise anything
-        frames = traceback.extract_tb(error.__traceback__)
-        lines = [frame.lineno for frame in frames if frame.filename == FILE]
+        # The library of a page tells no lines: extract_tb would stop there.
+        steps = traceback.walk_tb(error.__traceback__)
+        lines = [n for frame, n in steps if frame.f_code.co_filename == FILE]
         place = f"line {lines[-1]}: " if lines else ""
         return f"{place}{type(error).__name__}: {error}"
     return None
