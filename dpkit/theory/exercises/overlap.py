@@ -12,13 +12,13 @@ MEGABYTES = (8, 8, 4, 4, 4, 2, 2, 2, 1, 1)
 MS_TO_START, MS_FOR_A_MEGABYTE = 0.5, 0.2
 
 
-def cut(counts: Sequence[int]) -> tuple[float, int]:
+def reduced(counts: Sequence[int]) -> tuple[float, int]:
     """Return the end of the last bucket, in ms, and the largest, in MB.
 
     ``counts`` are how many gradients each bucket holds, the first ready first.
 
     Example:
-        >>> cut([10])  # at 10 ms all are ready, and 36 MB are sent
+        >>> reduced([10])  # at 10 ms all are ready, and 36 MB are sent
         (17.7, 36)
     """
     borders = list(accumulate(counts, initial=0))
@@ -35,7 +35,7 @@ def check_cut_buckets(answer: Answer) -> None:
     require(is_list and all(type(n) is int and n > 0 for n in counts), words)
     words = f"the buckets hold {sum(counts)} gradients, and there are 10"
     require(sum(counts) == len(MEGABYTES), words)
-    end, largest = cut(counts)
+    end, largest = reduced(counts)
     words = f"{counts}: the last one ends at {end:.1f} ms, where 11.2 are"
     require(end <= 11.2, f"{words} allowed")
     words = f"{counts}: the largest has {largest} MB, where 10 are allowed"

@@ -12,15 +12,15 @@ from dpkit.theory.exercises.verdict import (
 from dpkit.theory.hardware.clusters import cluster
 from dpkit.theory.splits import WAYS, estimate
 
-Row = list[float]
-Rows = list[Row]
+_Row = list[float]
+_Rows = list[_Row]
 
 
 def check_split_layer(answer: Answer) -> None:
     """A layer split by its inputs, on one rank and on several."""
 
     def whole(
-        x_shards: list[Row], W_shards: list[Rows], bias: Row
+        x_shards: list[_Row], W_shards: list[_Rows], bias: _Row
     ) -> list[float]:
         x, W = [*chain(*x_shards)], [*chain(*W_shards)]
         sums = [sum(a * b for a, b in zip(x, column)) for column in zip(*W)]

@@ -7,9 +7,12 @@ import json
 
 from dpkit.theory.explore.figure import LiveFigure
 from dpkit.theory.explore.pipeline import PIPELINE
+from dpkit.theory.explore.puzzles import BUCKETS, MESSAGES, ORDER, PLACEMENT
 from dpkit.theory.units import check_known
 
-FIGURES: dict[str, LiveFigure] = {f.name: f for f in (PIPELINE,)}
+FIGURES: dict[str, LiveFigure] = {
+    f.name: f for f in (PIPELINE, ORDER, BUCKETS, MESSAGES, PLACEMENT)
+}
 
 
 def answer(question: str) -> str:
