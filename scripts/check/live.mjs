@@ -91,9 +91,9 @@ async function byKeys(tab, { id, told }, note) {
   for (const control of await controls.all()) {
     if (!await control.isVisible()) continue;
     await control.focus();
-    for (const key of await keysFor(control, told)) await tab.keyboard.press(key);
     const name = await control.evaluate((c) =>
       c.labels?.[0]?.textContent || c.ariaLabel || c.textContent);
+    for (const key of await keysFor(control, told)) await tab.keyboard.press(key);
     if (!await until(figure, (shown) => shown !== first)) {
       note(`${id}: the control does nothing: ${name}`);
     }
