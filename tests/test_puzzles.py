@@ -57,7 +57,7 @@ def test_a_target_is_missed_at_the_start_and_can_be_met(figure, solution):
          + ORDER.start["order"].split("\n", 1)[1], "0B0", "0B0"),
         (ORDER, "1F0 " + ORDER.start["order"].replace("1F0 ", ""),
          "on two devices", "order"),
-        (BUCKETS, f"{GRADIENTS[1]}\n{' '.join([GRADIENTS[0], *GRADIENTS[2:]])}",
+        (BUCKETS, "\n".join([GRADIENTS[1], GRADIENTS[0], *GRADIENTS[2:]]),
          "stands where g9:8MB leaves", "g8:8MB"),
         (MESSAGES, "0→1\n6→7\n0→2\n2→3\n0→4\n4→5\n4→6",
          "rank 6 has nothing to send", "6→7"),
