@@ -2,11 +2,12 @@
 // wrong answer that tests/wrong_answers lists is refused with its reason. And
 // no notebook that a page hands out holds a solution.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 
 import { visit } from "./browser.mjs";
 import { finding, PRINT } from "./site.mjs";
 
+const HERE = resolve(import.meta.dirname, "..", "..");
 const PLACE = 'class="exercise-in-page"';
 const BUSY = /^(Python is|$)/;
 const SHORT = 2; // seconds, for a loop without an end
@@ -14,8 +15,8 @@ const SHORT = 2; // seconds, for a loop without an end
 const nameOf = (code) => [...code.matchAll(/^def (\w+)/gm)].at(-1)?.[1];
 
 /** The wrong answers: {name, code, why}. */
-function wrongAnswers(root) {
-  const folder = join(root, "tests", "wrong_answers");
+function wrongAnswers() {
+  const folder = join(HERE, "tests", "wrong_answers");
   return readdirSync(folder).filter((f) => f.endsWith(".py")).flatMap((file) => {
     const parts = readFileSync(join(folder, file), "utf-8")
       .split(/^# refused: (.*)\n/m).slice(1);
@@ -124,7 +125,7 @@ function downloads(site) {
 export async function solve(root, site, origin, pages) {
   const there = pages.filter((page) => page !== PRINT &&
     readFileSync(join(site, page), "utf-8").includes(PLACE));
-  const wrong = wrongAnswers(root), counted = { answers: 0 };
+  const wrong = wrongAnswers(), counted = { answers: 0 };
   const findings = downloads(site);
   if (there.length > 0) {
     findings.push(...await visit(there, look(root, origin, wrong, counted)));

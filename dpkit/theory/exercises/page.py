@@ -6,8 +6,8 @@ The page sends what stands in the editor and shows what comes back::
     {"printed": "", "why": "2 ranks: all wait for ever", "solved": false}
 
 Without ``exercise`` the code is run and not checked. The code runs in a
-namespace of its own, so what the last run has left is gone. A loop without an
-end is the page's to stop.
+new namespace, so what the last run has left is gone. The page stops a loop
+without an end.
 """
 
 import json
