@@ -1,7 +1,5 @@
 """Tests of checks: wrong answers are told apart from right ones."""
 
-import re
-
 import pytest
 import torch
 from torch import nn
@@ -10,7 +8,6 @@ import dpkit
 from dpkit.lab.common.batches import Batches
 from dpkit.lab.common.checks import check, failure
 from dpkit.lab.common.models import lenet, lenet_params
-from dpkit.theory.hardware.costs import operation_seconds
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 
@@ -287,31 +284,6 @@ def overlapped(x, count, wait=True, side=True, non_blocking=True):
 def test_overlapped(answer, why):
     found = failure(named("overlapped", answer))
     assert found is None if why is None else why in found
-
-
-def crossover(accelerator, host, step=1):
-    n = 1
-    while (
-        operation_seconds(accelerator, 2 * n**3, 12 * n**2)
-        <= host.launch_seconds
-    ):
-        n += step
-    return n
-
-
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        (lambda accelerator, host: None, "returned None"),
-        (lambda accelerator, host: 243, "h100|launches of 80"),
-        (lambda a, h: crossover(a, h) - 1, "v100-pcie"),
-        (lambda a, h: crossover(a, h, step=3), "expected"),
-        (crossover, None),
-    ],
-)
-def test_crossover(answer, why):
-    found = failure(named("crossover", answer))
-    assert found is None if why is None else re.search(why, found)
 
 
 def largest_batch(step, first=1):

@@ -53,18 +53,6 @@ def through_the_cpu(terms, norms):
     return [torch.cat([x.to(t.device) for x in own]) for t in terms]
 
 
-def width(flops_per_second, bytes_per_second, k, by_parts):
-    return flops_per_second / bytes_per_second / 3 * (1 if by_parts else k)
-
-
-def width_of_a_star(flops_per_second, bytes_per_second, k, by_parts):
-    return flops_per_second / bytes_per_second * k / 3
-
-
-def width_of_two(flops_per_second, bytes_per_second, k, by_parts):
-    return flops_per_second / bytes_per_second * (1 / 3 if by_parts else 2 / 3)
-
-
 def norm_of_all(shards, copies):
     once = [*shards, *(group[0] for group in copies)]
     return sum(float(x.square().sum()) for x in once) ** 0.5
@@ -124,9 +112,6 @@ ANSWERS = [
     ("sequence_parallel_norm", normed_everywhere, r"norm \[6, 6\] positions"),
     ("sequence_parallel_norm", not_joined, "2 devices: rank 0 is wrong"),
     ("sequence_parallel_norm", through_the_cpu, "goes through the CPU"),
-    ("least_width", width, None),
-    ("least_width", width_of_a_star, "2 devices, by_parts=True"),
-    ("least_width", width_of_two, "5 devices, by_parts=False"),
     ("gradient_norm", norm_of_all, None),
     ("gradient_norm", norm_with_copies, "on 2 devices"),
     ("gradient_norm", norm_of_the_first, "on 2 devices"),

@@ -7,40 +7,6 @@ import dpkit
 from dpkit.lab.common.checks import failure
 
 
-def kept(sizes, k, rank, stage):
-    whole = sum(sizes)
-    part = sum(n // k + (rank < n % k) for n in sizes)
-    cut = [stage >= 3, stage >= 2, stage >= 1, stage >= 1]
-    return sum(part if shard else whole for shard in cut)
-
-
-def even_parts(sizes, k, rank, stage):
-    return kept([n - n % k for n in sizes], k, rank, stage)
-
-
-def parts_of_all(sizes, k, rank, stage):
-    """Cut all blocks together."""
-    return kept([sum(sizes)], k, rank, stage)
-
-
-def one_average(sizes, k, rank, stage):
-    return kept(sizes, k, rank, stage) - kept(sizes, k, rank, 3) // 4
-
-
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        (kept, None),
-        (even_parts, "3 devices"),
-        (parts_of_all, "3 devices"),
-        (one_average, "stage 0"),
-        (lambda sizes, k, rank, stage: None, "it returned None"),
-    ],
-)
-def test_kept_numbers(answer, why):
-    verdict("kept_numbers", answer, why)
-
-
 def momentum_step(wholes, gradients, momenta, lr, op="mean", last=True):
     parts = dpkit.reduce_scatter(gradients, op=op)
     for rank, (part, momentum) in enumerate(zip(parts, momenta)):
@@ -118,41 +84,6 @@ def not_sent(shards, size):
 )
 def test_whole_from_shards(answer, why):
     verdict("whole_from_shards", answer, why)
-
-
-def order(count, ask="before", free="after"):
-    found = [("gather", 0)]
-    for b in range(count):
-        after = [("gather", b + 1)] if b + 1 < count else []
-        found += after if ask == "before" else []
-        found += [("free", b)] if free == "before" else []
-        found.append(("compute", b))
-        found += after if ask == "after" else []
-        found += [("free", b)] if free == "after" else []
-    return found
-
-
-def all_at_once(count):
-    return [
-        (w, b) for w in ("gather", "compute", "free") for b in range(count)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        (order, None),
-        (lambda count: order(count, ask="after"), "has been issued already"),
-        (lambda count: order(count, free="before"), "not computed yet"),
-        (lambda count: order(count, free="never"), "in the end block 0"),
-        (lambda count: order(count)[1:], "block 0 is not whole"),
-        (lambda count: order(count - 1), "it computes []"),
-        (all_at_once, "3 blocks are whole"),
-        (lambda count: None, "it returned None"),
-    ],
-)
-def test_prefetch_order(answer, why):
-    verdict("prefetch_order", answer, why)
 
 
 def verdict(name, answer, why):

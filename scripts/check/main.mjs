@@ -6,6 +6,7 @@ import { join, resolve } from "node:path";
 
 import { examine } from "./axe.mjs";
 import { visit } from "./browser.mjs";
+import { solve } from "./exercises.mjs";
 import { validate } from "./html.mjs";
 import { follow } from "./links.mjs";
 import { touch } from "./live.mjs";
@@ -67,6 +68,7 @@ async function main() {
     await timed("axe, pictures, predictions, requests", () => visit(shown, look(origin, searched, looked))),
     await timed("no script", () => predictWithoutScript(origin, looked)),
     await timed("live figures", () => touch(site, origin, shown, python)),
+    await timed("exercises", () => solve(root, site, origin, shown)),
     await timed("spelling", () => spell(root)),
   ];
   server.close();

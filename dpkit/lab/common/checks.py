@@ -1,9 +1,10 @@
 """The checks of the exercises.
 
 An exercise in a chapter is a stub, the line ``check(stub)``, and a solution
-that the page hides. The answer ``f`` is checked by the function ``check_f`` of
-a chapter's ``dpkit/lab/<chapter>/check.py``. It runs the answer on inputs that
-catch the usual mistakes, on simulated devices, and prints the verdict::
+that the page hides. The answer ``f`` is checked by a function ``check_f``, in
+``dpkit/theory/exercises`` or, if it needs torch, in a chapter's
+``dpkit/lab/<chapter>/check.py``. It runs the answer on inputs that catch the
+usual mistakes, and prints the verdict::
 
     allreduce_by_parts: not yet (8 elements on 2 devices: rank 0 is wrong …)
     allreduce_by_parts: solved
@@ -13,20 +14,18 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module, resources
 
-from dpkit.lab.common.verdict import Answer, NotYet
+from dpkit.theory.exercises.listed import CHECKS
+from dpkit.theory.exercises.verdict import Answer, checks_in, why_not
 
 
 @cache
 def all_checks() -> dict[str, Callable[[Answer], None]]:
     """Return the check of each exercise, by the name of the answer."""
-    found = {}
+    found = dict(CHECKS)
     for chapter in sorted(resources.files("dpkit.lab").iterdir(), key=str):
         if not (chapter / "check.py").is_file():
             continue
-        module = import_module(f"dpkit.lab.{chapter.name}.check")
-        for name, fn in vars(module).items():
-            if name.startswith("check_") and fn.__module__ == module.__name__:
-                found[name.removeprefix("check_")] = fn
+        found |= checks_in(import_module(f"dpkit.lab.{chapter.name}.check"))
     return found
 
 
@@ -61,10 +60,4 @@ def failure(answer: Answer) -> str | None:
             f"no exercise has this name (name: {name!r}, known: "
             f"{', '.join(checks)})"
         )
-    try:
-        checks[name](answer)
-    except NotYet as error:
-        return str(error)
-    except Exception as error:
-        return f"it raised {type(error).__name__}: {error}"
-    return None
+    return why_not(checks[name], answer)

@@ -10,9 +10,10 @@ from dpkit.lab.common.batches import Batches
 from dpkit.lab.common.datasets import Labelled
 from dpkit.lab.common.models import lenet, lenet_params
 from dpkit.lab.common.traffic import Traffic
-from dpkit.lab.common.verdict import Answer, require, require_ports
+from dpkit.lab.common.verdict import require_ports
 from dpkit.machine import devices
 from dpkit.placement import replicate
+from dpkit.theory.exercises.verdict import Answer, require
 from dpkit.training import TrainingRecord, train
 
 LOSS = nn.CrossEntropyLoss(reduction="none")

@@ -1,18 +1,15 @@
 """The checks of the exercises on devices and time."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import torch
 
 from dpkit import sim
-from dpkit.lab.common.verdict import Answer, require, require_same
 from dpkit.machine import Timer, devices, synchronize
 from dpkit.theory.clock.record import Span
-from dpkit.theory.hardware import ACCELERATORS, HOSTS
-from dpkit.theory.hardware.costs import operation_seconds
+from dpkit.theory.exercises.verdict import Answer, require
 
 SIZE = 1000  # products of this size are bound by the device
 
@@ -71,21 +68,6 @@ def _check_order(products: Sequence[Span], copies: Sequence[Span]) -> None:
         gap = following.start - one.end
         late = f"{1e3 * gap:.2f} ms after the end of product {i}"
         require(gap < 1e-5, f"product {i + 1} starts {late}")
-
-
-def check_crossover(answer: Answer) -> None:
-    """The first size at which the device takes longer than the launch."""
-    eager = HOSTS["eager"]
-    slow = replace(eager, launch_seconds=10 * eager.launch_seconds)
-    for name, host in product(("v100-pcie", "h100", "v100"), (eager, slow)):
-        accelerator, launch = ACCELERATORS[name], host.launch_seconds
-        expected = next(
-            n
-            for n in range(1, 100_000)
-            if operation_seconds(accelerator, 2 * n**3, 12 * n**2) > launch
-        )
-        case = f"{name} with launches of {1e6 * launch:g} µs"
-        require_same(answer(accelerator, host), expected, case)
 
 
 def check_largest_batch(answer: Answer) -> None:

@@ -7,15 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from dpkit.lab.common.traffic import Traffic
-from dpkit.lab.common.verdict import (
-    Answer,
-    require,
-    require_ports,
-    require_reference,
-    require_sent,
-)
+from dpkit.lab.common.verdict import require_ports, require_sent
 from dpkit.layer_partition.shards import even_sizes
 from dpkit.machine import devices
+from dpkit.theory.exercises.verdict import Answer, require
 
 ROW = 5  # the numbers of a position
 
@@ -74,18 +69,6 @@ def _require_tensors(
             tensor.cpu(), expected, atol=1e-5
         )
         require(right, f"{case}: rank {rank} is wrong")
-
-
-def check_least_width(answer: Answer) -> None:
-    """The width from the constants, for both ways to allreduce."""
-
-    def width(flops: float, num_bytes: float, k: int, parts: bool) -> float:
-        return flops / num_bytes / 3 * (1 if parts else k)
-
-    machines = (12e12, 10e9, 2), (15e12, 3e9, 5)
-    cases = [(*each, parts) for each in machines for parts in (False, True)]
-    words = "{:.1e} flop/s and {:.0e} bytes/s on {} devices, by_parts={}"
-    require_reference(answer, width, cases, words, ".0f", near=0.01)
 
 
 def check_gradient_norm(answer: Answer) -> None:

@@ -10,12 +10,14 @@ from dpkit.theory.explore.decision import DECISION
 from dpkit.theory.explore.figure import LiveFigure
 from dpkit.theory.explore.pipeline import PIPELINE
 from dpkit.theory.explore.planner import PLANNER
+from dpkit.theory.explore.puzzles import BUCKETS, MESSAGES, ORDER, PLACEMENT
 from dpkit.theory.explore.step import STEP
 from dpkit.theory.units import check_known
 
 _MODELS = (STEP, PIPELINE, COLLECTIVES, DECISION, PLANNER)
+_PUZZLES = (ORDER, BUCKETS, MESSAGES, PLACEMENT)
 
-FIGURES: dict[str, LiveFigure] = {f.name: f for f in _MODELS}
+FIGURES: dict[str, LiveFigure] = {f.name: f for f in (*_MODELS, *_PUZZLES)}
 
 
 def answer(question: str) -> str:

@@ -1,0 +1,135 @@
+// Exercises in the page: the stub is refused, the solution solves, and each
+// wrong answer that tests/wrong_answers lists is refused with its reason. And
+// no notebook that a page hands out holds a solution.
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+
+import { visit } from "./browser.mjs";
+import { finding, PRINT } from "./site.mjs";
+
+const HERE = resolve(import.meta.dirname, "..", "..");
+const PLACE = 'class="exercise-in-page"';
+const BUSY = /^(Python is|$)/;
+const SHORT = 2; // seconds, for a loop without an end
+
+const nameOf = (code) => [...code.matchAll(/^def (\w+)/gm)].at(-1)?.[1];
+
+/** The wrong answers: {name, code, why}. */
+function wrongAnswers() {
+  const folder = join(HERE, "tests", "wrong_answers");
+  return readdirSync(folder).filter((f) => f.endsWith(".py")).flatMap((file) => {
+    const parts = readFileSync(join(folder, file), "utf-8")
+      .split(/^# refused: (.*)\n/m).slice(1);
+    return parts.flatMap((why, i) => i % 2 ? [] :
+      [{ name: nameOf(parts[i + 1]), code: parts[i + 1], why }]);
+  });
+}
+
+/** What the cells with a tag hold, in the notebook of a page. */
+function tagged(root, page, tag) {
+  const path = join(root, page.replace(/html$/, "ipynb"));
+  const { cells } = JSON.parse(readFileSync(path, "utf-8"));
+  return Object.fromEntries(cells
+    .filter(({ metadata }) => metadata.tags?.includes(tag))
+    .map(({ source }) => [source].flat().join(""))
+    .map((code) => [nameOf(code), code]));
+}
+
+/** Presses a button of an exercise; what it then says. */
+async function press(place, button) {
+  await place.getByRole("button", { name: button }).press("Enter");
+  const verdict = place.locator(".verdict");
+  const end = Date.now() + 120_000;
+  while (Date.now() < end) {
+    const said = await verdict.textContent();
+    if (!BUSY.test(said)) return said;
+    await new Promise((done) => setTimeout(done, 20));
+  }
+  return "it says nothing";
+}
+
+/** Types code in place of what is there, and has it checked. */
+async function check(place, code) {
+  await place.locator("textarea").fill(code);
+  return press(place, "Check");
+}
+
+/** By keys: Tab indents, after Escape it leaves; and a reload keeps code. */
+async function byKeys(tab, place, note) {
+  const area = place.locator("textarea");
+  await area.fill("");
+  await area.focus();
+  for (const key of ["x", ":", "Enter", "y", "Tab", "Escape", "Tab"]) {
+    await tab.keyboard.press(key);
+  }
+  const left = await tab.evaluate(() => document.activeElement.tagName);
+  const text = await area.inputValue();
+  if (text !== "x:\n    y    ") note(`keys write ${JSON.stringify(text)}`);
+  if (left !== "BUTTON") note(`Escape and Tab do not leave, but reach ${left}`);
+  await tab.reload({ waitUntil: "load" });
+  if (await area.inputValue() !== text) note("a reload forgets the code");
+  await press(place, "Start again");
+  if (await area.inputValue() === text) note("“Start again” does nothing");
+}
+
+/** A loop without an end is ended, and told. */
+async function endless(tab, place, note) {
+  await tab.evaluate((seconds) => {
+    const { call } = dpkitPython;
+    dpkitPython.call = (path, sent) =>
+      call.call(dpkitPython, path, sent, seconds);
+  }, SHORT);
+  await place.locator("textarea").fill("while True:\n    pass");
+  const said = await press(place, "Run");
+  if (!said.includes("loop without an end")) note(`a loop: ${said}`);
+}
+
+const look = (root, origin, wrong, counted) => async (tab, page) => {
+  const findings = [];
+  const note = (what) => findings.push(finding("exercises", page, what));
+  tab.on("pageerror", (error) => note(`a script fails: ${error.message}`));
+  await tab.goto(`${origin}/${page}`, { waitUntil: "load" });
+  const [stubs, solutions] =
+    ["stub", "solution"].map((tag) => tagged(root, page, tag));
+  const places = await tab.locator(".exercise-in-page").all();
+  for (const place of places) {
+    const name = await place.getAttribute("data-exercise");
+    const expect = (said, words, what) => {
+      if (!said.includes(words)) note(`${name}: ${what}: ${said}`);
+      counted.answers += 1;
+    };
+    expect(await press(place, "Check"), "Not yet: ", "the stub");
+    for (const { code, why } of wrong.filter((w) => w.name === name)) {
+      expect(await check(place, code), why, `not refused by “${why}”`);
+    }
+    const imports = stubs[name].split("def ")[0];
+    const solved = await check(place, `${imports}\n${solutions[name]}`);
+    expect(solved, "Solved.", "the solution");
+  }
+  await byKeys(tab, places[0], note);
+  await endless(tab, places[0], note);
+  return findings;
+};
+
+/** The notebooks that the download buttons lead to. */
+function downloads(site) {
+  const folder = join(site, "_sources", "book");
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder).filter((f) => f.endsWith(".ipynb"))
+    .filter((f) => /solution-(start|end)|"solution"/
+      .test(readFileSync(join(folder, f), "utf-8")))
+    .map((f) => finding("exercises", f, "its download holds a solution"));
+}
+
+/** All findings about exercises in the page. */
+export async function solve(root, site, origin, pages) {
+  const there = pages.filter((page) => page !== PRINT &&
+    readFileSync(join(site, page), "utf-8").includes(PLACE));
+  const wrong = wrongAnswers(), counted = { answers: 0 };
+  const findings = downloads(site);
+  if (there.length > 0) {
+    findings.push(...await visit(there, look(root, origin, wrong, counted)));
+  }
+  console.log(`exercises: ${counted.answers} answers on ${there.length} pages`);
+  return findings;
+}
