@@ -13,7 +13,7 @@ from dpkit.lab.common.resnet import resnet18
 from dpkit.lab.data_parallelism_concise.scaling import processes_step
 from dpkit.theory.gradient_sums import SUMS, gradient_sum
 from dpkit.theory.hardware.clusters import cluster
-from dpkit.theory.networks import NETWORKS, network, phase
+from dpkit.theory.networks import COUNTED, network, phase
 from dpkit.theory.parallel_step import buckets_of, parallel_step
 
 sys.path.append(str(Path(__file__).parent.parent / "scripts"))
@@ -39,7 +39,7 @@ def by_hand(k, algorithm, **machine):
     return timeline
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", COUNTED)
 def test_the_counts_are_those_of_a_step_today(name):
     found = counts.count(counts.NETWORKS[name])
     for part in counts.PARTS:
@@ -95,7 +95,7 @@ def test_a_step_in_buckets(algorithm, accelerator, link):
     assert told.seconds == pytest.approx(found.seconds, rel=0.06)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", COUNTED)
 def test_buckets_are_those_of_the_engine(name):
     gradients = network(name).gradients
     tensors = [torch.empty(n, dtype=torch.int8) for n, _ in gradients]

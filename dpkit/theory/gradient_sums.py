@@ -1,7 +1,7 @@
 """What adding up one gradient over k devices takes, hosts and devices.
 
 By hand each message and each addition is launched by a host; a library
-launches one kernel on each device. Of one gradient::
+launches one kernel on each device. One gradient takes::
 
                     launches                     views, which launch nothing
     one host

@@ -17,7 +17,7 @@ from dpkit.theory.hardware.clusters import Cluster
 from dpkit.theory.hardware.costs import operation_seconds
 from dpkit.theory.units import check_known
 
-NETWORKS = ("LeNet", "ResNet-18", "wide")
+COUNTED = ("LeNet", "ResNet-18", "wide")
 PARTS = ("forward", "backward", "update")
 IMAGE_BYTES, LABEL_BYTES = 4 * 28 * 28, 8  # of every example
 
@@ -46,7 +46,7 @@ class Counted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Network:
+class CountedNetwork:
     """A network of the book, and the step with which it is trained.
 
     Attributes:
@@ -67,8 +67,8 @@ class Network:
 
 
 @cache
-def network(name: str) -> Network:
-    """Return a network by its name in ``NETWORKS``.
+def network(name: str) -> CountedNetwork:
+    """Return a network by its name in ``COUNTED``.
 
     LeNet is a function of eight tensors, with an update for each. ResNet-18
     and "wide", six dense layers, are modules that SGD updates all at once.
@@ -78,11 +78,11 @@ def network(name: str) -> Network:
         >>> lenet.num_launches, sum(n for n, _ in lenet.gradients)
         (57, 516272)
     """
-    check_known("network", name, NETWORKS)
+    check_known("network", name, COUNTED)
     file = resources.files("dpkit.theory") / "data" / "networks.json"
     counted = json.loads(file.read_text(encoding="utf-8"))[name]
     parts = {part: [Counted(*o) for o in counted[part]] for part in PARTS}
-    return Network(
+    return CountedNetwork(
         **parts, gradients=[(n, at) for n, at in counted["gradients"]]
     )
 

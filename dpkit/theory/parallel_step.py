@@ -22,7 +22,7 @@ from dpkit.theory.networks import (
     IMAGE_BYTES,
     LABEL_BYTES,
     Counted,
-    Network,
+    CountedNetwork,
     Phase,
     phase,
 )
@@ -78,7 +78,7 @@ class ParallelStep:
 
 
 def parallel_step(
-    network: Network,
+    network: CountedNetwork,
     images: int,
     cluster: Cluster,
     algorithm: str = "star",
@@ -143,7 +143,9 @@ class _Run:
     launched all so far, and ``done`` when each device is done with it.
     """
 
-    def __init__(self, network: Network, share: int, cluster: Cluster) -> None:
+    def __init__(
+        self, network: CountedNetwork, share: int, cluster: Cluster
+    ) -> None:
         self.network, self.share, self.cluster = network, share, cluster
         self.k = cluster.num_devices
         self.driven = self.k if cluster.hosts == "one" else 1
@@ -231,7 +233,7 @@ class _Run:
         return ParallelStep(self.stretches, end)
 
     def _compute(self, r: int, what: str, part: Phase, issued: float) -> None:
-        """Let a device compute what is launched from ``issued`` on."""
+        """Make a device compute what is launched from ``issued`` on."""
         start = max(issued, self.done[r])
         self.done[r] = part.end(issued, self.done[r])
         when = start, self.done[r]
@@ -239,7 +241,7 @@ class _Run:
         self._note(r, "computes", what, when, *work)
 
     def _launch(self, what: str, seconds: float, count: int) -> None:
-        """Let the host launch something; of many, the one of device 0."""
+        """Make the host launch something; of many, the one of device 0."""
         when = self.issued, self.issued + seconds
         self._note(-1, "launches", what, when, seconds, count)
         self.issued += seconds

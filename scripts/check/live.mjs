@@ -102,7 +102,6 @@ async function byKeys(tab, { id, told }, note) {
     await move(tab, control, told);
     const name = await control.evaluate((c) =>
       c.labels?.[0]?.textContent || c.ariaLabel || c.textContent);
-    for (const key of await keysFor(control, told)) await tab.keyboard.press(key);
     if (!await until(figure, (shown) => shown !== first)) {
       note(`${id}: the control does nothing: ${name}`);
     }

@@ -71,10 +71,10 @@ NETWORKS: dict[str, Callable[[torch.device], Made]] = {
 def count(make: Callable[[torch.device], Made]) -> dict[str, Any]:
     """Return what a step does, in the order in which it is launched.
 
-    Each entry is views and launches of the host, the flops of the operation
-    and the bytes that it moves, for each image and besides, the dtype and the
-    class of a convolution. ``gradients`` is the bytes of each gradient and
-    how many entries of backward come before it.
+    Each entry has views and launches of the host, then the flops of the
+    operation and the bytes that it moves. These are for each image and
+    besides. The dtype and the class of a convolution end it. ``gradients`` is
+    the bytes of each gradient and how many entries of backward come before it.
     """
     small, gradients = _one_step(make, SMALL)
     large, _ = _one_step(make, LARGE)

@@ -35,7 +35,7 @@ def show_collective(
 ) -> Shown:
     """Compare closed forms, and let the messages of one plan move.
 
-    Every rank holds ``num_bytes``, and has a port of its own.
+    Every rank holds ``num_bytes``, and no two ranks share a port.
     """
     machine = cluster(ranks, OWNERS[link], link)
     times = {n: _seconds(n, num_bytes, machine) for n in COMPARED}
@@ -55,7 +55,7 @@ def show_collective(
 
 
 def _sentence(algorithm: str, times: dict[str, float]) -> str:
-    """Say how an algorithm stands to the fastest of the others."""
+    """Return how an algorithm stands to the fastest of the others."""
     others = [name for name in CANDIDATES if name != algorithm]
     best = min(others, key=times.__getitem__)
     taken, factor = times[algorithm], times[algorithm] / times[best]

@@ -60,7 +60,7 @@ def _memory(way: str, rows: int, width: int, machine: Cluster) -> float:
 
 
 def _in_shards(rows: int, width: int, machine: Cluster) -> str:
-    """Say what a device needs if it keeps a shard of all that is copied.
+    """Return what a device needs that keeps a shard of what is copied.
 
     It sends 50 % more, at best beside forward and backward.
     """
@@ -89,7 +89,7 @@ def _bound(way: str, rows: int, width: int, machine: Cluster) -> str:
 
 
 def _sentence(times: dict[str, float], fitting: list[str]) -> str:
-    """Say who wins and by how much, and who would fit."""
+    """Return who wins and by how much, and who would fit."""
     best, second = sorted(times, key=lambda way: times[way])[:2]
     factor = times[second] / times[best]
     words = (

@@ -40,7 +40,7 @@ def show_pipeline(
 
 
 def _shown(timeline: Timeline, work: float, kept: Sequence[float]) -> Shown:
-    """Say what a step comes to, in which a device works ``work`` seconds."""
+    """Return what a step comes to where a device works ``work`` seconds."""
     step, most = timeline.makespan, max(kept)
     bubble = f"{100 * (step - work) / step:.1f} %"
     facts = [

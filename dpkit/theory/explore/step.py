@@ -13,7 +13,7 @@ from dpkit.theory.explore.figure import (
 )
 from dpkit.theory.gradient_sums import SUMS
 from dpkit.theory.hardware.clusters import Cluster, cluster
-from dpkit.theory.networks import NETWORKS, network
+from dpkit.theory.networks import COUNTED, network
 from dpkit.theory.parallel_step import ParallelStep, Stretch, parallel_step
 from dpkit.theory.timeline.bars import Bar
 from dpkit.theory.timeline.drawing import Drawing
@@ -111,7 +111,7 @@ def _facts(steps: Steps, k: int, shared: bool) -> list[tuple[str, str]]:
 
 
 def _sentence(steps: Steps, k: int, shared: bool) -> str:
-    """Say how long the step is against one device, and what it is for."""
+    """Return how long the step is against one device, and what it is for."""
     step, one = steps[k], steps[1].seconds
     start = f"One device takes {show_seconds(one)}"
     if k > 1:
@@ -180,7 +180,7 @@ STEP = LiveFigure(
     "A data-parallel step on one to eight devices",
     show_step,
     {
-        "name": Choice("network", "LeNet", NETWORKS),
+        "name": Choice("network", "LeNet", COUNTED),
         "images": Number("images", 256, [2**i for i in range(3, 15)]),
         "counted": Choice("counted", ALL, (ALL, PER_DEVICE)),
         "devices": Number("devices", 2, tuple(range(1, MOST_DEVICES + 1))),

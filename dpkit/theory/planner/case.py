@@ -80,7 +80,7 @@ class StepSeconds(NamedTuple):
         return sum(self)
 
 
-class Parts(NamedTuple):
+class LayoutParts(NamedTuple):
     """What a micro-batch takes of a device, in seconds, and keeps.
 
     Attributes:
@@ -126,14 +126,14 @@ class Case:
     batch: int
     cluster: Cluster
     share: float = 0.9
-    _parts: dict[tuple[object, ...], Parts] = field(
+    _parts: dict[tuple[object, ...], LayoutParts] = field(
         default_factory=dict, repr=False
     )
     _sums: dict[tuple[str, int, int, float], float] = field(
         default_factory=dict, repr=False
     )
 
-    def parts(self, layout: Layout) -> Parts:
+    def parts(self, layout: Layout) -> LayoutParts:
         """Return what a micro-batch takes; the same for many layouts."""
         _, t, p, b, _, recompute, _, rows, _ = layout
         key = t, p == 1, b, recompute, rows
@@ -147,7 +147,7 @@ class Case:
                 )
             )
             times = self._messages(layout, block), self._hop(layout, block)
-            self._parts[key] = Parts(block, ends, *times)
+            self._parts[key] = LayoutParts(block, ends, *times)
         return self._parts[key]
 
     def blocks_of(self, layout: Layout) -> int:

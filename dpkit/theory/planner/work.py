@@ -16,11 +16,11 @@ A number has 2 bytes. Backward moves three numbers where forward moves two, and
 reads and writes 4 bytes of a sum of gradients for each weight. A fused kernel
 of attention computes the scores once more in backward, which makes 2.5.
 
-Assumed: which kernels are fused, as above; that a fused kernel of attention,
-which leaves out the masked half of the scores, has half the rate of other
-products; that backward moves 1.5 times what forward does; that the host
-launches early enough and nothing stays in a cache. The published steps in
-``book/_data/plans.json`` test all of this together.
+Assumed: which kernels are fused, as above, and that backward moves 1.5 times
+what forward does. A fused kernel of attention, which leaves out the masked
+half of the scores, is assumed to have half the rate of other products. The
+host launches early enough, and nothing stays in a cache. The published steps
+in ``book/_data/plans.json`` test all of this together.
 """
 
 from typing import NamedTuple
