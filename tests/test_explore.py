@@ -127,7 +127,8 @@ def test_every_figure_can_be_begun_and_moved(name):
     for words, preset in figure.presets.items():
         assert not figure.ask(**preset).refused, words
     moved = [shown.as_json() for _, shown in figure.frames()]
-    assert len(moved) > 3
+    lists = [isinstance(c, Lists) for c in figure.controls.values()]
+    assert len(moved) > 3 or all(lists)  # there is no frame of an order
     assert begun.as_json() not in moved
 
 

@@ -1,25 +1,25 @@
 # refused: ZeRO-3 on 3 devices: a device sends 8.00 GB
-def stage_and_devices():
+def form_and_devices():
     return 3, 3
 
 
 # refused: ZeRO-3 on 2 devices: a device keeps 8.00 GB
-def stage_and_devices():
+def form_and_devices():
     return 3, 2
 
 
 # refused: ZeRO-1 on 16 devices: a device keeps 8.50 GB
-def stage_and_devices():
+def form_and_devices():
     return 1, 16
 
 
 # refused: ZeRO-2 on 9 devices: a device sends 7.11 GB
-def stage_and_devices():
+def form_and_devices():
     return 2, 9
 
 
 # refused: not a stage and a number of devices
-def stage_and_devices():
+def form_and_devices():
     return "ZeRO-2"
 
 

@@ -6,7 +6,7 @@ from dpkit.theory.sharding import kept_bytes, sent_bytes
 Order = list[tuple[str, int]]
 
 
-def check_stage_and_devices(answer: Answer) -> None:
+def check_form_and_devices(answer: Answer) -> None:
     """A billion parameters: 6 GB kept, 7 GB sent, on at most 16 devices."""
     found, num_parameters = answer(), 10**9
     words = f"it returned {found!r}, not a stage and a number of devices"

@@ -245,7 +245,9 @@ PLANNER = LiveFigure(
             pipeline=1,
             micro_batch=256,
         ),
-        "7 billion on 64 H100s": _preset(),
+        "7 billion on 64 H100s": _preset(
+            tensor=1, pipeline=1, micro_batch=4, zero="3"
+        ),
         "405 billion on 16,384 H100s": _preset(
             model="405B",
             sequence=8192,
