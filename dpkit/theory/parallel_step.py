@@ -14,6 +14,7 @@ sends while backward goes on (``overlap``).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum
 
 from dpkit.theory.gradient_sums import SUMS, bucket_seconds, gradient_sum
 from dpkit.theory.hardware.clusters import Cluster
@@ -61,7 +62,7 @@ class ParallelStep:
     def gradients(self) -> float:
         """The seconds in which gradients are on their way."""
         copies = self._of("device 0", "copies")
-        return sum(s.busy for s in copies if s.what == "gradients")
+        return fsum(s.busy for s in copies if s.what == "gradients")
 
     @property
     def launches(self) -> int:
@@ -70,7 +71,7 @@ class ParallelStep:
 
     def busy(self, place: str, stream: str) -> float:
         """Return the seconds in which one does this, "host" "launches"."""
-        return sum(s.busy for s in self._of(place, stream))
+        return fsum(s.busy for s in self._of(place, stream))
 
     def _of(self, place: str, stream: str) -> list[Stretch]:
         where = place, stream

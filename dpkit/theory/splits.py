@@ -20,6 +20,7 @@ Where all copies pass over one path through the host, the path carries it all.
 """
 
 from dataclasses import dataclass, replace
+from math import fsum
 
 from dpkit.theory.dense import SIZE, Dense
 from dpkit.theory.hardware.clusters import Cluster
@@ -142,7 +143,7 @@ def _data(b: int, w: int, depth: int, cluster: Cluster) -> Estimate:
     )
     return Estimate(
         depth * (layer.forward + layer.backward),
-        sum(_sending(n * num_bytes, cluster) for n in lengths),
+        fsum(_sending(n * num_bytes, cluster) for n in lengths),
         depth * num_bytes,
         (depth + 1) * SIZE * b / k * w,
         step,
@@ -153,7 +154,7 @@ def _layer(b: int, w: int, depth: int, cluster: Cluster) -> Estimate:
     k, activation = cluster.num_devices, SIZE * b * w
     # A pair: the first layer is split by its outputs, the second by inputs.
     pair = Dense(cluster, b, w, w / k), Dense(cluster, b, w / k, w)
-    computing = depth / 2 * sum(x.forward + x.backward for x in pair)
+    computing = depth / 2 * fsum(x.forward + x.backward for x in pair)
     allreduces = depth - 1  # the first layer's input needs no gradient
     # What is added up is copied first, and not divided.
     each = pair[0].moved(2 * b * w) + ring_seconds(activation, cluster, "sum")

@@ -5,7 +5,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 
-import { examineFigure } from "./axe.mjs";
+import { examineFigure, unfold } from "./axe.mjs";
 import { visit } from "./browser.mjs";
 import { finding, PRINT } from "./site.mjs";
 
@@ -194,6 +194,7 @@ const look = (site, origin, figures) => async (tab, page) => {
   tab.on("pageerror", (error) => note(`a script fails: ${error.message}`));
   await tab.goto(`${origin}/${page}`, { waitUntil: "load" });
   if (early.length) note(`loaded before a touch: ${early[0]}`);
+  await unfold(tab); // a figure may be the answer of a Predict box
   for (const figure of figures.filter((f) => f.page === page)) {
     await still(tab, `${origin}/${page}`, figure, note);
     await byKeys(tab, figure, note);

@@ -183,7 +183,9 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
           if (focus) body.querySelector("[tabindex='0']")?.focus();
         };
         const go = (down, right, carry, focus) => {
-          const y = Math.max(0, Math.min(lines.length - 1, at[0] + down));
+          let y = at[0] + down;
+          while (!carry && down && lines[y]?.length === 0) y += down; // no word
+          if (!lines[y]) return;
           const [word] = carry ? lines[at[0]].splice(at[1], 1) : [];
           const most = lines[y].length - (carry ? 0 : 1);
           at = [y, Math.max(0, Math.min(most, at[1] + right))];
@@ -210,6 +212,7 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
               mover("↑ up", -1, 0), mover("down ↓", 1, 0)), body),
           show(text) {
             lines = text.split("\n").map((line) => line.split(/\s+/).filter(Boolean));
+            if (!lines[at[0]]?.[at[1]]) at = [lines.findIndex((line) => line.length), 0];
             draw(body.contains(document.activeElement));
           },
           mark(place) {

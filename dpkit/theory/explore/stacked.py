@@ -1,6 +1,7 @@
 """Bars of parts, one below the other, and a limit."""
 
 from collections.abc import Callable, Mapping
+from math import fsum
 
 from dpkit.theory.timeline import drawing
 
@@ -37,13 +38,13 @@ def stacked_bars(
     """
     parts, y = _head(list(next(iter(rows.values()))), title)
     left = 14 + drawing.LETTER * max(map(len, rows)) + 14
-    most = max(sum(row.values()) for row in rows.values())
+    most = max(fsum(row.values()) for row in rows.values())
     most = max(most, limit[1] if limit else 0.0) or 1.0
     scale = (drawing.WIDTH - RIGHT - TOTAL - left) / most
     y, top = y - 6, y - 10
     end = drawing.WIDTH - RIGHT
     for name, row in rows.items():
-        total = show(sum(row.values()))
+        total = show(fsum(row.values()))
         parts += _bar(row, left, y, scale, show)
         parts.append(drawing.text(14, y + 16, name))
         parts.append(drawing.text(end, y + 16, total, "end"))

@@ -33,6 +33,7 @@ Source:
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import fsum
 from typing import NamedTuple
 
 from dpkit.theory.collectives.library import even_seconds
@@ -61,7 +62,7 @@ class StepMemory(NamedTuple):
     @property
     def total(self) -> float:
         """All of them."""
-        return sum(self)
+        return fsum(self)
 
 
 class StepSeconds(NamedTuple):
@@ -77,7 +78,7 @@ class StepSeconds(NamedTuple):
     @property
     def total(self) -> float:
         """The whole step."""
-        return sum(self)
+        return fsum(self)
 
 
 class LayoutParts(NamedTuple):
@@ -234,7 +235,7 @@ class Case:
         counts = block.counts
         halves = ("reduce_scatter", "allgather")
         names = halves if layout.sequence_parallel else ("allreduce",)
-        return counts.num_sums * sum(
+        return counts.num_sums * fsum(
             self._sum(name, layout.tensor, 1, counts.summed) for name in names
         )
 
