@@ -138,7 +138,7 @@ DECISION = LiveFigure(
     },
     presets={
         "few rows, wide layers": {"rows": 256, "width": 16384},
-        "a slow link": {"link": "pcie3"},
+        "many rows, a slow link": {"rows": 65536, "link": "pcie3"},
         "eight H100": {"devices": 8, "accelerator": "h100", "link": "nvlink4"},
         "too small to share": {"rows": 256, "width": 256},
     },
