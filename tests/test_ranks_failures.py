@@ -475,6 +475,22 @@ def test_a_script_may_poll_and_destroy_its_group():
     assert dpkit.sim.launch(end_as_a_script_does, 3) == [0, 1, 2]
 
 
+def time_itself():
+    device, rank = torch.device("sim", dist.get_rank()), dist.get_rank()
+    x = torch.ones(500, 500, device=device)
+    torch.sim.synchronize(device)
+    start = dpkit.sim.now()
+    for _ in range(10 * (1 + rank)):
+        x @ x
+    torch.sim.synchronize(device)
+    return dpkit.sim.now() - start
+
+
+def test_a_rank_reads_its_own_clock():
+    first, second = dpkit.sim.launch(time_itself, 2)
+    assert 1.9 < second / first < 2.1
+
+
 def wait_at_a_barrier():
     device = torch.device("sim", dist.get_rank())
     x = torch.ones(500, 500, device=device)

@@ -223,7 +223,7 @@ def test_freed_memory_is_not_read():
         lambda: copy.copy_(weight),
         lambda: torch.stack([weight, weight]),
     ):
-        with pytest.raises(RuntimeError, match="memory .* was freed"):
+        with pytest.raises(RuntimeError, match=r"memory .* was freed"):
             read()
     weight.untyped_storage().resize_(24)
     assert weight.fill_(2).sum().item() == 12
