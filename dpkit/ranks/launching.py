@@ -10,12 +10,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from dpkit import sim
 from dpkit.library import LIBRARY
 from dpkit.ranks.group import SimGroup
 from dpkit.ranks.turns import Turns
 from dpkit.ranks.world import World
-from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import set_device
 from dpkit.sim.needed import Registry, isolate_threads
 from dpkit.sim.sending import BACKEND, become_rank
@@ -31,8 +29,6 @@ def run_ranks(
         raise RuntimeError("ranks are running already; launch them in turn")
     algorithm = algorithm or ("ring" if size <= MESSAGES_UP_TO else LIBRARY)
     with ExitStack() as stack:
-        if simulation.settings["hosts"] == "one":
-            stack.enter_context(sim.machine(hosts="per_device"))
         isolate_threads(stack)
         world = World(size, algorithm)
         values: list[Any] = [copy.deepcopy(args) for _ in range(size)]

@@ -84,7 +84,7 @@ class Turns:
                 self.errors[rank] = first
 
     def stop(self) -> None:
-        """Tell the rank whose turn it is to end, from another thread, once."""
+        """Raise Ended in the rank whose turn it is, from outside, once."""
         with self._telling:
             self.stuck = self.stuck or "ended from outside"
             rank = self.running

@@ -17,7 +17,7 @@ from torch._subclasses import FakeTensorMode
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit.sim.behaviour import plain
-from dpkit.sim.configuration import simulation
+from dpkit.sim.configuration import machine, simulation
 from dpkit.sim.patching import replaced
 from dpkit.sim.tensor import SimTensor
 from dpkit.sim.tracing import tracing
@@ -70,7 +70,9 @@ class Registry(local):
 
 
 def isolate_threads(stack: ExitStack) -> None:
-    """Give each thread its own registries, up to the end of a stack."""
+    """Give each thread its own host and registries, until a stack ends."""
+    if simulation.settings["hosts"] == "one":
+        stack.enter_context(machine(hosts="per_device"))
     compiled: Any = torch._C._distributed_c10d
     changes: list[tuple[Any, str, Any]] = [
         (c10d, "_world", Registry()),

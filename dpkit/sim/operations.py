@@ -24,14 +24,9 @@ from dpkit.sim.memory import tensors_in
 from dpkit.sim.sending import NAMESPACE
 
 # They ask for a tensor's form alone, or give it other memory.
-UNREAD = {
-    "empty_like",
-    "new_empty",
-    "new_empty_strided",
-    "record_stream",
-    "resize_",
-    "set_",
-}
+UNREAD = set(
+    "empty_like new_empty new_empty_strided record_stream resize_ set_".split()
+)
 
 aten = torch.ops.aten
 Args = tuple[Any, ...]
