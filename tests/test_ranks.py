@@ -307,7 +307,7 @@ def test_a_trace_needs_a_host_for_each_rank():
 REFUSED = {
     "ranks are running already": lambda: dpkit.sim.launch(meet, 2),
     "one backend": lambda: dist.new_group(backend="gloo"),
-    "the device of another rank": lambda: dist.all_reduce(
+    "not all on its device": lambda: dist.all_reduce(
         torch.ones(2, device=f"sim:{1 - dist.get_rank()}")
     ),
 }

@@ -4,6 +4,7 @@ No test waits for a timeout: each takes a fraction of a second.
 """
 
 import gc
+import re
 import signal
 import sys
 import threading
@@ -13,6 +14,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn.parallel import DistributedDataParallel
 
 import dpkit
@@ -348,4 +351,154 @@ def leave_out_what_nobody_awaits():
 
 def test_what_a_rank_left_out_is_named_at_the_end():
     error = error_of(leave_out_what_nobody_awaits, 3)
-    assert str(error) == "a rank left out allreduce number 0 of group 0"
+    expected = "a rank left out allreduce number 0 of group 0 (ranks that"
+    assert str(error) == f"{expected} came: 0, 2)"
+
+
+# -- a group outside of its rank's program
+
+
+def test_a_group_is_for_its_rank_while_that_runs():
+    ddp = dpkit.sim.launch(wrapped_layer, 2)[0]
+    x = torch.ones(1, 2, device="sim:0")
+    with pytest.raises(RuntimeError, match="while that runs"):
+        ddp(x).sum().backward()
+
+
+def wrapped_layer():
+    return DistributedDataParallel(torch.nn.Linear(2, 2).to("sim"))
+
+
+# -- cleaning up calls what other ranks do not
+
+
+def fail_and_clean_up():
+    try:
+        if dist.get_rank() == 0:
+            raise ValueError("root")
+        dist.barrier()
+    finally:
+        dist.all_reduce(torch.ones(1, device="sim"))
+
+
+def run_out_and_clean_up():
+    try:
+        if dist.get_rank() == 1:
+            torch.empty(2**40, device="sim")
+        dist.all_reduce(torch.ones(1, device="sim"))
+    finally:
+        dist.barrier()
+
+
+def test_the_first_error_is_told_too():
+    told = str(error_of(fail_and_clean_up, 2))
+    assert "rank 0 waits in allreduce number 0" in told
+    assert told.endswith("; rank 0 failed (ValueError: root)")
+    told = str(error_of(run_out_and_clean_up, 2))
+    assert "different operations" in told
+    assert "; after OutOfMemoryError: sim out of memory" in told
+
+
+# -- what a rank changes for itself
+
+
+def leave_things_changed():
+    torch.set_default_dtype(torch.float64)
+    with loss_parallel():
+        raise KeyError
+
+
+def test_what_a_rank_changes_ends_with_it():
+    rules = DTensor._op_dispatcher._custom_op_handlers
+    before, number = torch.get_default_dtype(), len(rules)
+    error_of(leave_things_changed, 2)
+    assert torch.get_default_dtype() == before
+    assert len(DTensor._op_dispatcher._custom_op_handlers) == number
+
+
+# -- wrong arguments
+
+
+def wrong_call(call):
+    own, other = torch.ones(2, 2, device="sim:0"), torch.ones(4, device="cpu")
+    sim, cpu = (
+        x if dist.get_rank() == 0 else y
+        for x, y in ((own, torch.ones(2, 2, device="sim:1")), (other, other))
+    )
+    call(sim, cpu)
+
+
+WRONG_CALLS = {
+    "not all on its device": lambda x, y: dist.all_gather_into_tensor(
+        y.view(4, 1).expand(4, 2).contiguous(), x
+    ),
+    "rank 1: .* on the CPU": lambda x, y: dist.all_reduce(
+        y if dist.get_rank() else x
+    ),
+    "differ in size or dtype": lambda x, y: dist.all_gather_into_tensor(
+        torch.empty(4, 2, dtype=torch.int32, device="sim"), x
+    ),
+    "a list needs a tensor for each rank": lambda x, y: dist.all_gather(
+        [torch.empty_like(x) for _ in range(3)], x
+    ),
+    "expects split_sizes|split_with_sizes": lambda x, y: (
+        dist.all_to_all_single(x.new_empty(5), x.new_empty(5))
+    ),
+    "all_to_all of float32, rank 1: all_to_all of float64": lambda x, y: (
+        dist.all_to_all_single(
+            *(x.to((torch.float32, torch.float64)[dist.get_rank()]),) * 2
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("told", WRONG_CALLS)
+def test_wrong_arguments_are_refused(told):
+    assert re.search(told, str(error_of(wrong_call, 2, WRONG_CALLS[told])))
+
+
+# -- what a torchrun script does
+
+
+def end_as_a_script_does():
+    rank = dist.get_rank()
+    empty = torch.empty(0, device="sim")
+    dist.all_to_all_single(torch.empty(0, device="sim"), empty)
+    work = dist.all_reduce(torch.ones(1, device="sim"), async_op=True)
+    while not work.is_completed():
+        pass
+    dist.destroy_process_group()
+    return rank
+
+
+def test_a_script_may_poll_and_destroy_its_group():
+    assert dpkit.sim.launch(end_as_a_script_does, 3) == [0, 1, 2]
+
+
+def time_itself():
+    device, rank = torch.device("sim", dist.get_rank()), dist.get_rank()
+    x = torch.ones(500, 500, device=device)
+    torch.sim.synchronize(device)
+    start = dpkit.sim.now()
+    for _ in range(10 * (1 + rank)):
+        x @ x
+    torch.sim.synchronize(device)
+    return dpkit.sim.now() - start
+
+
+def test_a_rank_reads_its_own_clock():
+    first, second = dpkit.sim.launch(time_itself, 2)
+    assert 1.9 < second / first < 2.1
+
+
+def wait_at_a_barrier():
+    device = torch.device("sim", dist.get_rank())
+    x = torch.ones(500, 500, device=device)
+    y = x @ x @ x
+    dist.barrier()
+    assert torch.sim.current_stream(device).query()
+    return y.shape
+
+
+def test_a_barrier_waits_for_what_ranks_have_issued():
+    dpkit.sim.launch(wait_at_a_barrier, 2)

@@ -266,3 +266,77 @@ def test_errors():
     parallel = Zero1(blocks(), devices, adam)
     with pytest.raises(ValueError, match=r"nothing to do .examples: 1, dev"):
         parallel.forward_backward(*batches(1, 1)[0], LOSS)
+
+
+@pytest.mark.parametrize("engine", STAGES)
+def test_zero_grad_forgets_a_batch(engine):
+    first, second = batches(2)
+    parallel, alone = (
+        engine(blocks(), dpkit.devices(2, "sim"), adam) for _ in range(2)
+    )
+    parallel.forward_backward(*first, LOSS)
+    parallel.zero_grad()
+    for each in (parallel, alone):
+        each.forward_backward(*second, LOSS)
+        each.step()
+    for found, expected in zip(replicas(parallel), replicas(alone)):
+        assert torch.equal(found, expected)
+
+
+class FailingBackward(torch.autograd.Function):
+    fails = False
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if FailingBackward.fails:
+            raise RuntimeError("planted")
+        return gradient
+
+
+class Layer(nn.Linear):
+    def forward(self, x):
+        return FailingBackward.apply(super().forward(x))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_backward_that_failed_leaves_nothing(engine):
+    first, _, last = blocks()
+    layers = [first, Layer(11, 5).double(), last]
+    devices = dpkit.devices(2, "sim")
+    parallel, alone = (engine(layers, devices, adam) for _ in range(2))
+    FailingBackward.fails = True
+    with pytest.raises(RuntimeError, match="planted"):
+        parallel.forward_backward(*batches(1)[0], LOSS)
+    FailingBackward.fails = False
+    parallel.zero_grad()
+    for each in (parallel, alone):
+        each.forward_backward(*batches(2)[1], LOSS)
+        each.step()
+    for found, expected in zip(replicas(parallel), replicas(alone)):
+        assert torch.equal(found, expected)
+
+
+def test_what_would_be_trained_otherwise_is_refused():
+    devices = dpkit.devices(2, "sim")
+    tied = nn.Linear(3, 3), nn.Linear(3, 3)
+    tied[1].weight = tied[0].weight
+    with pytest.raises(ValueError, match="a parameter is in two blocks"):
+        Zero1(tied, devices, adam)
+    frozen = nn.Linear(3, 3)
+    frozen.bias.requires_grad_(False)
+    with pytest.raises(ValueError, match=r"need gradients \(without: bias\)"):
+        Zero3([frozen], devices, adam)
+
+
+def test_16_bits_leave_buffers_as_they_are():
+    net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    parallel = Zero3(
+        [net], dpkit.devices(2, "sim"), adam, dtype=torch.bfloat16
+    )
+    norm = parallel.blocks[0].replicas[1][1]
+    assert norm.running_mean.dtype == torch.float32
+    assert norm.weight.dtype == torch.bfloat16

@@ -209,3 +209,21 @@ def test_forward_and_backward_are_those_of_the_whole(affine):
     ]
     found = [torch.cat(dx), dweight, dbias][: len(whole)]
     torch.testing.assert_close(found, [t.grad for t in whole])
+
+
+def test_freed_memory_is_not_read():
+    weight = torch.ones(3, 2, device="sim")
+    weight.untyped_storage().resize_(0)
+    copy = torch.ones(3, 2, device="sim:1")
+    assert repr(weight) == "tensor(..., device='sim:0', memory freed)"
+    for read in (
+        weight.sum,
+        weight.cpu,
+        lambda: weight.add_(1),
+        lambda: copy.copy_(weight),
+        lambda: torch.stack([weight, weight]),
+    ):
+        with pytest.raises(RuntimeError, match=r"memory .* was freed"):
+            read()
+    weight.untyped_storage().resize_(24)
+    assert weight.fill_(2).sum().item() == 12

@@ -24,11 +24,12 @@ def launch(
 ) -> list[Any]:
     """Run ``fn(*args)`` on ranks of this process; return their values.
 
-    Rank r is a thread. Its device is ``sim:r``, which is also its current
-    device, and its host has its own clock. It joins the default process group,
-    of the backend "sim", before it calls ``fn``: PyTorch's engines run on it
-    as on GPUs. One rank runs at a time and hands on where it waits for
-    another, so two runs take the same simulated time.
+    Rank r is a thread. Its current device is ``sim:r``, whose host has its own
+    clock. It joins the default process group before it calls ``fn``. One rank
+    runs at a time and hands on where it waits for another, so two runs take
+    the same simulated time. To measure that, enter
+    ``machine(hosts="per_device")`` before, or measure inside ``fn``. There
+    modules are made, too. Ranks that set no seed draw the same numbers.
 
     Args:
         fn: Each rank calls it. All see the same variables.
@@ -36,8 +37,7 @@ def launch(
         *args: Every rank gets a copy.
         algorithm: How collectives are sent: "library" is one launch, as by
             NCCL; "ring", "star" and the like is an allreduce by hand, beside
-            which other collectives take rings and trees. None: a ring for 8
-            ranks at most, else the library's.
+            which others take rings and trees. None: a ring up to 8 ranks.
 
     Raises:
         RuntimeError: a rank raised an exception, which is its cause; or no

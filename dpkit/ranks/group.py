@@ -20,6 +20,8 @@ from dpkit.ranks.works import SimWork
 from dpkit.ranks.world import World
 from dpkit.sim.configuration import simulation
 from dpkit.sim.memory import tensors_in
+from dpkit.sim.sending import check_rank
+from dpkit.sim.streams import current_stream
 
 OPS = {"SUM": "sum", "AVG": "mean", "MAX": "max", "MIN": "min"}
 Tensors = Sequence[Tensor]
@@ -60,16 +62,13 @@ class SimGroup(_Group):  # type: ignore[misc]
         self._counts: dict[Any, int] = {}  # of operations, by way and place
         self._together: list[Meeting] | None = None  # that are joined
 
-    group_name = pg_name = property(lambda self: self._name)
-    options = property(lambda self: None)
-    supports_splitting = property(lambda self: False)
+    group_name = property(lambda self: self._name)
     supports_coalescing = property(lambda self: True)
-    getGroupName = lambda self: self._name  # noqa: E731, N815
-    getBackendName = name = lambda self: "sim"  # noqa: N815
+    getBackendName = lambda self: "sim"  # noqa: E731, N815
     size = lambda self: self._size  # noqa: E731
     rank = lambda self: self._place  # noqa: E731
     _get_backend = lambda self, device: self  # noqa: E731
-    shutdown = abort = lambda self: None  # there is nothing to close
+    shutdown = lambda self: None  # noqa: E731
 
     @property
     def _device_types(self) -> list[torch.device]:
@@ -110,7 +109,7 @@ class SimGroup(_Group):  # type: ignore[misc]
     ) -> SimWork:
         """Give rank s part s of each; without sizes the parts are equal."""
         parts = [
-            whole.split(sizes or whole.size(0) // self._size)
+            whole.split(sizes or [whole.size(0) // self._size] * self._size)
             for whole, sizes in ((out, outs), (x, xs))
         ]
         return self._meet("all_to_all", parts, [out])
@@ -126,7 +125,10 @@ class SimGroup(_Group):  # type: ignore[misc]
         return self._meet("gather", brought, outs, opts, xs)
 
     def barrier(self, opts: Any = None) -> SimWork:
-        """Hold the hosts until all have come."""
+        """Hold the hosts until all have come, with what they had issued."""
+        stream = current_stream(torch.device("sim", self._rank))
+        if not stream.query():
+            stream.synchronize()
         return self._meet("barrier", self._rank, [])
 
     def _start_coalescing(self, device: Any = None) -> None:
@@ -174,14 +176,16 @@ class SimGroup(_Group):  # type: ignore[misc]
         the tensors that are ``alike``. A pair is a way, and a place on it.
         """
         how = _settings(opts)
+        check_rank(self._rank)
         way, place = end = pair or ("", self._place)
         number = self._counts[end] = self._counts.get(end, -1) + 1
-        call = _told(kind, how, alike, way)
+        own = self._issue(kind, brought)
+        call = _told(kind, how, alike, list(tensors_in(brought)), way)
         meeting = self._meeting(kind, number, way, call)
         send = vars(sending)[f"send_{kind}"]
         run = partial(send, algorithm=self._world.algorithm, **how)
         with torch.no_grad():
-            meeting.come(place, self._issue(kind, brought), run)
+            meeting.come(place, own, run)
         if meeting.is_over:
             del self._meetings[way, number]
         if self._together is not None:
@@ -204,14 +208,16 @@ class SimGroup(_Group):  # type: ignore[misc]
 
     def _issue(self, kind: str, brought: Any) -> Brought:
         """Launch an operation on the clock, for the tensors of this rank."""
-        device = next(iter(tensors_in(brought)), torch.empty(0)).device
-        if device.type != "sim":
-            return Brought(self._rank, brought, device, None)
-        if device.index != self._rank:
+        own = f"sim:{self._rank}"
+        found = {str(x.device) for x in tensors_in(brought)} or {"cpu"}
+        if found not in ({own}, {"cpu"}):
             raise RuntimeError(
-                f"rank {self._rank} sends what lies on the device of another "
-                f"rank (device: {device}, its own: sim:{self._rank})"
+                f"rank {self._rank} sends or receives what is not all on its "
+                f"device, nor on the CPU ({', '.join(sorted(found))})"
             )
+        device = torch.device(*found)
+        if device.type == "cpu":
+            return Brought(self._rank, brought, device, None)
         simulation.clock.hosts.launch(device.index, kind)
         begin = streams.record_event(device)
         return Brought(self._rank, brought, device, begin)
@@ -236,11 +242,15 @@ def _settings(opts: Any) -> dict[str, Any]:
     return found
 
 
-def _told(kind: str, how: dict[str, Any], alike: Tensors, way: str) -> str:
+def _told(
+    kind: str, how: dict[str, Any], alike: Tensors, all_: Tensors, way: str
+) -> str:
     """Return a call in words: "allreduce(op=sum) of (2, 3) float32"."""
     told = ", ".join(f"{name}={value}" for name, value in how.items())
     told = f"{kind}({told})" if told else kind
     # A pair has to agree on the number alone.
-    sizes = ((x.numel() if way else tuple(x.shape), x.dtype) for x in alike)
-    told += " of " + ", ".join(f"{n} {dtype}" for n, dtype in sizes)
+    sizes = [(x.numel() if way else tuple(x.shape), x.dtype) for x in alike]
+    what = [f"{n} {dtype}" for n, dtype in sizes]
+    told += " of " + ", ".join(what or sorted({str(x.dtype) for x in all_}))
+    told += " on the CPU" if {x.device.type for x in all_} == {"cpu"} else ""
     return told.replace("torch.", "").removesuffix(" of ")

@@ -43,6 +43,10 @@ class Meeting:
     ends: dict[int, Any] = field(default_factory=dict)  # events, by rank
     is_over: bool = False
 
+    def __str__(self) -> str:
+        came = ", ".join(str(one.rank) for one in self.brought.values())
+        return f"{self.name} (ranks that came: {came})"
+
     def come(
         self, place: int, brought: Brought, send: Callable[..., None]
     ) -> None:
@@ -55,7 +59,11 @@ class Meeting:
         begins = {one.device: one.begin for one in in_order}
         # It is sent beside the work of the devices. Buffers do not count.
         with streams.beside(begins, self.way), simulation.memory.paused():
-            send([one.tensors for one in in_order])
+            try:
+                send([one.tensors for one in in_order])
+            except Exception as error:
+                error.add_note(f"in {self.name}")
+                raise
             for one in in_order:
                 self.ends[one.rank] = streams.record_event(one.device)
         self.is_over = True

@@ -10,14 +10,12 @@ what rank r gave. Collectives go by one of two ways:
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from dpkit import collectives
 from dpkit.library import LIBRARY
-from dpkit.sim.behaviour import plain
 from dpkit.sim.configuration import simulation
-from dpkit.sim.tensor import SimTensor
+from dpkit.sim.needed import put, scratch
 from dpkit.streams import send
 
 
@@ -55,17 +53,18 @@ def send_allgather(xs: list[Any], algorithm: str) -> None:
     A rank takes a list, of one tensor or of a tensor for each rank.
     """
     most = max(given.numel() for _, given in xs)
+    _ = [_for_all(outs, xs) for outs, _ in xs if len(outs) > 1]
     flats = []
     for rank, (outs, given) in enumerate(xs):
         for source, out in enumerate(outs):
             _check_sizes(xs[source][1], out, len(xs) // len(outs))
         one = outs[0].view(-1) if len(outs) == 1 else None
-        flats.append(_scratch(given, most * len(xs)) if one is None else one)
-        _put(given, flats[rank], to=rank * most)
+        flats.append(scratch(given, most * len(xs)) if one is None else one)
+        put(given, flats[rank], to=rank * most)
     collectives.allgather(flats, _or("ring", algorithm))
     for (outs, _), flat in zip(xs, flats):
         for rank, out in enumerate(outs):
-            _put(flat, out, first=rank * most)
+            put(flat, out, first=rank * most)
 
 
 def send_reduce_scatter(xs: list[Any], algorithm: str, op: str) -> None:
@@ -74,16 +73,17 @@ def send_reduce_scatter(xs: list[Any], algorithm: str, op: str) -> None:
     A rank gives a list, of one tensor or of a tensor for each rank.
     """
     most = max(part.numel() for _, parts in xs for part in parts)
+    _ = [_for_all(parts, xs) for _, parts in xs if len(parts) > 1]
     flats = []
     for _, parts in xs:
-        flat = _scratch(parts[0], most * len(parts))
+        flat = scratch(parts[0], most * len(parts))
         for rank, part in enumerate(parts):
-            _put(part, flat, to=rank * most)
+            put(part, flat, to=rank * most)
         flats.append(flat)
     sums = collectives.reduce_scatter(flats, op, _or("ring", algorithm))
     for rank, ((out, parts), part) in enumerate(zip(xs, sums)):
         _check_sizes(out, parts[rank % len(parts)], len(xs) // len(parts))
-        _put(part, out)
+        put(part, out)
 
 
 def send_all_to_all(xs: list[Any], algorithm: str) -> None:
@@ -96,18 +96,21 @@ def send_all_to_all(xs: list[Any], algorithm: str) -> None:
         pairs = []
         for rank, (_, given) in enumerate(xs):
             target = (rank + distance) % len(xs)
-            pairs.append((given[target], xs[target][0][rank]))
+            outs = _for_all(xs[target][0], xs)
+            pairs.append((_for_all(given, xs)[target], outs[rank]))
         _send_all(pairs)
 
 
 def send_scatter(xs: list[Any], algorithm: str, root: int) -> None:
     """Put the tensors that the root gives into what each takes."""
-    _send_all(list(zip(xs[root][1], [out for out, _ in xs])))
+    given = _for_all(xs[root][1], xs)
+    _send_all(list(zip(given, [out for out, _ in xs])))
 
 
 def send_gather(xs: list[Any], algorithm: str, root: int) -> None:
     """Put what each gives into the tensors that the root takes."""
-    _send_all(list(zip([given for _, given in xs], xs[root][0])))
+    outs = _for_all(xs[root][0], xs)
+    _send_all(list(zip([given for _, given in xs], outs)))
 
 
 def send_message(xs: list[Tensor], algorithm: str) -> None:
@@ -134,23 +137,16 @@ def _shaped(out: Tensor, given: Tensor) -> Tensor:
 
 
 def _check_sizes(given: Tensor, out: Tensor, times: int = 1) -> None:
-    if given.numel() * times != out.numel():
+    if (given.numel() * times, given.dtype) != (out.numel(), out.dtype):
         raise RuntimeError(
-            "what is given and what is taken differ in size (given: "
-            f"{tuple(given.shape)}, taken: {tuple(out.shape)}, times: {times})"
+            "what is given and what is taken differ in size or dtype (given: "
+            f"{tuple(given.shape)} {given.dtype}, taken: {tuple(out.shape)} "
+            f"{out.dtype}, times: {times})"
         )
 
 
-def _scratch(like: Tensor, size: int) -> Tensor:
-    """Return a flat tensor where another is; it costs nothing to make."""
-    backing = torch.empty(size, dtype=like.dtype, device=plain(like).device)
-    on_sim = like.device.type == "sim"
-    return SimTensor(backing, like.device) if on_sim else backing
-
-
-def _put(given: Tensor, out: Tensor, to: int = 0, first: int = 0) -> None:
-    """Copy numbers, from the ``first`` on, to place ``to`` on, at no cost."""
-    source, target = plain(given).reshape(-1)[first:], plain(out).view(-1)[to:]
-    count = min(source.numel(), target.numel())
-    if source.data_ptr() != target.data_ptr():
-        target[:count].copy_(source[:count])
+def _for_all(tensors: list[Tensor], xs: list[Any]) -> list[Tensor]:
+    if len(tensors) != len(xs):
+        found = f"tensors: {len(tensors)}, ranks: {len(xs)}"
+        raise RuntimeError(f"a list needs a tensor for each rank ({found})")
+    return tensors

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable
 
 from dpkit.ranks.meetings import Meeting
+from dpkit.sim.backward import raise_outside
 
 
 class Ended(BaseException):
@@ -48,6 +49,9 @@ class Turns:
         self.ended = threading.Event()  # all ranks have
         self._time, self._enter, self._leave = time, enter, leave
         self._waiting: dict[int, Meeting] = {}
+        self._threads: dict[int, int] = {}  # in which programs run, by rank
+        self._stopped: set[int] = set()  # ranks that were told to
+        self._telling = threading.Lock()
         self._left = set(range(count))  # ranks that have not returned
         self._signals = [threading.Semaphore(0) for _ in range(count)]
 
@@ -57,17 +61,36 @@ class Turns:
 
     def run(self, rank: int, program: Callable[[int], None]) -> None:
         """Run a rank, in the thread that calls this."""
+        self._threads[rank] = threading.get_ident()
+        try:
+            self._run(rank, program)
+            with self._telling:  # from here on nobody tells it to end
+                raise_outside(self._threads.pop(rank), None)
+        except Ended:  # it was told between the two
+            self._threads.pop(rank, None)
+        self._left.remove(rank)
+        self._hand_on(rank)
+
+    def _run(self, rank: int, program: Callable[[int], None]) -> None:
         try:
             self._take(rank)
             if not self.over:
                 program(rank)
-        except Ended:
-            pass
         except BaseException as error:
-            self.errors[rank] = error
-        finally:
-            self._left.remove(rank)
-            self._hand_on(rank)
+            first: BaseException | None = error
+            while isinstance(first, Ended):  # in what cleans up after another
+                first = first.__context__
+            if first is not None:
+                self.errors[rank] = first
+
+    def stop(self) -> None:
+        """Raise Ended in the rank whose turn it is, from outside, once."""
+        with self._telling:
+            self.stuck = self.stuck or "ended from outside"
+            rank = self.running
+            number = 0 if rank in self._stopped else self._threads.get(rank)
+            if number and raise_outside(number, Ended):
+                self._stopped.add(rank)
 
     @property
     def over(self) -> bool:
@@ -83,6 +106,7 @@ class Turns:
         self._take(rank)
         del self._waiting[rank]
         if self.over:
+            self._stopped.add(rank)  # what cleans up is not told again
             raise Ended
 
     def _hand_on(self, rank: int) -> None:

@@ -14,7 +14,8 @@ they have their values again, for autograd too.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,8 @@ class FlatBlock:
             updates: its part of ``wholes[r]`` or, after :meth:`cut`, a copy.
 
     Raises:
-        ValueError: parameters of the block have several dtypes.
+        ValueError: parameters of the block have several dtypes, or some need
+            no gradients: the step of the whole would change them.
 
     Example:
         >>> from dpkit.sharding import FlatBlock
@@ -52,6 +54,11 @@ class FlatBlock:
                 "a block needs parameters, all of one dtype (block: "
                 f"{type(block).__name__}, dtypes: {found})"
             )
+        if not all(p.requires_grad for p in block.parameters()):
+            raise ValueError(
+                "all parameters of a block need gradients (without: "
+                f"{', '.join(_frozen(block))})"
+            )
         self.replicas = [copy.deepcopy(block).to(d) for d in devices]
         self.wholes = [_flatten(replica) for replica in self.replicas]
         self.shards = self.parts()
@@ -68,13 +75,26 @@ class FlatBlock:
         """
         self.shards = [part.clone() for part in self.shards]
         if dtype is not None:
-            self.wholes = [_flatten(r.to(dtype)) for r in self.replicas]
+            for p in self.parameters():
+                p.data = p.data.to(dtype)
+            self.wholes = [_flatten(r) for r in self.replicas]
         self.free()
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield those of all replicas."""
+        return chain.from_iterable(r.parameters() for r in self.replicas)
+
+    def forget_gradients(self) -> None:
+        """Leave no replica a gradient."""
+        for p in self.parameters():
+            p.grad = None
 
     @torch.no_grad()
     def take_gradients(self) -> list[Tensor]:
         """Return the gradients of each replica, flat, and leave it none."""
-        return [_taken(list(r.parameters())) for r in self.replicas]
+        found = [_taken(list(r.parameters())) for r in self.replicas]
+        self.forget_gradients()
+        return found
 
     def add_gradients(self, parts: Sequence[Tensor]) -> None:
         """Add a copy of part r to the gradient of shard r."""
@@ -99,6 +119,10 @@ class FlatBlock:
             whole.untyped_storage().resize_(0)
 
 
+def _frozen(module: nn.Module) -> list[str]:
+    return [n for n, p in module.named_parameters() if not p.requires_grad]
+
+
 def _flatten(module: nn.Module) -> Tensor:
     """Return the parameters one behind another; they become views of it."""
     params = list(module.parameters())
@@ -113,6 +137,4 @@ def _flatten(module: nn.Module) -> Tensor:
 def _taken(params: Sequence[Tensor]) -> Tensor:
     """Return the gradients as one flat tensor, zeros where there is none."""
     grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in params]
-    for p in params:
-        p.grad = None
     return torch.cat([grad.flatten() for grad in grads])

@@ -50,10 +50,14 @@ class Scattering:
             self._parts = reduce_scatter(wholes, "mean", algorithm)
             self._parcels = _parcels(wholes)
 
-    def keep(self) -> None:
-        """Wait, and add the parts to the gradients of the shards, once."""
+    def wait(self) -> None:
+        """Have each device wait until the gradients have been sent."""
         for parcel in self._parcels:
             parcel.open()
+
+    def keep(self) -> None:
+        """Wait, and add the parts to the gradients of the shards, once."""
+        self.wait()
         self._block.add_gradients(self._parts)
         self._parts, self._parcels = [], []
 

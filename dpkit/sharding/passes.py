@@ -44,12 +44,18 @@ class Passes:
     ) -> None:
         self.devices = device_list(devices, least=1)
         self.algorithm = algorithm
+        params = [p for block in blocks for p in block.parameters()]
+        if len(params) > len({id(p) for p in params}):
+            raise ValueError("a parameter is in two blocks; it would be two")
         self.blocks = [FlatBlock(block, self.devices) for block in blocks]
         self._prepare()
         self.optimizer = optimizer([s for b in self.blocks for s in b.shards])
 
     def _prepare(self) -> None:
         """Give the shards the form in which they are kept."""
+
+    def begin(self) -> None:
+        """Prepare for a batch, also after one that an exception ended."""
 
     def before(self, place: int, following: int | None) -> None:
         """Prepare for a block; ``following`` is the one after it, if any."""
@@ -81,6 +87,7 @@ class Passes:
         self, xs: Sequence[Tensor], ys: Sequence[Tensor], loss: Loss
     ) -> Tensor:
         """Do the same for a batch whose part r is on device r already."""
+        self.begin()
         k, num_rows = len(xs), sum(map(len, xs))
         # The mean over ranks of these is the mean over the batch: of 5
         # examples on 2 devices, 3 count 2 · 3/5 and 2 count 2 · 2/5.
@@ -128,5 +135,7 @@ class Passes:
         self.optimizer.step()
 
     def zero_grad(self) -> None:
-        """Forget the gradients of the step before."""
+        """Forget all gradients, the whole ones and those of shards."""
+        for block in self.blocks:
+            block.forget_gradients()
         self.optimizer.zero_grad()

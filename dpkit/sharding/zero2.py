@@ -28,6 +28,11 @@ class Zero2(Passes):
         32
     """
 
+    def begin(self) -> None:
+        """Forget what backward of a batch that failed has left."""
+        for block in self.blocks:
+            block.forget_gradients()
+
     def after_backward(self, place: int, following: int | None) -> None:
         """Reduce the gradients of a block, and keep a part on each device."""
         block = self.blocks[place]

@@ -66,6 +66,18 @@ class Zero3(Passes):
         for block in self.blocks:
             block.cut(self.dtype)
 
+    def begin(self) -> None:
+        """Forget what an exception has left on its way, when it is there."""
+        for parcels in self._coming.values():
+            for parcel in parcels:
+                parcel.open()
+        self._coming.clear()
+        if self._leaving is not None:
+            self._leaving.wait()
+        self._leaving = None
+        for block in self.blocks:
+            block.forget_gradients()
+
     def before(self, place: int, following: int | None) -> None:
         """Have a block whole and, if prefetched, the next one on its way."""
         self._ask_for(place)
@@ -88,11 +100,7 @@ class Zero3(Passes):
         self.after_forward(place, following)
         if following is None:
             self._leaving.keep()
-
-    def step(self) -> None:
-        """Take a step: each device updates its shards."""
-        self._coming.clear()  # what an exception has left is out of date
-        super().step()
+            self._leaving = None
 
     def _ask_for(self, place: int | None) -> None:
         if place is not None and place not in self._coming:

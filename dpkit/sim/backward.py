@@ -181,16 +181,15 @@ def _put_fetched_aside() -> None:
         slot.value = None
 
 
-def raise_outside(
-    thread: threading.Thread, error: type[BaseException]
-) -> None:
-    """Raise an error in a thread, at its next line of Python.
+def raise_outside(number: int, error: type[BaseException] | None) -> bool:
+    """Raise an error in a thread of that number, at its next line of Python.
 
     Not in a backward: where C++ has called Python, that would end the process.
+    Return whether it will be raised. None takes back what is not raised yet.
     """
-    number = thread.ident or 0
     frames = traceback.walk_stack(sys._current_frames().get(number))
-    if all(frame.f_code is not run_backward.__code__ for frame, _ in frames):
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(number), ctypes.py_object(error)
-        )
+    if any(frame.f_code is run_backward.__code__ for frame, _ in frames):
+        return False
+    raised = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(number), raised)
+    return True

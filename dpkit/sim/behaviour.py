@@ -91,11 +91,12 @@ class Behaviour(torch.Tensor):
 
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         start, numbers = "tensor(", "..."
-        if not self.backing.is_meta:
+        freed = self.numel() and not self.backing.untyped_storage().nbytes()
+        if not self.backing.is_meta and not freed:
             shown = min(self.numel(), PRINTED) * self.itemsize
             charge_read(self.device.index, shown)
             numbers = _tensor_str(self.backing, len(start))
-        suffixes = self._suffixes()
+        suffixes = self._suffixes() + ["memory freed"] * bool(freed)
         text = _add_suffixes(start + numbers, suffixes, len(start), False)
         return f"Parameter containing:\n{text}" if self._is_param else text
 

@@ -46,6 +46,7 @@ class Memory:
         # be interrupted, and would then miss one.
         self._gone: deque[_Held] = deque()
         self._paused = False
+        self.freed = False  # whether a storage was ever freed by resizing
 
     @property
     def live(self) -> list[int]:
@@ -109,6 +110,7 @@ class Memory:
         self, storage: torch.UntypedStorage, num_bytes: int
     ) -> Any:
         """Give a storage another size, and count it again if it is counted."""
+        self.freed |= num_bytes == 0
         held = self._held(storage)
         if held is None:
             return resize_uncounted(storage, num_bytes)

@@ -1,15 +1,25 @@
 """What ``dpkit.sim.launch`` needs of torch and of the simulated machine.
 
-Nothing of it is changed before a launch, and only ranks refuse without it.
+Nothing of torch is changed before a launch, and only ranks refuse without it.
 """
 
 import pkgutil
+import sys
 from collections.abc import Callable
-from typing import Any
+from contextlib import ExitStack
+from functools import cache
+from threading import local
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
+from torch._subclasses import FakeTensorMode
+from torch.distributed import distributed_c10d as c10d
 
-from dpkit.sim.configuration import simulation
+from dpkit.sim.behaviour import plain
+from dpkit.sim.configuration import machine, simulation
+from dpkit.sim.patching import replaced
+from dpkit.sim.tensor import SimTensor
 from dpkit.sim.tracing import tracing
 
 # Private names of torch that ranks use, or that PyTorch calls on their group.
@@ -47,6 +57,66 @@ REGISTRY: dict[str, Callable[[], Any]] = {
     "pg_coalesce_state": dict,
     "pg_flight_recorder_hooks": dict,
 }
+
+
+class Registry(local):
+    """PyTorch's registry of process groups, another in each thread."""
+
+    pg_config_info = c10d._World.pg_config_info
+
+    def __init__(self) -> None:
+        for name, make in REGISTRY.items():
+            setattr(self, name, make())
+
+
+def isolate_threads(stack: ExitStack) -> None:
+    """Give each thread its own host and registries, until a stack ends."""
+    if simulation.settings["hosts"] == "one":
+        stack.enter_context(machine(hosts="per_device"))
+    compiled: Any = torch._C._distributed_c10d
+    changes: list[tuple[Any, str, Any]] = [
+        (c10d, "_world", Registry()),
+        # Each group puts its rank before errors, also after a launch.
+        (sys, "excepthook", sys.excepthook),
+        # DDP has no timer for simulated devices, and would warn.
+        (compiled.Logger, "set_runtime_stats_and_log", lambda logger: None),
+    ]
+    for owner, name, value in changes:
+        stack.callback(replaced(owner, name, value).apply())
+    stack.callback(ThreadState.now().restore)
+    compiled._set_thread_isolation_mode(True)
+    stack.callback(compiled._set_thread_isolation_mode, False)
+
+
+class ThreadState(NamedTuple):
+    """What PyTorch has once in a process, and a rank has for itself."""
+
+    random: torch.Tensor
+    dtype: torch.dtype
+    rules: dict[Any, Any]
+
+    @classmethod
+    def now(cls) -> "ThreadState":
+        """Return what there is: the CPU's generator, DTensor's rules, …."""
+        rules = dict(_dispatcher()._custom_op_handlers)
+        return cls(torch.get_rng_state(), torch.get_default_dtype(), rules)
+
+    def restore(self) -> None:
+        """Go on with it."""
+        torch.set_rng_state(self.random)
+        torch.set_default_dtype(self.dtype)
+        _dispatcher()._custom_op_handlers = dict(self.rules)
+
+
+@cache
+def _dispatcher() -> Any:
+    # Here, not above: it takes a second.
+    from torch.distributed.tensor import DTensor
+
+    # What torch 2.11 makes for it ends with the thread that comes first.
+    with FakeTensorMode():
+        pass
+    return DTensor._op_dispatcher
 
 
 def check_ranks(world_size: int) -> None:
@@ -96,3 +166,18 @@ def _value(path: str) -> Any:
         return pkgutil.resolve_name(path)
     except (AttributeError, ImportError):
         return None
+
+
+def scratch(like: Tensor, size: int) -> Tensor:
+    """Return a flat tensor where another is; it costs nothing to make."""
+    backing = torch.empty(size, dtype=like.dtype, device=plain(like).device)
+    on_sim = like.device.type == "sim"
+    return SimTensor(backing, like.device) if on_sim else backing
+
+
+def put(given: Tensor, out: Tensor, to: int = 0, first: int = 0) -> None:
+    """Copy numbers, from the ``first`` on, to place ``to`` on, at no cost."""
+    source, target = plain(given).reshape(-1)[first:], plain(out).view(-1)[to:]
+    count = min(source.numel(), target.numel())
+    if source.data_ptr() != target.data_ptr():
+        target[:count].copy_(source[:count])

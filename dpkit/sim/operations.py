@@ -23,6 +23,11 @@ from dpkit.sim.device_names import device_count, full_device
 from dpkit.sim.memory import tensors_in
 from dpkit.sim.sending import NAMESPACE
 
+# They ask for a tensor's form alone, or give it other memory.
+UNREAD = set(
+    "empty_like new_empty new_empty_strided record_stream resize_ set_".split()
+)
+
 aten = torch.ops.aten
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -88,8 +93,26 @@ def check_mixture(call: OpCall, inputs: list[Tensor]) -> torch.device | None:
     check_home(inputs)
     if simulation.backing.type == "meta":
         check_readable(call)
+    if simulation.memory.freed:
+        check_there(call.func, inputs)
     target = call.kwargs.get("device")
     return device if target is None else full_device(target)
+
+
+def check_there(func: OpOverload, inputs: list[Tensor]) -> None:
+    """Refuse to read or write what was freed; its views may be made."""
+    # weight.untyped_storage().resize_(0): the CPU would read what is not its
+    # own, and end the process.
+    name = base_name(func)
+    if alias_kind(func)[0] == "view" or name in UNREAD:
+        return
+    for x in inputs:
+        if x.numel() and not x.untyped_storage().nbytes():
+            raise RuntimeError(
+                "the memory of this tensor was freed; it has to be gathered "
+                f"first (operation: {name}, shape: {tuple(x.shape)}, device: "
+                f"{x.device})"
+            )
 
 
 def check_home(tensors: list[Tensor]) -> None:

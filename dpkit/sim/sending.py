@@ -32,19 +32,31 @@ class _Thread(local):
     """What a thread has that is a rank."""
 
     make_group: Callable[[Any], dist.ProcessGroup] | None = None
+    rank: int | None = None  # while its program runs
     keys: tuple[Any, Any]  # those that an operation passes, and not
 
 
 thread = _Thread()
 
 
-def become_rank(make_group: Callable[[Any], dist.ProcessGroup]) -> None:
+def become_rank(
+    rank: int, make_group: Callable[[Any], dist.ProcessGroup]
+) -> None:
     """Make this thread a rank, before it does anything else."""
-    thread.make_group = make_group
+    thread.make_group, thread.rank = make_group, rank
     thread.keys = (
         torch._C._dispatch_tls_local_include_set(),
         torch._C._dispatch_tls_local_exclude_set(),
     )
+
+
+def check_rank(rank: int) -> None:
+    """Raise RuntimeError unless the program of this rank is calling."""
+    if thread.rank != rank:
+        raise RuntimeError(
+            "a process group is for the program of its rank, while that runs "
+            f"(group of rank: {rank}, called by: {thread.rank})"
+        )
 
 
 def make_group(options: Any, backend_options: Any) -> dist.ProcessGroup:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpkit.sim import sending
 from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import full_device
 from dpkit.theory.clock.record import Block
@@ -38,7 +39,8 @@ def now(device: torch.device | None = None) -> float:
     """Return the seconds on the host's simulated clock.
 
     Args:
-        device: The device whose host is meant; None: the latest of all.
+        device: The device whose host is meant; None: in a rank its own, else
+            the latest of all.
 
     Example:
         >>> zero = dpkit.devices(1, "sim")[0]
@@ -48,7 +50,7 @@ def now(device: torch.device | None = None) -> float:
         8
     """
     if device is None:
-        return simulation.clock.now()
+        return simulation.clock.now(sending.thread.rank)
     return simulation.clock.now(full_device(device).index)
 
 

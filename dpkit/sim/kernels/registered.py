@@ -29,7 +29,7 @@ from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import full_device
 from dpkit.sim.kernels import own
 from dpkit.sim.memory import tensors_in
-from dpkit.sim.operations import OpCall, aten, has_kernel
+from dpkit.sim.operations import OpCall, aten, check_there, has_kernel
 from dpkit.sim.random_numbers import check_generator
 from dpkit.sim.storages import NOT_ON_CPU, pinned_kernels
 from dpkit.sim.tensor import SimTensor, read_number
@@ -162,6 +162,7 @@ def _copy_from(
     source: Tensor, target: Tensor, non_blocking: bool = False
 ) -> Tensor:
     """Copy between two devices."""
+    check_there(aten._copy_from.default, [source, target])
     plain(target).copy_(plain(source), non_blocking)
     charge_copy(source, target, non_blocking)
     return target
