@@ -15,7 +15,7 @@ from torch import Tensor
 from dpkit import collectives
 from dpkit.library import LIBRARY
 from dpkit.sim.configuration import simulation
-from dpkit.sim.needed import put, scratch
+from dpkit.sim.kernels.unpaid import put, scratch
 from dpkit.streams import send
 
 

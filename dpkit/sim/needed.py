@@ -12,14 +12,10 @@ from threading import local
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
-from torch._subclasses import FakeTensorMode
 from torch.distributed import distributed_c10d as c10d
 
-from dpkit.sim.behaviour import plain
 from dpkit.sim.configuration import machine, simulation
 from dpkit.sim.patching import replaced
-from dpkit.sim.tensor import SimTensor
 from dpkit.sim.tracing import tracing
 
 # Private names of torch that ranks use, or that PyTorch calls on their group.
@@ -110,7 +106,8 @@ class ThreadState(NamedTuple):
 
 @cache
 def _dispatcher() -> Any:
-    # Here, not above: it takes a second.
+    # Here, not above: they take a second.
+    from torch._subclasses import FakeTensorMode
     from torch.distributed.tensor import DTensor
 
     # What torch 2.11 makes for it ends with the thread that comes first.
@@ -166,18 +163,3 @@ def _value(path: str) -> Any:
         return pkgutil.resolve_name(path)
     except (AttributeError, ImportError):
         return None
-
-
-def scratch(like: Tensor, size: int) -> Tensor:
-    """Return a flat tensor where another is; it costs nothing to make."""
-    backing = torch.empty(size, dtype=like.dtype, device=plain(like).device)
-    on_sim = like.device.type == "sim"
-    return SimTensor(backing, like.device) if on_sim else backing
-
-
-def put(given: Tensor, out: Tensor, to: int = 0, first: int = 0) -> None:
-    """Copy numbers, from the ``first`` on, to place ``to`` on, at no cost."""
-    source, target = plain(given).reshape(-1)[first:], plain(out).view(-1)[to:]
-    count = min(source.numel(), target.numel())
-    if source.data_ptr() != target.data_ptr():
-        target[:count].copy_(source[:count])
