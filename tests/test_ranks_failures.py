@@ -369,6 +369,18 @@ def wrapped_layer():
     return DistributedDataParallel(torch.nn.Linear(2, 2).to("sim"))
 
 
+def test_ranks_do_not_wrap_one_module():
+    net = torch.nn.Linear(2, 2)
+
+    def train():
+        ddp = DistributedDataParallel(net)
+        ddp(torch.ones(1, 2)).sum().backward()
+        return net.weight.grad.sum().item()
+
+    assert "two ranks wrap one module" in str(error_of(train, 2))
+    assert dpkit.sim.launch(train, 1) == [4.0]
+
+
 # -- cleaning up calls what other ranks do not
 
 

@@ -5,10 +5,12 @@
 - ``torch.nn.DataParallel``, which copies from GPU to GPU by functions of CUDA.
   Once there is a backend from outside it would choose that also for a module
   on the CPU; there it works as before.
-- Two settings of ``DistributedDataParallel`` whose C++ asks for pinned memory.
+- Two settings of ``DistributedDataParallel`` whose C++ asks for pinned memory;
+  and a module that two ranks wrap, for whose gradients its C++ would wait.
 """
 
 import sys
+import threading
 from collections.abc import Callable
 from itertools import chain
 from typing import Any, NoReturn
@@ -16,6 +18,9 @@ from typing import Any, NoReturn
 import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakIdKeyDictionary
+
+from dpkit.sim import sending
 
 # Where PyTorch looks for the kernels of each kind of tensor, on a backend
 # from outside.
@@ -126,9 +131,28 @@ def without_unused(original: Callable[..., None]) -> Callable[..., None]:
                 f"unused parameters (find_unused_parameters: {given[0]}, "
                 f"static_graph: {given[1]})"
             )
+        _refuse_shared(module)
         original(self, module, *args, **kwargs)
 
     return init
+
+
+_wrapped = WeakIdKeyDictionary()  # parameter -> thread of the rank
+
+
+def _refuse_shared(module: nn.Module) -> None:
+    """Refuse a module that another rank has wrapped."""
+    if sending.thread.rank is None:
+        return
+    this = threading.current_thread()
+    for p in module.parameters():
+        first = _wrapped.get(p)
+        if first not in (None, this) and first.is_alive():
+            raise RuntimeError(
+                "two ranks wrap one module; make it inside the function that "
+                f"they run ({first.name}, {this.name})"
+            )
+        _wrapped[p] = this
 
 
 def _refuse_simulated(module: nn.Module, devices: Any = None) -> None:
