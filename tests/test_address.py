@@ -135,7 +135,16 @@ def test_the_buttons_open_the_notebook_itself(copy):
         f"../_sources/{path}",  # to download
     ):
         assert f'href="{href}"' in html
-    assert (built / "_sources" / path).read_text() == (copy / path).read_text()
+    ours, given = (
+        {cell["id"]: cell for cell in json.loads(file.read_text())["cells"]}
+        for file in (copy / path, built / "_sources" / path)
+    )
+    assert list(given) == [
+        name
+        for name, cell in ours.items()
+        if "solution" not in cell["metadata"].get("tags", ()) and name in given
+    ]
+    assert len(given) > 0.8 * len(ours)
 
 
 def run_cell(python, source, folder, **environment):
