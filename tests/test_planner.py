@@ -48,7 +48,7 @@ CASE = Case(SMALL, 64, nodes(16))
 
 
 def test_layouts_are_all_ways_once():
-    """All of d · t · p = 8 that divide, by counting them anew."""
+    """All of d · t · p = 8 that divide, by a count of all triples."""
     found = list(all_layouts(8, 32, 4, 2, 4, ("none",)))
     assert len(set(found)) == len(found)
     cuts = {layout[:3] for layout in found}

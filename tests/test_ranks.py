@@ -336,3 +336,16 @@ def test_a_group_is_for_ranks_only():
 def test_the_device_of_a_rank():
     found = dpkit.sim.launch(rank_device, 2)
     assert found == [torch.device("sim:0"), torch.device("sim:1")]
+
+
+def sum_of_every_second():
+    """Make the group of this rank alone: all groups have one name then."""
+    rank = dist.get_rank()
+    group = dist.new_group([rank % 2, rank % 2 + 2])
+    x = torch.tensor([float(rank)], device="sim")
+    dist.all_reduce(x, group=group)
+    return x.item()
+
+
+def test_groups_of_one_name_are_told_apart_by_their_ranks():
+    assert dpkit.sim.launch(sum_of_every_second, 4) == [2, 4, 2, 4]

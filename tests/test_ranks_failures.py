@@ -33,7 +33,9 @@ from tests.engines_on_ranks import (
 def nothing_left():
     """After each test: no thread, and ranks run and send."""
     begin, before = time.monotonic(), threading.enumerate()
+    hook = sys.excepthook
     yield
+    assert sys.excepthook is hook
     assert time.monotonic() - begin < 10
     assert threading.enumerate() == before
     assert not dist.is_initialized()

@@ -82,8 +82,8 @@ def test_a_checkpoint_is_for_any_number_of_ranks(tmp_path):
         assert len(found) == k
         for params in found:
             assert (params - expected).abs().max() < 1e-10
-    anew = dpkit.sim.launch(train_sharded, 2, 2, 4)[0]
-    assert (anew - expected).abs().max() > 1e-3
+    unloaded = dpkit.sim.launch(train_sharded, 2, 2, 4)[0]
+    assert (unloaded - expected).abs().max() > 1e-3
 
 
 def test_times_repeat():

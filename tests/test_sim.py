@@ -4,7 +4,9 @@ import copy
 import io
 import pickle
 import signal
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -343,7 +345,58 @@ def test_ctrl_c_waits_for_the_end_of_backward(a):
     with pytest.raises(KeyboardInterrupt):
         y.sum().backward()
     assert torch.equal(x.grad.cpu(), torch.full((3, 4), 2.0))
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_in_a_backward_that_fails_is_not_told_by_a_later_one(a):
+    def fail(gradient):
+        signal.raise_signal(signal.SIGINT)
+        raise ValueError("in the hook")
+
+    x = a.requires_grad_()
+    y = x * 2
+    y.register_hook(fail)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(ValueError, match="in the hook"):
+        y.sum().backward()
+    (x * 2).sum().backward()
+
+
+INTERRUPTED_FORWARD = """
+import signal
+import torch
+import dpkit.sim
+
+def go_on():
+    while True:
+        net(x)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+dpkit.sim.register()
+net = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(8)))
+net, x = net.to("sim:0"), torch.ones(2, 3, 4, device="sim:0")
+for _ in range(60):
+    print("at it", flush=True)
+    try:
+        go_on()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_in_forward_does_not_end_the_process(forking):
+    """PyTorch would end it where Ctrl-C comes while it asks the guard."""
+    program = [sys.executable, "-c", INTERRUPTED_FORWARD]
+    with forking.Popen(
+        program, stdout=forking.PIPE, text=True, start_new_session=True
+    ) as run:
+        for i in range(60):
+            assert run.stdout.readline() == "at it\n"
+            time.sleep(0.005 + i / 6000)
+            run.send_signal(signal.SIGINT)
+            assert run.stdout.readline() == "interrupted\n"
+    assert run.returncode == 0
 
 
 def test_moving_a_module_before_its_backward():

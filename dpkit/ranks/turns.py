@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 
 from dpkit.ranks.meetings import Meeting
-from dpkit.sim.backward import raise_outside
+from dpkit.sim.backward import raise_nothing, raise_outside
 
 
 class Ended(BaseException):
@@ -65,7 +65,7 @@ class Turns:
         try:
             self._run(rank, program)
             with self._telling:  # from here on nobody tells it to end
-                raise_outside(self._threads.pop(rank), None)
+                raise_nothing(self._threads.pop(rank))
         except Ended:  # it was told between the two
             self._threads.pop(rank, None)
         self._left.remove(rank)
@@ -107,6 +107,7 @@ class Turns:
         del self._waiting[rank]
         if self.over:
             self._stopped.add(rank)  # what cleans up is not told again
+            raise_nothing(self._threads[rank])
             raise Ended
 
     def _hand_on(self, rank: int) -> None:

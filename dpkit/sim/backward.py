@@ -11,6 +11,9 @@ Python, and Python called with an exception on its way ends the process. So
 - an exception inside an operation does not leave it: it is put aside, and the
   engine gets a placeholder to carry on with;
 - Ctrl-C waits for the end of backward.
+
+In forward PyTorch asks the guard as well: there Ctrl-C waits for the end of
+the call of PyTorch, and a rank is ended at its next operation.
 """
 
 import ctypes
@@ -18,8 +21,9 @@ import signal
 import sys
 import threading
 import traceback
+from _signal import getsignal  # type: ignore[import-not-found]
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -37,6 +41,7 @@ class _Backward(threading.local):
 
     running = False  # whether there is one
     error: BaseException | None = None  # the first that was put aside
+    interrupted = False  # by Ctrl-C, which waits for its end
 
 
 _backward = _Backward()
@@ -67,9 +72,9 @@ def _run_simulated(
     # PyTorch would start a thread per device of a backend, and believes that
     # this backend has one device: it would abort at the second.
     _check_gradients(outputs, gradients)
+    hear()
     before = _backward.running, _backward.error
     _backward.running, _backward.error = True, None
-    interrupts: list[int] = []
     clock = simulation.clock
     leaves = []
     if tracing():
@@ -78,13 +83,15 @@ def _run_simulated(
     clock.begin_backward()
     on_this_thread = torch.autograd.set_multithreading_enabled(False)
     try:
-        with on_this_thread, _uninterrupted(interrupts):
+        with on_this_thread:
             result = _engine(outputs, gradients, *args, **kwargs)
     except BaseException as error:
         put_aside(error)
     finally:
-        first = _backward.error
+        first, interrupted = _backward.error, _backward.interrupted
         _backward.running, _backward.error = before
+        if not _backward.running:
+            _backward.interrupted = False
         clock.end_backward()
     if first is not None:
         try:
@@ -92,7 +99,7 @@ def _run_simulated(
         finally:
             del first  # or it would keep this frame, and the frame it
     mark_leaves(leaves)
-    if interrupts:
+    if interrupted and not _backward.running:
         raise KeyboardInterrupt
     return result
 
@@ -128,21 +135,6 @@ def has_simulated(outputs: Sequence[Any]) -> bool:
         for node in nodes(outputs)
         for parts in node._input_metadata
     )
-
-
-@contextmanager
-def _uninterrupted(interrupts: list[int]) -> Iterator[None]:
-    """Collect Ctrl-C in a list instead of raising it, on the main thread."""
-    on_main = threading.current_thread() is threading.main_thread()
-    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not (on_main and usual):
-        yield
-        return
-    signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Where Python keeps the exception on its way: type, value and traceback. While
@@ -181,15 +173,71 @@ def _put_fetched_aside() -> None:
         slot.value = None
 
 
-def raise_outside(number: int, error: type[BaseException] | None) -> bool:
-    """Raise an error in a thread of that number, at its next line of Python.
+_MAIN = threading.main_thread().ident
+_NO_CALL = 0, 0
+_calls = [_NO_CALL]  # the last of PyTorch: the frame with it, and where in it
+_told: dict[int, type[BaseException] | None] = {}  # errors to raise, by thread
 
-    Not in a backward: where C++ has called Python, that would end the process.
-    Return whether it will be raised. None takes back what is not raised yet.
+
+def hear() -> None:
+    """Hear what comes from outside; called at the start of each operation."""
+    number = threading.get_ident()
+    if number == _MAIN:
+        frame = sys._getframe(2)
+        _calls[0] = id(frame), frame.f_lasti
+        # signal.getsignal would take 6 µs, to find a name for the handler
+        if getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _interrupt)
+    elif _told and (error := _told.get(number)):
+        _told[number] = None
+        raise error
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, but not inside of a call of PyTorch.
+
+    There it comes again after 10 ms, and is raised if no call has begun since.
     """
+    if _backward.running:
+        _backward.interrupted = True
+    elif frame and (
+        (id(frame), frame.f_lasti) == _calls[0] or frame.f_code is _ASKED
+    ):
+        _calls[0] = _NO_CALL
+        again = threading.get_ident(), number
+        threading.Timer(0.01, signal.pthread_kill, again).start()
+    else:
+        raise KeyboardInterrupt
+
+
+_ASKED: CodeType = Guard.type_.__code__
+
+
+def raise_outside(number: int, error: type[BaseException]) -> bool:
+    """Raise an error in a thread of that number, at its next operation.
+
+    If none has come when it is called again: at the next line of Python, but
+    not in a backward, where that would end the process. Return whether the
+    thread has the error.
+    """
+    if number not in _told:
+        _told[number] = error
+    elif _told[number] and not _is_in_backward(number):
+        _told[number] = None
+        _raise_at_next_line(number, ctypes.py_object(error))
+    return _told[number] is None
+
+
+def raise_nothing(number: int) -> None:
+    """Take back what is not raised yet."""
+    if _told.pop(number, None) is None:
+        _raise_at_next_line(number, None)
+
+
+def _is_in_backward(number: int) -> bool:
     frames = traceback.walk_stack(sys._current_frames().get(number))
-    if any(frame.f_code is run_backward.__code__ for frame, _ in frames):
-        return False
-    raised = None if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(number), raised)
-    return True
+    return any(frame.f_code is run_backward.__code__ for frame, _ in frames)
+
+
+def _raise_at_next_line(number: int, error: Any) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(number), error)

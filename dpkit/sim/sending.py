@@ -88,7 +88,7 @@ def _kernel(func: Any) -> Callable[..., Any]:
         # Inside another dispatch PyTorch would pass over the keys by which
         # operations are taken apart, and they would come to us whole.
         as_called = torch._C._ForceDispatchKeyGuard(*thread.keys)
-        with as_called, torch.no_grad():
+        with as_called:
             return func._op_dk(key, *args, **kwargs)
 
     return run

@@ -21,7 +21,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_map_only
 
-from dpkit.sim.backward import in_backward, put_aside
+from dpkit.sim.backward import hear, in_backward, put_aside
 from dpkit.sim.behaviour import SIM_CLASSES, Behaviour, plain
 from dpkit.sim.charge import charge, charge_read
 from dpkit.sim.configuration import simulation
@@ -70,6 +70,7 @@ class SimTensor(Behaviour):
         for kind in types:
             if not issubclass(kind, Behaviour):
                 return NotImplemented  # it has simulated tensors inside
+        hear()
         call = OpCall(func, args, kwargs or {})
         if torch.is_inference_mode_enabled():
             return _run_in_inference_mode(call)

@@ -8,7 +8,7 @@ One Python for two devices, which adds up gradients after backward; ``f``,
     device 1          f1   b    | sends |    u1
                         both backwards launch at the same time
 
-With a Python for each device all rows look like the first. With buckets it
+With one host for each device all rows look like the first. With buckets it
 sends while backward goes on (``overlap``).
 """
 
@@ -133,7 +133,7 @@ def _check(
         )
     if in_buckets and cluster.hosts == "one":
         raise ValueError(
-            'buckets need a Python for each device (hosts: "one")'
+            'buckets need one host for each device (hosts: "one")'
         )
 
 
