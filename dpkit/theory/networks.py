@@ -47,16 +47,13 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class CountedNetwork:
-    """A network of the book, and the step with which it is trained.
-
-    Attributes:
-        gradients: The bytes of each gradient, and how many operations of
-            backward come before it, in the order in which they are there.
-    """
+    """A network of the book, and the step with which it is trained."""
 
     forward: Sequence[Counted]
     backward: Sequence[Counted]
     update: Sequence[Counted]
+    #: The bytes of each gradient, and how many operations of backward come
+    #: before it, in the order in which they are there.
     gradients: Sequence[tuple[int, int]]
 
     @property

@@ -48,15 +48,11 @@ class Stretch:
 
 @dataclass(frozen=True)
 class ParallelStep:
-    """A step on all devices of a cluster.
+    """A step on all devices of a cluster."""
 
-    Attributes:
-        stretches: Of the host, and of each device, in the order of time.
-        seconds: From its start until the host has waited for all.
-    """
-
+    #: Of the host, and of each device, in the order of time.
     stretches: Sequence[Stretch]
-    seconds: float
+    seconds: float  #: from its start until the host has waited for all
 
     @property
     def gradients(self) -> float:

@@ -36,21 +36,14 @@ BUCKET_BYTES = 25 * 2**20  # of gradients that are reduced together
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a step costs a device; of several, the one that sends most.
+    """What a step costs a device; of several, the one that sends most."""
 
-    Attributes:
-        computing: Seconds in which it computes, forward and backward.
-        sending: Seconds that messages take on its port, or on a shared path.
-        parameter_bytes: The parameters on it.
-        activation_bytes: The activations on it, about.
-        seconds: How long the step takes.
-    """
-
-    computing: float
+    computing: float  #: seconds in which it computes, forward and backward
+    #: Seconds that messages take on its port, or on a shared path.
     sending: float
-    parameter_bytes: float
-    activation_bytes: float
-    seconds: float
+    parameter_bytes: float  #: the parameters on it
+    activation_bytes: float  #: the activations on it, about
+    seconds: float  #: how long the step takes
 
 
 def estimate(

@@ -10,14 +10,10 @@ from dpkit.theory.timeline.drawing import escape
 
 @dataclass(repr=False)
 class Live:
-    """A figure as it is at its start, which is whole without a script.
+    """A figure as it is at its start, which is whole without a script."""
 
-    Attributes:
-        figure: The function and its controls.
-        settings: What differs from the start of the figure.
-    """
-
-    figure: LiveFigure
+    figure: LiveFigure  #: the function and its controls
+    #: What differs from the start of the figure.
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:

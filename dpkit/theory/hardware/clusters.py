@@ -26,25 +26,20 @@ from dpkit.theory.units import check_count
 
 @dataclass(frozen=True)
 class Cluster:
-    """Devices of one kind, what joins them, and what drives them.
-
-    Attributes:
-        hosts: "one" host drives all, or one "per_device" each its own.
-        slow: Rank -> how many times as long its operations take.
-        ranks_per_node: How many devices a node has; None: there is one node.
-        network: What joins the nodes.
-        devices_per_switch: How many devices of a node share a path to its
-            host; None: all do.
-    """
+    """Devices of one kind, what joins them, and what drives them."""
 
     num_devices: int
     accelerator: Accelerator
     link: Link
     host: Host
+    #: "one" host drives all, or one "per_device" each its own.
     hosts: str = "one"
+    #: Rank -> how many times as long its operations take.
     slow: Mapping[int, float] = field(default_factory=dict)
+    #: How many devices a node has, or None where there is one node.
     ranks_per_node: int | None = None
-    network: Link = LINKS["ethernet100"]
+    network: Link = LINKS["ethernet100"]  #: what joins the nodes
+    #: How many devices of a node share a path to its host, or None for all.
     devices_per_switch: int | None = None
 
     def __post_init__(self) -> None:
