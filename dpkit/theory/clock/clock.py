@@ -15,6 +15,7 @@ are exact, so the same work takes the same time whenever it starts.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf
 from threading import RLock, local
 
 from dpkit.theory.clock.issuers import Hosts
@@ -182,7 +183,7 @@ class Clock:
         """Note what has been issued, and nothing more."""
         with self.lock:
             self.settle()
-            self._queues.place_all()
+            self._queues.place_before(inf)
             self.hosts.recorder = None
 
     # -- streams and events

@@ -70,6 +70,13 @@ class Host:
     def __post_init__(self) -> None:
         check_numbers(self)
 
+    def issuing(self, launches: int, views: int, in_backward: bool) -> float:
+        """Return the seconds in which it issues operations and views."""
+        each = self.launch_seconds
+        if in_backward:
+            each = self.backward_launch_seconds
+        return views * self.view_seconds + launches * each
+
 
 @dataclass(frozen=True)
 class Accelerator:

@@ -127,14 +127,9 @@ class Case:
         _, t, p, b, _, recompute, _, rows, _ = layout
         key = t, p == 1, b, recompute, rows
         if key not in self._parts:
-            made = self.cluster.accelerator, self.network.dtype
-            block, ends = (
-                work(counts, *made)
-                for counts in (
-                    self.network.block(layout),
-                    self.network.ends(layout),
-                )
-            )
+            net, gpu = self.network, self.cluster.accelerator
+            block = work(net.block(layout), gpu, net.dtype)
+            ends = work(net.ends(layout), gpu, net.dtype)
             times = self._messages(layout, block), self._hop(layout, block)
             self._parts[key] = LayoutParts(block, ends, *times)
         return self._parts[key]
@@ -211,10 +206,9 @@ class Case:
 
     def layouts(self) -> Iterator[Layout]:
         """Yield all layouts of the devices; tensor groups stay in a node."""
-        count = self.cluster.num_devices
+        count, net = self.cluster.num_devices, self.network
         node = self.cluster.ranks_per_node or count
-        most = min(node, self.network.most_tensor)
-        net = self.network
+        most = min(node, net.most_tensor)
         what = net.num_blocks, most, net.most_micro_batch, net.recompute
         yield from all_layouts(count, self.batch, *what)
 
