@@ -42,11 +42,8 @@ class Live:
 def live(figure: LiveFigure, **settings: Any) -> Live:
     """Show a figure that readers of the built page can change.
 
-    In a notebook, in print and without JavaScript it stands as it starts.
-
-    Args:
-        figure: A function and its controls, of ``dpkit.theory.explore``.
-        settings: Where it starts, if that is not where it always does.
+    In a notebook, in print and without JavaScript it stands as it starts: at
+    ``settings``, if that is not where it always does.
 
     Raises:
         ValueError: a setting is unknown, or nothing is shown for these.
