@@ -292,9 +292,7 @@ def test_several_stages_on_a_device_by_hand():
         2F0 2B0
     """)
     stages = dpkit.split_layers(language_model(), 3)
-    pipeline = dpkit.Pipeline(
-        stages, dpkit.devices(2, "sim"), schedule, algorithm="star"
-    )
+    pipeline = dpkit.Pipeline(stages, dpkit.devices(2, "sim"), schedule)
     with dpkit.sim.trace() as timeline:
         train_pipeline(pipeline, 5)
     model, _ = train_on_one(5)

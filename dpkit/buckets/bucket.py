@@ -14,14 +14,10 @@ def assign(
     """Return which tensors share a bucket: neighbours, as long as they fit.
 
     A tensor larger than a bucket gets its own. Tensors of two dtypes or on
-    two devices never share one. The result has the places of the tensors in
-    each bucket, in the order in which the buckets will be full.
-
-    Args:
-        tensors: In the order in which they will be ready.
-        bucket_bytes: The size of a bucket.
-        first_bytes: The size of the first one of a dtype and device; a small
-            one leaves early. None means ``bucket_bytes``.
+    two devices never share one. Tensors are in the order in which they will be
+    ready. The result has their places in each bucket, in the order in which
+    the buckets will be full. The first bucket of a dtype and device has
+    ``first_bytes`` if they are given: a small one leaves early.
 
     Example:
         >>> tensors = [torch.zeros(n) for n in (3, 2, 4, 7, 1)]

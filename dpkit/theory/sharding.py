@@ -96,13 +96,10 @@ def peak_parts(
         whole root                     8.5 + 4.1                    12.6
                                                             MB:    598.6
 
-    Args:
-        num_blocks: How many there are, 2 at least.
-        block: The bytes of a block's parameters.
-        root: Those of the parameters beside the blocks, which stay whole
-            from forward to the end of backward.
-        head: Those of the root whose gradients are there before the blocks'.
-        k: The number of devices.
+    The parameters of a block, of which there are 2 at least, have ``block``
+    bytes. Those beside the blocks have ``root`` bytes, and stay whole from
+    forward to the end of backward. ``head`` of these have their gradients
+    before the blocks do. There are ``k`` devices.
 
     Example:
         >>> from dpkit.theory.sharding import peak_parts

@@ -54,7 +54,7 @@ def estimate(
 
     ``way`` is a name in ``WAYS``. A batch has ``rows`` examples over all
     devices, each with ``width`` numbers in and out of each of ``depth``
-    layers; where the network is split, there are 4 micro-batches a device.
+    layers. Where the network is split, there are 4 micro-batches a device.
     Beside simulated steps it is within 15 % where a layer has 1,000 numbers
     or more; below that, launches count that it leaves out.
 

@@ -117,12 +117,9 @@ class Transformer:
     ) -> float:
         """Return the bytes that a device keeps of a layer for backward.
 
-        Args:
-            micro_batch: The examples that go through together, b.
-            tensor: The devices that share the layer, t.
-            recompute: What backward computes again: "none"; "selective", the
-                weights of attention; "full", the layer.
-            sequence_parallel: Whether they share what lies between products.
+        ``tensor`` devices share the layer and, if ``sequence_parallel``, what
+        lies between products. Backward computes again what ``recompute`` says:
+        "none"; "selective", the weights of attention; "full", the layer.
 
         Example:
             >>> gpt = Transformer(48, 6144, 64, 51_200, 2048, fused=False)
