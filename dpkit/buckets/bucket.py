@@ -42,32 +42,26 @@ def assign(
 
 
 class Bucket:
-    """Gradients that travel together, as one flat tensor.
-
-    Attributes:
-        index: Which bucket of its rank it is.
-        params: The parameters, all of one dtype and on one device.
-        flat: Their gradients one after another, then a flag for each, shape
-            (elements of all parameters + parameters,).
-        gradients: ``gradients[i]`` is the view of ``flat`` that becomes
-            ``params[i].grad``; it has the shape and strides of ``params[i]``.
-        is_sent: Whether it was handed on since backward began.
-    """
+    """Gradients that travel together, as one flat tensor."""
 
     def __init__(self, index: int, params: Iterable[Tensor]) -> None:
-        self.index = index
-        self.params = tuple(params)
+        self.index = index  #: which bucket of its rank it is
+        self.params = tuple(params)  #: all of one dtype and on one device
         sizes = [p.numel() for p in self.params]
+        #: Their gradients one after another, then a flag for each, shape
+        #: (elements of all parameters + parameters,).
         self.flat = torch.zeros(
             sum(sizes) + len(sizes),
             dtype=self.params[0].dtype,
             device=self.params[0].device,
         )
         *pieces, self._flags = self.flat.split([*sizes, len(sizes)])
+        #: ``gradients[i]`` is the view of ``flat`` that becomes
+        #: ``params[i].grad``; it has the shape and strides of ``params[i]``.
         self.gradients = [
             _shaped_like(p, piece) for p, piece in zip(self.params, pieces)
         ]
-        self.is_sent = False
+        self.is_sent = False  #: whether it was handed on since backward began
         self._ready: set[int] = set()
 
     @property
