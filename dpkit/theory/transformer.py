@@ -43,7 +43,6 @@ class Transformer:
     """The sizes of a model, and of an example.
 
     Example:
-        >>> from dpkit.theory.transformer import Transformer
         >>> gpt = Transformer(48, 6144, 64, 51_200, 2048, fused=False)
         >>> f"{gpt.parameters / 1e9:.1f} billion"
         '22.1 billion'

@@ -86,7 +86,6 @@ def counts_of(timeline: Timeline, device: int) -> dict[str, Counted]:
     """Count what the host of a device has issued, by name.
 
     Example:
-        >>> from dpkit.lab.common.beside import counts_of
         >>> with dpkit.sim.machine(hosts="per_device"):
         ...     x = torch.ones(3, device=dpkit.devices(1, "sim")[0])
         ...     with dpkit.sim.trace() as timeline:
@@ -145,7 +144,6 @@ def only(timeline: Timeline, *rows: str) -> Timeline:
     """Return the part of a timeline that is on some devices, or streams.
 
     Example:
-        >>> from dpkit.lab.common.beside import only
         >>> zero, one = dpkit.devices(2, "sim")
         >>> with dpkit.sim.trace() as timeline:
         ...     x = torch.ones(3, device=zero).to(one)

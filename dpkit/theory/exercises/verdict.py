@@ -81,7 +81,6 @@ def why_not(check: Callable[[Answer], None], answer: Answer) -> str | None:
     """Return why an answer does not pass a check; None if it does.
 
     Example:
-        >>> from dpkit.theory.exercises.verdict import require, why_not
         >>> why_not(lambda answer: require(answer() == 4, "no"), lambda: 5)
         'no'
     """
