@@ -21,7 +21,7 @@ from dpkit.theory.hardware import (
     Link,
     find,
 )
-from dpkit.theory.units import check_count
+from dpkit.theory.units import check_count, check_known
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,7 @@ class Cluster:
         for name in ("ranks_per_node", "devices_per_switch"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
-        if self.hosts not in ("one", "per_device"):
-            raise ValueError(
-                "unknown number of hosts "
-                f"(hosts: {self.hosts!r}, known: one, per_device)"
-            )
+        check_known("hosts", self.hosts, ("one", "per_device"))
         if not self.network.peer_to_peer:
             raise ValueError(
                 "a network has a port for each device, and does not pass "
