@@ -98,9 +98,9 @@ class Accelerator:
     achieved_flops: Mapping[str, float]
     #: The fraction of the bandwidth that large copies reach.
     achieved_bytes: float
-    #: The work at which half of that rate is reached. Below it there is too
-    #: little to fill the device. One number for all dtypes, right for float32;
-    #: small products in the faster ones take longer than it says.
+    #: The work at which products reach half of their rate. Below it there is
+    #: too little to fill the device. One number for all dtypes, right for
+    #: float32; small products in the faster ones take longer than it says.
     half_flops: float
     half_bytes: float  #: the same, for traffic to memory
     kernel_seconds: float  #: what each operation costs the device besides
