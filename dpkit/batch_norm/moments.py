@@ -25,7 +25,7 @@ class Moments(NamedTuple):
 
     num_values: Tensor  #: how many each channel has, of no dimensions
     mean: Tensor  #: shape (channels,)
-    squares: Tensor  #: of the distances from it, their sum, shape (channels,)
+    squares: Tensor  #: of the distances from it, added up, shape (channels,)
 
     @property
     def variance(self) -> Tensor:

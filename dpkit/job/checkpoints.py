@@ -34,7 +34,7 @@ class Found:
 
 
 class Checkpoints:
-    """The checkpoints of one run, in a folder, of which the newest are kept.
+    """The checkpoints of one run, in a folder; the newest ``keep`` stay.
 
     ``settings`` are numbers and words that tell this run from others.
 

@@ -52,7 +52,7 @@ class Issuers:
 
 
 class Thread(local):
-    """What a thread of Python has to itself: at first no other issues."""
+    """What each thread of Python has: who issues for it, current streams."""
 
     def __init__(self, python: Issuers, num_devices: int) -> None:
         self.at_work = python  # which issuers work for it
