@@ -180,11 +180,6 @@ def _schedule(
     schedule: str | Schedule, num_stages: int, num_devices: int, m: int | None
 ) -> Schedule:
     """Return a schedule by its name, its text or its actions; check it."""
-    if num_stages < 1:
-        raise ValueError(
-            "a pipeline needs stages and devices (stages: "
-            f"{num_stages}, devices: {num_devices})"
-        )
     if m is not None:
         check_whole("num_micro_batches", m)
     if isinstance(schedule, str) and not any(map(str.isspace, schedule)):
