@@ -139,13 +139,6 @@ def sharded_steps(
         >>> found["parameters"], found["start"]  # 4 bytes each, on 2 devices
         (420096, 840192)
     """
-    machine = sim.machine(
-        num_devices=world_size,
-        hosts="per_device",
-        accelerator="h100",
-        link="nvlink4",
-        backing="meta",
-    )
 
     def train() -> dict[str, Any]:
         with torch.device("meta"):
@@ -153,7 +146,13 @@ def sharded_steps(
         shard(model, "sim", bf16, **how)
         return _two_steps(model.to_empty(device="sim"), (rows, length))
 
-    with machine:
+    with sim.machine(
+        num_devices=world_size,
+        hosts="per_device",
+        accelerator="h100",
+        link="nvlink4",
+        backing="meta",
+    ):
         first, *_ = launch(train, world_size, algorithm="library")
     return dict(first)
 
