@@ -24,8 +24,8 @@ def launch(
 ) -> list[Any]:
     """Run ``fn(*args)`` on ranks of this process; return their values.
 
-    Rank r is a thread. Its current device is ``sim:r``, whose host has a clock
-    of its own. It is in the default process group. One rank runs at a time and
+    Rank r is a thread. Its current device is ``sim:r``, whose host has its own
+    clock. It is in the default process group. One rank runs at a time and
     hands on where it waits for another: two runs take the same simulated time,
     which passes for the caller, too. A trace needs ``hosts="per_device"``.
     ``fn`` makes its modules. Ranks that set no seed draw the same numbers.

@@ -50,12 +50,10 @@ def fsdp_step(
     Without ``sync_each`` only the gradients of the last batch are sent, which
     those before it are in; ``how`` is what ``fully_shard`` takes.
     """
-    settings = {"backing": "meta", "hosts": "per_device", **machine}
-    with sim.machine(**settings):
-        sizes = rows, width, count
+    with sim.machine(**{"backing": "meta", "hosts": "per_device", **machine}):
         syncs = [sync_each] * (batches - 1) + [True]
         found: list[Step] = launch(
-            _train, num_devices, sizes, syncs, how or {}
+            _train, num_devices, (rows, width, count), syncs, how or {}
         )
     return found[torch.device(WATCHED).index]
 

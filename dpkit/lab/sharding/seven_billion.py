@@ -139,6 +139,13 @@ def sharded_steps(
         >>> found["parameters"], found["start"]  # 4 bytes each, on 2 devices
         (420096, 840192)
     """
+    machine = sim.machine(
+        num_devices=world_size,
+        hosts="per_device",
+        accelerator="h100",
+        link="nvlink4",
+        backing="meta",
+    )
 
     def train() -> dict[str, Any]:
         with torch.device("meta"):
@@ -146,13 +153,7 @@ def sharded_steps(
         shard(model, "sim", bf16, **how)
         return _two_steps(model.to_empty(device="sim"), (rows, length))
 
-    with sim.machine(
-        num_devices=world_size,
-        hosts="per_device",
-        accelerator="h100",
-        link="nvlink4",
-        backing="meta",
-    ):
+    with machine:
         first, *_ = launch(train, world_size, algorithm="library")
     return dict(first)
 
