@@ -145,7 +145,7 @@ def configure(
     ``python -m dpkit calibrate`` wrote, or an object.
 
     Args:
-        num_devices: How many devices there are.
+        num_devices: How many devices there are, at most 128.
         accelerator: What they are: a preset in ``ACCELERATORS``.
         link: What joins them: a preset in ``LINKS``.
         backing: What holds the numbers: "cpu"; "meta", which has shapes and
@@ -163,7 +163,7 @@ def configure(
 
     Raises:
         RuntimeError: tensors live on simulated devices, and a change would
-            need them gone; or a trace is running.
+            need them gone; or a trace is running, or ranks are.
 
     Example:
         >>> dpkit.sim.configure(accelerator="a100", link="nvlink3")
