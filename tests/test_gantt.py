@@ -463,7 +463,7 @@ def test_a_long_name_stands_above_its_rows():
 
     x_of_short, short_above = first_bar("sim:0")
     x_of_long, long_above = first_bar("just in time, 449 MB")
-    assert long_above and not short_above
+    assert (long_above, short_above) == (True, False)
     assert x_of_long < x_of_short
 
 

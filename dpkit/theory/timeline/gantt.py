@@ -81,8 +81,6 @@ def draw_timeline(
     places = _places(rows)
     bottom = max(places.values()) + BAR + 6
     parts = [drawing.hatch("copy", drawing.AMBER), *_head(record)]
-    if any(span.kind == "traced backward" for span in record.spans):
-        parts.append(drawing.hatch("backward", drawing.GREEN, -45))
     parts += [*_tracks(rows, places, scale), *_axis(scale, bottom)]
     pixel = 1 / scale.pixels_per_second
     by_row = by_row or fewest(record.spans, pixel, FRAMED * pixel)
@@ -149,6 +147,8 @@ def _head(record: Record) -> list[str]:
     found = {span.kind for span in record.spans}
     kinds = drawing.known_first(SPAN_FILLS, found)
     entries = [(WORDS.get(k, k), _fill(k), _outline(k)) for k in kinds]
+    if "traced backward" in found:
+        parts.append(drawing.hatch("backward", drawing.GREEN, -45))
     return parts + drawing.legend(14, 48, entries)
 
 
