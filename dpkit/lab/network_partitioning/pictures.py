@@ -12,7 +12,7 @@ def by_pass(timeline: Timeline) -> Timeline:
 
     Autograd's thread launches backward. A device runs what its host launches,
     in the same order: the third ``mm`` on sim:1 belongs to the third launch
-    of ``mm`` on host:1. Each device needs a host of its own.
+    of ``mm`` on host:1. Each device needs a host.
     """
     threads, last = defaultdict(list), {}
     ordered = sorted(timeline.spans, key=lambda span: span.start)
