@@ -170,3 +170,33 @@ def test_an_interleaving_that_does_not_divide_is_refused():
     shown = PIPELINE.ask(schedule="interleaved", devices=3)
     assert "as many micro-batches as devices" in shown.refused
     assert not shown.pictures
+
+
+def test_a_list_tells_the_page_its_rules():
+    for figure in FIGURES.values():
+        for told in figure.for_page()["controls"]:
+            if told["kind"] == "lists":
+                assert told["rules"].startswith("Wanted: ")
+
+
+def test_a_fifth_rank_is_told_to_move():
+    nodes = "b0 c0 d0\na0 a1 b1 c1 d1"
+    shown = FIGURES["nodes"].ask(nodes=nodes)
+    assert shown.sentence.endswith(
+        "a node holds four ranks, and one now has 5: move one to the other "
+        "node."
+    )
+
+
+def test_a_gradient_that_leaves_too_early_is_named_with_the_one_before():
+    first, second, *rest = FIGURES["buckets"].start["buckets"].split()
+    shown = FIGURES["buckets"].ask(
+        buckets=" ".join([second, *rest, "\n", first])
+    )
+    assert shown.refused.startswith(f"{first} has to leave before {second}")
+
+
+def test_more_ranks_than_are_drawn_are_told():
+    facts = dict(FIGURES["collectives"].ask(ranks=13).facts)
+    assert facts["messages are drawn"] == "up to 8 ranks"
+    assert "messages are drawn" not in dict(FIGURES["collectives"].ask().facts)

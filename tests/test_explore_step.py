@@ -31,7 +31,7 @@ def test_a_large_network_gains():
 def test_the_picture_shows_who_waits_for_whom():
     picture, curves = STEP.ask(devices=8).pictures
     assert "device 0, device 1, device 7" in picture.title
-    assert "(3 of 8 shown)" in picture.svg
+    assert "(devices 0, 1 and 7 of 8)" in picture.svg
     assert "waiting" in picture.svg
     assert "adding up gradients" in curves.svg
     assert STEP.ask(devices=1).pictures[0].title.count("device ") == 1

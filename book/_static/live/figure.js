@@ -164,7 +164,7 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
         };
       },
 
-      lists({ name: key, label }) {
+      lists({ name: key, label, rules }) {
         const body = make("div", { role: "group", ariaLabel: `${label}s` });
         let lines, at = [0, 0], fault = "";
         const draw = (focus) => {
@@ -206,7 +206,8 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
           { type: "button", onclick: () => go(...way, true) }, words);
         return {
           row: make("div", { className: "live-wide" },
-            make("p", {}, "Choose a word, then move it: by these buttons, or by Alt and an arrow."),
+            ...(rules ? [make("p", {}, rules)] : []),
+            make("p", {}, "Choose a box, then move it: by these buttons, or by Alt and an arrow."),
             make("div", { className: "live-buttons" },
               mover("← earlier", 0, -1), mover("later →", 0, 1),
               mover("↑ up", -1, 0), mover("down ↓", 1, 0)), body),
@@ -226,16 +227,16 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
 
     const box = make("fieldset", { className: "live-controls" },
       make("legend", {}, title));
-    for (const control of controls) {
-      rows[control.name] = kinds[control.kind](control);
-      box.append(rows[control.name].row);
-    }
     const choose = (words, values) => make("button",
       { type: "button", onclick: () => set({ ...start, ...values }) }, words);
     box.append(make("div", { className: "live-buttons" },
       ...Object.entries(presets).map((preset) => choose(...preset)),
       choose("start again", {})));
-    figure.prepend(box);
+    for (const control of controls) {
+      rows[control.name] = kinds[control.kind](control);
+      box.append(rows[control.name].row);
+    }
+    figure.prepend(box, sentence); // what a touch comes to stands beside it
 
     // ---- a view that was sent: its settings are in the address
     const sent = {};

@@ -41,7 +41,7 @@ def show_collective(
     times = {n: _seconds(n, num_bytes, machine) for n in COMPARED}
     least = lower_bounds(ranks, num_bytes, _rates(machine)).seconds
     facts = [(words(name), show_seconds(t)) for name, t in times.items()]
-    facts.append(("no messages take less than", show_seconds(least)))
+    facts.append(("lower bound, whatever the messages", show_seconds(least)))
     facts.append(("the fastest by size", _winners(machine)))
     pictures = [_draw(algorithm, num_bytes, machine)]
     # A library's kernels hand their pieces round a ring as well.
@@ -51,6 +51,8 @@ def show_collective(
     facts.append(("messages of all ranks", f"{len(plan.messages):,}"))
     if ranks <= MOST_RANKS:
         pictures.append(animate_plan(plan))
+    else:
+        facts.append(("messages are drawn", f"up to {MOST_RANKS} ranks"))
     return Shown(pictures, facts, _sentence(algorithm, times))
 
 

@@ -91,10 +91,14 @@ class Choice(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Lists of words, a line each, whose order the reader changes."""
+    """Lists of words, a line each, whose order the reader changes.
+
+    ``rules`` say what is wanted and what may be moved; they stand above it.
+    """
 
     label: str
     start: str
+    rules: str = ""
     shown_for: tuple[str, Sequence[str]] | None = None
 
     @property

@@ -152,7 +152,7 @@ def _facts(
     peak = case.cluster.accelerator.flops_per_second[case.network.dtype]
     facts = [
         ("parameters", f"{case.network.parameters / 1e9:.4g} billion"),
-        ("arithmetic of a step", f"{flops:.3g} operations"),
+        ("arithmetic of a step", f"{float(f'{flops / 1e15:.3g}'):,g} PFLOP"),
     ]
     for name, each in rows.items():
         rate = flops / each.seconds.total / case.cluster.num_devices
@@ -160,7 +160,8 @@ def _facts(
             (f"{name}: data × tensor × pipeline", str(each.layout)),
             (
                 f"{name}: arithmetic of a device",
-                f"{rate / 1e12:.0f} TFLOP/s, {rate / peak:.0%} of the peak",
+                f"{rate / 1e12:.0f} TFLOP/s, "
+                f"{100 * rate / peak:.0f} % of the peak",
             ),
         ]
     fit = f"{found.num_layouts:,}, of which {len(found.plans):,} fit"
@@ -172,7 +173,7 @@ def _trust(case: Case) -> tuple[str, str]:
     words = "none is published that was compared"
     if name in MISSES:
         mean, most = MISSES[name]
-        words = f"{mean:.0%} on average, {most:.0%} at most"
+        words = f"{100 * mean:.0f} % on average, {100 * most:.0f} % at most"
     return f"published steps on {name} were missed by", words
 
 
@@ -180,7 +181,9 @@ def _sentence(case: Case, mine: LayoutCost, found: SearchResult) -> str:
     took = show_seconds(mine.seconds.total)
     held = show_memory(int(mine.memory.total))
     if mine.memory.total > case.room:
-        words = f"Yours does not fit: it needs {held}."
+        parts = dict(zip(mine.memory, MEMORY_PARTS))
+        part = f"{parts[max(parts)]} {show_memory(int(max(parts)))}"
+        words = f"Yours does not fit: of {held} the largest part is {part}."
     else:
         words = f"Yours fits and takes {took}."
     if not found.plans:
@@ -218,9 +221,7 @@ CONTROLS: dict[str, Control] = {
     "pipeline": Number("pipeline: devices in a row", 4, POWERS[:8]),
     "chunks": Number("stages of a device", 1, POWERS[:5]),
     "micro_batch": Number("examples of a micro-batch", 1, POWERS[:9]),
-    "recompute": Choice(
-        "computed again", "none", ("none", "selective", "full")
-    ),
+    "recompute": Choice("recompute", "none", ("none", "selective", "full")),
     "zero": Choice("stage of ZeRO", "1", ("0", "1", "2", "3")),
 }
 

@@ -75,7 +75,14 @@ ORDER = LiveFigure(
     "order",
     "Puzzle: a pipeline in 18 ms",
     show_order,
-    {"order": Lists("device", NAIVE)},
+    {
+        "order": Lists(
+            "device",
+            NAIVE,
+            "Wanted: a step of 18 ms, and 3 micro-batches kept at most. A "
+            "stage stays on its device: only earlier and later help.",
+        )
+    },
 )
 
 
@@ -104,7 +111,9 @@ def show_buckets(buckets: str) -> Shown:
     given = [word for line in lines for word in line]
     for word, wanted in zip(given, GRADIENTS):
         if word != wanted:
-            words = f"backward has {wanted} before {word}: it leaves first"
+            words = (
+                f"{wanted} has to leave before {word}: backward makes it first"
+            )
             raise SettingError(words, word)
     counts = [len(line) for line in lines]
     end, largest = reduced(counts)
@@ -127,7 +136,15 @@ BUCKETS = LiveFigure(
     "buckets",
     "Puzzle: ten gradients reduced at 10.9 ms",
     show_buckets,
-    {"buckets": Lists("bucket", " ".join(GRADIENTS) + 5 * "\n")},
+    {
+        "buckets": Lists(
+            "bucket",
+            " ".join(GRADIENTS) + 5 * "\n",
+            "Wanted: all reduced at 10.9 ms. Backward makes g9 first and g0 "
+            "last, and the buckets keep this order: move the last of a "
+            "bucket down, or the first of one up.",
+        )
+    },
 )
 
 
@@ -168,7 +185,14 @@ MESSAGES = LiveFigure(
     "messages",
     "Puzzle: a broadcast in three steps",
     show_messages,
-    {"steps": Lists("step", "\n".join(TREE))},
+    {
+        "steps": Lists(
+            "step",
+            "\n".join(TREE),
+            "Wanted: three steps. A rank sends only what it has, and one "
+            "message in a step.",
+        )
+    },
 )
 
 
@@ -216,7 +240,8 @@ def show_nodes(nodes: str) -> Shown:
             f"{between} MB pass between the nodes",
             "at most 320 are wanted"
             if most == 4
-            else f"a node has four places, and one holds {most} ranks",
+            else f"a node holds four ranks, and one now has {most}: move "
+            "one to the other node",
         ),
     )
 
@@ -225,5 +250,12 @@ PLACEMENT = LiveFigure(
     "nodes",
     "Puzzle: eight ranks on two nodes",
     show_nodes,
-    {"nodes": Lists("node", "a0 b0 c0 d0\na1 b1 c1 d1")},
+    {
+        "nodes": Lists(
+            "node",
+            "a0 b0 c0 d0\na1 b1 c1 d1",
+            "Wanted: 320 MB between the nodes at most, with four ranks on "
+            "each. To exchange two ranks, move one down and one up.",
+        )
+    },
 )

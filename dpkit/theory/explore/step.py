@@ -153,7 +153,7 @@ def _draw_step(step: ParallelStep, k: int, label: str) -> Drawing:
         bar = Bar(span, s.start, s.end, s.busy, s.count)
         rows.setdefault((s.place, s.stream), []).append(bar)
     if len(drawn) < k:
-        label += f" ({len(drawn)} of {k} shown)"
+        label += f" (devices 0, 1 and {k - 1} of {k})"
     return draw_timeline(Record(spans, label=label), 0.0, rows)
 
 
