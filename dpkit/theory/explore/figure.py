@@ -91,10 +91,7 @@ class Choice(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Lists of words, a line each, whose order the reader changes.
-
-    ``rules`` say what is wanted and what may be moved; they stand above it.
-    """
+    """Lists of words, a line each, to be put in order by ``rules``."""
 
     label: str
     start: str
