@@ -4,8 +4,8 @@
 
 Each framework has an environment of its own, ``.venv-<framework>``, which is
 made first. The end is 0 if all results are those of the records, and 1 if any
-is another. A framework that cannot be installed is named; that is an error with
-``--strict`` alone. ``--renew`` stores the results as the new records.
+is another. A framework that cannot be installed is named; that is an error
+with ``--strict`` alone. ``--renew`` stores the results as the new records.
 """
 
 import argparse
@@ -33,6 +33,7 @@ NEAR = 1e-10  # no parameter of two runs is further apart
 
 
 def main() -> None:
+    """Run the frameworks that are asked for; end as the docstring says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("frameworks", nargs="*", choices=[*FRAMEWORKS, []])
     parser.add_argument("--renew", action="store_true")
@@ -103,6 +104,7 @@ def compare(found: Results) -> list[str]:
 
 
 def far(found: Any, expected: Any) -> float:
+    """Return the largest distance of two arrays; infinite without one."""
     return math.inf if found is None else float(np.abs(found - expected).max())
 
 

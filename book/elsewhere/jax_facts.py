@@ -1,17 +1,15 @@
 """What else the page shows of JAX: wrong steps, refusals, the compiler."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from common import RATE, step_factor
 from jax import lax
+from jax.sharding import NamedSharding
 from jax_step import (
     EVERYWHERE,
     ROWS,
     compiled_step,
-    descend,
     make_mesh,
     pad,
     pad_and_weigh,
@@ -19,7 +17,6 @@ from jax_step import (
     sum_of_losses,
     train_by_compiler,
 )
-from jax.sharding import NamedSharding
 
 # -- a step for pmap that is moved to shard_map as it stands
 
@@ -89,8 +86,7 @@ def refusals(params, batches):
         )(X),
         "reshape for pmap": lambda: jnp.reshape(X, (2, 257 // 2, 1, 28, 28)),
         "two devices": lambda: sum(
-            jax.device_put(jnp.ones(2), device)
-            for device in jax.devices()[:2]
+            jax.device_put(jnp.ones(2), device) for device in jax.devices()[:2]
         ),
     }
     return {name: refusal(way) for name, way in ways.items()}
@@ -133,7 +129,10 @@ def all_reduces(params, batches):
     return {
         name: sum(
             " all-reduce(" in line or " all-reduce-start(" in line
-            for line in step.lower(params, *batch).compile().as_text().split("\n")
+            for line in step.lower(params, *batch)
+            .compile()
+            .as_text()
+            .split("\n")
         )
         for name, step in {
             "written for a shard": shard_map_step(mesh),

@@ -23,13 +23,17 @@ jax.config.update("jax_enable_x64", True)
 
 def average_pool(h):
     # The literal 0.0: from jnp.zeros(()) the sum would have no gradient.
-    sums = lax.reduce_window(h, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+    sums = lax.reduce_window(
+        h, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"
+    )
     return sums / 4
 
 
 def convolve(h, W, b):
     layout = ("NCHW", "OIHW", "NCHW")
-    h = lax.conv_general_dilated(h, W, (1, 1), "VALID", dimension_numbers=layout)
+    h = lax.conv_general_dilated(
+        h, W, (1, 1), "VALID", dimension_numbers=layout
+    )
     return h + b[:, None, None]
 
 

@@ -39,9 +39,7 @@ def shards():
     """Return the rows per device."""
     rows = {}
     for num_rows, k in ((257, 5), (6, 4), (2, 3)):
-        parts = gluon.utils.split_data(
-            np.zeros(num_rows), k, even_split=False
-        )
+        parts = gluon.utils.split_data(np.zeros(num_rows), k, even_split=False)
         rows[f"{num_rows} on {k}"] = [len(part) for part in parts]
     return rows
 
@@ -139,9 +137,7 @@ def train_resnet18(batches, k):
     net = resnet18(10)
     net.initialize(init.Normal(sigma=0.01), ctx=devices)
     trainer = make_trainer(net)
-    few = [
-        arrays(X[:15].astype("float32"), y[:15]) for X, y in batches[:2]
-    ]
+    few = [arrays(X[:15].astype("float32"), y[:15]) for X, y in batches[:2]]
     for X, y in few:
         shards = split_batch(X, y, devices)
         with autograd.record():

@@ -29,7 +29,9 @@ def main(framework: str, results: str) -> None:
         for way in ways
         for k in NUM_DEVICES
     }
-    np.savez(results, **{name: flat(all_[0]) for name, all_ in trained.items()})
+    np.savez(
+        results, **{name: flat(all_[0]) for name, all_ in trained.items()}
+    )
     told = {
         "versions": {
             "python": platform.python_version(),

@@ -5,7 +5,6 @@ import numpy as np
 import tensorflow as tf
 from common import RATE, step_factor
 from tensorflow_step import (
-    copies,
     fit,
     images,
     make_net,

@@ -23,7 +23,7 @@ keras.config.set_dtype_policy("float64")
 
 
 def channels_last(params):
-    """Return parameters for images (b, h, w, c) from those for (b, c, h, w)."""
+    """Turn parameters for (b, c, h, w) into those for (b, h, w, c)."""
     W1, b1, W2, b2, W3, b3, W4, b4 = params
     W1, W2 = (W.transpose(2, 3, 1, 0) for W in (W1, W2))
     W3 = W3.reshape(50, 4, 4, 128).transpose(1, 2, 0, 3).reshape(800, 128)
@@ -133,16 +133,18 @@ def train_mirrored(params, batches, k):
             tf.Variable(p, aggregation=once) for p in channels_last(params)
         ]
     for X, y in batches:
-        shards = [
-            strategy.experimental_distribute_values_from_function(
-                lambda context: tf.constant(
-                    split(x, k)[context.replica_id_in_sync_group]
-                )
-            )
-            for x in (images(X), y)
-        ]
+        shards = [scatter(strategy, x, k) for x in (images(X), y)]
         strategy.run(replica_step, args=(params, *shards, float(len(X))))
     return copies(strategy, params)
+
+
+def scatter(strategy, x, k):
+    """Return the rows of each device, as one distributed value."""
+    return strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(
+            split(x, k)[context.replica_id_in_sync_group]
+        )
+    )
 
 
 def copies(strategy, params):
@@ -155,16 +157,18 @@ def copies(strategy, params):
 
 
 def make_net(params, reduction, rate):
-    net = keras.Sequential([
-        keras.Input((28, 28, 1)),
-        keras.layers.Conv2D(20, 3, activation="relu"),
-        keras.layers.AveragePooling2D(2),
-        keras.layers.Conv2D(50, 5, activation="relu"),
-        keras.layers.AveragePooling2D(2),
-        keras.layers.Flatten(),
-        keras.layers.Dense(128, activation="relu"),
-        keras.layers.Dense(10),
-    ])
+    net = keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            keras.layers.Conv2D(20, 3, activation="relu"),
+            keras.layers.AveragePooling2D(2),
+            keras.layers.Conv2D(50, 5, activation="relu"),
+            keras.layers.AveragePooling2D(2),
+            keras.layers.Flatten(),
+            keras.layers.Dense(128, activation="relu"),
+            keras.layers.Dense(10),
+        ]
+    )
     net.set_weights(channels_last(params))
     net.compile(
         keras.optimizers.SGD(rate),

@@ -123,9 +123,12 @@ def record(found: Results, book: Path) -> None:
     folder = book / "_data" / "elsewhere"
     with np.load(folder / "pytorch.npz") as stored:
         pytorch = stored["params"]
-    steps, differences = {}, {}
+    steps: dict[str, int] = {}
+    differences: dict[str, Any] = {}
     for way, params in found.params.items():
-        steps[_name(way)], differences[_name(way)] = _in_steps(params - pytorch)
+        steps[_name(way)], differences[_name(way)] = _in_steps(
+            params - pytorch
+        )
     np.savez_compressed(folder / f"{found.framework}.npz", **differences)
     told = {
         "listing": listing(found.framework, book),

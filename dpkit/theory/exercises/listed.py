@@ -2,6 +2,7 @@
 
 from dpkit.theory.exercises import (
     collectives,
+    elsewhere,
     large_batches,
     overlap,
     pipelines,
@@ -23,6 +24,7 @@ CHECKS = {
         splitting,
         practice,
         large_batches,
+        elsewhere,
     )
     for name, check in checks_in(module).items()
 }
