@@ -2,8 +2,8 @@
 
     python scripts/elsewhere.py [FRAMEWORK …] [--renew] [--strict]
 
-Each framework has an environment of its own, ``.venv-<framework>``, which is
-made first. The end is 0 if all results are those of the records, and 1 if any
+Each framework has its own environment, ``.venv-<framework>``, which is made
+first. The end is 0 if all results are those of the records, and 1 if any
 is another. A framework that cannot be installed is named; that is an error
 with ``--strict`` alone. ``--renew`` stores the results as the new records.
 """

@@ -20,9 +20,9 @@ def parted(
     """Return what three steps in 32 bits have lost, step by step.
 
     Returns:
-        For each step: how many inputs of the rectifiers of the second layer
-        have another sign than in 64 bits, and how far the parameters are from
-        those in 64 bits after it, at most.
+        For each step a pair. The first number counts the inputs of the second
+        layer's rectifiers that have another sign than in 64 bits. The second
+        is the largest distance of a parameter from that in 64 bits, after it.
     """
     runs = {dtype: [p.to(dtype) for p in params] for dtype in DTYPES}
     found = []

@@ -4,8 +4,8 @@
 ``make elsewhere`` makes an environment for each framework and runs them there.
 A record is bound to its listing: another one has no record.
 
-A record keeps how far each parameter is from that of PyTorch, which has a
-record of its own, in steps of a power of two. For example, parameters that are
+A record keeps how far each parameter is from that of PyTorch, which is
+recorded whole, in steps of a power of two. For example, parameters that are
 (0, 1.1, −0.6) · 10⁻¹⁶ away are kept as (0, 2, −1) steps of 2⁻⁵⁴ = 5.6 · 10⁻¹⁷.
 """
 
@@ -151,7 +151,7 @@ def _in_steps(differences: Array) -> tuple[int, npt.NDArray[np.int16]]:
 
 
 def listing(framework: str, book: Path) -> str:
-    """Return the hash of all that a record depends on."""
+    """Return the hash of the files that a record depends on."""
     names = ["common.py", "run.py", "start.npz", f"{framework}.txt"]
     names += [f"{framework}_step.py", f"{framework}_facts.py"]
     found = hashlib.sha256()

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import dpkit
+from dpkit.data_parallel.step import train_batch
 from dpkit.lab.common.models import lenet
 from dpkit.lab.elsewhere.results import Array, Results
+from dpkit.placement import replicate
 from dpkit.theory.tables import Table
 
 NAMES = ("W1", "b1", "W2", "b2", "W3", "b3", "W4", "b4")
@@ -41,10 +42,10 @@ def take_steps(
     They stand one behind another, as the listings of other frameworks keep
     them: W1, b1 and so on.
     """
-    replicas = dpkit.replicate(list(params), devices)
+    replicas = replicate(list(params), devices)
     loss = nn.CrossEntropyLoss(reduction="none")
     for X, y in batches:
-        dpkit.train_batch(lenet, loss, X, y, replicas, devices, lr=RATE)
+        train_batch(lenet, loss, X, y, replicas, devices, lr=RATE)
     return [flat(replica) for replica in replicas]
 
 
@@ -54,17 +55,32 @@ def flat(params: Sequence[Tensor]) -> Array:
     return np.concatenate(parts)
 
 
+def below(distance: float) -> str:
+    """Return a power of ten that a distance is below, 1e-15 or more.
+
+    What is smaller is the order of a sum, which changes with the processor.
+
+    Example:
+        >>> below(1.1e-16), below(5.04e-10)
+        ('< 1e-15', '< 1e-9')
+    """
+    power = -15
+    while distance >= 10.0**power:
+        power += 1
+    return f"< 1e{power}"
+
+
 def distances(found: Results, expected: Array) -> Table:
-    """Return how far parameters are from the expected ones, at most.
+    """Return below what the distances from expected parameters are.
 
     All parameters of all ranks count: rank 0's, and those of the others by
     how far they are from it.
     """
-    table = Table(f"{found.framework} | k = 1:.0e | k = 2:.0e | k = 3:.0e")
+    table = Table(f"{found.framework} | k = 1 | k = 2 | k = 3")
     for way in dict.fromkeys(way for way, _ in found.params):
         row = []
         for k in (1, 2, 3):
             away = np.abs(found.params[way, k] - expected).max()
-            row.append(float(away) + found.apart[way, k])
+            row.append(below(float(away) + found.apart[way, k]))
         table.add(way, *row)
     return table

@@ -5,7 +5,7 @@ from math import ceil
 from dpkit.theory.exercises.verdict import Answer, require_reference
 
 CASES = ((257, 1), (8, 4), (257, 5), (6, 4), (2, 3), (1, 4), (9, 8))
-WORDS = "{0} rows on {1} devices"
+CASE = "{0} rows on {1} devices"
 
 
 def _shards(num_rows: int, k: int) -> list[int]:
@@ -23,7 +23,7 @@ def check_row_weights(answer: Answer) -> None:
         return [1 / (rows * k) for rows in shards for _ in range(rows)]
 
     few = [case for case in CASES if case[0] < 10]
-    require_reference(answer, weights, few, WORDS)
+    require_reference(answer, weights, few, CASE)
 
 
 def check_idle_devices(answer: Answer) -> None:
@@ -32,4 +32,4 @@ def check_idle_devices(answer: Answer) -> None:
     def idle(num_rows: int, k: int) -> int:
         return k - len(_shards(num_rows, k))
 
-    require_reference(answer, idle, CASES, WORDS)
+    require_reference(answer, idle, CASES, CASE)
