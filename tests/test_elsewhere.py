@@ -59,7 +59,7 @@ def test_a_record_of_another_listing_is_refused(book, name):
     recorded("jax", book)
     path = book / "elsewhere" / name
     path.write_text(path.read_text() + "# a comment\n")
-    with pytest.raises(ValueError, match=r"another listing \(framework: 
+    with pytest.raises(ValueError, match=r"listing \(framework: jax\)"):
         recorded("jax", book)
 
 
