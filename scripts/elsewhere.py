@@ -22,13 +22,15 @@ import numpy as np
 from dpkit.lab.elsewhere.results import (
     FRAMEWORKS,
     Results,
+    listing,
+    read,
     record,
-    recorded,
     run,
 )
 
 ROOT = Path(__file__).parent.parent
 BOOK = ROOT / "book"
+DIFFERENT = "different from the record"
 NEAR = 1e-10  # no parameter of two runs is further apart
 
 
@@ -44,7 +46,7 @@ def main() -> None:
         for framework in options.frameworks or FRAMEWORKS
     ]
     lacking = options.strict and "not installed" in ends
-    sys.exit(1 if lacking or "different" in ends else 0)
+    sys.exit(1 if lacking or DIFFERENT in ends else 0)
 
 
 def end_of(framework: str, renew: bool) -> str:
@@ -58,9 +60,9 @@ def end_of(framework: str, renew: bool) -> str:
     if renew:
         record(found, BOOK)
     differences = list(compare(found))
-    end = "different" if differences else "the same"
+    end = DIFFERENT if differences else "as recorded"
     seconds = time.monotonic() - began
-    print(f"{framework}: {end} as recorded, {seconds:.0f} s", flush=True)
+    print(f"{framework}: {end}, {seconds:.0f} s", flush=True)
     for line in differences:
         print(f"  {line}")
     return end
@@ -91,11 +93,11 @@ def environment(framework: str) -> tuple[Path | None, str]:
 
 def compare(found: Results) -> list[str]:
     """Return in what results differ from the record."""
-    try:
-        expected = recorded(found.framework, BOOK)
-    except (ValueError, FileNotFoundError) as error:
-        return [str(error)]
-    lines = [
+    expected, of_listing = read(found.framework, BOOK)
+    lines = []
+    if of_listing != listing(found.framework, BOOK):
+        lines.append("the record is of another listing (RENEW=1 renews it)")
+    lines += [
         f"{way}: parameters are up to {distance:.1e} apart"
         for way, params in expected.params.items()
         if not (distance := far(found.params.get(way), params)) < NEAR

@@ -108,6 +108,14 @@ def test_what_differs_is_named():
     ]
 
 
+def test_another_listing_is_named_beside_what_differs(monkeypatch, book):
+    path = book / "elsewhere" / "jax_step.py"
+    path.write_text(path.read_text() + "# a comment\n")
+    monkeypatch.setattr(elsewhere, "BOOK", book)
+    (line,) = elsewhere.compare(recorded("jax", BOOK))
+    assert line.startswith("the record is of another listing")
+
+
 def test_a_way_that_is_missing_is_named():
     found = recorded("mxnet", BOOK)
     params = dict(found.params)
@@ -120,7 +128,7 @@ def test_a_way_that_is_missing_is_named():
     ("ends", "options", "code"),
     [
         (["the same", "the same"], [], 0),
-        (["the same", "different"], [], 1),
+        (["the same", elsewhere.DIFFERENT], [], 1),
         (["the same", "not installed"], [], 0),
         (["the same", "not installed"], ["--strict"], 1),
     ],

@@ -100,14 +100,20 @@ def run(framework: str, book: Path, python: str) -> Results:
 
 
 def recorded(framework: str, book: Path) -> Results:
-    """Return the record of the listings, as they are."""
-    folder = book / "_data" / "elsewhere"
-    told = json.loads((folder / f"{framework}.json").read_text())
-    if told["listing"] != listing(framework, book):
+    """Return the record of the listings as they stand."""
+    found, of_listing = read(framework, book)
+    if of_listing != listing(framework, book):
         raise ValueError(
             f"the record is of another listing (framework: {framework}); "
             f"make elsewhere FRAMEWORK={framework} RENEW=1 renews it"
         )
+    return found
+
+
+def read(framework: str, book: Path) -> tuple[Results, str]:
+    """Return a record, and the hash of the listing that it is of."""
+    folder = book / "_data" / "elsewhere"
+    told = json.loads((folder / f"{framework}.json").read_text())
     with np.load(folder / "pytorch.npz") as stored:
         pytorch = stored["params"]
     with np.load(folder / f"{framework}.npz") as stored:
@@ -115,7 +121,8 @@ def recorded(framework: str, book: Path) -> Results:
             _way(name): pytorch + stored[name] * 2.0 ** told["steps"][name]
             for name in stored
         }
-    return _results(framework, params, told, ran_here=False)
+    found = _results(framework, params, told, ran_here=False)
+    return found, told["listing"]
 
 
 def record(found: Results, book: Path) -> None:
