@@ -130,11 +130,6 @@ class Timer:
     All devices are waited for before the clock starts and before it stops.
     Simulated devices have simulated seconds, others those of the wall clock.
 
-    Attributes:
-        seconds: How long the block took; zero before it has ended.
-        simulated: Whether the devices are simulated.
-        clock: "measured", or "simulated" and on what.
-
     Raises:
         ValueError: some devices are simulated and others are not.
 
@@ -149,10 +144,10 @@ class Timer:
 
     def __init__(self, devices: Devices) -> None:
         self.devices = device_list(devices)
-        self.seconds = 0.0
+        self.seconds = 0.0  #: how long the block took, once it has ended
         kinds = {torch.device(device).type for device in self.devices}
-        self.simulated = "sim" in kinds
-        self.clock = self._clock()
+        self.simulated = "sim" in kinds  #: whether the devices are
+        self.clock = self._clock()  #: "measured", or "simulated" and on what
         if self.simulated and len(kinds) > 1:
             raise ValueError(
                 "simulated devices have a clock of their own (devices: "

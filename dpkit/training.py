@@ -18,19 +18,15 @@ from dpkit.theory.units import check_count, show_seconds
 
 @dataclass
 class TrainingRecord:
-    """What a training run did, epoch by epoch.
-
-    Attributes:
-        accuracies: Test accuracy after each epoch, from 0 to 1.
-        seconds: Seconds that each epoch's steps took, without testing.
-        clock: "measured", or "simulated" and on what.
-        device_params: The trained parameters on each device.
-    """
+    """What a training run did, epoch by epoch."""
 
     devices: list[torch.device]
+    #: Test accuracy after each epoch, from 0 to 1.
     accuracies: list[float] = field(default_factory=list)
+    #: Seconds that each epoch's steps took, without testing.
     seconds: list[float] = field(default_factory=list)
-    clock: str = ""
+    clock: str = ""  #: "measured", or "simulated" and on what
+    #: The trained parameters on each device.
     device_params: list[list[Tensor]] = field(default_factory=list, repr=False)
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ def test_no_exercise_of_this_name():
     def allreduce_by_halves(tensors):
         pass
 
-    with pytest.raises(ValueError, match=r"name: 'allreduce_by_halves'"):
+    with pytest.raises(ValueError, match=r"exercise: 'allreduce_by_halves'"):
         check(allreduce_by_halves)
 
 

@@ -37,11 +37,11 @@ MB = 10**6
 
 @pytest.mark.parametrize("algorithm", ALLREDUCE)
 def test_the_runner_sends_what_the_plan_says(algorithm):
-    nodes = 2 if algorithm == "hierarchical" else None
+    name = "hierarchical:2" if algorithm == "hierarchical" else algorithm
     for length in (0, 1, 5, 6, 100):
-        plan = allreduce_plan(algorithm, 6, nodes)
+        plan = allreduce_plan(name, 6)
         expected = [4 * port.sent for port in count(plan, length)]
-        assert sent_bytes(algorithm, 6, length, nodes) == expected
+        assert sent_bytes(name, 6, length) == expected
 
 
 @pytest.mark.parametrize("algorithm", ["star", "tree", "ring"])

@@ -134,7 +134,7 @@ def test_an_operation_waits_for_its_launch_and_for_the_one_before():
 def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="nothing to do"):
         parallel_step(network("LeNet"), 1, cluster(2))
-    with pytest.raises(ValueError, match="Python for each"):
+    with pytest.raises(ValueError, match="one host for each"):
         parallel_step(network("LeNet"), 8, cluster(2), in_buckets=True)
     with pytest.raises(ValueError, match="unknown algorithm"):
         gradient_sum("tree", 8, cluster(2))

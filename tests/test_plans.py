@@ -24,12 +24,10 @@ from dpkit.theory.collectives.blocking import (
     turns,
 )
 from dpkit.theory.collectives.check import (
-    check_allgather,
     check_allreduce,
-    check_alltoall,
     check_broadcast,
-    check_reduce,
-    check_reduce_scatter,
+    compare,
+    everyone,
     follow,
 )
 from dpkit.theory.collectives.doubling import core
@@ -96,6 +94,26 @@ def test_parts_that_run_together_have_as_many_steps():
 @pytest.mark.parametrize(("name", "p", "g"), CASES)
 def test_all_ranks_have_the_sum_of_all(name, p, g):
     check_allreduce(allreduce_plan(name, p, g))
+
+
+def check_reduce(plan, root):
+    """Require the sum of the root; others may have any."""
+    compare(plan, lambda r, c: everyone(plan, c) if r == root else None)
+
+
+def check_reduce_scatter(plan):
+    """Require that rank r has the sum in its chunk r."""
+    compare(plan, lambda r, c: everyone(plan, c) if r == c else None)
+
+
+def check_allgather(plan):
+    """Require that all have chunk r as rank r had it."""
+    compare(plan, lambda rank, chunk: ((chunk, chunk),))
+
+
+def check_alltoall(plan):
+    """Require that chunk s of rank r is chunk r of rank s."""
+    compare(plan, lambda rank, chunk: ((chunk, rank),))
 
 
 @pytest.mark.parametrize("p", SIZES)

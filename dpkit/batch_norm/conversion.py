@@ -15,15 +15,13 @@ def convert(
     """Replace every batch norm within a module, in place.
 
     The new ones have the very parameters and buffers of the old, and their
-    modes; hooks are lost. Convert before wrapping for data parallelism.
+    modes; hooks are lost. Convert before wrapping for data parallelism. A
+    batch norm itself is not changed: what takes its place is returned, else
+    the module.
 
-    Args:
-        module: May be a batch norm itself, which is then not changed: what
-            takes its place is returned, else the module.
-        num_micro_batches: None makes them
-            :class:`~dpkit.batch_norm.SyncBatchNorm`; a number makes them
-            :class:`~dpkit.batch_norm.DeferredBatchNorm`, for batches of so
-            many micro-batches.
+    They become :class:`~dpkit.batch_norm.SyncBatchNorm`; or, with a number,
+    :class:`~dpkit.batch_norm.DeferredBatchNorm` for batches of so many
+    micro-batches.
 
     Example:
         >>> net = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5))

@@ -21,16 +21,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 
 class Moments(NamedTuple):
-    """What batch norm needs to know of the values of each channel.
+    """What batch norm needs to know of the values of each channel."""
 
-    ``num_values`` is how many values each channel has, of no dimensions.
-    ``mean``, and ``squares``, the sum of the squares of the distances from
-    it, have the shape (channels,).
-    """
-
-    num_values: Tensor
-    mean: Tensor
-    squares: Tensor
+    num_values: Tensor  #: how many each channel has, of no dimensions
+    mean: Tensor  #: shape (channels,)
+    squares: Tensor  #: of the distances from it, added up, shape (channels,)
 
     @property
     def variance(self) -> Tensor:

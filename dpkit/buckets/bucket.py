@@ -14,14 +14,10 @@ def assign(
     """Return which tensors share a bucket: neighbours, as long as they fit.
 
     A tensor larger than a bucket gets its own. Tensors of two dtypes or on
-    two devices never share one. The result has the places of the tensors in
-    each bucket, in the order in which the buckets will be full.
-
-    Args:
-        tensors: In the order in which they will be ready.
-        bucket_bytes: The size of a bucket.
-        first_bytes: The size of the first one of a dtype and device; a small
-            one leaves early. None means ``bucket_bytes``.
+    two devices never share one. Tensors are in the order in which they will be
+    ready. The result has their places in each bucket, in the order in which
+    the buckets will be full. The first bucket of a dtype and device has
+    ``first_bytes`` if they are given: a small one leaves early.
 
     Example:
         >>> tensors = [torch.zeros(n) for n in (3, 2, 4, 7, 1)]
@@ -46,32 +42,26 @@ def assign(
 
 
 class Bucket:
-    """Gradients that travel together, as one flat tensor.
-
-    Attributes:
-        index: Which bucket of its rank it is.
-        params: The parameters, all of one dtype and on one device.
-        flat: Their gradients one after another, then a flag for each, shape
-            (elements of all parameters + parameters,).
-        gradients: ``gradients[i]`` is the view of ``flat`` that becomes
-            ``params[i].grad``; it has the shape and strides of ``params[i]``.
-        is_sent: Whether it was handed on since backward began.
-    """
+    """Gradients that travel together, as one flat tensor."""
 
     def __init__(self, index: int, params: Iterable[Tensor]) -> None:
-        self.index = index
-        self.params = tuple(params)
+        self.index = index  #: which bucket of its rank it is
+        self.params = tuple(params)  #: all of one dtype and on one device
         sizes = [p.numel() for p in self.params]
+        #: Their gradients one after another, then a flag for each, shape
+        #: (elements of all parameters + parameters,).
         self.flat = torch.zeros(
             sum(sizes) + len(sizes),
             dtype=self.params[0].dtype,
             device=self.params[0].device,
         )
         *pieces, self._flags = self.flat.split([*sizes, len(sizes)])
+        #: ``gradients[i]`` is the view of ``flat`` that becomes
+        #: ``params[i].grad``; it has the shape and strides of ``params[i]``.
         self.gradients = [
             _shaped_like(p, piece) for p, piece in zip(self.params, pieces)
         ]
-        self.is_sent = False
+        self.is_sent = False  #: whether it was handed on since backward began
         self._ready: set[int] = set()
 
     @property

@@ -43,10 +43,6 @@ class Buckets:
     for the same parameters, or for these and more, take their gradients over;
     a ValueError is raised if the earlier ones hold others too.
 
-    Attributes:
-        buckets: In the order in which they are handed on.
-        enabled: If False, backward leaves the gradients where it makes them.
-
     Args:
         bucket_megabytes: The size of a bucket, in units of 2^20 bytes.
         first_megabytes: The size of the first, if that is less: it leaves
@@ -82,7 +78,7 @@ class Buckets:
                 f"{bucket_megabytes}, first_megabytes: {first_megabytes})"
             )
         self.params = list(params)
-        self.enabled = True
+        self.enabled = True  #: if not, backward leaves gradients as they are
         first_megabytes = min(first_megabytes, bucket_megabytes)
         self._bucket_bytes = bucket_megabytes * BYTES_PER_MEGABYTE
         self._first_bytes = first_megabytes * BYTES_PER_MEGABYTE
@@ -123,6 +119,7 @@ class Buckets:
         self._planned = order
         params = [self.params[i] for i in order]
         groups = assign(params, self._bucket_bytes, self._first_bytes)
+        #: In the order in which they are handed on.
         self.buckets = [
             Bucket(index, [params[i] for i in group])
             for index, group in enumerate(groups)

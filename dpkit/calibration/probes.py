@@ -88,14 +88,15 @@ def peer_of(device: torch.device) -> torch.device | None:
 
 
 def _pool(
-    device: torch.device, sizes: Sizes, dtype: torch.dtype = torch.float32
+    device: torch.device, sizes: Sizes, dtype: str = "float32"
 ) -> Tensor:
-    """Return random numbers, enough for two operands."""
+    """Return random numbers, enough for two operands; float32 for "tf32"."""
     images = [(b * c * n * n, (3 * c) ** 2) for b, c, n in sizes.images]
     products = [n * n for n in sizes.rows]
     largest = max(*sizes.lengths, *products, *map(max, images))
     count = max(sizes.pool, 2 * largest)
-    return torch.rand(count, dtype=dtype, device=device)
+    form = getattr(torch, "float32" if dtype == "tf32" else dtype)
+    return torch.rand(count, dtype=form, device=device)
 
 
 def _parts(pool: Tensor, *shape: int) -> list[Tensor]:
@@ -117,8 +118,7 @@ def _products(
 ) -> Iterator[Probe]:
     """Products of square matrices; size: additions and multiplications."""
     for dtype in dtypes:
-        form = getattr(torch, "float32" if dtype == "tf32" else dtype)
-        pool = _pool(device, sizes, form)
+        pool = _pool(device, sizes, dtype)
         for n in sizes.rows:
             pairs = _pairs(pool, n, n)
             calls: list[Timed] = [partial(torch.matmul, *p) for p in pairs]
@@ -132,8 +132,7 @@ def _convolutions(
 ) -> Iterator[Probe]:
     """Convolutions, forward and backward; size: operations of all three."""
     for dtype in CPU_CONVOLUTIONS if on_cpu else GPU_CONVOLUTIONS:
-        form = getattr(torch, "float32" if dtype == "tf32" else dtype)
-        pool = _pool(device, sizes, form)
+        pool = _pool(device, sizes, dtype)
         for rows, channels, side in sizes.images:
             images = _parts(pool, rows, channels, side, side)
             for kind, shapes in SHAPES.items():

@@ -35,13 +35,10 @@ class BucketedDataParallel:
     batch, as views of its ``buckets``; buffers stay each replica's own. An
     optimizer of all their parameters then takes the same step everywhere.
 
-    Args:
-        bucket_megabytes: The size of a bucket, in units of 2^20 bytes; the
-            first has one at most. A gradient larger than that has its own.
-            ``float("inf")`` gives one bucket for all.
-        overlap: Whether a bucket is reduced while backward goes on; if not,
-            when it has ended.
-        algorithm: That of the allreduces, as for :func:`dpkit.allreduce`.
+    A bucket has ``bucket_megabytes`` of 2^20 bytes, the first one at most; a
+    gradient larger than that has its own. ``float("inf")`` gives one bucket
+    for all. With ``overlap`` a bucket is reduced while backward goes on, else
+    when it has ended. ``algorithm`` is that of the allreduces.
 
     Example:
         >>> from dpkit.data_parallel import BucketedDataParallel

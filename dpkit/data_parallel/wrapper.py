@@ -53,10 +53,8 @@ class DataParallel(nn.Module):
     The replica on the first device is the module itself: what it changes in
     itself stays, such as running statistics. Hooks run on each replica.
 
-    Args:
-        module: Lies on ``devices[0]`` when it runs; ``.to(devices[0])`` of
-            the wrapper takes it there.
-        devices: A device may be there more than once.
+    The module lies on ``devices[0]`` when it runs; ``.to(devices[0])`` of the
+    wrapper takes it there. A device may be there more than once.
 
     Raises:
         ValueError: in forward: the module lies elsewhere, tensors differ in

@@ -34,12 +34,9 @@ class Found:
 
 
 class Checkpoints:
-    """The checkpoints of one run, in a folder.
+    """The checkpoints of one run, in a folder; the newest ``keep`` stay.
 
-    Args:
-        folder: It is made when the first one is saved.
-        settings: Numbers and words that tell this run from others.
-        keep: How many of the newest are kept.
+    ``settings`` are numbers and words that tell this run from others.
 
     Example:
         >>> import tempfile

@@ -34,12 +34,9 @@ class HeadParallelAttention(SplitModule):
     the ``output`` by rows. It takes and gives replicas, with one allreduce
     forward and one backward.
 
-    Args:
-        attention: The layer to split, with ``batch_first=True``; its
-            parameters are copied.
-        devices: k devices, no more than the layer has heads.
-        causal: Whether a position sees only those up to its own.
-        algorithm: That of the allreduces, as for :func:`dpkit.allreduce`.
+    The parameters of ``attention`` are copied; it has ``batch_first=True``.
+    ``causal`` says whether a position sees only those up to its own;
+    ``algorithm`` is that of the allreduces, as for :func:`dpkit.allreduce`.
 
     Raises:
         ValueError: the layer has other options, or fewer heads than devices.

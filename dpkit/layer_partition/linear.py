@@ -35,11 +35,9 @@ class ColumnParallelLinear(SplitModule):
     It takes replicas and gives shards of the features. Forward sends nothing;
     backward adds up the gradients of the input, in one allreduce.
 
-    Args:
-        linear: Copied into ``parts``, a layer for each device.
-        devices: k devices, no more than the layer has outputs.
-        sizes: How many outputs each device computes; None: evenly.
-        algorithm: That of the allreduce, as for :func:`dpkit.allreduce`.
+    ``linear`` is copied into ``parts``, a layer for each of k devices. Each
+    computes as many outputs as ``sizes`` say, one at least; None: evenly.
+    ``algorithm`` is that of the allreduce, as for :func:`dpkit.allreduce`.
 
     Raises:
         ValueError: the sizes do not give each device some of the outputs.

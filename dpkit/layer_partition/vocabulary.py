@@ -90,11 +90,9 @@ def vocab_parallel_cross_entropy(
     go round, in an allreduce each: the largest score, the sum of
     exponentials, and the score of the target. Backward sends nothing.
 
-    Args:
-        logit_shards: k tensors (b, words of r), each on its device.
-        targets: k replicas (b,) of the numbers of the right words. One
-            outside of the vocabulary makes the loss NaN.
-        algorithm: That of the allreduces, as for :func:`dpkit.allreduce`.
+    The shards are k tensors (b, words of r), each on its device; the targets
+    k replicas (b,) of the numbers of the right words. One outside of the
+    vocabulary makes the loss NaN. ``algorithm`` is that of the allreduces.
 
     Example:
         >>> from dpkit.layer_partition import vocab_parallel_cross_entropy

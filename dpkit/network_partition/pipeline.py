@@ -47,8 +47,6 @@ class Pipeline(nn.Module):
             means as many as there are devices, or as a list of actions names.
         recompute: Whether a stage keeps its input alone and runs forward
             again before backward.
-        algorithm: That of the allreduces in which the gradients of ``copies``
-            are summed, as for :func:`dpkit.allreduce`.
 
     Raises:
         ValueError: the stages do not fit the devices or the schedule, the
@@ -75,7 +73,6 @@ class Pipeline(nn.Module):
         schedule: str | Schedule = "1f1b",
         num_micro_batches: int | None = None,
         recompute: bool = False,
-        algorithm: str = "ring",
     ) -> None:
         super().__init__()
         devices = list(map(torch.device, device_list(devices, least=1)))
@@ -94,7 +91,7 @@ class Pipeline(nn.Module):
             for stage, device, first in zip(stages, self.devices, firsts)
         ]
         self._channels = _channels(self.devices)
-        self._has_run, self.algorithm = False, algorithm
+        self._has_run = False
         # Issued in the order of time, so that no device waits for Python:
         # gpipe, 2 stages, 2 micro-batches  0F0 0F1 1F0 1F1 1B0 0B0 1B1 0B1
         start = times(self.schedule, TICKS)
@@ -122,6 +119,7 @@ class Pipeline(nn.Module):
     def forward_backward(self, X: Tensor, y: Tensor, loss_fn: Loss) -> Tensor:
         """Run a batch through the schedule; leave gradients in the stages.
 
+        Return the loss, of no dimensions, on the device of the last stage.
         The batch is cut as by ``tensor_split``: the first micro-batches have
         an example more. Each loss is weighted by its number of examples, so
         loss and gradients are those of the whole batch. Gradients are added
@@ -134,9 +132,6 @@ class Pipeline(nn.Module):
             loss_fn: ``loss_fn(outputs, labels)``, a mean over examples, in
                 which all count alike: no class weights, none left out. This
                 is checked on the first batch, and labels on the CPU in each.
-
-        Returns:
-            The loss, of no dimensions, on the device of the last stage.
 
         Raises:
             ValueError: ``X`` and ``y`` differ in length, there are fewer
@@ -156,7 +151,7 @@ class Pipeline(nn.Module):
             self._stages, self._channels, X.tensor_split(m), ends
         )
         try:
-            with gradients_summed(self.copies, self.algorithm):
+            with gradients_summed(self.copies):
                 self._run(run)
             self._has_run = True
         finally:
@@ -185,11 +180,6 @@ def _schedule(
     schedule: str | Schedule, num_stages: int, num_devices: int, m: int | None
 ) -> Schedule:
     """Return a schedule by its name, its text or its actions; check it."""
-    if num_stages < 1:
-        raise ValueError(
-            "a pipeline needs stages and devices (stages: "
-            f"{num_stages}, devices: {num_devices})"
-        )
     if m is not None:
         check_whole("num_micro_batches", m)
     if isinstance(schedule, str) and not any(map(str.isspace, schedule)):

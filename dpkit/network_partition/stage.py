@@ -29,16 +29,12 @@ Layer = Callable[[Any], Any]
 
 @dataclass
 class Piece:
-    """Layers of a stage, and what is kept of a micro-batch in them.
+    """Layers of a stage, and what is kept of a micro-batch in them."""
 
-    ``xs``, leaves, came in and ``ys`` came out. ``dys`` are the gradients of
-    ys, once they are known. ``params`` are the trained parameters.
-    """
-
-    params: list[nn.Parameter]
-    xs: list[Tensor]
-    ys: list[Tensor]
-    dys: Gradients = field(default_factory=list)
+    params: list[nn.Parameter]  # which are trained
+    xs: list[Tensor]  # leaves, which came in
+    ys: list[Tensor]  # what came out
+    dys: Gradients = field(default_factory=list)  # once they are known
 
     def roots(self) -> tuple[list[Tensor], list[Tensor]]:
         """Return the outputs where backward begins, and their gradients."""
@@ -55,21 +51,18 @@ class Piece:
 class Stage:
     """The layers of one stage, and the micro-batches that are in flight.
 
-    ``module`` is an ``nn.Sequential``; any other module counts as one layer.
-    ``first_layer`` is the number of its first layer in the network. If
-    ``split``, gradients of inputs and of weights are made apart: the graph
+    If ``split``, gradients of inputs and of weights are made apart: the graph
     ends before every layer that has weights, too. If ``recompute``, only the
     input is kept, and forward is run again where backward needs it.
-    ``most_kept`` is the most micro-batches that were in flight at once.
     """
 
-    module: nn.Module
+    module: nn.Module  # a sequence; any other module counts as one layer
     device: torch.device
-    first_layer: int
+    first_layer: int  # its number in the network
     split: bool
     recompute: bool
     seed: int = 0
-    most_kept: int = 0
+    most_kept: int = 0  # micro-batches that were in flight at once
     _kept: dict[int, Callable[[], list[Piece]]] = field(default_factory=dict)
     _put_off: dict[int, list[Piece]] = field(default_factory=dict)
 

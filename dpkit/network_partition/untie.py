@@ -64,9 +64,7 @@ def _own(
 
 
 @contextmanager
-def gradients_summed(
-    groups: Groups, algorithm: str = "ring"
-) -> Iterator[None]:
+def gradients_summed(groups: Groups) -> Iterator[None]:
     """After a block that makes gradients, sum those of copies."""
     # Those from before are sums already: they are added to the new sums.
     before = [[p.grad for p in group] for group in groups]
@@ -76,20 +74,19 @@ def gradients_summed(
     try:
         yield
         for group in groups:
-            _sum(group, algorithm)
+            _sum(group)
     finally:
         for group, old in zip(groups, before):
             _add(group, old)
 
 
 @torch.no_grad()
-def _sum(group: Sequence[nn.Parameter], algorithm: str) -> None:
+def _sum(group: Sequence[nn.Parameter]) -> None:
     """Give all copies the sum of their gradients, if one has any."""
     if any(p.grad is not None for p in group):
         for p in group:
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-        grads = [p.grad for p in group if p.grad is not None]
-        allreduce(grads, algorithm=algorithm)
+        allreduce([p.grad for p in group if p.grad is not None])
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ import torch
 
 from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import DeviceLike, full_device
-from dpkit.theory.clock.clock import DEFAULT
+from dpkit.theory.clock.issuers import DEFAULT
 from dpkit.theory.clock.queues import Work
 from dpkit.theory.clock.record import SECOND
 

@@ -48,7 +48,7 @@ class Dense:
     def forward(self) -> float:
         """The seconds of the product and the ReLU."""
         relu = self.moved(2 * self.rows * self.outputs)
-        return max(self.product + relu, self._launching(2, 1))
+        return max(self.product + relu, self.cluster.host.issuing(2, 1, False))
 
     @property
     def backward(self) -> float:
@@ -58,7 +58,8 @@ class Dense:
             + self.moved(self.rows * self.outputs)
             + self.moved(3 * self.num_parameters)
         )
-        return max(2 * self.product + moved, self._launching(6, 4, True))
+        issuing = self.cluster.host.issuing(6, 4, in_backward=True)
+        return max(2 * self.product + moved, issuing)
 
     @property
     def product(self) -> float:
@@ -70,12 +71,3 @@ class Dense:
     def moved(self, numbers: float) -> float:
         """Return the seconds of an operation that reads and writes so much."""
         return operation_seconds(self.cluster.accelerator, 0, SIZE * numbers)
-
-    def _launching(
-        self, launches: int, views: int, in_backward: bool = False
-    ) -> float:
-        host = self.cluster.host
-        each = host.launch_seconds
-        if in_backward:
-            each = host.backward_launch_seconds
-        return launches * each + views * host.view_seconds

@@ -64,12 +64,10 @@ def gradient_sum(algorithm: str, num_bytes: int, cluster: Cluster) -> Sum:
         return Sum(3 * others, views, others * (2 * copy + add), copy)
     free = replace(cluster, host=FREE_HOST)
     taken = ring_seconds(num_bytes, free, "sum")
-    launches, views = 3 * k * others, 2 * k + 4 * k * others
-    if not one:
-        launches, views = 5 * others, 2 + 4 * others
-    return Sum(
-        launches, views, taken, copy_seconds(cluster.link, num_bytes / k)
-    )
+    last = copy_seconds(cluster.link, num_bytes / k)
+    if one:
+        return Sum(3 * k * others, 2 * k + 4 * k * others, taken, last)
+    return Sum(5 * others, 2 + 4 * others, taken, last)
 
 
 def bucket_seconds(algorithm: str, num_bytes: int, cluster: Cluster) -> float:

@@ -47,16 +47,13 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class CountedNetwork:
-    """A network of the book, and the step with which it is trained.
-
-    Attributes:
-        gradients: The bytes of each gradient, and how many operations of
-            backward come before it, in the order in which they are there.
-    """
+    """A network of the book, and the step with which it is trained."""
 
     forward: Sequence[Counted]
     backward: Sequence[Counted]
     update: Sequence[Counted]
+    #: The bytes of each gradient, and how many operations of backward come
+    #: before it, in the order in which they are there.
     gradients: Sequence[tuple[int, int]]
 
     @property
@@ -124,13 +121,9 @@ def phase(
         >>> [round(1e6 * seconds) for seconds in found[:3]], found.launches
         ([128, 200, 208], 15)
     """
-    host = cluster.host
-    each = host.launch_seconds
-    if in_backward:
-        each = host.backward_launch_seconds
     launching = computing = alone = 0.0
     for o in operations:
-        launching += o.views * host.view_seconds + o.launches * each
+        launching += cluster.host.issuing(o.launches, o.views, in_backward)
         taken = o.seconds(images, cluster)
         # It begins when it is launched and what came before is done.
         alone = max(launching, alone) + taken

@@ -48,15 +48,11 @@ class Stretch:
 
 @dataclass(frozen=True)
 class ParallelStep:
-    """A step on all devices of a cluster.
+    """A step on all devices of a cluster."""
 
-    Attributes:
-        stretches: Of the host, and of each device, in the order of time.
-        seconds: From its start until the host has waited for all.
-    """
-
+    #: Of the host, and of each device, in the order of time.
     stretches: Sequence[Stretch]
-    seconds: float
+    seconds: float  #: from its start until the host has waited for all
 
     @property
     def gradients(self) -> float:
@@ -190,8 +186,7 @@ class _Run:
         launches = 0
         for num_bytes, _ in self.network.gradients:
             each = gradient_sum(algorithm, num_bytes, self.cluster)
-            taken = each.launches * host.launch_seconds
-            taken += each.views * host.view_seconds
+            taken = host.issuing(each.launches, each.views, False)
             # The first message is launched first, the last one last.
             alone = max(launching + host.launch_seconds, alone) + each.seconds
             launching, launches = launching + taken, launches + each.launches
@@ -262,9 +257,7 @@ class _Run:
         self.stretches.append(stretch)
 
 
-def buckets_of(
-    gradients: Sequence[tuple[int, int]],
-) -> list[tuple[int, int]]:
+def buckets_of(gradients: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the bytes of each bucket, and when it is full, as gradients do.
 
     The first one has 1 MiB at most, others 25; a larger gradient has its own.

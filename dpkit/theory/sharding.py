@@ -28,7 +28,6 @@ def kept_bytes(
     That is after a step of Adam, before the gradients are forgotten.
 
     Example:
-        >>> from dpkit.theory.sharding import kept_bytes
         >>> kept_bytes(2, num_parameters=12, num_devices=4)
         {'parameters': 48.0, 'gradients': 12.0, 'state': 24.0}
 
@@ -51,7 +50,6 @@ def sent_bytes(stage: int, num_bytes: float, num_devices: int) -> float:
     allreduce, but the third gathers the parameters twice.
 
     Example:
-        >>> from dpkit.theory.sharding import sent_bytes
         >>> sent_bytes(0, 80, num_devices=4), sent_bytes(3, 80, 4)
         (120.0, 180.0)
 
@@ -96,16 +94,12 @@ def peak_parts(
         whole root                     8.5 + 4.1                    12.6
                                                             MB:    598.6
 
-    Args:
-        num_blocks: How many there are, 2 at least.
-        block: The bytes of a block's parameters.
-        root: Those of the parameters beside the blocks, which stay whole
-            from forward to the end of backward.
-        head: Those of the root whose gradients are there before the blocks'.
-        k: The number of devices.
+    The parameters of a block, of which there are 2 at least, have ``block``
+    bytes. Those beside the blocks have ``root`` bytes, and stay whole from
+    forward to the end of backward. ``head`` of these have their gradients
+    before the blocks do. There are ``k`` devices.
 
     Example:
-        >>> from dpkit.theory.sharding import peak_parts
         >>> peak_parts(8, block=40, root=12, head=4, k=4)
         {'shards': 249.0, 'gradients': 60.0, 'blocks': 160, 'root': 16}
     """
@@ -125,7 +119,6 @@ def update_peak(num_blocks: int, block: float, root: float, k: int) -> float:
     devices this is more than :func:`peak_parts`.
 
     Example:
-        >>> from dpkit.theory.sharding import update_peak
         >>> update_peak(8, block=40, root=12, k=4)
         415.0
     """
@@ -139,7 +132,6 @@ def usual_peak(num_blocks: int, block: float, root: float, k: int) -> float:
     more: see :func:`peak_parts`.
 
     Example:
-        >>> from dpkit.theory.sharding import peak_parts, usual_peak
         >>> usual = usual_peak(8, block=50.4, root=8.5, k=4)
         >>> peak = sum(peak_parts(8, 50.4, 8.5, head=4.1, k=4).values())
         >>> f"{usual:.1f} of {peak:.1f}, {1 - usual / peak:.0%} too low"

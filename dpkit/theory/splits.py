@@ -31,41 +31,30 @@ from dpkit.theory.units import check_known
 
 WAYS = ("data", "network", "layer")
 ONE_DEVICE = "one device"  # for comparison
+MICRO_BATCHES = 4  # for each device
 BUCKET_BYTES = 25 * 2**20  # of gradients that are reduced together
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a step costs a device; of several, the one that sends most.
+    """What a step costs a device; of several, the one that sends most."""
 
-    Attributes:
-        computing: Seconds in which it computes, forward and backward.
-        sending: Seconds that messages take on its port, or on a shared path.
-        parameter_bytes: The parameters on it.
-        activation_bytes: The activations on it, about.
-        seconds: How long the step takes.
-    """
-
-    computing: float
+    computing: float  #: seconds in which it computes, forward and backward
+    #: Seconds that messages take on its port, or on a shared path.
     sending: float
-    parameter_bytes: float
-    activation_bytes: float
-    seconds: float
+    parameter_bytes: float  #: the parameters on it
+    activation_bytes: float  #: the activations on it, about
+    seconds: float  #: how long the step takes
 
 
 def estimate(
-    way: str,
-    rows: int,
-    width: int,
-    depth: int,
-    cluster: Cluster,
-    chunks: int = 4,
+    way: str, rows: int, width: int, depth: int, cluster: Cluster
 ) -> Estimate:
     """Estimate a step of square dense layers, split over a cluster.
 
     ``way`` is a name in ``WAYS``. A batch has ``rows`` examples over all
     devices, each with ``width`` numbers in and out of each of ``depth``
-    layers; where the network is split, ``chunks`` micro-batches a device.
+    layers. Where the network is split, there are 4 micro-batches a device.
     Beside simulated steps it is within 15 % where a layer has 1,000 numbers
     or more; below that, launches count that it leaves out.
 
@@ -81,12 +70,12 @@ def estimate(
         [61, 81, 68]
     """
     check_known("way", way, WAYS)
-    _check(way, rows, depth, cluster, chunks)
+    _check(way, rows, depth, cluster)
     if way == "data":
         return _data(rows, width, depth, cluster)
     if way == "layer":
         return _layer(rows, width, depth, cluster)
-    return _network(rows, width, depth, cluster, chunks)
+    return _network(rows, width, depth, cluster)
 
 
 def seconds_by_way(
@@ -109,9 +98,7 @@ def seconds_by_way(
     return found
 
 
-def _check(
-    way: str, rows: int, depth: int, cluster: Cluster, chunks: int
-) -> None:
+def _check(way: str, rows: int, depth: int, cluster: Cluster) -> None:
     k = cluster.num_devices
     if (cluster.ranks_per_node or k) < k or cluster.devices_per_switch:
         raise ValueError(
@@ -119,7 +106,7 @@ def _check(
             f"{k}, ranks_per_node: {cluster.ranks_per_node}, "
             f"devices_per_switch: {cluster.devices_per_switch})"
         )
-    least = {"data": k, "layer": 1, "network": chunks * k}[way]
+    least = {"data": k, "layer": 1, "network": MICRO_BATCHES * k}[way]
     if rows < least or (way == "network" and depth < k):
         raise ValueError(
             f"too few rows or layers for this way (way: {way!r}, rows: "
@@ -167,11 +154,9 @@ def _layer(b: int, w: int, depth: int, cluster: Cluster) -> Estimate:
     )
 
 
-def _network(
-    b: int, w: int, depth: int, cluster: Cluster, chunks: int
-) -> Estimate:
+def _network(b: int, w: int, depth: int, cluster: Cluster) -> Estimate:
     k = cluster.num_devices
-    m, stage = chunks * k, depth / k
+    m, stage = MICRO_BATCHES * k, depth / k
     layer = Dense(cluster, b / m, w, w)
     forward = stage * layer.forward
     backward = stage * layer.backward

@@ -18,7 +18,6 @@ class Table:
             puts words to the right. Without one a value is shown as it is.
         rows: The cells of each row. A word keeps its form in any column,
             and None leaves its cell empty.
-        caption: What the table shows.
 
     Example:
         >>> Table("link | ms:.1f", [("nvlink2", 8.25), ("pcie3", 92)])

@@ -42,39 +42,26 @@ RECOMPUTE = ("none", "selective", "full")
 class Transformer:
     """The sizes of a model, and of an example.
 
-    Attributes:
-        layers: How many layers, L.
-        hidden: The numbers of a token, h.
-        heads: The heads of attention, a.
-        vocabulary: The words, V.
-        sequence: The tokens of an example, s.
-        feed_forward: The numbers inside the MLP, f; 0 stands for 4h.
-        key_heads: The heads of keys and of values; 0 stands for a.
-        gated: Whether the MLP has a third matrix, as SwiGLU has.
-        tied: Whether embedding and scores of words share their weights.
-        fused: Whether attention is one kernel, which writes no weights.
-        dropout: Whether there is dropout, of which masks are kept.
-        dtype: In which it computes.
-
     Example:
-        >>> from dpkit.theory.transformer import Transformer
         >>> gpt = Transformer(48, 6144, 64, 51_200, 2048, fused=False)
         >>> f"{gpt.parameters / 1e9:.1f} billion"
         '22.1 billion'
     """
 
-    layers: int
-    hidden: int
-    heads: int
-    vocabulary: int
-    sequence: int
-    feed_forward: int = 0
-    key_heads: int = 0
-    gated: bool = False
+    layers: int  #: how many layers, L
+    hidden: int  #: the numbers of a token, h
+    heads: int  #: the heads of attention, a
+    vocabulary: int  #: the words, V
+    sequence: int  #: the tokens of an example, s
+    feed_forward: int = 0  #: the numbers inside the MLP, f; 0 stands for 4h
+    key_heads: int = 0  #: the heads of keys and of values; 0 stands for a
+    gated: bool = False  #: whether the MLP has a third matrix, as SwiGLU has
+    #: Whether embedding and scores of words share their weights.
     tied: bool = True
+    #: Whether attention is one kernel, which writes no weights.
     fused: bool = True
-    dropout: bool = True
-    dtype: str = "bfloat16"
+    dropout: bool = True  #: whether there is dropout, of which masks are kept
+    dtype: str = "bfloat16"  #: in which it computes
 
     @property
     def inner(self) -> int:
@@ -129,12 +116,9 @@ class Transformer:
     ) -> float:
         """Return the bytes that a device keeps of a layer for backward.
 
-        Args:
-            micro_batch: The examples that go through together, b.
-            tensor: The devices that share the layer, t.
-            recompute: What backward computes again: "none"; "selective", the
-                weights of attention; "full", the layer.
-            sequence_parallel: Whether they share what lies between products.
+        ``tensor`` devices share the layer and, if ``sequence_parallel``, what
+        lies between products. Backward computes again what ``recompute`` says:
+        "none"; "selective", the weights of attention; "full", the layer.
 
         Example:
             >>> gpt = Transformer(48, 6144, 64, 51_200, 2048, fused=False)

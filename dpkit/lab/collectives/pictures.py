@@ -96,14 +96,10 @@ def _frame(
     ax: Axes, world_sizes: Sequence[int], width: tuple[float, float]
 ) -> None:
     ax.set(xscale="log", xlabel="size", ylabel="ranks", xlim=width)
-    _sizes(ax)
-    ax.set_ylim(world_sizes[0] - 0.5, world_sizes[-1] + 0.5)
-    ax.set_yticks([p for p in world_sizes if p % 2 == 0 or p < 4])
-    ax.grid(visible=False)
-
-
-def _sizes(ax: Axes) -> None:
-    """Label the axis of sizes at kB, MB and GB."""
+    # Sizes at kB, MB and GB.
     ax.xaxis.set_major_locator(LogLocator(1000))
     ax.xaxis.set_major_formatter(lambda value, _: show_bytes(int(value)))
     ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_ylim(world_sizes[0] - 0.5, world_sizes[-1] + 0.5)
+    ax.set_yticks([p for p in world_sizes if p % 2 == 0 or p < 4])
+    ax.grid(visible=False)

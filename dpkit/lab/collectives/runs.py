@@ -16,10 +16,7 @@ VIEWS = {"view", "slice"}  # of the host alone: no device has a part in them
 
 
 def sent_bytes(
-    algorithm: str,
-    num_devices: int,
-    num_elements: int,
-    ranks_per_node: int | None = None,
+    algorithm: str, num_devices: int, num_elements: int
 ) -> list[int]:
     """Run an allreduce on simulated devices; return what each sends.
 
@@ -30,7 +27,7 @@ def sent_bytes(
     ranks = devices(num_devices, kind="sim")
     tensors = [torch.ones(num_elements, device=d) for d in ranks]
     with Traffic() as traffic:
-        collectives.allreduce(tensors, "sum", algorithm, ranks_per_node)
+        collectives.allreduce(tensors, "sum", algorithm)
     return [traffic.sent[device] for device in ranks]
 
 

@@ -5,7 +5,7 @@ PyTorch's engine issues more, or less, is counted by name.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dpkit import sim
+from dpkit.arguments import Devices
 from dpkit.machine import synchronize
 from dpkit.theory.clock.record import Span
 from dpkit.theory.tables import Table
@@ -85,7 +86,6 @@ def counts_of(timeline: Timeline, device: int) -> dict[str, Counted]:
     """Count what the host of a device has issued, by name.
 
     Example:
-        >>> from dpkit.lab.common.beside import counts_of
         >>> with dpkit.sim.machine(hosts="per_device"):
         ...     x = torch.ones(3, device=dpkit.devices(1, "sim")[0])
         ...     with dpkit.sim.trace() as timeline:
@@ -121,7 +121,8 @@ def traced(step: Callable[[], Any]) -> Timeline:
     device = torch.device("sim", dist.get_rank())
     synchronize([device])
     dist.barrier()
-    with _trace_on_rank_0() as timeline:
+    first: Any = nullcontext() if dist.get_rank() else sim.trace()
+    with first as timeline:
         dist.barrier()
         step()
         synchronize([device])
@@ -130,13 +131,7 @@ def traced(step: Callable[[], Any]) -> Timeline:
     return timeline or Timeline()
 
 
-def _trace_on_rank_0() -> Any:
-    return nullcontext() if dist.get_rank() else sim.trace()
-
-
-def traced_here(
-    step: Callable[[], Any], devices: Sequence[torch.device]
-) -> Timeline:
+def traced_here(step: Callable[[], Any], devices: Devices) -> Timeline:
     """Trace a step that one program takes on all devices."""
     synchronize(devices)
     with sim.trace() as timeline:
@@ -149,7 +144,6 @@ def only(timeline: Timeline, *rows: str) -> Timeline:
     """Return the part of a timeline that is on some devices, or streams.
 
     Example:
-        >>> from dpkit.lab.common.beside import only
         >>> zero, one = dpkit.devices(2, "sim")
         >>> with dpkit.sim.trace() as timeline:
         ...     x = torch.ones(3, device=zero).to(one)

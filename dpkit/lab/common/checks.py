@@ -16,6 +16,7 @@ from importlib import import_module, resources
 
 from dpkit.theory.exercises.listed import CHECKS
 from dpkit.theory.exercises.verdict import Answer, checks_in, why_not
+from dpkit.theory.units import check_known
 
 
 @cache
@@ -53,11 +54,6 @@ def failure(answer: Answer) -> str | None:
     """Return why ``answer`` does not solve its exercise; None if it does."""
     if not hasattr(answer, "__name__"):
         raise TypeError(f"check takes the function itself (given: {answer!r})")
-    name = answer.__name__
     checks = all_checks()
-    if name not in checks:
-        raise ValueError(
-            f"no exercise has this name (name: {name!r}, known: "
-            f"{', '.join(checks)})"
-        )
-    return why_not(checks[name], answer)
+    check_known("exercise", answer.__name__, checks)
+    return why_not(checks[answer.__name__], answer)

@@ -10,14 +10,10 @@ from dpkit.theory.timeline.drawing import escape
 
 @dataclass(repr=False)
 class Live:
-    """A figure as it is at its start, which is whole without a script.
+    """A figure as it is at its start, which is whole without a script."""
 
-    Attributes:
-        figure: The function and its controls.
-        settings: What differs from the start of the figure.
-    """
-
-    figure: LiveFigure
+    figure: LiveFigure  #: the function and its controls
+    #: What differs from the start of the figure.
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -46,11 +42,8 @@ class Live:
 def live(figure: LiveFigure, **settings: Any) -> Live:
     """Show a figure that readers of the built page can change.
 
-    In a notebook, in print and without JavaScript it stands as it starts.
-
-    Args:
-        figure: A function and its controls, of ``dpkit.theory.explore``.
-        settings: Where it starts, if that is not where it always does.
+    In a notebook, in print and without JavaScript it stands as it starts: at
+    ``settings``, if that is not where it always does.
 
     Raises:
         ValueError: a setting is unknown, or nothing is shown for these.

@@ -9,8 +9,7 @@ from dpkit.lab.splitting.three_ways import (
     network_partitioning,
     traced,
 )
-from dpkit.theory.exercises.verdict import Answer, require
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.theory.exercises.verdict import Answer, require_at_most
 
 
 def check_fast_and_small(answer: Answer) -> None:
@@ -19,10 +18,9 @@ def check_fast_and_small(answer: Answer) -> None:
     step = pipeline_step(
         4, schedule, m, 4096, 4096, link="pcie3", hosts="per_device"
     )
-    case = f"{schedule}, {m} micro-batches"
-    _require_targets(
-        case, step, 85, "holds", cost(step).activation_bytes / 1e6, 60
-    )
+    case, held = f"{schedule}, {m} micro-batches", cost(step).activation_bytes
+    require_at_most(1e3 * step.makespan, 85, "ms", f"{case}: it takes")
+    require_at_most(held / 1e6, 60, "MB", f"{case}: it holds")
 
 
 def check_two_nodes(answer: Answer) -> None:
@@ -41,25 +39,9 @@ def check_two_nodes(answer: Answer) -> None:
         and _node(span.name) != _node(span.device)
     )
     case = f"{inside}, {num_groups} groups, neighbours={neighbours}"
-    _require_targets(case, step, 42, "sends", sent / 1e6, 300)
+    require_at_most(1e3 * step.makespan, 42, "ms", f"{case}: it takes")
+    require_at_most(sent / 1e6, 300, "MB", f"{case}: it sends")
 
 
 def _node(name: str) -> int:
     return int(name.split(":")[1]) // 4
-
-
-def _require_targets(
-    case: str,
-    step: Timeline,
-    most_ms: float,
-    verb: str,
-    megabytes: float,
-    most_megabytes: float,
-) -> None:
-    """Require that a step takes no longer and no more than it may."""
-    ms = 1e3 * step.makespan
-    words = f"{case}: it takes {ms:.0f} ms, where {most_ms:.0f} are allowed"
-    require(ms <= most_ms, words)
-    found = f"{case}: it {verb} {megabytes:.0f} MB"
-    words = f"{found}, where {most_megabytes:.0f} are allowed"
-    require(megabytes <= most_megabytes, words)

@@ -12,18 +12,18 @@ split by layers or by stages; equal parts of the replicas have one gradient::
 """
 
 import copy
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
+from dpkit.arguments import Devices
 from dpkit.data_parallel import allreduce_gradients
 from dpkit.data_parallel.step import clear_gradients, gradient
 from dpkit.lab.splitting.three_ways import Split, Way
 
 
 def groups_of(
-    ranks: Sequence[torch.device], num_groups: int, neighbours: bool
+    ranks: Devices, num_groups: int, neighbours: bool
 ) -> list[list[torch.device]]:
     """Return groups of devices: neighbours, or every so many.
 
@@ -42,17 +42,10 @@ def groups_of(
     return [list(ranks[i::num_groups]) for i in starts]
 
 
-def grid(
-    inside: Way, num_groups: int, neighbours: bool, algorithm: str = "ring"
-) -> Way:
-    """Return the way that splits rows over groups, and ``inside`` in each.
+def grid(inside: Way, num_groups: int, neighbours: bool) -> Way:
+    """Return the way that splits rows over groups, and ``inside`` in each."""
 
-    ``algorithm`` is that of the allreduces between the groups.
-    """
-
-    def way(
-        net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
-    ) -> Split:
+    def way(net: nn.Sequential, X: Tensor, ranks: Devices) -> Split:
         groups = groups_of(ranks, num_groups, neighbours)
         # Copies, or the first part would keep the whole batch.
         parts = [part.clone() for part in X.tensor_split(num_groups)]
@@ -70,7 +63,7 @@ def grid(
                 split.step()  # the gradients of the mean over its rows
                 for p in own:
                     gradient(p).mul_(share)
-            allreduce_gradients(params, algorithm)
+            allreduce_gradients(params)
 
         return Split(nets, step)
 

@@ -7,7 +7,7 @@ updated, so that the ways differ only in what they split.
 
 import copy
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpkit import sim
+from dpkit.arguments import Devices
 from dpkit.data_parallel import BucketedDataParallel, allreduce_gradients
 from dpkit.lab.network_partitioning.runs import deep_network
 from dpkit.layer_partition import ParallelMLP, Replicated
@@ -34,17 +35,12 @@ class Split(NamedTuple):
     step: Callable[[], object]  # adds the gradients of the batch
 
 
-Way = Callable[[nn.Sequential, Tensor, Sequence[torch.device]], Split]
+Way = Callable[[nn.Sequential, Tensor, Devices], Split]
 
 
-def data_parallelism(
-    net: nn.Sequential,
-    X: Tensor,
-    ranks: Sequence[torch.device],
-    algorithm: str = "ring",
-) -> Split:
+def data_parallelism(net: nn.Sequential, X: Tensor, ranks: Devices) -> Split:
     """Give every device all layers and a part of the rows; use buckets."""
-    parallel = BucketedDataParallel(net, ranks, algorithm=algorithm)
+    parallel = BucketedDataParallel(net, ranks)
     parts = scatter(X, ranks)
 
     def step() -> None:
@@ -62,7 +58,7 @@ def data_parallelism(
 
 
 def star_after_backward(
-    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+    net: nn.Sequential, X: Tensor, ranks: Devices
 ) -> Split:
     """Do the same, and send each gradient by a star when backward is done."""
     nets: list[nn.Module] = [copy.deepcopy(net).to(rank) for rank in ranks]
@@ -80,14 +76,9 @@ def star_after_backward(
     return Split(nets, step)
 
 
-def layer_partitioning(
-    net: nn.Sequential,
-    X: Tensor,
-    ranks: Sequence[torch.device],
-    algorithm: str = "ring",
-) -> Split:
+def layer_partitioning(net: nn.Sequential, X: Tensor, ranks: Devices) -> Split:
     """Give every device a part of each layer, and all rows."""
-    split = split_pairs(net, ranks, algorithm)
+    split = split_pairs(net, ranks)
     replicas = [X.to(rank) for rank in ranks]
 
     def step() -> None:
@@ -97,11 +88,7 @@ def layer_partitioning(
     return Split([split], step)
 
 
-def split_pairs(
-    net: nn.Sequential,
-    ranks: Sequence[torch.device],
-    algorithm: str = "ring",
-) -> nn.Sequential:
+def split_pairs(net: nn.Sequential, ranks: Devices) -> nn.Sequential:
     """Split layers in pairs: the first by outputs, the second by inputs."""
     if len(net) % 4:
         raise ValueError(
@@ -113,13 +100,13 @@ def split_pairs(
         first, inner, second, outer = net[i : i + 4]
         assert isinstance(first, nn.Linear)
         assert isinstance(second, nn.Linear)
-        parts.append(ParallelMLP(first, inner, second, ranks, algorithm))
+        parts.append(ParallelMLP(first, inner, second, ranks))
         parts.append(Replicated(outer, ranks))
     return nn.Sequential(*parts)
 
 
 def network_partitioning(
-    net: nn.Sequential, X: Tensor, ranks: Sequence[torch.device]
+    net: nn.Sequential, X: Tensor, ranks: Devices
 ) -> Split:
     """Give every device some layers; 1F1B with 4 micro-batches a device."""
     k = len(ranks)

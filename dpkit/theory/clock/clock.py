@@ -15,24 +15,19 @@ are exact, so the same work takes the same time whenever it starts.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from threading import RLock, local
+from math import inf
+from threading import RLock
 
-from dpkit.theory.clock.issuers import Hosts
+from dpkit.theory.clock.issuers import DEFAULT, Hosts
 from dpkit.theory.clock.paths import Paths
 from dpkit.theory.clock.queues import Queues, Work
 from dpkit.theory.clock.record import SECOND, Recorder, Span, place_name
 from dpkit.theory.clock.resources import Needed, Resource
 from dpkit.theory.hardware.clusters import Cluster
 
-DEFAULT = 0  # the number of a device's default stream
-MOST_STREAMS = 32  # on a device besides that one, as PyTorch has on CUDA
-
-
-class _Thread(local):
-    """The current streams of the devices in a thread of Python."""
-
-    def __init__(self, num_devices: int) -> None:
-        self.current = [DEFAULT] * num_devices
+MOST_STREAMS = (
+    32  # on a device besides the default one, as PyTorch has on CUDA
+)
 
 
 class Clock:
@@ -44,7 +39,6 @@ class Clock:
         count = cluster.num_devices
         self.num_streams = [0] * count  # made so far on each device
         self._queues = Queues()
-        self._thread = _Thread(count)
         self._compute = [[Resource()] for _ in range(count)]
         self._adders = [[Resource()] for _ in range(count)]
         self._paths = Paths(cluster)
@@ -53,7 +47,7 @@ class Clock:
     @property
     def current(self) -> list[int]:
         """The current stream of each device, in this thread of Python."""
-        return self._thread.current
+        return self.hosts.thread.current
 
     def now(self, device: int | None = None) -> float:
         """Return the time of the host of ``device``; None: of the latest."""
@@ -182,7 +176,7 @@ class Clock:
         """Note what has been issued, and nothing more."""
         with self.lock:
             self.settle()
-            self._queues.place_all()
+            self._queues.place_before(inf)
             self.hosts.recorder = None
 
     # -- streams and events

@@ -9,6 +9,8 @@ from dpkit.theory.clock.record import SECOND, Recorder, Row, place_name
 from dpkit.theory.hardware import Host
 from dpkit.theory.hardware.clusters import Cluster
 
+DEFAULT = 0  # the number of a device's default stream
+
 
 @dataclass
 class Issuers:
@@ -49,11 +51,12 @@ class Issuers:
         return "host", self.kind
 
 
-class _Thread(local):
-    """The issuers that work for a thread of Python: first its own."""
+class Thread(local):
+    """What each thread of Python has: who issues for it, current streams."""
 
-    def __init__(self, python: Issuers) -> None:
-        self.at_work = python
+    def __init__(self, python: Issuers, num_devices: int) -> None:
+        self.at_work = python  # which issuers work for it
+        self.current = [DEFAULT] * num_devices  # the current streams
 
 
 class Hosts:
@@ -67,17 +70,17 @@ class Hosts:
         count = 1 if cluster.hosts == "one" else cluster.num_devices
         self.python = Issuers("python", [0] * count)
         self.communication = Issuers("communication", [0] * count)
-        self._thread = _Thread(self.python)
+        self.thread = Thread(self.python, cluster.num_devices)
         self.recorder: Recorder | None = None
 
     @property
     def at_work(self) -> Issuers:
         """The issuers that work for this thread of Python."""
-        return self._thread.at_work
+        return self.thread.at_work
 
     @at_work.setter
     def at_work(self, issuers: Issuers) -> None:
-        self._thread.at_work = issuers
+        self.thread.at_work = issuers
 
     @property
     def in_backward(self) -> bool:

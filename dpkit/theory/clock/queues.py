@@ -71,14 +71,9 @@ class Queues:
         if not work.missing:
             heappush(self._heads, (work.ready, work.ready, work.number, work))
 
-    def place_before(self, mark: int) -> None:
-        """Place all work that starts until a time."""
+    def place_before(self, mark: float) -> None:
+        """Place all work that starts until a time, which may be infinite."""
         while self._heads and self._heads[0][0] <= mark:
-            self._place_first()
-
-    def place_all(self) -> None:
-        """Place all work."""
-        while self._heads:
             self._place_first()
 
     def end_of(self, work: Work) -> int:

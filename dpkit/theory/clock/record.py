@@ -8,50 +8,34 @@ Row = tuple[str, str]  # a device and one of its streams
 
 @dataclass(frozen=True)
 class Span:
-    """One thing that took time.
+    """One thing that took time."""
 
-    Attributes:
-        device: Where: "sim:0", "cuda:1", "cpu", or "host" ("host:1" …).
-        stream: The stream of that device: "compute" (the default stream),
-            "stream 1", …; "python" or "backward" on a host.
-        name: What: "mm", "copy from sim:1", …
-        kind: "compute", "copy", "launch" (host) or "wait" (host); of a
-            replayed schedule "forward", "backward", "input gradients" or
-            "weight gradients".
-        start: Seconds since the timeline began.
-        end: Seconds since the timeline began.
-        num_bytes: What it moved: to and from memory, or over a link.
-        flops: The arithmetic in it.
-    """
-
-    device: str
+    device: str  #: ``sim:0``, ``cuda:1``, ``cpu``, ``host``, ``host:1`` …
+    #: "compute" (the device's default stream), "stream 1" and so on; "python"
+    #: or "backward" on a host.
     stream: str
-    name: str
+    name: str  #: such as "mm" or ``copy from sim:1``
+    #: "compute", "copy", "launch" (host) or "wait" (host); of a replayed
+    #: schedule "forward", "backward", "input gradients" or "weight gradients".
     kind: str
-    start: float
-    end: float
-    num_bytes: int = 0
-    flops: int = 0
+    start: float  #: seconds since the timeline began
+    end: float  #: seconds since the timeline began
+    num_bytes: int = 0  #: moved to and from memory, or over a link
+    flops: int = 0  #: the arithmetic in it
 
 
 @dataclass
 class Block:
-    """Memory that one storage occupies, from its allocation to its release.
+    """Memory that one storage occupies, from its allocation to its release."""
 
-    Attributes:
-        device: "sim:0", …
-        num_bytes: Its size.
-        category: "parameters", "gradients", "optimizer state",
-            "activations" or "other".
-        allocated: Its place in the order of issue of all allocations and
-            releases; -1 if it was alive when the timeline began.
-        freed: The same of its release; None while it is alive.
-    """
-
-    device: str
-    num_bytes: int
+    device: str  #: such as ``sim:0``
+    num_bytes: int  #: its size
+    #: "parameters", "gradients", "optimizer state", "activations" or "other".
     category: str
+    #: Its place in the order of issue of all allocations and releases; -1 if
+    #: it was alive when the timeline began.
     allocated: int
+    #: The same of its release; None while it is alive.
     freed: int | None = None
 
 

@@ -48,12 +48,8 @@ def ideal_cluster(num_devices: int, rates: Rates) -> Cluster:
         kernel_seconds=0.0,
         host_link=_ideal_link("to the host ", rates),
     )
-    return Cluster(
-        num_devices,
-        accelerator,
-        link=_ideal_link("", rates),
-        host=FREE_HOST,
-    )
+    link = _ideal_link("", rates)
+    return Cluster(num_devices, accelerator, link, FREE_HOST)
 
 
 def _ideal_link(prefix: str, rates: Rates) -> Link:

@@ -38,16 +38,13 @@ def turns(step: Step) -> list[list[Message]]:
     A rank has two messages at most, so three turns are enough.
     """
     found: list[list[Message]] = []
-    busy: list[set[int]] = []
     for message in step:
         ends = {message.source, message.target}
-        free = [i for i, ranks in enumerate(busy) if not ranks & ends]
+        free = [t for t in found if all(ends.isdisjoint(m[:2]) for m in t)]
         if not free:
-            free = [len(found)]
-            found.append([])
-            busy.append(set())
-        found[free[0]].append(message)
-        busy[free[0]] |= ends
+            free = [[]]
+            found += free
+        free[0].append(message)
     return found
 
 

@@ -53,39 +53,20 @@ def check_allreduce(plan: Plan) -> None:
         ValueError: not the sum of all (plan: half a star, rank: 1, chunk: \
 0, it holds: chunk 0 of rank 1)
     """
-    _compare(plan, lambda rank, chunk: _everyone(plan, chunk))
-
-
-def check_reduce(plan: Plan, root: int = 0) -> None:
-    """Raise ValueError unless the root has the sum; others may have any."""
-    _compare(plan, lambda r, c: _everyone(plan, c) if r == root else None)
+    compare(plan, lambda rank, chunk: everyone(plan, chunk))
 
 
 def check_broadcast(plan: Plan, root: int = 0) -> None:
     """Raise ValueError unless all have what the root had."""
-    _compare(plan, lambda rank, chunk: ((root, chunk),))
+    compare(plan, lambda rank, chunk: ((root, chunk),))
 
 
-def check_reduce_scatter(plan: Plan) -> None:
-    """Raise ValueError unless rank r has the sum in its chunk r."""
-    _compare(plan, lambda r, c: _everyone(plan, c) if r == c else None)
-
-
-def check_allgather(plan: Plan) -> None:
-    """Raise ValueError unless all have chunk r as rank r had it."""
-    _compare(plan, lambda rank, chunk: ((chunk, chunk),))
-
-
-def check_alltoall(plan: Plan) -> None:
-    """Raise ValueError unless chunk s of rank r is chunk r of rank s."""
-    _compare(plan, lambda rank, chunk: ((chunk, rank),))
-
-
-def _everyone(plan: Plan, chunk: int) -> Names:
+def everyone(plan: Plan, chunk: int) -> Names:
+    """Return the names of a chunk that holds the sum of all ranks."""
     return tuple((rank, chunk) for rank in range(plan.world_size))
 
 
-def _compare(plan: Plan, wanted: Callable[[int, int], Names | None]) -> None:
+def compare(plan: Plan, wanted: Callable[[int, int], Names | None]) -> None:
     """Raise ValueError where a chunk is not what is wanted; None: any."""
     for rank, chunks in enumerate(follow(plan)):
         for chunk, names in enumerate(chunks):

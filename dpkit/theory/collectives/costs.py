@@ -102,12 +102,7 @@ CHAINS: dict[str, Callable[[int, float], Chain]] = {
 
 
 def chain(algorithm: str, p: int, n: float) -> Chain:
-    """Return the longest chain of an allreduce on equal links.
-
-    Example:
-        >>> chain("ring", 4, 160)
-        Chain(messages=6, num_bytes=240.0, added_bytes=120.0)
-    """
+    """Return the longest chain of an allreduce on equal links."""
     check_known("algorithm", algorithm, CHAINS)
     if p < 1:
         raise ValueError(f"the number of ranks is below one (ranks: {p})")

@@ -15,7 +15,8 @@ meet, some wait; where none do, the time is that of the closed form.
 
 from dataclasses import replace
 
-from dpkit.theory.clock.clock import DEFAULT, Clock
+from dpkit.theory.clock.clock import Clock
+from dpkit.theory.clock.issuers import DEFAULT
 from dpkit.theory.clock.record import Span
 from dpkit.theory.collectives.plans import Message, Plan, num_elements
 from dpkit.theory.hardware.clusters import Cluster

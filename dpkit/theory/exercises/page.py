@@ -18,7 +18,7 @@ from io import StringIO
 from typing import Any
 
 from dpkit.theory.exercises.listed import CHECKS
-from dpkit.theory.exercises.verdict import Answer, NotYet
+from dpkit.theory.exercises.verdict import NotYet
 from dpkit.theory.units import check_known
 
 FILE = "<your code>"  # what a traceback calls it
@@ -57,14 +57,10 @@ def _run(code: str, exercise: str | None) -> None:
     names: dict[str, Any] = {"__name__": "your_code"}
     exec(compile(code, FILE, "exec"), names)
     if exercise:
-        CHECKS[exercise](_function(names, exercise))
-
-
-def _function(names: dict[str, Any], exercise: str) -> Answer:
-    answer: Answer | None = names.get(exercise)
-    if not callable(answer):
-        raise NotYet(f"the code defines no function {exercise}")
-    return answer
+        answer = names.get(exercise)
+        if not callable(answer):
+            raise NotYet(f"the code defines no function {exercise}")
+        CHECKS[exercise](answer)
 
 
 def _trouble(run: Callable[[], None]) -> str | None:

@@ -33,11 +33,6 @@ def check_read_chart(answer: Answer) -> None:
     require(late == "1B2", f"{late!r} began as soon as it could")
 
 
-def _require_count(found: object, case: str) -> None:
-    right = isinstance(found, int) and found >= 1
-    require(right, f"{case}: it returned {found!r}")
-
-
 def check_one_forward_one_backward(answer: Answer) -> None:
     """Right, fast and frugal, for all sizes."""
     for p in range(1, 6):
@@ -67,7 +62,8 @@ def check_best_count(answer: Answer) -> None:
     for p, (work, cost) in product((1, 2, 4, 16), steps):
         found = answer(p, work, cost)
         case = f"{p} stages, work {work} s, cost {cost} s"
-        _require_count(found, case)
+        right = isinstance(found, int) and found >= 1
+        require(right, f"{case}: it returned {found!r}")
         seconds = [(m + p - 1) * (work / m + cost) for m in range(1, 1000)]
         best = seconds.index(min(seconds)) + 1
         words = f"{case}: {best} micro-batches are better than {found}"

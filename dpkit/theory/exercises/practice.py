@@ -5,12 +5,7 @@ from math import nan
 from random import Random
 from statistics import mean, variance
 
-from dpkit.theory.exercises.verdict import (
-    Answer,
-    require,
-    require_same,
-    same,
-)
+from dpkit.theory.exercises.verdict import Answer, require, require_same, same
 
 
 def check_mean_of_ranks(answer: Answer) -> None:

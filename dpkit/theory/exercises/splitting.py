@@ -6,6 +6,7 @@ from math import ceil
 from dpkit.theory.exercises.verdict import (
     Answer,
     require,
+    require_at_most,
     require_reference,
     require_same,
 )
@@ -56,11 +57,9 @@ def check_three_designs(answer: Answer) -> None:
         require(k in (2, 4, 8), f"{case}: take 2, 4 or 8 devices")
         step = estimate(way, rows, width, 8, cluster(k, "v100", link))
         ms = 1e3 * step.seconds
-        words = f"a step takes {ms:.0f} ms, where {most_ms} are allowed"
-        require(ms <= most_ms, f"{case}: {words}")
+        require_at_most(ms, most_ms, "ms", f"{case}: a step takes")
         mb = (step.parameter_bytes + step.activation_bytes) / 1e6
-        words = f"a device holds {mb:.0f} MB, where {most_mb} are allowed"
-        require(mb <= most_mb, f"{case}: {words}")
+        require_at_most(mb, most_mb, "MB", f"{case}: a device holds")
 
 
 def check_least_devices(answer: Answer) -> None:

@@ -22,6 +22,12 @@ def require(condition: bool, why: str) -> None:
         raise NotYet(why)
 
 
+def require_at_most(found: float, most: float, unit: str, words: str) -> None:
+    """Raise NotYet if more was found than is allowed."""
+    words = f"{words} {found:.0f} {unit}, where {most} are allowed"
+    require(found <= most, words)
+
+
 def require_same(
     found: object,
     expected: object,
@@ -81,7 +87,6 @@ def why_not(check: Callable[[Answer], None], answer: Answer) -> str | None:
     """Return why an answer does not pass a check; None if it does.
 
     Example:
-        >>> from dpkit.theory.exercises.verdict import require, why_not
         >>> why_not(lambda answer: require(answer() == 4, "no"), lambda: 5)
         'no'
     """

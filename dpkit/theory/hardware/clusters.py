@@ -21,30 +21,25 @@ from dpkit.theory.hardware import (
     Link,
     find,
 )
-from dpkit.theory.units import check_count
+from dpkit.theory.units import check_count, check_known
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Devices of one kind, what joins them, and what drives them.
-
-    Attributes:
-        hosts: "one" host drives all, or one "per_device" each its own.
-        slow: Rank -> how many times as long its operations take.
-        ranks_per_node: How many devices a node has; None: there is one node.
-        network: What joins the nodes.
-        devices_per_switch: How many devices of a node share a path to its
-            host; None: all do.
-    """
+    """Devices of one kind, what joins them, and what drives them."""
 
     num_devices: int
     accelerator: Accelerator
     link: Link
     host: Host
+    #: "one" host drives all, or one "per_device" each its own.
     hosts: str = "one"
+    #: Rank -> how many times as long its operations take.
     slow: Mapping[int, float] = field(default_factory=dict)
+    #: How many devices a node has, or None where there is one node.
     ranks_per_node: int | None = None
-    network: Link = LINKS["ethernet100"]
+    network: Link = LINKS["ethernet100"]  #: what joins the nodes
+    #: How many devices of a node share a path to its host, or None for all.
     devices_per_switch: int | None = None
 
     def __post_init__(self) -> None:
@@ -52,11 +47,7 @@ class Cluster:
         for name in ("ranks_per_node", "devices_per_switch"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
-        if self.hosts not in ("one", "per_device"):
-            raise ValueError(
-                "unknown number of hosts "
-                f"(hosts: {self.hosts!r}, known: one, per_device)"
-            )
+        check_known("hosts", self.hosts, ("one", "per_device"))
         if not self.network.peer_to_peer:
             raise ValueError(
                 "a network has a port for each device, and does not pass "

@@ -19,20 +19,10 @@ CONVOLUTIONS = ("fast_convolutions", "other_convolutions")
 class Link:
     """What copies between devices pass over, in both directions at once.
 
-    Attributes:
-        bytes_per_second: The datasheet's rate of one port, one direction.
-        achieved: The fraction of it that large copies reach.
-        latency_seconds: What each copy costs besides.
-        peer_to_peer: Whether devices reach each other; if not, all copies
-            between them pass over the one path through the host.
-        library_step_seconds: What a step takes in a ring that a library runs
-            as one kernel (``theory.collectives.library``).
-        library_share: The part of a copy's rate that such a ring reaches.
-
-    The last two are assumed where they are not given: 2.5 µs and 0.9, as of
-    NVLink 2 and 3. On PCI Express, steps of 1.6 µs were measured with peer
-    access (``v100-pcie`` in ``book/_data/nccl_servers.json``). Without it, 8
-    cards took 2.6 µs and 3.4 µs (NVIDIA/nccl, issues 1530 and 1439).
+    What is said of a library is assumed where it is not given: 2.5 µs and 0.9,
+    as of NVLink 2 and 3. On PCI Express, steps of 1.6 µs were measured with
+    peer access (``v100-pcie`` in ``book/_data/nccl_servers.json``). Without
+    it, 8 cards took 2.6 µs and 3.4 µs (NVIDIA/nccl, issues 1530 and 1439).
 
     Example:
         >>> Link("x", -1, achieved=1, latency_seconds=0, peer_to_peer=True)
@@ -42,11 +32,16 @@ class Link:
     """
 
     name: str
-    bytes_per_second: float
-    achieved: float
-    latency_seconds: float
+    bytes_per_second: float  #: the datasheet's rate of one port, one direction
+    achieved: float  #: the fraction of it that large copies reach
+    latency_seconds: float  #: what each copy costs besides
+    #: Whether devices reach each other; if not, all copies between them pass
+    #: over the one path through the host.
     peer_to_peer: bool
+    #: What a step takes in a ring that a library runs as one kernel
+    #: (``theory.collectives.library``).
     library_step_seconds: float = 2.5e-6
+    #: The part of a copy's rate that such a ring reaches.
     library_share: float = 0.9
     sources: Mapping[str, str] = field(default_factory=dict)
 
@@ -56,59 +51,36 @@ class Link:
 
 @dataclass(frozen=True)
 class Host:
-    """What issuing work costs the host: eager PyTorch on a CPU.
-
-    Attributes:
-        launch_seconds: The host's time for an operation of the forward pass.
-        backward_launch_seconds: The same when autograd issues it.
-        view_seconds: The host's time for a view, which launches nothing.
-        wait_seconds: The host's time for waiting on a device.
-        to_device_bytes_per_second: The rate of copies from memory that is not
-            pinned.
-        from_device_bytes_per_second: The rate of copies to such memory.
-        new_memory_bytes_per_second: The same where the memory is new, as with
-            ``x.to("cpu")``: the system hands it out page by page.
-    """
+    """What issuing work costs the host: eager PyTorch on a CPU."""
 
     name: str
+    #: The host's time for an operation of the forward pass.
     launch_seconds: float
-    backward_launch_seconds: float
-    view_seconds: float
-    wait_seconds: float
+    backward_launch_seconds: float  #: the same when autograd issues it
+    view_seconds: float  #: the host's time for a view, which launches nothing
+    wait_seconds: float  #: the host's time for waiting on a device
+    #: The rate of copies from memory that is not pinned.
     to_device_bytes_per_second: float
-    from_device_bytes_per_second: float
+    from_device_bytes_per_second: float  #: the rate of copies to such memory
+    #: The same where the memory is new, as with ``x.to("cpu")``, and the
+    #: system hands it out page by page.
     new_memory_bytes_per_second: float
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_numbers(self)
 
+    def issuing(self, launches: int, views: int, in_backward: bool) -> float:
+        """Return the seconds in which it issues operations and views."""
+        each = self.launch_seconds
+        if in_backward:
+            each = self.backward_launch_seconds
+        return views * self.view_seconds + launches * each
+
 
 @dataclass(frozen=True)
 class Accelerator:
     """A device that computes.
-
-    Attributes:
-        flops_per_second: The datasheet's peak for each dtype, of ``DTYPES``.
-            A dtype that is left out is computed as float32 is.
-        bytes_per_second: The datasheet's bandwidth of its memory.
-        memory_bytes: The size of its memory.
-        achieved_flops: The fraction of each peak that large products reach.
-        fast_convolutions: The rate of large convolutions for which there are
-            algorithms with fewer multiplications than are counted, as a
-            multiple of each peak: kernels of 3×3 or 5×5, stride 1, all
-            channels joined. It may be more than one. A dtype that is left
-            out goes at the rate of products.
-        other_convolutions: The same, for all other convolutions.
-        achieved_bytes: The fraction of the bandwidth that large copies reach.
-        half_flops: The work at which half of that rate is reached: below it
-            there is too little to fill the device. One number for all
-            dtypes, right for float32; small products in the faster ones take
-            longer than it says.
-        half_bytes: The same, for traffic to memory.
-        kernel_seconds: What each operation costs the device besides.
-        host_link: The link to its host: its name in ``LINKS``, or itself.
-        synchronous: Whether the host does the work itself, as a CPU does.
 
     Example:
         >>> v100 = ACCELERATORS["v100-pcie"]
@@ -117,17 +89,31 @@ class Accelerator:
     """
 
     name: str
+    #: The datasheet's peak for each dtype, of ``DTYPES``. A dtype that is left
+    #: out is computed as float32 is.
     flops_per_second: Mapping[str, float]
-    bytes_per_second: float
-    memory_bytes: int
+    bytes_per_second: float  #: the datasheet's bandwidth of its memory
+    memory_bytes: int  #: the size of its memory
+    #: The fraction of each peak that large products reach.
     achieved_flops: Mapping[str, float]
+    #: The fraction of the bandwidth that large copies reach.
     achieved_bytes: float
+    #: The work at which products reach half of their rate. Below it there is
+    #: too little to fill the device. One number for all dtypes, right for
+    #: float32; small products in the faster ones take longer than it says.
     half_flops: float
-    half_bytes: float
-    kernel_seconds: float
+    half_bytes: float  #: the same, for traffic to memory
+    kernel_seconds: float  #: what each operation costs the device besides
+    #: The link to its host, or its name in ``LINKS``.
     host_link: str | Link
+    #: Whether the host does the work itself, as a CPU does.
     synchronous: bool = False
+    #: The rate of large convolutions for which there are algorithms with fewer
+    #: multiplications than are counted, as a multiple of each peak: kernels of
+    #: 3×3 or 5×5, stride 1, all channels joined. It may be more than one. A
+    #: dtype that is left out goes at the rate of products.
     fast_convolutions: Mapping[str, float] = field(default_factory=dict)
+    #: The same, for all other convolutions.
     other_convolutions: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
 

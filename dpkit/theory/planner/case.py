@@ -82,31 +82,17 @@ class StepSeconds(NamedTuple):
 
 
 class LayoutParts(NamedTuple):
-    """What a micro-batch takes of a device, in seconds, and keeps.
+    """What a micro-batch takes of a device, in seconds, and keeps."""
 
-    Attributes:
-        block: What a block takes.
-        ends: What is before and behind the blocks.
-        messages: The allreduces of a block.
-        hop: The way to the next stage.
-    """
-
-    block: BlockWork
-    ends: BlockWork
-    messages: float
-    hop: float
+    block: BlockWork  #: what a block takes
+    ends: BlockWork  #: what is before and behind the blocks
+    messages: float  #: the allreduces of a block
+    hop: float  #: the way to the next stage
 
 
 @dataclass
 class Case:
     """A network, the examples of a step, and a cluster.
-
-    Attributes:
-        network: What is trained.
-        batch: The examples of a step, over all devices.
-        cluster: On what.
-        share: The part of a device's memory that a layout may fill. A tenth
-            is left for what is not modelled: assumed.
 
     Example:
         405 billion parameters as they were trained, on 16,384 H100s:
@@ -123,9 +109,11 @@ class Case:
         '7.0 s'
     """
 
-    network: Network
-    batch: int
-    cluster: Cluster
+    network: Network  #: what is trained
+    batch: int  #: the examples of a step, over all devices
+    cluster: Cluster  #: on what
+    #: The part of a device's memory that a layout may fill. A tenth is left
+    #: for what is not modelled: assumed.
     share: float = 0.9
     _parts: dict[tuple[object, ...], LayoutParts] = field(
         default_factory=dict, repr=False
@@ -139,14 +127,9 @@ class Case:
         _, t, p, b, _, recompute, _, rows, _ = layout
         key = t, p == 1, b, recompute, rows
         if key not in self._parts:
-            made = self.cluster.accelerator, self.network.dtype
-            block, ends = (
-                work(counts, *made)
-                for counts in (
-                    self.network.block(layout),
-                    self.network.ends(layout),
-                )
-            )
+            net, gpu = self.network, self.cluster.accelerator
+            block = work(net.block(layout), gpu, net.dtype)
+            ends = work(net.ends(layout), gpu, net.dtype)
             times = self._messages(layout, block), self._hop(layout, block)
             self._parts[key] = LayoutParts(block, ends, *times)
         return self._parts[key]
@@ -223,10 +206,9 @@ class Case:
 
     def layouts(self) -> Iterator[Layout]:
         """Yield all layouts of the devices; tensor groups stay in a node."""
-        count = self.cluster.num_devices
+        count, net = self.cluster.num_devices, self.network
         node = self.cluster.ranks_per_node or count
-        most = min(node, self.network.most_tensor)
-        net = self.network
+        most = min(node, net.most_tensor)
         what = net.num_blocks, most, net.most_micro_batch, net.recompute
         yield from all_layouts(count, self.batch, *what)
 

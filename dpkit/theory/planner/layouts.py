@@ -16,32 +16,22 @@ MOST_CHUNKS = 16  # stages of a device
 class Layout(NamedTuple):
     """How a step is cut.
 
-    Attributes:
-        data: Replicas, d.
-        tensor: Devices that share each layer, t.
-        pipeline: Devices that have the layers one after another, p.
-        micro_batch: Examples that go through together, b.
-        chunks: Stages of each device, v; more than one is interleaved.
-        recompute: One of ``transformer.RECOMPUTE``.
-        zero: The stage of ZeRO, 0 to 3.
-        sequence_parallel: As in ``Transformer.kept_bytes``.
-        overlap: Whether messages between stages and replicas pass beside
-            the arithmetic where they can.
-
     Example:
         >>> layout = Layout(128, 8, 16, chunks=8)
         >>> layout.num_devices, str(layout)
         (16384, '128 × 8 × 16, v = 8, b = 1, recompute none, ZeRO-1')
     """
 
-    data: int
-    tensor: int = 1
-    pipeline: int = 1
-    micro_batch: int = 1
-    chunks: int = 1
-    recompute: str = "none"
-    zero: int = 1
-    sequence_parallel: bool = True
+    data: int  #: replicas, d
+    tensor: int = 1  #: devices that share each layer, t
+    pipeline: int = 1  #: devices that have the layers one after another, p
+    micro_batch: int = 1  #: examples that go through together, b
+    chunks: int = 1  #: stages of each device, v; more than one is interleaved
+    recompute: str = "none"  #: one of ``transformer.RECOMPUTE``
+    zero: int = 1  #: the stage of ZeRO, 0 to 3
+    sequence_parallel: bool = True  #: as in ``Transformer.kept_bytes``
+    #: Whether messages between stages and replicas pass beside the arithmetic
+    #: where they can.
     overlap: bool = True
 
     @property

@@ -52,28 +52,17 @@ class Convolutional:
 
     Blocks that differ are taken as equal. What leaves a block is taken as
     large as the largest.
-
-    Attributes:
-        num_blocks: How many there are.
-        parameters: Of all.
-        fast: Flops of an example in fast convolutions.
-        other: Those in all other convolutions.
-        traffic: The bytes that all other kernels move for an example.
-        kept: The bytes that an example keeps for backward.
-        border: The bytes of an example between two blocks.
-        num_products: How many convolutions and products a step has.
-        num_kernels: How many other kernels.
     """
 
-    num_blocks: int
-    parameters: float
-    fast: float
-    other: float
-    traffic: float
-    kept: float
-    border: float
-    num_products: int
-    num_kernels: int
+    num_blocks: int  #: how many there are
+    parameters: float  #: of all
+    fast: float  #: flops of an example in fast convolutions
+    other: float  #: those in all other convolutions
+    traffic: float  #: the bytes that all other kernels move for an example
+    kept: float  #: the bytes that an example keeps for backward
+    border: float  #: the bytes of an example between two blocks
+    num_products: int  #: how many convolutions and products a step has
+    num_kernels: int  #: how many other kernels
     dtype: str = "float16"
 
     state_bytes: ClassVar[int] = 8  # itself and its momentum

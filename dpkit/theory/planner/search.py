@@ -16,17 +16,12 @@ class LayoutCost(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """What a search found.
+    """What a search found."""
 
-    Attributes:
-        num_layouts: How many there are.
-        plans: Those that fit, the fastest first.
-        smallest: The layout that needs the least memory; of no use but to
-            tell by how much it does not fit, if none does.
-    """
-
-    num_layouts: int
-    plans: list[LayoutCost]
+    num_layouts: int  #: how many there are
+    plans: list[LayoutCost]  #: those that fit, the fastest first
+    #: The layout that needs the least memory; of no use but to tell by how
+    #: much it does not fit, if none does.
     smallest: LayoutCost | None
 
 

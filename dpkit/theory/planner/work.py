@@ -41,32 +41,20 @@ KERNELS = 8  # of a layer forward beside its products
 
 
 class Counts(NamedTuple):
-    """What a device does for one micro-batch, forward and backward.
+    """What a device does for one micro-batch, forward and backward."""
 
-    Attributes:
-        parameters: Those on the device.
-        flops: Of products.
-        num_products: How many they are.
-        traffic: The bytes that all other kernels move.
-        num_kernels: How many they are.
-        kept: Bytes from forward to backward.
-        again: Bytes besides, while backward computes the block again.
-        summed: The bytes of each allreduce of its tensor group.
-        num_sums: How many there are.
-        border: The bytes that go on to the next device.
-        convolutions: Flops of the two classes that presets know.
-    """
-
-    parameters: float
-    flops: float = 0.0
-    num_products: int = 0
-    traffic: float = 0.0
-    num_kernels: int = 0
-    kept: float = 0.0
+    parameters: float  #: those on the device
+    flops: float = 0.0  #: of products
+    num_products: int = 0  #: how many they are
+    traffic: float = 0.0  #: the bytes that all other kernels move
+    num_kernels: int = 0  #: how many they are
+    kept: float = 0.0  #: bytes from forward to backward
+    #: Bytes besides, while backward computes the block again.
     again: float = 0.0
-    summed: float = 0.0
-    num_sums: int = 0
-    border: float = 0.0
+    summed: float = 0.0  #: the bytes of each allreduce of its tensor group
+    num_sums: int = 0  #: how many there are
+    border: float = 0.0  #: the bytes that go on to the next device
+    #: Flops of the two classes that presets know.
     convolutions: tuple[float, float] = (0.0, 0.0)
 
 
