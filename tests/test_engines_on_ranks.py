@@ -12,20 +12,17 @@ from torch.distributed.checkpoint.state_dict import (
     get_state_dict,
     set_state_dict,
 )
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
-from torch.distributed.tensor.experimental import context_parallel
-from torch.nn import functional as F
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import dpkit
+from dpkit.lab.limits import on_ranks
 from tests import pipelines_on_ranks as pipelines
 from tests import train_anywhere
 from tests.engines_on_ranks import (
     ENGINES,
     TOLERANCES,
     descent,
-    loss_of,
     own_device,
     own_rows,
     sharded,
@@ -184,25 +181,9 @@ def test_a_checkpoint_of_four_ranks_resumes_on_two(tmp_path):
 # -- what does not work
 
 
-def unused(**settings):
-    model = transformer().to(own_device())
-    model = DistributedDataParallel(model, **settings)
-    x, y = own_rows()
-    loss_of(model(x), y).backward()
-
-
-def ring_attention():
-    mesh = init_device_mesh("sim", (dist.get_world_size(),))
-    q = torch.randn(2, 4, 8, 4, device=own_device())
-    with context_parallel(mesh, buffers=[q], buffer_seq_dims=[2]):
-        F.scaled_dot_product_attention(q, q, q, is_causal=True)
-
-
-def dropout_of_shards():
-    mesh = init_device_mesh("sim", (dist.get_world_size(),))
-    x = distribute_tensor(torch.ones(8, 3, device="sim"), mesh, [Shard(0)])
-    assert isinstance(x, DTensor)
-    F.dropout(x)
+def reset_what_is_cut():
+    layer = fully_shard(nn.Linear(4, 4, device="sim"))
+    layer.reset_parameters()
 
 
 def ddp_without_numbers():
@@ -211,15 +192,16 @@ def ddp_without_numbers():
 
 LIMITS = {
     "find_unused_parameters": (
-        lambda: unused(find_unused_parameters=True),
+        lambda: on_ranks.replicas(find_unused_parameters=True),
         r"parameters \(find_unused_parameters: True, static_graph: None",
     ),
     "static_graph": (
-        lambda: unused(static_graph=True),
+        lambda: on_ranks.replicas(static_graph=True),
         r"find_unused_parameters: None, static_graph: True",
     ),
-    "context parallelism": (ring_attention, "sharding strategy"),
-    "dropout on shards": (dropout_of_shards, "AssertionError"),
+    "context parallelism": (on_ranks.attention_of_parts, "sharding strategy"),
+    "dropout on shards": (on_ranks.dropout_of_shards, "AssertionError"),
+    "drawing shards": (reset_what_is_cut, "AssertionError"),
 }
 
 

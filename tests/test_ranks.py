@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 import dpkit
 from dpkit.processes import rank_device
+from dpkit.theory.hardware import HOSTS
 from tests import functional_calls_on_ranks, more_calls_on_ranks
 from tests.calls_on_ranks import CALLS, Rank
 
@@ -202,6 +203,77 @@ def test_what_lies_on_the_cpu_costs_nothing():
     assert dpkit.sim.launch(send_from_the_cpu, 3) == [0, 0, 0]
 
 
+def compute_unequally():
+    x = torch.ones(500, 500, device="sim")
+    for _ in range(10 * (1 + dist.get_rank())):
+        x = x @ x
+
+
+def test_the_time_of_a_launch_passes_for_the_caller():
+    """With one host as with many, and until the last device is done."""
+    seconds = {}
+    for hosts in "one", "per_device":
+        with dpkit.sim.machine(hosts=hosts):
+            every = dpkit.devices(3, "sim")
+            for count in 1, 3:
+                with dpkit.Timer(every) as timer:
+                    dpkit.sim.launch(compute_unequally, count)
+                seconds[hosts, count] = timer.seconds
+    assert 2.5 < seconds["one", 3] / seconds["one", 1] < 3.5
+    for count in 1, 3:  # one host waits for the devices in turn
+        more = seconds["one", count] - seconds["per_device", count]
+        assert more == pytest.approx(2 * HOSTS["eager"].wait_seconds)
+
+
+def copy_to_host():
+    """Rank 1 copies in backward and lets rank 0 go on, which copies later."""
+    x, small = torch.ones(LARGE, device="sim"), torch.ones(1, device="sim")
+    host = torch.empty(LARGE).pin_memory()
+    y = torch.ones(3, device="sim", requires_grad=True)
+
+    def copy_and_wait(gradient):
+        work = dist.all_reduce(small, async_op=True)
+        host.copy_(x, non_blocking=True)
+        work.wait()
+
+    dist.barrier()
+    if dist.get_rank() == 1:
+        z = y * 2
+        z.register_hook(copy_and_wait)
+        z.sum().backward()
+    else:
+        for _ in range(2):
+            torch.ones(500, 500, device="sim") @ torch.ones(
+                500, 500, device="sim"
+            )
+        host.copy_(x, non_blocking=True)
+        torch.sim.synchronize()
+        dist.all_reduce(small)
+
+
+def test_what_backward_has_issued_comes_before_what_is_issued_later():
+    """On the path to the host, which both copies need."""
+    _, spans = traced(copy_to_host, 2)
+    copies = [s for s in spans if (s.name, s.kind) == ("copy to host", "copy")]
+    first, second = sorted(copies, key=lambda span: span.start)
+    assert (first.device, second.device) == ("sim:1", "sim:0")
+    assert second.start == pytest.approx(first.end)
+
+
+def gather_and_forget():
+    """Return how many bytes go with what was sent, while its work is kept."""
+    x, out = torch.ones(LARGE, device="sim"), torch.ones(LARGE * 2).to("sim")
+    work = dist.all_gather_into_tensor(out, x, async_op=True)
+    work.wait()
+    before = torch.sim.memory_allocated()
+    del x
+    return before - torch.sim.memory_allocated()
+
+
+def test_what_was_sent_is_free_when_it_has_arrived():
+    assert dpkit.sim.launch(gather_and_forget, 2) == [4 * LARGE] * 2
+
+
 def meet():
     if dist.get_rank() == 1:
         torch.ones(500, 500, device="sim") @ torch.ones(500, 500, device="sim")
@@ -310,6 +382,13 @@ REFUSED = {
     "not all on its device": lambda: dist.all_reduce(
         torch.ones(2, device=f"sim:{1 - dist.get_rank()}")
     ),
+    "hardware cannot change while ranks run": dpkit.sim.configure,
+    "cannot change while": lambda: dpkit.sim.machine(link="pcie3").__enter__(),
+    r"its own device alone \(rank: 0, device: sim:1\)": lambda: (
+        dpkit.synchronize(dpkit.devices(2, "sim"))
+    ),
+    "own device alone": lambda: dpkit.Timer(["sim:0", "sim:1"]).__enter__(),
+    "recv needs a source": lambda: dist.recv(torch.ones(2, device="sim")),
 }
 
 
@@ -317,6 +396,23 @@ REFUSED = {
 def test_what_would_hang_or_be_wrong_is_refused(reason):
     with pytest.raises(RuntimeError, match=reason):
         dpkit.sim.launch(REFUSED[reason], 2)
+
+
+def test_the_hardware_may_change_again_after_ranks():
+    with pytest.raises(RuntimeError, match="ranks run"):
+        dpkit.sim.launch(dpkit.sim.configure, 2)
+    with dpkit.sim.machine(link="pcie3"):
+        assert "pcie3" in dpkit.sim.label()
+
+
+def test_torch_numbers_no_more_devices_than_these():
+    """And so many are there."""
+    told = r"not number so many devices \(num_devices: 129, at most: 128\)"
+    for change in dpkit.sim.configure, dpkit.sim.machine:
+        with pytest.raises(ValueError, match=told):
+            change(num_devices=129).__enter__()
+    with dpkit.sim.machine(num_devices=128):
+        assert dpkit.devices(128, "sim")[-1] == torch.device("sim", 127)
 
 
 @pytest.mark.parametrize("count", [0, 9, 2.0])

@@ -184,6 +184,20 @@ def send_around():
     dist.recv(ones(3), (rank - 1) % k)
 
 
+def come_but_one():
+    if dist.get_rank() != 1:
+        dist.monitored_barrier()
+
+
+@pytest.mark.skipif(
+    torch.__version__ < "2.15", reason="some older ones know gloo's alone"
+)
+def test_a_barrier_names_who_has_not_come():
+    dpkit.sim.launch(dist.monitored_barrier, 3)
+    error = str(error_of(come_but_one, 3))
+    assert "rank 0 waits in barrier number 0 of group 0; rank 1 has" in error
+
+
 def test_sends_in_a_circle_are_named():
     error = str(error_of(send_around, 3))
     assert "rank 2 waits in message 2 → 0, tag 0 number 0 of group" in error
@@ -355,6 +369,20 @@ def test_what_a_rank_left_out_is_named_at_the_end():
     error = error_of(leave_out_what_nobody_awaits, 3)
     expected = "a rank left out allreduce number 0 of group 0 (ranks that"
     assert str(error) == f"{expected} came: 0, 2)"
+
+
+def leave_out_and_keep(groups):
+    groups.append(dist.group.WORLD)
+    if dist.get_rank() != 1:
+        dist.all_reduce(ones(1000), async_op=True)
+
+
+def test_a_group_that_is_kept_keeps_no_tensors():
+    gc.collect()
+    before, groups = torch.sim.memory_allocated(0), []
+    error_of(lambda: leave_out_and_keep(groups), 3)
+    assert len(groups) == 3
+    assert torch.sim.memory_allocated(0) == before
 
 
 # -- a group outside of its rank's program

@@ -25,11 +25,10 @@ def launch(
     """Run ``fn(*args)`` on ranks of this process; return their values.
 
     Rank r is a thread. Its current device is ``sim:r``, whose host has its own
-    clock. It joins the default process group before it calls ``fn``. One rank
-    runs at a time and hands on where it waits for another, so two runs take
-    the same simulated time. To measure that, enter
-    ``machine(hosts="per_device")`` before, or measure inside ``fn``. There
-    modules are made, too. Ranks that set no seed draw the same numbers.
+    clock. It is in the default process group. One rank runs at a time and
+    hands on where it waits for another: two runs take the same simulated time,
+    which passes for the caller, too. A trace needs ``hosts="per_device"``.
+    ``fn`` makes its modules. Ranks that set no seed draw the same numbers.
 
     Args:
         fn: Each rank calls it. All see the same variables.

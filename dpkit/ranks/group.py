@@ -69,6 +69,7 @@ class SimGroup(_Group):  # type: ignore[misc]
     rank = lambda self: self._place  # noqa: E731
     _get_backend = lambda self, device: self  # noqa: E731
     shutdown = lambda self: None  # noqa: E731
+    monitored_barrier = lambda self, *_, **__: self.barrier().wait()  # noqa: E731
 
     @property
     def _device_types(self) -> list[torch.device]:
@@ -156,6 +157,10 @@ class SimGroup(_Group):  # type: ignore[misc]
         """Receive from a rank of the group."""
         return self._pair(1, source, self._place, tag, xs)
 
+    def recv_anysource(self, xs: Tensors, tag: int = 0) -> SimWork:
+        """Refuse to take what comes first."""
+        raise NotImplementedError("recv needs a source on the backend sim")
+
     def _pair(self, place: int, *way: Any) -> SimWork:
         source, target, tag, xs = way
         told = f"{self._ranks[source]} → {self._ranks[target]}, tag {tag}"
@@ -216,9 +221,8 @@ class SimGroup(_Group):  # type: ignore[misc]
                 f"device, nor on the CPU ({', '.join(sorted(found))})"
             )
         device = torch.device(*found)
-        if device.type == "cpu":
-            return Brought(self._rank, brought, device, None)
-        simulation.clock.hosts.launch(device.index, kind)
+        if device.type == "sim":
+            simulation.clock.hosts.launch(device.index, kind)
         begin = streams.record_event(device)
         return Brought(self._rank, brought, device, begin)
 

@@ -18,10 +18,14 @@ from dpkit.theory.hardware.clusters import Cluster, cluster
 
 BACKINGS = ("cpu", "meta", "cuda:0")
 LASTING = ("num_devices", "backing")  # a tensor is of no use under others
+# torch keeps the number of a device in 8 bits (c10/core/Device.h: int8_t).
+DEVICES_OF_TORCH = 128
 
 
 class Simulation:
     """The simulated machine: there is one in a process."""
+
+    ranks_run = False
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings  # the arguments of configure
@@ -49,10 +53,9 @@ class Simulation:
 
     def change(self, settings: dict[str, Any], apart: bool = False) -> None:
         """Change to other settings, with a new clock."""
-        if self.memory.blocks is not None:
-            raise RuntimeError(
-                "the hardware cannot change while a trace is running"
-            )
+        if self.ranks_run or self.memory.blocks is not None:
+            what = "ranks run" if self.ranks_run else "a trace is running"
+            raise RuntimeError(f"the hardware cannot change while {what}")
         clock = Clock(_cluster(settings))
         capacity, backing = _capacity(settings), _backing(settings)
         loses_numbers = settings["backing"] == "meta" != self.backing.type
@@ -81,6 +84,11 @@ class Simulation:
 
 
 def _cluster(settings: dict[str, Any]) -> Cluster:
+    if settings["num_devices"] > DEVICES_OF_TORCH:
+        raise ValueError(
+            "torch does not number so many devices (num_devices: "
+            f"{settings['num_devices']}, at most: {DEVICES_OF_TORCH})"
+        )
     others = ("backing", "memory_bytes")
     return cluster(**{k: v for k, v in settings.items() if k not in others})
 
@@ -137,7 +145,7 @@ def configure(
     ``python -m dpkit calibrate`` wrote, or an object.
 
     Args:
-        num_devices: How many devices there are.
+        num_devices: How many devices there are, at most 128.
         accelerator: What they are: a preset in ``ACCELERATORS``.
         link: What joins them: a preset in ``LINKS``.
         backing: What holds the numbers: "cpu"; "meta", which has shapes and
@@ -155,7 +163,7 @@ def configure(
 
     Raises:
         RuntimeError: tensors live on simulated devices, and a change would
-            need them gone; or a trace is running.
+            need them gone; or a trace is running, or ranks are.
 
     Example:
         >>> dpkit.sim.configure(accelerator="a100", link="nvlink3")

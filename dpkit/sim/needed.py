@@ -14,15 +14,13 @@ from typing import Any, NamedTuple
 import torch
 from torch.distributed import distributed_c10d as c10d
 
-from dpkit.sim.configuration import machine, simulation
+from dpkit.sim.configuration import Simulation, machine, simulation
 from dpkit.sim.patching import replaced
 from dpkit.sim.tracing import tracing
+from dpkit.theory.clock.clock import Clock
 
 # Private names of torch that ranks use, or that PyTorch calls on their group.
 NAMES = (
-    "torch._C._ForceDispatchKeyGuard",
-    "torch._C._dispatch_tls_local_include_set",
-    "torch._C._dispatch_tls_local_exclude_set",
     "torch._C._distributed_c10d.HashStore",
     "torch._C._distributed_c10d.Logger.set_runtime_stats_and_log",
     "torch._C._distributed_c10d._set_thread_isolation_mode",
@@ -68,10 +66,13 @@ class Registry(local):
 def isolate_threads(stack: ExitStack) -> None:
     """Give each thread its own host and registries, until a stack ends."""
     if simulation.settings["hosts"] == "one":
+        caller = simulation.clock
         stack.enter_context(machine(hosts="per_device"))
+        stack.callback(_pass_time, caller, simulation.clock)
     compiled: Any = torch._C._distributed_c10d
     changes: list[tuple[Any, str, Any]] = [
         (c10d, "_world", Registry()),
+        (Simulation, "ranks_run", True),
         # Each group puts its rank before errors, also after a launch.
         (sys, "excepthook", sys.excepthook),
         # DDP has no timer for simulated devices, and would warn.
@@ -82,6 +83,13 @@ def isolate_threads(stack: ExitStack) -> None:
     stack.callback(ThreadState.now().restore)
     compiled._set_thread_isolation_mode(True)
     stack.callback(compiled._set_thread_isolation_mode, False)
+
+
+def _pass_time(caller: Clock, ranks: Clock) -> None:
+    """Add the time of the ranks and their devices to the caller's."""
+    for device in range(ranks.cluster.num_devices):
+        ranks.wait(device, cost=0.0)
+    caller.hosts.busy(0, "ranks", ranks.now())
 
 
 class ThreadState(NamedTuple):

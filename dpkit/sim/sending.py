@@ -33,7 +33,6 @@ class _Thread(local):
 
     make_group: Callable[[Any], dist.ProcessGroup] | None = None
     rank: int | None = None  # while its program runs
-    keys: tuple[Any, Any]  # those that an operation passes, and not
 
 
 thread = _Thread()
@@ -42,12 +41,8 @@ thread = _Thread()
 def become_rank(
     rank: int, make_group: Callable[[Any], dist.ProcessGroup]
 ) -> None:
-    """Make this thread a rank, before it does anything else."""
+    """Make this thread a rank."""
     thread.make_group, thread.rank = make_group, rank
-    thread.keys = (
-        torch._C._dispatch_tls_local_include_set(),
-        torch._C._dispatch_tls_local_exclude_set(),
-    )
 
 
 def check_rank(rank: int) -> None:
@@ -85,11 +80,7 @@ def _kernel(func: Any) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         if thread.make_group is None:
             raise _not_sent(func, args, kwargs)
-        # Inside another dispatch PyTorch would pass over the keys by which
-        # operations are taken apart, and they would come to us whole.
-        as_called = torch._C._ForceDispatchKeyGuard(*thread.keys)
-        with as_called:
-            return func._op_dk(key, *args, **kwargs)
+        return func._op_dk(key, *args, **kwargs)
 
     return run
 

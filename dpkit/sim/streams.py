@@ -16,6 +16,7 @@ import torch
 
 from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import DeviceLike, full_device
+from dpkit.sim.sending import thread
 from dpkit.theory.clock.issuers import DEFAULT
 from dpkit.theory.clock.queues import Work
 from dpkit.theory.clock.record import SECOND
@@ -170,7 +171,13 @@ class SimEvent:
 
 def wait_for_device(device: DeviceLike = None) -> None:
     """Make the host wait for all work on ``device``; None: the current one."""
-    simulation.clock.wait(full_device(device).index)
+    index = full_device(device).index
+    if thread.rank not in (None, index):
+        raise RuntimeError(
+            f"a rank waits for its own device alone (rank: {thread.rank}, "
+            f"device: sim:{index}); dist.barrier() waits for other ranks"
+        )
+    simulation.clock.wait(index)
 
 
 @contextmanager

@@ -112,8 +112,8 @@ def counts_of(timeline: Timeline, device: int) -> dict[str, Counted]:
     }
 
 
-def traced(step: Callable[[], Any]) -> Timeline:
-    """Trace a step that all ranks take; rank 0 returns the timeline.
+def traced(step: Callable[[], Any], on: int = 0) -> Timeline:
+    """Trace a step that all ranks take; the rank ``on`` returns the timeline.
 
     On the others it is empty. All ranks begin at one time, and none has
     anything left to do from before.
@@ -121,13 +121,12 @@ def traced(step: Callable[[], Any]) -> Timeline:
     device = torch.device("sim", dist.get_rank())
     synchronize([device])
     dist.barrier()
-    first: Any = nullcontext() if dist.get_rank() else sim.trace()
-    with first as timeline:
+    with sim.trace() if device.index == on else nullcontext() as timeline:
         dist.barrier()
         step()
         synchronize([device])
         dist.barrier()
-    dist.barrier()  # nobody goes on before rank 0 has ended the trace
+    dist.barrier()  # nobody goes on before the trace has ended
     return timeline or Timeline()
 
 

@@ -1,18 +1,17 @@
 """The same step by PyTorch's ``fully_shard``, on the same devices."""
 
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpkit import sim
+from dpkit.lab.common.beside import traced
 from dpkit.lab.sharding.runs import WATCHED, Step, adam, dense_blocks
 from dpkit.machine import synchronize
 from dpkit.ranks import launch
-from dpkit.theory.timeline.timeline import Timeline
 
 
 def sharded(
@@ -51,12 +50,10 @@ def fsdp_step(
     Without ``sync_each`` only the gradients of the last batch are sent, which
     those before it are in; ``how`` is what ``fully_shard`` takes.
     """
-    settings = {"backing": "meta", "hosts": "per_device", **machine}
-    with sim.machine(**settings):
-        sizes = rows, width, count
+    with sim.machine(**{"backing": "meta", "hosts": "per_device", **machine}):
         syncs = [sync_each] * (batches - 1) + [True]
         found: list[Step] = launch(
-            _train, num_devices, sizes, syncs, how or {}
+            _train, num_devices, (rows, width, count), syncs, how or {}
         )
     return found[torch.device(WATCHED).index]
 
@@ -71,43 +68,29 @@ def _train(
         X = torch.zeros(rows, width)
         net = sharded(dense_blocks(width, count), device, **how)
     optimizer = adam(list(net.parameters()))
-    watched = device == torch.device(WATCHED)
-    _step(net, X, optimizer, syncs, traced=False)
-    return _step(net, X, optimizer, syncs, traced=watched)
+    _step(net, X, optimizer, syncs)
+    return _step(net, X, optimizer, syncs)
 
 
 def _step(
-    net: nn.Module,
-    X: torch.Tensor,
-    optimizer: torch.optim.Optimizer,
-    syncs: list[bool],
-    traced: bool,
+    net: Any, X: Tensor, optimizer: torch.optim.Optimizer, syncs: list[bool]
 ) -> Step:
     """Take a step; the trace that one rank begins shows all."""
     module = torch.get_device_module("sim")
-    optimizer.zero_grad()
-    _meet(X.device)
-    module.reset_peak_memory_stats(X.device)
-    with sim.trace() if traced else nullcontext() as timeline:
-        dist.barrier()
+    found: list[Any] = []
+
+    def step() -> None:
         start = sim.now(X.device)
         for sync in syncs:
-            _forward_backward(net, X, sync)
+            net.set_requires_gradient_sync(sync)
+            torch.autograd.backward(F.mse_loss(net(X), X))
         synchronize([X.device])
         seconds = sim.now(X.device) - start
-        peak = module.max_memory_allocated(X.device)
+        found[:] = seconds, module.max_memory_allocated(X.device)
         optimizer.step()
-        _meet(X.device)
+
+    optimizer.zero_grad()
+    module.reset_peak_memory_stats(X.device)
+    timeline = traced(step, on=torch.device(WATCHED).index)
     kept = module.memory_allocated(X.device) - X.nbytes
-    return Step(timeline or Timeline(), seconds, peak, kept)
-
-
-def _meet(device: torch.device) -> None:
-    """Wait for the device, then for the other ranks."""
-    synchronize([device])
-    dist.barrier()
-
-
-def _forward_backward(net: Any, X: torch.Tensor, sync: bool) -> None:
-    net.set_requires_gradient_sync(sync)
-    torch.autograd.backward(F.mse_loss(net(X), X))
+    return Step(timeline, found[0], found[1], kept)
