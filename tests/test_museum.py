@@ -43,6 +43,8 @@ CAUGHT = {
     "another order": "(rank 0: allreduce(op=sum) of () float32, rank 1: "
     "allreduce(op=sum) of (3,) float32",
     "ragged batch": "of (3, 2) float32, rank 1: allgather of (2, 2) float32",
+    "full batch": "devices: 3, rows: 5, lengths: 0.83 to 1",
+    "summed already": "devices: 3, rows: 6, lengths: 3.00 to 1",
     "means scattered": "ranks: 4, rows: 7, lengths: 0.90 to 1",
     "freed too early": "are out of bounds for storage of size 0",
 }
