@@ -23,11 +23,18 @@ def test_it_says_who_wins_and_what_does_not_fit():
     wide = DECISION.ask(width=16384)
     assert "does not fit" in dict(wide.facts)["data parallelism"]
     assert "split layers are" in wide.sentence.lower()
-    large = DECISION.ask(width=16384, rows=131072)
-    assert (
-        "does not fit" in large.sentence
-        or "None of the three" in large.sentence
+    assert wide.sentence.endswith(
+        "In shards data parallelism fits: 950.7 ms at best."
     )
+    large = DECISION.ask(width=16384, rows=131072)
+    assert large.sentence == (
+        "Of what fits, the network in stages is the fastest: 35.11 s. "
+        "Data parallelism would take 29.41 s, and does not fit."
+    )
+    shards = dict(large.facts)["data parallelism in shards"]
+    assert shards.endswith("31.68 GB, which does not fit")
+    none = DECISION.ask(width=16384, rows=131072, devices=2)
+    assert none.sentence.startswith("No way fits into the memory")
 
 
 @pytest.mark.parametrize(

@@ -444,3 +444,32 @@ def test_pictures_in_files(tmp_path):
     timeline().to_svg(tmp_path / "a.svg")
     written = (tmp_path / "a.svg").read_text(encoding="utf-8")
     assert written == timeline().draw().svg == timeline()._repr_svg_()
+
+
+def test_a_long_name_stands_above_its_rows():
+    def first_bar(device):
+        spans = [
+            Span(device, stream, "mm", "compute", 0.0, 1.0)
+            for stream in ("compute", "receives")
+        ]
+        picture = Timeline(spans).draw()
+        (name,) = [
+            text
+            for text in parsed(picture).iter(SVG + "text")
+            if text.text == device
+        ]
+        x, y, *_ = drawn(picture)[0]
+        return x, float(name.get("y")) < y
+
+    x_of_short, short_above = first_bar("sim:0")
+    x_of_long, long_above = first_bar("just in time, 449 MB")
+    assert (long_above, short_above) == (True, False)
+    assert x_of_long < x_of_short
+
+
+def test_backward_of_a_trace_has_stripes():
+    spans = [Span("sim:0", "compute", "mm", "traced backward", 0.0, 1.0)]
+    picture = Timeline(spans).draw()
+    assert "url(#" in drawn(picture)[0][4]
+    assert "backward" in words(picture)
+    assert 'backward"' not in timeline().draw().svg

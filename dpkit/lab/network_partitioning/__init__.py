@@ -1,5 +1,6 @@
 """What the chapter ``network-partitioning`` runs and checks.
 
 ``runs`` -- pipelines of a deep network; ``engine`` -- PyTorch's own;
-``torchgpipe`` -- times that others published.
+``pictures`` -- forward and backward of a trace; ``torchgpipe`` -- times
+that others published.
 """

@@ -1,5 +1,7 @@
 """Checks of the exercises on sharding."""
 
+from itertools import pairwise
+
 from dpkit.theory.exercises.verdict import Answer, require
 from dpkit.theory.sharding import kept_bytes, sent_bytes
 
@@ -23,33 +25,82 @@ def check_form_and_devices(answer: Answer) -> None:
     require(sent <= 7, f"{case}: {words}")
 
 
-def check_prefetch_order(answer: Answer) -> None:
-    """What is computed is whole, and what is gathered is beside work."""
-    for count in (1, 2, 5):
-        order = answer(count)
-        require(isinstance(order, list), f"it returned {order!r}")
-        computed = [b for what, b in order if what == "compute"]
-        words = f"{count} blocks: it computes {computed}"
-        require(computed == list(range(count)), words)
-        _require_order(order, f"{count} blocks")
+def check_read_backward(answer: Answer) -> None:
+    """The late gather, the most that is whole, and what the end gains."""
+    found = answer()
+    words = f"it returned {found!r}, not a block and two numbers"
+    require(isinstance(found, tuple) and len(found) == 3, words)
+    late, whole, sooner = found
+    require(late == 1, f"nothing waits for the gather of block {late!r}")
+    words = f"the most that are whole in one tick are not {whole!r}"
+    require(whole == 5, words)  # in tick 5; a test counts them
+    words = "the scatters follow one another from tick 2 on"
+    require(sooner == 0, f"the end does not come {sooner!r} sooner: {words}")
 
 
-def _require_order(order: Order, case: str) -> None:
-    """Go through an order, and keep in mind which blocks are whole."""
+BLOCK_MEGABYTES = (20, 20, 20, 80, 40, 20)  # for 20: 1 ms, forward 2 ms
+
+
+def check_gathering_order(answer: Answer) -> None:
+    """Forward in 21 ms, with 120 MB whole at the most."""
+    order = answer()
+    require(isinstance(order, list), f"it returned {order!r}")
+    computed = [b for what, b in order if what == "compute"]
+    require(computed == [*range(6)], f"it computes {computed}")
     whole: set[int] = set()
     for place, (what, b) in enumerate(order):
-        words = f"{case}: at {what} {b}"
+        words = f"at {what} {b}"
         if what == "gather":
-            beside = place == 0 or ("compute", b - 1) in order[place:]
-            require(beside, f"{words}, block {b - 1} has been issued already")
             whole.add(b)
-            require(len(whole) <= 2, f"{words}, {len(whole)} blocks are whole")
-        else:
-            require(b in whole, f"{words}, block {b} is not whole")
+        require(b in whole, f"{words}, block {b} is not whole")
+        size = sum(BLOCK_MEGABYTES[i] for i in whole)
+        words = f"{words}, {size} MB are whole"
+        require(size <= 120, f"{words}, where 120 are allowed")
         if what == "free":
             later = ("compute", b) in order[place:]
             require(not later, f"{words}, the block is not computed yet")
             whole.remove(b)
-    require(
-        not whole, f"{case}: in the end block {min(whole, default=0)} is whole"
-    )
+    require(not whole, f"in the end block {min(whole, default=0)} is whole")
+    end = _forward_ms(order)
+    require(end <= 21, f"it ends at {end:g} ms, where 21 are allowed")
+
+
+def _forward_ms(order: Order) -> float:
+    """Return when forward ends.
+
+    A gather begins when the gathers and the work issued before it are done.
+    """
+    arrived: dict[int, float] = {}
+    work = sent = 0.0
+    for what, b in order:
+        ms = BLOCK_MEGABYTES[b] / 20
+        if what == "gather":
+            sent = arrived[b] = max(work, sent) + ms
+        if what == "compute":
+            work = max(work, arrived[b]) + 2 * ms
+    return work
+
+
+def check_pieces_to_load(answer: Answer) -> None:
+    """Each number once, from the file of the rank that had it."""
+    for size, before, after in ((12, 4, 3), (10, 4, 3), (7, 3, 5), (2, 3, 2)):
+        case = f"{size} numbers, {before} ranks, then {after}"
+        found = answer(size, before, after)
+        right = isinstance(found, list) and len(found) == after
+        require(right, f"{case}: it returned {found!r}")
+        for rank, (pieces, part) in enumerate(
+            zip(found, _parts(size, after), strict=True)
+        ):
+            got = [i for _, a, b in pieces for i in range(a, b)]
+            words = f"rank {rank} loads {got}, its shard is {list(part)}"
+            require(sorted(got) == list(part), f"{case}: {words}")
+            for file, a, b in pieces:
+                has = _parts(size, before)[file]
+                words = f"file {file} has {list(has)}, not {a} to {b - 1}"
+                require(a in has and b - 1 in has, f"{case}: {words}")
+
+
+def _parts(size: int, k: int) -> list[range]:
+    """Return which places of a whole each of k ranks has."""
+    borders = [r * (size // k) + min(r, size % k) for r in range(k + 1)]
+    return [range(a, b) for a, b in pairwise(borders)]

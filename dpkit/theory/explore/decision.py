@@ -1,6 +1,7 @@
 """Which way to split, live: the map of the fastest, and the reader's point."""
 
 from dataclasses import replace
+from math import inf
 
 from dpkit.theory.collectives.alpha_beta import FREE_HOST, ideal_cluster
 from dpkit.theory.collectives.costs import Rates
@@ -36,13 +37,21 @@ def show_decision(
         fits = "" if needed[way] < room else ", which does not fit"
         words += f"; {show_bytes(needed[way])}{fits}"
         facts.append((WAY_WORDS[way], words))
+    seconds, memory = _in_shards(rows, width, machine)
+    fits = "" if memory < room else ", which does not fit"
+    words = f"{show_seconds(seconds)} at best; {show_bytes(memory)}{fits}"
     facts += [
-        ("data parallelism in shards", _in_shards(rows, width, machine)),
+        ("data parallelism in shards", words),
         ("memory of a device", show_bytes(room)),
     ]
     fitting = [way for way in times if needed[way] < room]
     picture = draw_map(machine, DEPTH, here=(rows, width))
-    return Shown([picture], facts, _sentence(times, fitting))
+    sentence = _sentence(times, fitting)
+    others = min([times[way] for way in fitting], default=inf)
+    if memory < room and "data" not in fitting and seconds < others:
+        took = show_seconds(seconds)
+        sentence += f" In shards data parallelism fits: {took} at best."
+    return Shown([picture], facts, sentence)
 
 
 def _of(way: str, machine: Cluster) -> tuple[str, Cluster]:
@@ -59,8 +68,8 @@ def _memory(way: str, rows: int, width: int, machine: Cluster) -> float:
     return 4 * found.parameter_bytes + found.activation_bytes
 
 
-def _in_shards(rows: int, width: int, machine: Cluster) -> str:
-    """Return what a device needs that keeps a shard of what is copied.
+def _in_shards(rows: int, width: int, machine: Cluster) -> tuple[float, float]:
+    """Return seconds and bytes of a device with a shard of what is copied.
 
     It sends 50 % more, at best beside forward and backward.
     """
@@ -69,8 +78,7 @@ def _in_shards(rows: int, width: int, machine: Cluster) -> str:
     k = machine.num_devices
     peak = max(sum(peak_parts(*sizes, 0, k).values()), update_peak(*sizes, k))
     seconds = max(found.computing, 3 / 2 * found.sending)
-    needed = show_bytes(peak + found.activation_bytes)
-    return f"{show_seconds(seconds)} at best; {needed}"
+    return seconds, peak + found.activation_bytes
 
 
 def _bound(way: str, rows: int, width: int, machine: Cluster) -> str:
@@ -92,22 +100,22 @@ def _sentence(times: dict[str, float], fitting: list[str]) -> str:
     """Return who wins and by how much, and who would fit."""
     best, second = sorted(times, key=lambda way: times[way])[:2]
     factor = times[second] / times[best]
-    words = (
-        f"{WAY_WORDS[best].capitalize()} {_is(best)} the fastest: "
-        f"{show_seconds(times[best])}, {factor:.2f} times as fast as "
-        f"{WAY_WORDS[second]}."
-    )
+    name = WAY_WORDS[best].capitalize()
     if best in fitting:
-        return words
-    if not fitting:
         return (
-            f"{words} None of the three fits into the memory of the devices."
+            f"{name} {_is(best)} the fastest: {show_seconds(times[best])}, "
+            f"{factor:.2f} times as fast as {WAY_WORDS[second]}."
         )
+    faster = (
+        f"{name} would take {show_seconds(times[best])}, and "
+        f"{'do' if best == 'layer' else 'does'} not fit."
+    )
+    if not fitting:
+        return f"No way fits into the memory of the devices. {faster}"
     other = min(fitting, key=lambda way: times[way])
     return (
-        f"{words} But that does not fit into the memory of the devices; of "
-        f"what fits, {WAY_WORDS[other]} {_is(other)} the fastest: "
-        f"{show_seconds(times[other])}."
+        f"Of what fits, {WAY_WORDS[other]} {_is(other)} the fastest: "
+        f"{show_seconds(times[other])}. {faster}"
     )
 
 

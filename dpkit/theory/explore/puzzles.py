@@ -62,7 +62,7 @@ def show_order(order: str) -> Shown:
         _verdict(
             round(ms) <= 18 and kept <= 3,
             f"a step takes {ms:.0f} ms and a device keeps {kept}",
-            "18 ms and 3 are wanted",
+            "18 ms and 3 micro-batches at most are wanted",
         ),
     )
 
@@ -101,10 +101,11 @@ def show_buckets(buckets: str) -> Shown:
     """Reduce ten gradients in buckets: all done at 10.9 ms."""
     # Within a bucket any order will do.
     lines = [sorted(x, key=GRADIENTS.index) for x in _lines(buckets) if x]
-    words = [word for line in lines for word in line]
-    for word, wanted in zip(words, GRADIENTS):
+    given = [word for line in lines for word in line]
+    for word, wanted in zip(given, GRADIENTS):
         if word != wanted:
-            raise SettingError(f"{word} stands where {wanted} leaves", word)
+            words = f"backward has {wanted} before {word}: it leaves first"
+            raise SettingError(words, word)
     counts = [len(line) for line in lines]
     end, largest = reduced(counts)
     return Shown(
@@ -197,9 +198,7 @@ def exchanged(node: Sequence[str]) -> tuple[int, int, int]:
 def show_nodes(nodes: str) -> Shown:
     """Place eight ranks on two nodes: 320 MB between them."""
     lines = _lines(nodes)
-    for number, line in enumerate(lines):
-        if len(line) > 4:
-            raise SettingError(f"node {number} holds four ranks", line[-1])
+    most = max(map(len, lines))
     first, second, between = exchanged(lines[0])
     rows = ("node 0", first, INSIDE), ("node 1", second, INSIDE)
     spans = [
@@ -213,9 +212,11 @@ def show_nodes(nodes: str) -> Shown:
             ("between them", f"{between} MB"),
         ],
         _verdict(
-            between <= 320,
+            between <= 320 and most == 4,
             f"{between} MB pass between the nodes",
-            "320 are wanted",
+            "at most 320 are wanted"
+            if most == 4
+            else f"a node has four places, and one holds {most} ranks",
         ),
     )
 

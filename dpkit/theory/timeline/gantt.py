@@ -15,6 +15,7 @@ SPAN_FILLS = {
     "compute": drawing.BLUE,
     "forward": drawing.BLUE,
     "backward": drawing.GREEN,
+    "traced backward": "url(#backward)",
     "input gradients": drawing.GREEN,
     "weight gradients": drawing.VIOLET,
     "copy": "url(#copy)",
@@ -24,11 +25,13 @@ SPAN_FILLS = {
 WORDS = {
     "compute": "computing",
     "copy": "copying",
+    "traced backward": "backward",
     "launch": "launching",
     "wait": "waiting",
 }
 ALWAYS = ("compute", "python")  # a row alone under this name needs no name
 TOP, ROW, BAR, GAP, RIGHT = 66, 23, 20, 8, 14
+LONG = 12  # letters: where a device has more, names stand above the rows
 FRAMED = 4.0  # the width of a frame that can be seen as one
 NARROW = "#7d8796"  # what fills a frame that is narrower
 NOTE = "lower bars: many short spans, as tall as the share of time they fill"
@@ -110,8 +113,13 @@ def _row_names(rows: Rows) -> dict[Row, tuple[str, str]]:
     return names
 
 
+def _above(rows: Rows) -> bool:
+    """Return whether a device's name stands above its rows, being long."""
+    return any(len(device) > LONG for device in rows)
+
+
 def _gutter(rows: Rows) -> float:
-    names = _row_names(rows).values()
+    names = [n[_above(rows) :] for n in _row_names(rows).values()]
     letters = max(len(" ".join(filter(None, name))) for name in names)
     return max(80, 14 + drawing.LETTER * letters + 22)
 
@@ -120,6 +128,7 @@ def _places(rows: Rows) -> Places:
     """Return the top of each row; devices stand a little apart."""
     places, y = {}, float(TOP)
     for device, row in rows.items():
+        y += ROW * _above(rows)
         for stream in row:
             places[device, stream] = y
             y += ROW
@@ -138,6 +147,8 @@ def _head(record: Record) -> list[str]:
     found = {span.kind for span in record.spans}
     kinds = drawing.known_first(SPAN_FILLS, found)
     entries = [(WORDS.get(k, k), _fill(k), _outline(k)) for k in kinds]
+    if "traced backward" in found:
+        parts.append(drawing.hatch("backward", drawing.GREEN, -45))
     return parts + drawing.legend(14, 48, entries)
 
 
@@ -160,7 +171,8 @@ def _tracks(rows: Rows, places: Places, scale: Scale) -> list[str]:
         width = drawing.WIDTH - RIGHT - scale.left
         parts.append(drawing.box(scale.left, y, width, BAR, drawing.TRACK))
         if device:
-            parts.append(drawing.bold_text(14, y + 15, device))
+            top = y - ROW * _above(rows)
+            parts.append(drawing.bold_text(14, top + 15, device))
         if stream:
             x = scale.left - 6
             parts.append(drawing.quiet_text(x, y + 15, stream, "end"))
