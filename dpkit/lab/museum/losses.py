@@ -80,7 +80,7 @@ def step_of_shared(
         squares(line(X_shard, here), y_shard).mean().backward()
     for params in others:
         for p, shared in zip(params, program):
-            p.grad = gradient(shared).to(p.device)
+            p.grad = gradient(shared).to(p.device, copy=True)
     allreduce_gradients(device_params)
     for params in device_params:
         sgd(params, lr, batch_size=len(devices))
