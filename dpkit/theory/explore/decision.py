@@ -30,14 +30,11 @@ def show_decision(
     times = seconds_by_way(rows, width, DEPTH, machine)
     room = machine.accelerator.memory_bytes
     needed = {way: _memory(way, rows, width, machine) for way in times}
-    facts = [
-        (
-            WAY_WORDS[way],
-            f"{show_seconds(seconds)}, bound by "
-            f"{_bound(way, rows, width, machine)}; {_room(needed[way], room)}",
-        )
-        for way, seconds in times.items()
-    ]
+    facts = []
+    for way, seconds in times.items():
+        bound = f"bound by {_bound(way, rows, width, machine)}"
+        words = f"{show_seconds(seconds)}, {bound}; {_room(needed[way], room)}"
+        facts.append((WAY_WORDS[way], words))
     in_shards, memory = _in_shards(rows, width, machine)
     words = f"{show_seconds(in_shards)} at best; {_room(memory, room)}"
     facts += [
@@ -47,8 +44,8 @@ def show_decision(
     fitting = [way for way in times if needed[way] < room]
     if memory >= room:
         in_shards = inf
-    picture = draw_map(machine, DEPTH, here=(rows, width))
-    return Shown([picture], facts, _sentence(times, fitting, in_shards))
+    drawn = draw_map(machine, DEPTH, here=(rows, width))
+    return Shown([drawn], facts, _sentence(times, fitting, in_shards))
 
 
 def _room(num_bytes: float, room: float) -> str:
