@@ -78,7 +78,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 .DEFAULT_GOAL := help
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
         test-reader test-gpu ranks gpu-report address new-chapter gpu-outputs bench coverage \
-        reproduce reproducible lint words format lock clean environment free-port
+        elsewhere reproduce reproducible lint words format lock clean environment free-port
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -195,6 +195,10 @@ gpu-outputs: $(READY)  ## the chapters' outputs on CUDA devices, in _build/gpu
 
 bench: $(READY)  ## measure speed, as ratios taken side by side in one run
 	$(PY) scripts/bench.py
+
+elsewhere: $(READY)  ## the step in JAX, TensorFlow, MXNet; FRAMEWORK=, RENEW=1
+	$(ONE) $(PY) scripts/elsewhere.py $(FRAMEWORK) $(if $(RENEW),--renew) \
+	  $(if $(STRICT),--strict)
 
 reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
 	set -e; for name in $(RECORDERS); do $(PY) scripts/record.py $$name; done

@@ -26,7 +26,7 @@ from importlib.util import find_spec
 if find_spec("dpkit") is None:
     !git clone --quiet --depth 1 {address} dpkit-book
     %pip install --quiet "./dpkit-book[lab]"
-    !cp -r dpkit-book/book/_data .
+    !cp -r dpkit-book/book/_data dpkit-book/book/elsewhere .
 """
 
 # For each file, what stands around the address.

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from predict_boxes import boxes, text_of
 from torch import nn
 
 from dpkit.lab.museum import EXHIBITS, ROOMS, ranks, shards, tell
@@ -43,6 +44,8 @@ CAUGHT = {
     "another order": "(rank 0: allreduce(op=sum) of () float32, rank 1: "
     "allreduce(op=sum) of (3,) float32",
     "ragged batch": "of (3, 2) float32, rank 1: allgather of (2, 2) float32",
+    "full batch": "devices: 3, rows: 5, lengths: 0.83 to 1",
+    "summed already": "devices: 3, rows: 6, lengths: 3.00 to 1",
     "means scattered": "ranks: 4, rows: 7, lengths: 0.90 to 1",
     "freed too early": "are out of bounds for storage of size 0",
 }
@@ -121,7 +124,7 @@ def test_checks_refuse_what_does_nothing(name, place):
 
 def test_every_bug_has_an_exhibit():
     assert sorted(CAUGHT) == sorted(EXHIBITS)
-    assert sum(len(room.EXHIBITS) for room in ROOMS) == len(CAUGHT) == 29
+    assert sum(len(room.EXHIBITS) for room in ROOMS) == len(CAUGHT) == 31
 
 
 def test_parity_on_one_device_is_refused():
@@ -154,18 +157,43 @@ def cells():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_shows_each_exhibit(name, cells):
-    """Its versions in a listing, and what its check said, and no other."""
+    """Its wrong version; then what its check said, and what caught it."""
     bug = EXHIBITS[name]
     (listing,), (told,) = (
         [c for c in cells if c["source"] == f'museum.{verb}("{name}")']
         for verb in ("listing", "tell")
     )
     (shown,) = listing["outputs"]
-    assert f"def {bug.wrong.__name__}(" in "".join(
-        shown["data"]["text/markdown"]
-    )
-    (said,) = told["outputs"]
+    assert functions(shown) == [bug.wrong.__name__]
+    said, caught = told["outputs"]
     assert CAUGHT[name] in "".join(said["text"])
+    assert functions(caught) == [bug.check.__name__, bug.right.__name__]
+
+
+def functions(output):
+    """Return the names of the functions in a listing."""
+    text = "".join(output["data"]["text/markdown"])
+    return re.findall(r"(?m)^def (\w+)", text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_asks_before_it_tells(name, cells):
+    """Between the wrong version and the answer; the call, too, is hidden."""
+    (at,) = (
+        i
+        for i, cell in enumerate(cells)
+        if cell["source"] == f'museum.listing("{name}")'
+    )
+    listing, asked, told = cells[at : at + 3]
+    assert listing["metadata"]["tags"] == ["remove-input"]
+    assert told["source"] == f'museum.tell("{name}")'
+    (box,) = (b for b in boxes({"cells": cells}) if b.cell == asked["id"])
+    assert box.choice is not None
+    assert told["id"] in box.folds[0]
+    # Nothing before the fold says what the check says of the mistake.
+    fold = {cell for b in boxes({"cells": cells}) for cell in b.folds[0]}
+    before = [text_of(cell) for cell in cells if cell["id"] not in fold]
+    assert CAUGHT[name] not in "\n".join(before)
 
 
 @pytest.mark.parametrize("name", NAMES)

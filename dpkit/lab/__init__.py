@@ -4,5 +4,5 @@
 ``<chapter>/`` -- what was made for one chapter: what it runs (``runs``), its
     figures (``pictures``), the programs that it launches (``programs``), and
     the checks of its exercises (``check``);
-``museum/`` -- bugs that people have made and published.
+``museum/`` -- bugs, each with the check that catches it.
 """

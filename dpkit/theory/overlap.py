@@ -9,6 +9,7 @@ when the bucket before has been reduced::
     bucket 2                                             |= cost =|
 """
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -66,7 +67,7 @@ def step_seconds(
         16.0
     """
     if not overlap:
-        return forward + backward + sum(costs) + update
+        return math.fsum([forward, backward, *costs, update])
     ends = bucket_ends(ready, costs)
     return forward + max([backward, *ends]) + update
 

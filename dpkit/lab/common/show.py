@@ -27,10 +27,15 @@ def show(*functions: Callable[..., Any] | ModuleType) -> Markdown:
 
 def source(function: Callable[..., Any] | ModuleType) -> str:
     """Return the source with docstrings cut to their first line."""
-    lines = textwrap.dedent(inspect.getsource(function)).splitlines()
+    return shortened(textwrap.dedent(inspect.getsource(function)))
+
+
+def shortened(text: str) -> str:
+    """Return source with docstrings cut to their first line."""
+    lines = text.splitlines()
     documented = [
         node.body[0]
-        for node in ast.walk(ast.parse("\n".join(lines)))
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, (ast.FunctionDef, ast.ClassDef))
         and ast.get_docstring(node)
     ]

@@ -1,7 +1,6 @@
-"""Bugs that people have made, each with the check that catches it.
+"""Bugs that are easy to make, each with the check that catches it.
 
-``exhibit`` -- what an exhibit is, and what its checks say;
-each other module is one section of the page.
+``exhibit`` has what an exhibit is; each other module is a section of the page.
 """
 
 from IPython.display import Markdown
@@ -30,12 +29,12 @@ EXHIBITS: dict[str, Exhibit] = {
 
 
 def listing(name: str) -> Markdown:
-    """Return the source of the wrong version, and of what catches it."""
-    return show(EXHIBITS[name].wrong, EXHIBITS[name].check)
+    """Return the source of the wrong version."""
+    return show(EXHIBITS[name].wrong)
 
 
-def tell(name: str) -> None:
-    """Print what the checks of an exhibit say of its two versions."""
+def tell(name: str) -> Markdown:
+    """Print what the checks say; return the check and the right version."""
     bug = EXHIBITS[name]
     cases = [(bug.wrong, bug.check), (bug.right, bug.check)]
     if bug.careless:
@@ -43,3 +42,4 @@ def tell(name: str) -> None:
     for version, check in cases:
         found = verdict(check, version)
         print(f"{version.__name__}, {check.__name__}: {found}")
+    return show(bug.check, bug.right)

@@ -21,7 +21,7 @@ def _gradient(params: Iterator[nn.Parameter] | Sequence[Tensor]) -> Tensor:
     return flat([p.grad for p in params if p.grad is not None])
 
 
-def clip_with_copies(pipeline: Pipeline, max_norm: float) -> None:
+def clip_all(pipeline: Pipeline, max_norm: float) -> None:
     """Clip the gradients of all stages, by the norm of all parameters."""
     clip_grad_norm(pipeline.parameters(), max_norm)
 
@@ -123,7 +123,7 @@ def compare_evaluation(version: Version, batches: Sequence[Tensor]) -> None:
 
 
 EXHIBITS = [
-    Exhibit("counted twice", clip_with_copies, clip_without_copies,
+    Exhibit("counted twice", clip_all, clip_without_copies,
             a_bound_that_clips, a_bound_out_of_reach),
     Exhibit("replica 0", statistics_of_replica_0, statistics_of_all,
             evaluation_after_sorted_rows, evaluation_after_mixed_rows),

@@ -25,8 +25,8 @@ def total_of(tensors: Sequence[Tensor]) -> Tensor:
     return torch.stack([x.cpu() for x in tensors]).sum(0)
 
 
-def add_and_assign(tensors: list[Tensor]) -> None:
-    """Add up at rank 0, and hand the sum on, but to a list."""
+def add_and_hand_on(tensors: list[Tensor]) -> None:
+    """Add up at rank 0, and hand the sum on."""
     for i in range(1, len(tensors)):
         tensors[0] += tensors[i].to(tensors[0].device)
     for i in range(1, len(tensors)):
@@ -82,8 +82,8 @@ def bytes_of_each_port(version: Version) -> None:
     a_length_that_p_divides(version)
 
 
-def without_remainder(tensors: Sequence[Tensor]) -> None:
-    """Sum by a ring whose chunks have numel // p elements each."""
+def ring_of_chunks(tensors: Sequence[Tensor]) -> None:
+    """Sum by a ring of chunks."""
     k = len(tensors)
     size = len(tensors[0]) // k
     run(ring(k), [tensor[: k * size] for tensor in tensors])
@@ -102,7 +102,7 @@ def a_length_that_p_divides(version: Version) -> None:
 
 
 def piece_by_piece(tensors: Sequence[Tensor]) -> None:
-    """Sum four elements at a time, and return too early."""
+    """Sum four elements at a time."""
     for start in range(0, len(tensors[0]), 4):
         allreduce([x[start : start + 4] for x in tensors])
         return
@@ -132,10 +132,11 @@ def compare_sums(version: Version, tensors: list[Tensor]) -> None:
 
 
 EXHIBITS = [
-    Exhibit("assignment", add_and_assign, allreduce, every_rank, rank_0_alone),
+    Exhibit("assignment", add_and_hand_on, allreduce,
+            every_rank, rank_0_alone),
     Exhibit("whole ring", whole_ring, chunked_ring,
             bytes_of_each_port, a_length_that_p_divides),
-    Exhibit("remainder", without_remainder, chunked_ring,
+    Exhibit("remainder", ring_of_chunks, chunked_ring,
             every_length, a_length_that_p_divides),
     Exhibit("element 0", piece_by_piece, allreduce, all_elements, element_0),
 ]  # fmt: skip

@@ -4,7 +4,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dpkit.data_parallel.step import allreduce_gradients, clear_gradients, sgd
+from dpkit.data_parallel.step import (
+    allreduce_gradients,
+    clear_gradients,
+    gradient,
+    sgd,
+)
 from dpkit.lab.museum.exhibit import Devices, Exhibit, Version, claim
 from dpkit.lab.museum.replicas import (
     LR,
@@ -19,6 +24,8 @@ from dpkit.lab.museum.replicas import (
 from dpkit.machine import devices
 from dpkit.network_partition import Pipeline, split_layers
 from dpkit.placement import replicate, split_batch
+
+FULL_BATCH = 6
 
 
 def backward_of_means(
@@ -48,6 +55,45 @@ def step_of_means(
     allreduce_gradients(device_params)
     for params in device_params:
         sgd(params, lr, batch_size=len(devices))
+
+
+def step_of_full_batches(
+    X: Tensor, y: Tensor, device_params: Replicas, devices: Devices, lr: float
+) -> None:
+    """Take a step with sums, divided by the rows of a full batch."""
+    for X_shard, y_shard, params in zip(
+        *split_batch(X, y, devices), device_params
+    ):
+        squares(line(X_shard, params), y_shard).sum().backward()
+    allreduce_gradients(device_params)
+    for params in device_params:
+        sgd(params, lr, batch_size=FULL_BATCH)
+
+
+def step_of_shared(
+    X: Tensor, y: Tensor, device_params: Replicas, devices: Devices, lr: float
+) -> None:
+    """Take a step with the mean of the gradients of one program's losses."""
+    program, *others = device_params
+    for X_shard, y_shard in zip(*split_batch(X, y, devices)):
+        here = [p.to(X_shard.device) for p in program]
+        squares(line(X_shard, here), y_shard).mean().backward()
+    for params in others:
+        for p, shared in zip(params, program):
+            p.grad = gradient(shared).to(p.device, copy=True)
+    allreduce_gradients(device_params)
+    for params in device_params:
+        sgd(params, lr, batch_size=len(devices))
+
+
+def five_rows_on_three(version: Version) -> None:
+    """Compare a step on three devices with that of one, 5 rows."""
+    compare_steps(version, 3, rows=5)
+
+
+def six_rows_on_one(version: Version) -> None:
+    """Compare a step by all the code, on one device, with PyTorch's."""
+    compare_steps(version, 1, rows=6)
 
 
 def six_rows_on_three(version: Version) -> None:
@@ -128,6 +174,10 @@ EXHIBITS = [
             six_rows_on_three, loss_falls),
     Exhibit("mean of means", step_of_means, step_of_all,
             seven_rows_on_three, six_rows_on_three),
+    Exhibit("full batch", step_of_full_batches, step_of_all,
+            five_rows_on_three, six_rows_on_three),
+    Exhibit("summed already", step_of_shared, step_of_all,
+            six_rows_on_three, six_rows_on_one),
     Exhibit("loss not divided", sum_of_means, pipelined,
             gradients_of_the_batch, step_of_adam),
 ]  # fmt: skip

@@ -10,8 +10,8 @@ from dpkit.theory.pipelines.replay import times
 from dpkit.theory.pipelines.schedules import gpipe, one_f_one_b
 
 
-def short_warm_up(p: int, m: int) -> Schedule:
-    """List 1F1B, stage s with s + 1 forward passes before a backward."""
+def warm_up_and_pairs(p: int, m: int) -> Schedule:
+    """List 1F1B: a warm-up, pairs, and the rest of backward."""
     schedule = []
     for s in range(p):
         ahead = min(s + 1, m)
@@ -36,7 +36,7 @@ def every_action_once(version: Version) -> None:
     claim(found == wanted, "an action is missing, or there twice")
 
 
-def listed_twice() -> Schedule:
+def listed_by_hand() -> Schedule:
     """List 1F1B of two stages and eight micro-batches, by hand."""
     return parse(
         "0F0 0F1 0B0 0F2 0B1 0F3 0B2 0F4 0B3 0F5 0B4 0F6 0B5 0F7 0B6 "
@@ -61,7 +61,7 @@ def number_of_actions(version: Version) -> None:
     claim(found == 32, f"not as many actions as there should be ({found})")
 
 
-def chart_of_both_at_once() -> str:
+def chart_by_hand() -> str:
     """Draw 1F1B on two stages, a column a tick."""
     return """
         0F0 0F1 0F2 0B0 0B1 .   0B2
@@ -133,11 +133,11 @@ def enough_for_the_work(version: Version) -> None:
 
 
 EXHIBITS = [
-    Exhibit("short warm-up", short_warm_up, one_f_one_b,
+    Exhibit("short warm-up", warm_up_and_pairs, one_f_one_b,
             who_waits_for_whom, every_action_once),
-    Exhibit("listed twice", listed_twice, listed_once,
+    Exhibit("listed twice", listed_by_hand, listed_once,
             each_action_once, number_of_actions),
-    Exhibit("chart", chart_of_both_at_once, chart_of_times,
+    Exhibit("chart", chart_by_hand, chart_of_times,
             needs_are_earlier, lists_of_the_chart),
     Exhibit("loop that is empty", forward_and_back, forward_and_from_the_last,
             backward_of_each_stage, forward_of_each_stage),

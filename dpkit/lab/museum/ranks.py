@@ -1,7 +1,6 @@
 """Bugs of ranks that wait for each other.
 
-They are ranks of ``dpkit.sim.launch``. Where none can go on, its error tells
-at once what each waits for; with NCCL they wait until a timeout.
+Where no rank of ``dpkit.sim.launch`` can go on, its error tells why at once.
 """
 
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ Metrics = dict[str, Tensor]
 MEASURED = {"loss": 0.5, "accuracy": 0.75, "right": [3.0, 1.0, 2.0]}
 
 
-def stop_alone(ddp: DDP, X: Tensor) -> None:
+def stop_if_bad(ddp: DDP, X: Tensor) -> None:
     """Raise an error on the rank whose loss is no number."""
     loss = ddp(X).square().mean()
     if loss.isnan():
@@ -158,8 +157,8 @@ def summed(version: Version, names: Sequence[str]) -> dict[str, Any]:
     return {name: metric.tolist() for name, metric in metrics.items()}
 
 
-def gather_like_own(x: Tensor) -> Tensor:
-    """Gather rows, as if all ranks had as many as this one."""
+def gather_rows(x: Tensor) -> Tensor:
+    """Gather the rows of all ranks."""
     out = x.new_empty(dist.get_world_size() * len(x), *x.shape[1:])
     dist.all_gather_into_tensor(out, x)
     return out
@@ -167,9 +166,9 @@ def gather_like_own(x: Tensor) -> Tensor:
 
 def gather_padded(x: Tensor) -> Tensor:
     """Gather rows with zeros below, as many in all as the longest part."""
-    counts = gather_like_own(torch.tensor([len(x)], device=x.device)).tolist()
+    counts = gather_rows(torch.tensor([len(x)], device=x.device)).tolist()
     padded = F.pad(x, (0, 0, 0, max(counts) - len(x)))
-    parts = gather_like_own(padded).split(max(counts))
+    parts = gather_rows(padded).split(max(counts))
     return torch.cat([part[:n] for part, n in zip(parts, counts)])
 
 
@@ -199,11 +198,11 @@ def gathered(version: Version, rows: Tensor) -> Tensor:
 
 
 EXHIBITS = [
-    Exhibit("error alone", stop_alone, stop_together, one_bad_row, bad_rows),
+    Exhibit("error alone", stop_if_bad, stop_together, one_bad_row, bad_rows),
     Exhibit("uneven batches", train_on_its_own, train_joined,
             seven_batches, six_batches),
     Exhibit("another order", in_own_order, in_order_of_names,
             shapes_in_two_orders, numbers_in_two_orders),
-    Exhibit("ragged batch", gather_like_own, gather_padded,
+    Exhibit("ragged batch", gather_rows, gather_padded,
             seven_rows, six_rows),
 ]  # fmt: skip

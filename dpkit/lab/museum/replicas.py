@@ -71,7 +71,7 @@ def compare_steps(version: Version, k: int, rows: int) -> None:
 
 
 def moved(params: Sequence[Tensor], devices: Devices) -> Replicas:
-    """Move the parameters to each device, where they may be already."""
+    """Move the parameters to each device."""
     return [[p.to(d).requires_grad_() for p in params] for d in devices]
 
 

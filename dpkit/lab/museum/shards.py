@@ -67,10 +67,10 @@ def shard_of_rank(version: Version, num_rows: int) -> Tensor:
     return shard.cpu()
 
 
-def freed_after_forward(
+def layer_by_layer(
     X: Tensor, weights: Sequence[Tensor], shards: Sequence[Tensor]
 ) -> Tensor:
-    """Gather the weight of each layer, and free it after the layer."""
+    """Compute the outputs; a weight is whole while its layer computes."""
     for weight, shard in zip(weights, shards):
         fill(weight, shard)
         X = torch.tanh(X @ weight)
@@ -193,7 +193,7 @@ def clipped(version: Version) -> Tensor:
 EXHIBITS = [
     Exhibit("means scattered", shard_of_means, shard_of_sums,
             seven_rows_on_four, eight_rows_on_four),
-    Exhibit("freed too early", freed_after_forward, gathered_again,
+    Exhibit("freed too early", layer_by_layer, gathered_again,
             two_layers, one_layer),
     Exhibit("clipped shards", clip_shard, clip_by_norm_of_all,
             clipped_as_a_whole, norm_of_each_shard),

@@ -17,8 +17,8 @@ NAME = "v100-pcie"
 Work = Callable[[], object]
 
 
-def wait_for_the_current(work: Work, devices: Devices) -> float:
-    """Time some work, and wait as often as there are devices."""
+def time_all(work: Work, devices: Devices) -> float:
+    """Time some work on several devices."""
     module = torch.get_device_module(devices[0])
     start = sim.now()
     work()
@@ -59,7 +59,7 @@ def check_peak(version: Version, busy: slice) -> None:
     claim(seconds >= least, f"sooner than the device can be ({found})")
 
 
-def copies_behind(x: Tensor, count: int) -> list[Tensor]:
+def copies_without_blocking(x: Tensor, count: int) -> list[Tensor]:
     """Make products, and copy them to the CPU without waiting."""
     products = [x @ x for _ in range(count)]
     return [y.to("cpu", non_blocking=True) for y in products]
@@ -123,8 +123,8 @@ def _trace(version: Version) -> list[Span]:
 
 
 EXHIBITS = [
-    Exhibit("one synchronized", wait_for_the_current, wait_for_each,
+    Exhibit("one synchronized", time_all, wait_for_each,
             work_on_the_last, same_work_on_all),
-    Exhibit("one stream", copies_behind, copies_beside,
+    Exhibit("one stream", copies_without_blocking, copies_beside,
             spans_at_once, time_saved),
 ]  # fmt: skip

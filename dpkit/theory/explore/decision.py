@@ -32,26 +32,25 @@ def show_decision(
     needed = {way: _memory(way, rows, width, machine) for way in times}
     facts = []
     for way, seconds in times.items():
-        bound = _bound(way, rows, width, machine)
-        words = f"{show_seconds(seconds)}, bound by {bound}"
-        fits = "" if needed[way] < room else ", which does not fit"
-        words += f"; {show_bytes(needed[way])}{fits}"
+        bound = f"bound by {_bound(way, rows, width, machine)}"
+        words = f"{show_seconds(seconds)}, {bound}; {_room(needed[way], room)}"
         facts.append((WAY_WORDS[way], words))
-    seconds, memory = _in_shards(rows, width, machine)
-    fits = "" if memory < room else ", which does not fit"
-    words = f"{show_seconds(seconds)} at best; {show_bytes(memory)}{fits}"
+    in_shards, memory = _in_shards(rows, width, machine)
+    words = f"{show_seconds(in_shards)} at best; {_room(memory, room)}"
     facts += [
         ("data parallelism in shards", words),
         ("memory of a device", show_bytes(room)),
     ]
     fitting = [way for way in times if needed[way] < room]
-    picture = draw_map(machine, DEPTH, here=(rows, width))
-    sentence = _sentence(times, fitting)
-    others = min([times[way] for way in fitting], default=inf)
-    if memory < room and "data" not in fitting and seconds < others:
-        took = show_seconds(seconds)
-        sentence += f" In shards data parallelism fits: {took} at best."
-    return Shown([picture], facts, sentence)
+    if memory >= room:
+        in_shards = inf
+    drawn = draw_map(machine, DEPTH, here=(rows, width))
+    return Shown([drawn], facts, _sentence(times, fitting, in_shards))
+
+
+def _room(num_bytes: float, room: float) -> str:
+    fits = "" if num_bytes < room else ", which does not fit"
+    return f"{show_bytes(num_bytes)}{fits}"
 
 
 def _of(way: str, machine: Cluster) -> tuple[str, Cluster]:
@@ -96,8 +95,19 @@ def _bound(way: str, rows: int, width: int, machine: Cluster) -> str:
     return min(times, key=lambda name: times[name])
 
 
-def _sentence(times: dict[str, float], fitting: list[str]) -> str:
+def _sentence(
+    times: dict[str, float], fitting: list[str], in_shards: float
+) -> str:
     """Return who wins and by how much, and who would fit."""
+    words = _winner(times, fitting)
+    others = min([times[way] for way in fitting], default=inf)
+    if "data" not in fitting and in_shards < others:
+        took = show_seconds(in_shards)
+        words += f" In shards data parallelism fits: {took} at best."
+    return words
+
+
+def _winner(times: dict[str, float], fitting: list[str]) -> str:
     best, second = sorted(times, key=lambda way: times[way])[:2]
     factor = times[second] / times[best]
     name = WAY_WORDS[best].capitalize()

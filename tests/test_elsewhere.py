@@ -1,0 +1,161 @@
+"""The records of other frameworks: bound to their listings, and right."""
+
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import elsewhere
+import numpy as np
+import pytest
+import torch
+
+from dpkit.lab.elsewhere.listings import listing
+from dpkit.lab.elsewhere.results import (
+    FRAMEWORKS,
+    record,
+    recorded,
+    results,
+)
+from dpkit.lab.elsewhere.steps import flat, load_start, take_steps
+
+BOOK = Path(__file__).parent.parent / "book"
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """The parameters after PyTorch's steps on one device."""
+    params, batches = load_start(BOOK)
+    cpu = torch.device("cpu")
+    return take_steps(params, batches, [cpu])[0]
+
+
+@pytest.fixture
+def book(tmp_path):
+    """A copy of the listings and the records."""
+    for name in ("elsewhere", "_data/elsewhere"):
+        shutil.copytree(BOOK / name, tmp_path / "book" / name)
+    return tmp_path / "book"
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_each_way_takes_pytorchs_step(framework, expected):
+    found = recorded(framework, BOOK)
+    assert {k for _, k in found.params} == {1, 2, 3}
+    for (way, k), params in found.params.items():
+        most = 1e-9 if way == "Trainer" else 1e-12
+        away = np.abs(params - expected).max() + found.apart[way, k]
+        assert away < most, (way, k)
+
+
+def test_the_steps_are_long_enough_to_tell(expected):
+    params, _ = load_start(BOOK)
+    assert np.abs(expected - flat(params)).max() > 1e-2
+
+
+@pytest.mark.parametrize("name", ["jax_step.py", "jax_facts.py", "common.py"])
+def test_a_record_of_another_listing_is_refused(book, name):
+    recorded("jax", book)
+    path = book / "elsewhere" / name
+    path.write_text(path.read_text() + "# a comment\n")
+    with pytest.raises(ValueError, match=r"listing \(framework: jax\)"):
+        recorded("jax", book)
+
+
+def test_an_unknown_framework_is_refused():
+    with pytest.raises(ValueError, match="'caffe', known: jax, tensorflow"):
+        results("caffe", BOOK)
+
+
+def test_a_record_keeps_what_was_found(book):
+    found = recorded("mxnet", book)
+    rng = np.random.default_rng(0)
+    params = {
+        way: values + 1e-16 * rng.standard_normal(len(values))
+        for way, values in found.params.items()
+    }
+    apart = dict.fromkeys(found.apart, 3e-16)
+    record(replace(found, params=params, apart=apart), book)
+    again = recorded("mxnet", book)
+    assert again.apart == apart
+    for (way, k), values in params.items():
+        most = 1e-13 if way == "Trainer" else 2**-54
+        assert np.abs(again.params[way, k] - values).max() < most
+
+
+def test_listings_stand_as_in_their_file():
+    text = listing(BOOK / "elsewhere" / "jax_step.py", "pmap_step", "pad").data
+    assert text.startswith('```python\n@partial(jax.pmap, axis_name="data")')
+    assert '"""Append rows of zeros until k divides their number."""' in text
+    with pytest.raises(ValueError, match="does not define psum"):
+        listing(BOOK / "elsewhere" / "jax_step.py", "psum")
+
+
+# -- what make elsewhere says
+
+
+def test_what_differs_is_named():
+    found = recorded("jax", BOOK)
+    assert elsewhere.compare(found) == []
+    params = dict(found.params)
+    params["pmap", 2] = params["pmap", 2] + 1e-9
+    facts = found.facts | {"forgotten device_put": 2}
+    differences = elsewhere.compare(replace(found, params=params, facts=facts))
+    assert differences == [
+        "('pmap', 2): parameters are up to 1.0e-09 apart",
+        "facts, forgotten device_put: 1 recorded, 2 found",
+    ]
+
+
+def test_another_listing_is_named_beside_what_differs(monkeypatch, book):
+    path = book / "elsewhere" / "jax_step.py"
+    path.write_text(path.read_text() + "# a comment\n")
+    monkeypatch.setattr(elsewhere, "BOOK", book)
+    (line,) = elsewhere.compare(recorded("jax", BOOK))
+    assert line.startswith("the record is of another listing")
+
+
+def test_a_way_that_is_missing_is_named():
+    found = recorded("mxnet", BOOK)
+    params = dict(found.params)
+    del params["Trainer", 1]
+    (line,) = elsewhere.compare(replace(found, params=params))
+    assert "('Trainer', 1)" in line
+
+
+@pytest.mark.parametrize(
+    ("ends", "options", "code"),
+    [
+        (["the same", "the same"], [], 0),
+        (["the same", elsewhere.DIFFERENT], [], 1),
+        (["the same", "not installed"], [], 0),
+        (["the same", "not installed"], ["--strict"], 1),
+    ],
+)
+def test_three_ends(monkeypatch, ends, options, code):
+    left = iter(ends)
+    monkeypatch.setattr(elsewhere, "end_of", lambda *_: next(left))
+    arguments = ["elsewhere.py", "jax", "mxnet", *options]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit) as end:
+        elsewhere.main()
+    assert end.value.code == code
+
+
+def test_what_cannot_be_installed_says_so(monkeypatch, tmp_path, capsys):
+    def fail(command, **_):
+        return subprocess.CompletedProcess(command, 1, "", "no\nno wheel")
+
+    monkeypatch.setattr(elsewhere, "ROOT", tmp_path)
+    monkeypatch.setattr(elsewhere.subprocess, "run", fail)
+    assert elsewhere.end_of("jax", renew=False) == "not installed"
+    assert capsys.readouterr().out == "jax: not installed (no wheel)\n"
+
+
+def test_mxnet_needs_its_python(monkeypatch, tmp_path):
+    monkeypatch.setattr(elsewhere, "ROOT", tmp_path)
+    monkeypatch.setattr(elsewhere.sys, "version_info", (3, 12, 1))
+    monkeypatch.setattr(elsewhere.shutil, "which", lambda name: None)
+    why = "MXNet 1.9.1 needs Python 3.11"
+    assert elsewhere.environment("mxnet") == (None, why)
