@@ -86,7 +86,8 @@ def _sum(group: Sequence[nn.Parameter]) -> None:
     if any(p.grad is not None for p in group):
         for p in group:
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-        allreduce([p.grad for p in group if p.grad is not None])
+        grads = [p.grad for p in group if p.grad is not None]
+        allreduce(grads, algorithm="ring")
 
 
 @torch.no_grad()

@@ -84,13 +84,14 @@ class Simulation:
 
 
 def _cluster(settings: dict[str, Any]) -> Cluster:
-    if settings["num_devices"] > DEVICES_OF_TORCH:
+    others = ("backing", "memory_bytes")
+    found = cluster(**{k: v for k, v in settings.items() if k not in others})
+    if found.num_devices > DEVICES_OF_TORCH:
         raise ValueError(
             "torch does not number so many devices (num_devices: "
-            f"{settings['num_devices']}, at most: {DEVICES_OF_TORCH})"
+            f"{found.num_devices}, at most: {DEVICES_OF_TORCH})"
         )
-    others = ("backing", "memory_bytes")
-    return cluster(**{k: v for k, v in settings.items() if k not in others})
+    return found
 
 
 def _capacity(settings: dict[str, Any]) -> int:
