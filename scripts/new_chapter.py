@@ -33,7 +33,7 @@ CARD = """
 
 *gives* the time of a product, predicted and measured
 
-*takes* 30 minutes
+*takes* 5 minutes
 :::
 """
 INDEXED = """

@@ -16,11 +16,17 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from prose import Text, code, notebooks, pages, sentences
 
 ROOT = Path(__file__).parent.parent
+WORD = re.compile(r"\w[\w'’-]*")
+FOLDED = {"remove-cell", "remove-input", "hide-cell", "hide-input"}
+# What unfolds: from a fence with this class to the end of the fence.
+DROPDOWN = re.compile(
+    r"(?ms)^([:`]{3,})\{\S+\}[^\n]*\n:class:[^\n]*dropdown.*?^\1$"
+)
 RULES = tomllib.loads((ROOT / "scripts/words.toml").read_text("utf-8"))
 
 
@@ -48,7 +54,7 @@ def refused_words(text: Text) -> Iterator[Finding]:
 def long_sentences(text: Text) -> Iterator[Finding]:
     """Find sentences with too many words."""
     for place, sentence in sentences(text):
-        length = len(re.findall(r"\w[\w'’-]*", sentence))
+        length = len(re.findall(WORD, sentence))
         if length > RULES["limits"]["words_in_a_sentence"]:
             what = f"{length} words: {sentence[:50]}…"
             yield Finding("long sentences", text.file, place, what)
@@ -121,9 +127,67 @@ def long_cells(root: Path) -> Iterator[Finding]:
             yield Finding("formatting cells", name, place, what)
 
 
+def chapters(root: Path) -> list[str]:
+    """Return the notebooks of the part "Chapters" in the table of contents."""
+    contents = (root / "_toc.yml").read_text("utf-8")
+    part = contents.partition("caption: Chapters")[2].partition("caption:")[0]
+    return [f"{name}.ipynb" for name in re.findall(r"file: (\S+)", part)]
+
+
+def on_the_page(root: Path, chapter: str) -> Iterator[dict[str, Any]]:
+    """Yield each cell that a reader sees without unfolding anything."""
+    in_solution = False
+    for name, cell in notebooks(root):
+        if name != chapter:
+            continue
+        in_solution |= "{solution-start}" in cell["source"]
+        if not (in_solution or FOLDED & {*cell["metadata"].get("tags", [])}):
+            yield cell
+        in_solution &= "{solution-end}" not in cell["source"]
+
+
+def num_words(text: str) -> int:
+    """Return the number of words in a text, without those that unfold."""
+    read = sentences(Text("", 1, DROPDOWN.sub("", text)))
+    return sum(len(re.findall(WORD, sentence)) for _, sentence in read)
+
+
+def crowded_chapters(root: Path) -> Iterator[Finding]:
+    """Find chapters with too many words, or with too many cells of code."""
+    for name in chapters(root):
+        cells = [*on_the_page(root, name)]
+        texts = [c["source"] for c in cells if c["cell_type"] == "markdown"]
+        for what, found in [
+            ("words", sum(map(num_words, texts))),
+            ("cells", len(cells) - len(texts)),
+        ]:
+            if found > RULES["limits"][f"{what}_in_a_chapter"]:
+                yield Finding(
+                    "crowded chapters", name, name, f"{found} {what}"
+                )
+
+
+def bare_cells(root: Path) -> Iterator[Finding]:
+    """Find cells of code that follow another without a sentence between.
+
+    The check of an exercise may follow what it checks.
+    """
+    for name in chapters(root):
+        before: set[str] | None = None  # the tags of a cell of code
+        for cell in on_the_page(root, name):
+            if cell["cell_type"] != "code":
+                before = None
+                continue
+            if before is not None and not before & {"stub", "solution"}:
+                place = f"{name}, cell {cell['id']}"
+                yield Finding("bare cells", name, place, "no sentence before")
+            before = {*cell["metadata"].get("tags", [])}
+
+
 def find_all(root: Path) -> list[Finding]:
     """Return all findings in a tree."""
     found = [*early_terms(root), *lonely_figures(root), *long_cells(root)]
+    found += [*crowded_chapters(root), *bare_cells(root)]
     for text in [*pages(root), *code(root)]:
         found += [*refused_words(text), *long_sentences(text)]
     return found

@@ -1,14 +1,20 @@
-"""The chapters' opening boxes, and the map of them on the front page."""
+"""How the chapters open, and the map of them on the front page.
+
+A chapter opens with its question. A box of three lines follows, and a note on
+the outputs, which unfolds.
+"""
 
 import json
 import re
 from pathlib import Path
 
 import pytest
+import words
 import yaml
 
 ROOT = Path(__file__).parent.parent
-ITEMS = ("question", "able to", "need", "takes", "outputs")
+ITEMS = ("You will be able to", "You need", "It takes")
+WORDS_A_MINUTE, CELLS_A_MINUTE = 150, 3
 
 
 def listed(caption):
@@ -31,11 +37,19 @@ def box(name):
     return markdown(name).split(start)[1].split("\n:::")[0].split("\n\n")
 
 
-def minutes(words):
-    """Return the minutes of "about 45 minutes", "half an hour", "an hour"."""
-    if found := re.search(r"about (\d+) minutes", words):
-        return int(found[1])
-    return 30 if "half an hour" in words else 60 * ("an hour" in words)
+def minutes(line):
+    """Return the minutes that a chapter says it takes to read."""
+    return int(re.search(r"about (\d+) minutes to read", line)[1])
+
+
+def to_read(name):
+    """Return the minutes to read what is not folded, in steps of five."""
+    cells = [*words.on_the_page(ROOT, f"book/{name}.ipynb")]
+    texts = [c["source"] for c in cells if c["cell_type"] == "markdown"]
+    length = sum(words.num_words(text) for text in texts)
+    found = length / WORDS_A_MINUTE
+    found += (len(cells) - len(texts)) / CELLS_A_MINUTE
+    return 5 * max(1, round(found / 5))
 
 
 def cards():
@@ -50,13 +64,30 @@ CHAPTERS = listed("Chapters")
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_a_box_says_five_things(name):
-    paragraphs = box(name)
-    for item, paragraph in zip(ITEMS, paragraphs):
-        assert re.match(rf"\*\*[^*]*{item}[^*]*\*\*", paragraph), item
-    assert len(paragraphs) == len(ITEMS)
-    assert minutes(paragraphs[3]) >= 10
-    assert "?" in paragraphs[0]
+def test_a_chapter_opens_with_its_question(name):
+    before = markdown(name).split(":::{admonition} This chapter")[0]
+    assert "?" in before, "no question before the box"
+    assert words.num_words(before) <= 120, "the box comes late"
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_box_has_three_short_lines(name):
+    lines = box(name)
+    assert [re.match(r"\*\*(.*?)\*\*", x)[1] for x in lines] == [*ITEMS]
+    assert max(map(words.num_words, lines)) <= 40
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_where_the_outputs_come_from_unfolds(name):
+    after = markdown(name).split(":::{admonition} This chapter")[1]
+    note = after.split("\n:::", 1)[1].lstrip().split("\n:::")[0]
+    assert note.startswith(":::{admonition} Where the outputs come from\n")
+    assert ":class: dropdown" in note
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_chapter_takes_as_long_as_its_words_and_cells(name):
+    assert minutes(box(name)[2]) == to_read(name)
 
 
 def test_the_map_has_every_chapter_in_its_order():
@@ -66,15 +97,15 @@ def test_the_map_has_every_chapter_in_its_order():
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_a_card_says_what_the_box_says(name):
     card, paragraphs = cards()[name], box(name)
-    assert f"*takes* {minutes(paragraphs[3])} minutes" in card
+    assert f"*takes* {minutes(paragraphs[2])} minutes" in card
     pages = r"\{doc\}`([\w-]+)`"
     needs = card.split("*gives*")[0]
     linked = set(re.findall(pages, needs))
-    assert linked == set(re.findall(pages, paragraphs[2]))
+    assert linked == set(re.findall(pages, paragraphs[1]))
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_a_chapter_comes_after_those_that_it_needs(name):
-    needed = re.findall(r"\{doc\}`([\w-]+)`", box(name)[2])
+    needed = re.findall(r"\{doc\}`([\w-]+)`", box(name)[1])
     later = CHAPTERS[CHAPTERS.index(name) :]
     assert not set(needed) & set(later)

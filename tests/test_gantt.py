@@ -172,7 +172,7 @@ def test_bars_lie_in_the_row_of_their_stream():
     ]
     for name, before in [
         ("wait for sim:1", "host"),
-        ("copy to sim:1", "stream 1"),
+        ("copy to sim:1", "sends"),
         ("mm<a&b>", "sim:1"),
     ]:
         (y,) = [y for y, text in names if text == before]
@@ -189,11 +189,41 @@ def test_bars_lie_in_the_row_of_their_stream():
 def test_what_is_written_on_the_picture():
     found = words(timeline().draw())
     assert {LABEL, "makespan 10 ms", "ms", "0", "10"} <= set(found)
-    kinds = ["computing", "copying", "launching", "waiting"]
+    kinds = ["computing", "copying", "launching", "waiting", "idle"]
     assert [w for w in found if w in kinds] == kinds
-    assert {"wait for sim:1", "mm", "stream 1", "compute"} <= set(found)
+    assert {"wait for sim:1", "mm", "sends", "computes"} <= set(found)
     assert "waiting" not in words(many(100).draw()), "none waits there"
     assert "python" not in found, "a row alone needs no name"
+
+
+@pytest.mark.parametrize(
+    ("names", "word"),
+    [
+        (["copy to sim:1", "copy to sim:2"], "sends"),
+        (["copy from sim:1"], "receives"),
+        (["copy from sim:1", "copy to sim:1"], "sends, receives"),
+        (["allreduce"], "sends, receives"),
+        (["mm"], "stream 1"),
+    ],
+)
+def test_a_row_is_named_by_what_it_does(names, word):
+    spans = [
+        Span("sim:0", "stream 1", name, "copy", i, i + 1)
+        for i, name in enumerate(names)
+    ]
+    if names == ["mm"]:
+        spans = [replace(span, kind="compute") for span in spans]
+    assert word in words(Timeline(spans).draw())
+
+
+def test_the_row_of_a_device_that_computes_is_hatched_where_it_is_idle():
+    grounds = {}
+    for box in parsed(timeline().draw()).iter(SVG + "rect"):
+        # The ground of a row is drawn before its bars; waiting is white.
+        if box.get("y") and box.get("fill") != "#ffffff":
+            grounds.setdefault(box.get("y"), box.get("fill"))
+    hatched = [fill.endswith("idle)") for fill in list(grounds.values())[-4:]]
+    assert hatched == [False, True, False, True], "host, sim:0 twice, sim:1"
 
 
 def test_amounts_are_told():

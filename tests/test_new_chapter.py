@@ -90,7 +90,7 @@ def test_its_exercise_its_entries_and_its_box(root):
                   "-v", *files)  # fmt: skip
     for test in (f"test_solution_passes[{MODULE}_rate]",
                  f"test_stub_fails[{MODULE}_rate]",
-                 f"test_a_box_says_five_things[{NAME}]",
+                 f"test_a_box_has_three_short_lines[{NAME}]",
                  f"test_a_card_says_what_the_box_says[{NAME}]",
                  f"test_{MODULE}_rate[rate-None]"):  # fmt: skip
         assert f"{test} PASSED" in said

@@ -25,7 +25,8 @@ def book(tmp_path):
     for folder in ("book", "scripts", "dpkit"):
         (tmp_path / folder).mkdir()
     (tmp_path / "_toc.yml").write_text(
-        "root: book/first\nparts:\n  - chapters:\n      - file: book/second\n"
+        "root: book/first\nparts:\n  - caption: Chapters\n    chapters:\n"
+        "      - file: book/second\n"
     )
     (tmp_path / "book/notation.md").write_text(
         ":::{glossary}\nbig shard\nbig chunk\n    A piece.\n"
@@ -131,6 +132,38 @@ def test_long_cells_and_cells_that_format(book):
         ("long cells", "book/first.ipynb, cell thirteen"),
         ("formatting cells", "book/first.ipynb, cell most"),
     ]
+
+
+def test_crowded_chapters(book):
+    """What unfolds is not counted, nor is a page that is not a chapter."""
+    kept = [cell("code", "c", "x") for _ in range(71)]
+    text = "A short sentence. " * 1000
+    folded = cell(
+        "markdown", "f", f":::{{note}}\n:class: dropdown\n{text}\n:::"
+    )
+    opens = cell("markdown", "s", "```{solution-start} ex\n```\n" + text)
+    ends = cell("markdown", "e", "```{solution-end}\n```")
+    hidden = cell("code", "h", "x", tags=["hide-cell"])
+    write(book, "first", cell("markdown", "a", text), *kept)
+    between = cell("markdown", "b", "Thus.")
+    cells = [x for kept_cell in kept for x in (kept_cell, between)]
+    write(book, "second", folded, *cells[:-2], hidden, opens, *kept, ends)
+    assert found(book) == []
+    write(book, "second", cell("markdown", "a", text), *cells)
+    assert [(f.kind, f.what) for f in words.find_all(book)] == [
+        ("crowded chapters", "3071 words"),
+        ("crowded chapters", "71 cells"),
+    ]
+
+
+def test_cells_without_a_sentence_between(book):
+    hidden = cell("code", "hidden", "x", tags=["hide-input"])
+    stub = cell("code", "stub", "x", tags=["stub"])
+    write(
+        book, "second", cell("code", "a", "x"), hidden, cell("code", "b", "x"),
+        cell("markdown", "c", "It is so."), stub, cell("code", "d", "x"),
+    )  # fmt: skip
+    assert found(book) == [("bare cells", "book/second.ipynb, cell b")]
 
 
 def test_counts_may_only_fall(book, capsys):

@@ -17,6 +17,7 @@ INK = "#1f2933"
 QUIET = "#5a6472"
 TRACK = "#f1f3f6"
 GRID = "#d9dee4"
+IDLE = "#b4bcc8"
 BLUE = "#2563eb"
 AMBER = "#b45309"
 GREEN = "#047857"
@@ -121,13 +122,15 @@ def cut(words: str, length: int) -> str:
     return words if len(words) <= length else words[: length - 1] + "…"
 
 
-def hatch(name: str, colour: str, angle: int = 45) -> str:
+def hatch(
+    name: str, colour: str, angle: int = 45, stripe: str = "#ffffff"
+) -> str:
     """Define stripes, which ``url(#name)`` fills with."""
     return (
         f'<pattern id="{name}" width="5" height="5" '
         f'patternUnits="userSpaceOnUse" patternTransform="rotate({angle})">'
         f'<rect width="5" height="5" fill="{colour}"/>'
-        f'<rect width="1.3" height="5" fill="#ffffff" fill-opacity="0.6"/>'
+        f'<rect width="1.3" height="5" fill="{stripe}" fill-opacity="0.6"/>'
         f"</pattern>"
     )
 

@@ -1,8 +1,10 @@
 """A timeline as a picture: a row for each stream, a bar for each span.
 
 Spans too short to see share a bar, as tall as the part of the time they fill.
+Where a device that computes is idle, its row is hatched.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -81,6 +83,7 @@ def draw_timeline(
     places = _places(rows)
     bottom = max(places.values()) + BAR + 6
     parts = [drawing.hatch("copy", drawing.AMBER), *_head(record)]
+    parts.append(drawing.hatch("idle", drawing.TRACK, -45, drawing.IDLE))
     parts += [*_tracks(rows, places, scale), *_axis(scale, bottom)]
     pixel = 1 / scale.pixels_per_second
     by_row = by_row or fewest(record.spans, pixel, FRAMED * pixel)
@@ -103,14 +106,26 @@ def _title(record: Record, rows: Rows) -> str:
 
 
 def _row_names(rows: Rows) -> dict[Row, tuple[str, str]]:
-    """Return what stands before each row: the device, then the stream."""
+    """Return what stands before each row: the device, then what it does."""
     names = {}
     for device, row in rows.items():
-        for i, stream in enumerate(row):
+        for i, (stream, spans) in enumerate(row.items()):
             alone = len(row) == 1 and stream in ALWAYS
-            words = "" if alone else drawing.cut(stream, 14)
+            words = "" if alone else drawing.cut(_does(stream, spans), 15)
             names[device, stream] = (device if i == 0 else "", words)
     return names
+
+
+def _does(stream: str, spans: Sequence[Span]) -> str:
+    """Return what a stream does, or its name if that is several things."""
+    if stream == "compute":
+        return "computes"
+    if {span.kind for span in spans} != {"copy"}:
+        return stream
+    ways = {re.match("copy (to|from) |", span.name)[1] for span in spans}
+    return {("to",): "sends", ("from",): "receives"}.get(
+        tuple(ways), "sends, receives"
+    )
 
 
 def _above(rows: Rows) -> bool:
@@ -147,6 +162,8 @@ def _head(record: Record) -> list[str]:
     found = {span.kind for span in record.spans}
     kinds = drawing.known_first(SPAN_FILLS, found)
     entries = [(WORDS.get(k, k), _fill(k), _outline(k)) for k in kinds]
+    if any(span.stream == "compute" for span in record.spans):
+        entries.append(("idle", "url(#idle)", ""))
     if "traced backward" in found:
         parts.append(drawing.hatch("backward", drawing.GREEN, -45))
     return parts + drawing.legend(14, 48, entries)
@@ -169,7 +186,8 @@ def _tracks(rows: Rows, places: Places, scale: Scale) -> list[str]:
     for row, y in places.items():
         device, stream = names[row]
         width = drawing.WIDTH - RIGHT - scale.left
-        parts.append(drawing.box(scale.left, y, width, BAR, drawing.TRACK))
+        ground = "url(#idle)" if row[1] == "compute" else drawing.TRACK
+        parts.append(drawing.box(scale.left, y, width, BAR, ground))
         if device:
             top = y - ROW * _above(rows)
             parts.append(drawing.bold_text(14, top + 15, device))
