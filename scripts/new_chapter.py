@@ -29,9 +29,9 @@ CARD = """
 :::{{grid-item-card}}
 **{{doc}}`{name}`**
 
-*needs* {{doc}}`devices`
+the time of a product, predicted and measured
 
-*gives* the time of a product, predicted and measured
+*needs* {{doc}}`devices`
 
 *takes* 5 minutes
 :::

@@ -89,6 +89,9 @@ def comments(source: str, file: str) -> Iterator[Text]:
 
 def reading(token: Token) -> str:
     """Return what a reader reads; one word stands for code and formulas."""
+    if token.type == "myst_role" and token.meta["name"] == "doc":
+        if "<" not in token.content:  # the title of the page is shown
+            return "Code"
     if token.type == "myst_role" and token.meta["name"] != "term":
         return re.sub(r"\s*<.*>|\s+", " ", token.content).strip()
     if token.type in ("code_inline", "math_inline", "myst_role"):

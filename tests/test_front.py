@@ -99,7 +99,7 @@ def test_a_card_says_what_the_box_says(name):
     card, paragraphs = cards()[name], box(name)
     assert f"*takes* {minutes(paragraphs[2])} minutes" in card
     pages = r"\{doc\}`([\w-]+)`"
-    needs = card.split("*gives*")[0]
+    needs = card.split("*needs*")[1]
     linked = set(re.findall(pages, needs))
     assert linked == set(re.findall(pages, paragraphs[1]))
 

@@ -97,7 +97,9 @@ def test_terms_before_their_explanation(book):
     for name in ("first", "second"):
         write(book, name, early)
     assert found(book) == [("early terms", "book/first.ipynb, cell b")]
-    linked = "A {term}`big chunk`, or {term}`two <big shard>`."
+    linked = (
+        "A {term}`big chunk`, or {term}`two <big shard>`: {doc}`big-shard`."
+    )
     write(book, "first", cell("markdown", "b", linked))
     assert found(book) == []
 
