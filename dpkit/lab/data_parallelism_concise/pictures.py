@@ -44,11 +44,11 @@ def plot_speedups(
 def shares(timeline: Timeline) -> dict[str, dict[str, float]]:
     """Return where the time of each device went in a step of the wrapper.
 
-    Device -> part -> fraction of the makespan: it computed; it sent or
-    received parameters on their way to a replica ("replicating"), or outputs
-    and gradients on their way to the first device ("gathering"); it received
-    the images; it was idle. No two of these go on at once, as images arrive
-    before the work of a step begins.
+    Device -> part -> fraction of the makespan. The parts: it computed. It sent
+    or received parameters on their way to a replica ("replicating"). It sent
+    or received outputs and gradients on their way to the first device
+    ("gathering"). It received the images. It was idle. No two of these go on
+    at once, as images arrive before the work of a step begins.
     """
     found: dict[str, dict[str, float]] = {}
     for span in timeline.spans:
