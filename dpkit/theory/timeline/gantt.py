@@ -30,6 +30,7 @@ WORDS = {
     "launch": "launching",
     "wait": "waiting",
 }
+COMPUTES = ("compute", "computes")  # rows that are hatched where idle
 ALWAYS = ("compute", "python")  # a row alone under this name needs no name
 TOP, ROW, BAR, GAP, RIGHT = 66, 23, 20, 8, 14
 LONG = 12  # letters: where a device has more, names stand above the rows
@@ -159,7 +160,7 @@ def _head(record: Record) -> list[str]:
     found = {span.kind for span in record.spans}
     kinds = drawing.known_first(SPAN_FILLS, found)
     entries = [(WORDS.get(k, k), _fill(k), _outline(k)) for k in kinds]
-    if any(span.stream == "compute" for span in record.spans):
+    if any(span.stream in COMPUTES for span in record.spans):
         parts.append(drawing.hatch("idle", drawing.TRACK, -45, drawing.STRIPE))
         entries.append(("idle", "url(#idle)", ""))
     if "traced backward" in found:
@@ -184,7 +185,7 @@ def _tracks(rows: Rows, places: Places, scale: Scale) -> list[str]:
     for row, y in places.items():
         device, stream = names[row]
         width = drawing.WIDTH - RIGHT - scale.left
-        ground = "url(#idle)" if row[1] == "compute" else drawing.TRACK
+        ground = "url(#idle)" if row[1] in COMPUTES else drawing.TRACK
         parts.append(drawing.box(scale.left, y, width, BAR, ground))
         if device:
             top = y - ROW * _above(rows)
