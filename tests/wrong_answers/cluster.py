@@ -8,14 +8,14 @@ def best_interval(save_seconds, between_failures):
     return between_failures / 2
 
 
-# refused: step 0 on 3 ranks
+# refused: step 2 on 2 ranks
 def rows_of_rank(order, step, batch_size, rank, world_size):
     size = batch_size // world_size
     first = step * batch_size + rank * size
     return order[first : first + size]
 
 
-# refused: step 0 on 2 ranks: the ranks have [4, 0] rows
+# refused: of unequal sizes
 def rows_of_rank(order, step, batch_size, rank, world_size):
     batch = order[step * batch_size : (step + 1) * batch_size]
     return batch if rank == 0 else []

@@ -24,13 +24,14 @@ def torchrun(
     """
     launcher = sys.executable, "-m", "torch.distributed.run", "--standalone"
     command = *launcher, f"--nproc-per-node={num_processes}", *map(str, words)
-    # Each line is read as it is printed.
-    settings = {"TQDM_DISABLE": "1", "PYTHONUNBUFFERED": "1"}
-    env = {"OMP_NUM_THREADS": "1", **os.environ, **settings}
+    settings = {"OMP_NUM_THREADS": "1", **os.environ, "TQDM_DISABLE": "1"}
+    settings["PYTHONUNBUFFERED"] = "1"  # each line is read as it is printed
     lines: list[str] = []
     with (
         TemporaryFile("w+") as errors,
-        Popen(command, stdout=PIPE, stderr=errors, text=True, env=env) as run,
+        Popen(
+            command, stdout=PIPE, stderr=errors, text=True, env=settings
+        ) as run,
     ):
         try:
             for line in run.stdout or []:

@@ -2,5 +2,5 @@
 
 ``runs`` -- steps that send gradients at different times;
 ``engines`` -- the same step by our engine and by PyTorch's;
-``programs`` -- what it launches in processes.
+``programs`` -- the two engines, for real processes.
 """

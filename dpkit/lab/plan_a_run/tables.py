@@ -59,7 +59,7 @@ GROUPS = {
     "ZeRO-3 on H100s": _has(configuration="ZeRO-3", hardware="H100"),
     "Llama 3 405B on H100s": _has(subject="405B"),
     "ResNet-50": _has(subject="ResNet-50"),
-    "what 8 replicas of 530B add": _has(subject="gradients"),
+    "530B: added by 8 replicas": _has(subject="gradients"),
 }
 
 
