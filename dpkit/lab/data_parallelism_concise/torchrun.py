@@ -17,10 +17,8 @@ def torchrun(
 
     The words are a file of Python, or ``-m`` and a module, and arguments. Each
     process has one thread, unless ``OMP_NUM_THREADS`` says more. With
-    ``kill_at``, all are killed when a line that begins so is printed.
-
-    Raises:
-        RuntimeError: If a process fails; the message holds its errors.
+    ``kill_at``, all are killed when a line that begins so is printed. If a
+    process fails, a RuntimeError is raised, which holds its errors.
     """
     launcher = sys.executable, "-m", "torch.distributed.run", "--standalone"
     command = *launcher, f"--nproc-per-node={num_processes}", *map(str, words)

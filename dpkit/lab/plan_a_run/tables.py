@@ -10,9 +10,7 @@ from dpkit.theory.tables import Table
 
 GIB = 2**30
 FAR = 0.15  # a miss that is told wherever the planner is used
-
-
-CUT = "d × t × p | b | v | again | ZeRO"
+CUT = "d × t × p | b | v | recompute | ZeRO"
 
 
 def _cut(layout: Layout) -> tuple[object, ...]:
