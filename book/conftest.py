@@ -25,6 +25,7 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 # They train: a minute or more each. `-m "not slow"` leaves out the whole
 # chapter, as a cell needs those above it.
 SLOW = {
+    "cluster",
     "data-parallelism",
     "data-parallelism-concise",
     "overlap",

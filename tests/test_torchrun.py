@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from dpkit.lab.common.datasets import load_fashion_mnist
 from dpkit.lab.data_parallelism_concise import ddp_program
+from dpkit.lab.data_parallelism_concise import torchrun as module
 from dpkit.lab.data_parallelism_concise.torchrun import torchrun
-from dpkit.lab.overlap import programs
 
 
 def on_one_device():
@@ -49,9 +49,16 @@ def test_a_process_that_fails_is_reported(tmp_path):
         torchrun(2, file)
 
 
-def test_a_run_that_ends_badly_is_told_unless_it_was_killed(monkeypatch):
+@pytest.mark.slow
+def test_all_processes_are_killed_at_a_line(tmp_path):
+    file = tmp_path / "waits.py"
+    file.write_text("import time\nprint('now')\ntime.sleep(300)\n")
+    assert torchrun(1, file, kill_at="now") == ["now"]
+
+
+def test_a_launcher_that_fails_is_reported(monkeypatch):
     false = SimpleNamespace(executable="false")  # the program: it fails
-    monkeypatch.setattr(programs, "sys", false)
+    monkeypatch.setattr(module, "sys", false)
     with pytest.raises(RuntimeError, match=r"\(exit status: 1\)"):
-        programs.train_under_torchrun("folder")
-    assert programs.train_under_torchrun("folder", kill_at=4) == []
+        torchrun(2, "file")
+    assert torchrun(2, "file", kill_at="step 4") == []

@@ -43,18 +43,3 @@ def fill_buckets(sizes, room):
         found[-1].append(place)
         left -= size
     return found
-
-
-# refused: 2 workers, 3 servers
-def server_seconds(p, s, num_bytes, alpha, beta):
-    return 2 * p * (alpha + num_bytes / s * beta)
-
-
-# refused: 4 workers, 2 servers
-def server_seconds(p, s, num_bytes, alpha, beta):
-    return 2 * p * (alpha + num_bytes * beta)
-
-
-# refused: 4 workers, 1 servers
-def server_seconds(p, s, num_bytes, alpha, beta):
-    return max(p, s) * (alpha + num_bytes / s * beta)

@@ -1,26 +1,54 @@
-"""A file of Python started once for each device, by torchrun."""
+"""Programs started once for each device, by torchrun."""
 
 import os
-import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from subprocess import PIPE, Popen
+from tempfile import TemporaryFile
+
+import psutil  # type: ignore[import-untyped]
 
 
-def torchrun(num_processes: int, file: str | Path, *args: str | Path) -> None:
-    """Run a file in real processes on this machine, and wait for their end.
+def torchrun(
+    num_processes: int, *words: str | Path, kill_at: str = ""
+) -> list[str]:
+    """Run a program in real processes on this machine; return its lines.
 
-    Each computes with one thread, unless ``OMP_NUM_THREADS`` says more.
-
-    Raises:
-        RuntimeError: If a process fails; the message holds its errors.
+    The words are a file of Python, or ``-m`` and a module, and arguments. Each
+    process has one thread, unless ``OMP_NUM_THREADS`` says more. With
+    ``kill_at``, all are killed when a line that begins so is printed. If a
+    process fails, a RuntimeError is raised, which holds its errors.
     """
     launcher = sys.executable, "-m", "torch.distributed.run", "--standalone"
-    words = "--nproc-per-node", str(num_processes), str(file), *map(str, args)
-    settings = {"OMP_NUM_THREADS": "1", **os.environ}
-    done = subprocess.run(
-        [*launcher, *words], capture_output=True, text=True, env=settings
-    )
-    if done.returncode:
-        raise RuntimeError(
-            f"a process failed (exit status: {done.returncode})\n{done.stderr}"
-        )
+    command = *launcher, f"--nproc-per-node={num_processes}", *map(str, words)
+    settings = {"OMP_NUM_THREADS": "1", **os.environ, "TQDM_DISABLE": "1"}
+    settings["PYTHONUNBUFFERED"] = "1"  # each line is read as it is printed
+    lines: list[str] = []
+    with (
+        TemporaryFile("w+") as errors,
+        Popen(
+            command, stdout=PIPE, stderr=errors, text=True, env=settings
+        ) as run,
+    ):
+        try:
+            for line in run.stdout or []:
+                lines.append(line.rstrip())
+                if kill_at and line.startswith(kill_at):
+                    _kill(run.pid)
+        except BaseException:  # such as KeyboardInterrupt
+            _kill(run.pid)
+            raise
+        if run.wait() and not kill_at:
+            errors.seek(0)
+            facts = f"(exit status: {run.returncode})\n{errors.read()}"
+            raise RuntimeError(f"a process failed {facts}")
+    return lines
+
+
+def _kill(pid: int) -> None:
+    """End a process and all that it has started, at once."""
+    parent = psutil.Process(pid)
+    for process in [*parent.children(recursive=True), parent]:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()

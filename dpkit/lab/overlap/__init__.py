@@ -1,6 +1,5 @@
 """What the chapter ``overlap`` runs, draws and checks.
 
 ``runs`` -- steps that send gradients at different times;
-``engines`` -- the same step by our engine and by PyTorch's;
-``programs`` -- what it launches in processes.
+``engines``, ``programs`` -- both engines, simulated and in processes.
 """

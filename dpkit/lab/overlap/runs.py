@@ -62,7 +62,8 @@ def simulated_step(
         # Its copies are made there, where there are no numbers to copy.
         where = ranks, bucket_megabytes, overlap, algorithm
         parallel = _Watched(make().to(ranks[0]), *where)
-        shards = [_images(rows, shape, device) for device in ranks]
+        X, y = torch.zeros(rows, *shape), torch.zeros(rows, dtype=torch.long)
+        shards = [(X.to(device), y.to(device)) for device in ranks]
         synchronize(ranks)
         start = sim.now()
         with sim.trace() as timeline, Timer(ranks) as timer:
@@ -127,10 +128,3 @@ def predicted_seconds(
     costs = [ring_seconds(sum(sizes[i] for i in g), cluster) for g in groups]
     ready = [step.ready[max(group)] for group in groups]
     return max(step.backward_end, bucket_ends(ready, costs)[-1])
-
-
-def _images(
-    rows: int, shape: Sequence[int], device: torch.device
-) -> tuple[Tensor, Tensor]:
-    X = torch.zeros(rows, *shape, device=device)
-    return X, torch.zeros(rows, dtype=torch.long, device=device)

@@ -10,9 +10,7 @@ from dpkit.theory.tables import Table
 
 GIB = 2**30
 FAR = 0.15  # a miss that is told wherever the planner is used
-
-
-CUT = "d × t × p | b | v | again | ZeRO"
+CUT = "d × t × p | b | v | recompute | ZeRO"
 
 
 def _cut(layout: Layout) -> tuple[object, ...]:
@@ -59,7 +57,7 @@ GROUPS = {
     "ZeRO-3 on H100s": _has(configuration="ZeRO-3", hardware="H100"),
     "Llama 3 405B on H100s": _has(subject="405B"),
     "ResNet-50": _has(subject="ResNet-50"),
-    "what 8 replicas of 530B add": _has(subject="gradients"),
+    "530B: added by 8 replicas": _has(subject="gradients"),
 }
 
 

@@ -5,8 +5,8 @@ from importlib import import_module
 from dpkit.theory.exercises.verdict import checks_in
 
 FILES = (
-    "scaling collectives overlap sharding pipelines splitting practice "
-    "large_batches elsewhere"
+    "scaling collectives overlap sharding pipelines splitting cluster "
+    "practice large_batches elsewhere"
 ).split()
 CHECKS = {
     name: check

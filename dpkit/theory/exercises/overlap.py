@@ -61,15 +61,3 @@ def check_fill_buckets(answer: Answer) -> None:
         ([1, 2, 3, 4, 5, 6], 100),
     ]
     require_reference(answer, from_the_last, cases, "sizes {0}, room for {1}")
-
-
-def check_server_seconds(answer: Answer) -> None:
-    """One server, as many as workers, and more than workers."""
-
-    def reference(p: int, s: int, n: float, a: float, b: float) -> float:
-        return 2 * max(p, s) * (a + n / s * b)
-
-    sizes = (4, 1), (4, 2), (4, 4), (2, 3), (8, 8)
-    cases = [(p, s, 160e6, 1e-5, 1 / 16e9) for p, s in sizes]
-    words = "{0} workers, {1} servers"
-    require_reference(answer, reference, cases, words, ".5f", 1e-9)
