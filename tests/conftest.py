@@ -71,6 +71,19 @@ def pytest_collection_finish() -> None:
     atexit.register(gc.unfreeze)
 
 
+@pytest.fixture(autouse=True)
+def idle_devices() -> None:
+    """Begin on idle devices: workers take tests in any order.
+
+    What a test has launched, and never waited for, still holds its streams
+    and links. It would show in the first timeline of the next test, which may
+    get the same stream: a device has 32, and then begins again.
+    """
+    sim = getattr(sys.modules.get("torch"), "sim", None)
+    for index in range(sim.device_count() if sim else 0):
+        sim.synchronize(index)
+
+
 @pytest.fixture(scope="module")
 def forked_ranks(forking: Any) -> Iterator[None]:
     """Fork the ranks of Workers: how they are started is tested elsewhere."""
