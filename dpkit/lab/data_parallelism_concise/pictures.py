@@ -5,9 +5,8 @@ from statistics import median
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
 
-from dpkit.lab.common.plots import COLOURS, SIZE, Picture
+from dpkit.lab.common.plots import COLOURS, Picture
 from dpkit.theory.clock.record import is_host
 from dpkit.theory.timeline.drawing import INK, QUIET
 from dpkit.theory.timeline.timeline import Timeline
@@ -44,11 +43,9 @@ def plot_speedups(
 def shares(timeline: Timeline) -> dict[str, dict[str, float]]:
     """Return where the time of each device went in a step of the wrapper.
 
-    Device -> part -> fraction of the makespan: it computed; it sent or
-    received parameters on their way to a replica ("replicating"), or outputs
-    and gradients on their way to the first device ("gathering"); it received
-    the images; it was idle. No two of these go on at once, as images arrive
-    before the work of a step begins.
+    Device -> part -> fraction of the makespan. "replicating": parameters are
+    on their way to a replica; "gathering": outputs and gradients are on their
+    way to the first device. No two parts overlap, since images arrive first.
     """
     found: dict[str, dict[str, float]] = {}
     for span in timeline.spans:
@@ -69,34 +66,6 @@ def _part(device: str, kind: str, name: str) -> str:
         return "images"
     target = name.split()[-1] if name.startswith("copy to") else device
     return "gathering" if target.endswith(":0") else "replicating"
-
-
-def plot_shares(steps: Mapping[str, Timeline]) -> Picture:
-    """Draw the shares of each device's time in steps of the wrapper."""
-    rows = {
-        f"{name}, {device}": parts
-        for name, timeline in steps.items()
-        for device, parts in shares(timeline).items()
-    }
-
-    def draw(ax: Axes) -> None:
-        colours = (*COLOURS[:4], "#c9d1da")
-        lefts = [0.0] * len(rows)
-        for part, colour in zip(PARTS, colours):
-            widths = [parts[part] for parts in rows.values()]
-            ax.barh(list(rows), widths, 0.6, lefts, color=colour, label=part)
-            lefts = [a + b for a, b in zip(lefts, widths)]
-        ax.invert_yaxis()
-        ax.grid(visible=False, axis="y")
-        ax.set(xlabel="share of the step, simulated", xlim=(0, 1))
-        ax.xaxis.set_major_formatter(PercentFormatter(1))
-        ax.legend(
-            ncols=3, loc="lower left", bbox_to_anchor=(-0.05, 1.0),
-            columnspacing=1, handlelength=1.2,
-        )  # fmt: skip
-
-    size = (SIZE[0], 1.4 + 0.4 * len(rows))
-    return Picture(draw, f"shares of the time of {'; '.join(rows)}", size)
 
 
 def accuracies_of(
