@@ -1,10 +1,12 @@
 """Pictures of how steps scale, where time goes, and runs of a recipe."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 
 from dpkit.lab.common.plots import COLOURS, Picture
 from dpkit.theory.clock.record import is_host
@@ -12,6 +14,42 @@ from dpkit.theory.timeline.drawing import INK, QUIET
 from dpkit.theory.timeline.timeline import Timeline
 
 PARTS = ("computing", "replicating", "gathering", "images", "idle")
+
+# Batch norm -> where the 8 rows of a batch are cut that its statistics see, to
+# normalize in training and to update the running statistics.
+CUTS = {
+    "per device": ((0, 4, 8), (0, 4)),
+    "synchronized": ((0, 8), (0, 8)),
+    "deferred": ((0, 4, 8), (0, 8)),
+}
+
+
+def draw_statistics() -> Picture:
+    """Draw which rows of a batch the statistics of batch norm see."""
+
+    def draw(ax: Axes) -> None:
+        for i, (name, uses) in enumerate(CUTS.items()):
+            ax.text(3.2 * i + 0.6, 2.4, name, ha="center", weight="bold")
+            for x, use, cuts in zip((0, 1.2), ("normalize", "update"), uses):
+                _draw_rows(ax, 3.2 * i + x, use, cuts)
+        for half, y in (("first\nhalf", -1.5), ("second\nhalf", -5.5)):
+            ax.text(-0.7, y, half, ha="right", va="center")
+        ax.set(xlim=(-1.6, 8.1), ylim=(-7.8, 3.4))
+        ax.axis("off")
+
+    title = f"rows that the statistics of batch norm see: {', '.join(CUTS)}"
+    return Picture(draw, title, (5.4, 3.0))
+
+
+def _draw_rows(ax: Axes, x: float, use: str, cuts: tuple[int, ...]) -> None:
+    """Draw a column of rows, with a frame around those between two cuts."""
+    ax.text(x, 1.1, use, ha="center", fontsize=10)
+    for row in range(8):
+        colour, alpha = COLOURS[row // 4], 1 if row < cuts[-1] else 0.2
+        ax.plot(x, -row, "s", color=colour, alpha=alpha, markersize=7)
+    for top, bottom in pairwise(cuts):
+        corner, height = (x - 0.33, 0.58 - bottom), bottom - top - 0.16
+        ax.add_patch(Rectangle(corner, 0.66, height, fill=False, ec=INK))
 
 
 def plot_speedups(
