@@ -4,47 +4,47 @@ The floor plan: a module imports from lower floors, and from its own folder. A
 folder is a room with one subject; its ``__init__.py`` says what is in it.
 
 Floor 1, theory: the standard library alone
-    ``theory/hardware/`` -- accelerators, links, hosts; what work costs;
-    ``theory/clock/`` -- how time passes on them;
-    ``theory/collectives/`` -- who sends what to whom;
-    ``theory/pipelines/`` -- who computes what, in which order;
-    ``theory/timeline/`` -- what happened, as a picture and in files;
+    ``theory/hardware/`` -- accelerators, links, hosts; what work costs.
+    ``theory/clock/`` -- how time passes on them.
+    ``theory/collectives/`` -- who sends what to whom.
+    ``theory/pipelines/`` -- who computes what, in which order.
+    ``theory/timeline/`` -- what happened, as a picture and in files.
     ``theory/`` itself -- tables, units, least squares, formulas.
 Floor 2, used by every floor above
-    ``accelerator`` -- which real accelerators this machine has;
+    ``accelerator`` -- which real accelerators this machine has.
     ``arguments`` -- checks of arguments that many functions take.
 Floor 3, simulated devices
     ``sim/`` -- the torch devices ``sim:0``, ``sim:1``, …
 Floor 4, one concept each
-    ``machine`` -- the devices to train on, and the time they take;
-    ``losses`` -- whether a loss is a sum or a mean;
-    ``clipping`` -- gradients on several devices, clipped by their norm;
-    ``batch_norm/`` -- batch norm of a batch that lies in parts;
-    ``buckets/`` -- gradients in flat buckets, and back;
+    ``machine`` -- the devices to train on, and the time they take.
+    ``losses`` -- whether a loss is a sum or a mean.
+    ``clipping`` -- gradients on several devices, clipped by their norm.
+    ``batch_norm/`` -- batch norm of a batch that lies in parts.
+    ``buckets/`` -- gradients in flat buckets, and back.
     ``processes/`` -- functions in real processes.
 Floor 5, copies beside the work
     ``streams`` -- send from device to device beside the work.
 Floor 6, batches and messages
-    ``placement`` -- tensors to devices: scatter, gather, replicate;
+    ``placement`` -- tensors to devices: scatter, gather, replicate.
     ``plan_runner`` -- move tensors by a list of messages.
 Floor 7, one call for all messages
     ``library`` -- a collective as one kernel on each device, as NCCL's.
 Floor 8, everyone takes part
     ``collectives`` -- broadcast, reduce, allreduce, allgather, ….
 Floor 9, composed
-    ``data_parallel/`` -- one training step on all devices together;
-    ``sharding/`` -- what data parallelism copies, cut into shards;
-    ``network_partition/`` -- stages on devices, driven by a schedule;
-    ``layer_partition/`` -- layers whose weights are split over devices;
-    ``ranks/`` -- ranks as threads, for PyTorch's own engines;
+    ``data_parallel/`` -- one training step on all devices together.
+    ``sharding/`` -- what data parallelism copies, cut into shards.
+    ``network_partition/`` -- stages on devices, driven by a schedule.
+    ``layer_partition/`` -- layers whose weights are split over devices.
+    ``ranks/`` -- ranks as threads, for PyTorch's own engines.
     ``calibration/`` -- measures this machine, and saves it as a preset.
 Floor 10, scores
     ``evaluate`` -- accuracy over all devices.
 Floor 11, whole runs
     ``training`` -- epochs of steps, timed and scored.
 Floor 12, for the chapters
-    ``lab/common/`` -- data, models, pictures and listings that they share;
-    ``lab/<chapter>/`` -- what one chapter runs, draws and checks;
+    ``lab/common/`` -- data, models, pictures and listings that they share.
+    ``lab/<chapter>/`` -- what one chapter runs, draws and checks.
     ``lab/museum/`` -- the bugs on the page of that name.
 Floor 13, the training job
     ``job/`` -- ranks, checkpoints, resume: ``python -m dpkit train``.

@@ -29,9 +29,9 @@ def devices(
         count: How many. None means all there are, and one of the kind "cpu".
         kind: "cuda" (GPUs), "sim" (simulated devices, on any machine) or
             "cpu" (the one CPU, ``count`` times). None means what the
-            environment variable ``DPKIT_DEVICES`` says; if it says nothing,
-            GPUs where there are ``count`` of them, else simulated devices,
-            whose numbers a GPU holds if there is one.
+            environment variable ``DPKIT_DEVICES`` says. Without it, None
+            means GPUs where there are ``count`` of them, else simulated
+            devices. If there is a GPU, it holds their numbers.
 
     Raises:
         RuntimeError: there are fewer devices of this kind.

@@ -1,8 +1,8 @@
 """Send tensors from device to device, beside their work.
 
 A copy from device to device takes its turn in the current streams of both
-ends: device 1 would have to be done with what it has before device 0 could go
-on. So copies get their own streams. Two ways to send differ in who waits.
+ends. So device 1 would have to finish its work before device 0 could go on.
+Copies therefore get their own streams. Two ways to send differ in who waits.
 
 What is sent through a :class:`Channel` is never changed afterwards, such as
 the activations of a pipeline. It holds up only who receives it::

@@ -31,9 +31,7 @@ CARD = """
 
 the time of a product, predicted and measured
 
-*needs* {{doc}}`devices`
-
-*takes* 5 minutes
+*needs* {{doc}}`devices`; *takes* 5 minutes
 :::
 """
 INDEXED = """

@@ -23,6 +23,7 @@ from prose import Text, code, notebooks, pages, sentences
 ROOT = Path(__file__).parent.parent
 WORD = re.compile(r"\w[\w'’-]*")
 FOLDED = {"remove-cell", "remove-input", "hide-cell", "hide-input"}
+SOLUTION_ENDS = re.compile(r"(?s).*\{solution-end\}\s*```\s*")
 # What unfolds: from a fence with this class to the end of the fence.
 DROPDOWN = re.compile(
     r"(?ms)^([:`]{3,})\{\S+\}[^\n]*\n:class:[^\n]*dropdown.*?^\1$"
@@ -141,9 +142,11 @@ def on_the_page(root: Path, chapter: str) -> Iterator[dict[str, Any]]:
         if name != chapter:
             continue
         in_solution |= "{solution-start}" in cell["source"]
+        if SOLUTION_ENDS.match(cell["source"]):
+            in_solution = False
+            cell["source"] = SOLUTION_ENDS.sub("", cell["source"])
         if not (in_solution or FOLDED & {*cell["metadata"].get("tags", [])}):
             yield cell
-        in_solution &= "{solution-end}" not in cell["source"]
 
 
 def num_words(text: str) -> int:

@@ -13,7 +13,7 @@ import pytest
 import dpkit
 
 PACKAGE = Path(dpkit.__file__).parent
-MOST_LINES = 33_124
+MOST_LINES = 33_143
 MOST_LINES_IN_RANKS = 900  # which a chapter lists
 MOST_LINES_IN_A_FILE = 300
 MOST_FILES_IN_A_FOLDER = 20

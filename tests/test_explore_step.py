@@ -8,16 +8,16 @@ from dpkit.theory.explore.step import BUCKETS, EACH, PER_DEVICE, STEP
 def test_it_starts_where_two_devices_are_slower_than_one():
     shown = STEP.ask()
     assert shown.sentence == (
-        "Two devices take 1.57 times as long as one: Python issues 142 "
-        "launches, which take 99 % of the step."
+        "Two devices take 1.57 times as long as one: 142 launches by one "
+        "process take 99 % of the step."
     )
     facts = dict(shown.facts)
     assert facts["on one device"] == "701.4 µs"
     assert facts["images a second, against one device"] == "0.64 times"
 
 
-def test_a_python_each_takes_most_of_the_loss_back():
-    assert "1.18 times" in STEP.ask(pythons=EACH).sentence
+def test_a_process_each_takes_most_of_the_loss_back():
+    assert "1.18 times" in STEP.ask(processes=EACH).sentence
 
 
 def test_a_large_network_gains():
@@ -39,10 +39,16 @@ def test_the_picture_shows_who_waits_for_whom():
 
 def test_buckets_travel_beside_backward():
     found = {}
-    for pythons in (EACH, BUCKETS):
-        shown = STEP.ask(name="ResNet-18", devices=4, pythons=pythons)
-        found[pythons] = dict(shown.facts)["a step"]
+    for processes in (EACH, BUCKETS):
+        shown = STEP.ask(name="ResNet-18", devices=4, processes=processes)
+        found[processes] = dict(shown.facts)["a step"]
     assert found[BUCKETS] != found[EACH]
+
+
+def test_three_controls_stand_open():
+    controls = STEP.for_page()["controls"]
+    found = [c["name"] for c in controls if not c["folded"]]
+    assert found == ["name", "images", "devices"]
 
 
 def test_too_few_images_are_refused_at_their_place():

@@ -117,7 +117,7 @@ def test_shares_add_up_and_tell_the_ways_of_copies_apart():
         assert min(parts.values()) > -1e-9
         busy = table[device].busy / timeline.makespan
         assert parts["computing"] == pytest.approx(busy)
-        assert parts["replicating"] > parts["gathering"] > 0.04
+        assert parts["replicating"] > parts["returning"] > 0.04
         assert parts["idle"] < 0.05
         expected = copy_seconds(LINK, 256 * 28 * 28 * 4)
         if device == "sim:0":  # all labels

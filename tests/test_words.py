@@ -144,13 +144,15 @@ def test_crowded_chapters(book):
         "markdown", "f", f":::{{note}}\n:class: dropdown\n{text}\n:::"
     )
     opens = cell("markdown", "s", "```{solution-start} ex\n```\n" + text)
-    ends = cell("markdown", "e", "```{solution-end}\n```")
+    ends = cell("markdown", "e", "```{solution-end}\n```\n\nMore follows.")
     hidden = cell("code", "h", "x", tags=["hide-cell"])
     write(book, "first", cell("markdown", "a", text), *kept)
     between = cell("markdown", "b", "Thus.")
     cells = [x for kept_cell in kept for x in (kept_cell, between)]
     write(book, "second", folded, *cells[:-2], hidden, opens, *kept, ends)
     assert found(book) == []
+    seen = [c["source"] for c in words.on_the_page(book, "book/second.ipynb")]
+    assert seen[-1] == "More follows.", "what stands after a solution"
     write(book, "second", cell("markdown", "a", text), *cells)
     assert [(f.kind, f.what) for f in words.find_all(book)] == [
         ("crowded chapters", "3071 words"),

@@ -24,8 +24,8 @@ def assign(
         >>> dpkit.buckets.assign(tensors, bucket_bytes=24, first_bytes=16)
         [[0], [1, 2], [3], [4]]
     """
-    # Tensors of 12, 8, 16, 28 and 4 bytes, in buckets of 24, the first of 16:
-    # [12], where 8 has no room; [8 16], full; [28], which is too large; [4].
+    # Tensors of 12, 8, 16, 28 and 4 bytes, in buckets of 24, the first of 16.
+    # [12] has no room for 8. [8 16] is full. [28] is too large. [4] is last.
     first_bytes = bucket_bytes if first_bytes is None else first_bytes
     groups: list[list[int]] = []
     current: dict[tuple[torch.device, torch.dtype], list[int]] = {}

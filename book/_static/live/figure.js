@@ -232,10 +232,13 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
     box.append(make("div", { className: "live-buttons" },
       ...Object.entries(presets).map((preset) => choose(...preset)),
       choose("start again", {})));
+    const folded = make("details", { className: "live-wide" },
+      make("summary", {}, "More settings"), make("div"));
     for (const control of controls) {
       rows[control.name] = kinds[control.kind](control);
-      box.append(rows[control.name].row);
+      (control.folded ? folded.lastChild : box).append(rows[control.name].row);
     }
+    if (folded.lastChild.hasChildNodes()) box.append(folded);
     figure.prepend(box, sentence); // what a touch comes to stands beside it
 
     // ---- a view that was sent: its settings are in the address
@@ -244,6 +247,7 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
       const value = new URLSearchParams(location.search).get(`${id}.${key}`);
       if (value !== null) sent[key] = kind === "number" ? read(value) : value;
     }
+    folded.open = controls.some((c) => c.folded && c.name in sent);
     Object.assign(settings, sent);
     controls.forEach(({ name: key }) => rows[key].show(settings[key]));
     arrange();

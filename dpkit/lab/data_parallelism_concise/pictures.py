@@ -13,7 +13,7 @@ from dpkit.theory.clock.record import is_host
 from dpkit.theory.timeline.drawing import INK, QUIET
 from dpkit.theory.timeline.timeline import Timeline
 
-PARTS = ("computing", "replicating", "gathering", "images", "idle")
+PARTS = ("computing", "replicating", "returning", "images", "idle")
 
 # Batch norm -> where the 8 rows of a batch are cut that its statistics see, to
 # normalize in training and to update the running statistics.
@@ -82,7 +82,7 @@ def shares(timeline: Timeline) -> dict[str, dict[str, float]]:
     """Return where the time of each device went in a step of the wrapper.
 
     Device -> part -> fraction of the makespan. "replicating": parameters are
-    on their way to a replica; "gathering": outputs and gradients are on their
+    on their way to a replica; "returning": outputs and gradients are on their
     way to the first device. No two parts overlap, since images arrive first.
     """
     found: dict[str, dict[str, float]] = {}
@@ -103,7 +103,7 @@ def _part(device: str, kind: str, name: str) -> str:
     if name == "copy from host":
         return "images"
     target = name.split()[-1] if name.startswith("copy to") else device
-    return "gathering" if target.endswith(":0") else "replicating"
+    return "returning" if target.endswith(":0") else "replicating"
 
 
 def accuracies_of(

@@ -70,17 +70,18 @@ def below(distance: float) -> str:
     return f"< 1e{power}"
 
 
-def distances(found: Results, expected: Array) -> Table:
+def distances(frameworks: Sequence[Results], expected: Array) -> Table:
     """Return below what the distances from expected parameters are.
 
     All parameters of all ranks count: rank 0's, and those of the others by
     how far they are from it.
     """
-    table = Table(f"{found.framework} | k = 1 | k = 2 | k = 3")
-    for way in dict.fromkeys(way for way, _ in found.params):
-        row = []
-        for k in (1, 2, 3):
-            away = np.abs(found.params[way, k] - expected).max()
-            row.append(below(float(away) + found.apart[way, k]))
-        table.add(way, *row)
+    table = Table("framework | way | k = 1 | k = 2 | k = 3")
+    for found in frameworks:
+        for way in dict.fromkeys(way for way, _ in found.params):
+            row = []
+            for k in (1, 2, 3):
+                away = np.abs(found.params[way, k] - expected).max()
+                row.append(below(float(away) + found.apart[way, k]))
+            table.add(found.framework, way, *row)
     return table

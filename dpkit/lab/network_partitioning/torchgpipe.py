@@ -3,8 +3,8 @@
 It trained AmoebaNet-D on Tesla P40s: n stages, each batch in m micro-batches.
 Forward passes are as in GPipe, backward passes run from the last micro-batch
 to the first. Before each of them but the last micro-batch's, a forward pass is
-made again (R), and a device does so while it waits for the gradient; if there
-is one micro-batch, before that one's too::
+made again (R). A device does so while it waits for the gradient. A single
+micro-batch makes its forward pass again too::
 
     device 0 | F0 F1 F2 .. .. B2 R1 B1 R0 B0       two stages,
     device 1 | .. F0 F1 F2 B2 R1 B1 R0 B0 ..       three micro-batches

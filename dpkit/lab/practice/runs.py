@@ -47,9 +47,9 @@ class PerDeviceBatchNorm(nn.Module):
             var = self.running_var[self.rank]
             return F.batch_norm(x, mean, var, self.weight, self.bias)
         k = self.num_devices
-        # (k · rows, C, …) -> (rows, k · C, …): of 2 devices with rows a, b
-        # and c, d, one row has the channels of a beside those of c, the next
-        # those of b beside those of d.
+        # (k · rows, C, …) -> (rows, k · C, …). Two devices have rows a, b and
+        # c, d. One row gets the channels of a beside those of c. The next row
+        # gets the channels of b beside those of d.
         x = x.unflatten(0, (k, -1)).transpose(0, 1).flatten(1, 2)
         mean, var = self.running_mean.view(-1), self.running_var.view(-1)
         weight, bias = self.weight.repeat(k), self.bias.repeat(k)

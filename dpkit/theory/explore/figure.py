@@ -149,6 +149,8 @@ class LiveFigure:
             as :class:`SettingError`.
         controls: By the name of their setting.
         presets: Words for the reader, and the settings that they stand for.
+        open_at_start: The controls to begin with; the others unfold. None
+            named: all stand open.
 
     Example:
         >>> from dpkit.theory.explore.figure import LiveFigure, Number, Shown
@@ -169,6 +171,7 @@ class LiveFigure:
     show: Callable[..., Shown]
     controls: Mapping[str, Control]
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    open_at_start: tuple[str, ...] = ()
 
     @property
     def start(self) -> dict[str, Any]:
@@ -218,6 +221,7 @@ class LiveFigure:
                     "name": name,
                     **control._asdict(),
                     "start": starts[name],
+                    "folded": name not in (self.open_at_start or starts),
                 }
                 for name, control in self.controls.items()
             ],

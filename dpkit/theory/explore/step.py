@@ -21,17 +21,17 @@ from dpkit.theory.timeline.gantt import draw_timeline
 from dpkit.theory.units import show_seconds
 
 MOST_DEVICES = 8  # devices
-ONE_PYTHON, EACH, BUCKETS = PROGRAMS = (
+ONE_PROCESS, EACH, BUCKETS = PROGRAMS = (
     "one for all devices",
     "one for each device",
-    "one each, sums beside backward",
+    "one each, sums during backward",
 )
 ALL, PER_DEVICE = "in all", "on each device"
 COUNT_WORDS = "No One Two Three Four Five Six Seven Eight".split()
 Steps = dict[int, ParallelStep]  # by the number of devices
 CARDS = "k80 p100 v100-pcie v100 rtx4090 a100 h100".split()
 WIRES = "pcie3 pcie4 pcie5 nvlink2 nvlink3 nvlink4".split()
-PYTHONS = "eager eager-modules eager-fast".split()
+HOST_NAMES = "eager eager-modules eager-fast".split()
 
 
 def show_step(
@@ -42,22 +42,22 @@ def show_step(
     accelerator: str,
     link: str,
     host: str,
-    pythons: str,
+    processes: str,
     algorithm: str,
 ) -> Shown:
     """Compute a step on one to eight devices, and show one of them.
 
     ``images`` are those of the batch or, ``counted`` so, of each device;
-    ``pythons`` is a name in ``PROGRAMS``.
+    ``processes`` is a name in ``PROGRAMS``.
     """
     shared = counted == ALL
     if images < MOST_DEVICES and shared:
         raise SettingError(
             f"some devices have nothing to do (images: {images})", "images"
         )
-    hosts = "one" if pythons == ONE_PYTHON else "per_device"
+    hosts = "one" if processes == ONE_PROCESS else "per_device"
     machine = cluster(devices, accelerator, link, host, hosts)
-    work = name, images, shared, algorithm, pythons == BUCKETS
+    work = name, images, shared, algorithm, processes == BUCKETS
     return _shown(_steps(machine, *work), machine, name, shared)
 
 
@@ -104,7 +104,7 @@ def _facts(steps: Steps, k: int, shared: bool) -> list[tuple[str, str]]:
     facts = [("a step", show_seconds(step.seconds))]
     facts.append(("on one device", show_seconds(steps[1].seconds)))
     facts += [(n, show_seconds(t)) for n, t in _parts(step).items()]
-    facts.append(("launches of a Python", f"{step.launches:,}"))
+    facts.append(("launches of one process", f"{step.launches:,}"))
     gain = steps[1].seconds / step.seconds * (1 if shared else k)
     facts.append(("images a second, against one device", f"{gain:.2f} times"))
     return facts
@@ -124,7 +124,7 @@ def _sentence(steps: Steps, k: int, shared: bool) -> str:
     parts = _parts(step)
     most = max(parts, key=lambda part: parts[part])
     why = {
-        "launching": f"Python issues {step.launches:,} launches, which take",
+        "launching": f"{step.launches:,} launches by one process take",
         "computing": "a device computes for",
         "adding up gradients": "adding up gradients takes",
     }[most]
@@ -184,23 +184,24 @@ STEP = LiveFigure(
         "images": Number("images", 256, [2**i for i in range(3, 15)]),
         "counted": Choice("counted", ALL, (ALL, PER_DEVICE)),
         "devices": Number("devices", 2, tuple(range(1, MOST_DEVICES + 1))),
-        "pythons": Choice("Python", ONE_PYTHON, PROGRAMS),
+        "processes": Choice("processes", ONE_PROCESS, PROGRAMS),
         "algorithm": Choice("sums of gradients by", "star", SUMS),
         "accelerator": Choice("accelerator", "v100-pcie", tuple(CARDS)),
         "link": Choice("link", "pcie3", WIRES),
-        "host": Choice("host", "eager", PYTHONS),
+        "host": Choice("host", "eager", HOST_NAMES),
     },
+    open_at_start=("name", "images", "devices"),
     presets={
         "a network that is worth it": {
             "name": "ResNet-18",
             "counted": PER_DEVICE,
         },
-        "a Python each": {"pythons": EACH},
+        "a process each": {"processes": EACH},
         "eight H100, as in large runs": {
             "name": "ResNet-18",
             "counted": PER_DEVICE,
             "devices": 8,
-            "pythons": BUCKETS,
+            "processes": BUCKETS,
             "algorithm": "library",
             "accelerator": "h100",
             "link": "nvlink4",

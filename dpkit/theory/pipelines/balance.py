@@ -33,9 +33,9 @@ def balance(costs: Sequence[float], num_parts: int) -> list[int]:
     if min(costs) < 0:
         raise ValueError(f"a cost is negative (costs: {list(costs)})")
     sums = [0.0, *accumulate(costs)]
-    # For the first n costs: the largest part, the squares of all parts, which
-    # decide between equals, and where the last part begins, the later the
-    # better (written as its negative).
+    # For the first n costs: the largest part; the squares of all parts, which
+    # decide between equals; and where the last part begins. Later is better,
+    # so this place is written as its negative.
     best = [(total, total**2, 0) for total in sums]
     cuts = []
     for part in range(1, num_parts):

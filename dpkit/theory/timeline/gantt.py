@@ -4,7 +4,6 @@ Spans too short to see share a bar, as tall as the part of the time they fill.
 Where a device that computes is idle, its row is hatched.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,6 +30,7 @@ WORDS = {
     "launch": "launching",
     "wait": "waiting",
 }
+COMPUTES = ("compute", "computes")  # rows that are hatched where idle
 ALWAYS = ("compute", "python")  # a row alone under this name needs no name
 TOP, ROW, BAR, GAP, RIGHT = 66, 23, 20, 8, 14
 LONG = 12  # letters: where a device has more, names stand above the rows
@@ -83,7 +83,6 @@ def draw_timeline(
     places = _places(rows)
     bottom = max(places.values()) + BAR + 6
     parts = [drawing.hatch("copy", drawing.AMBER), *_head(record)]
-    parts.append(drawing.hatch("idle", drawing.TRACK, -45, drawing.IDLE))
     parts += [*_tracks(rows, places, scale), *_axis(scale, bottom)]
     pixel = 1 / scale.pixels_per_second
     by_row = by_row or fewest(record.spans, pixel, FRAMED * pixel)
@@ -122,10 +121,9 @@ def _does(stream: str, spans: Sequence[Span]) -> str:
         return "computes"
     if {span.kind for span in spans} != {"copy"}:
         return stream
-    ways = {re.match("copy (to|from) |", span.name)[1] for span in spans}
-    return {("to",): "sends", ("from",): "receives"}.get(
-        tuple(ways), "sends, receives"
-    )
+    sends = any("copy from " not in span.name for span in spans)
+    receives = any("copy to " not in span.name for span in spans)
+    return ", ".join(["sends"] * sends + ["receives"] * receives)
 
 
 def _above(rows: Rows) -> bool:
@@ -162,7 +160,8 @@ def _head(record: Record) -> list[str]:
     found = {span.kind for span in record.spans}
     kinds = drawing.known_first(SPAN_FILLS, found)
     entries = [(WORDS.get(k, k), _fill(k), _outline(k)) for k in kinds]
-    if any(span.stream == "compute" for span in record.spans):
+    if any(span.stream in COMPUTES for span in record.spans):
+        parts.append(drawing.hatch("idle", drawing.TRACK, -45, drawing.STRIPE))
         entries.append(("idle", "url(#idle)", ""))
     if "traced backward" in found:
         parts.append(drawing.hatch("backward", drawing.GREEN, -45))
@@ -186,7 +185,7 @@ def _tracks(rows: Rows, places: Places, scale: Scale) -> list[str]:
     for row, y in places.items():
         device, stream = names[row]
         width = drawing.WIDTH - RIGHT - scale.left
-        ground = "url(#idle)" if row[1] == "compute" else drawing.TRACK
+        ground = "url(#idle)" if row[1] in COMPUTES else drawing.TRACK
         parts.append(drawing.box(scale.left, y, width, BAR, ground))
         if device:
             top = y - ROW * _above(rows)
