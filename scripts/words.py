@@ -115,8 +115,8 @@ def lonely_figures(root: Path) -> Iterator[Finding]:
 def long_cells(root: Path) -> Iterator[Finding]:
     """Find visible cells that are long, or that mostly print and format."""
     for name, cell in notebooks(root):
-        hidden = "remove-cell" in cell["metadata"].get("tags", [])
-        if cell["cell_type"] != "code" or hidden:
+        folded = FOLDED & {*cell["metadata"].get("tags", [])}
+        if cell["cell_type"] != "code" or folded:
             continue
         place = f"{name}, cell {cell['id']}"
         lines = [x for x in cell["source"].splitlines() if x.strip()]
