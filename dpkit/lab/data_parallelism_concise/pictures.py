@@ -15,8 +15,7 @@ from dpkit.theory.timeline.timeline import Timeline
 
 PARTS = ("computing", "replicating", "returning", "images", "idle")
 
-# Batch norm -> where the 8 rows of a batch are cut that its statistics see, to
-# normalize in training and to update the running statistics.
+# Batch norm -> cuts between the rows that it sees: to normalize, to update.
 CUTS = {
     "per device": ((0, 4, 8), (0, 4)),
     "synchronized": ((0, 8), (0, 8)),
@@ -81,9 +80,8 @@ def plot_speedups(
 def shares(timeline: Timeline) -> dict[str, dict[str, float]]:
     """Return where the time of each device went in a step of the wrapper.
 
-    Device -> part -> fraction of the makespan. "replicating": parameters are
-    on their way to a replica; "returning": outputs and gradients are on their
-    way to the first device. No two parts overlap, since images arrive first.
+    Device -> part -> fraction of the makespan. Parameters are copied to a
+    replica ("replicating"); outputs and gradients come back ("returning").
     """
     found: dict[str, dict[str, float]] = {}
     for span in timeline.spans:
