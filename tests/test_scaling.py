@@ -8,7 +8,12 @@ import pytest
 from torch import nn
 
 from dpkit.lab.common.resnet import resnet18
-from dpkit.lab.data_parallelism_concise.pictures import PARTS, shares
+from dpkit.lab.data_parallelism_concise.pictures import (
+    CUTS,
+    PARTS,
+    draw_statistics,
+    shares,
+)
 from dpkit.lab.data_parallelism_concise.scaling import (
     launching_before_backward,
     processes_step,
@@ -112,7 +117,7 @@ def test_shares_add_up_and_tell_the_ways_of_copies_apart():
         assert min(parts.values()) > -1e-9
         busy = table[device].busy / timeline.makespan
         assert parts["computing"] == pytest.approx(busy)
-        assert parts["replicating"] > parts["gathering"] > 0.04
+        assert parts["replicating"] > parts["returning"] > 0.04
         assert parts["idle"] < 0.05
         expected = copy_seconds(LINK, 256 * 28 * 28 * 4)
         if device == "sim:0":  # all labels
@@ -137,3 +142,11 @@ def test_launches_before_backward_are_those_of_forward_and_loss():
 def _first(timeline):
     """Return when backward begins."""
     return min(s.start for s in timeline.spans if "backward" in s.stream)
+
+
+def test_rows_whose_statistics_are_taken_together_have_a_frame():
+    ways = [cuts for uses in CUTS.values() for cuts in uses]
+    drawn = draw_statistics().svg
+    # One patch is the ground of the figure.
+    assert drawn.count('id="patch_') == 1 + sum(len(c) - 1 for c in ways)
+    assert all(name in drawn for name in CUTS)

@@ -1,18 +1,54 @@
 """Pictures of how steps scale, where time goes, and runs of a recipe."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
+from matplotlib.patches import Rectangle
 
-from dpkit.lab.common.plots import COLOURS, SIZE, Picture
+from dpkit.lab.common.plots import COLOURS, Picture
 from dpkit.theory.clock.record import is_host
 from dpkit.theory.timeline.drawing import INK, QUIET
 from dpkit.theory.timeline.timeline import Timeline
 
-PARTS = ("computing", "replicating", "gathering", "images", "idle")
+PARTS = ("computing", "replicating", "returning", "images", "idle")
+
+# Batch norm -> cuts between the rows that it sees: to normalize, to update.
+CUTS = {
+    "per device": ((0, 4, 8), (0, 4)),
+    "synchronized": ((0, 8), (0, 8)),
+    "deferred": ((0, 4, 8), (0, 8)),
+}
+
+
+def draw_statistics() -> Picture:
+    """Draw which rows of a batch the statistics of batch norm see."""
+
+    def draw(ax: Axes) -> None:
+        for i, (name, uses) in enumerate(CUTS.items()):
+            ax.text(3.2 * i + 0.6, 2.4, name, ha="center", weight="bold")
+            for x, use, cuts in zip((0, 1.2), ("normalize", "update"), uses):
+                _draw_rows(ax, 3.2 * i + x, use, cuts)
+        for half, y in (("first\nhalf", -1.5), ("second\nhalf", -5.5)):
+            ax.text(-0.7, y, half, ha="right", va="center")
+        ax.set(xlim=(-1.6, 8.1), ylim=(-7.8, 3.4))
+        ax.axis("off")
+
+    title = f"rows that the statistics of batch norm see: {', '.join(CUTS)}"
+    return Picture(draw, title, (5.4, 3.0))
+
+
+def _draw_rows(ax: Axes, x: float, use: str, cuts: tuple[int, ...]) -> None:
+    """Draw a column of rows, with a frame around those between two cuts."""
+    ax.text(x, 1.1, use, ha="center", fontsize=10)
+    for row in range(8):
+        colour, alpha = COLOURS[row // 4], 1 if row < cuts[-1] else 0.2
+        ax.plot(x, -row, "s", color=colour, alpha=alpha, markersize=7)
+    for top, bottom in pairwise(cuts):
+        corner, height = (x - 0.33, 0.58 - bottom), bottom - top - 0.16
+        ax.add_patch(Rectangle(corner, 0.66, height, fill=False, ec=INK))
 
 
 def plot_speedups(
@@ -44,11 +80,8 @@ def plot_speedups(
 def shares(timeline: Timeline) -> dict[str, dict[str, float]]:
     """Return where the time of each device went in a step of the wrapper.
 
-    Device -> part -> fraction of the makespan. The parts: it computed. It sent
-    or received parameters on their way to a replica ("replicating"). It sent
-    or received outputs and gradients on their way to the first device
-    ("gathering"). It received the images. It was idle. No two of these go on
-    at once, as images arrive before the work of a step begins.
+    Device -> part -> fraction of the makespan. Parameters are copied to a
+    replica ("replicating"); outputs and gradients come back ("returning").
     """
     found: dict[str, dict[str, float]] = {}
     for span in timeline.spans:
@@ -68,35 +101,7 @@ def _part(device: str, kind: str, name: str) -> str:
     if name == "copy from host":
         return "images"
     target = name.split()[-1] if name.startswith("copy to") else device
-    return "gathering" if target.endswith(":0") else "replicating"
-
-
-def plot_shares(steps: Mapping[str, Timeline]) -> Picture:
-    """Draw the shares of each device's time in steps of the wrapper."""
-    rows = {
-        f"{name}, {device}": parts
-        for name, timeline in steps.items()
-        for device, parts in shares(timeline).items()
-    }
-
-    def draw(ax: Axes) -> None:
-        colours = (*COLOURS[:4], "#c9d1da")
-        lefts = [0.0] * len(rows)
-        for part, colour in zip(PARTS, colours):
-            widths = [parts[part] for parts in rows.values()]
-            ax.barh(list(rows), widths, 0.6, lefts, color=colour, label=part)
-            lefts = [a + b for a, b in zip(lefts, widths)]
-        ax.invert_yaxis()
-        ax.grid(visible=False, axis="y")
-        ax.set(xlabel="share of the step, simulated", xlim=(0, 1))
-        ax.xaxis.set_major_formatter(PercentFormatter(1))
-        ax.legend(
-            ncols=3, loc="lower left", bbox_to_anchor=(-0.05, 1.0),
-            columnspacing=1, handlelength=1.2,
-        )  # fmt: skip
-
-    size = (SIZE[0], 1.4 + 0.4 * len(rows))
-    return Picture(draw, f"shares of the time of {'; '.join(rows)}", size)
+    return "returning" if target.endswith(":0") else "replicating"
 
 
 def accuracies_of(

@@ -33,8 +33,7 @@ def plot_schedules(k: int) -> Picture:
         ax.set(xlabel="epoch", ylabel="learning rate / η", ylim=(0, None))
         ax.legend(loc="lower center")
 
-    names = ", ".join(WARMUPS)
-    return Picture(draw, f"learning rates by epoch: {names}")
+    return Picture(draw, f"learning rates by epoch: {', '.join(WARMUPS)}")
 
 
 def plot_errors(ways: Mapping[str, Mapping[int, Sequence[float]]]) -> Picture:
@@ -65,8 +64,7 @@ def plot_errors(ways: Mapping[str, Mapping[int, Sequence[float]]]) -> Picture:
         # Below the line of guessing.
         ax.legend(loc="upper left", bbox_to_anchor=(0, 0.93))
 
-    title = f"test error by batch: {', '.join(ways)}"
-    return Picture(draw, title, (5.2, 4.2))
+    return Picture(draw, f"test error by batch: {', '.join(ways)}", (5.2, 4.2))
 
 
 def _error_axis(ax: Axes, ks: Sequence[int]) -> None:

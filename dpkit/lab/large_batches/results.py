@@ -67,22 +67,12 @@ def spread(values: Sequence[float]) -> str:
     return f"{mean(values):.1f} ± {stdev(values):.1f}"
 
 
-# How the number of steps depends on the batch: a law of two numbers.
-#
-# With small batches twice the batch halves the steps; with large ones it
-# changes nothing. In between the law is a sum of the two:
-#
-#     steps = least_steps * (1 + critical_batch / batch)
-#
-#     batch, of a critical one     1/4    1    4
-#     steps, of the least            5    2    1.25
-#     examples, of the fewest     1.25    2    5
-
-
 def steps_needed(
     batch: float, least_steps: float, critical_batch: float
 ) -> float:
     """Return the steps to a target that a batch of this size takes.
+
+    Twice a small batch halves the steps; twice a large one changes nothing.
 
     Source:
         S. McCandlish, J. Kaplan, D. Amodei, the OpenAI Dota team, An
