@@ -27,14 +27,12 @@ def torchrun(
     lines: list[str] = []
     with (
         TemporaryFile("w+") as errors,
-        Popen(
-            command, stdout=PIPE, stderr=errors, text=True, env=settings
-        ) as run,
+        Popen(command, env=settings, stdout=PIPE, stderr=errors) as run,
     ):
         try:
             for line in run.stdout or []:
-                lines.append(line.rstrip())
-                if kill_at and line.startswith(kill_at):
+                lines.append(line.decode().rstrip())
+                if kill_at and lines[-1].startswith(kill_at):
                     _kill(run.pid)
         except BaseException:  # such as KeyboardInterrupt
             _kill(run.pid)

@@ -65,11 +65,10 @@ def simulated_step(
         X, y = torch.zeros(rows, *shape), torch.zeros(rows, dtype=torch.long)
         shards = [(X.to(device), y.to(device)) for device in ranks]
         synchronize(ranks)
-        start = sim.now()
         with sim.trace() as timeline, Timer(ranks) as timer:
             parallel.step(shards, sync)
         # Buckets of one rank become full in the order of their numbers.
-        ready = [mark - start for mark in parallel.marks()]
+        ready = parallel.marks()
         sizes = [b.flat.nbytes for b in parallel.buckets[0].buckets]
         end = max(ready, default=timer.seconds)
         return SimulatedStep(timeline, timer.seconds, sizes, ready, end)
@@ -82,6 +81,7 @@ class _Watched(BucketedDataParallel):
         self, shards: Sequence[tuple[Tensor, Tensor]], sync: bool
     ) -> None:
         """Run forward and backward on shards that lie on the devices."""
+        self.start = sim.now()
         self.ready: dict[int, list[Any]] = defaultdict(list)  # events
         for bucket in chain(*(buckets.buckets for buckets in self.buckets)):
             # As after a step: gradients are views of their buckets.
@@ -101,9 +101,9 @@ class _Watched(BucketedDataParallel):
         super()._note_full(rank, bucket)
 
     def marks(self) -> list[float]:
-        """Return when each bucket was full on the latest device."""
+        """Return the seconds until each bucket was full on the latest device."""
         latest = (max(e.mark for e in x) for x in self.ready.values())
-        return [mark / SECOND for mark in latest]
+        return [mark / SECOND - self.start for mark in latest]
 
 
 def wide() -> nn.Module:

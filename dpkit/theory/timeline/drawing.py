@@ -29,6 +29,7 @@ STYLE = (
     "@media (max-width:480px){.dpkit-drawing text{font-size:18px}"
     ".dpkit-drawing .in-bar{display:none}}"
 )
+Entry = tuple[str, str, str]  # of a legend: words, fill, more attributes
 
 
 class Drawing:
@@ -135,22 +136,31 @@ def hatch(
     )
 
 
-def legend(
-    x: float, y: float, entries: Sequence[tuple[str, str, str]]
-) -> list[str]:
-    """Draw a box and words for each entry, in lines 22 apart.
-
-    An entry is the words, the fill of the box, and more of its attributes.
-    """
+def legend(x: float, y: float, entries: Sequence[Entry]) -> list[str]:
+    """Draw a box and words for each entry, in lines 22 apart."""
     parts = []
-    left = x
-    for words, fill, more in entries:
-        if x + 19 + LETTER * len(words) > WIDTH:
-            x, y = left, y + 22
-        parts.append(box(x + 0.5, y - 10.5, 13, 11, fill, more))
-        parts.append(text(x + 19, y, words))
-        x += 19 + LETTER * len(words) + 12
+    for row, lined in enumerate(legend_lines(x, entries)):
+        for left, (words, fill, more) in lined:
+            at = y + 22 * row
+            parts.append(box(left + 0.5, at - 10.5, 13, 11, fill, more))
+            parts.append(text(left + 19, at, words))
     return parts
+
+
+def legend_lines(
+    x: float, entries: Sequence[Entry]
+) -> list[list[tuple[float, Entry]]]:
+    """Return the lines of a legend: each entry, and where it begins."""
+    lines: list[list[tuple[float, Entry]]] = [[]]
+    left = x
+    for entry in entries:
+        width = 19 + LETTER * len(entry[0])
+        if left + width > WIDTH:
+            lines.append([])
+            left = x
+        lines[-1].append((left, entry))
+        left += width + 12
+    return lines
 
 
 def known_first(fills: Mapping[str, str], found: set[str]) -> list[str]:

@@ -6,6 +6,7 @@ Where a device that computes is idle, its row is hatched.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from dpkit.theory.clock.record import Record, Row, Span, streams
 from dpkit.theory.timeline import drawing
@@ -30,6 +31,11 @@ WORDS = {
     "launch": "launching",
     "wait": "waiting",
 }
+STRIPES = (
+    ("copy", drawing.AMBER),
+    ("backward", drawing.GREEN, -45),
+    ("idle", drawing.TRACK, -45, drawing.STRIPE),
+)
 COMPUTES = ("compute", "computes")  # rows that are hatched where idle
 ALWAYS = ("compute", "python")  # a row alone under this name needs no name
 TOP, ROW, BAR, GAP, RIGHT = 66, 23, 20, 8, 14
@@ -80,15 +86,15 @@ def draw_timeline(
         return drawing.page([drawing.text(14, 30, words)], 48, title)
     seconds = max(record.makespan, least_seconds) or 1e-6
     scale = Scale(record.start, record.start + seconds, _gutter(rows))
-    places = _places(rows)
+    entries = _legend(record)
+    places = _places(rows, len(drawing.legend_lines(14, entries)))
     bottom = max(places.values()) + BAR + 6
-    parts = [drawing.hatch("copy", drawing.AMBER), *_head(record)]
-    parts += [*_tracks(rows, places, scale), *_axis(scale, bottom)]
+    parts = _head(record, entries) + _tracks(rows, places, scale)
+    parts += _axis(scale, min(places.values()), bottom)
     pixel = 1 / scale.pixels_per_second
     by_row = by_row or fewest(record.spans, pixel, FRAMED * pixel)
     bars = [(places[row], bar) for row in by_row for bar in by_row[row]]
-    for y, bar in bars:
-        parts += _bar(bar, y, scale)
+    parts += chain(*(_bar(bar, y, scale) for y, bar in bars))
     if any(_height(bar) < BAR - 1 for _, bar in bars):
         bottom += 26
         parts.append(drawing.quiet_text(14, bottom + 20, NOTE))
@@ -137,9 +143,9 @@ def _gutter(rows: Rows) -> float:
     return max(80, 14 + drawing.LETTER * letters + 22)
 
 
-def _places(rows: Rows) -> Places:
-    """Return the top of each row; devices stand a little apart."""
-    places, y = {}, float(TOP)
+def _places(rows: Rows, lines: int) -> Places:
+    """Return the top of each row, below the lines of the legend."""
+    places, y = {}, TOP + 22.0 * (lines - 1)
     for device, row in rows.items():
         y += ROW * _above(rows)
         for stream in row:
@@ -149,23 +155,27 @@ def _places(rows: Rows) -> Places:
     return places
 
 
-def _head(record: Record) -> list[str]:
-    """Write the label, the makespan and the legend."""
+def _head(record: Record, entries: Sequence[drawing.Entry]) -> list[str]:
+    """Define the stripes; write the label, the makespan and the legend."""
     label = drawing.cut(record.label or "timeline", 44)
     makespan = f"makespan {show_seconds(record.makespan)}"
-    parts = [drawing.bold_text(14, 22, label)]
+    fills = [fill for _, fill, _ in entries]
+    used = [s for s in STRIPES if f"url(#{s[0]})" in fills]
+    parts = [drawing.hatch(*stripes) for stripes in used]
+    parts.append(drawing.bold_text(14, 22, label))
     right = drawing.WIDTH - 14
     if drawing.LETTER * len(label + makespan) < drawing.WIDTH - 40:
         parts.append(drawing.quiet_text(right, 22, makespan, "end"))
+    return parts + drawing.legend(14, 48, entries)
+
+
+def _legend(record: Record) -> list[drawing.Entry]:
     found = {span.kind for span in record.spans}
     kinds = drawing.known_first(SPAN_FILLS, found)
     entries = [(WORDS.get(k, k), _fill(k), _outline(k)) for k in kinds]
     if any(span.stream in COMPUTES for span in record.spans):
-        parts.append(drawing.hatch("idle", drawing.TRACK, -45, drawing.STRIPE))
         entries.append(("idle", "url(#idle)", ""))
-    if "traced backward" in found:
-        parts.append(drawing.hatch("backward", drawing.GREEN, -45))
-    return parts + drawing.legend(14, 48, entries)
+    return entries
 
 
 def _fill(kind: str) -> str:
@@ -196,13 +206,13 @@ def _tracks(rows: Rows, places: Places, scale: Scale) -> list[str]:
     return parts
 
 
-def _axis(scale: Scale, bottom: float) -> list[str]:
+def _axis(scale: Scale, top: float, bottom: float) -> list[str]:
     """Draw round times below the rows, and a thin line up from each."""
     unit, name = time_unit(scale.end - scale.start)
     ends = scale.start / unit, scale.end / unit
     parts = [drawing.quiet_text(14, bottom + 17, name)]
     for x, words in drawing.ticks(*ends, scale.left, drawing.WIDTH - RIGHT):
-        parts.append(drawing.line(x, TOP - 4, x, bottom, drawing.GRID))
+        parts.append(drawing.line(x, top - 4, x, bottom, drawing.GRID))
         # Words at the right end would reach over the edge.
         half = drawing.LETTER * len(words) / 2
         at, anchor = x, "middle"
