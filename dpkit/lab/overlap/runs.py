@@ -101,7 +101,7 @@ class _Watched(BucketedDataParallel):
         super()._note_full(rank, bucket)
 
     def marks(self) -> list[float]:
-        """Return the seconds until each bucket was full on the latest device."""
+        """Return when each bucket was full on the latest device: seconds."""
         latest = (max(e.mark for e in x) for x in self.ready.values())
         return [mark / SECOND - self.start for mark in latest]
 
