@@ -192,11 +192,11 @@ STEP = LiveFigure(
     },
     open_at_start=("name", "images", "devices"),
     presets={
-        "a network that is worth it": {
+        "ResNet-18": {
             "name": "ResNet-18",
             "counted": PER_DEVICE,
         },
-        "a process each": {"processes": EACH},
+        "a process for each device": {"processes": EACH},
         "eight H100, as in large runs": {
             "name": "ResNet-18",
             "counted": PER_DEVICE,

@@ -42,7 +42,7 @@ TOP, ROW, BAR, GAP, RIGHT = 66, 23, 20, 8, 14
 LONG = 12  # letters: where a device has more, names stand above the rows
 FRAMED = 4.0  # the width of a frame that can be seen as one
 NARROW = "#7d8796"  # what fills a frame that is narrower
-NOTE = "lower bars: many short spans, as tall as the share of time they fill"
+NOTE = "low bars: work and short pauses in turn, as tall as the share of work"
 Rows = dict[str, dict[str, list[Span]]]
 Places = dict[Row, float]
 
