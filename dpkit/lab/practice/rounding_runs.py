@@ -59,7 +59,7 @@ def two_runs(
 
 @torch.no_grad()
 def signs(X: Tensor, params: Sequence[Tensor]) -> Tensor:
-    """Return which values that go into rectifiers of LeNet are above zero."""
+    """Return which values that go into ReLU in LeNet are above zero."""
     seen = []
 
     def watched(h: Tensor) -> Tensor:
