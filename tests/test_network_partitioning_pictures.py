@@ -2,8 +2,9 @@
 
 from collections import Counter
 
-from dpkit.lab.network_partitioning.pictures import by_pass
+from dpkit.lab.network_partitioning.pictures import by_pass, plot_kept
 from dpkit.theory.clock.record import Span
+from dpkit.theory.pipelines.schedules import gpipe, one_f_one_b
 from dpkit.theory.timeline.timeline import Timeline
 
 
@@ -55,3 +56,12 @@ def test_each_device_has_its_own_launches():
         ("sim:1", "traced backward"): 1,
         ("sim:2", "traced backward"): 1,
     }
+
+
+def test_what_the_first_device_keeps(axes):
+    schedules = {"GPipe": gpipe(2, 3), "1F1B": one_f_one_b(2, 3)}
+    plot_kept(schedules, {"F": 1.0, "B": 2.0})
+    gpipe_line, one_line = axes[0].lines
+    assert list(gpipe_line.get_ydata()) == [0, 1, 2, 3, 2, 1, 0]
+    assert list(one_line.get_ydata()) == [0, 1, 2, 1, 2, 1, 0]
+    assert gpipe_line.get_xdata()[-1] == one_line.get_xdata()[-1] == 12_000

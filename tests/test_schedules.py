@@ -132,15 +132,3 @@ def test_what_interleaving_cannot_do():
         interleaved(2, 3, chunks_per_device=2)
     with pytest.raises(ValueError, match="chunks_per_device: 0"):
         interleaved(2, 2, chunks_per_device=0)
-
-
-@pytest.mark.parametrize("name", list(NAMED))
-def test_memory_that_is_enough_and_that_is_not(name):
-    p, m = 3, 5
-    schedule = NAMED[name](p, m)
-    needed = max(map(most_in_flight, schedule))
-    assert len(check(schedule, p, m, most_kept=needed)) >= 2 * p * m
-    first = f"0F{needed - 1} finds no memory on device 0"
-    words = rf"{first} .micro-batches kept: {needed - 1}, with it: {needed}"
-    with pytest.raises(ValueError, match=words):
-        check(schedule, p, m, most_kept=needed - 1)

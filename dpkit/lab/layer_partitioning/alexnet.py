@@ -57,14 +57,11 @@ def alexnet(
     num_towers: int = 2,
     talk: Collection[str] = TALK_2012,
     scale: float = 1 / 8,
-    normalize: bool = True,
-    seed: int = 0,
 ) -> nn.Sequential:
     """Make AlexNet for images (b, 1, 28, 28) of 10 classes, on one device.
 
     In the layers of ``talk`` a tower takes the channels of all towers.
-    ``scale`` is the width of the layers, as a fraction of that of 2012; to
-    normalize responses is slow on a CPU.
+    ``scale`` is the width of the layers, as a fraction of that of 2012.
 
     Example:
         >>> net = alexnet()
@@ -75,7 +72,7 @@ def alexnet(
     """
     _check_talk(talk)
     widths = [1, *(round(scale * n) for n in WIDTHS_2012), 10]
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for i, name in enumerate(LAYERS):
         groups = 1 if i == 0 or name in talk else num_towers
@@ -85,7 +82,7 @@ def alexnet(
         layers[name] = conv
         if name != "dense8":
             layers[f"relu{i + 1}"] = nn.ReLU()
-        if normalize and name in ("conv1", "conv2"):
+        if name in ("conv1", "conv2"):
             layers[f"norm{i + 1}"] = TowerNorm(num_towers)
         if name in ("conv1", "conv2", "conv5"):
             layers[f"pool{i + 1}"] = nn.MaxPool2d(kernel_size=3, stride=2)

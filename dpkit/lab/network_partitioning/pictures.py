@@ -1,10 +1,34 @@
-"""Forward and backward of a traced step, told apart."""
+"""What a pipeline keeps; and its forward and backward passes, told apart."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 
+from matplotlib.axes import Axes
+
+from dpkit.lab.common.plots import Picture
 from dpkit.theory.clock.record import Span
+from dpkit.theory.pipelines.actions import Schedule
+from dpkit.theory.pipelines.replay import Seconds, replay
 from dpkit.theory.timeline.timeline import Timeline
+
+
+def plot_kept(given: Mapping[str, Schedule], seconds: Seconds) -> Picture:
+    """Draw how many micro-batches the first device keeps during a step."""
+
+    def draw(ax: Axes) -> None:
+        for (name, schedule), style in zip(given.items(), ("-", "--")):
+            ms, kept = [0.0], [0]
+            for span in replay(schedule, seconds).spans:
+                if span.device == "device 0":
+                    begins = span.kind == "forward"
+                    ms.append(1e3 * (span.start if begins else span.end))
+                    kept.append(kept[-1] + (1 if begins else -1))
+            ax.step(ms, kept, style, where="post", label=name)
+        ax.set(xlabel="ms", ylabel="micro-batches kept", ylim=0)
+        ax.legend()
+
+    return Picture(draw, f"micro-batches kept over time: {', '.join(given)}")
 
 
 def by_pass(timeline: Timeline) -> Timeline:

@@ -9,13 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice, product
 
-from dpkit.theory.pipelines.actions import (
-    Action,
-    Schedule,
-    Triple,
-    most_in_flight,
-    owners,
-)
+from dpkit.theory.pipelines.actions import Action, Schedule, Triple, owners
 
 
 def needs(action: Triple, num_stages: int, split: bool) -> list[Triple]:
@@ -37,17 +31,15 @@ def check(
     schedule: Schedule,
     num_stages: int | None = None,
     num_micro_batches: int | None = None,
-    most_kept: int | None = None,
 ) -> list[Action]:
     r"""Refuse a wrong schedule; return its actions in an order that works.
 
     There are as many stages and micro-batches as the schedule names, unless
-    their numbers are given. ``most_kept`` is how many micro-batches a device
-    has memory for; None: any number.
+    their numbers are given.
 
     Raises:
         ValueError: an action is missing, there twice, or waits for one that
-            never comes; a stage is on two devices; a device lacks memory.
+            never comes; a stage is on two devices.
 
     Example:
         >>> from dpkit.theory.pipelines.actions import parse
@@ -60,10 +52,7 @@ def check(
         ValueError: 1B0 waits for 1F0, which comes after it on device 1
     """
     found = steps(schedule, num_stages, num_micro_batches)
-    order = [action for _, action, _ in found]
-    if most_kept is not None:
-        _check_memory(schedule, most_kept)
-    return order
+    return [action for _, action, _ in found]
 
 
 def steps(
@@ -81,18 +70,6 @@ def steps(
     _check_once(every, num_stages, num_micro_batches, split)
     _check_devices(schedule)
     return _run(schedule, num_stages, split)
-
-
-def _check_memory(schedule: Schedule, most_kept: int) -> None:
-    """Refuse a forward pass for which a device has no memory left."""
-    for device, actions in enumerate(schedule):
-        for i, action in enumerate(actions, start=1):
-            kept = most_in_flight(actions[:i])
-            if kept > most_kept:
-                raise ValueError(
-                    f"{action} finds no memory on device {device} "
-                    f"(micro-batches kept: {most_kept}, with it: {kept})"
-                )
 
 
 def _run(
