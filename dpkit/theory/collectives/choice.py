@@ -19,7 +19,7 @@ class Fastest(NamedTuple):
 
     def __str__(self) -> str:
         second = list(self.ranking)[1]
-        return f"{self.algorithm}, {self.factor:.2f} × faster than {second}"
+        return f"{self.algorithm}, {self.factor:.2f} × as fast as {second}"
 
 
 def choose(p: int, num_bytes: float, rates: Rates) -> Fastest:
@@ -28,9 +28,9 @@ def choose(p: int, num_bytes: float, rates: Rates) -> Fastest:
     Example:
         >>> nvlink = Rates(alpha=2.3e-6, beta=1 / 145e9)
         >>> print(choose(6, 1000, nvlink))
-        recursive_doubling, 1.50 × faster than halving_doubling
+        recursive_doubling, 1.50 × as fast as halving_doubling
         >>> print(choose(6, 1e9, nvlink))
-        ring, 2.10 × faster than halving_doubling
+        ring, 2.10 × as fast as halving_doubling
     """
     times = {name: seconds(name, p, num_bytes, rates) for name in CANDIDATES}
     ranking = dict(sorted(times.items(), key=lambda item: item[1]))
