@@ -1,10 +1,13 @@
 """Our engines beside PyTorch's: equal gradients, and explained times."""
 
 import pytest
+import torch
+import torch.distributed as dist
 from torch.distributed import pipelining
 
-from dpkit.lab.collectives.runs import timed, timed_on_ranks
-from dpkit.lab.common.beside import counts_of, engines_table
+from dpkit import sim
+from dpkit.lab.collectives.runs import timed
+from dpkit.lab.common.beside import counts_of, engines_table, traced
 from dpkit.lab.layer_partitioning.engine import split_layers_pair
 from dpkit.lab.network_partitioning.engine import pipeline_pair
 from dpkit.lab.overlap.engines import data_parallel_pair
@@ -108,6 +111,17 @@ def test_two_runs_take_the_same_times(make):
     first, second = (make().theirs.timeline.spans for _ in range(2))
     assert first
     assert first == second
+
+
+def timed_on_ranks(algorithm, world_size, num_bytes, **machine):
+    """Time PyTorch's all_reduce on ranks, without numbers."""
+
+    def reduce():
+        x = torch.empty(num_bytes // 4, device="sim")
+        return traced(lambda: dist.all_reduce(x))
+
+    with sim.machine(backing="meta", hosts="per_device", **machine):
+        return sim.launch(reduce, world_size, algorithm=algorithm)[0]
 
 
 @pytest.mark.parametrize("num_bytes", [16_000, 16_000_000])

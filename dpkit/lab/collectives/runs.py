@@ -3,13 +3,10 @@
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from dpkit import collectives, sim
-from dpkit.lab.common.beside import traced
 from dpkit.lab.common.traffic import Traffic
 from dpkit.machine import devices, synchronize
-from dpkit.ranks import launch
 from dpkit.theory.timeline.timeline import Timeline
 
 VIEWS = {"view", "slice"}  # of the host alone: no device has a part in them
@@ -43,27 +40,6 @@ def timed(
             collectives.allreduce(tensors, "sum", algorithm)
             synchronize(ranks)
     return timeline
-
-
-def timed_on_ranks(
-    algorithm: str, world_size: int, num_bytes: int, **machine: Any
-) -> Timeline:
-    """Time PyTorch's ``all_reduce`` on ranks, without numbers.
-
-    Example:
-        >>> run = timed_on_ranks("library", 3, 12)
-        >>> [s.name for s in run.spans if s.device == "host:0"][0]
-        'allreduce'
-    """
-
-    def reduce() -> Timeline:
-        x = torch.empty(num_bytes // 4, device="sim")
-        return traced(lambda: dist.all_reduce(x))
-
-    hardware = {"hosts": "per_device", **machine}
-    with sim.machine(backing="meta", **hardware):
-        runs: list[Timeline] = launch(reduce, world_size, algorithm=algorithm)
-    return runs[0]
 
 
 def num_launches(timeline: Timeline) -> int:
