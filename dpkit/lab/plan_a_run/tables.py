@@ -68,7 +68,7 @@ def misses_table(rows: Iterable[Comparison], *names: str) -> Table:
     short. The last column counts the rows that are off by more than ``FAR``.
     """
     found = [_as_seconds(row) for row in unseen(rows)]
-    head = "of seconds | rows | mean miss:.0% | largest:+.0%"
+    head = "seconds of | rows | mean miss:.0% | largest:+.0%"
     table = Table(f"{head} | beyond {FAR:.0%}")
     for name in names or GROUPS:
         own = [row for row in found if GROUPS[name](row)]
