@@ -202,8 +202,8 @@ def test_the_contents_of_the_page_name_each_exhibit(name, cells):
     label = f"museum-{name.replace(' ', '-')}"
     told = EXHIBITS[name].check.__doc__.splitlines()[0].rstrip(".")
     texts = [c["source"] for c in cells if c["cell_type"] == "markdown"]
-    row = rf"(?m)^\| .+ \| {{ref}}`(.+) <{label}>` \| .+ \| (.+) \|$"
-    ((title, check),) = (m for text in texts for m in re.findall(row, text))
+    row = rf"(?m)^\| .+ \| (.+) \| {{ref}}`(.+) <{label}>` \| .+ \|$"
+    ((check, title),) = (m for text in texts for m in re.findall(row, text))
     assert check == told
     assert any(f"({label})=\n### {title}\n" in text for text in texts)
 
