@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -142,10 +143,10 @@ def test_a_claim_that_does_not_hold_is_an_error():
 def test_what_is_told(capsys):
     tell("chunk")
     assert capsys.readouterr().out.splitlines() == [
-        "by_chunk, eight_rows: passes",
-        "by_chunk, every_number_of_rows: AssertionError: not a shard for "
-        "each device (rows: 1, devices: 4, shards: 1)",
-        "scatter, every_number_of_rows: passes",
+        "wrong version, eight_rows: passes",
+        "wrong version, every_number_of_rows: AssertionError: not a shard "
+        "for each device (rows: 1, devices: 4, shards: 1)",
+        "right version, every_number_of_rows: passes",
     ]
 
 
@@ -196,14 +197,20 @@ def test_the_page_asks_before_it_tells(name, cells):
     assert CAUGHT[name] not in "\n".join(before)
 
 
+def test_the_right_answers_stand_in_no_favourite_place(cells):
+    places = Counter(box.choice.found for box in boxes({"cells": cells}))
+    assert sorted(places) == ["1", "2", "3"]
+    assert min(places.values()) >= len(NAMES) // 4
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_contents_of_the_page_name_each_exhibit(name, cells):
     """A row of the table, which leads to the entry's heading."""
     label = f"museum-{name.replace(' ', '-')}"
     told = EXHIBITS[name].check.__doc__.splitlines()[0].rstrip(".")
     texts = [c["source"] for c in cells if c["cell_type"] == "markdown"]
-    row = rf"(?m)^\| .+ \| (.+) \| {{ref}}`(.+) <{label}>` \| .+ \|$"
-    ((check, title),) = (m for text in texts for m in re.findall(row, text))
+    row = rf"(?m)^\| {{ref}}`(.+) <{label}>` \| .+ \| (.+) \|$"
+    ((title, check),) = (m for text in texts for m in re.findall(row, text))
     assert check == told
     assert any(f"({label})=\n### {title}\n" in text for text in texts)
 

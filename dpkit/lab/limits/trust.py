@@ -77,7 +77,7 @@ WORK = {
     "small networks": Questions(
         False,
         False,
-        "nothing: Python's own work and first calls take no simulated time",
+        "no seconds: Python's own work and first calls take none here",
     ),
     "networks on a CPU": Questions(
         False, False, "nothing: one rate of a class stands for all sizes"

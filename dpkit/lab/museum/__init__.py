@@ -36,10 +36,9 @@ def listing(name: str) -> Markdown:
 def tell(name: str) -> Markdown:
     """Print what the checks say; return the check and the right version."""
     bug = EXHIBITS[name]
-    cases = [(bug.wrong, bug.check), (bug.right, bug.check)]
+    cases = [("wrong", bug.wrong, bug.check), ("right", bug.right, bug.check)]
     if bug.careless:
-        cases.insert(0, (bug.wrong, bug.careless))
-    for version, check in cases:
-        found = verdict(check, version)
-        print(f"{version.__name__}, {check.__name__}: {found}")
+        cases.insert(0, ("wrong", bug.wrong, bug.careless))
+    for kind, version, check in cases:
+        print(f"{kind} version, {check.__name__}: {verdict(check, version)}")
     return show(bug.check, bug.right)
