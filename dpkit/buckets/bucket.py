@@ -11,9 +11,10 @@ def assign(
     bucket_bytes: float,
     first_bytes: float | None = None,
 ) -> list[list[int]]:
-    """Return which tensors share a bucket: neighbours, as long as they fit.
+    """Return which tensors share a bucket: neighbours, until it is filled.
 
-    A tensor larger than a bucket gets its own. Tensors of two dtypes or on
+    A bucket takes no more once it has ``bucket_bytes`` or above: its last
+    tensor may reach beyond them, as in PyTorch. Tensors of two dtypes or on
     two devices never share one. Tensors are in the order in which they will be
     ready. The result has their places in each bucket, in the order in which
     the buckets will be full. The first bucket of a dtype and device has
@@ -22,17 +23,17 @@ def assign(
     Example:
         >>> tensors = [torch.zeros(n) for n in (3, 2, 4, 7, 1)]
         >>> dpkit.buckets.assign(tensors, bucket_bytes=24, first_bytes=16)
-        [[0], [1, 2], [3], [4]]
+        [[0, 1], [2, 3], [4]]
     """
-    # Tensors of 12, 8, 16, 28 and 4 bytes, in buckets of 24, the first of 16.
-    # [12] has no room for 8. [8 16] is full. [28] is too large. [4] is last.
+    # Tensors of 12, 8, 16, 28 and 4 bytes, in buckets of 24, the first of 16:
+    # [12 8] has reached 16. [16 28] has reached 24. [4] is what is left.
     first_bytes = bucket_bytes if first_bytes is None else first_bytes
     groups: list[list[int]] = []
     current: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     room: dict[tuple[torch.device, torch.dtype], float] = {}
     for i, tensor in enumerate(tensors):
         kind = (tensor.device, tensor.dtype)
-        if kind not in room or tensor.nbytes > room[kind]:
+        if kind not in room or room[kind] <= 0:
             room[kind] = bucket_bytes if kind in room else first_bytes
             current[kind] = []
             groups.append(current[kind])

@@ -44,7 +44,8 @@ class Buckets:
     a ValueError is raised if the earlier ones hold others too.
 
     Args:
-        bucket_megabytes: The size of a bucket, in units of 2^20 bytes.
+        bucket_megabytes: The size at which a bucket is closed, in units of
+            2^20 bytes.
         first_megabytes: The size of the first, if that is less: it leaves
             early.
         on_full: Is given each bucket in turn. It may send it off and return.

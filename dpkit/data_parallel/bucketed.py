@@ -35,10 +35,10 @@ class BucketedDataParallel:
     batch, as views of its ``buckets``; buffers stay each replica's own. An
     optimizer of all their parameters then takes the same step everywhere.
 
-    A bucket has ``bucket_megabytes`` of 2^20 bytes, the first one at most; a
-    gradient larger than that has its own. ``float("inf")`` gives one bucket
-    for all. With ``overlap`` a bucket is reduced while backward goes on, else
-    when it has ended. ``algorithm`` is that of the allreduces.
+    A bucket is closed when it has ``bucket_megabytes`` of 2^20 bytes or above,
+    the first when it has one. ``float("inf")`` gives one bucket for all. With
+    ``overlap`` a bucket is reduced while backward goes on, else when it has
+    ended. ``algorithm`` is that of the allreduces.
 
     Example:
         >>> from dpkit.data_parallel import BucketedDataParallel

@@ -46,8 +46,8 @@ class DistributedDataParallel(nn.Module):
             parameters and buffers become those of rank 0; it has to be the
             same on all ranks.
         bucket_megabytes: The size of a bucket in MiB (2^20 bytes), as
-            PyTorch's ``bucket_cap_mb``; the first has one MiB at most. A
-            gradient larger than that has its own.
+            PyTorch's ``bucket_cap_mb``. A bucket is closed when it has that
+            or above, the first when it has one MiB.
         broadcast_buffers: Whether buffers, such as the running statistics of
             batch norm, become those of rank 0 before a forward in training
             mode: before the first one, if several precede a backward.

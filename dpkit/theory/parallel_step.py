@@ -260,13 +260,13 @@ class _Run:
 def buckets_of(gradients: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the bytes of each bucket, and when it is full, as gradients do.
 
-    The first one has 1 MiB at most, others 25; a larger gradient has its own.
+    The first takes gradients until it has 1 MiB, each other until it has 25.
     """
-    # Gradients of 1, 1, 20 and 10 MiB: buckets of 1, 1 + 20 and 10.
+    # Gradients of 1, 1, 20, 10 and 2 MiB: buckets of 1, 1 + 20 + 10 and 2.
     found: list[tuple[int, int]] = []
     room = 0
     for num_bytes, at in gradients:
-        if num_bytes > room:
+        if room <= 0:
             room = BUCKET_SIZES[min(1, len(found))]
             found.append((0, 0))
         found[-1] = found[-1][0] + num_bytes, at

@@ -20,7 +20,7 @@ Where all copies pass over one path through the host, the path carries it all.
 """
 
 from dataclasses import dataclass, replace
-from math import fsum
+from math import ceil, fsum
 
 from dpkit.theory.dense import SIZE, Dense
 from dpkit.theory.hardware.clusters import Cluster
@@ -119,7 +119,7 @@ def _data(b: int, w: int, depth: int, cluster: Cluster) -> Estimate:
     layer = Dense(cluster, b / k, w, w)
     num_bytes = SIZE * layer.num_parameters
     # Eight layers, three in a bucket: buckets after 3, 6 and 8 of them.
-    size = max(1, int(BUCKET_BYTES // num_bytes))
+    size = ceil(BUCKET_BYTES / num_bytes)
     ends = [*range(size, depth, size), depth]
     lengths = [end - start for start, end in zip([0, *ends], ends)]
     step = step_seconds(

@@ -24,22 +24,34 @@ def cut_buckets():
 
 
 # refused: it returned [[3], [2], [1], [0]]
-def fill_buckets(sizes, room):
+def fill_buckets(sizes, limit):
     return [[place] for place in reversed(range(len(sizes)))]
 
 
 # refused: it returned [[3, 2, 1, 0]]
-def fill_buckets(sizes, room):
+def fill_buckets(sizes, limit):
     return [list(reversed(range(len(sizes))))]
 
 
 # refused: it returned [[0, 1], [2, 3]]
-def fill_buckets(sizes, room):
-    found, left = [], 0
+def fill_buckets(sizes, limit):
+    found, filled = [], limit
     for place, size in enumerate(sizes):
-        if not found or size > left:
+        if filled >= limit:
             found.append([])
-            left = room
+            filled = 0
         found[-1].append(place)
-        left -= size
+        filled += size
+    return found
+
+
+# refused: it returned [[4], [3, 2], [1], [0]]
+def fill_buckets(sizes, limit):
+    found, left = [], 0
+    for place in reversed(range(len(sizes))):
+        if not found or sizes[place] > left:
+            found.append([])
+            left = limit
+        found[-1].append(place)
+        left -= sizes[place]
     return found

@@ -43,13 +43,13 @@ def check_cut_buckets(answer: Answer) -> None:
 
 
 def check_fill_buckets(answer: Answer) -> None:
-    """From the last to the first; none too full unless it holds one."""
+    """From the last to the first; a bucket is closed at the limit."""
 
-    def from_the_last(sizes: list[int], room: int) -> list[list[int]]:
+    def from_the_last(sizes: list[int], limit: int) -> list[list[int]]:
         buckets: list[list[int]] = []
         for place in reversed(range(len(sizes))):
-            filled = sum(sizes[i] for i in buckets[-1]) if buckets else room
-            if filled + sizes[place] > room:
+            filled = sum(sizes[i] for i in buckets[-1]) if buckets else limit
+            if filled >= limit:
                 buckets.append([])
             buckets[-1].append(place)
         return buckets
@@ -60,4 +60,6 @@ def check_fill_buckets(answer: Answer) -> None:
         ([5], 3),
         ([1, 2, 3, 4, 5, 6], 100),
     ]
-    require_reference(answer, from_the_last, cases, "sizes {0}, room for {1}")
+    require_reference(
+        answer, from_the_last, cases, "sizes {0}, a limit of {1}"
+    )
