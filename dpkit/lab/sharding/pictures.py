@@ -65,23 +65,22 @@ def fullest(timeline: Timeline) -> list[Block]:
 
 
 def alive_at_peak(step: Step, least: float = 0.01) -> Table:
-    """Return what is alive at the peak of a step, by size, as a table.
+    """Return what is alive at the peak of a step, as a table.
 
     What has less than a share of ``least`` in all stands in the last row.
     """
     blocks = fullest(step.timeline)
     total = sum(b.num_bytes for b in blocks)
-    table = Table("MB each:.2f | number | MB:.1f")
+    table = Table("what | MB each:.2f | number | MB:.1f")
     rest = 0
-    for size, number in sorted(Counter(b.num_bytes for b in blocks).items())[
-        ::-1
-    ]:
+    found = Counter((b.num_bytes, b.category) for b in blocks)
+    for (size, what), number in sorted(found.items(), reverse=True):
         if size * number < least * total:
             rest += size * number
         else:
-            table.add(size / 1e6, number, size * number / 1e6)
-    table.add("smaller", "", rest / 1e6)
-    table.add("together", "", total / 1e6)
+            table.add(what, size / 1e6, number, size * number / 1e6)
+    table.add("smaller", "", "", rest / 1e6)
+    table.add("together", "", "", total / 1e6)
     return table
 
 
