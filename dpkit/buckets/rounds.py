@@ -56,7 +56,7 @@ class Buckets:
     Example:
         >>> net = nn.Linear(3, 2)
         >>> buckets = dpkit.buckets.Buckets(
-        ...     net.parameters(), 1e-5, on_full=lambda b: print(b.flat)
+        ...     net.parameters(), 5e-6, on_full=lambda b: print(b.flat)
         ... )
         >>> net(torch.tensor([[1.0, 2.0, 3.0]])).sum().backward()
         tensor([1., 1., 1.])
