@@ -13,12 +13,11 @@ def assign(
 ) -> list[list[int]]:
     """Return which tensors share a bucket: neighbours, until it is filled.
 
-    A bucket takes no more once it has ``bucket_bytes`` or above: its last
-    tensor may reach beyond them, as in PyTorch. Tensors of two dtypes or on
-    two devices never share one. Tensors are in the order in which they will be
-    ready. The result has their places in each bucket, in the order in which
-    the buckets will be full. The first bucket of a dtype and device has
-    ``first_bytes`` if they are given: a small one leaves early.
+    A bucket takes no more once it has ``bucket_bytes`` or above, the first one
+    of a dtype and device ``first_bytes``: its last tensor may reach beyond
+    them, as in PyTorch. Tensors of two dtypes or devices never share a bucket.
+    Tensors are in the order in which they will be ready. The result has their
+    places in each bucket, in the order in which the buckets will be full.
 
     Example:
         >>> tensors = [torch.zeros(n) for n in (3, 2, 4, 7, 1)]

@@ -64,8 +64,8 @@ def number_of_actions(version: Version) -> None:
 def chart_by_hand() -> str:
     """Draw 1F1B on two stages, a column a tick."""
     return """
-        0F0 0F1 0F2 0B0 0B1 .   0B2
-        .   1F0 1F1 1B0 1F2 1B1 1B2
+        0F0 0F1 0B0 0F2 0B1 .   0B2
+        .   1F0 1B0 1F1 1B1 1F2 1B2
     """
 
 
