@@ -247,6 +247,12 @@ def test_a_picture_has_a_mark_for_each_row(works):
     assert drawn + len(works) <= marks <= most
 
 
+@pytest.mark.parametrize("works", [TRAINING, MESSAGES], ids=["train", "send"])
+def test_a_picture_names_each_class(works):
+    text = plot_comparisons(FOUND.rows, works).svg
+    assert [work for work in works if f"<!-- {work} -->" not in text] == []
+
+
 def test_each_class_with_seconds_is_in_one_picture():
     timed = {row.work for row in FOUND.rows if row.seconds}
     assert sorted(timed) == sorted(TRAINING + MESSAGES)

@@ -21,7 +21,7 @@ TRAINING = (
 )
 WHERE = "in a node", "between nodes", "by messages"
 MESSAGES = ("copies", *(f"collectives {where}" for where in WHERE))
-MARKERS = "osDX^vP"
+MARKERS, TEAL = "osDX^vP", "#0e7490"
 TICKS = {1e-5: "10 µs", 1e-3: "1 ms", 0.1: "0.1 s", 10: "10 s"}
 NEAR = 0.2  # what the band is wide, each way
 SIZE = (5.2, 6.0)  # inches
@@ -39,7 +39,7 @@ def plot_comparisons(
 
     def draw(ax: Axes) -> None:
         _draw_band(ax, drawn)
-        for work, marker, colour in zip(works, MARKERS, (*COLOURS, INK)):
+        for work, marker, colour in zip(works, MARKERS, (*COLOURS, INK, TEAL)):
             style: dict[str, Any] = {
                 "color": colour,
                 "marker": marker,

@@ -48,7 +48,7 @@ WORK = {
     "scaling": Questions(
         True,
         False,
-        "how many times one GPU several are; not where 90 % of it ends",
+        "the speed-up of several GPUs; not up to how many it is 90 % of them",
     ),
     "pipelines": Questions(
         False, False, "no seconds; ask for their speed-ups instead"
