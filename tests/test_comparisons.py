@@ -66,7 +66,7 @@ def test_no_row_is_there_twice():
 
 @pytest.mark.parametrize("work", trust.WORK)
 def test_what_a_class_may_be_asked_follows_from_its_rows(work):
-    how_much, which, _ = trust.WORK[work]
+    how_much, which, *_ = trust.WORK[work]
     assert trust.questions(FOUND.of(work)) == (how_much, which)
 
 
@@ -197,7 +197,7 @@ def test_the_tables():
         row.work for row in unseen(FOUND.rows)
     }
     assert str(trust.words_table()).count("yes") == sum(
-        how_much + which for how_much, which, _ in trust.WORK.values()
+        how_much + which for how_much, which, *_ in trust.WORK.values()
     )
     assert len(rows_table(FOUND.rows).rows) == len(FOUND.rows)
     (line,) = decisions_table([Decision("?", "a", "b", "x", "y", "w")]).rows
