@@ -46,12 +46,10 @@ WORK = {
         True,
         False,
         "the speed-up of several GPUs, over PCI Express",
-        "by NCCL over NVLink it is an upper bound; nor up to how many GPUs "
-        "the efficiency is 90 %",
+        "an upper bound by NCCL over NVLink; not up to how many GPUs the "
+        "efficiency is 90 %",
     ),
-    "pipelines": Questions(
-        False, False, "", "no seconds, but their speed-ups"
-    ),
+    "pipelines": Questions(False, False, "their speed-ups", "no seconds"),
     "speed-ups of pipelines": Questions(
         True, True, "how many times faster, and which cut", ""
     ),
