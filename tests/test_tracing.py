@@ -176,4 +176,4 @@ def test_the_timeline_names_its_hardware_and_its_assumptions():
         timeline = step()
     assert timeline.label == "simulated (a100, pcie4)"
     assert any("share one path" in line for line in timeline.assumptions)
-    assert any("One Python" in line for line in timeline.assumptions)
+    assert any("One process" in line for line in timeline.assumptions)

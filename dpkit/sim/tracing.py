@@ -21,8 +21,8 @@ from dpkit.theory.hardware.clusters import Cluster
 from dpkit.theory.timeline.timeline import Timeline
 
 _ASSUMPTIONS = (
-    "Work on the CPU, in Python and in loading data, takes no time; issuing "
-    "work to a device does.",
+    "Work on the CPU, in Python and in loading data, takes no time; "
+    "launching work on a device does.",
     "An operation takes the longer of its arithmetic and its traffic to "
     "memory, at the rates of the preset, and reads nothing from a cache.",
     "The streams of a device take turns: what has been ready for longest runs "
@@ -121,14 +121,14 @@ def _assumptions() -> list[str]:
     cluster = simulation.clock.cluster
     host = cluster.host
     hosts = (
-        "One Python issues all work."
+        "One process launches all work."
         if cluster.hosts == "one"
-        else "Each device has a Python of its own."
+        else "Each device has a process of its own."
     )
     issue = (
-        f"Issuing takes {1e6 * host.launch_seconds:g} µs an operation, "
+        f"A launch takes {1e6 * host.launch_seconds:g} µs for an operation, "
         f"{1e6 * host.backward_launch_seconds:g} µs in backward, "
-        f"{1e6 * host.view_seconds:g} µs a view."
+        f"{1e6 * host.view_seconds:g} µs for a view."
     )
     return [hosts, issue, _paths(cluster), *_ASSUMPTIONS]
 

@@ -8,7 +8,7 @@ from matplotlib.ticker import NullLocator
 
 from dpkit.lab.common.plots import COLOURS, Picture
 from dpkit.lab.limits.comparisons import Comparison
-from dpkit.theory.timeline.drawing import INK
+from dpkit.theory.timeline.drawing import INK, QUIET
 
 # The classes of work of the two pictures: a colour and a shape for each.
 NETWORKS = "convolutions", "transformers", "pipelines"
@@ -21,16 +21,17 @@ TRAINING = (
 )
 WHERE = "in a node", "between nodes", "by messages"
 MESSAGES = ("copies", *(f"collectives {where}" for where in WHERE))
-MARKERS, TEAL = "osDX^vP", "#0e7490"
+LOOKS = tuple(zip("osDX^vP", (*COLOURS, INK, QUIET), strict=True))
 TICKS = {1e-5: "10 µs", 1e-3: "1 ms", 0.1: "0.1 s", 10: "10 s"}
+RATIOS = 0.01, 0.1, 0.5, 1, 2, 5  # marked, of predicted and measured
 NEAR = 0.2  # what the band is wide, each way
-SIZE = (5.2, 6.0)  # inches
+SIZE = (5.2, 5.0)  # inches
 
 
 def plot_comparisons(
     rows: Sequence[Comparison], works: Sequence[str]
 ) -> Picture:
-    """Draw predicted over measured seconds, a mark for each row.
+    """Draw predicted divided by measured seconds, a mark for each row.
 
     ``works`` are the classes to draw. A mark is hollow, or a small full one
     where a constant was fitted. Ratios, which have no seconds, are left out.
@@ -39,7 +40,8 @@ def plot_comparisons(
 
     def draw(ax: Axes) -> None:
         _draw_band(ax, drawn)
-        for work, marker, colour in zip(works, MARKERS, (*COLOURS, INK, TEAL)):
+        looks = LOOKS[: len(works)]
+        for work, (marker, colour) in zip(works, looks, strict=True):
             style: dict[str, Any] = {
                 "color": colour,
                 "marker": marker,
@@ -50,7 +52,7 @@ def plot_comparisons(
             }
             _draw_work(ax, [r for r in drawn if r.work == work], style)
             ax.plot([], [], label=work, **style)
-        ax.set(xlabel="measured", ylabel="predicted")
+        ax.set(xlabel="measured", ylabel="predicted / measured")
         place: Any = {"loc": "upper left", "bbox_to_anchor": (-0.19, -0.13)}
         ax.legend(**place, ncols=2, columnspacing=0.8, handletextpad=0.1)
 
@@ -58,16 +60,16 @@ def plot_comparisons(
 
 
 def _draw_band(ax: Axes, rows: Sequence[Comparison]) -> None:
-    found = [seconds for row in rows for seconds in row.seconds or ()]
-    ends = [min(found) / 2, max(found) * 2]
-    low, high = ([(1 + near) * end for end in ends] for near in (-NEAR, NEAR))
-    ax.fill_between(ends, low, high, color="#e5e7eb")
-    ax.plot(ends, ends, color=INK, linewidth=0.8)
+    times = [row.seconds[1] for row in rows if row.seconds]
+    ends = min(times) / 2, max(times) * 2
+    ax.axhspan(1 - NEAR, 1 + NEAR, color="#e5e7eb")
+    ax.axhline(1, color=INK, linewidth=0.8)
     ax.set(xscale="log", yscale="log")
+    ax.xaxis.set_ticks(list(TICKS), labels=TICKS.values())
+    ax.yaxis.set_ticks(RATIOS, labels=[f"{ratio:g}" for ratio in RATIOS])
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_ticks(list(TICKS), labels=TICKS.values())
         axis.set_minor_locator(NullLocator())
-    ax.set(xlim=ends, ylim=ends)
+    ax.set(xlim=ends)
 
 
 def _draw_work(
@@ -78,4 +80,4 @@ def _draw_work(
         if row.seconds:
             predicted, measured = row.seconds
             own = style | (fitted if row.kind == "fitted" else {})
-            ax.plot(measured, predicted, **own)
+            ax.plot(measured, predicted / measured, **own)

@@ -50,7 +50,8 @@ def speeds_table(found: Comparisons) -> Table:
     The last column is the miss of the guess that k replicas are k times as
     fast as one.
     """
-    table = Table("series | speeds:.0% | speed-ups:.0% | guess of k times:.0%")
+    misses = "miss of speeds:.0% | of speed-ups:.0% | of the guess:.0%"
+    table = Table(f"series | {misses}")
     for name, (works, networks) in SERIES.items():
         speeds, ratios = (
             [

@@ -29,58 +29,49 @@ class Questions(NamedTuple):
 
     how_much: bool
     which: bool
-    words: str
+    ask: str
+    limit: str  # what not to ask, or why not
 
 
+JOINING = "whether it pays to join messages"
 WORK = {
-    "products": Questions(
-        False, False, "nothing: all rows were fitted, and none is a test"
-    ),
+    "products": Questions(False, False, "", "all rows were fitted: no test"),
     "copies": Questions(
-        False,
-        False,
-        "nothing: only copies to and through the host were measured; nodes "
-        "differ in them",
+        False, False, "", "nodes differ in copies to and through the host"
     ),
     "convolutions": Questions(
-        True, True, "images per second of one GPU, and which GPU or network"
+        True, True, "images/s of one GPU, and which GPU or network", ""
     ),
     "scaling": Questions(
         True,
         False,
-        "the speed-up of several GPUs; not up to how many it is 90 % of them",
+        "the speed-up of several GPUs, over PCI Express",
+        "an upper bound by NCCL over NVLink; not up to how many GPUs the "
+        "efficiency is 90 %",
     ),
-    "pipelines": Questions(
-        False, False, "no seconds; ask for their speed-ups instead"
-    ),
+    "pipelines": Questions(False, False, "their speed-ups", "no seconds"),
     "speed-ups of pipelines": Questions(
-        True, True, "how many times faster, and which cut"
+        True, True, "how many times faster, and which cut", ""
     ),
     "transformers": Questions(
-        True, True, "seconds of a layer and of a step, and what to recompute"
+        True, True, "seconds of a layer or step, and what to recompute", ""
     ),
     "plans": Questions(
         True,
         True,
-        "seconds of a step, and what to recompute; not which of two layouts "
-        "that are near, nor what replicas add",
+        "seconds of a step, and what to recompute",
+        "not which of two similar layouts, nor what replicas add",
     ),
     "collectives in a node": Questions(
-        True, True, "microseconds, and whether it pays to join messages"
+        True, True, f"microseconds, and {JOINING}", ""
     ),
-    "collectives between nodes": Questions(
-        False, True, "whether it pays to join messages; not seconds"
-    ),
-    "collectives by messages": Questions(
-        False, True, "whether it pays to join messages; not seconds"
-    ),
+    "collectives between nodes": Questions(False, True, JOINING, "no seconds"),
+    "collectives by messages": Questions(False, True, JOINING, "no seconds"),
     "small networks": Questions(
-        False,
-        False,
-        "no seconds: Python's own work and first calls take none here",
+        False, False, "", "Python's work and first calls take no time here"
     ),
     "networks on a CPU": Questions(
-        False, False, "nothing: one rate of a class stands for all sizes"
+        False, False, "", "one rate for all sizes of an operation"
     ),
 }
 
@@ -139,8 +130,8 @@ def worst_table(found: Comparisons) -> Table:
 
 def words_table() -> Table:
     """Return what each class of work may be asked."""
-    table = Table("work | how much? | which? | so ask it for")
-    for work, (how_much, which, words) in WORK.items():
+    table = Table("work | how much? | which? | ask for | limit")
+    for work, (how_much, which, *words) in WORK.items():
         answers = ("yes" if yes else "no" for yes in (how_much, which))
-        table.add(work, *answers, words)
+        table.add(work, *answers, *words)
     return table
