@@ -12,6 +12,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
+import dpkit
 from dpkit.theory.explore.all import FIGURES
 
 FOLDER = "_static/live/frames"
@@ -58,6 +59,14 @@ def with_ids(body: str, page: str, folder: Path) -> tuple[str, int]:
     return body, sum(count.values())
 
 
+def package_checksum() -> int:
+    """Return a number that changes with the package: it makes the frames."""
+    found = 0
+    for path in sorted(Path(dpkit.__path__[0]).rglob("*.py")):
+        found = zlib.crc32(path.read_bytes(), found)
+    return found
+
+
 def make_live(
     app: Sphinx,
     pagename: str,
@@ -80,6 +89,7 @@ def make_live(
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the extension."""
+    """Register the extension; a changed package writes all pages again."""
+    app.add_config_value("live_figures_package", package_checksum(), "html")
     app.connect("html-page-context", make_live)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
