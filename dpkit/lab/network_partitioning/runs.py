@@ -70,14 +70,16 @@ def activation_peaks(
     num_micro_batches: int,
     rows: int,
     recompute: bool = False,
+    width: int = 256,
 ) -> list[int]:
     """Return the most bytes that a step adds on each simulated device.
 
-    The network has width 256. Its parameters and their gradients are there
-    before the step and not counted.
+    The parameters and their gradients are there before the step and not
+    counted.
     """
     ranks = devices(num_devices, "sim")
-    stages = split_layers(deep_network(256), num_devices)
+    with ranks[0]:
+        stages = split_layers(deep_network(width), num_devices)
     pipeline = Pipeline(stages, ranks, schedule, num_micro_batches, recompute)
     for p in pipeline.parameters():
         p.grad = torch.zeros_like(p)
@@ -85,7 +87,7 @@ def activation_peaks(
     before = [memory.memory_allocated(rank) for rank in ranks]
     for rank in ranks:
         memory.reset_peak_memory_stats(rank)
-    X, y = torch.zeros(2, rows, 256)
+    X, y = torch.zeros(2, rows, width)
     pipeline.forward_backward(X, y, F.mse_loss)
     after = [memory.max_memory_allocated(rank) for rank in ranks]
     return [most - start for most, start in zip(after, before)]

@@ -209,7 +209,7 @@ def amoebanet_table(
 def show_table(rows: Iterable[Row]) -> Table:
     """Return a table of the speed-ups and how far off the replay is."""
     speed_ups = "formula:.2f | replayed:.2f | measured:.2f"
-    table = Table(f"n | m | batch | balance | {speed_ups} | miss:+.0%")
+    table = Table(f"n | m | batch | balance | {speed_ups} | error:+z.0%")
     for row in rows:
         run = row.run
         balance = "-".join(map(str, run.balance))
@@ -235,7 +235,7 @@ def show_ladder(
     misses = {"formula": [row.formula / row.measured - 1 for row in rows]}
     misses |= {name: [r.miss for r in rows] for name, rows in steps.items()}
     names = [f"{r.run.num_stages}, {r.run.num_micro_batches}" for r in rows]
-    heads = "".join(f" | {name}:+.0%" for name in names[1:])
+    heads = "".join(f" | {name}:+z.0%" for name in names[1:])
     table = Table(f"n, m{heads} | mean:.0%")
     for name, (_, *values) in misses.items():
         table.add(name, *values, sum(map(abs, values)) / len(values))
