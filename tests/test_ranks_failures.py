@@ -356,6 +356,63 @@ def test_an_interrupt_ends_all_ranks(where, forking):
     )
 
 
+# -- after ranks a debugger can trace
+
+
+def spin():
+    """Run for ever, without an operation."""
+    print("at it", flush=True)
+    while True:
+        pass
+
+
+def operate():
+    """Run for ever, with operations."""
+    print("at it", flush=True)
+    while True:
+        torch.ones(1, device="sim")
+
+
+def be_traced(program):
+    """What a child process does: launch ranks, then trace a function."""
+    try:
+        dpkit.sim.launch(program, 2)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    lines = []
+    sys.settrace(lambda frame, event, _: lines.append(event))
+    (lambda: None)()
+    sys.settrace(None)
+    print(lines)
+
+
+@pytest.mark.parametrize("program", ["total", "spin", "operate"])
+def test_ranks_leave_nothing_on_which_tracing_hangs(program, forking):
+    """On CPython 3.11 a debugger hung after any launch."""
+    words = (
+        "import signal; "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); "
+        f"from tests.test_ranks_failures import *; be_traced({program})"
+    )
+    run = forking.Popen(
+        [sys.executable, "-c", words],
+        stdout=forking.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with run:
+        try:
+            if program != "total":
+                assert run.stdout.readline() == "at it\n"
+                run.send_signal(signal.SIGINT)
+            told, _ = run.communicate(timeout=10)
+        finally:
+            run.kill()
+    *interrupted, lines = told.splitlines()
+    assert interrupted == ["interrupted"] * (program != "total")
+    assert lines == "['call']"
+
+
 # -- a rank leaves out what nobody waits for
 
 

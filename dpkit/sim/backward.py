@@ -228,10 +228,27 @@ def raise_outside(number: int, error: type[BaseException]) -> bool:
     return _told[number] is None
 
 
+class _TakenBack(BaseException):
+    """Is raised in place of an error that is not to be raised any more."""
+
+
 def raise_nothing(number: int) -> None:
-    """Take back what is not raised yet."""
-    if _told.pop(number, None) is None:
-        _raise_at_next_line(number, None)
+    """Take back what is not raised yet; the thread of that number calls it."""
+    if number not in _told:
+        return
+    is_with_python = _told.pop(number) is None
+    if not is_with_python:
+        return
+    # CPython can set the error of a thread to nothing. But CPython 3.11 then
+    # keeps the sign that there is an error, and once a function is traced it
+    # looks for the error for ever: pdb, coverage. So another error takes the
+    # place of this one, and is raised and caught here.
+    try:
+        _raise_at_next_line(number, ctypes.py_object(_TakenBack))
+        while True:
+            pass
+    except _TakenBack:
+        pass
 
 
 def _is_in_backward(number: int) -> bool:
