@@ -29,6 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpkit.sim.both_kinds import backward_on, has_gpus
 from dpkit.sim.configuration import simulation
 from dpkit.sim.operations import mixture
 from dpkit.sim.tracing import mark_leaves, tracing
@@ -60,9 +61,11 @@ def put_aside(error: BaseException) -> None:
 
 def run_backward(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
     """Stand in for PyTorch's engine, and call it."""
-    if not has_simulated(outputs):
-        return _engine(outputs, *args, **kwargs)
-    return _run_simulated(outputs, *args, **kwargs)
+    engine = _run_simulated if has_simulated(outputs) else _engine
+    if not has_gpus():
+        return engine(outputs, *args, **kwargs)
+    with backward_on(_kinds_of_device(outputs)):
+        return engine(outputs, *args, **kwargs)
 
 
 def _run_simulated(
@@ -135,6 +138,14 @@ def has_simulated(outputs: Sequence[Any]) -> bool:
         for node in nodes(outputs)
         for parts in node._input_metadata
     )
+
+
+def _kinds_of_device(outputs: Sequence[Any]) -> set[str]:
+    """Return the kinds of all devices that take part in a backward."""
+    kinds = {x.device.type for x in outputs if isinstance(x, Tensor)}
+    for node in nodes(outputs):
+        kinds |= {parts.device.type for parts in node._input_metadata}
+    return kinds
 
 
 # Where Python keeps the exception on its way: type, value and traceback. While

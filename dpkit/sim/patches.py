@@ -32,6 +32,7 @@ from torch.utils import _device, _foreach_utils, backend_registration
 
 from dpkit.sim import (
     backward,
+    both_kinds,
     device_names,
     modules,
     random_numbers,
@@ -128,7 +129,9 @@ def _take_the_place() -> Undo:
     backend_registration._setup_privateuseone_for_python_backend(
         "sim", backend_module=torch_sim, device_guard=backward.Guard()
     )
-    return lambda: None  # torch has no way back
+    # torch has no way back from the name; but C++ takes what has one for the
+    # accelerator, and that can be GPUs again.
+    return both_kinds.choose_gpus()
 
 
 _ENGINE = backward.run_backward, ["t_outputs", "args", "kwargs"]
