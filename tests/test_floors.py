@@ -164,7 +164,6 @@ QUESTIONS = {
 # have to ask torch; nor do they use simulated devices, which it would count.
 LISTINGS = {
     PACKAGE / "lab/cheat_sheet/minimal_ddp.py",
-    PACKAGE / "lab/data_parallelism_concise/ddp_program.py",
 }
 
 
