@@ -207,12 +207,15 @@ lint: $(READY)  ## check style (notebooks too), types, words and workflows
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-	$(PY) scripts/words.py --check
+	$(PY) -c 'from importlinter.cli import lint_imports_command as lint; lint()'
+	$(PY) scripts/words.py
+	$(PY) scripts/sizes.py
 	PATH="$(dir $(PY)):$$PATH" zizmor --offline --quiet .github
 	scripts/check/lint_workflows
 
-words: $(READY)  ## list what is hard to read; LOWER=1 writes lower counts
-	$(PY) scripts/words.py $(if $(LOWER),--lower)
+words: $(READY)  ## list what is hard to read, and how long things are
+	$(PY) scripts/words.py
+	$(PY) scripts/sizes.py
 
 format: $(READY)  ## format and mend with ruff
 	$(PY) -m ruff format .

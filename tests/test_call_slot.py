@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from dpkit.sim import both_kinds, call_slot
-from dpkit.sim.both_kinds import Choice, find_choice
+from dpkit.sim.both_kinds import AcceleratorChoice, find_choice
 from dpkit.sim.call_slot import address_of, find_slot
 
 pytestmark = pytest.mark.skipif(
@@ -87,7 +87,7 @@ def test_a_zero_that_is_none_is_not_taken(monkeypatch):
         assert "pthread_getconcurrency" in find_choice()
     finally:
         library.pthread_setconcurrency(0)
-    assert isinstance(find_choice(), Choice)
+    assert isinstance(find_choice(), AcceleratorChoice)
 
 
 @pytest.mark.parametrize("platform", ["darwin", "win32"])

@@ -41,7 +41,7 @@ _RETURNS_0 = "pthread_getconcurrency"  # a hint to the C library: never given
 
 
 @dataclass(frozen=True)
-class Choice:
+class AcceleratorChoice:
     """The slot, and the addresses by which it chooses the accelerator."""
 
     slot: ctypes.c_uint64
@@ -53,7 +53,7 @@ class Choice:
         self.slot.value = self.of_sim if kind == "sim" else self.of_gpus
 
 
-def find_choice() -> Choice | str:
+def find_choice() -> AcceleratorChoice | str:
     """Return what chooses the accelerator, or why nothing does."""
     if sys.platform != "linux":
         return f"libraries are not Linux's (platform: {sys.platform})"
@@ -70,7 +70,7 @@ def find_choice() -> Choice | str:
         return "the call leads elsewhere than to PyTorch's function"
     if ctypes.CDLL(None).pthread_getconcurrency() != 0:
         return f"another program part has used {_RETURNS_0}"
-    return Choice(slot, of_sim=own, of_gpus=zero)
+    return AcceleratorChoice(slot, of_sim=own, of_gpus=zero)
 
 
 _choice = cache(find_choice)
@@ -90,7 +90,7 @@ class _State:
 
     def __init__(self) -> None:
         self.has_gpus = False
-        self.choice: Choice | None = None
+        self.choice: AcceleratorChoice | None = None
         self.running: Counter[str] = Counter()  # kind -> how many backwards
         self.lock = threading.Lock()
 
@@ -102,7 +102,7 @@ def choose_gpus() -> Callable[[], None]:
     """Make GPUs, where there are some, the accelerator besides sim."""
     _state.has_gpus = bool(real_devices())
     found = _choice() if _state.has_gpus else None
-    if isinstance(found, Choice):
+    if isinstance(found, AcceleratorChoice):
         found.choose("cuda")
         _state.choice = found
     return _forget_gpus
