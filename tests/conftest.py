@@ -308,6 +308,21 @@ def pretend_gpus(monkeypatch: pytest.MonkeyPatch) -> PretendGpus:
     return pretend
 
 
+@pytest.fixture(scope="session")
+def driver_stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder for LD_LIBRARY_PATH: it stands in for NVIDIA's driver."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if sys.platform != "linux" or not compiler:
+        pytest.skip("no compiler of C, or not Linux")
+    folder = tmp_path_factory.mktemp("driver_stub")
+    library = folder / "libcuda.so.1"
+    source = REPOSITORY / "tests" / "driver_stub" / "driver_stub.c"
+    words = [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library]
+    subprocess.run([*words, source], check=True)
+    shutil.copy(library, folder / "libnvidia-ml.so.1")
+    return folder
+
+
 @pytest.fixture(
     params=["sim", "cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 )

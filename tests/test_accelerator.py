@@ -6,10 +6,8 @@ for. A stub in C stands in for NVML and the driver.
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,7 +16,6 @@ from dpkit.accelerator import driver, found, real_devices, why_unusable
 from dpkit.accelerator.driver import Answer, Gpu
 from dpkit.accelerator.fits import Build, driver_too_old, no_kernels
 
-STUB = Path(__file__).parent / "driver_stub" / "driver_stub.c"
 BUILD = Build("2.15.0+cu132", "13.2", ("sm_75", "sm_80", "sm_86", "sm_90"))
 OLD = "driver 535.104.05 is too old for torch {} (CUDA {} needs driver"
 
@@ -192,20 +189,6 @@ def test_asking_that_does_not_end(asked, monkeypatch, tmp_path):
     assert asked(None, None).error.endswith("did not answer (seconds: 0.1)")
 
 
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory):
-    """A folder with the stub, under the names of both libraries."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if sys.platform != "linux" or not compiler:
-        pytest.skip("no compiler of C, or not Linux")
-    folder = tmp_path_factory.mktemp("stub")
-    library = folder / "libcuda.so.1"
-    words = [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library]
-    subprocess.run([*words, STUB], check=True)
-    shutil.copy(library, folder / "libnvidia-ml.so.1")
-    return folder
-
-
 # What dpkit finds, and what is true: what torch can use.
 PROGRAM = """
 import json, os, torch
@@ -232,14 +215,14 @@ print(json.dumps(facts))
 
 
 @pytest.fixture
-def on_a_machine(stub, tmp_path):
+def on_a_machine(driver_stub, tmp_path):
     """Return what a process finds on a machine that the settings describe."""
     if not torch.version.cuda:
         pytest.skip("this torch is built without CUDA")
 
     def run(**settings):
         environment = {
-            "LD_LIBRARY_PATH": str(stub),
+            "LD_LIBRARY_PATH": str(driver_stub),
             "STUB_STARTED": str(tmp_path / "started"),
         } | {f"STUB_{name.upper()}": v for name, v in settings.items()}
         done = subprocess.run(

@@ -10,7 +10,12 @@ from dpkit.accelerator.fits import Build, no_kernels, too_old
 from dpkit.accelerator.kernels import architectures
 
 # Files that a driver of NVIDIA's makes, also in a container.
-FILES_OF_DRIVER = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/nvhost-ctrl")
+FILES_OF_DRIVER = (
+    "/proc/driver/nvidia",
+    "/dev/nvidiactl",
+    "/dev/nvhost-ctrl",  # Jetson
+    "/usr/lib/wsl/lib/libcuda.so.1",  # Windows
+)
 
 
 def real_devices() -> list[torch.device]:
