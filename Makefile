@@ -53,7 +53,8 @@ FOUND := processes workers job machine sim configuration pinned
 # These run on any torch that dpkit.sim.TRIED names.
 ON_RANKS := ranks engines_on_ranks needed
 # torch itself is not asked, because it counts simulated devices too.
-GPUS := from dpkit.accelerator import real_devices; gpus = real_devices()
+GPUS := from dpkit.accelerator import real_devices, why_unusable; \
+  gpus = real_devices()
 
 # The tests start a few hundred Pythons. None of them should compile dpkit
 # again.
@@ -69,7 +70,7 @@ endif
 PORT := 8000
 # Modules of scripts/recorders, each in a process of its own.
 RECORDERS := headline published recipe large_batches resident framework \
-  comparisons seven_billion
+  comparisons seven_billion devices_asked
 # STAND_IN=2 rehearses on the CPU, as if there were two GPUs. AGAIN=all, failed
 # or the names of parts runs these again. LIMIT is in seconds, for all parts.
 REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
@@ -94,6 +95,7 @@ ifneq ($(WITHOUT_TORCH)$(wildcard $(OUTER)),)
 	$(VENV)/bin/python -m pip install --disable-pip-version-check --no-deps \
 	  -r $(OUTER)
 else
+	@$(PYTHON) -P scripts/gpu_fits.py
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --disable-pip-version-check \
 	  -r requirements.txt
@@ -116,7 +118,9 @@ endif
 environment:
 	@$(PY) scripts/lacking.py
 
+# Which GPUs will not work is said before the download, and again at the end.
 setup: $(READY)  ## install the pinned environment into .venv
+	@$(PY) -P scripts/gpu_fits.py --there
 
 book: $(READY)  ## build the site into _build/html
 	$(PY) scripts/build_site.py .
@@ -144,8 +148,9 @@ reproducible: $(READY)  ## run every notebook, or ONLY=name; fail on a change
 	  $(PY) scripts/execute_notebooks.py --check
 
 test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu on GPUs
-	@if $(HAS_DRIVER) && $(PY) -c '$(GPUS); exit(not gpus)'; then \
-	  $(MAKE) test-gpu; fi
+	@if $(HAS_DRIVER); then \
+	  if $(PY) -c '$(GPUS); exit(not gpus)'; then $(MAKE) test-gpu; \
+	  else $(PY) scripts/without_gpu_tests.py; fi; fi
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
 	  $(if $(ONLY),,dpkit tests) $(CHOSEN)
 
@@ -171,8 +176,8 @@ test-cpu: $(READY)  ## run every chapter, or ONLY=name, on the CPU
 	DPKIT_DEVICES=cpu $(ONE) $(PYTEST) $(SHARED) --nbval-lax $(NBVAL) $(CHOSEN)
 
 test-gpu: $(READY)  ## the tests that need CUDA, and the chapters on CUDA
-	@$(PY) -c '$(GPUS); \
-	  exit(0 if gpus else "there is no GPU (torch sees: 0)")'
+	@$(PY) -c '$(GPUS); exit(0 if gpus else \
+	  f"there is no GPU (torch can use: 0) {why_unusable()}")'
 	env -u DPKIT_DEVICES $(PYTEST) -m cuda tests
 	@$(PY) -c '$(GPUS); \
 	  print(f"Chapters on {len(gpus)} GPU(s); a cell that asks for more", \

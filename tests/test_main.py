@@ -117,9 +117,9 @@ class Driver:
         return Properties
 
 
-def test_devices_tells_of_gpus(capsys, monkeypatch):
+def test_devices_tells_of_gpus(capsys, monkeypatch, pretend_gpus):
     monkeypatch.setenv("DPKIT_DEVICES", "cpu")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    pretend_gpus(2)
     monkeypatch.setattr(torch, "get_device_module", lambda device: Driver)
     main(["devices"])
     gpus = rows_of(capsys.readouterr().out)["GPUs"]
