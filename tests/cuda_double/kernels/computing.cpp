@@ -1,0 +1,224 @@
+#include "computing.h"
+
+#include <set>
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "aliases.h"
+#include "random.h"
+
+namespace cuda_double {
+namespace {
+
+using at::Tensor;
+using c10::IValue;
+
+// The shape of what these return depends on values: the host waits for them.
+const std::set<std::string> waits_for_values = {
+    "aten::nonzero",         "aten::masked_select",
+    "aten::_unique2",        "aten::unique_dim",
+    "aten::equal",           "aten::unique_consecutive",
+    "aten::is_nonzero",      "aten::repeat_interleave",
+    "aten::bincount",        "aten::_assert_async",
+};
+
+// These take indices, or what they put there, from the CPU.
+const std::set<std::string> takes_cpu_tensors = {
+    "aten::index",        "aten::index_put_", "aten::_index_put_impl_",
+    "aten::_unsafe_index",
+};
+
+// One call: what was given, and what the CPU's kernel is given in its place.
+class Call {
+ public:
+  Call(const c10::OperatorHandle& op, torch::jit::Stack* stack)
+      : op_(op), schema_(op.schema()), stack_(stack) {
+    size_t count = schema_.arguments().size();
+    first_ = stack->size() - count;
+    given_.assign(stack->begin() + first_, stack->end());
+  }
+
+  void run() {
+    find_device();
+    c10::cuda::CUDAGuard on_device(device_);
+    replace_arguments();
+    std::vector<IValue> replaced(stack_->begin() + first_, stack_->end());
+    {
+      at::AutoDispatchBelowADInplaceOrView no_autograd;
+      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
+    }
+    auto operation = begin_on(device_, short_name());
+    for (auto& tensor : read_) reads(operation, tensor);
+    take_back_arguments(replaced);
+    for (auto& tensor : written_) writes(operation, tensor);
+    replace_results(operation, replaced);
+    if (waits_for_values.count(schema_.name()))
+      c10::cuda::stream_synchronize(c10::cuda::getCurrentCUDAStream());
+  }
+
+ private:
+  std::string short_name() const {
+    return schema_.name().substr(schema_.name().find(':') + 2);
+  }
+
+  bool is_written(size_t i) const {
+    auto* alias = schema_.arguments()[i].alias_info();
+    return alias != nullptr && alias->isWrite();
+  }
+
+  // All tensors of an argument, whether it is one or a list.
+  static std::vector<Tensor> tensors_of(const IValue& value) {
+    std::vector<Tensor> found;
+    if (value.isTensor()) found.push_back(value.toTensor());
+    if (value.isTensorList()) found = value.toTensorVector();
+    if (value.isOptionalTensorList())
+      for (const auto& x : value.toOptionalTensorVector())
+        if (x.has_value()) found.push_back(*x);
+    return found;
+  }
+
+  [[noreturn]] void refuse(c10::Device a, c10::Device b) const {
+    TORCH_CHECK(
+        false,
+        "Expected all tensors to be on the same device, but found at least "
+        "two devices, ", a, " and ", b, "! (when calling ", schema_.name(),
+        ")");
+  }
+
+  // The device of the tensors, which has to be one; or the one asked for.
+  void find_device() {
+    std::optional<c10::Device> found, asked_for;
+    bool has_cpu_tensor = false;
+    for (size_t i = 0; i < given_.size(); ++i) {
+      if (given_[i].isDevice()) asked_for = given_[i].toDevice();
+      for (const auto& x : tensors_of(given_[i])) {
+        if (!x.defined()) continue;
+        has_cpu_tensor |= x.is_cpu() && x.dim() > 0;
+        if (!x.is_cuda()) continue;
+        if (found && *found != x.device()) refuse(*found, x.device());
+        found = x.device();
+        (is_written(i) ? written_ : read_).push_back(x);
+      }
+    }
+    bool allowed = takes_cpu_tensors.count(schema_.name()) > 0;
+    if (found && has_cpu_tensor && !allowed)
+      refuse(*found, c10::Device(at::kCPU));
+    device_ = found ? *found : asked_for.value_or(c10::Device(at::kCUDA));
+    if (!device_.has_index())
+      device_ = c10::Device(at::kCUDA, c10::cuda::current_device());
+  }
+
+  static Tensor replaced(const Tensor& x) {
+    return x.defined() && x.is_cuda() ? alias_on_cpu(x) : x;
+  }
+
+  void replace_arguments() {
+    for (size_t i = 0; i < given_.size(); ++i) {
+      const IValue& value = given_[i];
+      IValue& place = (*stack_)[first_ + i];
+      if (value.isTensor()) {
+        place = replaced(value.toTensor());
+      } else if (value.isTensorList()) {
+        c10::List<Tensor> list;
+        for (const Tensor& x : value.toTensorVector())
+          list.push_back(replaced(x));
+        place = list;
+      } else if (value.isOptionalTensorList()) {
+        c10::List<std::optional<Tensor>> list;
+        for (const auto& x : value.toOptionalTensorVector())
+          list.push_back(x ? std::optional(replaced(*x)) : x);
+        place = list;
+      } else if (value.isDevice()) {
+        place = c10::Device(at::kCPU);
+      } else if (is_generator(i)) {
+        place = generator_for_cpu(value, device_);
+      }
+    }
+  }
+
+  bool is_generator(size_t i) const {
+    auto type = schema_.arguments()[i].type()->annotation_str();
+    return type.find("Generator") != std::string::npos;
+  }
+
+  // An argument such as `out` may have been given another shape, or memory.
+  void take_back_arguments(const std::vector<IValue>& replaced) {
+    for (size_t i = 0; i < given_.size(); ++i) {
+      if (!is_written(i) || !given_[i].isTensor()) continue;
+      Tensor mine = given_[i].toTensor();
+      if (!mine.defined() || !mine.is_cuda()) continue;
+      Tensor computed = replaced[i].toTensor();
+      bool same_memory =
+          mine.numel() == 0 || computed.data_ptr() == mine.data_ptr();
+      bool same_shape = computed.sizes() == mine.sizes() &&
+                        computed.strides() == mine.strides();
+      if (same_shape && same_memory) continue;
+      mine.resize_(computed.sizes());
+      mine.as_strided_(computed.sizes(), computed.strides());
+      alias_on_cpu(mine).copy_(computed);
+    }
+  }
+
+  // The given tensor that a result is, or none if it is a new one.
+  std::optional<IValue> given_as(
+      size_t result, const Tensor& computed,
+      const std::vector<IValue>& replaced) const {
+    auto* alias = schema_.returns()[result].alias_info();
+    for (size_t i = 0; i < given_.size(); ++i) {
+      if (!given_[i].isTensor()) continue;
+      auto* argument = schema_.arguments()[i].alias_info();
+      bool declared = alias && argument && *alias == *argument;
+      bool is_it = replaced[i].toTensor().defined() &&
+                   replaced[i].toTensor().is_same(computed);
+      if (declared || is_it) return given_[i];
+    }
+    return std::nullopt;
+  }
+
+  Tensor on_gpu(const Operation& operation, const Tensor& computed) const {
+    if (!computed.defined() || !computed.is_cpu()) return computed;
+    Tensor moved = move_to_gpu(computed, device_);
+    writes(operation, moved);
+    return moved;
+  }
+
+  void replace_results(
+      const Operation& operation, const std::vector<IValue>& replaced) {
+    size_t count = schema_.returns().size();
+    size_t first = stack_->size() - count;
+    for (size_t result = 0; result < count; ++result) {
+      IValue& value = (*stack_)[first + result];
+      if (value.isTensor()) {
+        Tensor computed = value.toTensor();
+        auto given = given_as(result, computed, replaced);
+        value = given ? *given : IValue(on_gpu(operation, computed));
+      } else if (value.isTensorList()) {
+        c10::List<Tensor> list;
+        for (const Tensor& x : value.toTensorVector())
+          list.push_back(on_gpu(operation, x));
+        value = list;
+      }
+    }
+  }
+
+  const c10::OperatorHandle& op_;
+  const c10::FunctionSchema& schema_;
+  torch::jit::Stack* stack_;
+  size_t first_ = 0;
+  std::vector<IValue> given_;
+  std::vector<Tensor> read_, written_;
+  c10::Device device_{at::kCUDA};
+};
+
+}  // namespace
+
+void compute_on_cpu(
+    const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  Call(op, stack).run();
+}
+
+}  // namespace cuda_double

@@ -1,0 +1,20 @@
+"""A test in whose process the check finds something fails by it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from cuda_double.findings import findings
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    before = len(findings())
+    outcome = yield
+    found = findings(before)
+    if found and not item.get_closest_marker("double_finds"):
+        pytest.fail(
+            "the double of CUDA has found:\n" + "\n".join(found),
+            pytrace=False,
+        )
+    return outcome

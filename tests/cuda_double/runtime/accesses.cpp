@@ -1,0 +1,131 @@
+#include "accesses.h"
+
+#include <map>
+#include <vector>
+
+#include "findings.h"
+
+namespace cuda_double {
+namespace {
+
+struct Access {
+  const char* begin;
+  const char* end;
+  bool is_write;
+  Operation by;
+};
+
+struct Block {
+  size_t bytes;
+  int stream;  // on which it was allocated, and will be used again
+  std::vector<Access> accesses;
+};
+
+// A block of which many ranges are used apart forgets the oldest ones.
+constexpr size_t most_accesses = 512;
+
+std::map<const char*, Block>& blocks() {
+  static auto* all = new std::map<const char*, Block>;
+  return *all;
+}
+
+Block* block_that_holds(const char* address) {
+  auto after = blocks().upper_bound(address);
+  if (after == blocks().begin()) return nullptr;
+  auto& [begin, block] = *std::prev(after);
+  return address < begin + block.bytes ? &block : nullptr;
+}
+
+bool overlap(const Access& a, const Access& b) {
+  return a.begin < b.end && b.begin < a.end;
+}
+
+bool covers(const Access& a, const Access& b) {
+  return a.begin <= b.begin && b.end <= a.end;
+}
+
+bool is_before(const Access& earlier, int stream) {
+  return earlier.by.stream == stream ||
+         clock_of(stream).knows(earlier.by.stream, earlier.by.tick);
+}
+
+std::string told(const Access& access) {
+  return std::string(access.is_write ? "write" : "read") + " by " +
+         access.by.name + " on " + name_of(access.by.stream) + " at " +
+         describe(access.by.place);
+}
+
+// After this access, does anyone still need to be compared with that one?
+bool makes_needless(const Access& later, const Access& earlier) {
+  if (!covers(later, earlier)) return false;
+  if (!is_before(earlier, later.by.stream)) return false;
+  return later.is_write ||
+         (!earlier.is_write && later.by.stream == earlier.by.stream);
+}
+
+void add(Block& block, Access access) {
+  std::vector<Access> kept;
+  for (auto& earlier : block.accesses) {
+    bool conflict = (earlier.is_write || access.is_write) &&
+                    overlap(earlier, access);
+    if (conflict && !is_before(earlier, access.by.stream))
+      tell("race: " + told(access) + "; nothing orders it after the " +
+           told(earlier));
+    if (!makes_needless(access, earlier)) kept.push_back(std::move(earlier));
+  }
+  if (kept.size() >= most_accesses)
+    kept.erase(kept.begin(), kept.begin() + most_accesses / 2);
+  kept.push_back(std::move(access));
+  block.accesses.swap(kept);
+}
+
+void touch(const Operation& by, const void* at, size_t bytes, bool is_write) {
+  if (bytes == 0) return;
+  std::lock_guard<std::recursive_mutex> guard(the_lock());
+  auto* begin = static_cast<const char*>(at);
+  if (Block* block = block_that_holds(begin))
+    add(*block, {begin, begin + bytes, is_write, by});
+}
+
+}  // namespace
+
+void block_begins(const void* begin, size_t bytes, cudaStream_t stream) {
+  std::lock_guard<std::recursive_mutex> guard(the_lock());
+  blocks()[static_cast<const char*>(begin)] = {bytes, stream->number, {}};
+}
+
+void block_ends(const void* begin) {
+  std::lock_guard<std::recursive_mutex> guard(the_lock());
+  auto found = blocks().find(static_cast<const char*>(begin));
+  if (found == blocks().end() || python_is_going()) return;
+  const Block& block = found->second;
+  for (const Access& access : block.accesses) {
+    const auto& [name, stream, tick, at] = access.by;
+    bool ended = is_before(access, block.stream) ||
+                 clock_of_host().knows(stream, tick) ||
+                 clock_of_allocators().knows(stream, tick);
+    if (!ended)
+      tell("freed too early (record_stream, or a wait): memory of " +
+           name_of(block.stream) + ", given back not long after " +
+           describe(last_here()) + "; nothing orders its next use after the " +
+           told(access));
+  }
+  blocks().erase(found);
+}
+
+void reads(const Operation& operation, const void* begin, size_t bytes) {
+  touch(operation, begin, bytes, false);
+}
+
+void writes(const Operation& operation, const void* begin, size_t bytes) {
+  touch(operation, begin, bytes, true);
+}
+
+Operation begin_operation(
+    const std::string& name, cudaStream_t stream, const Place& place) {
+  std::lock_guard<std::recursive_mutex> guard(the_lock());
+  int number = resolve(stream)->number;
+  return {name, number, issue(number), place};
+}
+
+}  // namespace cuda_double

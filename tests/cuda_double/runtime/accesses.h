@@ -1,0 +1,38 @@
+// Which operation used which bytes: the check for races.
+//
+// A block is what the allocator of PyTorch gave out, from allocation to the
+// end of its life. It remembers who read and who wrote which of its bytes. An
+// operation that overlaps an earlier one, where either of them writes, must
+// come after it (order.h); if it does not, that is a race. A block that is
+// given back while an operation on another stream may still use it is the
+// same race with whoever gets the memory next: `record_stream` was forgotten.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "order.h"
+#include "places.h"
+
+namespace cuda_double {
+
+struct Operation {
+  std::string name;
+  int stream;
+  int64_t tick;
+  Place place;
+};
+
+void block_begins(const void* begin, size_t bytes, cudaStream_t stream);
+void block_ends(const void* begin);
+
+// An operation that has been issued reads or writes bytes.
+void reads(const Operation& operation, const void* begin, size_t bytes);
+void writes(const Operation& operation, const void* begin, size_t bytes);
+
+// Issue an operation on a stream (null: the current device's default one).
+Operation begin_operation(
+    const std::string& name, cudaStream_t stream, const Place& place);
+
+}  // namespace cuda_double

@@ -1,0 +1,212 @@
+// Streams and events: all that gives an order to what streams do.
+//
+// A stream's work is done when it is issued, so nobody ever waits for time to
+// pass. What waiting leaves behind is knowledge, and that is kept (order.h).
+#include <atomic>
+#include <ctime>
+#include <cstring>
+#include <dlfcn.h>
+
+#include "devices.h"
+#include "errors.h"
+#include "order.h"
+
+using namespace cuda_double;
+
+struct CUevent_st {
+  int device;
+  bool has_time;
+  bool is_recorded = false;
+  Clock clock;         // of the stream, when it was recorded
+  double seconds = 0;  // by the host's watch
+  int questions = 0;   // asked since then
+};
+
+namespace {
+
+// How often the program is told "not yet" before an event has happened that
+// nobody has waited for.
+constexpr int questions_in_vain = 2;
+
+double seconds_now() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * now.tv_nsec;
+}
+
+// Whether a call comes from PyTorch's library for Python, and so from the
+// program. Its allocators ask for events, too, and so does the watchdog of
+// NCCL; what these learn, the program does not know.
+bool is_from_the_program(void* return_address) {
+  Dl_info library;
+  if (dladdr(return_address, &library) == 0) return true;
+  return std::strstr(library.dli_fname, "libtorch_cuda") == nullptr &&
+         std::strstr(library.dli_fname, "libc10_cuda") == nullptr;
+}
+
+}  // namespace
+
+extern "C" {
+
+// --- streams ---------------------------------------------------------------
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  if (least != nullptr) *least = 0;
+  if (greatest != nullptr) *greatest = -1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(
+    cudaStream_t* stream, unsigned flags, int priority) {
+  *stream = new_stream(current_device(), flags, priority);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithPriority(stream, 0, 0);
+}
+
+// Its clock stays: memory may remember what it did.
+cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  *priority = resolve(stream)->priority;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  std::lock_guard<std::recursive_mutex> guard(the_lock());
+  host_waits_for(clock_of(resolve(stream)->number));
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  std::lock_guard<std::recursive_mutex> guard(the_lock());
+  static auto* questions = new std::vector<int>;
+  int number = resolve(stream)->number;
+  if (clock_of_host().knows(clock_of(number))) return cudaSuccess;
+  if (static_cast<int>(questions->size()) <= number)
+    questions->resize(number + 1);
+  if ((*questions)[number]++ < questions_in_vain) return cudaErrorNotReady;
+  (*questions)[number] = 0;
+  clock_of_host().join(clock_of(number));
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(
+    cudaStream_t stream, cudaEvent_t event, unsigned) {
+  std::lock_guard<std::recursive_mutex> guard(the_lock());
+  clock_of(resolve(stream)->number).join(event->clock);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamAddCallback(
+    cudaStream_t stream, cudaStreamCallback_t call, void* data, unsigned) {
+  call(stream, cudaSuccess, data);
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t call, void* data) {
+  call(data);
+  return cudaSuccess;
+}
+
+// --- events ----------------------------------------------------------------
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  bool has_time = (flags & cudaEventDisableTiming) == 0;
+  *event = new CUevent_st{current_device(), has_time};
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  std::lock_guard<std::recursive_mutex> guard(the_lock());
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecordWithFlags(
+    cudaEvent_t event, cudaStream_t given, unsigned) {
+  std::lock_guard<std::recursive_mutex> guard(the_lock());
+  cudaStream_t stream = resolve(given);
+  if (stream->device != event->device)
+    return fail(cudaErrorInvalidResourceHandle);
+  issue(stream->number);
+  event->clock = clock_of(stream->number);
+  event->seconds = seconds_now();
+  event->is_recorded = true;
+  event->questions = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return cudaEventRecordWithFlags(event, stream, 0);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  std::lock_guard<std::recursive_mutex> guard(the_lock());
+  host_waits_for(event->clock);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  bool by_the_program = is_from_the_program(__builtin_return_address(0));
+  std::lock_guard<std::recursive_mutex> guard(the_lock());
+  if (clock_of_host().knows(event->clock)) return cudaSuccess;
+  if (!by_the_program) {
+    clock_of_allocators().join(event->clock);
+    return cudaSuccess;
+  }
+  if (event->questions++ < questions_in_vain) return cudaErrorNotReady;
+  clock_of_host().join(event->clock);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(
+    float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  std::lock_guard<std::recursive_mutex> guard(the_lock());
+  for (cudaEvent_t event : {start, end}) {
+    bool usable = event->has_time && event->is_recorded;
+    if (!usable || event->device != start->device)
+      return fail(cudaErrorInvalidResourceHandle);
+    if (!clock_of_host().knows(event->clock))
+      return fail(cudaErrorNotReady);
+  }
+  *milliseconds = static_cast<float>(1e3 * (end->seconds - start->seconds));
+  return cudaSuccess;
+}
+
+// --- graphs are not recorded -----------------------------------------------
+
+cudaError_t cudaStreamIsCapturing(
+    cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetCaptureInfo(
+    cudaStream_t, cudaStreamCaptureStatus* status, unsigned long long* id,
+    cudaGraph_t*, const cudaGraphNode_t**, const cudaGraphEdgeData**,
+    size_t*) {
+  *status = cudaStreamCaptureStatusNone;
+  if (id != nullptr) *id = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) {
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+  return not_doubled("cudaStreamBeginCapture");
+}
+
+}  // extern "C"
