@@ -36,7 +36,6 @@ CUresult cuGetErrorString(CUresult, const char** text) {
 
 ALIAS(cuCtxGetCurrent)
 ALIAS(cuCtxSetCurrent)
-ALIAS(cuDeviceGetAttribute)
 ALIAS(cuDevicePrimaryCtxRetain)
 ALIAS(cuFuncGetAttribute)
 ALIAS(cuFuncSetAttribute)
