@@ -12,9 +12,9 @@ from dpkit.calibration import probes
 if __name__ == "__main__":
     probes.ON_GPU = replace(
         probes.ON_CPU,
-        rows=[8, 16, 32],
-        lengths=[1, 16, 256, 4096],
-        images=[(2, 8, 16), (2, 16, 12)],
-        pool=2**16,
+        rows=[16, 64, 256],
+        lengths=[4**k for k in range(10)],
+        images=[(2, 8, 16), (4, 32, 28)],
+        pool=2**20,
     )
     main(["calibrate", *sys.argv[1:]])

@@ -43,12 +43,11 @@ def masked(text: str, numbers: bool = False) -> str:
         text: What a cell has printed.
         numbers: Whether all of its numbers are masked, too.
     """
-    for pattern, mask in MASKS.items():
+    masks = MASKS | ({NUMBER: "NUMBER"} if numbers else {})
+    for pattern, mask in masks.items():
         text = re.sub(pattern, mask, text)
-    if numbers:
-        text = re.sub(NUMBER, "NUMBER", text)
-        text = re.sub(r" {2,}", " ", text)  # columns are as wide as numbers
-    return text
+    # A column is as wide as what stands in it.
+    return re.sub(r" {2,}", " ", text)
 
 
 def unknown(chapters: dict[str, set[str]]) -> Iterator[str]:
