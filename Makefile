@@ -53,7 +53,7 @@ FOUND := processes workers job machine sim configuration pinned
 # These run on any torch that dpkit.sim.TRIED names.
 ON_RANKS := ranks engines_on_ranks needed
 # torch itself is not asked, because it counts simulated devices too.
-GPUS := from dpkit.accelerator import real_devices, why_unusable; \
+ASK_GPUS := from dpkit.accelerator import real_devices, why_unusable; \
   gpus = real_devices()
 
 # The tests start a few hundred Pythons. None of them should compile dpkit
@@ -78,7 +78,8 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 
 .DEFAULT_GOAL := help
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
-        test-reader test-gpu ranks gpu-report address new-chapter gpu-outputs bench coverage \
+        test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
+        new-chapter gpu-outputs bench coverage \
         elsewhere reproduce reproducible lint words format lock clean environment free-port
 
 help:  ## list the targets
@@ -149,7 +150,7 @@ reproducible: $(READY)  ## run every notebook, or ONLY=name; fail on a change
 
 test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu on GPUs
 	@if $(HAS_DRIVER); then \
-	  if $(PY) -c '$(GPUS); exit(not gpus)'; then $(MAKE) test-gpu; \
+	  if $(PY) -c '$(ASK_GPUS); exit(not gpus)'; then $(MAKE) test-gpu; \
 	  else $(PY) scripts/without_gpu_tests.py; fi; fi
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
 	  $(if $(ONLY),,dpkit tests) $(CHOSEN)
@@ -176,16 +177,22 @@ test-cpu: $(READY)  ## run every chapter, or ONLY=name, on the CPU
 	DPKIT_DEVICES=cpu $(ONE) $(PYTEST) $(SHARED) --nbval-lax $(NBVAL) $(CHOSEN)
 
 test-gpu: $(READY)  ## the tests that need CUDA, and the chapters on CUDA
-	@$(PY) -c '$(GPUS); exit(0 if gpus else \
+	@$(PY) -c '$(ASK_GPUS); exit(0 if gpus else \
 	  f"there is no GPU (torch can use: 0) {why_unusable()}")'
 	env -u DPKIT_DEVICES $(PYTEST) -m cuda tests
-	@$(PY) -c '$(GPUS); \
+	@$(PY) -c '$(ASK_GPUS); \
 	  print(f"Chapters on {len(gpus)} GPU(s); a cell that asks for more", \
 	  "gets simulated ones.")'
 	env -u DPKIT_DEVICES $(PYTEST) --nbval-lax $(NBVAL) book/*.ipynb
 
 gpu-report: $(READY)  ## write what runs on the GPUs, and how fast, to attach
 	env -u DPKIT_DEVICES $(PY) scripts/gpu_report.py $(REPORT)
+
+rehearse: $(READY)  ## all that GPUs run, on a double of CUDA (GPUS=1, 2, 4, 8)
+	$(PY) scripts/rehearse.py $(or $(GPUS),2)
+
+rehearse-short: $(READY)  ## of that, where dpkit meets torch, and three chapters
+	$(PY) scripts/rehearse.py short
 
 new-chapter: $(READY)  ## make a chapter that passes all checks (NAME=…)
 	@$(ON_SIM) $(ONE) $(PY) scripts/new_chapter.py "$(NAME)"

@@ -85,7 +85,9 @@ def rehearse(parts: list[Part]) -> int:
     """Run parts, some at once; return how many failed."""
     failed = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for outcome in tqdm(pool.map(run, parts), total=len(parts)):
+        for outcome in tqdm(
+            pool.map(run, parts), total=len(parts), disable=None
+        ):
             failed += bool(outcome.fault)
             state = f"FAILED ({outcome.fault})" if outcome.fault else "passed"
             tqdm.write(
