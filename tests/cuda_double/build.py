@@ -102,7 +102,6 @@ def commands(torch: Path, folder: Path) -> list[list[str]]:
     if compiler is None:
         raise CannotBuildError("no g++ on the PATH")
     includes = [f"-I{path}" for path in include_folders(torch)]
-    # -isystem would do, but for the order in which crt has to be found.
     common = [compiler, "-std=c++20", "-O1", "-fPIC", "-shared", "-w"]
     libraries = [f"-L{torch / 'lib'}", f"-Wl,-rpath,{torch / 'lib'}"]
     libraries += ["-lc10", "-lc10_cuda", "-ltorch_cpu", "-ltorch_cuda"]
@@ -115,10 +114,14 @@ def commands(torch: Path, folder: Path) -> list[list[str]]:
     runtime = [*map(str, sources("runtime")), *map(str, sources("nccl"))]
     soname = "-Wl,-soname,libcuda.so.1"  # see runtime/driver.cpp
     return [
-        [*common, soname, *includes, *runtime, "-o", str(folder / RUNTIME)]
-        + ["-ldl"],
-        [*common, *includes, str(whole), "-o", str(folder / KERNELS)]
-        + libraries,
+        [
+            *(*common, soname, *includes, *runtime),
+            *("-o", str(folder / RUNTIME), "-ldl"),
+        ],
+        [
+            *(*common, *includes, str(whole)),
+            *("-o", str(folder / KERNELS), *libraries),
+        ],
     ]
 
 

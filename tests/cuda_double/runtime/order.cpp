@@ -1,7 +1,7 @@
 #include "order.h"
 
 #include <algorithm>
-#include <atomic>
+#include <ctime>
 
 #include "devices.h"
 
@@ -30,6 +30,7 @@ struct State {
   std::recursive_mutex lock;
   std::vector<cudaStream_t> streams;
   std::vector<Clock> clocks;
+  std::vector<double> issued;  // when the last operation was, by stream
   std::vector<cudaStream_t> defaults;
   Clock host;
   Clock allocators;
@@ -52,6 +53,7 @@ cudaStream_t new_stream(int device, unsigned flags, int priority) {
   auto* stream = new CUstream_st{device, number, false, priority, flags};
   state().streams.push_back(stream);
   state().clocks.emplace_back();
+  state().issued.push_back(0);
   return stream;
 }
 
@@ -92,8 +94,17 @@ Clock& clock_of_allocators() { return state().allocators; }
 int64_t issue(int stream) {
   Clock& clock = clock_of(stream);
   clock.join(clock_of_host());
+  state().issued[stream] = seconds_now();
   return clock.advance(stream);
 }
+
+double seconds_now() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * now.tv_nsec;
+}
+
+double time_of_last_issue(int stream) { return state().issued[stream]; }
 
 void host_waits_for(const Clock& clock) {
   if (clock_of_host().knows(clock)) return;

@@ -62,6 +62,8 @@ Clock& clock_of_allocators();
 // Issue an operation: it comes after all that the stream has done or waited
 // for, and after all that the host has waited for. Returns its tick.
 int64_t issue(int stream);
+double seconds_now();  // of the host's watch
+double time_of_last_issue(int stream);
 // The host waits; num_host_waits counts how often there was work to wait for.
 void host_waits_for(const Clock& clock);
 long num_host_waits();

@@ -2,9 +2,8 @@
 //
 // A stream's work is done when it is issued, so nobody ever waits for time to
 // pass. What waiting leaves behind is knowledge, and that is kept (order.h).
-#include <atomic>
-#include <ctime>
 #include <cstring>
+
 #include <dlfcn.h>
 
 #include "devices.h"
@@ -19,29 +18,33 @@ struct CUevent_st {
   bool is_recorded = false;
   Clock clock;         // of the stream, when it was recorded
   double seconds = 0;  // by the host's watch
-  int questions = 0;   // asked since then
 };
 
 namespace {
 
-// How often the program is told "not yet" before an event has happened that
-// nobody has waited for.
-constexpr int questions_in_vain = 2;
+// Until then, "not yet" is the answer about work that nobody has waited for;
+// then it has surely been done, and who asks knows. (PyTorch's work of NCCL
+// asks before it waits, so that an answer "yes" has to count as a wait.)
+constexpr double seconds_to_be_done = 0.5;
 
-double seconds_now() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * now.tv_nsec;
+// Whether PyTorch's allocator asks, in order to reuse memory: the only one in
+// its library c10_cuda. What it learns, the program does not know.
+bool is_the_allocator(void* return_address) {
+  Dl_info found;
+  static void* begin_of_c10_cuda = nullptr;
+  if (dladdr(return_address, &found) == 0) return false;
+  if (begin_of_c10_cuda == nullptr &&
+      std::strstr(found.dli_fname, "libc10_cuda") != nullptr)
+    begin_of_c10_cuda = found.dli_fbase;
+  return found.dli_fbase == begin_of_c10_cuda;
 }
 
-// Whether a call comes from PyTorch's library for Python, and so from the
-// program. Its allocators ask for events, too, and so does the watchdog of
-// NCCL; what these learn, the program does not know.
-bool is_from_the_program(void* return_address) {
-  Dl_info library;
-  if (dladdr(return_address, &library) == 0) return true;
-  return std::strstr(library.dli_fname, "libtorch_cuda") == nullptr &&
-         std::strstr(library.dli_fname, "libc10_cuda") == nullptr;
+// Answer whoever asks, without waiting, if a clock's work has been done.
+cudaError_t answer(const Clock& clock, double issued) {
+  if (clock_of_host().knows(clock)) return cudaSuccess;
+  if (seconds_now() - issued < seconds_to_be_done) return cudaErrorNotReady;
+  clock_of_host().join(clock);
+  return cudaSuccess;
 }
 
 }  // namespace
@@ -86,15 +89,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   std::lock_guard<std::recursive_mutex> guard(the_lock());
-  static auto* questions = new std::vector<int>;
   int number = resolve(stream)->number;
-  if (clock_of_host().knows(clock_of(number))) return cudaSuccess;
-  if (static_cast<int>(questions->size()) <= number)
-    questions->resize(number + 1);
-  if ((*questions)[number]++ < questions_in_vain) return cudaErrorNotReady;
-  (*questions)[number] = 0;
-  clock_of_host().join(clock_of(number));
-  return cudaSuccess;
+  return answer(clock_of(number), time_of_last_issue(number));
 }
 
 cudaError_t cudaStreamWaitEvent(
@@ -143,7 +139,6 @@ cudaError_t cudaEventRecordWithFlags(
   event->clock = clock_of(stream->number);
   event->seconds = seconds_now();
   event->is_recorded = true;
-  event->questions = 0;
   return cudaSuccess;
 }
 
@@ -158,15 +153,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  bool by_the_program = is_from_the_program(__builtin_return_address(0));
+  bool for_memory = is_the_allocator(__builtin_return_address(0));
   std::lock_guard<std::recursive_mutex> guard(the_lock());
-  if (clock_of_host().knows(event->clock)) return cudaSuccess;
-  if (!by_the_program) {
-    clock_of_allocators().join(event->clock);
-    return cudaSuccess;
-  }
-  if (event->questions++ < questions_in_vain) return cudaErrorNotReady;
-  clock_of_host().join(event->clock);
+  if (!for_memory) return answer(event->clock, event->seconds);
+  clock_of_allocators().join(event->clock);
   return cudaSuccess;
 }
 
