@@ -1,4 +1,4 @@
-"""Say which GPUs of this machine torch will not be able to use, and why.
+"""Print which GPUs of this machine torch will not be able to use, and why.
 
 Usage: python scripts/gpu_fits.py [--there]
 

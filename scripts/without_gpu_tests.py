@@ -1,4 +1,4 @@
-"""Say why `make test` runs no test on a GPU, though there is a driver.
+"""Print why `make test` runs no test on a GPU, though there is a driver.
 
 Usage: python scripts/without_gpu_tests.py
 

@@ -5,7 +5,7 @@ and simulated devices are no reason to choose NCCL, to pin memory or to start
 a process for each.
 
 ``found`` -- the answer; begin here.
-``driver`` -- what CUDA's driver says, in a process of its own.
+``driver`` -- what CUDA's driver says, asked by another process.
 ``kernels`` -- for which GPUs this torch has kernels.
 ``fits`` -- whether a driver and a GPU fit a torch, and if not, why.
 """

@@ -1,4 +1,4 @@
-"""What CUDA's driver says of the GPUs, asked in a process of its own.
+"""What CUDA's driver says of the GPUs, asked by another process.
 
 Only a driver that was started (``cuInit``) tells whether its GPUs can be
 used. A process that started it can no longer fork: its children cannot use
@@ -42,7 +42,7 @@ class Answer:
 
 @cache
 def ask_driver(visible: str | None, order: str | None) -> Answer:
-    """Return what the driver says, in a process of its own.
+    """Return what the driver says to another process.
 
     Args:
         visible: The environment's ``CUDA_VISIBLE_DEVICES``, and
