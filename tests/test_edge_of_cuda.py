@@ -125,6 +125,40 @@ def test_numbers_of_more_devices_than_gpus_lie_on_the_gpu(need_gpus, run_new):
     assert told == f"sim:{count - 1} cuda:0 [2.0, 2.0, 2.0]\n"
 
 
+SAVING = """
+import sys
+import dpkit
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.fsdp import fully_shard
+
+def save(folder):
+    net = torch.nn.Linear(8, 8, device="sim")
+    fully_shard(net)
+    state = {"weight": net.state_dict()["weight"]}
+    dcp.save(state, checkpoint_id=folder)
+    own = net.weight.to_local()
+    before = own.detach().clone()
+    own.detach().zero_()
+    dcp.load(state, checkpoint_id=folder)
+    return torch.equal(before, own), str(own.backing.device)
+
+dpkit.devices(COUNT)
+print(dpkit.sim.launch(save, 2, FOLDER))
+"""
+
+
+@pytest.mark.cuda
+def test_ranks_whose_numbers_lie_on_the_gpu_are_saved(
+    need_gpus, run_new, tmp_path
+):
+    need_gpus(1)
+    count = torch.cuda.device_count() + 2
+    program = SAVING.replace("COUNT", str(count))
+    told = run_new(program.replace("FOLDER", repr(str(tmp_path))))
+    assert told == f"{[(True, 'cuda:0')] * 2}\n"
+
+
 @pytest.fixture
 def run_new():
     """Run a program in a new Python, without DPKIT_DEVICES."""
