@@ -13,7 +13,8 @@ Begin with ``tensor.py``: what happens in ``x + y``, step by step.
 - Which devices may mix in an operation, and which arguments it writes to:
   ``operations.py``. What Python sees of a tensor: ``behaviour.py``.
 - The hardware that is simulated: ``configuration.py``; its streams:
-  ``streams.py``; what happened on it: ``tracing.py``.
+  ``streams.py``; what happened on it: ``tracing.py``; what nothing orders
+  there, for a trace that looks for it: ``races/``.
 """
 
 import re

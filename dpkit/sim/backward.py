@@ -84,6 +84,9 @@ def _run_simulated(
         leaves = [x.variable for x in nodes(outputs) if hasattr(x, "variable")]
         simulation.memory.mark(list(gradients), "gradients")
     clock.begin_backward()
+    races = simulation.races
+    if races is not None:
+        races.begin_backward()
     on_this_thread = torch.autograd.set_multithreading_enabled(False)
     try:
         with on_this_thread:
@@ -96,6 +99,8 @@ def _run_simulated(
         if not _backward.running:
             _backward.interrupted = False
         clock.end_backward()
+        if races is not None:
+            races.end_backward()
     if first is not None:
         try:
             raise first

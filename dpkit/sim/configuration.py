@@ -26,6 +26,7 @@ class Simulation:
     """The simulated machine: there is one in a process."""
 
     ranks_run = False
+    races: Any = None  # what looks for them, in a trace that does
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings  # the arguments of configure

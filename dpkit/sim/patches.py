@@ -141,6 +141,8 @@ PATCHES = [
     required(torch.Tensor, "_use_count"),
     required(torch, "_functionalize_unsafe_set"),
     required(torch._C, "_swap_tensor_impl"),
+    required(torch._C, "_current_autograd_node"),
+    required(torch._C._autograd, "_get_sequence_nr"),
     required(torch.serialization, "_serialization_tls"),
     # Backward
     replaced(torch.autograd.graph, "_engine_run_backward", *_ENGINE),

@@ -62,7 +62,11 @@ def new_storage(cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 def resize_storage(self: torch.UntypedStorage, size: int) -> Any:
     """Stand in for ``UntypedStorage.resize_``, and count the new size."""
-    return simulation.memory.resize_storage(self, size)
+    device = simulation.memory.device_of(self)
+    resized = simulation.memory.resize_storage(self, size)
+    if simulation.races is not None and device is not None:
+        simulation.races.resized(self, device)
+    return resized
 
 
 class SimStorage(torch.UntypedStorage):
