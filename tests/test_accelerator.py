@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from dpkit.accelerator import driver, found, real_devices, why_unusable
-from dpkit.accelerator.driver import Answer, Gpu
+from dpkit.accelerator.driver import DriverAnswer, Gpu
 from dpkit.accelerator.fits import Build, driver_too_old, no_kernels
 
 BUILD = Build("2.15.0+cu132", "13.2", ("sm_75", "sm_80", "sm_86", "sm_90"))
@@ -78,7 +78,7 @@ def answered(monkeypatch):
     """Let torch count two GPUs, and the driver answer."""
 
     def answer(**facts):
-        told = Answer(**facts)
+        told = DriverAnswer(**facts)
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
         monkeypatch.setattr(torch.version, "cuda", BUILD.cuda)
@@ -152,7 +152,7 @@ def test_a_hidden_gpu(none_counted, monkeypatch):
 def test_a_driver_with_no_gpu(none_counted, monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", "13.2")
     for error in ("broken", ""):
-        told = Answer(error)
+        told = DriverAnswer(error)
         monkeypatch.setattr(found, "ask_driver", lambda *v, a=told: a)
         assert why_unusable() == (error or "the driver has no GPU")
 

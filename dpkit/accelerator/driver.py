@@ -19,7 +19,9 @@ from functools import cache
 CUDA = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 NVML = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
 CAPABILITY = 75, 76  # the attributes of a GPU with its major and minor number
-SECONDS = 120  # eight GPUs of a driver that unloads itself take several
+PATIENCE_SECONDS = (
+    120  # eight GPUs of a driver that unloads itself take several
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Answer:
+class DriverAnswer:
     """What the driver says."""
 
     error: str = ""  #: why it could not be started; "" if it was
@@ -41,7 +43,7 @@ class Answer:
 
 
 @cache
-def ask_driver(visible: str | None, order: str | None) -> Answer:
+def ask_driver(visible: str | None, order: str | None) -> DriverAnswer:
     """Return what the driver says to another process.
 
     Args:
@@ -52,17 +54,21 @@ def ask_driver(visible: str | None, order: str | None) -> Answer:
     words = [sys.executable, "-I", "-S", __file__]
     try:
         done = subprocess.run(
-            words, capture_output=True, text=True, timeout=SECONDS
+            words, capture_output=True, text=True, timeout=PATIENCE_SECONDS
         )
     except subprocess.TimeoutExpired:
-        return Answer(f"the driver did not answer (seconds: {SECONDS})")
+        return DriverAnswer(
+            f"the driver did not answer (seconds: {PATIENCE_SECONDS})"
+        )
     if done.returncode:
         status = f"status: {done.returncode}"
-        return Answer(f"the process that asked the driver failed ({status})")
+        return DriverAnswer(
+            f"the process that asked the driver failed ({status})"
+        )
     facts = json.loads(done.stdout)
     found = facts.pop("gpus")
     gpus = [Gpu(name, (major, minor)) for name, major, minor in found]
-    return Answer(**facts, gpus=gpus)
+    return DriverAnswer(**facts, gpus=gpus)
 
 
 def started() -> dict[str, object]:
@@ -91,7 +97,7 @@ def _version() -> str:
         nvml.nvmlSystemGetDriverVersion(text, len(text))
     except (OSError, AttributeError):
         pass
-    return text.value.decode() or Answer.version
+    return text.value.decode() or DriverAnswer.version
 
 
 def _gpu(cuda: ctypes.CDLL, index: int) -> tuple[str, int, int]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from dpkit.accelerator.driver import Answer, Gpu, ask_driver
+from dpkit.accelerator.driver import DriverAnswer, Gpu, ask_driver
 from dpkit.accelerator.fits import Build, no_kernels, too_old
 from dpkit.accelerator.kernels import architectures
 
@@ -68,7 +68,7 @@ def _reasons() -> dict[torch.device, str]:
     }
 
 
-def _refusal(answer: Answer, build: Build) -> str:
+def _refusal(answer: DriverAnswer, build: Build) -> str:
     """Return why torch refuses a driver; "" if it takes it."""
     if answer.cuda and answer.cuda // 1000 < build.major:
         return too_old(answer.version, build)
@@ -88,7 +88,7 @@ def _of_torch(device: torch.device) -> Gpu:
     )
 
 
-def _ask() -> Answer:
+def _ask() -> DriverAnswer:
     """Return what the driver says of the GPUs that are visible now."""
     get = os.environ.get
     return ask_driver(get("CUDA_VISIBLE_DEVICES"), get("CUDA_DEVICE_ORDER"))

@@ -12,15 +12,15 @@ from dpkit.data_parallel import DataParallel
 from dpkit.machine import Timer, devices
 from dpkit.theory.units import show_seconds
 
-SUMMARY = "train one step on k devices and on one, compare and time them"
-DESCRIPTION = f"{SUMMARY}; one device is compared with the CPU"
+_SUMMARY = "train one step on k devices and on one, compare and time them"
+_DESCRIPTION = f"{_SUMMARY}; one device is compared with the CPU"
 WIDTH, ROWS = 1024, 512
 NEAR = 1e-5  # the sums of the gradients are taken in another order
 
 
 def add_step(commands: Commands) -> None:
     """Add the command to the parser of all."""
-    step = commands.add_parser("step", help=SUMMARY, description=DESCRIPTION)
+    step = commands.add_parser("step", help=_SUMMARY, description=_DESCRIPTION)
     step.add_argument(
         "count",
         metavar="k",
@@ -28,10 +28,10 @@ def add_step(commands: Commands) -> None:
         nargs="?",
         help="how many devices (default: all GPUs; without one, two)",
     )
-    step.set_defaults(command=show_step)
+    step.set_defaults(command=print_step)
 
 
-def show_step(options: argparse.Namespace, command: str) -> None:
+def print_step(options: argparse.Namespace, command: str) -> None:
     """Print how long a step takes, and whether its result is right."""
     count = options.count
     if count is None:
