@@ -300,7 +300,7 @@ def pretend_gpus(monkeypatch: pytest.MonkeyPatch) -> PretendGpus:
         newest = (kernels.architectures() or ["sm_90"])[-1]
         capability = (int(newest[3:-1]), int(newest[-1]))
         gpus = [driver.Gpu("pretended", capability)] * count
-        answer = driver.Answer(gpus=gpus)
+        answer = driver.DriverAnswer(gpus=gpus)
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
         monkeypatch.setattr(found, "ask_driver", lambda *visible: answer)

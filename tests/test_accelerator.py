@@ -185,7 +185,7 @@ def test_asking_that_does_not_end(asked, monkeypatch, tmp_path):
     endless = tmp_path / "endless.py"
     endless.write_text("import time; time.sleep(60)")
     monkeypatch.setattr(driver, "__file__", str(endless))
-    monkeypatch.setattr(driver, "SECONDS", 0.1)
+    monkeypatch.setattr(driver, "PATIENCE_SECONDS", 0.1)
     assert asked(None, None).error.endswith("did not answer (seconds: 0.1)")
 
 
