@@ -169,3 +169,51 @@ def case_the_host_waits_for_a_shape() -> int:
     before = num_host_waits()
     x[x > 0]
     return num_host_waits() - before
+
+
+def brought_back(waits: bool) -> float:
+    x = torch.ones(1000, device=ZERO)
+    on_host = torch.empty(1000).pin_memory()
+    on_host.copy_(x, non_blocking=True)  # the copy to the host
+    if waits:
+        torch.cuda.current_stream().synchronize()
+    return on_host.sum().item()  # the host reads
+
+
+def case_the_host_reads_too_early() -> float:
+    return brought_back(waits=False)
+
+
+def case_the_host_reads_in_time() -> float:
+    return brought_back(waits=True)
+
+
+def written_again(waits: bool) -> float:
+    batch = torch.ones(1000).pin_memory()
+    x = batch.to(ZERO, non_blocking=True)
+    total = batch.sum().item()  # to read it is no fault
+    if waits:
+        torch.cuda.synchronize(ZERO)
+    batch.zero_()  # the host writes
+    return total + x.sum().item()
+
+
+def case_the_host_writes_too_early() -> float:
+    return written_again(waits=False)
+
+
+def case_the_host_writes_in_time() -> float:
+    return written_again(waits=True)
+
+
+def case_numpy_reads_too_early() -> float:
+    x = torch.ones(1000, device=ZERO)
+    on_host = torch.empty(1000).pin_memory()
+    on_host.copy_(x, non_blocking=True)
+    return float(on_host.numpy().sum())
+
+
+def case_one_batch_for_two_devices() -> float:
+    batch = torch.ones(1000).pin_memory()
+    x, y = (batch.to(d, non_blocking=True) for d in (ZERO, ONE))
+    return x.sum().item() + y.sum().item()

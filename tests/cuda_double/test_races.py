@@ -28,6 +28,9 @@ def line_with(text: str) -> int:
         "an_event_is_recorded_too_early",
         "a_copy_on_a_stream_that_nobody_waits_for",
         "what_a_peer_sends_is_used_on_the_wrong_stream",
+        "the_host_reads_too_early",
+        "the_host_writes_too_early",
+        "numpy_reads_too_early",
     ],
 )
 def test_a_race_is_found(case: str, outcomes: dict[str, Any]) -> None:
@@ -56,6 +59,9 @@ def test_memory_given_back_too_early_is_found(
         ("the_host_waits_before_it_gives_back", None),
         ("two_halves_of_one_tensor", 1000),
         ("a_backward_on_a_side_stream", 20),
+        ("the_host_reads_in_time", 1000),
+        ("the_host_writes_in_time", 2000),
+        ("one_batch_for_two_devices", 2000),
     ],
 )
 def test_nothing_is_found_in_the_right_version(
@@ -71,6 +77,20 @@ def test_a_race_is_told_with_both_ends(outcomes: dict[str, Any]) -> None:
         rf"\S*cases_of_races.py:{line_with('# the read')} < .*; "
         r"nothing orders it after the write by add_ on cuda:0 default stream "
         rf"at \S*cases_of_races.py:{line_with('# the write')} < .*",
+        finding,
+    )
+
+
+def test_an_access_of_the_host_is_told_with_both_ends(
+    outcomes: dict[str, Any],
+) -> None:
+    (finding,) = outcomes["the_host_reads_too_early"]["findings"]
+    assert re.fullmatch(
+        r"race: the host uses pinned memory at "
+        rf"\S*cases_of_races.py:{line_with('# the host reads')} < .*; "
+        r"it has not waited for the copy to the host on cuda:0 default "
+        r"stream at "
+        rf"\S*cases_of_races.py:{line_with('# the copy to the host')} < .*",
         finding,
     )
 

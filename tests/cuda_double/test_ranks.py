@@ -1,6 +1,7 @@
 """PyTorch's process group for NCCL runs on the double."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,9 @@ def test_a_collective_that_nobody_waits_for(told: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        ("no set_device", "Duplicate GPU detected"),
+        ("one GPU for two", "Duplicate GPU detected"),
+        # PyTorch 2.15 refuses by itself what NCCL refused before.
+        ("no set_device", "Duplicate GPU detected|Expected tensor on cuda:1"),
         ("other shapes", "ranks differ in call"),
         ("a rank is missing", "waits for rank 1"),
     ],
@@ -76,4 +79,4 @@ def test_what_nccl_does_not_bear(fault: str, error: str, run: Any) -> None:
         CUDA_DOUBLE_NCCL_SECONDS="10",
     )
     assert ended.returncode != 0
-    assert error in ended.stderr
+    assert re.search(error, ended.stderr)
