@@ -127,9 +127,11 @@ def commands(torch: Path, folder: Path) -> list[list[str]]:
 
 def compile_into(torch: Path, folder: Path) -> None:
     """Run the compiler twice, at once."""
+    to_run = commands(torch, folder)
+    print("building the double of CUDA (half a minute)", file=sys.stderr)
     started = [
         subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        for command in commands(torch, folder)
+        for command in to_run
     ]
     told = [compiler.communicate()[1] for compiler in started]
     if any(compiler.returncode for compiler in started):
@@ -143,7 +145,6 @@ def build() -> Path:
     if done.exists():
         return done
     BUILT.mkdir(parents=True, exist_ok=True)
-    print("building the double of CUDA (half a minute)", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=BUILT) as started:
         folder = Path(started) / "built"
         folder.mkdir()

@@ -56,7 +56,7 @@ class Call {
     take_back_arguments(replaced);
     for (auto& tensor : written_) writes(operation, tensor);
     replace_results(operation, replaced);
-    if (waits_for_values.count(schema_.name()))
+    if (waits_for_values.count(schema_.name()) || has_mask())
       c10::cuda::stream_synchronize(c10::cuda::getCurrentCUDAStream());
   }
 
@@ -87,6 +87,15 @@ class Call {
         "Expected all tensors to be on the same device, but found at least "
         "two devices, ", a, " and ", b, "! (when calling ", schema_.name(),
         ")");
+  }
+
+  // Among indices, a mask: how many it selects has to be counted first.
+  bool has_mask() const {
+    for (const auto& value : given_)
+      if (value.isOptionalTensorList())
+        for (const auto& x : tensors_of(value))
+          if (x.defined() && x.scalar_type() == at::kBool) return true;
+    return false;
   }
 
   // The device of the tensors, which has to be one; or the one asked for.

@@ -8,6 +8,7 @@
 
 #include "accesses.h"
 #include "devices.h"
+#include "host_memory.h"
 #include "memory.h"
 #include "order.h"
 
@@ -32,10 +33,15 @@ cudaError_t copy(
   Place place = here();
   Operation operation = begin_operation(name, stream, place);
   reads(operation, from, bytes);
-  std::memmove(to, from, bytes);
+  {
+    OwnAccess to_pinned_memory;
+    std::memmove(to, from, bytes);
+  }
   writes(operation, to, bytes);
   if (host_has_to_wait(to) || host_has_to_wait(from))
     return cudaStreamSynchronize(stream);
+  if (is_pinned(to)) guard_pinned(to, bytes, Way::to_host, operation);
+  if (is_pinned(from)) guard_pinned(from, bytes, Way::from_host, operation);
   return cudaSuccess;
 }
 

@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 
 #include "errors.h"
+#include "host_memory.h"
 #include "order.h"
 
 namespace cuda_double {
@@ -93,6 +94,7 @@ cudaError_t cudaDeviceSynchronize() {
   for (auto* stream : streams_of(the_current_device))
     all.join(clock_of(stream->number));
   host_waits_for(all);
+  lift_guards_of_ended_copies();
   return cudaSuccess;
 }
 

@@ -10,6 +10,7 @@
 
 #include "devices.h"
 #include "errors.h"
+#include "host_memory.h"
 #include "order.h"
 
 namespace cuda_double {
@@ -68,6 +69,7 @@ cudaError_t release(void* pointer) {
   Region region = found->second;
   state().regions.erase(found);
   if (region.device >= 0) state().used[region.device] -= region.bytes;
+  if (region.device < 0) lift_guards(pointer, region.bytes);
   if (region.is_ours) munmap(pointer, region.bytes);
   return cudaSuccess;
 }

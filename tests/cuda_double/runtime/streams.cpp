@@ -8,6 +8,7 @@
 
 #include "devices.h"
 #include "errors.h"
+#include "host_memory.h"
 #include "order.h"
 
 using namespace cuda_double;
@@ -44,6 +45,7 @@ cudaError_t answer(const Clock& clock, double issued) {
   if (clock_of_host().knows(clock)) return cudaSuccess;
   if (seconds_now() - issued < seconds_to_be_done) return cudaErrorNotReady;
   clock_of_host().join(clock);
+  lift_guards_of_ended_copies();
   return cudaSuccess;
 }
 
@@ -84,6 +86,7 @@ cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   std::lock_guard<std::recursive_mutex> guard(the_lock());
   host_waits_for(clock_of(resolve(stream)->number));
+  lift_guards_of_ended_copies();
   return cudaSuccess;
 }
 
@@ -149,6 +152,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   std::lock_guard<std::recursive_mutex> guard(the_lock());
   host_waits_for(event->clock);
+  lift_guards_of_ended_copies();
   return cudaSuccess;
 }
 
