@@ -4,7 +4,8 @@ Usage: rehearse.py GPUS | short
 
 ``tests/cuda_double/README.md`` says what the double can show and what not.
 Each part is a program that sees so many GPUs. It fails if it ends with an
-error, or if the double has found memory that is used in no order.
+error, or if the double has found memory that is used in no order, or freed
+too early.
 """
 
 import argparse
@@ -51,7 +52,8 @@ def run(part: Part) -> Outcome:
             "TQDM_DISABLE": "1",
         }
     )
-    words = (str(double), str(part.num_gpus), *part.words)
+    doubled = (str(double), str(part.num_gpus)) if part.num_gpus else ()
+    words = (*doubled, *part.words)
     mark = f"{os.getpid()}-{name}/"
     ended = limited.run(words, log, part.limit, mark, environment, ROOT)
     fault = f"status {ended.status}" if ended.status else ""

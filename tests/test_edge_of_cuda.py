@@ -159,6 +159,38 @@ def test_ranks_whose_numbers_lie_on_the_gpu_are_saved(
     assert told == f"{[(True, 'cuda:0')] * 2}\n"
 
 
+COPYING = """
+import dpkit
+import torch
+
+first, *_, last = dpkit.devices(COUNT)
+large = torch.ones(2**22, device=last)
+for _ in range(20):
+    large = large * 1.0 + 1.0
+on_host = large.to("cpu", non_blocking=True)
+also = torch.empty(2**22).pin_memory()
+also.copy_(large, non_blocking=True)
+torch.sim.synchronize(last)  # of the simulated clock
+print(on_host.min().item(), also.min().item())
+pinned = torch.ones(2**22).pin_memory()
+there = pinned.to(first, non_blocking=True)
+torch.sim.synchronize(first)
+pinned.zero_()
+print(there.min().item())
+"""
+
+
+@pytest.mark.cuda
+def test_copies_have_ended_when_the_simulated_clock_says_so(
+    need_gpus, run_new
+):
+    """Else the host would read, or write, while the GPU still copies."""
+    need_gpus(1)
+    count = torch.cuda.device_count() + 1
+    told = run_new(COPYING.replace("COUNT", str(count)))
+    assert told == "21.0 21.0\n1.0\n"
+
+
 @pytest.fixture
 def run_new():
     """Run a program in a new Python, without DPKIT_DEVICES."""

@@ -133,7 +133,22 @@ def _unwrap(call: OpCall, device: torch.device) -> OpCall:
     args, kwargs = _plain(call.args), _plain(call.kwargs)
     if kwargs.get("device") is not None:
         kwargs["device"] = backing_of(device)
-    return OpCall(call.func, args, kwargs)
+    found = OpCall(call.func, args, kwargs)
+    return _blocking(found) if simulation.backing.type == "cuda" else found
+
+
+def _blocking(call: OpCall) -> OpCall:  # only on CUDA
+    """Return a copy as one that the host waits for, all else as it is.
+
+    The program will wait for it on the simulated clock. Nobody would wait for
+    the GPU that holds the numbers.
+    """
+    func, args, kwargs = call
+    if func is aten.copy_.default and len(args) > 2:
+        args = (*args[:2], False)  # copy_(target, source, non_blocking)
+    if kwargs.get("non_blocking"):
+        kwargs = {**kwargs, "non_blocking": False}
+    return OpCall(func, args, kwargs)
 
 
 def _plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ NOT_DOUBLED = ("test_calibration.py::test_a_gpu_is_measured",)
 # The tests of where dpkit meets torch, with the faults that they hold.
 EDGE = (
     "test_both_kinds.py",
+    "test_edge_of_cuda.py",
     "test_own_gpu.py",
     "test_pinned.py",
     "test_accelerator.py",
@@ -37,7 +38,7 @@ class Part:
     Attributes:
         name: What it is called.
         words: The program and its arguments.
-        num_gpus: How many GPUs it sees.
+        num_gpus: How many GPUs it sees; 0: it runs without the double.
         limit: The seconds that it may take.
         variables: What is set in its environment.
     """
@@ -53,9 +54,9 @@ def short_rehearsal() -> list[Part]:
     """Return what is run on every commit: the edge, and three chapters."""
     tests = [f"tests/{name}" for name in EDGE]
     return [
-        *(chapter(name, k) for name, k in SHORT_CHAPTERS),
-        Part("double", (*PYTEST, "tests/cuda_double"), 2),
         Part("edge", (*PYTEST, "-m", "cuda", *tests), 2),
+        Part("the double itself", (*PYTEST, "tests/cuda_double"), 0),
+        *(chapter(name, k) for name, k in SHORT_CHAPTERS),
     ]
 
 

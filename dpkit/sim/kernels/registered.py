@@ -163,7 +163,7 @@ def _copy_from(
 ) -> Tensor:
     """Copy between two devices."""
     check_there(aten._copy_from.default, [source, target])
-    plain(target).copy_(plain(source), non_blocking)
+    plain(target).copy_(plain(source))  # see _unwrap in tensor.py
     charge_copy(source, target, non_blocking)
     return target
 
