@@ -44,7 +44,10 @@ def run(built: None) -> Run:
     """Run Python with some arguments under the double; give what it said."""
 
     def run(
-        num_gpus: int, *arguments: object, seconds: float = 120, **variables: str
+        num_gpus: int,
+        *arguments: object,
+        seconds: float = 120,
+        **variables: str,
     ) -> "subprocess.CompletedProcess[str]":
         environment = os.environ | {"OMP_NUM_THREADS": "1"} | variables
         environment.pop("CUDA_DOUBLE_LOG", None)

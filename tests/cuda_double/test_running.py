@@ -75,7 +75,9 @@ def test_what_is_found_is_logged(run: Any, tmp_path: Path) -> None:
 
 def test_a_test_with_a_race_fails(run: Any, tmp_path: Path) -> None:
     file = tmp_path / "test_race.py"
-    file.write_text(f"{RACE}def test_wrong(): race()\ndef test_right(): pass\n")
+    file.write_text(
+        f"{RACE}def test_wrong(): race()\ndef test_right(): pass\n"
+    )
     ended = run(1, "-m", "pytest", "-q", "-p", "no:cacheprovider", file)
     assert ended.returncode == 1
     assert "1 failed, 1 passed" in ended.stdout
