@@ -53,7 +53,8 @@ FOUND := processes workers job machine sim configuration pinned
 # These run on any torch that dpkit.sim.TRIED names.
 ON_RANKS := ranks engines_on_ranks needed
 # torch itself is not asked, because it counts simulated devices too.
-GPUS := from dpkit.accelerator import real_devices; gpus = real_devices()
+ASK_GPUS := from dpkit.accelerator import real_devices, why_unusable; \
+  gpus = real_devices()
 
 # The tests start a few hundred Pythons. None of them should compile dpkit
 # again.
@@ -69,7 +70,7 @@ endif
 PORT := 8000
 # Modules of scripts/recorders, each in a process of its own.
 RECORDERS := headline published recipe large_batches resident framework \
-  comparisons seven_billion
+  comparisons seven_billion devices_asked
 # STAND_IN=2 rehearses on the CPU, as if there were two GPUs. AGAIN=all, failed
 # or the names of parts runs these again. LIMIT is in seconds, for all parts.
 REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
@@ -77,7 +78,8 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 
 .DEFAULT_GOAL := help
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
-        test-reader test-gpu ranks gpu-report address new-chapter gpu-outputs bench coverage \
+        test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
+        new-chapter gpu-outputs bench coverage \
         elsewhere reproduce reproducible lint words format lock clean environment free-port
 
 help:  ## list the targets
@@ -94,6 +96,7 @@ ifneq ($(WITHOUT_TORCH)$(wildcard $(OUTER)),)
 	$(VENV)/bin/python -m pip install --disable-pip-version-check --no-deps \
 	  -r $(OUTER)
 else
+	@$(PYTHON) -P scripts/gpu_fits.py
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --disable-pip-version-check \
 	  -r requirements.txt
@@ -116,7 +119,9 @@ endif
 environment:
 	@$(PY) scripts/lacking.py
 
+# Which GPUs will not work is said before the download, and again at the end.
 setup: $(READY)  ## install the pinned environment into .venv
+	@$(PY) -P scripts/gpu_fits.py --there
 
 book: $(READY)  ## build the site into _build/html
 	$(PY) scripts/build_site.py .
@@ -144,8 +149,9 @@ reproducible: $(READY)  ## run every notebook, or ONLY=name; fail on a change
 	  $(PY) scripts/execute_notebooks.py --check
 
 test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu on GPUs
-	@if $(HAS_DRIVER) && $(PY) -c '$(GPUS); exit(not gpus)'; then \
-	  $(MAKE) test-gpu; fi
+	@if $(HAS_DRIVER); then \
+	  if $(PY) -c '$(ASK_GPUS); exit(not gpus)'; then $(MAKE) test-gpu; \
+	  else $(PY) scripts/without_gpu_tests.py; fi; fi
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
 	  $(if $(ONLY),,dpkit tests) $(CHOSEN)
 
@@ -171,16 +177,22 @@ test-cpu: $(READY)  ## run every chapter, or ONLY=name, on the CPU
 	DPKIT_DEVICES=cpu $(ONE) $(PYTEST) $(SHARED) --nbval-lax $(NBVAL) $(CHOSEN)
 
 test-gpu: $(READY)  ## the tests that need CUDA, and the chapters on CUDA
-	@$(PY) -c '$(GPUS); \
-	  exit(0 if gpus else "there is no GPU (torch sees: 0)")'
+	@$(PY) -c '$(ASK_GPUS); exit(0 if gpus else \
+	  f"there is no GPU (torch can use: 0) {why_unusable()}")'
 	env -u DPKIT_DEVICES $(PYTEST) -m cuda tests
-	@$(PY) -c '$(GPUS); \
+	@$(PY) -c '$(ASK_GPUS); \
 	  print(f"Chapters on {len(gpus)} GPU(s); a cell that asks for more", \
 	  "gets simulated ones.")'
 	env -u DPKIT_DEVICES $(PYTEST) --nbval-lax $(NBVAL) book/*.ipynb
 
 gpu-report: $(READY)  ## write what runs on the GPUs, and how fast, to attach
 	env -u DPKIT_DEVICES $(PY) scripts/gpu_report.py $(REPORT)
+
+rehearse: $(READY)  ## all that GPUs run, on a double of CUDA (GPUS=1, 2, 4, 8)
+	$(PY) scripts/rehearse.py $(or $(GPUS),2)
+
+rehearse-short: $(READY)  ## of that, where dpkit meets torch, and three chapters
+	$(PY) scripts/rehearse.py short
 
 new-chapter: $(READY)  ## make a chapter that passes all checks (NAME=…)
 	@$(ON_SIM) $(ONE) $(PY) scripts/new_chapter.py "$(NAME)"
@@ -207,12 +219,15 @@ lint: $(READY)  ## check style (notebooks too), types, words and workflows
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-	$(PY) scripts/words.py --check
+	$(PY) -c 'from importlinter.cli import lint_imports_command as lint; lint()'
+	$(PY) scripts/words.py
+	$(PY) scripts/sizes.py
 	PATH="$(dir $(PY)):$$PATH" zizmor --offline --quiet .github
 	scripts/check/lint_workflows
 
-words: $(READY)  ## list what is hard to read; LOWER=1 writes lower counts
-	$(PY) scripts/words.py $(if $(LOWER),--lower)
+words: $(READY)  ## list what is hard to read, and how long things are
+	$(PY) scripts/words.py
+	$(PY) scripts/sizes.py
 
 format: $(READY)  ## format and mend with ruff
 	$(PY) -m ruff format .

@@ -11,7 +11,7 @@ Floor 1, theory: the standard library alone
     ``theory/timeline/`` -- what happened, as a picture and in files.
     ``theory/`` itself -- tables, units, least squares, formulas.
 Floor 2, used by every floor above
-    ``accelerator`` -- which real accelerators this machine has.
+    ``accelerator/`` -- which GPUs torch can use here, and why not others.
     ``arguments`` -- checks of arguments that many functions take.
 Floor 3, simulated devices
     ``sim/`` -- the torch devices ``sim:0``, ``sim:1``, …

@@ -1,4 +1,7 @@
-"""The command line: ``python -m dpkit devices``, ``calibrate``, ``train``."""
+"""The command line: ``python -m dpkit devices``, ``step``, ``train``, ….
+
+``commands/`` has a file for each command.
+"""
 
 import argparse
 import sys
@@ -7,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dpkit.commands.calibrate import add_calibrate
 from dpkit.commands.devices import add_devices
 from dpkit.commands.parser import PROGRAM, Parser
+from dpkit.commands.step import add_step
 from dpkit.commands.train import add_train
 
 
@@ -24,7 +28,7 @@ def _parser() -> Parser:
         prog=PROGRAM, description="Training neural networks on many devices."
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    for add in (add_devices, add_calibrate, add_train):
+    for add in (add_devices, add_step, add_calibrate, add_train):
         add(commands)
     return parser
 

@@ -96,14 +96,20 @@ def _run_simulated(
     devices = [x.device.index for x in flats]
     seconds = library_seconds(operation, devices, n, clock.cluster)
     moved = round(passes_a_port(operation, len(flats), n))
+    if simulation.races is not None:
+        simulation.races.met(operation, flats, _changed(plan))
     with clock.lock:
         clock.collective(devices, operation, seconds, moved)
 
 
+def _changed(plan: Plan) -> set[int]:
+    """Return the ranks whose tensors a plan writes to."""
+    return {m.target for m in plan.messages}
+
+
 def _mark_changed(plan: Plan, flats: Sequence[Tensor]) -> None:
     """Note for autograd which tensors are not what they were."""
-    targets = {m.target for m in plan.messages}
-    changed = [flats[rank] for rank in targets]
+    changed = [flats[rank] for rank in _changed(plan)]
     torch.autograd.graph.increment_version(changed)
 
 

@@ -6,6 +6,7 @@ the CPU. All else is one program for any of them.
 
 import os
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Self
@@ -31,7 +32,9 @@ def devices(
             "cpu" (the one CPU, ``count`` times). None means what the
             environment variable ``DPKIT_DEVICES`` says. Without it, None
             means GPUs where there are ``count`` of them, else simulated
-            devices. If there is a GPU, it holds their numbers.
+            devices. If there is a GPU, it holds their numbers. Where PyTorch
+            cannot train on both kinds in one process, None means simulated
+            devices, and a warning says why.
 
     Raises:
         RuntimeError: there are fewer devices of this kind.
@@ -49,7 +52,7 @@ def devices(
         return [torch.device("cpu")] * least
     gpus = [] if kind == "sim" else real_devices()
     if kind is None:
-        kind = "cuda" if len(gpus) >= least else "sim"
+        kind = "cuda" if len(gpus) >= least and not _apart(gpus) else "sim"
         if kind == "sim" and gpus:
             sim.hold_on_gpu()
     found = gpus if kind == "cuda" else _simulated_devices()
@@ -75,6 +78,24 @@ def _asked_kind(kind: str | None) -> str | None:
             f"{', '.join(DEVICE_KINDS)})"
         )
     return kind
+
+
+def _apart(gpus: list[torch.device]) -> bool:
+    """Return whether simulated devices take the place of GPUs; warn if so.
+
+    A later cell may ask for more devices than there are GPUs, or for simulated
+    ones. If a process can have one kind alone, that has to be the kind of
+    which there are always enough.
+    """
+    reason = sim.why_apart()
+    if reason:
+        warnings.warn(
+            "simulated devices take the place of GPUs, because a process "
+            f"cannot train on both kinds (GPUs: {len(gpus)}, reason: "
+            f"{reason}); if DPKIT_DEVICES is cuda, GPUs are used",
+            stacklevel=3,
+        )
+    return bool(reason)
 
 
 def _simulated_devices() -> list[torch.device]:

@@ -21,11 +21,13 @@ PLACEHOLDER = "https://unset.invalid/OWNER/NAME"
 # The first cell of each notebook.
 SETUP = """\
 # Where dpkit is not installed, as on Colab, this fetches it and the records.
+# A torch that is there stays: another one might not fit the driver.
 from importlib.util import find_spec
 
 if find_spec("dpkit") is None:
     !git clone --quiet --depth 1 {address} dpkit-book
-    %pip install --quiet "./dpkit-book[lab]"
+    %pip list --format=freeze | grep -E "^torch(vision)?==" > torch-here.txt
+    %pip install --quiet -c torch-here.txt "./dpkit-book[lab]"
     !cp -r dpkit-book/book/_data dpkit-book/book/elsewhere .
 """
 

@@ -1,19 +1,15 @@
-"""Count what makes the pages and the code hard to read; let it only fall.
+"""Find what makes the pages and the code hard to read.
 
-Usage: words.py [--check | --lower]
+Usage: words.py
 
-``words.toml`` has the words that are refused. ``words.json`` has the committed
-counts, for each kind and file. A total above the committed one fails, and the
-new places are printed. Any other difference fails too, until ``--lower`` has
-written the new counts. ``--check`` does not print the places that are known.
-Without ``words.json``, ``--lower`` writes the counts as they are.
+``words.toml`` has the words that are refused. Each finding is printed with
+its file and place, and is to be mended: any ends with exit status 1. How long
+chapters, cells and sentences are is not judged here; ``sizes.py`` prints it.
 """
 
-import json
 import re
 import sys
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,15 +46,6 @@ def refused_words(text: Text) -> Iterator[Finding]:
             for match in re.finditer(pattern, sentence, re.IGNORECASE):
                 what = f'"{match[0]}": {better}'
                 yield Finding("refused words", text.file, place, what)
-
-
-def long_sentences(text: Text) -> Iterator[Finding]:
-    """Find sentences with too many words."""
-    for place, sentence in sentences(text):
-        length = len(re.findall(WORD, sentence))
-        if length > RULES["limits"]["words_in_a_sentence"]:
-            what = f"{length} words: {sentence[:50]}…"
-            yield Finding("long sentences", text.file, place, what)
 
 
 def glossary(root: Path) -> dict[str, str]:
@@ -112,18 +99,16 @@ def lonely_figures(root: Path) -> Iterator[Finding]:
             yield Finding("lonely figures", name, place, label)
 
 
-def long_cells(root: Path) -> Iterator[Finding]:
-    """Find visible cells that are long, or that mostly print and format."""
+def formatting_cells(root: Path) -> Iterator[Finding]:
+    """Find visible cells that mostly print and format."""
     for name, cell in notebooks(root):
         folded = FOLDED & {*cell["metadata"].get("tags", [])}
         if cell["cell_type"] != "code" or folded:
             continue
-        place = f"{name}, cell {cell['id']}"
         lines = [x for x in cell["source"].splitlines() if x.strip()]
         formats = [x for x in lines if re.search(r"\bprint\(|\bf[\"']", x)]
-        if len(lines) > RULES["limits"]["lines_in_a_cell"]:
-            yield Finding("long cells", name, place, f"{len(lines)} lines")
         if len(formats) > 2 and 2 * len(formats) > len(lines):
+            place = f"{name}, cell {cell['id']}"
             what = f"{len(formats)} of {len(lines)} lines print or format"
             yield Finding("formatting cells", name, place, what)
 
@@ -155,21 +140,6 @@ def num_words(text: str) -> int:
     return sum(len(re.findall(WORD, sentence)) for _, sentence in read)
 
 
-def crowded_chapters(root: Path) -> Iterator[Finding]:
-    """Find chapters with too many words, or with too many cells of code."""
-    for name in chapters(root):
-        cells = [*on_the_page(root, name)]
-        texts = [c["source"] for c in cells if c["cell_type"] == "markdown"]
-        for what, found in [
-            ("words", sum(map(num_words, texts))),
-            ("cells", len(cells) - len(texts)),
-        ]:
-            if found > RULES["limits"][f"{what}_in_a_chapter"]:
-                yield Finding(
-                    "crowded chapters", name, name, f"{found} {what}"
-                )
-
-
 def bare_cells(root: Path) -> Iterator[Finding]:
     """Find cells of code that follow another without a sentence between.
 
@@ -189,58 +159,20 @@ def bare_cells(root: Path) -> Iterator[Finding]:
 
 def find_all(root: Path) -> list[Finding]:
     """Return all findings in a tree."""
-    found = [*early_terms(root), *lonely_figures(root), *long_cells(root)]
-    found += [*crowded_chapters(root), *bare_cells(root)]
+    found = [*early_terms(root), *lonely_figures(root)]
+    found += [*formatting_cells(root), *bare_cells(root)]
     for text in [*pages(root), *code(root)]:
-        found += [*refused_words(text), *long_sentences(text)]
+        found += refused_words(text)
     return found
 
 
-def count(found: list[Finding]) -> dict[str, dict[str, int]]:
-    """Return the number of findings of each kind in each file."""
-    counts: dict[str, dict[str, int]] = {}
-    for finding, number in sorted(Counter(f[:2] for f in found).items()):
-        kind, file = finding
-        counts.setdefault(kind, {})[file] = number
-    return counts
-
-
-def risen(found: list[Finding], committed: dict[str, dict[str, int]]) -> str:
-    """Return which totals are above the committed ones, and the new places."""
-    lines = []
-    for kind, files in count(found).items():
-        before = committed.get(kind, {})
-        old, new = sum(before.values()), sum(files.values())
-        if new > old:
-            lines.append(f"{kind} may only fall (before: {old}, now: {new})")
-            lines += [
-                f"  {f.place}: {f.what}"
-                for f in found
-                if f.kind == kind and files[f.file] > before.get(f.file, 0)
-            ]
-    return "\n".join(lines)
-
-
-def main(option: str = "", root: Path = ROOT) -> str | None:
-    """Print findings and totals; return what is wrong with the totals."""
-    path = root / "scripts/words.json"
+def main(root: Path = ROOT) -> str | None:
+    """Print all findings; return what is wrong, if anything."""
     found = find_all(root)
-    counts = count(found)
-    committed = json.loads(path.read_text("utf-8")) if path.exists() else None
-    if not option:
-        print(*(f"{f.place}: {f.kind}: {f.what}" for f in found), sep="\n")
-    for kind, files in counts.items():
-        print(f"{sum(files.values()):5} {kind}")
-    if committed and (more := risen(found, committed)):
-        return more
-    if option == "--lower":
-        path.write_text(json.dumps(counts, indent=1) + "\n", "utf-8")
-    elif counts != committed:
-        return (
-            "fewer than committed: write the lower counts (make words LOWER=1)"
-        )
-    return None
+    for finding in found:
+        print(f"{finding.place}: {finding.kind}: {finding.what}")
+    return f"to be mended: {len(found)}" if found else None
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 GetDevices = Callable[[int], list["torch.device"]]
 NeedGpus = Callable[[int], None]
+PretendGpus = Callable[[int], None]
 BuildSite = Callable[..., Path]
 CheckPages = Callable[[Path], tuple[int, list[str]]]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -285,6 +286,41 @@ def check_pages() -> CheckPages:
         return run.returncode, run.stdout.splitlines()
 
     return check
+
+
+@pytest.fixture
+def pretend_gpus(monkeypatch: pytest.MonkeyPatch) -> PretendGpus:
+    """Make torch and the driver tell of k GPUs; no tensor can lie on them."""
+    import torch
+
+    from dpkit.accelerator import driver, found, kernels
+
+    def pretend(count: int) -> None:
+        # The newest that it has kernels for; with a torch for the CPU, any.
+        newest = (kernels.architectures() or ["sm_90"])[-1]
+        capability = (int(newest[3:-1]), int(newest[-1]))
+        gpus = [driver.Gpu("pretended", capability)] * count
+        answer = driver.DriverAnswer(gpus=gpus)
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+        monkeypatch.setattr(found, "ask_driver", lambda *visible: answer)
+
+    return pretend
+
+
+@pytest.fixture(scope="session")
+def driver_stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder for LD_LIBRARY_PATH: it stands in for NVIDIA's driver."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if sys.platform != "linux" or not compiler:
+        pytest.skip("no compiler of C, or not Linux")
+    folder = tmp_path_factory.mktemp("driver_stub")
+    library = folder / "libcuda.so.1"
+    source = REPOSITORY / "tests" / "driver_stub" / "driver_stub.c"
+    words = [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library]
+    subprocess.run([*words, source], check=True)
+    shutil.copy(library, folder / "libnvidia-ml.so.1")
+    return folder
 
 
 @pytest.fixture(

@@ -221,6 +221,30 @@ def test_the_first_cell_installs_dpkit_where_it_is_not(bare, tmp_path):
     assert (folder / "_data" / "headline.json").exists()
 
 
+@pytest.mark.slow
+def test_the_first_cell_leaves_the_torch_that_is_there(bare, tmp_path):
+    """Pip refuses, rather than bring one that may not fit the driver."""
+    (site,) = bare.parent.parent.glob("lib/python*/site-packages")
+    older = site / "torch-2.5.0.dist-info"
+    older.mkdir()
+    facts = "Metadata-Version: 2.1\nName: torch\nVersion: 2.5.0\n"
+    (older / "METADATA").write_text(facts)
+    (older / "INSTALLER").write_text("pip\n")
+    for name in ("dpkit", "pyproject.toml", "README.md", "LICENSE"):
+        (tmp_path / "dpkit-book").mkdir(exist_ok=True)
+        (tmp_path / "dpkit-book" / name).symlink_to(ROOT / name)
+    source = "".join(first_code_cell(NOTEBOOKS[0])["source"])
+    log = tmp_path / "pip.log"
+    offline = {"PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1"}
+    try:
+        run_cell(bare, source, tmp_path, PIP_LOG=str(log), **offline)
+    finally:
+        shutil.rmtree(older)
+    said = log.read_text()
+    assert "depends on torch>=2.11" in said
+    assert "The user requested (constraint) torch==2.5.0" in said
+
+
 def test_the_first_cell_does_nothing_where_dpkit_is(tmp_path):
     source = "".join(first_code_cell(NOTEBOOKS[0])["source"])
     assert run_cell(sys.executable, source, tmp_path, PIP_NO_INDEX="1") == ""

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import dpkit
+from dpkit.sim import configuration
 from dpkit.sim.configuration import DEFAULTS, simulation
 from dpkit.theory.hardware import ACCELERATORS, LINKS
 from dpkit.theory.hardware.costs import copy_seconds
@@ -244,3 +245,53 @@ def test_the_current_device_is_that_of_the_machine():
         torch.sim.set_device(3)
         assert torch.sim.current_device() == 3
     assert torch.sim.current_device() == 0
+
+
+# -- numbers on the GPU, where there are too few GPUs
+
+
+@pytest.fixture
+def one_gpu(monkeypatch):
+    """Pretend that there is a GPU, and put back what holds the numbers."""
+    gpu = torch.device("cuda", 0)
+    monkeypatch.setattr(configuration, "real_devices", lambda: [gpu])
+    kept = dict(vars(simulation))
+    yield gpu
+    vars(simulation).update(kept)
+
+
+def test_numbers_lie_on_the_gpu_also_on_hardware_that_was_chosen(one_gpu):
+    dpkit.sim.configure(accelerator="a100", num_devices=3)
+    dpkit.sim.hold_on_gpu()
+    assert simulation.backing == one_gpu
+    assert simulation.settings["accelerator"] == "a100"
+    assert simulation.settings["num_devices"] == 3
+    dpkit.sim.configure(num_devices=2)
+    assert simulation.backing == one_gpu, "nobody has said otherwise"
+    dpkit.sim.configure(backing="cpu")
+    assert simulation.backing == torch.device("cpu")
+
+
+def test_numbers_lie_where_they_were_put(one_gpu):
+    dpkit.sim.configure(backing="cpu")
+    dpkit.sim.hold_on_gpu()
+    assert simulation.backing == torch.device("cpu")
+
+
+def test_numbers_that_are_there_stay_where_they_are(one_gpu):
+    x = torch.ones(3, device="sim:1")
+    dpkit.sim.hold_on_gpu()
+    assert simulation.backing == torch.device("cpu")
+    assert (x + x).tolist() == [2, 2, 2]
+
+
+def test_the_gpu_holds_no_numbers_for_a_block_alone(one_gpu):
+    """What the block leaves could not be used with what comes later."""
+    with dpkit.sim.machine(accelerator="a100"):
+        dpkit.sim.hold_on_gpu()
+        assert simulation.backing == torch.device("cpu")
+    with dpkit.sim.trace():
+        dpkit.sim.hold_on_gpu()  # refuses nothing
+    assert simulation.backing == torch.device("cpu")
+    dpkit.sim.hold_on_gpu()
+    assert simulation.backing == one_gpu

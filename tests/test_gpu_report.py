@@ -30,6 +30,17 @@ if generation != "child":
 """
 
 
+KILLED = """
+import os, signal
+
+def test_quick():
+    pass
+
+def test_at_which_it_is_cut():
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 def program(source, *words, name="part", **changes):
     return Part(name, (sys.executable, "-c", source, *words), 60, **changes)
 
@@ -419,3 +430,15 @@ def test_without_a_gpu_it_says_how_to_rehearse(monkeypatch, capsys, tmp_path):
     assert gpu_report.main() == 1
     assert "make gpu-report STAND_IN=1" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_tests_that_are_cut_are_named(tmp_path):
+    """The last line of the log alone would say that no test was run."""
+    (_, part, *_) = plan(tmp_path, 1)
+    assert part.name == "cuda-tests"
+    (tmp_path / "test_both.py").write_text(KILLED)
+    words = [word for word in part.words[:-1] if word not in ("-m", "cuda")]
+    words = [words[0], "-m", *words[1:], "-n", "0", str(tmp_path)]
+    log, environment = tmp_path / "log", gpu_report.environment(0)
+    limited.run(words, log, 60, "test-cut/", environment, tmp_path)
+    assert "test_both.py::test_quick PASSED" in log.read_text("utf-8")

@@ -234,7 +234,7 @@ def test_simulated_devices_are_no_accelerators(forking, monkeypatch):
     assert process.returncode == 0
 
 
-def test_a_gpu_of_its_own(monkeypatch):
+def test_a_gpu_of_its_own(monkeypatch, pretend_gpus):
     monkeypatch.delenv("DPKIT_DEVICES", raising=False)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_RANK", "1")
@@ -242,7 +242,7 @@ def test_a_gpu_of_its_own(monkeypatch):
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     found = {}
     for count in (1, 2):
-        monkeypatch.setattr(torch.cuda, "device_count", lambda n=count: n)
+        pretend_gpus(count)
         found[count] = ranks_module._device()
     gpu = torch.device("cuda:1")
     assert found == {1: CPU, 2: gpu}

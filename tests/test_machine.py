@@ -14,26 +14,22 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DPKIT_DEVICES", raising=False)
 
 
-def pretend_gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
-
-
 def names(devices: list[torch.device]) -> list[str]:
     return [str(device) for device in devices]
 
 
-def test_gpus_come_first(monkeypatch):
-    pretend_gpus(monkeypatch, 2)
+def test_gpus_come_first(pretend_gpus):
+    pretend_gpus(2)
     assert names(dpkit.devices(2)) == ["cuda:0", "cuda:1"]
     assert names(dpkit.devices()) == ["cuda:0", "cuda:1"]
 
 
-def test_sim_held_on_a_gpu_where_gpus_are_too_few(monkeypatch):
+def test_sim_held_on_a_gpu_where_gpus_are_too_few(monkeypatch, pretend_gpus):
     held = []
     monkeypatch.setattr(dpkit.sim, "hold_on_gpu", lambda: held.append(1))
     assert names(dpkit.devices(2)) == ["sim:0", "sim:1"]
     assert held == []
-    pretend_gpus(monkeypatch, 1)
+    pretend_gpus(1)
     assert names(dpkit.devices(2)) == ["sim:0", "sim:1"]
     assert held == [1]
     dpkit.devices(2, kind="sim")
@@ -58,8 +54,8 @@ def test_simulated_devices_ask_for_no_gpus(monkeypatch):
     assert asked == [1]
 
 
-def test_environment_decides(monkeypatch):
-    pretend_gpus(monkeypatch, 4)
+def test_environment_decides(monkeypatch, pretend_gpus):
+    pretend_gpus(4)
     monkeypatch.setenv("DPKIT_DEVICES", "sim")
     assert names(dpkit.devices(2)) == ["sim:0", "sim:1"]
     assert names(dpkit.devices(2, kind="cpu")) == ["cpu", "cpu"]
@@ -76,15 +72,15 @@ def test_no_devices(count):
         dpkit.devices(count)
 
 
-def test_more_than_there_are(monkeypatch):
-    pretend_gpus(monkeypatch, 1)
+def test_more_than_there_are(pretend_gpus):
+    pretend_gpus(1)
     with pytest.raises(RuntimeError, match="asked for: 2, there are: 1"):
         dpkit.devices(2, kind="cuda")
     with pytest.raises(RuntimeError, match="asked for: 9, there are: 8"):
         dpkit.devices(9, kind="sim")
     with pytest.raises(RuntimeError, match=r"there are: 8\); .*=9\)"):
         dpkit.devices(9, kind="sim")
-    pretend_gpus(monkeypatch, 0)
+    pretend_gpus(0)
     with pytest.raises(RuntimeError, match="asked for: all, there are: 0"):
         dpkit.devices(kind="cuda")
 

@@ -13,6 +13,8 @@ import dpkit
 from dpkit.__main__ import main
 from dpkit.calibration.conversion import Calibration
 from dpkit.commands import calibrate as calibrate_command
+from dpkit.commands import devices as devices_command
+from dpkit.commands import step as step_command
 from dpkit.lab.limits.predictions import Prediction
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS, find
 
@@ -117,13 +119,25 @@ class Driver:
         return Properties
 
 
-def test_devices_tells_of_gpus(capsys, monkeypatch):
+def test_devices_tells_of_gpus(capsys, monkeypatch, pretend_gpus):
     monkeypatch.setenv("DPKIT_DEVICES", "cpu")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    pretend_gpus(2)
     monkeypatch.setattr(torch, "get_device_module", lambda device: Driver)
     main(["devices"])
     gpus = rows_of(capsys.readouterr().out)["GPUs"]
     assert gpus == ("cuda:0 GPU number 0, 3 GiB; cuda:1 GPU number 1, 3 GiB")
+
+
+def test_devices_tells_why_gpus_are_not_used(
+    capsys, monkeypatch, pretend_gpus
+):
+    monkeypatch.setenv("DPKIT_DEVICES", "cpu")
+    monkeypatch.setattr(devices_command, "why_unusable", lambda: "too old")
+    for count, said in ((0, "none: too old"), (1, "; not used: too old")):
+        pretend_gpus(count)
+        monkeypatch.setattr(torch, "get_device_module", lambda device: Driver)
+        main(["devices"])
+        assert rows_of(capsys.readouterr().out)["GPUs"].endswith(said)
 
 
 def test_the_module_runs():
@@ -135,6 +149,53 @@ def test_the_module_runs():
     )
     assert run.stdout.startswith("torch ")
     assert run.stderr == ""
+
+
+# -- step
+
+
+def test_a_step_on_three_devices_is_that_of_one(capsys):
+    assert main(["step", "3"]) == 0
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first.startswith("on sim:0, sim:1, sim:2: ")
+    assert first.endswith(", simulated (v100, nvlink2)")
+    assert second.startswith("on sim:0 alone: ")
+    assert third.startswith("the parameters are those of sim:0 alone")
+
+
+def test_a_step_on_what_there_is(capsys, monkeypatch, pretend_gpus):
+    """All GPUs; without one, two devices."""
+    asked = []
+
+    def devices(count):
+        asked.append(count)
+        return dpkit.devices(count, "cpu")
+
+    monkeypatch.setattr(step_command, "devices", devices)
+    for count in (0, 1, 3):
+        pretend_gpus(count)
+        assert main(["step"]) == 0
+    assert asked == [2, 1, 3]
+
+
+def test_a_step_that_is_wrong_is_refused(capsys, monkeypatch):
+    """As if one device of two had trained on its own rows alone."""
+    right = step_command.trained
+
+    def wrong(net, X, y, used):
+        half = len(X) // len(used)
+        return right(net, X[:half], y[:half], used[:1])
+
+    monkeypatch.setattr(step_command, "trained", wrong)
+    with pytest.raises(SystemExit):
+        main(["step", "2"])
+    assert "the parameters differ (most: " in capsys.readouterr().err
+
+
+def test_a_step_on_too_many_devices(capsys):
+    with pytest.raises(SystemExit):
+        main(["step", "9"])
+    assert "too few sim devices" in capsys.readouterr().err
 
 
 # -- calibrate

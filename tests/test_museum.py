@@ -6,10 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 from predict_boxes import boxes, text_of
 from torch import nn
 
-from dpkit.lab.museum import EXHIBITS, ROOMS, ranks, shards, tell
+from dpkit.lab.museum import EXHIBITS, ROOMS, ranks, shards, tell, timers
 from dpkit.lab.museum.exhibit import claim, verdict
 from dpkit.lab.museum.replicas import parity, step_of_all
 from dpkit.machine import devices
@@ -96,6 +97,26 @@ def test_a_careless_check_passes_both(name, place):
     bug = EXHIBITS[name]
     assert verdict(bug.careless, bug.wrong) == "passes"
     assert verdict(bug.careless, bug.right) == "passes"
+
+
+@pytest.mark.parametrize("kind", ["wrong", "right"])
+def test_copies_that_nobody_waited_for_are_told(kind):
+    version = getattr(EXHIBITS["one stream"], kind)
+    (race,) = timers.add_up_at_once(version)
+    assert (race.first.name, race.first.what) == ("copy to cpu", "writes")
+    assert (race.second.device, race.second.what) == ("host", "reads")
+
+
+def test_copies_that_were_waited_for_are_right():
+    blocking = timers.copies_with_blocking
+    assert timers.add_up_at_once(blocking) == []
+
+    def waited_for(x, count):
+        copied = timers.copies_beside(x, count)
+        torch.sim.synchronize(x.device)
+        return copied
+
+    assert timers.add_up_at_once(waited_for) == []
 
 
 def test_ranks_end_where_sums_are_those_of_other_names():

@@ -4,7 +4,6 @@ import importlib
 import json
 import pkgutil
 import re
-import statistics
 import subprocess
 import sys
 import tomllib
@@ -37,23 +36,6 @@ def chapters():
     parts = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))["parts"]
     (part,) = [part for part in parts if part["caption"] == "Chapters"]
     return [Path(entry["file"]).name for entry in part["chapters"]]
-
-
-def lengths_of_cells(path):
-    """Return how many lines of code each cell has, by its name."""
-    return {
-        cell["id"]: sum(1 for line in cell["source"] if line.strip())
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
-        if cell["cell_type"] == "code"
-    }
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_no_cell_is_long(path):
-    lengths = lengths_of_cells(path)
-    assert {c: n for c, n in lengths.items() if n > 15} == {}
-    if path.stem in chapters():
-        assert statistics.median(lengths.values()) <= 4
 
 
 def test_the_reference_has_all_names_of_the_package():

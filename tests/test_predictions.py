@@ -105,7 +105,9 @@ def test_measured_and_predicted_run_the_same_program(monkeypatch):
     monkeypatch.setattr(lab, "WARM_UP", 1)
     cases = [Case("LeNet", LeNet, (1, 28, 28), (2, 3))]
     dpkit.sim.register()
-    rows = predictions(*PRESETS, torch.device("sim:0"), cases, num_steps=2)
+    presets = dict(zip(("accelerator", "host", "link"), PRESETS))
+    with dpkit.sim.machine(num_devices=1, backing="meta", **presets):
+        rows = predictions(*PRESETS, torch.device("sim:0"), cases, num_steps=2)
     assert [row.batch_size for row in rows] == [2, 3]
     for row in rows:
         assert row.error == pytest.approx(0, abs=1e-9)

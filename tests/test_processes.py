@@ -143,11 +143,11 @@ def test_threads_as_told(monkeypatch):
 
 
 @pytest.fixture
-def three_gpus(monkeypatch):
+def three_gpus(monkeypatch, pretend_gpus):
     """Pretend; return what CUDA and the group are asked for."""
     asked = []
     monkeypatch.delenv("DPKIT_DEVICES", raising=False)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    pretend_gpus(3)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: asked[0].index)
     monkeypatch.setattr(torch.cuda, "set_device", asked.append)
 

@@ -64,7 +64,7 @@ def calibrate_machine(options: argparse.Namespace, command: str) -> None:
     device = _device(options.device)
     _check_output(options.output)
     if options.check:
-        _check_simulation()
+        _check_simulation(device)
     facts = provenance(command, device)
     facts["load"] = machine_load()
     found = _measure(device, facts["load"])
@@ -127,10 +127,15 @@ def _check_output(path: Path) -> None:
         refuse(f"cannot write (--output: '{path}'): {error.strerror}")
 
 
-def _check_simulation() -> None:
-    """Refuse if training steps could not be simulated."""
+def _check_simulation(device: torch.device) -> None:
+    """Refuse if training steps could not be simulated.
+
+    Where a process trains on one kind of device, a GPU is measured before
+    there are simulated devices: then it shows later whether they fit.
+    """
     try:
-        sim.register()
+        if device.type == "cpu" or not sim.why_apart():
+            sim.register()
         for case in CASES:
             case.make()
     except (ImportError, RuntimeError) as error:

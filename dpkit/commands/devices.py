@@ -6,7 +6,7 @@ import os
 import torch
 
 from dpkit import sim
-from dpkit.accelerator import real_devices
+from dpkit.accelerator import real_devices, why_unusable
 from dpkit.calibration.conditions import cpu_name, device_name, memory_bytes
 from dpkit.commands.parser import Commands
 from dpkit.machine import devices
@@ -23,20 +23,28 @@ def add_devices(commands: Commands) -> None:
 
 def show_devices(options: argparse.Namespace, command: str) -> None:
     """Print what this machine has, and what would be used."""
-    gpus = [
-        f"{device} {device_name(device)}, {show_memory(memory_bytes(device))}"
-        for device in real_devices()
-    ]
     rows = {
         "torch": torch.__version__,
         "CPU": f"{cpu_name()}, {torch.get_num_threads()} threads",
-        "GPUs": "; ".join(gpus) or "none",
+        "GPUs": _gpus(),
         "simulated": _simulated(),
         "DPKIT_DEVICES": os.environ.get("DPKIT_DEVICES") or "not set",
         **{f"dpkit.devices({k})": _used(k) for k in (1, 2, 8)},
     }
     for name, value in rows.items():
         print(f"{name:<16} {value}")
+
+
+def _gpus() -> str:
+    """Return the GPUs that torch can use, and why it cannot use others."""
+    found = [
+        f"{device} {device_name(device)}, {show_memory(memory_bytes(device))}"
+        for device in real_devices()
+    ]
+    reason = why_unusable()
+    if not found:
+        return f"none: {reason}" if reason else "none"
+    return "; ".join([*found, f"not used: {reason}"] if reason else found)
 
 
 def _simulated() -> str:

@@ -150,6 +150,8 @@ def _train(
         f"{settings.model} on {ranks.world_size} x {ranks.device.type} "
         f"({dist.get_backend()}): {num_steps} steps of {settings.batch_size}"
     )
+    if ranks.why_cpu:
+        tell(f"the CPU computes, because {ranks.why_cpu}")
     checkpoints = None
     if folder := options.checkpoint:
         checkpoints = Checkpoints(folder, asdict(settings), options.keep)

@@ -2,6 +2,7 @@
 
 ``run`` -- one run, seen from one of its ranks: begin here;
 ``ranks`` -- the ranks of a job that torchrun starts;
+``own_gpu`` -- which GPU each rank has for itself;
 ``roll_call`` -- which ranks are lost when something fails;
 ``resume`` -- takes a run up from a checkpoint, and saves more;
 ``checkpoints`` -- the state of a run on a disk;

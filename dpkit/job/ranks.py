@@ -22,8 +22,8 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 from torch.distributed.rendezvous import rendezvous
 
+from dpkit.job.own_gpu import choose_device
 from dpkit.job.roll_call import RollCall
-from dpkit.processes.rank import gpus_for_ranks
 
 # gloo raises a RuntimeError that begins with its place, "[/…/pair.cc:538] ".
 OF_OTHERS = re.compile(r"\[/|.*(timed? ?out|connection)", re.I | re.S)
@@ -38,6 +38,7 @@ class Ranks:
     hosts: list[str]  # the name of each rank's host
     store: Store  # what all ranks can read and write
     roll: RollCall  # tells which of them are lost
+    why_cpu: str = ""  # why the device is no GPU, where GPUs were seen
 
     def __enter__(self) -> "Ranks":
         return self
@@ -96,18 +97,19 @@ class Ranks:
 def join_job(timeout_seconds: float) -> Ranks:
     """Join the ranks that ``torchrun`` has started, or be the only one.
 
-    The default process group is NCCL's where every rank of this host has a
-    GPU and ``DPKIT_DEVICES`` does not ask for other devices, else gloo's. The
-    timeout holds now, and in every operation of several ranks.
+    The default process group is NCCL's where every rank has its own GPU and
+    ``DPKIT_DEVICES`` does not ask for other devices, else gloo's. The timeout
+    holds now, and in every operation of several ranks.
 
     Raises:
         ConnectionError: the ranks could not meet.
         ValueError: the environment lacks a variable that torchrun sets.
     """
     timeout = timedelta(seconds=timeout_seconds)
-    device = _device()
     try:
         store, rank, world_size = _meet(timeout)
+        own = PrefixStore("devices", store)
+        device, why_cpu = choose_device(rank, world_size, own)
         dist.init_process_group(
             "gloo" if device.type == "cpu" else "nccl",
             store=PrefixStore("group", store),
@@ -128,7 +130,7 @@ def join_job(timeout_seconds: float) -> Ranks:
             "NCCL_SOCKET_IFNAME name the one that joins them"
         ) from error
     roll.start()
-    return Ranks(rank, device, hosts, store, roll)
+    return Ranks(rank, device, hosts, store, roll, why_cpu)
 
 
 def is_of_others(error: BaseException) -> bool:
@@ -160,13 +162,3 @@ def _place() -> str:
         f"{socket.gethostname()}, at: {get('MASTER_ADDR', 'this process')}:"
         f"{get('MASTER_PORT', '')}"
     )
-
-
-def _device() -> torch.device:
-    """Return a GPU of this rank's own, or the CPU."""
-    gpus = gpus_for_ranks()
-    if len(gpus) < int(os.environ.get("LOCAL_WORLD_SIZE", 1)):
-        return torch.device("cpu")
-    gpu = gpus[int(os.environ.get("LOCAL_RANK", 0))]  # only on CUDA
-    torch.get_device_module(gpu).set_device(gpu)  # only on CUDA
-    return gpu  # only on CUDA

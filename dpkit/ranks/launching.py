@@ -17,6 +17,7 @@ from dpkit.ranks.world import World
 from dpkit.sim.device_names import set_device
 from dpkit.sim.needed import Registry, isolate_threads
 from dpkit.sim.sending import BACKEND, become_rank
+from dpkit.sim.tracing import watching_host
 
 MESSAGES_UP_TO = 8  # ranks, unless an algorithm is chosen
 
@@ -41,7 +42,8 @@ def run_ranks(
                 BACKEND, rank=rank, world_size=size, store=store
             )
             try:
-                values[rank] = fn(*values[rank])
+                with watching_host():
+                    values[rank] = fn(*values[rank])
             finally:
                 if dist.is_initialized():
                     dist.destroy_process_group()

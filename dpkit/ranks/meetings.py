@@ -19,6 +19,8 @@ import torch
 
 from dpkit import streams
 from dpkit.sim.configuration import simulation
+from dpkit.sim.memory import tensors_in
+from dpkit.sim.streams import current_stream
 
 
 class Brought(NamedTuple):
@@ -65,5 +67,14 @@ class Meeting:
                 error.add_note(f"in {self.name}")
                 raise
             for one in in_order:
+                _keep(one)
                 self.ends[one.rank] = streams.record_event(one.device)
         self.is_over = True
+
+
+def _keep(one: Brought) -> None:
+    """Keep the tensors of a rank until they are sent, as NCCL's group does."""
+    for x in tensors_in(one.tensors):
+        if x.device.type == "sim":
+            stream: Any = current_stream(x.device)
+            x.record_stream(stream)

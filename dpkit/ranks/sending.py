@@ -10,12 +10,13 @@ what rank r gave. Collectives go by one of two ways:
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from dpkit import collectives
 from dpkit.library import LIBRARY
-from dpkit.sim.configuration import simulation
 from dpkit.sim.kernels.unpaid import put, scratch
+from dpkit.sim.tracing import meet
 from dpkit.streams import send
 
 
@@ -121,7 +122,7 @@ def send_message(xs: list[Tensor], algorithm: str) -> None:
 
 def send_barrier(xs: list[int], algorithm: str) -> None:
     """Hold the hosts of these ranks until all have come."""
-    simulation.clock.hosts.meet(xs)
+    meet([torch.device("sim", rank) for rank in xs])
 
 
 def _send_all(pairs: list[tuple[Tensor, Tensor]]) -> None:

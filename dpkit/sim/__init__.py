@@ -7,12 +7,14 @@ Begin with ``tensor.py``: what happens in ``x + y``, step by step.
   ``modules``, ``storages``, ``random_numbers``, ``device_names``,
   ``sending`` and ``refusals``. ``torch.sim`` is ``torch_sim.py``.
   What ranks need besides, and nothing else does: ``needed.py``.
+- GPUs beside simulated devices, in one process: ``both_kinds.py``.
 - Where operations and copies are charged: ``charge.py``; where memory is
   counted: ``memory.py``.
 - Which devices may mix in an operation, and which arguments it writes to:
   ``operations.py``. What Python sees of a tensor: ``behaviour.py``.
 - The hardware that is simulated: ``configuration.py``; its streams:
-  ``streams.py``; what happened on it: ``tracing.py``.
+  ``streams.py``; what happened on it: ``tracing.py``; what nothing orders
+  there, for a trace that looks for it: ``races/``.
 """
 
 import re
@@ -22,6 +24,7 @@ from typing import Any
 
 import torch
 
+from dpkit.sim.both_kinds import why_apart
 from dpkit.sim.configuration import configure, hold_on_gpu, machine
 from dpkit.sim.needed import check_ranks as check_ranks
 from dpkit.sim.streams import issued_beside as beside
@@ -39,6 +42,7 @@ __all__ = [
     "current_machine",
     "register",
     "trace",
+    "why_apart",
 ]
 
 launch: Callable[..., list[Any]]  # dpkit.ranks.launch; dpkit puts it here

@@ -29,6 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpkit.sim.both_kinds import backward_on, has_gpus
 from dpkit.sim.configuration import simulation
 from dpkit.sim.operations import mixture
 from dpkit.sim.tracing import mark_leaves, tracing
@@ -60,9 +61,11 @@ def put_aside(error: BaseException) -> None:
 
 def run_backward(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
     """Stand in for PyTorch's engine, and call it."""
-    if not has_simulated(outputs):
-        return _engine(outputs, *args, **kwargs)
-    return _run_simulated(outputs, *args, **kwargs)
+    engine = _run_simulated if has_simulated(outputs) else _engine
+    if not has_gpus():
+        return engine(outputs, *args, **kwargs)
+    with backward_on(_kinds_of_device(outputs)):
+        return engine(outputs, *args, **kwargs)
 
 
 def _run_simulated(
@@ -81,6 +84,9 @@ def _run_simulated(
         leaves = [x.variable for x in nodes(outputs) if hasattr(x, "variable")]
         simulation.memory.mark(list(gradients), "gradients")
     clock.begin_backward()
+    races = simulation.races
+    if races is not None:
+        races.begin_backward()
     on_this_thread = torch.autograd.set_multithreading_enabled(False)
     try:
         with on_this_thread:
@@ -93,6 +99,8 @@ def _run_simulated(
         if not _backward.running:
             _backward.interrupted = False
         clock.end_backward()
+        if races is not None:
+            races.end_backward()
     if first is not None:
         try:
             raise first
@@ -135,6 +143,14 @@ def has_simulated(outputs: Sequence[Any]) -> bool:
         for node in nodes(outputs)
         for parts in node._input_metadata
     )
+
+
+def _kinds_of_device(outputs: Sequence[Any]) -> set[str]:
+    """Return the kinds of all devices that take part in a backward."""
+    kinds = {x.device.type for x in outputs if isinstance(x, Tensor)}
+    for node in nodes(outputs):
+        kinds |= {parts.device.type for parts in node._input_metadata}
+    return kinds
 
 
 # Where Python keeps the exception on its way: type, value and traceback. While

@@ -94,7 +94,7 @@ class Behaviour(torch.Tensor):
         freed = self.numel() and not self.backing.untyped_storage().nbytes()
         if not self.backing.is_meta and not freed:
             shown = min(self.numel(), PRINTED) * self.itemsize
-            charge_read(self.device.index, shown)
+            charge_read(self, shown)
             numbers = _tensor_str(self.backing, len(start))
         suffixes = self._suffixes() + ["memory freed"] * bool(freed)
         text = _add_suffixes(start + numbers, suffixes, len(start), False)
@@ -234,7 +234,15 @@ class Behaviour(torch.Tensor):
         return self.detach().cpu().tolist()
 
     def record_stream(self, stream: Any) -> None:
-        """Do nothing: memory is given back in the order of issue."""
+        """Keep its memory until ``stream`` is done with it.
+
+        Memory is given back in the order of issue in any case. A trace that
+        looks for races takes note of it.
+        """
+        if simulation.races is not None:
+            simulation.races.record_stream(
+                self, (stream.device_index, stream.stream_id)
+            )
 
     def data_ptr(self) -> int:
         """Return the address of the first number."""

@@ -6,7 +6,6 @@ traffic is what its kernels read and write (``theory.hardware.traffic``).
 """
 
 from collections.abc import Sequence
-from functools import cache
 from math import inf
 from typing import Any
 
@@ -24,6 +23,7 @@ from dpkit.sim.operations import (
     aten,
     base_name,
     host_waits,
+    launches_kernel,
 )
 from dpkit.sim.storages import is_pinned
 from dpkit.sim.tracing import mark_results, tracing
@@ -35,11 +35,6 @@ from dpkit.theory.hardware.traffic import (
     TRAFFIC,
 )
 
-# They make or rename memory, and launch nothing.
-NO_KERNEL = set(
-    "_unsafe_view alias detach empty empty_like empty_permuted empty_strided "
-    "lift_fresh new_empty new_empty_strided resize_ set_".split()
-)
 # Copies to memory that they make.
 MAKE = {aten._to_copy.default, aten._foreach_copy.default}
 # Where their arguments say whether they train; if not, each is read once.
@@ -63,9 +58,12 @@ def charge(
         with simulation.clock.lock:
             _charge_pairs(call, out)
     elif device.type == "sim":
+        is_traced = tracing()
         with simulation.clock.lock:
+            if is_traced and simulation.races is not None:
+                simulation.races.ran(call, inputs, out, device.index)
             _charge_one(call, inputs, out, device.index)
-        if tracing() and alias_kind(call.func)[0] == "new":
+        if is_traced and alias_kind(call.func)[0] == "new":
             mark_results(out)
 
 
@@ -94,12 +92,8 @@ def _charge_one(
     clock.compute(device, name, seconds, num_bytes, flops, launches)
     if host_waits(call):
         clock.wait(device, clock.current[device])
-
-
-@cache
-def launches_kernel(func: OpOverload) -> bool:
-    """Return whether the device has something to do."""
-    return alias_kind(func)[0] != "view" and base_name(func) not in NO_KERNEL
+        if simulation.races is not None:
+            simulation.races.host_waits_for_issued(device)
 
 
 def _num_flops(call: OpCall, out: Any) -> int:
@@ -181,6 +175,10 @@ def _charge_pairs(call: OpCall, out: Any) -> None:
             pairs = list(zip(args[1], args[0]))
     for source, target in pairs:
         if source.device == target.device:
+            if simulation.races is not None:
+                index, is_new = target.device.index, func in MAKE
+                to = [target], [target] if is_new else []
+                simulation.races.used("copy", index, [source], *to)
             _charge_one(call, (source,), target, target.device.index)
         else:
             charge_copy(source, target, bool(non_blocking), func in MAKE)
@@ -197,6 +195,8 @@ def charge_copy(
     # ends (0, None): sim:0 to the CPU; the host waits, unless the memory
     #                 there is pinned and the copy asked not to block
     clock = simulation.clock
+    if simulation.races is not None:
+        simulation.races.copied(source, target, is_new)
     cluster = clock.cluster
     ends = (_number(source), _number(target))
     link, limit = cluster.link_between(*ends), inf
@@ -210,6 +210,9 @@ def charge_copy(
         await_arrivals([source], ends[0])
     blocking = None in ends and (pageable or not non_blocking)
     issued = clock.copy(*ends, seconds, target.nbytes, blocking, share)
+    if blocking and simulation.races is not None:
+        index = next(end for end in ends if end is not None)
+        simulation.races.host_waits_for_issued(index)
     if clock.hosts.in_backward and ends[1] is not None:
         target.arrival = clock, issued  # type: ignore[attr-defined]
 
@@ -237,20 +240,27 @@ def _number(tensor: Tensor) -> int | None:
     return tensor.device.index if tensor.device.type == "sim" else None
 
 
-def charge_read(device: int, num_bytes: int) -> None:
-    """Charge for a number that Python reads: the host waits for it."""
-    clock = simulation.clock
+def charge_read(tensor: Tensor, num_bytes: int) -> None:
+    """Charge for numbers that Python reads: the host waits for them."""
+    clock, device = simulation.clock, tensor.device.index
+    if simulation.races is not None:
+        simulation.races.used("item", device, [tensor])
+        simulation.races.host_waits_for_issued(device)
     seconds = copy_seconds(clock.cluster.host_link, num_bytes)
     with clock.lock:
         clock.copy(device, None, seconds, num_bytes, blocking=True)
 
 
 def charge_factory(
-    name: str, num_bytes: int, device: int, fills: bool
+    name: str, backing: Tensor, device: int, fills: bool
 ) -> None:
     """Charge for a tensor that was made from no other."""
     clock = simulation.clock
-    cluster = clock.cluster
+    cluster, num_bytes = clock.cluster, backing.nbytes
+    if simulation.races is not None:
+        simulation.races.made([backing], device)
+        if fills:
+            simulation.races.used(name, device, [], [backing])
     seconds = operation_seconds(cluster.accelerator, 0, num_bytes)
     with clock.lock:
         if fills:

@@ -26,10 +26,14 @@ class Simulation:
     """The simulated machine: there is one in a process."""
 
     ranks_run = False
+    races: Any = None  # what looks for them, in a trace that does
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings  # the arguments of configure
-        self.chosen = False  # whether the user has called it
+        # Whether simulated devices stand for GPUs that there are too few of;
+        # and whether the user has said what holds the numbers.
+        self.stands_for_gpus = self.backing_is_chosen = False
+        self.is_for_a_block = False  # whether its settings are those of one
         self._thread = local()
         self.clock = Clock(_cluster(settings))
         self.memory = Memory(settings["num_devices"], _capacity(settings))
@@ -127,7 +131,7 @@ def configure(
     num_devices: int = 8,
     accelerator: str | Accelerator = "v100",
     link: str | Link = "nvlink2",
-    backing: str = "cpu",
+    backing: str | None = None,
     hosts: str = "one",
     slow: Mapping[int, float] | None = None,
     memory_bytes: int | None = None,
@@ -150,7 +154,9 @@ def configure(
         accelerator: What they are: a preset in ``ACCELERATORS``.
         link: What joins them: a preset in ``LINKS``.
         backing: What holds the numbers: "cpu"; "meta", which has shapes and
-            times but no numbers; or "cuda:0", one GPU for all devices.
+            times but no numbers; or "cuda:0", one GPU for all devices. None
+            means the CPU or, once ``dpkit.devices`` has given simulated
+            devices because there are too few GPUs, the GPU.
         hosts: "one" Python for all devices, as with ``DataParallel``; or one
             "per_device", as with ``DistributedDataParallel``.
         slow: Rank -> how many times as long its operations take.
@@ -175,22 +181,32 @@ def configure(
         >>> dpkit.sim.configure()
     """
     settings = dict(locals())
+    if backing is None:
+        settings["backing"] = "cuda:0" if simulation.stands_for_gpus else "cpu"
     simulation.change(settings)
-    simulation.chosen = True
+    simulation.backing_is_chosen = backing is not None
 
 
 DEFAULTS: dict[str, Any] = {
     name: parameter.default
     for name, parameter in inspect.signature(configure).parameters.items()
-}
+} | {"backing": "cpu"}
 simulation = Simulation(dict(DEFAULTS))
 
 
 def hold_on_gpu() -> None:  # only on CUDA
-    """Hold the numbers on the GPU, unless the user has chosen otherwise."""
-    untouched = simulation.settings == DEFAULTS and not simulation.chosen
-    if untouched and not any(simulation.memory.live):
-        simulation.change({**DEFAULTS, "backing": "cuda:0"})
+    """Hold the numbers on the GPU, because there are too few GPUs.
+
+    They stay where they are if the user has said what holds them, if there are
+    some already, or if the hardware cannot change now.
+    """
+    is_busy = simulation.ranks_run or simulation.memory.blocks is not None
+    has_numbers = any(simulation.memory.live)
+    if simulation.backing_is_chosen or simulation.is_for_a_block:
+        return
+    if not (simulation.stands_for_gpus or is_busy or has_numbers):
+        simulation.change({**simulation.settings, "backing": "cuda:0"})
+        simulation.stands_for_gpus = True
 
 
 @contextmanager
@@ -231,6 +247,7 @@ def machine(**changes: Any) -> Iterator[None]:
     kept, device = dict(vars(simulation)), simulation.current_device
     capacity = simulation.memory.capacity
     simulation.change({**before, **changes}, apart=True)
+    simulation.is_for_a_block = True
     try:
         yield
     finally:

@@ -6,10 +6,11 @@ one, and takes ``sim:0`` for the answer of a backend that is made in Python:
 reads a device in C++ is given one with a number. All else leaves the name as
 it is until ``dpkit.sim`` reads it.
 
-``torch.accelerator`` stands for a GPU where there is one, else for sim.
-PyTorch would ask the backend from outside before CUDA, and one that is made in
-Python not at all. So a function of a device module, ``torch.cuda`` or
-``torch.sim``, stands in for each that ``torch.accelerator`` calls.
+``torch.accelerator`` stands for a GPU where there is one, else for sim. C++
+would pass its calls on to a backend that is made in Python, which has no
+answer to most. So a function of a device module, ``torch.cuda`` or
+``torch.sim``, stands in for each that ``torch.accelerator`` calls. What the
+accelerator is in C++, ``both_kinds`` decides.
 """
 
 from collections.abc import Callable, Iterator

@@ -119,6 +119,11 @@ class Memory:
         self._recount(storage, held)
         return resized
 
+    def device_of(self, storage: torch.UntypedStorage) -> int | None:
+        """Return the number of the device of a storage, if it is counted."""
+        held = self._held(storage)
+        return None if held is None else held.device
+
     def _recount(self, storage: torch.UntypedStorage, held: _Held) -> None:
         self._release(held)
         self._count(storage, held.device, held.block.category)

@@ -5,7 +5,7 @@ Nothing of torch is changed before a launch, and only ranks refuse without it.
 
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
 from threading import local
@@ -16,6 +16,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from dpkit.sim.configuration import Simulation, machine, simulation
 from dpkit.sim.patching import replaced
+from dpkit.sim.sending import kind_of_rank
 from dpkit.sim.tracing import tracing
 from dpkit.theory.clock.clock import Clock
 
@@ -24,6 +25,7 @@ NAMES = (
     "torch._C._distributed_c10d.HashStore",
     "torch._C._distributed_c10d.Logger.set_runtime_stats_and_log",
     "torch._C._distributed_c10d._set_thread_isolation_mode",
+    "torch._utils._get_available_device_type",
     "torch.autograd.Variable._execution_engine.queue_callback",
     "torch.distributed._Work",
     "torch.distributed.ProcessGroup._device_types",
@@ -77,12 +79,26 @@ def isolate_threads(stack: ExitStack) -> None:
         (sys, "excepthook", sys.excepthook),
         # DDP has no timer for simulated devices, and would warn.
         (compiled.Logger, "set_runtime_stats_and_log", lambda logger: None),
+        *_answers_to_checkpoints(),
     ]
     for owner, name, value in changes:
         stack.callback(replaced(owner, name, value).apply())
     stack.callback(ThreadState.now().restore)
     compiled._set_thread_isolation_mode(True)
     stack.callback(compiled._set_thread_isolation_mode, False)
+
+
+def _answers_to_checkpoints() -> Iterator[tuple[Any, str, Any]]:
+    """Yield what tells that ranks save simulated tensors.
+
+    PyTorch saves tensors of the kind of device that it finds first: of GPUs
+    where there are some. It may import the second module during a launch, and
+    then keeps the answer that the first has there.
+    """
+    for module in ("torch._utils", "torch.distributed.checkpoint.filesystem"):
+        if module in sys.modules:
+            name = "_get_available_device_type"
+            yield sys.modules[module], name, kind_of_rank
 
 
 def _pass_time(caller: Clock, ranks: Clock) -> None:

@@ -25,8 +25,22 @@ from dpkit.sim.sending import NAMESPACE
 
 # They ask for a tensor's form alone, or give it other memory.
 UNREAD = set(
-    "empty_like new_empty new_empty_strided record_stream resize_ set_".split()
+    "empty_like full_like ones_like rand_like randint_like randn_like "
+    "zeros_like new_empty new_empty_strided new_full new_ones new_zeros "
+    "record_stream resize_ set_".split()
 )
+# They make or rename memory, and launch nothing.
+NO_KERNEL = set(
+    "_unsafe_view alias detach empty empty_like empty_permuted empty_strided "
+    "lift_fresh new_empty new_empty_strided resize_ set_".split()
+)
+
+# Their schemas do not say that they write to the running mean and variance,
+# in these places, if argument 5 is true: training, or how fast these move.
+RUNNING = {
+    "native_batch_norm": (3, 4),
+    "batch_norm_gather_stats_with_counts": (3, 4),
+}
 
 aten = torch.ops.aten
 Args = tuple[Any, ...]
@@ -144,7 +158,7 @@ def _common_device(call: OpCall) -> torch.device:
         operands[0].device,
     )
     on_cpu = {id(t) for t in indices + numbers if t.device.type == "cpu"}
-    on_cpu -= {id(t) for t in _written(call)}
+    on_cpu -= {id(t) for t in written(call)}
     for tensor in operands + indices:
         if tensor.device != device and id(tensor) not in on_cpu:
             raise RuntimeError(mixture(device, tensor.device))
@@ -164,11 +178,18 @@ def is_cpu_number(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and tensor.dim() == 0
 
 
-def _written(call: OpCall) -> list[Tensor]:
+def written(call: OpCall) -> list[Tensor]:
     """Return the tensors that ``call`` writes to."""
-    schema = call.func._schema.arguments
-    places = [i for i, argument in enumerate(schema) if argument.is_write]
+    places = _written_places(call.func)
+    if base_name(call.func) in RUNNING and arguments(call, [5])[0]:
+        places = [*places, *RUNNING[base_name(call.func)]]
     return tensors_in(arguments(call, places))
+
+
+@cache
+def _written_places(func: OpOverload) -> list[int]:
+    schema = func._schema.arguments
+    return [i for i, argument in enumerate(schema) if argument.is_write]
 
 
 @cache
@@ -204,6 +225,12 @@ def alias_kind(func: OpOverload) -> tuple[str, tuple[int, ...]]:
     return "written", tuple(
         places[frozenset(info.before_set)] for info in infos if info
     )
+
+
+@cache
+def launches_kernel(func: OpOverload) -> bool:
+    """Return whether the device has something to do."""
+    return alias_kind(func)[0] != "view" and base_name(func) not in NO_KERNEL
 
 
 def arguments(call: OpCall, positions: Sequence[int]) -> list[Any]:

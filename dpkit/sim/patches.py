@@ -32,6 +32,7 @@ from torch.utils import _device, _foreach_utils, backend_registration
 
 from dpkit.sim import (
     backward,
+    both_kinds,
     device_names,
     modules,
     random_numbers,
@@ -128,7 +129,9 @@ def _take_the_place() -> Undo:
     backend_registration._setup_privateuseone_for_python_backend(
         "sim", backend_module=torch_sim, device_guard=backward.Guard()
     )
-    return lambda: None  # torch has no way back
+    # torch has no way back from the name; but C++ takes what has one for the
+    # accelerator, and that can be GPUs again.
+    return both_kinds.choose_gpus()
 
 
 _ENGINE = backward.run_backward, ["t_outputs", "args", "kwargs"]
@@ -138,6 +141,8 @@ PATCHES = [
     required(torch.Tensor, "_use_count"),
     required(torch, "_functionalize_unsafe_set"),
     required(torch._C, "_swap_tensor_impl"),
+    required(torch._C, "_current_autograd_node"),
+    required(torch._C._autograd, "_get_sequence_nr"),
     required(torch.serialization, "_serialization_tls"),
     # Backward
     replaced(torch.autograd.graph, "_engine_run_backward", *_ENGINE),

@@ -107,6 +107,14 @@ def own_choice() -> torch.device:
     return torch.device("cpu") if kind.type == "sim" else kind
 
 
+_kind_found: Callable[[], str | None] = torch._utils._get_available_device_type
+
+
+def kind_of_rank() -> str | None:
+    """Return the kind of device of this rank, or what torch finds."""
+    return _kind_found() if thread.rank is None else "sim"
+
+
 def default_backend() -> str:
     """Return the backend of ``init_process_group()`` without a name."""
     kind = own_choice().type

@@ -35,7 +35,7 @@ PINNING_FUNCTIONS = (
     "zeros_like"
 ).split()
 PINNING_METHODS = (
-    "new_empty new_empty_strided new_full new_ones new_tensor new_zeros"
+    "new_empty new_empty_strided new_full new_ones new_zeros"
 ).split()
 
 NOT_ON_CPU = "Only dense CPU tensors can be pinned"
@@ -62,7 +62,11 @@ def new_storage(cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 def resize_storage(self: torch.UntypedStorage, size: int) -> Any:
     """Stand in for ``UntypedStorage.resize_``, and count the new size."""
-    return simulation.memory.resize_storage(self, size)
+    device = simulation.memory.device_of(self)
+    resized = simulation.memory.resize_storage(self, size)
+    if simulation.races is not None and device is not None:
+        simulation.races.resized(self, device)
+    return resized
 
 
 class SimStorage(torch.UntypedStorage):
@@ -132,9 +136,10 @@ def pinning(original: Callable[..., Any]) -> Callable[..., Any]:
     def make(*args: Any, **kwargs: Any) -> Any:
         asked = kwargs.pop("pin_memory", None)
         tensor = original(*args, **kwargs)
-        if asked and tensor.device.type != "cpu":
+        if asked and tensor.device.type == "sim":
             raise RuntimeError(NOT_ON_CPU)
-        return made_pinned(tensor) if asked else tensor
+        is_on_cpu = tensor.device.type == "cpu"  # not on "meta", as with CUDA
+        return made_pinned(tensor) if asked and is_on_cpu else tensor
 
     return make
 

@@ -77,6 +77,8 @@ class SimStream:
         clock = simulation.clock
         if event.work is not None and event.clock is clock:
             clock.mark_stream(self.device.index, self.number, event.work)
+            if simulation.races is not None:
+                simulation.races.wait((self.device.index, self.number), event)
 
     def record_event(self, event: "SimEvent | None" = None) -> "SimEvent":
         """Mark the end of what the stream has so far."""
@@ -86,7 +88,7 @@ class SimStream:
 
     def synchronize(self) -> None:
         """Make the host wait for what the stream has so far."""
-        simulation.clock.wait(self.device.index, self.number)
+        _make_host_wait(self.device.index, self.number)
 
     def query(self) -> bool:
         """Return whether the stream has finished its work."""
@@ -141,6 +143,8 @@ class SimEvent:
         self._device = stream.device.index
         self.clock = simulation.clock
         self.work = self.clock.mark_stream(self._device, stream.number)
+        if simulation.races is not None:
+            simulation.races.record(self, (self._device, stream.number))
 
     def wait(self, stream: SimStream | None = None) -> None:
         """Make later work on ``stream``, or the current one, wait for this."""
@@ -150,12 +154,17 @@ class SimEvent:
         """Make the host wait until the stream has passed the mark."""
         if self.mark is not None:
             self.clock.hosts.wait_until(self._device, self.mark)
+            if simulation.races is not None:
+                simulation.races.host_waits_for(self)
 
     def query(self) -> bool:
         """Return whether the stream has passed the mark."""
         if self.work is None:
             return True
-        return self.clock.is_done(self.work, self._device)
+        done = self.clock.is_done(self.work, self._device)
+        if done and simulation.races is not None:
+            simulation.races.host_waits_for(self)
+        return done
 
     def elapsed_time(self, end: "SimEvent") -> float:
         """Return the milliseconds from here to ``end``, simulated."""
@@ -177,7 +186,13 @@ def wait_for_device(device: DeviceLike = None) -> None:
             f"a rank waits for its own device alone (rank: {thread.rank}, "
             f"device: sim:{index}); dist.barrier() waits for other ranks"
         )
-    simulation.clock.wait(index)
+    _make_host_wait(index)
+
+
+def _make_host_wait(device: int, stream: int | None = None) -> None:
+    simulation.clock.wait(device, stream)
+    if simulation.races is not None:
+        simulation.races.host_waits(device, stream)
 
 
 @contextmanager

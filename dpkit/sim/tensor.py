@@ -209,7 +209,7 @@ def read_number(tensor: Tensor) -> bool | int | float | complex:
     check_home([tensor])
     if backing.is_meta:
         raise no_numbers(tensor.device)
-    charge_read(tensor.device.index, backing.nbytes)
+    charge_read(tensor, backing.nbytes)
     return backing.item()
 
 

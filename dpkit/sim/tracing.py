@@ -6,7 +6,7 @@ and after an optimizer's step, by what they hold.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from torch import Tensor
 from dpkit.sim import sending
 from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import full_device
+from dpkit.sim.races import Races
 from dpkit.theory.clock.record import Block
 from dpkit.theory.hardware.clusters import Cluster
 from dpkit.theory.timeline.timeline import Timeline
@@ -68,15 +69,27 @@ def meet(devices: Sequence[torch.device]) -> None:
     """Make the hosts of ``devices`` wait for the last of them."""
     indices = [full_device(device).index for device in devices]
     simulation.clock.hosts.meet(indices)
+    if simulation.races is not None:
+        simulation.races.meet(indices)
 
 
 @contextmanager
-def trace() -> Iterator[Timeline]:
+def trace(races: bool = False) -> Iterator[Timeline]:
     """Collect what the simulated devices do in a block, as a timeline.
 
     The timeline is complete when the block has ended; its seconds begin at
     the start of the block. It draws itself in a notebook; ``summary()`` adds
     it up, ``to_chrome(path)`` writes it for Perfetto.
+
+    With ``races`` the timeline lists them: reads and writes of one memory
+    that no wait orders, of which at least one writes; and memory that was
+    freed while another stream used it, without ``record_stream``. On a GPU
+    such a program may compute with wrong numbers. What was done before the
+    block counts as done.
+
+    Args:
+        races: Whether to look for races, which takes time on the CPU, and
+            none on the simulated clock.
 
     Raises:
         RuntimeError: another trace is running.
@@ -87,6 +100,18 @@ def trace() -> Iterator[Timeline]:
         ...     x = torch.ones(500, 300, device=zero).to(one)
         >>> [span.name for span in timeline.spans if span.kind == "copy"]
         ['copy to sim:1', 'copy from sim:0']
+
+        A copy in another stream does not wait for what it copies:
+
+        >>> with dpkit.sim.trace(races=True) as timeline:
+        ...     x = torch.ones(500, 300, device=zero)
+        ...     with torch.sim.stream(torch.sim.Stream(zero)):
+        ...         y = x.to(one)
+        >>> race = timeline.races[0]
+        >>> race.first.name, race.first.what, race.first.stream
+        ('ones', 'writes', 'compute')
+        >>> race.second.name, race.second.what
+        ('copy to sim:1', 'reads')
     """
     clock, memory = simulation.clock, simulation.memory
     if memory.blocks is not None:
@@ -94,7 +119,8 @@ def trace() -> Iterator[Timeline]:
     order, memory.blocks = memory.order, memory.alive()
     timeline = Timeline(spans=clock.record(), label=label())
     try:
-        yield timeline
+        with looking_for_races(timeline) if races else nullcontext():
+            yield timeline
     finally:
         clock.stop_recording()
         timeline.blocks += [
@@ -102,6 +128,25 @@ def trace() -> Iterator[Timeline]:
         ]
         timeline.assumptions += _assumptions()
         memory.blocks = None
+
+
+@contextmanager
+def looking_for_races(timeline: Timeline) -> Iterator[None]:
+    """Collect the races of a block in a timeline."""
+    races = simulation.races = Races(simulation.clock)
+    timeline.races = races.found
+    try:
+        with watching_host():
+            yield
+    finally:
+        races.settle()
+        simulation.races = None
+
+
+def watching_host() -> AbstractContextManager[None]:
+    """Look at what this thread does on the CPU, where races are looked for."""
+    races = simulation.races
+    return nullcontext() if races is None else races.watching_host()
 
 
 def _renumbered(block: Block, first: int, last: int) -> Block:

@@ -46,7 +46,10 @@ def plan(folder: Path, num_gpus: int, stand_in: int = 0) -> list[Part]:
         num_gpus: How many GPUs there are; a rehearsal's, how many stand in.
         stand_in: How many devices stand in for GPUs; 0: none does.
     """
-    tests = (*PYTEST, "-m", "cuda", str(ROOT / "tests"))
+    # Where the tests are cut, the log names those that were run: one v takes
+    # back the q of PYTEST.
+    several = ("-vv", "-n", "4", "--dist", "loadscope", "-m", "cuda")
+    tests = (*PYTEST, *several, str(ROOT / "tests"))
     parts = [
         Part("machine", seeing(stand_in, f"-m {PARTS}.machine"), 40),
         Part("cuda-tests", (*PYTHON, *tests), 150 if num_gpus < 2 else 300),

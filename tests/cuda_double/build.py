@@ -22,8 +22,6 @@ BUILT = HERE.parent.parent / "_build" / "cuda_double"
 # The two libraries: runtime is loaded before torch, and stands for CUDA's
 # runtime and for NCCL; kernels is loaded after it, and uses torch.
 RUNTIME, KERNELS = "runtime.so", "kernels.so"
-# The runtime stands for the driver, too: see runtime/driver.cpp.
-DRIVER = "libcuda.so.1"
 
 
 class CannotBuildError(Exception):
@@ -114,7 +112,7 @@ def commands(torch: Path, folder: Path) -> list[list[str]]:
         "".join(f'#include "{file}"\n' for file in sources("kernels"))
     )
     runtime = [*map(str, sources("runtime")), *map(str, sources("nccl"))]
-    soname = f"-Wl,-soname,{DRIVER}"
+    soname = "-Wl,-soname,libcuda.so.1"  # see runtime/driver.cpp
     return [
         [
             *(*common, soname, *includes, *runtime),
@@ -139,7 +137,6 @@ def compile_into(torch: Path, folder: Path) -> None:
     if any(compiler.returncode for compiler in started):
         sys.stderr.write("".join(told))
         raise CannotBuildError("g++ failed")
-    (folder / DRIVER).symlink_to(RUNTIME)
 
 
 def build() -> Path:

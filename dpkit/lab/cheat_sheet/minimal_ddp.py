@@ -9,9 +9,10 @@ from torch import nn
 
 def main() -> None:
     """Fit a linear function, as one process of several."""
-    device = "cpu"
+    device = torch.device("cpu")
     if torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]):
-        device = f"cuda:{os.environ['LOCAL_RANK']}"
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)  # or all ranks would use cuda:0 as well
     dist.init_process_group(dist.get_default_backend_for_device(device))
     rank, world_size = dist.get_rank(), dist.get_world_size()
 

@@ -9,13 +9,15 @@ from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from dpkit.lab.common.datasets import load_fashion_mnist
+from dpkit.processes.rank import gpus_for_ranks
 
 
 def main() -> None:
     """Train as one process of several, with its own device."""
-    device = "cpu"
-    if torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]):
-        device = f"cuda:{os.environ['LOCAL_RANK']}"
+    device = torch.device("cpu")
+    if len(gpus_for_ranks()) >= int(os.environ["LOCAL_WORLD_SIZE"]):
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)  # or all ranks would use cuda:0 as well
     dist.init_process_group(dist.get_default_backend_for_device(device))
     torch.manual_seed(0)
     layers = nn.Linear(784, 64), nn.Tanh(), nn.Linear(64, 10)

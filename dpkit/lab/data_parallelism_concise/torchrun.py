@@ -9,6 +9,8 @@ from tempfile import TemporaryFile
 
 import psutil  # type: ignore[import-untyped]
 
+from dpkit.processes.rank import gpus_for_ranks
+
 
 def torchrun(
     num_processes: int, *words: str | Path, kill_at: str = ""
@@ -16,14 +18,17 @@ def torchrun(
     """Run a program in real processes on this machine; return its lines.
 
     The words are a file of Python, or ``-m`` and a module, and arguments. Each
-    process has one thread, unless ``OMP_NUM_THREADS`` says more. With
-    ``kill_at``, all are killed when a line that begins so is printed. If a
-    process fails, a RuntimeError is raised, which holds its errors.
+    process has one thread, unless ``OMP_NUM_THREADS`` says more. It sees the
+    GPUs, unless ``DPKIT_DEVICES`` asks for other devices. With ``kill_at``,
+    all are killed when a line that begins so is printed. If a process fails, a
+    RuntimeError is raised, which holds its errors.
     """
     launcher = sys.executable, "-m", "torch.distributed.run", "--standalone"
     command = *launcher, f"--nproc-per-node={num_processes}", *map(str, words)
     settings = {"OMP_NUM_THREADS": "1", **os.environ, "TQDM_DISABLE": "1"}
     settings["PYTHONUNBUFFERED"] = "1"  # each line is read as it is printed
+    if not gpus_for_ranks():
+        settings["CUDA_VISIBLE_DEVICES"] = ""
     lines: list[str] = []
     with (
         TemporaryFile("w+") as errors,

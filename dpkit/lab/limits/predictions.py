@@ -98,16 +98,22 @@ def predictions(
     cases: Sequence[Case] = CASES,
     num_steps: int = 11,
 ) -> list[Prediction]:
-    """Measure training steps on a device, and simulate the same on presets."""
+    """Measure training steps on a device, and simulate the same on presets.
+
+    All are measured before the first is simulated: see ``sim.why_apart``.
+    """
     tasks = [(case, size) for case in cases for size in case.batch_sizes]
+    measured = []
+    for case, size in tqdm(tasks, "training steps", leave=False):
+        measured.append(step_seconds(case, size, device, num_steps))
+        gc.collect()
     rows = []
     presets = {"accelerator": accelerator, "host": host, "link": link}
     with sim.machine(num_devices=1, backing="meta", **presets):
         (simulated,) = devices(1, kind="sim")
-        for case, size in tqdm(tasks, "training steps", leave=False):
-            measured = step_seconds(case, size, device, num_steps)
+        for (case, size), seconds in zip(tasks, measured, strict=True):
             (predicted,) = step_seconds(case, size, simulated, 1)
-            times = median(measured), min(measured), predicted
+            times = median(seconds), min(seconds), predicted
             rows.append(Prediction(case.name, size, *times))
             gc.collect()
     return rows

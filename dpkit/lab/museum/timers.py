@@ -8,7 +8,7 @@ from torch import Tensor
 from dpkit import sim
 from dpkit.lab.museum.exhibit import Devices, Exhibit, Version, claim
 from dpkit.machine import Timer, devices, synchronize
-from dpkit.theory.clock.record import Span
+from dpkit.theory.clock.record import Race, Span
 from dpkit.theory.hardware import ACCELERATORS
 
 SIZE = 600
@@ -81,6 +81,16 @@ def copies_beside(x: Tensor, count: int) -> list[Tensor]:
 def copies_with_blocking(x: Tensor, count: int) -> list[Tensor]:
     """Make products, and copy them to the CPU one after another."""
     return [y.to("cpu") for y in [x @ x for _ in range(count)]]
+
+
+def add_up_at_once(version: Version) -> list[Race]:
+    """Add up what a version has copied, at once; return the races."""
+    (device,) = devices(1, "sim")
+    x = torch.ones(SIZE, SIZE, device=device)
+    with sim.trace(races=True) as timeline:
+        for copied in version(x, COUNT):
+            copied.sum()
+    return timeline.races or []
 
 
 def spans_at_once(version: Version) -> None:

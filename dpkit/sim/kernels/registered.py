@@ -129,7 +129,7 @@ def _factory(name: str) -> Callable[..., Tensor]:
         with torch.inference_mode(False):  # as in __torch_dispatch__
             backing = func(*args, device=simulation.backing, **kwargs)
         fills = not name.startswith("empty")
-        charge_factory(name, backing.nbytes, device.index, fills)
+        charge_factory(name, backing, device.index, fills)
         return SimTensor(backing, device)
 
     return kernel

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from dpkit.sim.behaviour import plain
+from dpkit.sim.configuration import simulation
 from dpkit.sim.tensor import SimTensor
 
 
@@ -15,8 +16,14 @@ def scratch(like: Tensor, size: int) -> Tensor:
 
 
 def put(given: Tensor, out: Tensor, to: int = 0, first: int = 0) -> None:
-    """Copy numbers, from the ``first`` on, to place ``to`` on, at no cost."""
+    """Copy numbers, from the ``first`` on, to place ``to`` on, at no cost.
+
+    Both tensors lie on one device.
+    """
     source, target = plain(given).reshape(-1)[first:], plain(out).view(-1)[to:]
     count = min(source.numel(), target.numel())
     if source.data_ptr() != target.data_ptr():
         target[:count].copy_(source[:count])
+        if simulation.races is not None and out.device.type == "sim":
+            pieces = [source[:count]], [target[:count]]
+            simulation.races.used("copy", out.device.index, *pieces)

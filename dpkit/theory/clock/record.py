@@ -39,6 +39,37 @@ class Block:
     freed: int | None = None
 
 
+@dataclass(frozen=True)
+class Use:
+    """What an operation does to memory, or that the memory is freed."""
+
+    what: str  #: "reads", "writes" or "frees"
+    name: str  #: of the operation, such as "mm"; of none that frees
+    #: Where it runs, as in a :class:`Span`. Of what frees: where the memory
+    #: was made.
+    device: str
+    stream: str
+    line: str  #: of the program, such as ``train.py:12``
+    code: str  #: what stands in this line
+
+    def __str__(self) -> str:
+        what = f"{self.name} {self.what}".strip()
+        return f"{what} on {self.device}, {self.stream}: {self.line}"
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two uses of one memory that nothing orders."""
+
+    first: Use  #: in the order of issue
+    second: Use  #: in the order of issue
+
+    def __str__(self) -> str:
+        uses = [self.first, self.second]
+        told = [f"{use}\n    {use.code}" for use in uses]
+        return "\n".join(told)
+
+
 @dataclass
 class Record:
     """What happened on every device and host, as data alone."""
@@ -47,6 +78,8 @@ class Record:
     blocks: list[Block] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     label: str = ""
+    #: What was found; None where nothing has looked for races.
+    races: list[Race] | None = None
 
     @property
     def start(self) -> float:

@@ -26,6 +26,7 @@ class Timeline(Record):
         blocks: The memory that was allocated, in the order of issue.
         assumptions: What the times rest on, a sentence each.
         label: "simulated (v100, nvlink2)" or "measured (NVIDIA H200)".
+        races: What ``trace(races=True)`` has found; None in other traces.
 
     Example:
         >>> from dpkit.theory.clock.record import Span
@@ -43,6 +44,8 @@ class Timeline(Record):
         count = len(self.spans)
         spans = f"{count} span{'s' if count != 1 else ''}"
         facts = [self.label, spans, show_seconds(self.makespan)]
+        if self.races is not None:
+            facts.append(f"races: {len(self.races)}")
         return f"<timeline: {', '.join(filter(None, facts))}>"
 
     def _repr_svg_(self) -> str:

@@ -85,8 +85,7 @@ class Call {
     TORCH_CHECK(
         false,
         "Expected all tensors to be on the same device, but found at least "
-        "two devices, ", a, " and ", b, "! (when calling ", schema_.name(),
-        ")");
+        "two devices, ", a, " and ", b, "!");
   }
 
   // Among indices, a mask: how many it selects has to be counted first.

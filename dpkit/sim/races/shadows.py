@@ -1,0 +1,73 @@
+"""The accesses to a storage that matter to later ones."""
+
+import weakref
+from typing import NamedTuple
+
+import torch
+
+from dpkit.sim.races.extents import Extent
+from dpkit.sim.races.places import SourcePlace
+from dpkit.theory.clock.order import Past
+from dpkit.theory.clock.queues import Stream
+from dpkit.theory.clock.record import Use, row_of
+
+
+class Issued(NamedTuple):
+    """One that has been issued: what, from where, and where it runs."""
+
+    name: str
+    place: SourcePlace
+    stream: Stream
+    number: int  # in its stream
+
+    def is_in(self, past: Past) -> bool:
+        """Return whether it has ended before what has this past."""
+        return past.get(self.stream, 0) >= self.number
+
+
+class Access(NamedTuple):
+    """What an operation does to a piece of memory."""
+
+    operation: Issued
+    writes: bool
+    extent: Extent
+
+    def races(self, writes: bool, extent: Extent, past: Past) -> bool:
+        """Return whether it races with a later access of this past."""
+        if not (writes or self.writes) or self.operation.is_in(past):
+            return False
+        return self.extent.overlaps(extent)
+
+    # A later read stands for an earlier read, and a later write for anything,
+    # if it comes after it and has all of its bytes.
+
+    def stands_for(self, old: "Access", past: Past) -> bool:
+        """Return whether what races with the old one races with this."""
+        if not (self.writes or not old.writes):
+            return False
+        return old.operation.is_in(past) and self.extent.contains(old.extent)
+
+    def use(self) -> Use:
+        """Return what is told of it."""
+        operation = self.operation
+        return use(
+            "writes" if self.writes else "reads",
+            operation.name,
+            row_of(*operation.stream),
+            operation.place,
+        )
+
+
+def use(what: str, name: str, row: tuple[str, str], place: SourcePlace) -> Use:
+    """Return what is told of an access, or of memory that was freed."""
+    return Use(what, name, *row, place.told(), place.code())
+
+
+class Shadow(weakref.ref[torch.UntypedStorage]):
+    """A storage, as long as it is there."""
+
+    __slots__ = ("accesses", "key", "owner", "recorded")
+    key: int
+    owner: Stream | None  # in which it was made, if that was in the trace
+    accesses: list[Access]  # that no later one stands for
+    recorded: set[Stream]  # those that record_stream has named

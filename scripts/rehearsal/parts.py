@@ -1,0 +1,129 @@
+"""The parts of a rehearsal: what a GPU owner runs, as a list of programs."""
+
+import re
+import shlex
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+PYTEST = (
+    sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+    "--color=no",
+)  # fmt: skip
+NBVAL = ("--nbval", "--nbval-current-env", "--nbval-kernel-name=python3")
+# What a double has no numbers for: how fast GPUs are.
+NOT_DOUBLED = ("test_calibration.py::test_a_gpu_is_measured",)
+# The tests of where dpkit meets torch, with the faults that they hold.
+EDGE = (
+    "test_both_kinds.py",
+    "test_own_gpu.py",
+    "test_pinned.py",
+    "test_accelerator.py",
+    "test_gpu_fits.py",
+)
+# For a short rehearsal: each chapter, and on how many GPUs.
+SHORT_CHAPTERS = (
+    ("data-parallelism", 2),
+    ("data-parallelism-concise", 2),
+    ("network-partitioning", 4),
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A program to run on the double.
+
+    Attributes:
+        name: What it is called.
+        words: The program and its arguments.
+        num_gpus: How many GPUs it sees.
+        limit: The seconds that it may take.
+        variables: What is set in its environment.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    num_gpus: int
+    limit: float = 900.0
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+def short_rehearsal() -> list[Part]:
+    """Return what is run on every commit: the edge, and three chapters."""
+    tests = [f"tests/{name}" for name in EDGE]
+    return [
+        *(chapter(name, k) for name, k in SHORT_CHAPTERS),
+        Part("double", (*PYTEST, "tests/cuda_double"), 2),
+        Part("edge", (*PYTEST, "-m", "cuda", *tests), 2),
+    ]
+
+
+def whole_rehearsal(num_gpus: int, folder: Path) -> list[Part]:
+    """Return all that a GPU owner runs, the longest first.
+
+    Args:
+        num_gpus: How many GPUs there are.
+        folder: Where programs write their files.
+    """
+    without = [f"--deselect=tests/{name}" for name in NOT_DOUBLED]
+    tests = (*PYTEST, "-m", "cuda", *without, "tests")
+    notebooks = sorted((ROOT / "book").glob("*.ipynb"))
+    return [
+        Part("cuda-tests", tests, num_gpus, 2400),
+        *(chapter(path.stem, num_gpus) for path in notebooks),
+        *readme_commands(num_gpus),
+        calibrate(folder / "double.json", num_gpus),
+        report(folder, num_gpus),
+        *jobs(num_gpus),
+        python("evaluate", num_gpus, "-m", "rehearsal.evaluate"),
+    ]
+
+
+def python(name: str, num_gpus: int, *words: str) -> Part:
+    """Return a program of Python."""
+    return Part(name, (sys.executable, *words), num_gpus)
+
+
+def chapter(name: str, num_gpus: int) -> Part:
+    """Return a chapter, whose cells are compared with the stored ones."""
+    words = (*PYTEST, "-p", "rehearsal.printed", *NBVAL, f"book/{name}.ipynb")
+    return Part(f"{name} on {num_gpus}", words, num_gpus)
+
+
+def calibrate(file: Path, num_gpus: int) -> Part:
+    """Return the measurement of a GPU, of small things."""
+    words = f"-m rehearsal.calibrate --device cuda:0 --force --output {file}"
+    return python("calibrate", num_gpus, *shlex.split(words))
+
+
+def report(folder: Path, num_gpus: int) -> Part:
+    """Return the report of a GPU; it has time for its first parts alone."""
+    words = f"-m rehearsal.report --limit 120 --folder {folder}"
+    return python("gpu-report", num_gpus, *shlex.split(words))
+
+
+def jobs(num_gpus: int) -> list[Part]:
+    """Return the training job, as one process and as one for each GPU."""
+    train = "-m dpkit train --model linear --max-steps 20"
+    torchrun = "-m torch.distributed.run --standalone --nproc-per-node"
+    return [
+        python("train", num_gpus, *train.split()),
+        python(
+            "train under torchrun",
+            num_gpus,
+            *f"{torchrun} {num_gpus} {train}".split(),
+        ),
+    ]
+
+
+def readme_commands(num_gpus: int) -> list[Part]:
+    """Return the programs of README's first five minutes."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    section = text.split("## A GPU owner's first five minutes")[1]
+    section = section.split("\n## ")[0]
+    commands = re.findall(r"(?m)^\.venv/bin/python (.*?)(?: +#.*)?$", section)
+    return [
+        python(f"README: {command}", num_gpus, *shlex.split(command))
+        for command in dict.fromkeys(commands)
+    ]

@@ -1,0 +1,27 @@
+"""The GPU report, whose time ends before its tests and chapters do.
+
+Those are rehearsed one by one. Here the report has to be written, and has to
+name what has not been run. Then its short parts are run.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from gpu_report_parts.plan import PAIRS, ROOT, plan
+
+import dpkit
+
+SHORT = ("machine", "resident", *PAIRS)
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[sys.argv.index("--folder") + 1])
+    program = [sys.executable, ROOT / "scripts/gpu_report.py"]
+    subprocess.run([*program, *sys.argv[1:]])
+    (written,) = folder.glob("gpu-report-*.md")
+    print(f"{written.name}: {len(written.read_text('utf-8'))} characters")
+    gpus = dpkit.devices(kind="cuda")
+    for part in plan(folder, len(gpus)):
+        if part.name in SHORT and part.num_gpus <= len(gpus):
+            print(f"{part.name} …", flush=True)
+            subprocess.run(part.words, check=True, cwd=ROOT)

@@ -1,0 +1,101 @@
+"""Rehearse what GPUs run, on the double of CUDA; fail where a GPU would.
+
+Usage: rehearse.py GPUS | short
+
+``tests/cuda_double/README.md`` says what the double can show and what not.
+Each part is a program that sees so many GPUs. It fails if it ends with an
+error, or if the double has found memory that is used in no order.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpu_report_parts import limited
+from rehearsal.parts import ROOT, Part, short_rehearsal, whole_rehearsal
+from tqdm import tqdm
+
+LOGS = ROOT / "_build/rehearsal"
+AT_ONCE = max(1, (os.cpu_count() or 1))  # each part has one thread
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a part ended."""
+
+    part: Part
+    fault: str  # "" if there is none
+    seconds: float
+    last_line: str
+
+
+def run(part: Part) -> Outcome:
+    """Run a part on the double; its output goes to a file."""
+    name = "".join(c if c.isalnum() else "-" for c in part.name)[:60]
+    log, found = LOGS / f"{name}.log", LOGS / f"{name}.found"
+    found.unlink(missing_ok=True)
+    double = ROOT / "tests/cuda_double/run"
+    path = os.pathsep.join([str(ROOT), str(ROOT / "scripts")])
+    environment = (
+        os.environ
+        | part.variables
+        | {
+            "CUDA_DOUBLE_LOG": str(found),
+            "OMP_NUM_THREADS": "1",
+            "PYTHON": sys.executable,
+            "PYTHONPATH": path,
+            "TQDM_DISABLE": "1",
+        }
+    )
+    words = (str(double), str(part.num_gpus), *part.words)
+    mark = f"{os.getpid()}-{name}/"
+    ended = limited.run(words, log, part.limit, mark, environment, ROOT)
+    fault = f"status {ended.status}" if ended.status else ""
+    if ended.status is None:
+        fault = f"cut after {part.limit:.0f} s"
+    if found.exists() and (told := found.read_text("utf-8").splitlines()):
+        fault = f"{fault} found: {len(told)}, the first: {told[0]}".strip()
+    lines = log.read_text("utf-8", errors="replace").splitlines() or [""]
+    return Outcome(part, fault, ended.seconds, lines[-1])
+
+
+def main() -> int:
+    """Run all parts; print how each ended, and return whether all passed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("gpus", help="a number, or: short")
+    parser.add_argument("--only", default="", help="parts with this name")
+    options = parser.parse_args()
+    LOGS.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        if options.gpus == "short":
+            parts = short_rehearsal()
+        else:
+            parts = whole_rehearsal(int(options.gpus), Path(folder))
+        parts = [part for part in parts if options.only in part.name]
+        failed = rehearse(parts)
+    print(f"parts: {len(parts)}, failed: {failed}; logs: {LOGS}")
+    return 1 if failed else 0
+
+
+def rehearse(parts: list[Part]) -> int:
+    """Run parts, some at once; return how many failed."""
+    failed = 0
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for outcome in tqdm(
+            pool.map(run, parts), total=len(parts), disable=None
+        ):
+            failed += bool(outcome.fault)
+            state = f"FAILED ({outcome.fault})" if outcome.fault else "passed"
+            tqdm.write(
+                f"{outcome.part.name}: {state}, {outcome.seconds:.0f} s | "
+                f"{outcome.last_line[:100]}"
+            )
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""GPUs and simulated devices in one process, or one kind of them alone."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+import dpkit
+from dpkit.sim import both_kinds
+
+REASON = "planted"
+
+
+def loss_on(device):
+    """Return a leaf on a device, and the sum of its double."""
+    x = torch.ones(3, device=device, requires_grad=True)
+    return x, (x * 2).sum()
+
+
+class Between(torch.autograd.Function):
+    """What passes through it unchanged calls a function in backward."""
+
+    @staticmethod
+    def forward(ctx, x, call):
+        ctx.call = call
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.call()
+        return gradient, None
+
+
+@pytest.fixture
+def gpus(need_gpus):
+    need_gpus(1)
+    dpkit.sim.register()
+    return dpkit.devices(kind="cuda")
+
+
+@pytest.mark.cuda
+def test_backward_on_all_gpus_after_sim_was_registered(gpus):
+    parts = [loss_on(device) for device in gpus]
+    sum(loss.to(gpus[0]) for _, loss in parts).backward()
+    assert all(x.grad.tolist() == [2, 2, 2] for x, _ in parts)
+    x, loss = loss_on("sim:1")
+    loss.backward()
+    assert x.grad.tolist() == [2, 2, 2]
+    x, loss = loss_on(gpus[-1])
+    loss.backward()
+    assert x.grad.tolist() == [2, 2, 2]
+
+
+@pytest.mark.cuda
+def test_a_number_means_a_gpu(gpus):
+    last = len(gpus) - 1
+    assert torch.device(last) == gpus[-1]
+    assert torch.ones(1).to(last).device == gpus[-1]
+    assert nn.Linear(1, 1).to(last).weight.device == gpus[-1]
+    assert torch.Stream(last).device == gpus[-1]
+    assert torch.accelerator.current_accelerator().type == "cuda"
+
+
+@pytest.mark.cuda
+def test_names_of_simulated_devices_hold_in_a_backward_on_gpus(gpus):
+    seen = []
+    x, _ = loss_on(gpus[0])
+    made = Between.apply(
+        x, lambda: seen.append(torch.ones(2, device="sim:1").device)
+    )
+    made.sum().backward()
+    assert seen == [torch.device("sim:1")]
+
+
+@pytest.mark.cuda
+def test_a_backward_of_the_other_kind_inside_of_one_is_refused(gpus):
+    for outer, inner in ((gpus[0], "sim:1"), ("sim:1", gpus[0])):
+        x, _ = loss_on(outer)
+        _, loss = loss_on(inner)
+        with pytest.raises(RuntimeError, match="at the same time"):
+            Between.apply(x, loss.backward).sum().backward()
+        for device in (outer, inner):
+            _, loss = loss_on(device)
+            loss.backward()
+
+
+@pytest.mark.cuda
+def test_a_backward_of_the_other_kind_in_another_thread_is_refused(gpus):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait():
+        begun.set()
+        assert go_on.wait(10)
+
+    x, _ = loss_on("sim:1")
+    loss = Between.apply(x, wait).sum()
+    thread = threading.Thread(target=loss.backward)
+    thread.start()
+    assert begun.wait(10)
+    try:
+        _, on_gpu = loss_on(gpus[0])
+        with pytest.raises(RuntimeError, match="begun: cuda, running: sim"):
+            on_gpu.backward()
+    finally:
+        go_on.set()
+        thread.join()
+    assert x.grad.tolist() == [1, 1, 1]
+    _, on_gpu = loss_on(gpus[0])
+    on_gpu.backward()
+
+
+@pytest.mark.cuda
+def test_a_backward_from_one_kind_to_the_other_is_refused(gpus):
+    for first, second in ((gpus[0], "sim:1"), ("sim:1", gpus[0])):
+        _, loss = loss_on(first)
+        with pytest.raises(RuntimeError, match="detach"):
+            loss.to(second).backward()
+        x, loss = loss_on(second)
+        (loss * loss_on(first)[1].detach().to(second)).backward()
+        assert x.grad.tolist() == [12, 12, 12]
+
+
+# -- where PyTorch's C++ cannot be given GPUs for its accelerator
+
+
+@pytest.fixture
+def apart(monkeypatch):
+    """Make the probe fail, as it does on a PyTorch that is built otherwise."""
+    if both_kinds.has_gpus():  # registered for both already, which stays
+        monkeypatch.setattr(both_kinds._state, "choice", None)
+    monkeypatch.setattr(both_kinds, "_choice", lambda: REASON)
+
+
+def test_simulated_devices_take_the_place_of_gpus(apart, monkeypatch):
+    gpus = [torch.device("cuda", i) for i in range(2)]
+    monkeypatch.setattr("dpkit.machine.real_devices", lambda: gpus)
+    held = []
+    monkeypatch.setattr(dpkit.sim, "hold_on_gpu", lambda: held.append(1))
+    monkeypatch.delenv("DPKIT_DEVICES", raising=False)
+    with pytest.warns(UserWarning, match=r"\(GPUs: 2, reason: planted\)"):
+        found = dpkit.devices(2)
+    assert [device.type for device in found] == ["sim", "sim"]
+    assert held == [1]
+    assert dpkit.devices(2, kind="cuda") == gpus
+    monkeypatch.setenv("DPKIT_DEVICES", "cuda")
+    assert dpkit.devices(2) == gpus
+
+
+def test_without_gpus_nothing_is_said(apart, monkeypatch, recwarn):
+    monkeypatch.setattr("dpkit.machine.real_devices", list)
+    monkeypatch.delenv("DPKIT_DEVICES", raising=False)
+    assert dpkit.devices(1)[0].type == "sim"
+    assert not recwarn.list
+
+
+def test_a_backward_on_gpus_is_refused_by_name(apart):
+    with (
+        pytest.raises(RuntimeError, match=r"reason: planted.*DPKIT_DEVICES"),
+        both_kinds.backward_on({"cpu", "cuda"}),
+    ):
+        pass
+    for kinds in ({"cpu"}, {"sim", "cpu"}, set()):
+        with both_kinds.backward_on(kinds):
+            pass
+
+
+# A process of one kind, from its first line on.
+PROGRAM = """
+import warnings, torch, dpkit
+from dpkit.sim import both_kinds
+both_kinds._choice = lambda: "planted"
+warnings.simplefilter("ignore")
+net = torch.nn.Linear(4, 2, device="cuda:0")
+net(torch.ones(3, 4, device="cuda:0")).sum().backward()
+print("cuda", net.weight.grad.sum().item())
+one, two = dpkit.devices(1) + dpkit.devices(2)[1:]
+parallel = dpkit.DataParallel(torch.nn.Linear(4, 2).to(one), [one, two])
+parallel(torch.ones(3, 4)).sum().backward()
+weight = parallel.module.weight
+print(weight.device, weight.backing.device, weight.grad.sum().item())
+try:
+    net(torch.ones(3, 4, device="cuda:0")).sum().backward()
+except RuntimeError as error:
+    print(error)
+"""
+
+
+@pytest.mark.cuda
+def test_a_process_of_one_kind_trains_on_simulated_devices(need_gpus):
+    need_gpus(1)
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    first, second, third = run.stdout.splitlines()
+    assert first == "cuda 24.0"
+    assert second == "sim:0 cuda:0 24.0"
+    assert "reason: planted" in third
