@@ -3,7 +3,7 @@
 import copy
 import io
 import threading
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -46,7 +46,7 @@ def case_training_as_on_the_cpu() -> list[bool]:
 
 
 class WhoIsIt(torch.autograd.Function):
-    threads: dict[str, int] = {}
+    threads: ClassVar[dict[str, int]] = {}
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:

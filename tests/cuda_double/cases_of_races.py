@@ -131,6 +131,25 @@ def case_two_halves_of_one_tensor() -> float:
     return x.sum().item()
 
 
+def two_columns(second: int) -> float:
+    side = torch.cuda.Stream()
+    x = torch.zeros(100, 2, device=ZERO)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        x[:, 0] += 1
+    x[:, second] += 1
+    torch.cuda.synchronize()
+    return x.sum().item()
+
+
+def case_two_columns_of_one_tensor() -> float:
+    return two_columns(second=1)
+
+
+def case_one_column_twice() -> float:
+    return two_columns(second=0)
+
+
 def case_a_backward_on_a_side_stream() -> float:
     side = torch.cuda.Stream()
     w = torch.ones(10, device=ZERO, requires_grad=True)

@@ -51,6 +51,17 @@ def test_name_capability_and_memory(run: Any) -> None:
     assert ended.stdout == "Tesla T4 7 5 1000000\n"
 
 
+def test_the_driver_is_there_without_torch(run: Any) -> None:
+    program = (
+        "import ctypes; cuda = ctypes.CDLL('libcuda.so.1');"
+        "n = ctypes.c_int(); error = cuda.cuInit(0);"
+        "cuda.cuDeviceGetCount(ctypes.byref(n)); print(error, n.value)"
+    )
+    assert run(3, "-c", program).stdout == "0 3\n"
+    hidden = run(3, "-c", program, CUDA_VISIBLE_DEVICES="")
+    assert hidden.stdout == "100 0\n"
+
+
 def test_the_simulation_is_not_asked_for(run: Any) -> None:
     program = "import os; print(os.environ.get('DPKIT_DEVICES'))"
     assert run(1, "-c", program, DPKIT_DEVICES="sim").stdout == "None\n"

@@ -7,14 +7,6 @@
 namespace cuda_double {
 namespace {
 
-// The bytes from a tensor's first element to the end of its last one.
-size_t bytes_spanned(const at::Tensor& x) {
-  int64_t last = 0;
-  for (int64_t axis = 0; axis < x.dim(); ++axis)
-    last += (x.size(axis) - 1) * x.stride(axis);
-  return (last + 1) * x.element_size();
-}
-
 char* first_byte(const at::Tensor& x) {
   auto* storage = static_cast<char*>(x.storage().mutable_data());
   return storage + x.storage_offset() * x.element_size();
@@ -23,6 +15,18 @@ char* first_byte(const at::Tensor& x) {
 bool has_memory(const at::Tensor& x) {
   return x.defined() && x.numel() > 0 && x.has_storage() &&
          x.storage().data() != nullptr;
+}
+
+Extent extent_of(const at::Tensor& x) {
+  auto item = static_cast<int64_t>(x.element_size());
+  Extent extent = whole(first_byte(x), item);
+  for (int64_t axis = 0; axis < x.dim(); ++axis)
+    extent.end += (x.size(axis) - 1) * x.stride(axis) * item;
+  if (extent.end - extent.begin <= x.numel() * item) return extent;
+  extent.item = item;
+  extent.sizes = x.sizes().vec();
+  for (int64_t stride : x.strides()) extent.strides.push_back(stride * item);
+  return extent;
 }
 
 }  // namespace
@@ -63,13 +67,11 @@ Operation begin_on(c10::Device device, const std::string& name) {
 }
 
 void reads(const Operation& operation, const at::Tensor& on_gpu) {
-  if (has_memory(on_gpu))
-    reads(operation, first_byte(on_gpu), bytes_spanned(on_gpu));
+  if (has_memory(on_gpu)) reads(operation, extent_of(on_gpu));
 }
 
 void writes(const Operation& operation, const at::Tensor& on_gpu) {
-  if (has_memory(on_gpu))
-    writes(operation, first_byte(on_gpu), bytes_spanned(on_gpu));
+  if (has_memory(on_gpu)) writes(operation, extent_of(on_gpu));
 }
 
 }  // namespace cuda_double

@@ -20,8 +20,9 @@ uint64_t mix(uint64_t seed, uint64_t offset) {
 at::Generator generator_for_cpu(
     const c10::IValue& given, c10::Device device) {
   at::Generator generator =
-      given.isNone() ? at::cuda::detail::getDefaultCUDAGenerator(device.index())
-                     : given.toGenerator();
+      given.isNone()
+          ? at::cuda::detail::getDefaultCUDAGenerator(device.index())
+          : given.toGenerator();
   auto* state = at::check_generator<at::CUDAGeneratorImpl>(generator);
   std::lock_guard<std::mutex> guard(state->mutex_);
   uint64_t offset = state->philox_offset_per_thread();

@@ -9,8 +9,7 @@ namespace cuda_double {
 namespace {
 
 struct Access {
-  const char* begin;
-  const char* end;
+  Extent extent;
   bool is_write;
   Operation by;
 };
@@ -36,14 +35,6 @@ Block* block_that_holds(const char* address) {
   return address < begin + block.bytes ? &block : nullptr;
 }
 
-bool overlap(const Access& a, const Access& b) {
-  return a.begin < b.end && b.begin < a.end;
-}
-
-bool covers(const Access& a, const Access& b) {
-  return a.begin <= b.begin && b.end <= a.end;
-}
-
 bool is_before(const Access& earlier, int stream) {
   return earlier.by.stream == stream ||
          clock_of(stream).knows(earlier.by.stream, earlier.by.tick);
@@ -57,7 +48,7 @@ std::string told(const Access& access) {
 
 // After this access, does anyone still need to be compared with that one?
 bool makes_needless(const Access& later, const Access& earlier) {
-  if (!covers(later, earlier)) return false;
+  if (!covers(later.extent, earlier.extent)) return false;
   if (!is_before(earlier, later.by.stream)) return false;
   return later.is_write ||
          (!earlier.is_write && later.by.stream == earlier.by.stream);
@@ -66,9 +57,9 @@ bool makes_needless(const Access& later, const Access& earlier) {
 void add(Block& block, Access access) {
   std::vector<Access> kept;
   for (auto& earlier : block.accesses) {
-    bool conflict = (earlier.is_write || access.is_write) &&
-                    overlap(earlier, access);
-    if (conflict && !is_before(earlier, access.by.stream))
+    bool needs_order = earlier.is_write || access.is_write;
+    if (needs_order && !is_before(earlier, access.by.stream) &&
+        overlap(earlier.extent, access.extent))
       tell("race: " + told(access) + "; nothing orders it after the " +
            told(earlier));
     if (!makes_needless(access, earlier)) kept.push_back(std::move(earlier));
@@ -79,12 +70,11 @@ void add(Block& block, Access access) {
   block.accesses.swap(kept);
 }
 
-void touch(const Operation& by, const void* at, size_t bytes, bool is_write) {
-  if (bytes == 0) return;
+void touch(const Operation& by, const Extent& extent, bool is_write) {
+  if (extent.begin == extent.end) return;
   std::lock_guard<std::recursive_mutex> guard(the_lock());
-  auto* begin = static_cast<const char*>(at);
-  if (Block* block = block_that_holds(begin))
-    add(*block, {begin, begin + bytes, is_write, by});
+  if (Block* block = block_that_holds(extent.begin))
+    add(*block, {extent, is_write, by});
 }
 
 }  // namespace
@@ -113,12 +103,20 @@ void block_ends(const void* begin) {
   blocks().erase(found);
 }
 
+void reads(const Operation& operation, const Extent& extent) {
+  touch(operation, extent, false);
+}
+
+void writes(const Operation& operation, const Extent& extent) {
+  touch(operation, extent, true);
+}
+
 void reads(const Operation& operation, const void* begin, size_t bytes) {
-  touch(operation, begin, bytes, false);
+  reads(operation, whole(begin, bytes));
 }
 
 void writes(const Operation& operation, const void* begin, size_t bytes) {
-  touch(operation, begin, bytes, true);
+  writes(operation, whole(begin, bytes));
 }
 
 Operation begin_operation(

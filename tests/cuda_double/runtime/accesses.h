@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <string>
 
+#include "extent.h"
 #include "order.h"
 #include "places.h"
 
@@ -28,6 +29,8 @@ void block_begins(const void* begin, size_t bytes, cudaStream_t stream);
 void block_ends(const void* begin);
 
 // An operation that has been issued reads or writes bytes.
+void reads(const Operation& operation, const Extent& extent);
+void writes(const Operation& operation, const Extent& extent);
 void reads(const Operation& operation, const void* begin, size_t bytes);
 void writes(const Operation& operation, const void* begin, size_t bytes);
 

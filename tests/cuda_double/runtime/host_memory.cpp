@@ -42,10 +42,15 @@ int protection_of(Way way) {
   return way == Way::to_host ? PROT_NONE : PROT_READ;
 }
 
+void protect_all() {
+  for (const auto& guard : guards())
+    protect(guard, protection_of(guard.way));
+}
+
 // Take away the guards that a test picks. Others may share their pages, and
 // are put up again.
 template <typename Test>
-bool lift(Test test) {
+void lift(Test test) {
   std::vector<Guard> kept;
   bool lifted = false;
   for (auto& guard : guards()) {
@@ -57,9 +62,7 @@ bool lift(Test test) {
     lifted = true;
   }
   guards().swap(kept);
-  if (lifted)
-    for (const auto& guard : guards()) protect(guard, protection_of(guard.way));
-  return lifted;
+  if (lifted) protect_all();
 }
 
 struct sigaction handler_before;
@@ -146,8 +149,6 @@ OwnAccess::OwnAccess() : lock_(the_lock()) {
   for (const auto& guard : guards()) protect(guard, open_to_all);
 }
 
-OwnAccess::~OwnAccess() {
-  for (const auto& guard : guards()) protect(guard, protection_of(guard.way));
-}
+OwnAccess::~OwnAccess() { protect_all(); }
 
 }  // namespace cuda_double
