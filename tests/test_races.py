@@ -391,6 +391,19 @@ def test_two_reads_are_no_race():
     assert races_of(program) == []
 
 
+def test_a_write_beside_another_does_not_hide_it():
+    x, side = ones(), torch.sim.Stream(ZERO)
+
+    def program():
+        with torch.sim.stream(side):
+            x[:3].zero_()
+            x[3:].fill_(2)
+        x[:3].sum()
+
+    (race,) = races_of(program)
+    assert (race.first.name, race.second.name) == ("zero_", "sum")
+
+
 def test_a_read_races_with_a_write_behind_a_later_read():
     """The later read stands for no write, nor for a read elsewhere."""
     x, side, other = ones(), torch.sim.Stream(ZERO), torch.sim.Stream(ZERO)
@@ -445,8 +458,9 @@ def test_a_query_orders_only_if_it_is_done():
     def asking(synchronize):
         side, y = torch.sim.Stream(ZERO), ones() @ ones()
         event = current().record_event()
-        if synchronize:
-            torch.sim.synchronize(ZERO)
+        if synchronize:  # with sim:1, which is busy for longer
+            torch.ones(1000, 1000, device=ONE).cumsum(0)
+            torch.sim.synchronize(ONE)
         assert event.query() == synchronize
         with torch.sim.stream(side):
             z = y + 1
@@ -457,52 +471,74 @@ def test_a_query_orders_only_if_it_is_done():
     assert len(races_of(asking, False)) == 1
 
 
-def test_a_copy_is_a_barrier_on_both_current_streams():
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_copy_is_a_barrier_on_both_current_streams(returns):
     """What either stream has before it is before what either has after."""
 
     def program():
-        x, there = ones(), ones(ONE)
-        sending = torch.sim.Stream(ZERO)
-        with torch.sim.stream(sending):
+        there, side = ones(ONE), torch.sim.Stream(ZERO)
+        with torch.sim.stream(side):
             before = ones()
             there.copy_(before)
-        with torch.sim.stream(torch.sim.Stream(ONE)):
-            pass
-        there.to(ZERO)  # current(ONE) has waited for the sending stream
-        return before + x
+        if returns:
+            there.to(ZERO)
+        return before + 1
 
-    assert races_of(program) == []
+    assert len(races_of(program)) == (0 if returns else 1)
 
 
-def test_hosts_that_meet_know_what_the_others_waited_for():
-    def program(meet):
-        x, there = ones(), torch.sim.Stream(ONE)
-        torch.sim.synchronize(ZERO)  # the host of sim:0 alone
-        meet([ZERO, ONE])
-        with torch.sim.stream(torch.sim.Stream(ZERO)), torch.sim.stream(there):
-            y = x.to(ONE)
-        torch.sim.synchronize(ZERO)
-        return y
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_copy_makes_its_source_wait_for_what_the_target_had(copies):
+    x, there = ones(), ones(ONE)
+    sending, leaving = torch.sim.Stream(ZERO), torch.sim.Stream(ONE)
+
+    def program():
+        there.zero_()
+        with torch.sim.stream(sending):
+            if copies:
+                x.to(ONE)
+            with torch.sim.stream(leaving):
+                there.to(ZERO)
+
+    assert len(races_of(program)) == (0 if copies else 1)
+
+
+@pytest.mark.parametrize("meet", [True, False])
+def test_hosts_that_meet_know_what_the_others_waited_for(meet):
+    def program():
+        buffer = ones().to("cpu", non_blocking=True)
+        torch.sim.synchronize(ZERO)  # the host of sim:0 waits
+        if meet:
+            dpkit.sim.meet([ZERO, ONE])
+        return buffer.to(ONE, non_blocking=True)
 
     with dpkit.sim.machine(hosts="per_device"):
-        assert races_of(program, dpkit.sim.meet) == []
+        assert len(races_of(program)) == (0 if meet else 1)
 
 
 def test_backward_runs_in_the_streams_of_forward():
-    """As on CUDA, so that the program waits once, behind forward."""
+    """As on CUDA: there it finds what forward has left for it."""
     w, side = ones().requires_grad_(), torch.sim.Stream(ZERO)
 
-    def program(right=True):
+    def program():
         with torch.sim.stream(side):
-            loss = (w.sin() * 2).sum()
-        if right:
-            current().wait_stream(side)
+            loss = (w.exp() * 2).sum()  # exp keeps its result for backward
         loss.backward()
         w.grad.zero_()
 
     assert races_of(program) == []
-    # The gradient of the loss is made of its form alone, and autograd waits.
-    assert races_of(program, right=False) == []
+
+
+def test_the_current_stream_waits_for_the_end_of_backward():
+    w, side = ones().requires_grad_(), torch.sim.Stream(ZERO)
+
+    def program():
+        with torch.sim.stream(side):
+            loss = (w.exp() * 2).sum()
+        (gradient,) = torch.autograd.grad(loss, w)
+        gradient.zero_()
+
+    assert races_of(program) == []
 
 
 def test_a_hook_of_backward_may_leave_the_streams_of_forward():
@@ -576,17 +612,32 @@ def test_a_rank_that_does_not_wait_for_a_collective(algorithm):
         assert races_of(launch, all_reduce, 3, True) == []
 
 
-def test_a_rank_that_frees_what_is_sent_is_right():
+def all_gather(right):
+    x = torch.ones(SIZE, device="sim")
+    parts = [torch.zeros_like(x) for _ in range(dist.get_world_size())]
+    work = dist.all_gather(parts, x, async_op=True)
+    if right:
+        work.wait()
+    return parts[1] + 1
+
+
+def test_a_rank_that_does_not_wait_for_what_is_put_into_a_list():
+    with dpkit.sim.machine(hosts="per_device"):
+        assert len(races_of(dpkit.sim.launch, all_gather, 3, False)) == 3
+        assert races_of(dpkit.sim.launch, all_gather, 3, True) == []
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "library"])
+def test_a_rank_that_frees_what_is_sent_is_right(algorithm):
     """PyTorch's group keeps it, and so does this one."""
 
     def program():
-        x = torch.ones(SIZE, device="sim")
-        work = dist.all_reduce(x, async_op=True)
-        del x
-        work.wait()
+        dist.all_reduce(torch.ones(SIZE, device="sim"), async_op=True)
+        torch.ones(SIZE, device="sim")
 
     with dpkit.sim.machine(hosts="per_device"):
-        assert races_of(dpkit.sim.launch, program, 3) == []
+        launch = partial(dpkit.sim.launch, algorithm=algorithm)
+        assert races_of(launch, program, 3) == []
 
 
 def host_reads_on_a_rank():

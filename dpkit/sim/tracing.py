@@ -81,11 +81,12 @@ def trace(races: bool = False) -> Iterator[Timeline]:
     the start of the block. It draws itself in a notebook; ``summary()`` adds
     it up, ``to_chrome(path)`` writes it for Perfetto.
 
-    With ``races`` the timeline lists them: reads and writes of one memory
-    that no wait orders, of which at least one writes; and memory that was
-    freed while another stream used it, without ``record_stream``. On a GPU
-    such a program may compute with wrong numbers. What was done before the
-    block counts as done.
+    With ``races`` the timeline lists the pairs of uses of one memory that
+    nothing orders, if one of the two writes. It also lists memory that was
+    freed while another stream used it, without ``record_stream``, and that
+    another tensor may then have got. On a GPU such a program may compute with
+    wrong numbers. What was done before the block counts as done. On the CPU
+    the trace sees what PyTorch does, but neither NumPy nor what is printed.
 
     Args:
         races: Whether to look for races, which takes time on the CPU, and

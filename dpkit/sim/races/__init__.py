@@ -14,7 +14,7 @@ What happens before what is in ``dpkit.theory.clock.order``.
 ``extents`` -- the bytes that a tensor occupies in its storage;
 ``autograd`` -- the streams that CUDA's backward runs in;
 ``host`` -- what PyTorch does on the CPU;
-``places`` -- the lines of the program that are told.
+``places`` -- the lines of the program that a race names.
 """
 
 from dpkit.sim.races.checker import Races as Races

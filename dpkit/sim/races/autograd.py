@@ -1,9 +1,9 @@
 """The streams that CUDA's backward runs in.
 
 The simulated clock runs backward in the streams that are current when it is
-called. On CUDA each operation runs in the stream of its forward; where
-backward passes from one stream of a device to another, that waits; and in the
-end the current streams wait for all. Programs are judged by CUDA's rule::
+called. On CUDA each operation runs in the stream of its forward. Where
+backward passes from one stream of a device to another, the other one waits.
+In the end the current streams wait for all. Here CUDA's rule holds::
 
     current stream now      forward was in    backward is taken to run in
     as when it was called   stream 2          stream 2
@@ -32,7 +32,7 @@ class AutogradStreams(local):
         self._depth = 0  # of backward passes inside each other
         self._first: list[int] = []  # the current ones when it was called
         self._last: list[int] = []  # of each device, where it has run last
-        # Of forward, by the number of autograd's node and a device.
+        # By the number of autograd's node and a device: that of forward.
         self._of_nodes: dict[tuple[int, int], int] = {}
 
     def begin_backward(self, current: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""The lines of the program that are told: "train.py:12", "In[5]:3"."""
+"""The lines of the program that a race names: "train.py:12", "In[5]:3"."""
 
 import linecache
 import os

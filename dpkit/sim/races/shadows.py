@@ -48,7 +48,7 @@ class Access(NamedTuple):
         return old.operation.is_in(past) and self.extent.contains(old.extent)
 
     def use(self) -> Use:
-        """Return what is told of it."""
+        """Return what a race says of it."""
         operation = self.operation
         return use(
             "writes" if self.writes else "reads",
@@ -59,7 +59,7 @@ class Access(NamedTuple):
 
 
 def use(what: str, name: str, row: tuple[str, str], place: SourcePlace) -> Use:
-    """Return what is told of an access, or of memory that was freed."""
+    """Return what a race says of an access, or of memory that was freed."""
     return Use(what, name, *row, place.told(), place.code())
 
 

@@ -101,7 +101,7 @@ class HappensBefore:
         join(self._hosts[host], past)
 
     def hosts_meet(self, devices: Sequence[int]) -> None:
-        """Let the hosts of some devices wait for each other."""
+        """Make the hosts of some devices wait for each other."""
         together: Past = {}
         for device in devices:
             join(together, self.past_of_host(device))
