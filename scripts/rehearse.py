@@ -12,7 +12,7 @@ import argparse
 import os
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,9 +87,10 @@ def rehearse(parts: list[Part]) -> int:
     """Run parts, some at once; return how many failed."""
     failed = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for outcome in tqdm(
-            pool.map(run, parts), total=len(parts), disable=None
-        ):
+        running = [pool.submit(run, part) for part in parts]
+        ended = as_completed(running)
+        for future in tqdm(ended, total=len(parts), disable=None):
+            outcome = future.result()
             failed += bool(outcome.fault)
             state = f"FAILED ({outcome.fault})" if outcome.fault else "passed"
             tqdm.write(
