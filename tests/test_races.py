@@ -304,7 +304,7 @@ def test_a_line_of_a_cell_has_the_number_of_the_cell():
         (race,) = shell.user_ns["races"]
     finally:
         InteractiveShell.clear_instance()
-    assert (race.first.line, race.second.line) == ("In[1]:2", "In[1]:3")
+    assert (race.first.line, race.second.line) == ("a cell:2", "a cell:3")
     assert race.second.code == "return y.sum()"
 
 

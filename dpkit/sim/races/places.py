@@ -1,4 +1,4 @@
-"""The lines of the program that a race names: "train.py:12", "In[5]:3"."""
+"""The lines of the program that a race names: "train.py:12", "a cell:3"."""
 
 import linecache
 import os
@@ -76,13 +76,15 @@ def _told(file: str, number: int) -> str:
     if file.startswith(_DPKIT):
         name = f"dpkit/{file.removeprefix(_DPKIT)}".replace(os.sep, "/")
     else:
-        name = _cell(file) or os.path.basename(file)
+        name = "a cell" if _is_cell(file) else os.path.basename(file)
     return f"{name}:{number}"
 
 
-def _cell(file: str) -> str:
-    """Return "In[5]" for the file that IPython has made of a cell."""
+def _is_cell(file: str) -> bool:
+    """Return whether IPython has made a file of a cell.
+
+    The number of the cell is not told: it changes each time the cell is run.
+    """
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
-    label = shell.compile.format_code_name(file) if shell else None
-    return label[1] if label else ""
+    return bool(shell and shell.compile.format_code_name(file))

@@ -29,6 +29,9 @@ def after_torch(torch: Any) -> None:
     kernels = library("kernels.so")
     kernels.cuda_double_install_kernels()
     torch.cuda._lazy_call(kernels.cuda_double_watch_allocator)
+    # The profiler of kernels (CUPTI) talks to the hardware itself.
+    only_cpu = {torch.profiler.ProfilerActivity.CPU}
+    torch.autograd._supported_activities = lambda: set(only_cpu)
 
 
 class _Around(importlib.abc.Loader):
