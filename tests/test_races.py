@@ -289,7 +289,7 @@ def test_a_line_of_dpkit_is_told_beside_that_of_the_program():
     assert race.first.code == race.second.code
 
 
-def test_a_line_of_a_cell_has_the_number_of_the_cell():
+def test_a_line_of_a_cell_is_told_without_its_number():
     shell = InteractiveShell.instance()
     try:
         shell.user_ns["races_of"] = races_of
