@@ -26,7 +26,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from dpkit.__main__ import main
-from dpkit.job import ranks as ranks_module
 from dpkit.job import run as run_module
 from dpkit.job.checkpoints import Checkpoints, unpack
 from dpkit.job.ranks import Ranks, brief, is_of_others, join_job
@@ -232,23 +231,6 @@ def test_simulated_devices_are_no_accelerators(forking, monkeypatch):
     )
     assert process.communicate(timeout=60)[0] == "cpu gloo\n"
     assert process.returncode == 0
-
-
-def test_a_gpu_of_its_own(monkeypatch, pretend_gpus):
-    monkeypatch.delenv("DPKIT_DEVICES", raising=False)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    chosen = []
-    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    found = {}
-    for count in (1, 2):
-        pretend_gpus(count)
-        found[count] = ranks_module._device()
-    gpu = torch.device("cuda:1")
-    assert found == {1: CPU, 2: gpu}
-    assert chosen == [gpu]
-    monkeypatch.setenv("DPKIT_DEVICES", "sim")
-    assert ranks_module._device() == CPU
 
 
 def small(num_examples):

@@ -57,6 +57,22 @@ def test_all_ranks_choose_the_cpu_together(gpu, others, monkeypatch):
     assert bool(reason) == bool(gpu or others)
 
 
+def test_a_rank_makes_its_gpu_the_current_one(monkeypatch, pretend_gpus):
+    monkeypatch.delenv("DPKIT_DEVICES", raising=False)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(own_gpu, "_serial_number", str)
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    store, gpu = HashStore(), torch.device("cuda:1")
+    store.set("gpu/0", "cuda:0")
+    pretend_gpus(2)
+    assert choose_device(1, 2, store) == (gpu, "")
+    assert chosen == [gpu]
+    monkeypatch.setenv("DPKIT_DEVICES", "sim")
+    assert choose_device(1, 2, store)[0] == torch.device("cpu")
+    assert chosen == [gpu]
+
+
 def train(visible, environments):
     """Run two ranks, each of which sees the GPUs given; return rank 0's."""
     ranks = [
