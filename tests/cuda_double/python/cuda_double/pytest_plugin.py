@@ -8,11 +8,11 @@ from cuda_double.findings import findings
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_call() -> Iterator[None]:
     before = len(findings())
-    outcome = yield
+    outcome = yield  # an exception of the test passes by
     found = findings(before)
-    if found and not item.get_closest_marker("double_finds"):
+    if found:
         pytest.fail(
             "the double of CUDA has found:\n" + "\n".join(found),
             pytrace=False,
