@@ -21,7 +21,7 @@ from rehearsal.parts import ROOT, Part, short_rehearsal, whole_rehearsal
 from tqdm import tqdm
 
 LOGS = ROOT / "_build/rehearsal"
-AT_ONCE = max(1, (os.cpu_count() or 1))  # each part has one thread
+AT_ONCE = os.cpu_count() or 1  # each part has one thread
 
 
 @dataclass(frozen=True)

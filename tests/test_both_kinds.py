@@ -123,6 +123,45 @@ def test_a_backward_from_one_kind_to_the_other_is_refused(gpus):
         assert x.grad.tolist() == [12, 12, 12]
 
 
+INTERRUPTED = """
+import torch, dpkit
+from dpkit.sim import both_kinds, patching
+
+def interrupt():
+    raise KeyboardInterrupt
+
+def train(device):
+    x = torch.ones(3, device=device, requires_grad=True)
+    (x * 2).sum().backward()
+    return x.grad.tolist()
+
+real_devices, both_kinds.real_devices = both_kinds.real_devices, interrupt
+try:
+    dpkit.sim.register()
+except KeyboardInterrupt:
+    print(train("cuda:0"))
+both_kinds.real_devices = real_devices
+dpkit.sim.register()
+print(train("cuda:0"), train("sim:1"))
+patching.undo_all()
+print(train("cuda:0"))
+"""
+
+
+@pytest.mark.cuda
+def test_gpus_train_whatever_becomes_of_the_registering(need_gpus):
+    """Also if it is interrupted while the driver is asked, or taken back."""
+    need_gpus(1)
+    run = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    grad = "[2.0, 2.0, 2.0]"
+    assert run.stdout == f"{grad}\n{grad} {grad}\n{grad}\n"
+
+
 # -- where PyTorch's C++ cannot be given GPUs for its accelerator
 
 

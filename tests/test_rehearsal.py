@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
     [
         ("device(type='sim', index=1)", "device(type='cuda', index=1)"),
         ("device(type=&#x27;sim&#x27;, index=1)",
-         "device(type=&#x27;cuda&#x27;, index=0)"),
+         "device(type=&#x27;cuda&#x27;, index=1)"),
         ("all on sim:0, sim:3", "all on cuda:0, cuda:3"),
         ("Timer(97.62 µs, simulated (v100, nvlink2))",
          "Timer(1.21 ms, measured)"),
@@ -34,6 +34,9 @@ def test_what_differs_by_right_is_masked(stored, on_gpus):
     [
         ("4 messages of sim:0", "5 messages of cuda:0"),
         ("3.5 ms, 12 kB", "4.5 ms, 13 kB"),
+        ("on sim:1", "on cuda:0"),
+        ("device(type='sim', index=1)", "device(type='cuda', index=0)"),
+        ("device(type='sim', index=1)", "device(type='cpu')"),
         ("equal: True", "equal: False"),
         ("2 times as fast", "3 times as fast"),
         ("tensor([1., 2.])", "tensor([1., 3.])"),

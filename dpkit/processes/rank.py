@@ -101,11 +101,13 @@ def _own_part(trace: TracebackType | None) -> TracebackType | None:
 def join_group(folder: Path, rank: int, backend: str | None) -> None:
     """Join the process group of all ranks, which meet at a file."""
     world_size = int(os.environ["WORLD_SIZE"])
+    gpus = gpus_for_ranks()
     if backend is None:
-        backend = "nccl" if len(gpus_for_ranks()) >= world_size else "gloo"
+        backend = "nccl" if len(gpus) >= world_size else "gloo"
     device = None
     if backend != "gloo":
-        device = torch.device("cuda", rank)
+        # Without the GPUs that torch cannot use, which may come first.
+        device = gpus[rank] if rank < len(gpus) else torch.device("cuda", rank)
         torch.cuda.set_device(device)
     meeting = (folder / "meeting").as_uri()
     dist.init_process_group(

@@ -26,7 +26,7 @@ import ctypes
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -98,20 +98,17 @@ class _State:
 _state = _State()
 
 
-def choose_gpus() -> Callable[[], None]:
-    """Make GPUs, where there are some, the accelerator besides sim."""
+def choose_gpus() -> None:
+    """Make GPUs, where there are some, the accelerator besides sim.
+
+    Nothing takes this back: while no backend has a name, the answer of C++ is
+    the same without it.
+    """
     _state.has_gpus = bool(real_devices())
     found = _choice() if _state.has_gpus else None
     if isinstance(found, AcceleratorChoice):
         found.choose("cuda")
         _state.choice = found
-    return _forget_gpus
-
-
-def _forget_gpus() -> None:
-    if _state.choice is not None:
-        _state.choice.choose("sim")
-    _state.choice, _state.has_gpus = None, False
 
 
 def has_gpus() -> bool:

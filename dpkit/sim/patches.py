@@ -126,12 +126,13 @@ def _place_is_free() -> bool:
 
 
 def _take_the_place() -> Undo:
+    # Before sim has a name: it takes a while, and may be interrupted. C++ must
+    # at no moment take sim for the accelerator of a machine with GPUs.
+    both_kinds.choose_gpus()
     backend_registration._setup_privateuseone_for_python_backend(
         "sim", backend_module=torch_sim, device_guard=backward.Guard()
     )
-    # torch has no way back from the name; but C++ takes what has one for the
-    # accelerator, and that can be GPUs again.
-    return both_kinds.choose_gpus()
+    return lambda: None  # torch has no way back
 
 
 _ENGINE = backward.run_backward, ["t_outputs", "args", "kwargs"]

@@ -14,9 +14,9 @@ from dpkit.processes.rank import gpus_for_ranks
 
 def main() -> None:
     """Train as one process of several, with its own device."""
-    device = torch.device("cpu")
-    if len(gpus_for_ranks()) >= int(os.environ["LOCAL_WORLD_SIZE"]):
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    device, gpus = torch.device("cpu"), gpus_for_ranks()
+    if len(gpus) >= int(os.environ["LOCAL_WORLD_SIZE"]):
+        device = gpus[int(os.environ["LOCAL_RANK"])]
         torch.cuda.set_device(device)  # or all ranks would use cuda:0 as well
     dist.init_process_group(dist.get_default_backend_for_device(device))
     torch.manual_seed(0)

@@ -48,6 +48,7 @@ from dpkit.theory.clock.queues import Stream
 from dpkit.theory.clock.record import Race, Use, row_of
 
 HOST = "host", "python"  # the row of a timeline
+_ON_HOST = Tensor, torch.nn.Parameter  # others have tensors inside
 
 
 class Races:
@@ -73,6 +74,7 @@ class Races:
         self, call: OpCall, inputs: Sequence[Tensor], out: Any, device: int
     ) -> None:
         """Note an operation of PyTorch on a device."""
+        self.settle()
         is_new = alias_kind(call.func)[0] == "new"
         made = [x for x in tensors_in(out) if is_new]
         if not launches_kernel(call.func):
@@ -219,7 +221,7 @@ class Races:
         if not self._on_host or not launches_kernel(call.func):
             return
         given = tensors_in([call.args, call.kwargs])
-        if any(type(x) is not Tensor or not x.is_cpu for x in given):
+        if any(type(x) not in _ON_HOST or not x.is_cpu for x in given):
             return
         self.settle()
         to = {id(x) for x in written(call)}
