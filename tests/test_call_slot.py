@@ -96,6 +96,11 @@ def test_other_systems_have_other_libraries(platform, monkeypatch):
     assert platform in find_choice()
 
 
+def test_other_c_libraries_have_other_tables(monkeypatch):
+    monkeypatch.setattr(both_kinds.ctypes, "CDLL", lambda name: object())
+    assert "not GNU's" in find_choice()
+
+
 def test_a_library_that_is_not_there(monkeypatch):
     def fail(name):
         raise OSError(f"{name}: cannot open")

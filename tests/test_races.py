@@ -645,6 +645,16 @@ def host_reads_on_a_rank():
     return x.sum()
 
 
+def test_a_parameter_on_the_host_is_looked_at():
+    p = torch.nn.Parameter(torch.ones(5).pin_memory())
+    with dpkit.sim.trace(races=True) as timeline, torch.no_grad():
+        x = p.detach().to("sim:0", non_blocking=True)
+        p.add_(1)
+    (race,) = timeline.races
+    assert (race.second.device, race.second.name) == ("host", "add_")
+    assert x.device.type == "sim"
+
+
 def test_the_host_of_a_rank_is_looked_at():
     with dpkit.sim.machine(hosts="per_device"):
         races = races_of(dpkit.sim.launch, host_reads_on_a_rank, 2)

@@ -19,9 +19,8 @@ from functools import cache
 CUDA = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 NVML = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
 CAPABILITY = 75, 76  # the attributes of a GPU with its major and minor number
-PATIENCE_SECONDS = (
-    120  # eight GPUs of a driver that unloads itself take several
-)
+# Eight GPUs of a driver that unloads itself take several seconds.
+PATIENCE_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,8 @@ def ask_driver(visible: str | None, order: str | None) -> DriverAnswer:
         return DriverAnswer(
             f"the driver did not answer (seconds: {PATIENCE_SECONDS})"
         )
+    except OSError as error:
+        return DriverAnswer(f"no process could ask the driver ({error})")
     if done.returncode:
         status = f"status: {done.returncode}"
         return DriverAnswer(

@@ -61,6 +61,8 @@ def find_choice() -> AcceleratorChoice | str:
         asking, asked = map(ctypes.CDLL, ("libtorch_cpu.so", "libc10.so"))
     except OSError as error:
         return f"a library of PyTorch is not there ({error})"
+    if not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"):
+        return "the C library is not GNU's, by whose rules tables are read"
     slot, own = find_slot(asking, _QUESTION), address_of(asked, _QUESTION)
     zero = address_of(ctypes.CDLL(None), _RETURNS_0)
     if slot is None or own is None or zero is None:

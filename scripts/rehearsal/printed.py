@@ -3,8 +3,8 @@
 A plugin of pytest, beside nbval: ``-p rehearsal.printed``. The stored outputs
 are those of simulated devices. On GPUs three things differ by right, and are
 masked on both sides: the kind of a device (its number is compared), seconds of
-the wall clock, and which clock it was. All else that a cell prints is a claim of the page, which
-has to hold on GPUs too.
+the wall clock, and which clock it was. All else that a cell prints is a claim
+of the page, which has to hold on GPUs too.
 
 ``exempt.toml`` lists the cells for which this is not enough, with the reason::
 
@@ -13,6 +13,7 @@ has to hold on GPUs too.
     "the-id-of-the-cell" = "why"
 """
 
+import os
 import re
 import tomllib
 from collections.abc import Iterator
@@ -60,6 +61,23 @@ def unknown(chapters: dict[str, set[str]]) -> Iterator[str]:
         for name, cells in tables.items():
             for cell in set(cells) - chapters.get(name, set()):
                 yield f"{name}: {cell}"
+
+
+def pytest_runtest_setup(item: Any) -> None:
+    """Fail where the kernel of a notebook does not see the GPUs.
+
+    Its cells would get simulated devices, and print what is stored.
+    """
+    if not hasattr(item, "sanitize") or item.cell_num:
+        return
+    count = os.environ["CUDA_DOUBLE"]
+    kernel = item.parent.kernel
+    code = f"import torch; assert torch.cuda.device_count() == {count}"
+    request = kernel.execute_cell_input(code, allow_stdin=False)
+    reply = kernel.await_reply(request, timeout=120)
+    kernel.await_idle(request, 120)
+    if reply["content"]["status"] != "ok":
+        pytest.fail(f"the notebook does not see {count} GPUs", pytrace=False)
 
 
 @pytest.hookimpl(trylast=True)

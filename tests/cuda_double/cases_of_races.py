@@ -110,6 +110,19 @@ def case_record_stream_is_there() -> None:
     given_back(is_recorded=True)
 
 
+def case_record_stream_is_forgotten_beside_a_right_one() -> None:
+    side = torch.cuda.Stream()
+    right, forgotten = (torch.ones(1000, device=ZERO) for _ in range(2))
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        right.mul_(2)
+        forgotten.add_(2)
+    right.record_stream(side)
+    del right
+    torch.ones(1000, device=ZERO)  # the allocator asks whether side is done
+    del forgotten
+
+
 def case_the_host_waits_before_it_gives_back() -> None:
     side = torch.cuda.Stream()
     x = torch.ones(1000, device=ZERO)

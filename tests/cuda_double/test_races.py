@@ -48,6 +48,14 @@ def test_memory_given_back_too_early_is_found(
     assert "write by mul_" in finding
 
 
+def test_one_tensor_that_is_recorded_does_not_excuse_another(
+    outcomes: dict[str, Any],
+) -> None:
+    case = "record_stream_is_forgotten_beside_a_right_one"
+    (finding,) = outcomes[case]["findings"]
+    assert "write by add_" in finding
+
+
 @pytest.mark.parametrize(
     ("case", "value"),
     [

@@ -76,6 +76,14 @@ def test_a_child_believes_too(run: Any) -> None:
     assert run(3, "-c", program).stdout == "3\n"
 
 
+def test_to_ask_for_torch_is_not_to_import_it(run: Any) -> None:
+    program = (
+        "from importlib.util import find_spec; assert find_spec('torch');"
+        "import torch; print(torch.cuda.device_count())"
+    )
+    assert run(2, "-c", program).stdout == "2\n"
+
+
 def test_what_is_found_is_logged(run: Any, tmp_path: Path) -> None:
     log = tmp_path / "log"
     ended = run(1, "-c", f"{RACE}race()", CUDA_DOUBLE_LOG=str(log))

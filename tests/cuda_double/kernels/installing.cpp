@@ -92,6 +92,8 @@ void follow(const c10::CachingDeviceAllocator::TraceEntry& entry) {
   if (stream == nullptr) stream = cuda_double::default_stream(entry.device_);
   if (entry.action_ == Entry::ALLOC)
     cuda_double::block_begins(address, entry.size_, stream);
+  if (entry.action_ == Entry::FREE_REQUESTED)
+    cuda_double::block_is_given_back(address);
   if (entry.action_ == Entry::FREE_COMPLETED)
     cuda_double::block_ends(address);
 }

@@ -20,6 +20,9 @@ struct Block {
   std::vector<Access> accesses;
 };
 
+// The block that this thread is giving back, until an event is recorded.
+thread_local const void* the_given_back = nullptr;
+
 // A block of which many ranges are used apart forgets the oldest ones.
 constexpr size_t most_accesses = 512;
 
@@ -84,8 +87,13 @@ void block_begins(const void* begin, size_t bytes, cudaStream_t stream) {
   blocks()[static_cast<const char*>(begin)] = {bytes, stream->number, {}};
 }
 
+void block_is_given_back(const void* begin) { the_given_back = begin; }
+void event_is_recorded() { the_given_back = nullptr; }
+
 void block_ends(const void* begin) {
   std::lock_guard<std::recursive_mutex> guard(the_lock());
+  bool was_asked_for = the_given_back != begin;
+  the_given_back = nullptr;
   auto found = blocks().find(static_cast<const char*>(begin));
   if (found == blocks().end() || python_is_going()) return;
   const Block& block = found->second;
@@ -93,7 +101,7 @@ void block_ends(const void* begin) {
     const auto& [name, stream, tick, at] = access.by;
     bool ended = is_before(access, block.stream) ||
                  clock_of_host().knows(stream, tick) ||
-                 clock_of_allocators().knows(stream, tick);
+                 (was_asked_for && clock_of_allocators().knows(stream, tick));
     if (!ended)
       tell("freed too early (record_stream, or a wait): memory of " +
            name_of(block.stream) + ", given back not long after " +

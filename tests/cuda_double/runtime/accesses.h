@@ -26,6 +26,10 @@ struct Operation {
 };
 
 void block_begins(const void* begin, size_t bytes, cudaStream_t stream);
+// A tensor is gone. Its block ends at once, unless `record_stream` was called:
+// then the allocator first records events, and asks them before it ends.
+void block_is_given_back(const void* begin);
+void event_is_recorded();
 void block_ends(const void* begin);
 
 // An operation that has been issued reads or writes bytes.

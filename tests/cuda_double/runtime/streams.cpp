@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 
+#include "accesses.h"
 #include "devices.h"
 #include "errors.h"
 #include "host_memory.h"
@@ -138,6 +139,7 @@ cudaError_t cudaEventRecordWithFlags(
   cudaStream_t stream = resolve(given);
   if (stream->device != event->device)
     return fail(cudaErrorInvalidResourceHandle);
+  event_is_recorded();
   issue(stream->number);
   event->clock = clock_of(stream->number);
   event->seconds = seconds_now();

@@ -12,6 +12,7 @@ from typing import Any
 
 
 def library(name: str, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
+    """Load one of the double's libraries, or return it if it is loaded."""
     folder = Path(os.environ["CUDA_DOUBLE_LIBRARIES"])
     return ctypes.CDLL(str(folder / name), mode=mode)
 
@@ -26,6 +27,7 @@ def before_torch() -> None:
 
 
 def after_torch(torch: Any) -> None:
+    """Put the double's kernels in the place of CUDA's."""
     kernels = library("kernels.so")
     kernels.cuda_double_install_kernels()
     torch.cuda._lazy_call(kernels.cuda_double_watch_allocator)
@@ -46,13 +48,18 @@ class _Around(importlib.abc.Loader):
         return self.own.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
+        sys.meta_path[:] = [
+            finder
+            for finder in sys.meta_path
+            if not isinstance(finder, _Finder)
+        ]
         before_torch()
         self.own.exec_module(module)
         after_torch(module)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Find torch, once, and no other module."""
+    """Find torch, until it is imported, and no other module."""
 
     def find_spec(
         self,
@@ -62,7 +69,6 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != "torch":
             return None
-        sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if spec is not None and spec.loader is not None:
             spec.loader = _Around(spec.loader)
@@ -70,4 +76,5 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def follow_import_of_torch() -> None:
+    """Load the libraries when torch is imported."""
     sys.meta_path.insert(0, _Finder())
