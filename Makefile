@@ -178,7 +178,8 @@ test-cpu: $(READY)  ## run every chapter, or ONLY=name, on the CPU
 
 test-gpu: $(READY)  ## the tests that need CUDA, and the chapters on CUDA
 	@$(PY) -c '$(ASK_GPUS); exit(0 if gpus else \
-	  f"there is no GPU (torch can use: 0) {why_unusable()}")'
+	  "torch can use no GPU here (python -m dpkit devices tells more) " \
+	  + why_unusable())'
 	env -u DPKIT_DEVICES $(PYTEST) -m cuda tests
 	@$(PY) -c '$(ASK_GPUS); \
 	  print(f"Chapters on {len(gpus)} GPU(s); a cell that asks for more", \

@@ -59,12 +59,12 @@ def faults(rows: str, torch_build: Any) -> list[str]:
         try:
             name, capability, driver = map(str.strip, row.rsplit(",", 2))
             major, minor = map(int, capability.split("."))
-            found += [
-                FITS["driver_too_old"](driver, torch_build),
-                FITS["no_kernels"](
-                    f"GPU {index}, {name}", (major, minor), torch_build
-                ),
-            ]
+            gpu = f"GPU {index}, {name}"
+            lacking = FITS["no_kernels"](gpu, (major, minor), torch_build)
+            # Without kernels for a card, a newer driver would not help it.
+            found.append(
+                lacking or FITS["driver_too_old"](driver, torch_build)
+            )
         except ValueError:
             found.append(f"nvidia-smi says what cannot be read ({row!r})")
     return list(dict.fromkeys(filter(None, found)))

@@ -157,6 +157,8 @@ def main() -> int:
     failed = call.records.left(call.parts, num_gpus, ["failed"])
     print(f"written: {call.path}")
     print(f"not passed: {len(failed) - len(left)}, not run: {len(left)}")
+    if left:
+        print("the same command runs what is left")
     return 1 if failed else 0
 
 

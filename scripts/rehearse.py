@@ -10,6 +10,7 @@ too early.
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -21,6 +22,7 @@ from rehearsal.parts import ROOT, Part, short_rehearsal, whole_rehearsal
 from tqdm import tqdm
 
 LOGS = ROOT / "_build/rehearsal"
+MARK = f"{os.getpid()}-"  # of all that this process starts
 AT_ONCE = os.cpu_count() or 1  # each part has one thread
 
 
@@ -54,7 +56,7 @@ def run(part: Part) -> Outcome:
     )
     doubled = (str(double), str(part.num_gpus)) if part.num_gpus else ()
     words = (*doubled, *part.words)
-    mark = f"{os.getpid()}-{name}/"
+    mark = f"{MARK}{name}/"
     ended = limited.run(words, log, part.limit, mark, environment, ROOT)
     fault = f"status {ended.status}" if ended.status else ""
     if ended.status is None:
@@ -72,6 +74,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="parts with this name")
     options = parser.parse_args()
     LOGS.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as folder:
         if options.gpus == "short":
             parts = short_rehearsal()
@@ -89,15 +92,24 @@ def rehearse(parts: list[Part]) -> int:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         running = [pool.submit(run, part) for part in parts]
         ended = as_completed(running)
-        for future in tqdm(ended, total=len(parts), disable=None):
-            outcome = future.result()
-            failed += bool(outcome.fault)
-            state = f"FAILED ({outcome.fault})" if outcome.fault else "passed"
-            tqdm.write(
-                f"{outcome.part.name}: {state}, {outcome.seconds:.0f} s | "
-                f"{outcome.last_line[:100]}"
-            )
+        try:
+            for future in tqdm(ended, total=len(parts), disable=None):
+                failed += bool(future.result().fault)
+                tqdm.write(told(future.result()))
+        except BaseException:  # Ctrl-C: none is begun, all that run are ended
+            pool.shutdown(wait=False, cancel_futures=True)
+            limited.end_all(MARK)
+            raise
     return failed
+
+
+def told(outcome: Outcome) -> str:
+    """Return how a part ended, in a line."""
+    state = f"FAILED ({outcome.fault})" if outcome.fault else "passed"
+    return (
+        f"{outcome.part.name}: {state}, {outcome.seconds:.0f} s | "
+        f"{outcome.last_line[:100]}"
+    )
 
 
 if __name__ == "__main__":

@@ -199,7 +199,8 @@ def test_gpus_that_fit_are_tested(make, old_driver):
 def test_gpu_tests_alone_say_why_there_are_none(make, old_driver):
     status, _, said = make("test-gpu", "true", **old_driver)
     assert status != 0
-    assert "there is no GPU (torch can use: 0) driver 430.1 is" in said
+    assert "torch can use no GPU here" in said
+    assert "driver 430.1 is" in said
 
 
 def test_setup_says_it_before_the_download_and_at_the_end(tmp_path):
@@ -211,3 +212,10 @@ def test_setup_says_it_before_the_download_and_at_the_end(tmp_path):
     first, last = (m.start() for m in re.finditer(r"gpu_fits\.py", out))
     assert first < out.index("-r requirements.txt") < last
     assert "gpu_fits.py --there" in out[last - 5 : last + 30]
+
+
+def test_a_newer_driver_is_not_advised_for_a_card_without_kernels():
+    row = "Tesla V100-SXM2-16GB, 7.0, 535.104.05"
+    (fault,) = gpu_fits.faults(row, gpu_fits.PINNED)
+    assert "no kernels" in fault
+    assert "driver" not in fault

@@ -1,6 +1,11 @@
 """The rehearsal of GPUs: what is run, and how printed cells are compared."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -140,3 +145,38 @@ def test_a_failure_of_one_part_fails_the_rehearsal(outcome, capsys):
     assert rehearse.rehearse([good, bad, good]) == 1
     told = capsys.readouterr().out
     assert "bad: FAILED (status 1)" in told
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+import rehearse
+from rehearsal.parts import Part
+rehearse.ROOT = rehearse.LOGS = Path(sys.argv[1])
+rehearse.AT_ONCE = 2
+rehearse.rehearse([Part(f"part {i}", ("x",), 1) for i in range(5)])
+"""
+
+
+def test_ctrl_c_ends_all_parts_and_begins_none(tmp_path, wait_until_ended):
+    double = tmp_path / "tests/cuda_double/run"
+    double.parent.mkdir(parents=True)
+    double.write_text(f"#!/bin/bash\necho $$ >> {tmp_path}/pids\nsleep 600\n")
+    double.chmod(0o755)
+    run = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": f"{ROOT}/scripts:{ROOT}"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    pids = tmp_path / "pids"
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if pids.exists() and len(pids.read_text().split()) == 2:
+            break
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    assert "KeyboardInterrupt" in run.communicate(timeout=30)[1]
+    begun = [int(pid) for pid in pids.read_text().split()]
+    assert len(begun) == 2
+    wait_until_ended(begun)

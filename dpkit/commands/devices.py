@@ -23,13 +23,15 @@ def add_devices(commands: Commands) -> None:
 
 def show_devices(options: argparse.Namespace, command: str) -> None:
     """Print what this machine has, and what would be used."""
+    # First: what holds the numbers of simulated devices depends on it.
+    used = {f"dpkit.devices({k})": _used(k) for k in (1, 2, 8)}
     rows = {
         "torch": torch.__version__,
         "CPU": f"{cpu_name()}, {torch.get_num_threads()} threads",
         "GPUs": _gpus(),
         "simulated": _simulated(),
         "DPKIT_DEVICES": os.environ.get("DPKIT_DEVICES") or "not set",
-        **{f"dpkit.devices({k})": _used(k) for k in (1, 2, 8)},
+        **used,
     }
     for name, value in rows.items():
         print(f"{name:<16} {value}")
