@@ -116,7 +116,7 @@ def test_numbers_of_more_devices_than_gpus_lie_on_the_gpu(need_gpus, run_new):
     count = torch.cuda.device_count() + 1
     told = run_new(
         "import torch, dpkit\n"
-        "dpkit.sim.configure(accelerator='a100')\n"
+        f"dpkit.sim.configure({count}, accelerator='a100')\n"
         f"last = dpkit.devices({count})[-1]\n"
         "x = torch.ones(3, device=last, requires_grad=True)\n"
         "(x * 2).sum().backward()\n"
@@ -143,6 +143,7 @@ def save(folder):
     dcp.load(state, checkpoint_id=folder)
     return torch.equal(before, own), str(own.backing.device)
 
+dpkit.sim.configure(COUNT)
 dpkit.devices(COUNT)
 print(dpkit.sim.launch(save, 2, FOLDER))
 """
@@ -163,6 +164,7 @@ COPYING = """
 import dpkit
 import torch
 
+dpkit.sim.configure(COUNT)
 first, *_, last = dpkit.devices(COUNT)
 large = torch.ones(2**22, device=last)
 for _ in range(20):

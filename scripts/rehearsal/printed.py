@@ -63,6 +63,7 @@ def unknown(chapters: dict[str, set[str]]) -> Iterator[str]:
                 yield f"{name}: {cell}"
 
 
+@pytest.hookimpl(trylast=True)  # nbval has started the kernel
 def pytest_runtest_setup(item: Any) -> None:
     """Fail where the kernel of a notebook does not see the GPUs.
 
@@ -71,13 +72,22 @@ def pytest_runtest_setup(item: Any) -> None:
     if not hasattr(item, "sanitize") or item.cell_num:
         return
     count = os.environ["CUDA_DOUBLE"]
-    kernel = item.parent.kernel
     code = f"import torch; assert torch.cuda.device_count() == {count}"
-    request = kernel.execute_cell_input(code, allow_stdin=False)
-    reply = kernel.await_reply(request, timeout=120)
-    kernel.await_idle(request, 120)
-    if reply["content"]["status"] != "ok":
+    if _fails(item.parent.kernel, code):
         pytest.fail(f"the notebook does not see {count} GPUs", pytrace=False)
+
+
+def _fails(kernel: Any, code: str) -> bool:
+    """Run code in the kernel of a notebook; return whether it raised."""
+    request = kernel.execute_cell_input(code, allow_stdin=False)
+    failed = False
+    while True:
+        message = kernel.get_message("iopub", timeout=120)
+        if message["parent_header"].get("msg_id") != request:
+            continue
+        failed |= message["msg_type"] == "error"
+        if message["content"].get("execution_state") == "idle":
+            return failed
 
 
 @pytest.hookimpl(trylast=True)
