@@ -177,7 +177,7 @@ def run_cell(python, source, folder, **environment):
     return run.stdout
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def bare(tmp_path_factory):
     """Return a Python that has every package of this one but dpkit.
 
