@@ -4,7 +4,7 @@ PyTorch has one *accelerator* in a process: the kind of device whose streams
 the autograd engine knows, and which a number means, as in ``x.to(0)``. Its C++
 asks first whether a backend from outside has a name. Simulated devices are
 such a backend, so GPUs would not be the accelerator any more, and a backward
-on them would end with an internal error (pytorch/pytorch#161129).
+on them would end with an internal error (``pytorch/pytorch#161129``).
 
 So where there are GPUs, the accelerator is as if there were no simulation::
 
