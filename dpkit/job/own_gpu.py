@@ -8,8 +8,8 @@ run on the CPU, because they need one way to talk. What a rank sees differs::
     torchrun, 4 ranks on a host of 1 GPU     one, which all ranks call cuda:0
 
 The last two look alike to each rank. So the ranks compare the serial numbers
-(UUIDs) of the GPUs that they would take, and the names of their hosts. This
-does not see that two containers, which have names of their own, share a GPU.
+(UUIDs) of the GPUs that they would take, and the names of their hosts. Two
+containers have two names, so a GPU that they share is taken for two.
 """
 
 import os
