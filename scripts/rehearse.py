@@ -43,17 +43,13 @@ def run(part: Part) -> Outcome:
     found.unlink(missing_ok=True)
     double = ROOT / "tests/cuda_double/run"
     path = os.pathsep.join([str(ROOT), str(ROOT / "scripts")])
-    environment = (
-        os.environ
-        | part.variables
-        | {
-            "CUDA_DOUBLE_LOG": str(found),
-            "OMP_NUM_THREADS": "1",
-            "PYTHON": sys.executable,
-            "PYTHONPATH": path,
-            "TQDM_DISABLE": "1",
-        }
-    )
+    environment = os.environ | {
+        "CUDA_DOUBLE_LOG": str(found),
+        "OMP_NUM_THREADS": "1",
+        "PYTHON": sys.executable,
+        "PYTHONPATH": path,
+        "TQDM_DISABLE": "1",
+    }
     doubled = (str(double), str(part.num_gpus)) if part.num_gpus else ()
     words = (*doubled, *part.words)
     mark = f"{MARK}{name}/"

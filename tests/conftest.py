@@ -119,6 +119,25 @@ def environments() -> Callable[[int], list[dict[str, str]]]:
 
 
 @pytest.fixture
+def run_new() -> Callable[[str], str]:
+    """Run a program in a new Python, without DPKIT_DEVICES; return its words.
+
+    A forked one could not use a GPU.
+    """
+
+    def run(program: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-c", program],
+            env={k: v for k, v in os.environ.items() if k != "DPKIT_DEVICES"},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+
+    return run
+
+
+@pytest.fixture
 def run_ranks(
     forking: Any, environments: Callable[[int], list[dict[str, str]]]
 ) -> Callable[..., str]:

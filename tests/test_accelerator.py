@@ -162,7 +162,7 @@ def test_a_driver_with_no_gpu(none_counted, monkeypatch):
 
 @pytest.fixture
 def asked():
-    """Ask anew, in a process of its own; forget the answer afterwards."""
+    """Ask again, in another process; forget the answer afterwards."""
     driver.ask_driver.cache_clear()
     yield driver.ask_driver
     driver.ask_driver.cache_clear()

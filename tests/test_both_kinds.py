@@ -1,7 +1,5 @@
 """GPUs and simulated devices in one process, or one kind of them alone."""
 
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -149,17 +147,11 @@ print(train("cuda:0"))
 
 
 @pytest.mark.cuda
-def test_gpus_train_whatever_becomes_of_the_registering(need_gpus):
+def test_gpus_train_whatever_becomes_of_the_registering(need_gpus, run_new):
     """Also if it is interrupted while the driver is asked, or taken back."""
     need_gpus(1)
-    run = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
     grad = "[2.0, 2.0, 2.0]"
-    assert run.stdout == f"{grad}\n{grad} {grad}\n{grad}\n"
+    assert run_new(INTERRUPTED) == f"{grad}\n{grad} {grad}\n{grad}\n"
 
 
 # -- where PyTorch's C++ cannot be given GPUs for its accelerator
@@ -228,15 +220,9 @@ except RuntimeError as error:
 
 
 @pytest.mark.cuda
-def test_a_process_of_one_kind_trains_on_simulated_devices(need_gpus):
+def test_a_process_of_one_kind_trains_on_simulated_devices(need_gpus, run_new):
     need_gpus(1)
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    first, second, third = run.stdout.splitlines()
+    first, second, third = run_new(PROGRAM).splitlines()
     assert first == "cuda 24.0"
     assert second == "sim:0 cuda:0 24.0"
     assert "reason: planted" in third

@@ -1,9 +1,6 @@
 """Programs that GPU owners start: they use the GPUs, and only if asked to."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -191,19 +188,3 @@ def test_copies_have_ended_when_the_simulated_clock_says_so(
     count = torch.cuda.device_count() + 1
     told = run_new(COPYING.replace("COUNT", str(count)))
     assert told == "21.0 21.0\n1.0\n"
-
-
-@pytest.fixture
-def run_new():
-    """Run a program in a new Python, without DPKIT_DEVICES."""
-
-    def run(program):
-        return subprocess.run(
-            [sys.executable, "-c", program],
-            env={k: v for k, v in os.environ.items() if k != "DPKIT_DEVICES"},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        ).stdout
-
-    return run

@@ -328,20 +328,24 @@ def be_interrupted(where):
     print(dpkit.sim.launch(total, 2))
 
 
-@pytest.mark.parametrize("where", ["forward", "backward"])
-def test_an_interrupt_ends_all_ranks(where, forking):
+def start_child(forking, call):
+    """Start a process that calls a function of this file, and hears Ctrl-C."""
     program = (
         "import signal; "
         "signal.signal(signal.SIGINT, signal.default_int_handler); "
-        f"from tests.test_ranks_failures import *; be_interrupted({where!r})"
+        f"from tests.test_ranks_failures import *; {call}"
     )
-    run = forking.Popen(
+    return forking.Popen(
         [sys.executable, "-c", program],
         stdout=forking.PIPE,
         text=True,
         start_new_session=True,
     )
-    with run:
+
+
+@pytest.mark.parametrize("where", ["forward", "backward"])
+def test_an_interrupt_ends_all_ranks(where, forking):
+    with start_child(forking, f"be_interrupted({where!r})") as run:
         try:
             for _ in range(3 if where == "forward" else 1):
                 assert run.stdout.readline() == "at it\n"
@@ -389,18 +393,7 @@ def be_traced(program):
 @pytest.mark.parametrize("program", ["total", "spin", "operate"])
 def test_ranks_leave_nothing_on_which_tracing_hangs(program, forking):
     """On CPython 3.11 a debugger hung after any launch."""
-    words = (
-        "import signal; "
-        "signal.signal(signal.SIGINT, signal.default_int_handler); "
-        f"from tests.test_ranks_failures import *; be_traced({program})"
-    )
-    run = forking.Popen(
-        [sys.executable, "-c", words],
-        stdout=forking.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    with run:
+    with start_child(forking, f"be_traced({program})") as run:
         try:
             if program != "total":
                 assert run.stdout.readline() == "at it\n"

@@ -3,7 +3,7 @@
 import re
 import shlex
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
@@ -40,14 +40,12 @@ class Part:
         words: The program and its arguments.
         num_gpus: How many GPUs it sees; 0: it runs without the double.
         limit: The seconds that it may take.
-        variables: What is set in its environment.
     """
 
     name: str
     words: tuple[str, ...]
     num_gpus: int
     limit: float = 900.0
-    variables: dict[str, str] = field(default_factory=dict)
 
 
 def short_rehearsal() -> list[Part]:
