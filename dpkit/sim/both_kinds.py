@@ -17,9 +17,9 @@ PyTorch's own function. ``call_slot`` explains what a slot is. Two backwards at
 the same time, one of each kind, would need both answers, and are refused.
 
 The slot is changed only where it is found to be that of this very function.
-Where it is not, a process trains on one kind of device: :func:`why_apart` has
-the reason, ``dpkit.devices`` then gives simulated devices alone, and a
-backward on GPUs is refused once there are any.
+Where it is not, a process trains on one kind of device, and :func:`why_apart`
+returns the reason. Unless GPUs are asked for by name, ``dpkit.devices`` then
+gives simulated devices. From then on a backward on GPUs is refused.
 """
 
 import ctypes
@@ -147,6 +147,7 @@ def backward_on(kinds: Collection[str]) -> Iterator[None]:
 
 
 def _begin(kind: str) -> None:
+    """Make a kind the accelerator, unless one of the other kind runs."""
     other = "cuda" if kind == "sim" else "sim"
     with _state.lock:
         if _state.choice is None:
@@ -167,6 +168,7 @@ def _begin(kind: str) -> None:
 
 
 def _end(kind: str) -> None:
+    """Make GPUs the accelerator again after the last backward of a kind."""
     with _state.lock:
         if _state.choice is None:
             return

@@ -12,7 +12,8 @@ def main() -> None:
     device = torch.device("cpu")
     if torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]):
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)  # or all ranks would use cuda:0 as well
+        # Without it, all processes would also use cuda:0.
+        torch.cuda.set_device(device)
     dist.init_process_group(dist.get_default_backend_for_device(device))
     rank, world_size = dist.get_rank(), dist.get_world_size()
 

@@ -14,10 +14,12 @@ from dpkit.processes.rank import gpus_for_ranks
 
 def main() -> None:
     """Train as one process of several, with its own device."""
-    device, gpus = torch.device("cpu"), gpus_for_ranks()
+    device = torch.device("cpu")
+    gpus = gpus_for_ranks()
     if len(gpus) >= int(os.environ["LOCAL_WORLD_SIZE"]):
         device = gpus[int(os.environ["LOCAL_RANK"])]
-        torch.cuda.set_device(device)  # or all ranks would use cuda:0 as well
+        # Without it, all processes would also use cuda:0.
+        torch.cuda.set_device(device)
     dist.init_process_group(dist.get_default_backend_for_device(device))
     torch.manual_seed(0)
     layers = nn.Linear(784, 64), nn.Tanh(), nn.Linear(64, 10)
