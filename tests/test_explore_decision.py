@@ -18,7 +18,7 @@ def test_it_says_who_wins_and_what_does_not_fit():
     slow = DECISION.ask(link="pcie3")
     assert slow.sentence.startswith("The network in stages is the fastest")
     assert dict(slow.facts)["data parallelism"].startswith(
-        "276.5 ms, bound by sending"
+        "276.5 ms, 78 % of it waiting for messages, bound by sending"
     )
     wide = DECISION.ask(width=16384)
     assert "does not fit" in dict(wide.facts)["data parallelism"]
@@ -28,7 +28,7 @@ def test_it_says_who_wins_and_what_does_not_fit():
     )
     large = DECISION.ask(width=16384, rows=131072)
     assert large.sentence == (
-        "Of what fits, the network in stages is the fastest: 35.11 s. "
+        "Of what fits, the network in stages is the fastest: 35.13 s. "
         "Data parallelism would take 29.41 s, and does not fit."
     )
     shards = dict(large.facts)["data parallelism in shards"]
@@ -48,6 +48,14 @@ def test_it_says_who_wins_and_what_does_not_fit():
 def test_what_bounds_a_way(settings, way, bound):
     facts = dict(DECISION.ask(**settings).facts)
     assert f"bound by {bound}" in facts[way]
+
+
+def test_a_pipeline_waits_for_its_messages_at_every_width():
+    for width in DECISION.controls["width"].stops[3:]:
+        settings = {"link": "pcie3", "width": width, "rows": 65536}
+        facts = dict(DECISION.ask(**settings).facts)
+        share = facts["the network in stages"].split(", ")[1]
+        assert int(share.split(" % of it waiting")[0]) > 0
 
 
 @pytest.mark.parametrize("link", ["nvlink2", "pcie3"])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dpkit.theory.pipelines.actions import Action, owners, parse
 from dpkit.theory.pipelines.bubble import (
+    hops_waited,
     idle_of_ideal,
     idle_of_total,
     makespan,
@@ -92,6 +93,27 @@ def test_closed_form_of_zero_bubble(p, more, forward, inputs, share):
     assert length(zero_bubble_h1(p, m), kinds) == close(
         makespan("zb-h1", p, m, forward, inputs + weights, weights=weights)
     )
+
+
+@settings(max_examples=150)
+@given(
+    st.sampled_from(["gpipe", "1f1b"]),
+    stages,
+    st.integers(1, 4),
+    durations,
+    durations,
+    durations,
+)
+def test_how_many_hops_a_step_waits(name, p, groups, forward, backward, hop):
+    m = groups * p
+    found = length(NAMED[name](p, m), {"F": forward, "B": backward}, hop)
+    without = makespan(name, p, m, forward, backward)
+    assert found == close(without + hop * hops_waited(name, p, m))
+
+
+def test_schedules_whose_hops_have_no_formula():
+    with pytest.raises(ValueError, match=r"schedule: 'zb-h1'"):
+        hops_waited("zb-h1", 4, 8)
 
 
 def test_the_published_sums_with_a_cost_per_hop():

@@ -32,8 +32,12 @@ def show_decision(
     needed = {way: _memory(way, rows, width, machine) for way in times}
     facts = []
     for way, seconds in times.items():
-        bound = f"bound by {_bound(way, rows, width, machine)}"
-        words = f"{show_seconds(seconds)}, {bound}; {_room(needed[way], room)}"
+        words = (
+            f"{show_seconds(seconds)}"
+            f"{_waiting(way, rows, width, machine)}, "
+            f"bound by {_bound(way, rows, width, machine)}; "
+            f"{_room(needed[way], room)}"
+        )
         facts.append((WAY_WORDS[way], words))
     in_shards, memory = _in_shards(rows, width, machine)
     words = f"{show_seconds(in_shards)} at best; {_room(memory, room)}"
@@ -51,6 +55,15 @@ def show_decision(
 def _room(num_bytes: float, room: float) -> str:
     fits = "" if num_bytes < room else ", which does not fit"
     return f"{show_bytes(num_bytes)}{fits}"
+
+
+def _waiting(way: str, rows: int, width: int, machine: Cluster) -> str:
+    """Return how much of a step waits for messages."""
+    if way == ONE_DEVICE:
+        return ""
+    found = estimate(way, rows, width, DEPTH, machine)
+    share = found.waiting / found.seconds
+    return f", {100 * share:.0f} % of it waiting for messages"
 
 
 def _of(way: str, machine: Cluster) -> tuple[str, Cluster]:

@@ -57,6 +57,45 @@ def makespan(
     )
 
 
+# Hops of 1 in 1F1B with k = 2, F = 1, B = 2. Stage 0 has two micro-batches on
+# their way, and waits for one to come back before it starts another:
+#
+#     second    0   1   2   3   4   5   6   7   8   9  10  11  12  13  14
+#     stage 0   F0  F1                  B0  B0  F2  B1  B1  F3          B2
+#     stage 1           F0  B0  B0  F1  B1  B1          F2  B2  B2  F3  B3
+#
+# From B0 to B2, two micro-batches take 2(F + B) = 6 seconds and the 2 hops
+# there and back. With k devices, k micro-batches share 2(k - 1) hops.
+
+
+def hops_waited(name: str, num_devices: int, num_micro_batches: int) -> float:
+    """Return how many hops a step of a pipeline waits for its messages.
+
+    A hop is the time of a message from a stage to the next. GPipe waits while
+    the pipeline fills and empties. 1F1B waits for the way of each micro-batch
+    there and back, which as many micro-batches share as there are devices.
+
+    They are those of ``replay`` for equal stages, where the number of
+    micro-batches is a multiple of that of devices. Over links that send one
+    message at a time they hold while a hop is shorter than a forward pass;
+    longer hops wait for each other besides.
+
+    Raises:
+        ValueError: there is no formula for this name.
+
+    Example:
+        >>> hops_waited("gpipe", 4, 16), hops_waited("1f1b", 4, 16)
+        (6, 28.0)
+    """
+    p, m = num_devices, num_micro_batches
+    if name == "gpipe":
+        return 2 * (p - 1)
+    if name == "1f1b":
+        # m = 16 micro-batches on p = 4: 16 · 6/4 = 24, and 4 at the ends.
+        return 2 * (p - 1) / p * m + 2 * max(p - 2, 0)
+    raise ValueError(f"no formula for this schedule (schedule: {name!r})")
+
+
 def idle_of_ideal(
     num_devices: int, num_micro_batches: int, chunks: int = 1
 ) -> float:
