@@ -65,9 +65,9 @@ def estimate(
 
     It was compared with 420 simulated steps of layers of 1,024 numbers or
     more, over five links. All but one are within 15 %, and for each link and
-    way the mean miss is 3 % at most. Narrower layers are off by up to 40 %, because it
-    leaves out launches. The chapter on splitting has the misses for each
-    link.
+    way the mean miss is 3 % at most. Narrower layers are off by up to 40 %,
+    because it leaves out launches. The chapter on splitting has the misses
+    for each link.
 
     Raises:
         ValueError: there is no such way, or the rows and layers are too few
