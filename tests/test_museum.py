@@ -3,10 +3,10 @@
 import json
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 from predict_boxes import boxes, text_of
 from torch import nn
 
@@ -99,24 +99,42 @@ def test_a_careless_check_passes_both(name, place):
     assert verdict(bug.careless, bug.right) == "passes"
 
 
-@pytest.mark.parametrize("kind", ["wrong", "right"])
-def test_copies_that_nobody_waited_for_are_told(kind):
-    version = getattr(EXHIBITS["one stream"], kind)
-    (race,) = timers.add_up_at_once(version)
+def test_copies_that_nobody_waited_for_are_told():
+    (race,) = timers.add_up_at_once(timers.copies_without_blocking)
     assert (race.first.name, race.first.what) == ("copy to cpu", "writes")
     assert (race.second.device, race.second.what) == ("host", "reads")
 
 
-def test_copies_that_were_waited_for_are_right():
-    blocking = timers.copies_with_blocking
-    assert timers.add_up_at_once(blocking) == []
+@pytest.mark.parametrize(
+    "version", [timers.copies_beside, timers.copies_with_blocking]
+)
+def test_copies_that_were_waited_for_are_right(version):
+    assert timers.add_up_at_once(version) == []
 
-    def waited_for(x, count):
-        copied = timers.copies_beside(x, count)
-        torch.sim.synchronize(x.device)
-        return copied
 
-    assert timers.add_up_at_once(waited_for) == []
+@pytest.mark.parametrize("name", ranks.OPTIMIZERS)
+@pytest.mark.parametrize("num_batches", [6, 7])
+def test_join_keeps_replicas_with_plain_sgd_alone(name, num_batches):
+    check = partial(ranks.train_on, num_batches=num_batches, name=name)
+    found = verdict(check, ranks.train_joined)
+    parted = num_batches == 7 and name != "SGD"
+    assert (" on rank 1, " in found) == parted
+    assert (found == "passes") != parted
+    assert verdict(check, EXHIBITS["uneven batches"].right) == "passes"
+
+
+def join_or_stop(ddp, optimizer, batches):
+    """Let an error end the epoch on all ranks, once one has no batch left."""
+    try:
+        with ddp.join(throw_on_early_termination=True):
+            ranks.train_on_its_own(ddp, optimizer, batches)
+    except RuntimeError as error:
+        assert "exhausted" in str(error)  # noqa: PT017
+
+
+def test_join_can_end_the_epoch_of_all():
+    check = partial(ranks.train_on, num_batches=7)
+    assert verdict(check, join_or_stop) == "passes"
 
 
 def test_ranks_end_where_sums_are_those_of_other_names():

@@ -3,7 +3,8 @@
 Where no rank of ``dpkit.sim.launch`` can go on, its error tells why at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,11 +12,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
 from dpkit import sim
 from dpkit.lab.museum.exhibit import Exhibit, Version, claim
 
 DDP = DistributedDataParallel
+Batches = Sequence[Tensor]
 Metrics = dict[str, Tensor]
 # What each of three ranks has measured.
 MEASURED = {"loss": 0.5, "accuracy": 0.75, "right": [3.0, 1.0, 2.0]}
@@ -70,28 +73,36 @@ def wrapped() -> DDP:
     return DistributedDataParallel(nn.Linear(1, 1).to("sim"))
 
 
-def train_on_its_own(ddp: DDP, batches: Sequence[Tensor]) -> None:
+def train_on_its_own(ddp: DDP, optimizer: Optimizer, batches: Batches) -> None:
     """Take a step with each batch that this rank has."""
     for X in batches:
-        step(ddp, X)
+        step(ddp, optimizer, X)
 
 
-def train_joined(ddp: DDP, batches: Sequence[Tensor]) -> None:
+def train_equally(ddp: DDP, optimizer: Optimizer, batches: Batches) -> None:
+    """Take as many steps as the rank that has fewest batches."""
+    count = torch.tensor(len(batches), device=ddp.device)
+    dist.all_reduce(count, op=dist.ReduceOp.MIN)
+    for X in batches[: int(count)]:
+        step(ddp, optimizer, X)
+
+
+def train_joined(ddp: DDP, optimizer: Optimizer, batches: Batches) -> None:
     """Take part in the steps of others, too, when there are no more."""
     with ddp.join():
         for X in batches:
-            step(ddp, X)
+            step(ddp, optimizer, X)
 
 
-def step(ddp: DDP, X: Tensor) -> None:
+def step(ddp: DDP, optimizer: Optimizer, X: Tensor) -> None:
     """Take a step."""
-    ddp.zero_grad()
+    optimizer.zero_grad()
     ddp(X).square().mean().backward()
-    torch.optim.SGD(ddp.parameters(), lr=0.1).step()
+    optimizer.step()
 
 
 def seven_batches(version: Version) -> None:
-    """Deal 7 batches to three ranks: all end, with the same parameters."""
+    """Deal 7 batches to three ranks: all end, and are replicas still."""
     train_on(version, 7)
 
 
@@ -100,22 +111,37 @@ def six_batches(version: Version) -> None:
     train_on(version, 6)
 
 
-def train_on(version: Version, num_batches: int) -> None:
-    """Claim that ranks train, and end with the same parameters."""
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
+    "SGD": torch.optim.SGD,
+    "SGD with momentum": partial(torch.optim.SGD, momentum=0.9),
+    "Adam": torch.optim.Adam,
+}
+
+
+def train_on(version: Version, num_batches: int, name: str = "Adam") -> None:
+    """Claim that ranks train, and end with the same weight and optimizer."""
     batches = torch.arange(2.0 * num_batches).view(num_batches, 2, 1) / 10
-    first, *others = sim.launch(weight_after, 3, version, batches)
-    start, _, _ = sim.launch(weight_after, 3, version, [])
-    claim(first != start, f"no step was taken (batches: {num_batches})")
-    fact = f"ranks differ in their weights ({first:.3f}, {others})"
-    claim(all(weight == first for weight in others), fact)
+    start = sim.launch(numbers_after, 3, version, [], name)
+    found = sim.launch(numbers_after, 3, version, batches, name)
+    claim(start != found, f"no step was taken (batches: {num_batches})")
+    for rank, numbers in enumerate(found):
+        for what, number in numbers.items():
+            own = f"{what} {number:.3f} on rank {rank}"
+            first = f"{found[0][what]:.3f} on rank 0"
+            claim(number == found[0][what], f"{own}, {first}")
 
 
-def weight_after(version: Version, batches: Sequence[Tensor]) -> float:
-    """Train this rank on every third batch; return its weight."""
+def numbers_after(
+    version: Version, batches: Batches, name: str
+) -> dict[str, float]:
+    """Train this rank on every third batch; return what its replica holds."""
     ddp = wrapped()
+    weight = ddp.module.weight
+    optimizer = OPTIMIZERS[name]([weight], lr=0.1)
     own = batches[dist.get_rank() :: dist.get_world_size()]
-    version(ddp, [X.to("sim") for X in own])
-    return float(ddp.module.weight.item())
+    version(ddp, optimizer, [X.to("sim") for X in own])
+    held = {what: float(x) for what, x in optimizer.state[weight].items()}
+    return {"weight": weight.item()} | held
 
 
 def in_own_order(metrics: Metrics) -> None:
@@ -199,7 +225,7 @@ def gathered(version: Version, rows: Tensor) -> Tensor:
 
 EXHIBITS = [
     Exhibit("error alone", stop_if_bad, stop_together, one_bad_row, bad_rows),
-    Exhibit("uneven batches", train_on_its_own, train_joined,
+    Exhibit("uneven batches", train_on_its_own, train_equally,
             seven_batches, six_batches),
     Exhibit("another order", in_own_order, in_order_of_names,
             shapes_in_two_orders, numbers_in_two_orders),

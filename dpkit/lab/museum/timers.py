@@ -66,7 +66,7 @@ def copies_without_blocking(x: Tensor, count: int) -> list[Tensor]:
 
 
 def copies_beside(x: Tensor, count: int) -> list[Tensor]:
-    """Make products, and copy each on another stream."""
+    """Make products, copy each on another stream, and wait for the copies."""
     module, copied = torch.get_device_module(x.device), []
     copies = module.Stream(x.device)
     for _ in range(count):
@@ -75,6 +75,7 @@ def copies_beside(x: Tensor, count: int) -> list[Tensor]:
         with module.stream(copies):
             copied.append(y.to("cpu", non_blocking=True))
         y.record_stream(copies)
+    copies.synchronize()
     return copied
 
 
