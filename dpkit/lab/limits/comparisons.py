@@ -7,6 +7,7 @@ measured; a decision is an answer that hangs on several of them.
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import exp, fsum, log
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,11 +33,11 @@ class Comparison:
         work: The class of work, one of :data:`dpkit.lab.limits.trust.WORK`.
 
     Example:
-        >>> from dpkit.lab.limits.comparisons import Comparison
+        >>> from dpkit.lab.limits.comparisons import Comparison, show_factor
         >>> row = Comparison("VGG16", "P100", "batch 64", "images/s",
         ...                  180, 144, "unseen", "convolutions")
-        >>> f"{row.error:+.0%}"
-        '+25%'
+        >>> f"{row.error:+.0%}", show_factor(row.factor)
+        ('+25%', '×1.25')
     """
 
     subject: str
@@ -59,6 +60,20 @@ class Comparison:
     def error(self) -> float:
         """(predicted − measured) / measured."""
         return self.predicted / self.measured - 1
+
+    @property
+    def factor(self) -> float:
+        """How many times too large the prediction is."""
+        return self.predicted / self.measured
+
+    @property
+    def times_off(self) -> float:
+        """The larger of predicted / measured and measured / predicted.
+
+        Twice and half of what was measured are both off by a factor of 2,
+        where their errors are +100 % and −50 %.
+        """
+        return max(self.factor, 1 / self.factor)
 
     @property
     def seconds(self) -> tuple[float, float] | None:
@@ -128,9 +143,35 @@ def mean_miss(rows: Sequence[Comparison]) -> float:
     return sum(abs(row.error) for row in rows) / len(rows)
 
 
+def mean_factor(rows: Sequence[Comparison]) -> float:
+    """Return the geometric mean of the factors by which rows are off.
+
+    It is the same whether rows are told as seconds or as a rate.
+
+    Example:
+        One is twice what was measured, one half of it, and one right:
+
+        >>> row = Comparison("", "", "", "s", 2, 1, "unseen", "products")
+        >>> rows = row, replace(row, predicted=0.5), replace(row, predicted=1)
+        >>> round(mean_factor(rows), 3)  # the third root of 2 · 2 · 1
+        1.587
+    """
+    return exp(fsum(log(row.times_off) for row in rows) / len(rows))
+
+
+def show_factor(factor: float) -> str:
+    """Return a factor as words: how many times too large, or too small.
+
+    Example:
+        >>> show_factor(1.86), show_factor(0.223)
+        ('×1.86', '÷4.48')
+    """
+    return f"×{factor:.2f}" if factor >= 1 else f"÷{1 / factor:.2f}"
+
+
 def worst(rows: Iterable[Comparison]) -> Comparison:
-    """Return the row with the largest absolute error."""
-    return max(rows, key=lambda row: abs(row.error))
+    """Return the row that is off by the largest factor."""
+    return max(rows, key=lambda row: row.times_off)
 
 
 def unseen(rows: Iterable[Comparison]) -> list[Comparison]:
@@ -141,11 +182,12 @@ def unseen(rows: Iterable[Comparison]) -> list[Comparison]:
 def rows_table(rows: Iterable[Comparison]) -> Table:
     """Return a table of all rows."""
     head = "what | hardware | configuration | unit"
-    values = "predicted:.4g | measured:.4g | error:+.0% | kind"
-    table = Table(f"{head} | {values}")
+    columns = "predicted:.4g | measured:.4g | factor:> | kind"
+    table = Table(f"{head} | {columns}")
     for row in rows:
         names = row.subject, row.hardware, row.configuration, row.unit
-        table.add(*names, row.predicted, row.measured, row.error, row.kind)
+        values = row.predicted, row.measured, show_factor(row.factor)
+        table.add(*names, *values, row.kind)
     return table
 
 

@@ -4,7 +4,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from dpkit.lab.limits.comparisons import Comparisons, mean_miss, unseen
+from dpkit.lab.limits.comparisons import (
+    Comparison,
+    Comparisons,
+    mean_factor,
+    show_factor,
+    unseen,
+)
 from dpkit.theory.tables import Table
 
 # Series -> the classes of its speeds and of its speed-ups, and whose they are.
@@ -47,11 +53,11 @@ SERIES = {
 def speeds_table(found: Comparisons) -> Table:
     """Return how far off speeds are, and speed-ups of the same networks.
 
-    The last column is the miss of the guess that k replicas are k times as
+    The last column is the factor of the guess that k replicas are k times as
     fast as one.
     """
-    misses = "miss of speeds:.0% | of speed-ups:.0% | of the guess:.0%"
-    table = Table(f"series | {misses}")
+    columns = "factor of speeds:.2f | of speed-ups:.2f | of the guess:.2f"
+    table = Table(f"series | {columns}")
     for name, (works, networks) in SERIES.items():
         speeds, ratios = (
             [
@@ -66,18 +72,18 @@ def speeds_table(found: Comparisons) -> Table:
             for row in ratios
             if row.unit == "of k times one"
         ]
-        guess = mean_miss(perfect) if perfect else None
-        table.add(name, mean_miss(speeds), mean_miss(ratios), guess)
+        guess = mean_factor(perfect) if perfect else None
+        table.add(name, mean_factor(speeds), mean_factor(ratios), guess)
     return table
 
 
 # Effects that are not modelled -> rows that they make wrong.
 STAYS_OUT = {
-    "contention in a node": (
+    "what replicas lose in a node": (
         ("alexnet", "p100 DGX-1", "8 GPUs, batch 512 each"),
         ("resnet50 v1.5", "A100 mixed", "8 GPUs, batch 256 each"),
     ),
-    "contention between nodes": (
+    "gradients between nodes": (
         ("gradients of 8 replicas of 530B", "A100", "added to a step"),
     ),
     "parameter servers": (
@@ -94,7 +100,7 @@ STAYS_OUT = {
 def stays_out(found: Comparisons) -> Table:
     """Return rows that show the size of what is not modelled."""
     names = "what is absent | row | hardware | configuration | unit"
-    table = Table(f"{names} | predicted:.3g | measured:.3g | error:+.0%")
+    table = Table(f"{names} | predicted:.3g | measured:.3g | factor:>")
     by_name = {
         (row.subject, row.hardware, row.configuration): row
         for row in found.rows
@@ -102,8 +108,8 @@ def stays_out(found: Comparisons) -> Table:
     for effect, examples in STAYS_OUT.items():
         for example in examples:
             row = by_name[example]
-            values = row.unit, row.predicted, row.measured, row.error
-            table.add(effect, *example, *values)
+            values = row.unit, row.predicted, row.measured
+            table.add(effect, *example, *values, show_factor(row.factor))
     return table
 
 
@@ -114,17 +120,16 @@ def before_table(found: Comparisons, path: str | Path) -> Table:
     """
     record = json.loads(Path(path).read_text(encoding="utf-8"))
     before = {tuple(row[:4]): row[4] for row in record["rows"]}
-    pairs: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    groups: dict[tuple[str, ...], list[tuple[Comparison, Comparison]]] = {}
     for row in found.rows:
         where = row.subject, row.hardware, row.configuration, row.unit
         if where in before:
             was = replace(row, predicted=before[where])
             group = row.subject, row.hardware, row.unit, row.kind
-            errors = abs(was.error), abs(row.error)
-            pairs.setdefault(group, []).append(errors)
+            groups.setdefault(group, []).append((was, row))
     head = "what | hardware | unit | kind | rows"
-    table = Table(f"{head} | off before:.0% | now:.0%")
-    for names, found_errors in pairs.items():
-        means = (sum(c) / len(found_errors) for c in zip(*found_errors))
-        table.add(*names, len(found_errors), *means)
+    table = Table(f"{head} | factor before:.2f | now:.2f")
+    for names, pairs in groups.items():
+        means = (mean_factor(side) for side in zip(*pairs))
+        table.add(*names, len(pairs), *means)
     return table

@@ -1,8 +1,9 @@
 """Which question each class of work may be asked.
 
-A class of work may be asked "how much" if its unseen rows miss by a fifth at
-most, on average. It may be asked "which" if it has five decisions or more,
-and four of five came out right. A test holds ``WORK`` to the record.
+A class of work may be asked "how much" if its unseen rows are off by a factor
+of 1.2 at most, in their geometric mean. It may be asked "which" if it has
+five decisions or more, and four of five came out right. A test holds ``WORK``
+to the record.
 """
 
 import json
@@ -11,15 +12,16 @@ from typing import NamedTuple
 
 from dpkit.lab.limits.comparisons import (
     Comparisons,
-    mean_miss,
+    mean_factor,
     read,
+    show_factor,
     unseen,
     worst,
 )
 from dpkit.lab.limits.predictions import Prediction, compared
 from dpkit.theory.tables import Table
 
-MOST_MISS = 0.2  # of a class that may be asked how much
+MOST_FACTOR = 1.2  # of a class that may be asked how much
 LEAST_DECISIONS = 5  # of a class that may be asked which
 LEAST_RIGHT = 0.8  # of these
 
@@ -93,7 +95,7 @@ def questions(found: Comparisons) -> tuple[bool, bool]:
     rows, decisions = unseen(found.rows), found.decisions
     right = sum(decision.right for decision in decisions)
     return (
-        bool(rows) and mean_miss(rows) <= MOST_MISS,
+        bool(rows) and mean_factor(rows) <= MOST_FACTOR,
         len(decisions) >= LEAST_DECISIONS
         and right >= LEAST_RIGHT * len(decisions),
     )
@@ -101,14 +103,14 @@ def questions(found: Comparisons) -> tuple[bool, bool]:
 
 def summary(found: Comparisons) -> Table:
     """Return a line for each class of work: its misses, and its decisions."""
-    values = "mean miss:.0% | largest:+.0%"
+    values = "mean factor:.2f | largest:>"
     table = Table(f"work | fitted | unseen | {values} | decisions right")
     for work in WORK:
         rows, decisions = found.of(work)
         left = unseen(rows)
-        mean, largest = (
-            (mean_miss(left), worst(left).error) if left else (None, None)
-        )
+        mean, largest = None, None
+        if left:
+            mean, largest = mean_factor(left), show_factor(worst(left).factor)
         right = sum(decision.right for decision in decisions)
         words = f"{right} of {len(decisions)}" if decisions else ""
         counts = len(rows) - len(left), len(left)
@@ -118,13 +120,13 @@ def summary(found: Comparisons) -> Table:
 
 def worst_table(found: Comparisons) -> Table:
     """Return the unseen row of each class of work that is off most."""
-    table = Table("work | what | hardware | configuration | error:+.0%")
+    table = Table("work | what | hardware | configuration | factor:>")
     for work in WORK:
         left = unseen(found.of(work).rows)
         if left:
             row = worst(left)
             what = row.subject, row.hardware, row.configuration
-            table.add(work, *what, row.error)
+            table.add(work, *what, show_factor(row.factor))
     return table
 
 
