@@ -146,7 +146,7 @@ def mean_miss(rows: Sequence[Comparison]) -> float:
 def mean_factor(rows: Sequence[Comparison]) -> float:
     """Return the geometric mean of the factors by which rows are off.
 
-    It is the same whether rows are told as seconds or as a rate.
+    Seconds and rates of the same measurements have the same mean.
 
     Example:
         One is twice what was measured, one half of it, and one right:
