@@ -180,13 +180,9 @@ def _network(b: int, w: int, depth: int, cluster: Cluster) -> Estimate:
     if not cluster.link.peer_to_peer:
         messages = 2 * (k - 1)  # those of all borders, on one path
     sending = m * messages * hop
-    hops = hops_waited("1f1b", k, m)
-    if k > 2 and 2 * hop > forward + backward:
-        # Where the ports are full, a message also waits for others. Then a
-        # micro-batch takes about F + B and two hops.
-        hops += 2 * m / k
     computed = makespan("1f1b", k, m, forward, backward)
-    seconds = max(computed + hops * hop, sending)
+    waiting = hops_waited("1f1b", k, m) * hop
+    seconds = max(computed + waiting, sending)
     return Estimate(
         m * (forward + backward),
         sending,
