@@ -13,7 +13,13 @@ from dpkit.lab.plan_a_run.tables import (
     seconds_table,
 )
 from dpkit.theory.explore.all import answer
-from dpkit.theory.explore.planner import CONTROLS, MISSES, PLANNER, nodes_of
+from dpkit.theory.explore.planner import (
+    CONTROLS,
+    MISSES,
+    PLANNER,
+    PROGRAMS,
+    nodes_of,
+)
 from dpkit.theory.explore.stacked import stacked_bars
 from dpkit.theory.planner.case import Case
 from dpkit.theory.planner.layouts import Layout
@@ -44,7 +50,10 @@ def test_parts_of_a_bar_are_told_with_their_sizes():
 
 REFUSED = [
     ({"tensor": 8, "pipeline": 16}, "pipeline", "too few devices"),
-    ({"model": "ResNet-50", "pipeline": 1}, "tensor", "share a layer"),
+    ({"model": "ResNet-50", "pipeline": 1}, "tensor", "divides the heads"),
+    ({"tensor": 5}, "tensor", "(tensor: 5, a divisor of: 8)"),
+    ({"tensor": 3}, "tensor", "divides the heads and the node"),
+    ({"pipeline": 3, "examples": 630}, "pipeline", "devices are left over"),
     ({"pipeline": 32, "chunks": 2, "tensor": 1}, "chunks", "too few layers"),
     ({"micro_batch": 256}, "micro_batch", "do not fill the batch"),
     ({"pipeline": 1, "chunks": 2}, "chunks", "go round in a pipeline"),
@@ -67,6 +76,18 @@ def test_what_does_not_fit_is_shown_and_told():
     assert all(">best<" not in p.svg for p in shown.pictures)
     trained = PLANNER.ask(**PLANNER.presets["405 billion on 16,384 H100s"])
     assert trained.sentence.startswith("Yours does not fit: of 72.")
+
+
+def test_a_compiled_program_does_not_wait_for_launches():
+    """Where eight devices share a layer of few tokens, an eager one does."""
+    small = {"tensor": 8, "pipeline": 1, "sequence": 1024}
+    found = {}
+    for program in PROGRAMS:
+        facts = dict(PLANNER.ask(program=program, **small).facts)
+        rate, _ = facts["yours: arithmetic of a device"].split(" TFLOP/s")
+        found[program] = int(rate)
+    eager, compiled = found.values()
+    assert compiled > 1.5 * eager
 
 
 def test_a_v100_computes_in_float16():
@@ -92,8 +113,10 @@ def test_a_page_gets_its_answer():
 def test_every_control_changes_the_picture_or_is_refused():
     base = PLANNER.ask().as_json()
     for name, control in CONTROLS.items():
-        if name == "recompute":
-            continue  # fused attention is selective by itself
+        if name in ("recompute", "program"):
+            # Fused attention is selective by itself; and at the start no
+            # layer waits for its launches.
+            continue
         for value in control.moves:
             if value != PLANNER.start[name]:
                 assert PLANNER.ask(**{name: value}).as_json() != base

@@ -70,7 +70,9 @@ class Host:
     def __post_init__(self) -> None:
         check_numbers(self)
 
-    def issuing(self, launches: int, views: int, in_backward: bool) -> float:
+    def issuing(
+        self, launches: float, views: float, in_backward: bool
+    ) -> float:
         """Return the seconds in which it issues operations and views."""
         each = self.launch_seconds
         if in_backward:
