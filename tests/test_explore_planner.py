@@ -1,6 +1,7 @@
 """The planner as a live figure: what it shows, refuses, and where."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,11 +151,36 @@ def test_each_row_is_in_one_group_of_the_page():
 
 def test_rates_become_seconds_before_they_are_judged():
     """A rate 25 % too high is a time 20 % too short."""
-    (row,) = [r for r in ROWS if r.subject == "1B" and "A100" in r.hardware]
+    (row,) = [
+        row
+        for row in unseen(ROWS)
+        if row.subject == "1B" and "A100" in row.hardware
+    ]
     assert row.error > 0.2
     (line,) = misses_table([row], "ZeRO-3 on A100s").rows
-    assert line[3] == pytest.approx(1 / (1 + row.error) - 1)
-    assert line[4] == 1
+    assert line[0] == "ZeRO-3 on A100s, left out"
+    assert line[3] == pytest.approx(1 + row.error)  # the mean factor
+    assert line[4] == pytest.approx(1 / (1 + row.error) - 1)
+    assert line[5] == 1
+
+
+def test_factors_are_the_same_for_too_long_and_too_short():
+    (row,) = [row for row in ROWS if "gradients" in row.subject]
+    long, short = (
+        replace(row, predicted=row.measured * factor) for factor in (2.0, 0.5)
+    )
+    (line,) = misses_table([long, short], "530B: added by 8 replicas").rows
+    assert line[2:5] == (0.75, 2.0, 1.0)
+
+
+def test_fitted_rows_stand_apart():
+    names = [
+        line[0]
+        for line in misses_table(
+            ROWS, "ZeRO-3 on H100s", kinds=("fitted", "unseen")
+        ).rows
+    ]
+    assert names == ["ZeRO-3 on H100s, fitted", "ZeRO-3 on H100s"]
 
 
 def test_tables_of_layouts_say_what_was_planned():

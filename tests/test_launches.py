@@ -119,6 +119,56 @@ def test_a_layer_of_many_tokens_takes_as_long_as_its_device(name):
     assert whole == pytest.approx(alone, rel=0.02)
 
 
+def seconds_of_kernels(make, tokens):
+    """Return what all kernels but products take of a layer on an H100."""
+    found = []
+    for count in (1, 3):
+        with sim.machine(num_devices=1, backing="meta", accelerator="h100"):
+            (zero,) = devices(1, "sim")
+            with torch.device("meta"):
+                layers = nn.ModuleList(make() for _ in range(count))
+            net = layers.to(torch.bfloat16).to_empty(device=zero)
+            half = {"device": zero, "dtype": torch.bfloat16}
+            for p in net.parameters():
+                p.grad = torch.empty_like(p)
+            angles = [torch.empty(tokens, 128, **half) for _ in "cs"]
+            y = torch.empty(1, tokens, 4096, **half, requires_grad=True)
+            with sim.trace() as timeline:
+                for layer in net:
+                    y = layer(y, *angles)
+                y.backward(torch.empty_like(y))
+        found.append(
+            sum(
+                span.end - span.start
+                for span in timeline.spans
+                if span.kind == "compute" and not span.flops
+            )
+        )
+    return (found[1] - found[0]) / 2
+
+
+@pytest.mark.parametrize(
+    ("make", "network", "times"),
+    [
+        (lambda: LlamaLayer(4096, 32, 11_008), NETWORKS["7B"], 2.9),
+        (
+            lambda: GptLayer(4096, 32, 16_384),
+            Planned(32, 4096, 32, 32_000, 4096),
+            1.15,
+        ),
+    ],
+    ids=["Llama", "GPT"],
+)
+def test_llama_in_plain_modules_moves_more_than_is_counted(
+    make, network, times
+):
+    """Its norms and rotary positions; the planner takes kernels as fused."""
+    case = Case(network, 1, cluster(1, "h100"))
+    planned = case.parts(Layout(1)).block.kernels
+    simulated = seconds_of_kernels(make, network.sequence)
+    assert simulated / planned == pytest.approx(times, rel=0.03)
+
+
 SMALL = Planned(8, 512, 8, 1000, 64, INNER, gated=True)
 ALONE = Layout(1)
 

@@ -95,9 +95,15 @@ def misses_table(
         for kind in kinds:
             own = [r for r in found if GROUPS[name](r) and r.kind == kind]
             if own:
-                words = name if kind == "unseen" else f"{name}, {kind}"
-                table.add(words, len(own), *_misses(own))
+                table.add(_named(name, own[0]), len(own), *_misses(own))
     return table
+
+
+def _named(name: str, row: Comparison) -> str:
+    """Return the name of a group, and how a fit has to do with its rows."""
+    if row.configuration.endswith("left out of the fit"):
+        return f"{name}, left out"
+    return name if row.kind == "unseen" else f"{name}, fitted"
 
 
 def _misses(rows: Sequence[Comparison]) -> Iterator[float]:
@@ -111,7 +117,7 @@ def _misses(rows: Sequence[Comparison]) -> Iterator[float]:
 def cuts_table(rows: Iterable[Comparison]) -> Table:
     """Return what a step takes by ZeRO-3 alone, over what it takes by a grid.
 
-    Of each step that was measured both ways.
+    Each step that was measured both ways has a line.
     """
     ratios = "measured:.2f | planned:.2f"
     table = Table(f"network | GPUs | ZeRO-3, s:.0f | grid, s:.0f | {ratios}")

@@ -49,7 +49,7 @@ PROGRAMS: dict[str, Host | None] = {
 }
 # Seconds of published steps that were missed, on average and at most, of the
 # unseen rows in book/_data/comparisons.json (tests/test_explore_planner.py).
-MISSES = {"v100": (0.04, 0.04), "a100": (0.11, 0.22), "h100": (0.09, 0.20)}
+MISSES = {"v100": (0.04, 0.04), "a100": (0.19, 0.78), "h100": (0.09, 0.20)}
 POWERS = tuple(2**i for i in range(15))
 
 

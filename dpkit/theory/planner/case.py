@@ -130,9 +130,10 @@ class Case:
     #: The part of a device's memory that a layout may fill. A tenth is left
     #: for what is not modelled: assumed.
     share: float = 0.9
-    #: What it costs to launch a block: of a whole program in eager PyTorch.
+    #: What it costs to launch a block: that of a program in eager PyTorch.
     #: None stands for a compiled program or a CUDA graph, whose launches take
-    #: no time here. That of the cluster, of bare operations, is not asked.
+    #: no time here. The host of the cluster is for bare operations, and is
+    #: not asked.
     host: Host | None = HOSTS["eager-program"]
     #: The part of the rate of products that the run keeps. None stands for
     #: what long runs kept on such devices, ``SUSTAINED``.

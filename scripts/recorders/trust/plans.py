@@ -1,10 +1,10 @@
 """What the planner says of layouts whose steps were measured.
 
 Two numbers were fitted, the parts of their rate that cards keep in a long run
-(``SUSTAINED`` in ``theory.planner.work``). That of an H100 was chosen by one
-row, 7B on 8 of them. That of an A100 was chosen by two sources. So each of
-the two is predicted once more, by what the other alone would have chosen:
-these rows are left out of the fit, and they test it.
+(``SUSTAINED`` in ``theory.planner.work``). The H100's was chosen by one row,
+7B on 8 of them, the A100's by two sources. So each of the two is predicted
+once more, by what the other alone would have chosen: these rows are left out
+of the fit, and they test it.
 
 How many stages a device had for Llama 3 was not told: 8 are assumed, of a
 layer each.
