@@ -18,7 +18,7 @@ from dpkit.theory.explore.planner import (
     CONTROLS,
     MISSES,
     PLANNER,
-    PROGRAMS,
+    PROGRAM_HOSTS,
     nodes_of,
 )
 from dpkit.theory.explore.stacked import stacked_bars
@@ -83,7 +83,7 @@ def test_a_compiled_program_does_not_wait_for_launches():
     """Where eight devices share a layer of few tokens, an eager one does."""
     small = {"tensor": 8, "pipeline": 1, "sequence": 1024}
     found = {}
-    for program in PROGRAMS:
+    for program in PROGRAM_HOSTS:
         facts = dict(PLANNER.ask(program=program, **small).facts)
         rate, _ = facts["yours: arithmetic of a device"].split(" TFLOP/s")
         found[program] = int(rate)
@@ -114,10 +114,8 @@ def test_a_page_gets_its_answer():
 def test_every_control_changes_the_picture_or_is_refused():
     base = PLANNER.ask().as_json()
     for name, control in CONTROLS.items():
-        if name in ("recompute", "program"):
-            # Fused attention is selective by itself; and at the start no
-            # layer waits for its launches.
-            continue
+        if name == "recompute":
+            continue  # fused attention is selective by itself
         for value in control.moves:
             if value != PLANNER.start[name]:
                 assert PLANNER.ask(**{name: value}).as_json() != base

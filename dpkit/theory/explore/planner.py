@@ -43,7 +43,7 @@ SECONDS_PARTS = (
 )
 EAGER = "eager"
 # What it costs a program to launch a block; None: nothing that counts.
-PROGRAMS: dict[str, Host | None] = {
+PROGRAM_HOSTS: dict[str, Host | None] = {
     EAGER: HOSTS["eager-program"],
     "compiled, or a CUDA graph": None,
 }
@@ -92,7 +92,7 @@ def show_planner(
     """Plan the reader's layout, and search for the best."""
     net = network_for(model, sequence, accelerator)
     machine = nodes_of(accelerator, devices)
-    case = Case(net, examples, machine, host=PROGRAMS[program])
+    case = Case(net, examples, machine, host=PROGRAM_HOSTS[program])
     data = devices // (cut["tensor"] * cut["pipeline"])
     layout = Layout(data, zero=int(zero), **cut)
     for is_wrong, place, words in _faults(case, layout):
@@ -176,7 +176,18 @@ def _facts(
             ),
         ]
     fit = f"{found.num_layouts:,}, of which {len(found.plans):,} fit"
-    return [*facts, ("layouts tried", fit), _trust(case)]
+    block = _block(case, rows["yours"].layout)
+    return [*facts, block, ("layouts tried", fit), _trust(case)]
+
+
+def _block(case: Case, layout: Layout) -> tuple[str, str]:
+    """Return what a block takes: its device with its messages, its host."""
+    parts = case.parts(layout)
+    device = show_seconds(parts.block.seconds + parts.messages)
+    launched = "no time for its launches"
+    if case.host is not None:
+        launched = f"launched in {show_seconds(parts.launched)}"
+    return "yours: a block and micro-batch", f"{device}, {launched}"
 
 
 def _trust(case: Case) -> tuple[str, str]:
@@ -228,7 +239,7 @@ CONTROLS: dict[str, Control] = {
     "examples": Number("examples of a step", 1024, POWERS[4:]),
     "accelerator": Choice("device", "h100", tuple(LINKS_OF)),
     "devices": Number("devices", 64, POWERS[3:]),
-    "program": Choice("program", EAGER, tuple(PROGRAMS)),
+    "program": Choice("program", EAGER, tuple(PROGRAM_HOSTS)),
     "tensor": Number("tensor: devices that share a layer", 2, POWERS[:4]),
     "pipeline": Number("pipeline: devices in a row", 4, POWERS[:8]),
     "chunks": Number("stages of a device", 1, POWERS[:5]),

@@ -130,7 +130,7 @@ class Case:
     #: The part of a device's memory that a layout may fill. A tenth is left
     #: for what is not modelled: assumed.
     share: float = 0.9
-    #: What it costs to launch a block: that of a program in eager PyTorch.
+    #: What it costs to launch a block of a program in eager PyTorch.
     #: None stands for a compiled program or a CUDA graph, whose launches take
     #: no time here. The host of the cluster is for bare operations, and is
     #: not asked.
