@@ -68,23 +68,25 @@ def test_layouts_are_all_ways_once():
 
 
 @pytest.mark.parametrize(
-    ("name", "accelerator", "num_devices"),
+    ("network", "num_devices"),
     [
-        ("7B", "h100", 24),
-        ("70B", "h100", 24),
-        ("70B", "h100", 40),
-        ("405B", "h100", 448),
-        ("175B of 2022", "a100", 48),
-        ("530B of 2022", "a100", 280),
-        ("ResNet-50", "v100", 24),
+        (NETWORKS["7B"], 24),
+        (NETWORKS["70B"], 24),
+        (NETWORKS["70B"], 40),
+        (NETWORKS["405B"], 448),
+        (NETWORKS["175B of 2022"], 48),
+        (NETWORKS["530B of 2022"], 280),
+        (NETWORKS["ResNet-50"], 24),
+        (Planned(12, 768, 12, 1000, 128), 24),  # 12 heads, nodes of 8
+        (Planned(12, 4096, 32, 1000, 128, key_heads=4), 48),
+        (Planned(12, 3584, 28, 1000, 128, key_heads=28), 56),
     ],
 )
-def test_a_tensor_group_divides_heads_and_node(name, accelerator, num_devices):
+def test_a_tensor_group_divides_heads_and_node(network, num_devices):
     """By a list of all numbers: 64 heads are not shared by 5 devices."""
-    network = NETWORKS[name]
     machine = cluster(
         num_devices,
-        accelerator,
+        "a100",
         "nvlink3",
         ranks_per_node=8,
         network="infiniband200",
