@@ -1,6 +1,7 @@
 """The planner as a live figure: what it shows, refuses, and where."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,13 @@ from dpkit.lab.plan_a_run.tables import (
     seconds_table,
 )
 from dpkit.theory.explore.all import answer
-from dpkit.theory.explore.planner import CONTROLS, MISSES, PLANNER, nodes_of
+from dpkit.theory.explore.planner import (
+    CONTROLS,
+    MISSES,
+    PLANNER,
+    PROGRAM_HOSTS,
+    nodes_of,
+)
 from dpkit.theory.explore.stacked import stacked_bars
 from dpkit.theory.planner.case import Case
 from dpkit.theory.planner.layouts import Layout
@@ -44,7 +51,10 @@ def test_parts_of_a_bar_are_told_with_their_sizes():
 
 REFUSED = [
     ({"tensor": 8, "pipeline": 16}, "pipeline", "too few devices"),
-    ({"model": "ResNet-50", "pipeline": 1}, "tensor", "share a layer"),
+    ({"model": "ResNet-50", "pipeline": 1}, "tensor", "divides the heads"),
+    ({"tensor": 5}, "tensor", "(tensor: 5, a divisor of: 8)"),
+    ({"tensor": 3}, "tensor", "divides the heads and the node"),
+    ({"pipeline": 3, "examples": 630}, "pipeline", "devices are left over"),
     ({"pipeline": 32, "chunks": 2, "tensor": 1}, "chunks", "too few layers"),
     ({"micro_batch": 256}, "micro_batch", "do not fill the batch"),
     ({"pipeline": 1, "chunks": 2}, "chunks", "go round in a pipeline"),
@@ -67,6 +77,18 @@ def test_what_does_not_fit_is_shown_and_told():
     assert all(">best<" not in p.svg for p in shown.pictures)
     trained = PLANNER.ask(**PLANNER.presets["405 billion on 16,384 H100s"])
     assert trained.sentence.startswith("Yours does not fit: of 72.")
+
+
+def test_a_compiled_program_does_not_wait_for_launches():
+    """Where eight devices share a layer of few tokens, an eager one does."""
+    small = {"tensor": 8, "pipeline": 1, "sequence": 1024}
+    found = {}
+    for program in PROGRAM_HOSTS:
+        facts = dict(PLANNER.ask(program=program, **small).facts)
+        rate, _ = facts["yours: arithmetic of a device"].split(" TFLOP/s")
+        found[program] = int(rate)
+    eager, compiled = found.values()
+    assert compiled > 1.5 * eager
 
 
 def test_a_v100_computes_in_float16():
@@ -127,11 +149,36 @@ def test_each_row_is_in_one_group_of_the_page():
 
 def test_rates_become_seconds_before_they_are_judged():
     """A rate 25 % too high is a time 20 % too short."""
-    (row,) = [r for r in ROWS if r.subject == "1B" and "A100" in r.hardware]
+    (row,) = [
+        row
+        for row in unseen(ROWS)
+        if row.subject == "1B" and "A100" in row.hardware
+    ]
     assert row.error > 0.2
     (line,) = misses_table([row], "ZeRO-3 on A100s").rows
-    assert line[3] == pytest.approx(1 / (1 + row.error) - 1)
-    assert line[4] == 1
+    assert line[0] == "ZeRO-3 on A100s, left out"
+    assert line[3] == pytest.approx(1 + row.error)  # the mean factor
+    assert line[4] == pytest.approx(1 / (1 + row.error) - 1)
+    assert line[5] == 1
+
+
+def test_factors_are_the_same_for_too_long_and_too_short():
+    (row,) = [row for row in ROWS if "gradients" in row.subject]
+    long, short = (
+        replace(row, predicted=row.measured * factor) for factor in (2.0, 0.5)
+    )
+    (line,) = misses_table([long, short], "530B: added by 8 replicas").rows
+    assert line[2:5] == (0.75, 2.0, 1.0)
+
+
+def test_fitted_rows_stand_apart():
+    names = [
+        line[0]
+        for line in misses_table(
+            ROWS, "ZeRO-3 on H100s", kinds=("fitted", "unseen")
+        ).rows
+    ]
+    assert names == ["ZeRO-3 on H100s, fitted", "ZeRO-3 on H100s"]
 
 
 def test_tables_of_layouts_say_what_was_planned():

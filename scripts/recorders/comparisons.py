@@ -143,12 +143,13 @@ def main() -> None:
     for part in PARTS:
         rows += part()
         print(f"{part.__name__}: {len(rows)} rows", flush=True)
+    decisions = decided(rows) + plans.orders(load)
     facts = provenance() | {"clock": "simulated"}
     record: dict[str, Any] = {
         "provenance": facts,
         "what": "rows: what the fields of Comparison are; decisions: Decision",
         "rows": [_short(row) for row in rows],
-        "decisions": [astuple(decision) for decision in decided(rows)],
+        "decisions": [astuple(decision) for decision in decisions],
         "fused_attention_seconds": with_fused_attention(),
         "k80_points": k80_points(),
     }

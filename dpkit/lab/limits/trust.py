@@ -60,9 +60,9 @@ WORK = {
     ),
     "plans": Questions(
         True,
-        True,
+        False,
         "seconds of a step, and what to recompute",
-        "not which of two similar layouts, nor what replicas add",
+        "not whether ZeRO-3 alone beats a grid, nor what replicas add",
     ),
     "collectives in a node": Questions(
         True, True, f"microseconds, and {JOINING}", ""

@@ -1,8 +1,10 @@
 """Tables of what layouts hold and take, and of how far off such plans were."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from math import exp, log
 
-from dpkit.lab.limits.comparisons import Comparison, mean_miss, unseen, worst
+from dpkit.lab.limits.comparisons import Comparison, mean_miss, worst
 from dpkit.theory.planner.case import Case
 from dpkit.theory.planner.layouts import Layout
 from dpkit.theory.planner.search import LayoutCost
@@ -37,11 +39,12 @@ def seconds_table(plans: Iterable[LayoutCost]) -> Table:
 
     Hops are counted with the bubble.
     """
-    parts = "products:.0% | kernels:.0% | in layers:.0% | bubble:.0%"
-    table = Table(f"{CUT} | GiB:.1f | s:.3g | {parts} | gradients:.0%")
+    parts = "products:.0% | kernels:.0% | in layers:.0% | launches:.0%"
+    shares_of = f"{parts} | bubble:.0% | gradients:.0%"
+    table = Table(f"{CUT} | GiB:.1f | s:.3g | {shares_of}")
     for layout, held, seconds in plans:
-        products, kernels, messages, bubble, hops, gradients = seconds
-        parts_of = products, kernels, messages, bubble + hops, gradients
+        *inside, bubble, hops, gradients = seconds
+        parts_of = *inside, bubble + hops, gradients
         shares = (part / seconds.total for part in parts_of)
         table.add(*_cut(layout), held.total / GIB, seconds.total, *shares)
     return table
@@ -51,29 +54,84 @@ def _has(**parts: str) -> Callable[[Comparison], bool]:
     return lambda row: all(v in getattr(row, k) for k, v in parts.items())
 
 
-GROUPS = {
+def _is_cut(row: Comparison) -> bool:
+    """Whether a row is of a step that was split in two ways."""
+    return row.subject.startswith("cut of")
+
+
+def _sharded(row: Comparison) -> bool:
+    """Whether a row is of replicas alone, by ZeRO-3."""
+    return "ZeRO-3" in row.configuration
+
+
+GROUPS: dict[str, Callable[[Comparison], bool]] = {
     "22B to 1T on A100s": _has(subject="planned step", hardware="A100"),
-    "ZeRO-3 on A100s": _has(configuration="ZeRO-3", hardware="A100"),
+    "ZeRO-3 on A100s": lambda row: (
+        _sharded(row) and "A100" in row.hardware and not _is_cut(row)
+    ),
     "ZeRO-3 on H100s": _has(configuration="ZeRO-3", hardware="H100"),
     "Llama 3 405B on H100s": _has(subject="405B"),
     "ResNet-50": _has(subject="ResNet-50"),
     "530B: added by 8 replicas": _has(subject="gradients"),
+    "2021, a grid": lambda row: _is_cut(row) and not _sharded(row),
+    "2021, ZeRO-3 alone": lambda row: _is_cut(row) and _sharded(row),
 }
 
 
-def misses_table(rows: Iterable[Comparison], *names: str) -> Table:
+def misses_table(
+    rows: Iterable[Comparison], *names: str, kinds: Sequence[str] = ("unseen",)
+) -> Table:
     """Return how far off seconds were, for some of ``GROUPS``, or all.
 
-    Only unseen rows count. A rate that is too high is a time that is too
-    short. The last column counts the rows that are off by more than ``FAR``.
+    A rate that is too high is a time that is too short. The mean factor is
+    that by which times were too long or too short: 1.25 for +25 % and for
+    -20 %. The last column counts the rows that are off by more than ``FAR``.
+    Rows that were left out of a fit are unseen.
     """
-    found = [_as_seconds(row) for row in unseen(rows)]
-    head = "seconds of | rows | mean miss:.0% | largest:+.0%"
-    table = Table(f"{head} | beyond {FAR:.0%}")
+    found = [_as_seconds(row) for row in rows]
+    misses = "mean miss:.0% | mean factor:.2f | largest:+.0%"
+    table = Table(f"seconds of | rows | {misses} | beyond {FAR:.0%}")
     for name in names or GROUPS:
-        own = [row for row in found if GROUPS[name](row)]
-        far = sum(abs(row.error) > FAR for row in own)
-        table.add(name, len(own), mean_miss(own), worst(own).error, far)
+        for kind in kinds:
+            own = [r for r in found if GROUPS[name](r) and r.kind == kind]
+            if own:
+                table.add(_named(name, own[0]), len(own), *_misses(own))
+    return table
+
+
+def _named(name: str, row: Comparison) -> str:
+    """Return the name of a group, and how a fit has to do with its rows."""
+    if row.configuration.endswith("left out of the fit"):
+        return f"{name}, left out"
+    return name if row.kind == "unseen" else f"{name}, fitted"
+
+
+def _misses(rows: Sequence[Comparison]) -> Iterator[float]:
+    yield mean_miss(rows)
+    logarithms = [abs(log(row.predicted / row.measured)) for row in rows]
+    yield exp(sum(logarithms) / len(rows))
+    yield worst(rows).error
+    yield sum(abs(row.error) > FAR for row in rows)
+
+
+def cuts_table(rows: Iterable[Comparison]) -> Table:
+    """Return what a step takes by ZeRO-3 alone, over what it takes by a grid.
+
+    Each step that was measured both ways has a line.
+    """
+    ratios = "measured:.2f | planned:.2f"
+    table = Table(f"network | GPUs | ZeRO-3, s:.0f | grid, s:.0f | {ratios}")
+    for (subject, hardware), pair in groupby(
+        filter(_is_cut, rows), lambda row: (row.subject, row.hardware)
+    ):
+        both = sorted(pair, key=_sharded)
+        if len(both) == 2:
+            grid, alone = both
+            seconds = alone.measured, grid.measured
+            measured = alone.measured / grid.measured
+            planned = alone.predicted / grid.predicted
+            names = subject.split(", ")[1], hardware.split()[0]
+            table.add(*names, *seconds, measured, planned)
     return table
 
 

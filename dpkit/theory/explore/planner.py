@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import gcd
 from typing import Any
 
 from dpkit.theory.explore.figure import (
@@ -13,7 +14,7 @@ from dpkit.theory.explore.figure import (
     Shown,
 )
 from dpkit.theory.explore.stacked import stacked_bars
-from dpkit.theory.hardware import ACCELERATORS
+from dpkit.theory.hardware import ACCELERATORS, HOSTS, Host
 from dpkit.theory.hardware.clusters import Cluster, cluster
 from dpkit.theory.planner.case import Case
 from dpkit.theory.planner.layouts import Layout
@@ -37,12 +38,18 @@ LINKS_OF = {  # inside a node, and of each device to other nodes
 }
 MEMORY_PARTS = ("weights", "gradients", "optimizer state", "activations")
 SECONDS_PARTS = (
-    *("products", "other kernels", "layers' messages"),
+    *("products", "other kernels", "layers' messages", "launches"),
     *("bubble", "hops", "gradients' messages"),
 )
+EAGER = "eager"
+# What it costs a program to launch a block; None: nothing that counts.
+PROGRAM_HOSTS: dict[str, Host | None] = {
+    EAGER: HOSTS["eager-program"],
+    "compiled, or a CUDA graph": None,
+}
 # Seconds of published steps that were missed, on average and at most, of the
 # unseen rows in book/_data/comparisons.json (tests/test_explore_planner.py).
-MISSES = {"v100": (0.04, 0.04), "a100": (0.11, 0.22), "h100": (0.09, 0.20)}
+MISSES = {"v100": (0.04, 0.04), "a100": (0.19, 0.78), "h100": (0.09, 0.20)}
 POWERS = tuple(2**i for i in range(15))
 
 
@@ -78,12 +85,14 @@ def show_planner(
     examples: int,
     accelerator: str,
     devices: int,
+    program: str,
     zero: str,
     **cut: Any,
 ) -> Shown:
     """Plan the reader's layout, and search for the best."""
     net = network_for(model, sequence, accelerator)
-    case = Case(net, examples, nodes_of(accelerator, devices))
+    machine = nodes_of(accelerator, devices)
+    case = Case(net, examples, machine, host=PROGRAM_HOSTS[program])
     data = devices // (cut["tensor"] * cut["pipeline"])
     layout = Layout(data, zero=int(zero), **cut)
     for is_wrong, place, words in _faults(case, layout):
@@ -115,11 +124,13 @@ def _faults(case: Case, layout: Layout) -> Iterator[tuple[bool, str, str]]:
     """Yield what may be wrong: whether it is, the setting, the words."""
     _, t, p, _, v = layout[:5]
     count, net = case.cluster.num_devices, case.network
-    few = f"(devices: {count}, tensor × pipeline: {t} × {p})"
-    yield layout.data == 0, "pipeline", f"too few devices {few}"
-    most = min(NODE, net.most_tensor)
-    many = f"(tensor: {t}, at most: {most})"
-    yield t > most, "tensor", f"too many devices share a layer {many}"
+    cut = f"(devices: {count}, tensor × pipeline: {t} × {p})"
+    yield layout.data == 0, "pipeline", f"too few devices {cut}"
+    most = gcd(NODE, net.most_tensor)
+    group = f"(tensor: {t}, a divisor of: {most})"
+    words = f"a tensor group divides the heads and the node {group}"
+    yield most % t > 0, "tensor", words
+    yield count % (t * p) > 0, "pipeline", f"devices are left over {cut}"
     place = "chunks" if p <= net.num_blocks else "pipeline"
     few = f"(layers: {net.num_blocks}, stages: {p * v})"
     # At each end of a pipeline a layer may be missing.
@@ -165,7 +176,18 @@ def _facts(
             ),
         ]
     fit = f"{found.num_layouts:,}, of which {len(found.plans):,} fit"
-    return [*facts, ("layouts tried", fit), _trust(case)]
+    block = _block(case, rows["yours"].layout)
+    return [*facts, block, ("layouts tried", fit), _trust(case)]
+
+
+def _block(case: Case, layout: Layout) -> tuple[str, str]:
+    """Return what a block takes: its device with its messages, its host."""
+    parts = case.parts(layout)
+    device = show_seconds(parts.block.seconds + parts.messages)
+    launched = "no time for its launches"
+    if case.host is not None:
+        launched = f"launched in {show_seconds(parts.launched)}"
+    return "yours: a block and micro-batch", f"{device}, {launched}"
 
 
 def _trust(case: Case) -> tuple[str, str]:
@@ -217,6 +239,7 @@ CONTROLS: dict[str, Control] = {
     "examples": Number("examples of a step", 1024, POWERS[4:]),
     "accelerator": Choice("device", "h100", tuple(LINKS_OF)),
     "devices": Number("devices", 64, POWERS[3:]),
+    "program": Choice("program", EAGER, tuple(PROGRAM_HOSTS)),
     "tensor": Number("tensor: devices that share a layer", 2, POWERS[:4]),
     "pipeline": Number("pipeline: devices in a row", 4, POWERS[:8]),
     "chunks": Number("stages of a device", 1, POWERS[:5]),

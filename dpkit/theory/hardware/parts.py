@@ -70,7 +70,9 @@ class Host:
     def __post_init__(self) -> None:
         check_numbers(self)
 
-    def issuing(self, launches: int, views: int, in_backward: bool) -> float:
+    def issuing(
+        self, launches: float, views: float, in_backward: bool
+    ) -> float:
         """Return the seconds in which it issues operations and views."""
         each = self.launch_seconds
         if in_backward:
@@ -144,7 +146,7 @@ LINKS = shipped(
     "pcie3 pcie3-p2p pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 "
     "ethernet10 ethernet25 ethernet100 infiniband200 infiniband400",
 )
-HOSTS = shipped(Host, "eager eager-fast eager-modules cpu")
+HOSTS = shipped(Host, "eager eager-fast eager-modules eager-program cpu")
 ACCELERATORS = shipped(
     Accelerator,
     "k80 p100 p40 v100 v100-pcie a100 h100 h200 rtx4090 laptop-cpu",

@@ -5,6 +5,8 @@ one behind another and v stages on each (1F1B; interleaved if v > 1)::
 
     products, kernels    m · what one micro-batch takes, shared equally by p
     messages             m · its allreduces, for which all of a group wait
+    launches             m · what blocks wait for their host besides, which is
+                         nothing where it launches them in less time
     bubble               (p - 1)/v · a micro-batch and its hops, and what the
                          fullest device has more than its equal share
     hops                 m · 2v · the time to the next stage; none of it where
@@ -33,16 +35,17 @@ Source:
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import fsum
+from math import fsum, gcd
 from typing import NamedTuple
 
 from dpkit.theory.collectives.library import even_seconds
+from dpkit.theory.hardware import HOSTS, Host
 from dpkit.theory.hardware.clusters import Cluster
 from dpkit.theory.hardware.costs import copy_seconds
 from dpkit.theory.pipelines.bubble import in_flight
 from dpkit.theory.planner.layouts import Layout, all_layouts
 from dpkit.theory.planner.networks import Network
-from dpkit.theory.planner.work import NUM_BYTES, BlockWork, work
+from dpkit.theory.planner.work import NUM_BYTES, SUSTAINED, BlockWork, work
 from dpkit.theory.sharding import SHARDED_FROM, WHOLE_BLOCKS
 
 GRADIENT_BYTES = 4  # gradients are added up in float32
@@ -71,6 +74,7 @@ class StepSeconds(NamedTuple):
     products: float
     kernels: float
     messages: float
+    launches: float
     bubble: float
     hops: float
     gradients: float
@@ -87,7 +91,18 @@ class LayoutParts(NamedTuple):
     block: BlockWork  #: what a block takes
     ends: BlockWork  #: what is before and behind the blocks
     messages: float  #: the allreduces of a block
+    launched: float  #: what the host takes to launch a block
     hop: float  #: the way to the next stage
+
+    @property
+    def waiting(self) -> float:
+        """How long a device waits for the host, for a block."""
+        return max(0.0, self.launched - self.block.seconds - self.messages)
+
+    @property
+    def one(self) -> float:
+        """What a block takes: the longer of device and host."""
+        return self.block.seconds + self.messages + self.waiting
 
 
 @dataclass
@@ -115,6 +130,14 @@ class Case:
     #: The part of a device's memory that a layout may fill. A tenth is left
     #: for what is not modelled: assumed.
     share: float = 0.9
+    #: What it costs to launch a block of a program in eager PyTorch.
+    #: None stands for a compiled program or a CUDA graph, whose launches take
+    #: no time here. The host of the cluster is for bare operations, and is
+    #: not asked.
+    host: Host | None = HOSTS["eager-program"]
+    #: The part of the rate of products that the run keeps. None stands for
+    #: what long runs kept on such devices, ``SUSTAINED``.
+    sustained: float | None = None
     _parts: dict[tuple[object, ...], LayoutParts] = field(
         default_factory=dict, repr=False
     )
@@ -128,11 +151,28 @@ class Case:
         key = t, p == 1, b, recompute, rows
         if key not in self._parts:
             net, gpu = self.network, self.cluster.accelerator
-            block = work(net.block(layout), gpu, net.dtype)
-            ends = work(net.ends(layout), gpu, net.dtype)
-            times = self._messages(layout, block), self._hop(layout, block)
-            self._parts[key] = LayoutParts(block, ends, *times)
+            block, ends = (
+                work(counts, gpu, net.dtype, self.kept_rate)
+                for counts in (net.block(layout), net.ends(layout))
+            )
+            launched = 0.0
+            if self.host is not None:
+                launched = block.counts.launches.seconds(self.host)
+            self._parts[key] = LayoutParts(
+                block,
+                ends,
+                self._messages(layout, block),
+                launched,
+                self._hop(layout, block),
+            )
         return self._parts[key]
+
+    @property
+    def kept_rate(self) -> float:
+        """The part of the rate of products that the run keeps."""
+        if self.sustained is not None:
+            return self.sustained
+        return SUSTAINED.get(self.cluster.accelerator.name, 1.0)
 
     def blocks_of(self, layout: Layout) -> int:
         """Return the blocks of the fullest device."""
@@ -141,7 +181,7 @@ class Case:
 
     def parameters_of(self, layout: Layout) -> float:
         """Return those of the device that has most: with the embedding."""
-        block, ends, _, _ = self.parts(layout)
+        block, ends, *_ = self.parts(layout)
         count = self.blocks_of(layout)
         # Where blocks are missing, they are missing at the ends.
         if count * layout.pipeline > self.network.num_blocks + 1:
@@ -155,7 +195,7 @@ class Case:
     def memory(self, layout: Layout) -> StepMemory:
         """Return what the fullest device holds."""
         d, p, v = layout.data, layout.pipeline, layout.chunks
-        block, ends, _, _ = self.parts(layout)
+        block, ends, *_ = self.parts(layout)
         number = self.parameters_of(layout)
         sizes = {
             "parameters": NUM_BYTES,
@@ -186,9 +226,10 @@ class Case:
     def seconds(self, layout: Layout) -> StepSeconds:
         """Return what a step takes."""
         p, v, m = layout.pipeline, layout.chunks, self.micro_batches(layout)
-        block, ends, messages, hop = self.parts(layout)
+        parts = self.parts(layout)
+        block, ends, messages, _, hop = parts
         number, most = self.network.num_blocks, self.blocks_of(layout)
-        one = block.seconds + messages
+        one = parts.one
         even = (number * one + ends.seconds) / p
         # The ends stand where blocks are missing, if any are.
         missing = min(1, most * p - number)
@@ -199,6 +240,7 @@ class Case:
             m / p * (number * block.products + ends.products),
             m / p * (number * block.kernels + ends.kernels) + update,
             m / p * number * messages,
+            m / p * number * parts.waiting,
             bubble,
             0.0 if layout.overlap else m * 2 * v * hop,
             self._gradients(layout, slowest),
@@ -208,7 +250,7 @@ class Case:
         """Yield all layouts of the devices; tensor groups stay in a node."""
         count, net = self.cluster.num_devices, self.network
         node = self.cluster.ranks_per_node or count
-        most = min(node, net.most_tensor)
+        most = gcd(node, net.most_tensor)
         what = net.num_blocks, most, net.most_micro_batch, net.recompute
         yield from all_layouts(count, self.batch, *what)
 

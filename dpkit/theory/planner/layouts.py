@@ -8,6 +8,7 @@ the stages. 16 devices, t = 2, d = 4, p = 2, on nodes of 8::
 """
 
 from collections.abc import Iterator
+from math import gcd
 from typing import NamedTuple
 
 MOST_CHUNKS = 16  # stages of a device
@@ -66,10 +67,11 @@ def all_layouts(
 ) -> Iterator[Layout]:
     """Yield the layouts of a step of ``batch`` examples.
 
-    A network has ``blocks``, one at least for each stage. ZeRO-3 goes without
-    a pipeline alone, where it would gather weights again and again.
+    A tensor group divides the devices and ``most_tensor``, the largest there
+    may be. A network has ``blocks``, one at least for each stage. ZeRO-3 goes
+    without a pipeline alone, where it would gather weights again and again.
     """
-    for t in divisors(num_devices, most_tensor):
+    for t in divisors(gcd(num_devices, most_tensor), most_tensor):
         for p in divisors(num_devices // t, blocks):
             d = num_devices // t // p
             for b in divisors(

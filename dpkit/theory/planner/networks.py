@@ -8,8 +8,10 @@ Source:
 """
 
 from dataclasses import dataclass
+from math import gcd
 from typing import ClassVar, TypeAlias
 
+from dpkit.theory.planner.launches import LaunchCounts, Launches
 from dpkit.theory.planner.layouts import Layout
 from dpkit.theory.planner.work import Counts, ends_counts, layer_counts
 from dpkit.theory.transformer import RECOMPUTE, Transformer
@@ -34,8 +36,16 @@ class Planned(Transformer):
 
     @property
     def most_tensor(self) -> int:
-        """The heads of keys: each device has one at least."""
-        return self.key_heads or self.heads
+        """The largest tensor group; all others divide it.
+
+        Its devices share the heads evenly, of queries and of keys::
+
+            heads    heads of keys    groups
+              64           64         1, 2, 4, 8, 16, 32, 64
+              64            8         1, 2, 4, 8
+              96           96         1, 2, 3, 4, 6, 8, 12, … 96
+        """
+        return gcd(self.heads, self.key_heads or self.heads)
 
     def block(self, layout: Layout) -> Counts:
         """Return what a device does for a layer."""
@@ -63,6 +73,7 @@ class Convolutional:
     border: float  #: the bytes of an example between two blocks
     num_products: int  #: how many convolutions and products a step has
     num_kernels: int  #: how many other kernels
+    launches: LaunchCounts  #: what the host issues for a micro-batch
     dtype: str = "float16"
 
     state_bytes: ClassVar[int] = 8  # itself and its momentum
@@ -85,6 +96,9 @@ class Convolutional:
             kept=b * self.kept / count,
             border=b * self.border,
             convolutions=(b * self.fast / count, b * self.other / count),
+            launches=LaunchCounts(
+                *(Launches(k / count, v / count) for k, v in self.launches)
+            ),
         )
 
     def ends(self, _: Layout) -> Counts:
@@ -110,7 +124,16 @@ def _llama(
 
 NETWORKS: dict[str, Network] = {
     "ResNet-50": Convolutional(
-        16, 25.6e6, 9.02e9, 15.27e9, 351e6, 44.2e6, 1.61e6, 160, 584
+        16,
+        parameters=25.6e6,
+        fast=9.02e9,
+        other=15.27e9,
+        traffic=351e6,
+        kept=44.2e6,
+        border=1.61e6,
+        num_products=160,
+        num_kernels=584,
+        launches=LaunchCounts(Launches(286, 105), Launches(406, 67)),
     ),
     "7B": _llama(32, 4096, 32, 11_008, 4096, keys=32),
     "70B": _llama(80, 8192, 64, 28_672, 8192),

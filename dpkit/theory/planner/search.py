@@ -70,6 +70,7 @@ PART_WORDS = {
     "products": "products",
     "kernels": "other kernels",
     "messages": "messages in its layers",
+    "launches": "waiting for launches",
     "bubble": "bubble",
     "hops": "hops between stages",
     "gradients": "messages between replicas",

@@ -1,12 +1,18 @@
 """What the planner says of layouts whose steps were measured.
 
-One row was fitted: the part of its rate that an H100 keeps in a long run was
-chosen by 7B on 8 of them (``SUSTAINED`` in ``theory.planner.work``). How many
-stages a device had for Llama 3 was not told: 8 are assumed, of a layer each.
+Two numbers were fitted, the parts of their rate that cards keep in a long run
+(``SUSTAINED`` in ``theory.planner.work``). The H100's was chosen by one row,
+7B on 8 of them, the A100's by two sources. So each of the two is predicted
+once more, by what the other alone would have chosen: these rows are left out
+of the fit, and they test it.
+
+How many stages a device had for Llama 3 was not told: 8 are assumed, of a
+layer each.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from math import log
 from typing import Any
 
 from dpkit.lab.limits.comparisons import Comparison, Decision
@@ -14,10 +20,13 @@ from dpkit.theory.hardware.clusters import Cluster, cluster
 from dpkit.theory.planner.case import Case
 from dpkit.theory.planner.layouts import Layout
 from dpkit.theory.planner.networks import NETWORKS, Planned
+from recorders.trust import cuts
 from recorders.trust.decisions import by, neighbours
 
 PLANS = "plans"  # the class of work
 FITTED = "7B", "8 H100"
+LEFT_OUT = ", left out of the fit"
+Rows = list[Comparison]
 NEAR = 0.02  # of a rate: nobody chooses between two that are as near
 WAYS = {
     "full recomputation": ("full", False, "full_seconds"),
@@ -39,8 +48,14 @@ def gpus(count: int, accelerator: str) -> Cluster:
     return cluster(count, accelerator, link, ranks_per_node=8, network=network)
 
 
-def of_2022(record: Mapping[str, Any]) -> Iterator[Comparison]:
-    """Compare the steps of Korthikanti and others."""
+def of_2022(
+    record: Mapping[str, Any], sustained: float | None = None
+) -> Iterator[Comparison]:
+    """Compare the steps of Korthikanti and others.
+
+    ``sustained`` is the part of its rate that an A100 keeps; None: the
+    planner's.
+    """
     for name, row in record["models"].items():
         for words, (recompute, rows, key) in WAYS.items():
             layout = Layout(
@@ -55,14 +70,14 @@ def of_2022(record: Mapping[str, Any]) -> Iterator[Comparison]:
                 overlap=False,
             )
             where = gpus(row["gpus"], "a100")
-            case = Case(NETWORKS[f"{name} of 2022"], row["batch"], where)
+            network = NETWORKS[f"{name} of 2022"]
+            case = Case(network, row["batch"], where, sustained=sustained)
             seconds = case.seconds(layout).total
             what = f"planned step of {name}", f"{row['gpus']} A100"
             yield _row(*what, words, "s", seconds, row[key])
-    yield _replicas(record)
 
 
-def _replicas(record: Mapping[str, Any]) -> Comparison:
+def replicas(record: Mapping[str, Any]) -> Comparison:
     """Compare what 8 replicas of 530B add to a step."""
     row, several = (
         record["models"]["530B"],
@@ -78,22 +93,62 @@ def _replicas(record: Mapping[str, Any]) -> Comparison:
     return _row(*what, "added to a step by 8 replicas", "s", seconds, measured)
 
 
-def sharded(record: Mapping[str, Any]) -> Iterator[Comparison]:
-    """Compare what was trained with ZeRO-3 alone."""
-    for accelerator in ("a100", "h100"):
-        for name, count, b, batch, rate, again in record[accelerator]:
-            sizes = *record["sizes"][name], record["vocabulary"]
-            model = Planned(*sizes, record["sequence"], dropout=False)
-            recompute = "full" if again else "none"
-            layout = Layout(count, 1, 1, b, 1, recompute, zero=3)
-            case = Case(model, batch, gpus(count, accelerator))
-            tokens = batch * record["sequence"] / count
-            predicted = tokens / case.seconds(layout).total
-            where = f"{count} {accelerator.upper()}"
-            what = f"ZeRO-3, micro-batches of {b}, {recompute} recomputed"
-            row = _row(name, where, what, "tokens/s", predicted, rate)
-            fitted = (name, where) == FITTED
-            yield replace(row, kind="fitted") if fitted else row
+def sharded(
+    record: Mapping[str, Any],
+    accelerator: str,
+    sustained: float | None = None,
+) -> Iterator[Comparison]:
+    """Compare what was trained with ZeRO-3 alone, on cards of a kind."""
+    for name, count, b, batch, rate, again in record[accelerator]:
+        sizes = *record["sizes"][name], record["vocabulary"]
+        model = Planned(*sizes, record["sequence"], dropout=False)
+        recompute = "full" if again else "none"
+        layout = Layout(count, 1, 1, b, 1, recompute, zero=3)
+        where = gpus(count, accelerator)
+        case = Case(model, batch, where, sustained=sustained)
+        tokens = batch * record["sequence"] / count
+        predicted = tokens / case.seconds(layout).total
+        card = f"{count} {accelerator.upper()}"
+        what = f"ZeRO-3, micro-batches of {b}, {recompute} recomputed"
+        row = _row(name, card, what, "tokens/s", predicted, rate)
+        fitted = (name, card) == FITTED
+        yield replace(row, kind="fitted") if fitted else row
+
+
+def on_a100s(load: Any) -> Rows:
+    """Compare the steps that the A100's number was fitted to.
+
+    Each is there twice: as fitted, and left out of the fit.
+    """
+    foundry, korthikanti = load("plans")["foundry"], load("korthikanti2022")
+
+    def of_zero(sustained: float | None = None) -> Rows:
+        return list(sharded(foundry, "a100", sustained))
+
+    def of_megatron(sustained: float | None = None) -> Rows:
+        return list(of_2022(korthikanti, sustained))
+
+    both = [*of_megatron(), *of_zero()]
+    fitted = [replace(row, kind="fitted") for row in both]
+    tests = [
+        *of_megatron(best_sustained(of_zero)),
+        *of_zero(best_sustained(of_megatron)),
+    ]
+    words = (row.configuration + LEFT_OUT for row in tests)
+    return fitted + [replace(r, configuration=w) for r, w in zip(tests, words)]
+
+
+def best_sustained(rows_at: Callable[[float], Rows]) -> float:
+    """Return the part of its rate by which rows are missed least.
+
+    It is the hundredth with the least mean of |log(planned/measured)|.
+    """
+
+    def miss(hundredths: int) -> float:
+        rows = rows_at(hundredths / 100)
+        return sum(abs(log(r.predicted / r.measured)) for r in rows)
+
+    return min(range(50, 101), key=miss) / 100
 
 
 def llama3(record: Mapping[str, Any]) -> Iterator[Comparison]:
@@ -124,28 +179,36 @@ def resnet50(record: Mapping[str, Any]) -> Iterator[Comparison]:
         yield _row(*what, "images/s", predicted, rates["8"])
 
 
-def comparisons(load: Any) -> list[Comparison]:
+def comparisons(load: Any) -> Rows:
     """Return all rows; ``load`` reads a record by its name."""
     plans = load("plans")
     return [
-        *of_2022(load("korthikanti2022")),
-        *sharded(plans["foundry"]),
+        *on_a100s(load),
+        replicas(load("korthikanti2022")),
+        *sharded(plans["foundry"], "h100"),
         *llama3(plans["llama3"]),
         *resnet50(load("resnet50_nvidia")),
+        *cuts.rows(plans["cuts"], gpus, PLANS),
     ]
 
 
-def decisions(rows: list[Comparison]) -> Iterator[Decision]:
-    """Ask which recomputation is faster, and which layout of a network.
+def orders(load: Any) -> list[Decision]:
+    """Return the decisions that are published without numbers."""
+    return list(cuts.orders(load("plans")["cuts"], gpus, PLANS))
+
+
+def decisions(rows: Rows) -> Iterator[Decision]:
+    """Ask which recomputation is faster, which of several sizes, which cut.
 
     Nothing is asked where two layouts differ by less than ``NEAR``.
     """
     faster = "which is faster"
+    yield from cuts.decisions(rows)
     for group in by(rows, lambda row: f"{row.subject} {row.hardware[-4:]}"):
         steps = [
-            r for r in group if r.unit == "s" and "Llama" not in r.subject
+            r for r in group if r.unit == "s" and LEFT_OUT in r.configuration
         ]
-        for found in neighbours(steps, faster, lambda row: row.configuration):
+        for found in neighbours(steps, faster, _way):
             on = f"{found.hardware}, {group[0].subject}"
             yield replace(found, hardware=on)
         rates = [row for row in group if row.unit == "tokens/s"]
@@ -155,9 +218,13 @@ def decisions(rows: list[Comparison]) -> Iterator[Decision]:
             )
 
 
-def _apart(rows: list[Comparison]) -> list[Comparison]:
+def _way(row: Comparison) -> str:
+    return row.configuration.removesuffix(LEFT_OUT)
+
+
+def _apart(rows: Rows) -> Rows:
     """Leave out rows that are near the one before."""
-    kept: list[Comparison] = []
+    kept: Rows = []
     for row in sorted(rows, key=lambda row: row.measured):
         if not kept or row.measured > (1 + NEAR) * kept[-1].measured:
             kept.append(row)

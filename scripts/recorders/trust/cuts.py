@@ -1,0 +1,92 @@
+"""What the planner says of steps that were split in several ways.
+
+Table 2 of Narayanan and others, 2021: each step once by ZeRO-3 alone and once
+by tensor groups, pipelines and replicas. Two of their figures tell an order;
+their numbers stand in pictures, and the text names the fastest cut.
+
+What the paper leaves open is taken as simple as can be: one stage a device,
+and nothing sent beside the arithmetic but the messages of ZeRO-3.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dpkit.lab.limits.comparisons import Comparison, Decision
+from dpkit.theory.planner.case import Case
+from dpkit.theory.planner.layouts import Layout
+from dpkit.theory.planner.networks import NETWORKS, Network, Planned
+from recorders.trust.decisions import by, neighbours
+
+WORDS, SEQUENCE = 51_200, 2048
+OF_2021 = "cut of 2021"  # how subjects of these rows begin
+FASTER = "which cut is faster"
+FASTEST = "which of five cuts is the fastest"
+
+
+def rows(record: Mapping[str, Any], gpus: Any, work: str) -> list[Comparison]:
+    """Compare the steps of table 2; ``gpus`` makes a cluster."""
+    found = []
+    for name, batch, count, *cut, teraflops in record["steps"]["rows"]:
+        d, t, p, b, zero = cut
+        case = Case(NETWORKS[name], batch, gpus(count, "a100"))
+        layout = _layout((d, t, p), b, zero)
+        seconds = case.seconds(layout).total
+        flops = flops_computed_twice(case.network, batch)
+        measured = flops / (count * teraflops * 1e12)
+        what = f"{OF_2021}, {name.split()[0]}", f"{count:,} A100"
+        words = f"{d} × {t} × {p}" + (", ZeRO-3" if zero else "")
+        values = "s", seconds, measured, "unseen", work
+        found.append(Comparison(*what, words, *values))
+    return found
+
+
+def flops_computed_twice(network: Network, batch: int) -> float:
+    """Return the arithmetic of a step that computes all layers again.
+
+    Source:
+        Formula 3 of the paper: 96Bslh²(1 + s/6h + V/16lh).
+    """
+    assert isinstance(network, Planned)
+    s, h, layers = network.sequence, network.hidden, network.layers
+    inside = 1 + s / (6 * h) + network.vocabulary / (16 * layers * h)
+    return 96 * batch * s * layers * h**2 * inside
+
+
+def decisions(found: list[Comparison]) -> Iterator[Decision]:
+    """Ask of each step of table 2 which of its two cuts is faster."""
+    cuts = [row for row in found if row.subject.startswith(OF_2021)]
+    for group in by(cuts, lambda row: f"{row.subject} {row.hardware}"):
+        yield from neighbours(group, FASTER, lambda row: row.configuration)
+
+
+def orders(
+    record: Mapping[str, Any], gpus: Any, work: str
+) -> Iterator[Decision]:
+    """Ask which of five cuts is the fastest, where the paper says it."""
+    for figure in record["orders"]["figures"]:
+        layers, hidden, heads = figure["sizes"]
+        sizes = layers, hidden, heads, WORDS, SEQUENCE
+        network = Planned(*sizes, fused=False, dtype="float16")
+        for batch in figure["batches"]:
+            case = Case(network, batch, gpus(64, "a100"))
+            seconds = {
+                " × ".join(map(str, cut)): case.seconds(_layout(cut)).total
+                for cut in figure["cuts"]
+            }
+            best = min(seconds, key=lambda cut: seconds[cut])
+            answers = best, " × ".join(map(str, figure["fastest"]))
+            what = f"{figure['name']}, {batch} examples"
+            yield Decision(FASTEST, what, "64 A100", *answers, work)
+
+
+def _layout(
+    cut: tuple[int, int, int], micro_batch: int = 1, zero: int = 0
+) -> Layout:
+    return Layout(
+        *cut,
+        micro_batch,
+        recompute="full",
+        zero=zero,
+        sequence_parallel=False,
+        overlap=zero == 3,
+    )
