@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 
 from dpkit.sim.configuration import simulation
 from dpkit.sim.flops import num_flops
@@ -25,6 +24,7 @@ from dpkit.sim.operations import (
     host_waits,
     launches_kernel,
 )
+from dpkit.sim.precision import compute_dtype
 from dpkit.sim.storages import is_pinned
 from dpkit.sim.tracing import mark_results, tracing
 from dpkit.theory.hardware import Host
@@ -81,7 +81,7 @@ def _charge_one(
     if not launches_kernel(call.func):
         clock.hosts.busy(device, name, cluster.host.view_seconds)
         return
-    flops = num_flops(call, out)
+    flops = num_flops(call, inputs, out)
     written = call.args[0] if out is None else out  # a list, in place
     num_bytes = _num_bytes(call, inputs, written)
     dtype = compute_dtype(call.func, inputs[0]) if flops else "float32"
@@ -139,19 +139,6 @@ def convolution_class(call: OpCall) -> str:
     square = tuple(call.args[weight].shape[2:]) in FAST_KERNELS
     plain = {*stride, *dilation, groups} == {1} and not transposed
     return "fast" if square and plain else "other"
-
-
-def compute_dtype(func: OpOverload, tensor: Tensor) -> str:
-    """Return the name of the dtype that an operation computes in."""
-    # By default tensor cores may round float32 to "tf32" in convolutions, but
-    # not in products.
-    if tensor.dtype != torch.float32:
-        return str(tensor.dtype).removeprefix("torch.")
-    kind: Any = torch.backends.cuda.matmul
-    if base_name(func) in _CONVOLUTIONS:
-        cudnn: Any = torch.backends.cudnn
-        kind = cudnn.conv
-    return "tf32" if kind.fp32_precision == "tf32" else "float32"
 
 
 def _charge_pairs(call: OpCall, out: Any) -> None:

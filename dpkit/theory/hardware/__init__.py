@@ -14,6 +14,7 @@ name in the same way; of their names the tests have one list.
 
 from dpkit.theory.hardware.parts import (
     ACCELERATORS,
+    AS_FLOAT32,
     DTYPES,
     HOSTS,
     LINKS,
@@ -25,6 +26,7 @@ from dpkit.theory.hardware.presets import find
 
 __all__ = [
     "ACCELERATORS",
+    "AS_FLOAT32",
     "DTYPES",
     "HOSTS",
     "LINKS",
