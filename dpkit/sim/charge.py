@@ -81,7 +81,8 @@ def _charge_one(
     if not launches_kernel(call.func):
         clock.hosts.busy(device, name, cluster.host.view_seconds)
         return
-    flops = num_flops(call, inputs, out)
+    on_cpu = cluster.accelerator.synchronous
+    flops = num_flops(call, inputs, out, on_cpu)
     written = call.args[0] if out is None else out  # a list, in place
     num_bytes = _num_bytes(call, inputs, written)
     dtype = compute_dtype(call.func, inputs[0]) if flops else "float32"

@@ -182,7 +182,7 @@ def _assumptions() -> list[str]:
 
 
 def _rates_of_float32(accelerator: Accelerator) -> list[str]:
-    """Return which dtypes have no rate of their own, if some have none."""
+    """Return which dtypes go at the rate of float32, if there are any."""
     known = accelerator.flops_per_second
     missing = [d for d in AS_FLOAT32 if d not in known and d != "tf32"]
     if not missing:

@@ -4,7 +4,8 @@
 ``presets`` -- how the files in ``data/`` are found, read, checked, written;
 ``clusters`` -- devices of one kind, what joins them, what drives them;
 ``costs`` -- the seconds that an operation or a copy takes on them;
-``traffic`` -- what kernels read more than once.
+``traffic`` -- what kernels read more than once;
+``causal_attention`` -- which masked scores they compute.
 
 A new link is a file in ``data/links``. Enter its name in ``LINKS`` (in
 ``parts.py``) and in two lists of ``tests/test_hardware.py``: of the names,
