@@ -11,7 +11,7 @@ import dpkit
 from dpkit.theory.hardware.causal_attention import (
     BLOCKS,
     CPU_BLOCKS,
-    Block,
+    ScoreBlock,
     block_of_scores,
     num_scores,
 )
@@ -36,7 +36,9 @@ def by_mask(queries, keys, block):
     )
 
 
-@pytest.mark.parametrize("block", sorted({*SIZES, Block(2, 3), Block(3, 2)}))
+@pytest.mark.parametrize(
+    "block", sorted({*SIZES, ScoreBlock(2, 3), ScoreBlock(3, 2)})
+)
 @pytest.mark.parametrize(("queries", "keys"), LENGTHS)
 def test_scores_are_those_of_blocks_that_are_not_all_masked(
     queries, keys, block
@@ -104,9 +106,9 @@ def expected(q, k, blocks, heads=4, size=128):
 @pytest.mark.parametrize(
     ("size", "blocks"),
     [
-        (64, (Block(128, 128), Block(128, 128))),
-        (128, (Block(128, 64), Block(64, 128))),
-        (160, (Block(128, 64), Block(64, 64))),
+        (64, (ScoreBlock(128, 128), ScoreBlock(128, 128))),
+        (128, (ScoreBlock(128, 64), ScoreBlock(64, 128))),
+        (160, (ScoreBlock(128, 64), ScoreBlock(64, 64))),
     ],
 )
 @pytest.mark.parametrize("n", [96, 200, 1024])
@@ -128,14 +130,14 @@ def test_what_flash_attention_does_not_take_has_the_other_kernel(
 ):
     """In 32 bits, or with more keys than queries or fewer."""
     qkv = operands(device, q, k, size=64, dtype=dtype)
-    blocks = (Block(64, 64),) * 2
+    blocks = (ScoreBlock(64, 64),) * 2
     assert both_ways(qkv, is_causal=True) == expected(q, k, blocks, size=64)
 
 
 @pytest.mark.parametrize("device", ["laptop-cpu"], indirect=True)
 @pytest.mark.parametrize(("n", "rows"), [(150, 32), (600, 64), (1100, 256)])
 def test_a_cpu_computes_the_blocks_of_its_own_kernel(n, rows, device):
-    blocks = (Block(rows, 512),) * 2
+    blocks = (ScoreBlock(rows, 512),) * 2
     found = both_ways(operands(device, n, n), is_causal=True)
     assert found == expected(n, n, blocks)
 
@@ -202,7 +204,7 @@ def test_kernels_that_a_program_calls_by_name(device):
     """cuDNN's blocks are not known, and taken to be those of the other."""
     n, aten = 1024, torch.ops.aten
     qkv = operands(device, n, n)
-    flash, efficient = Block(128, 64), Block(64, 128)
+    flash, efficient = ScoreBlock(128, 64), ScoreBlock(64, 128)
     for run, block in (
         (
             lambda: aten._scaled_dot_product_flash_attention(
@@ -245,4 +247,4 @@ def test_tables_begin_with_the_smallest_and_end_with_all():
     for sizes in (*BLOCKS.values(), CPU_BLOCKS):
         assert list(sizes) == sorted(sizes)
         assert max(sizes) == inf
-    assert block_of_scores("cpu", True, 192, 64) == Block(64, 512)
+    assert block_of_scores("cpu", True, 192, 64) == ScoreBlock(64, 512)

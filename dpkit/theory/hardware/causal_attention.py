@@ -46,7 +46,7 @@ from math import ceil, inf
 from typing import NamedTuple
 
 
-class Block(NamedTuple):
+class ScoreBlock(NamedTuple):
     """How many queries and how many keys meet in a block of scores."""
 
     queries: int
@@ -55,31 +55,35 @@ class Block(NamedTuple):
 
 # Kernel, and whether it is backward -> the blocks for heads up to a size; on a
 # CPU, for up to so many queries.
-BLOCKS: dict[tuple[str, bool], dict[float, Block]] = {
-    ("flash", False): {64: Block(128, 128), inf: Block(128, 64)},
+BLOCKS: dict[tuple[str, bool], dict[float, ScoreBlock]] = {
+    ("flash", False): {64: ScoreBlock(128, 128), inf: ScoreBlock(128, 64)},
     ("flash", True): {
-        64: Block(128, 128),
-        128: Block(64, 128),
-        inf: Block(64, 64),
+        64: ScoreBlock(128, 128),
+        128: ScoreBlock(64, 128),
+        inf: ScoreBlock(64, 64),
     },
     ("efficient", False): {
-        64: Block(64, 64),
-        128: Block(64, 128),
-        inf: Block(32, 128),
+        64: ScoreBlock(64, 64),
+        128: ScoreBlock(64, 128),
+        inf: ScoreBlock(32, 128),
     },
     ("efficient", True): {
-        64: Block(64, 64),
-        96: Block(128, 64),
-        128: Block(128, 128),
-        inf: Block(128, 64),
+        64: ScoreBlock(64, 64),
+        96: ScoreBlock(128, 64),
+        128: ScoreBlock(128, 128),
+        inf: ScoreBlock(128, 64),
     },
 }
-CPU_BLOCKS = {191: Block(32, 512), 767: Block(64, 512), inf: Block(256, 512)}
+CPU_BLOCKS = {
+    191: ScoreBlock(32, 512),
+    767: ScoreBlock(64, 512),
+    inf: ScoreBlock(256, 512),
+}
 
 
 def block_of_scores(
     kernel: str, backward: bool, queries: int, head_size: int
-) -> Block:
+) -> ScoreBlock:
     """Return the size of the blocks that a kernel computes.
 
     Args:
@@ -90,7 +94,7 @@ def block_of_scores(
 
     Example:
         >>> block_of_scores("flash", False, queries=2048, head_size=80)
-        Block(queries=128, keys=64)
+        ScoreBlock(queries=128, keys=64)
     """
     if kernel == "cpu":
         sizes, asked = CPU_BLOCKS, queries
@@ -99,15 +103,15 @@ def block_of_scores(
     return next(block for most, block in sizes.items() if asked <= most)
 
 
-def num_scores(queries: int, keys: int, block: Block) -> int:
+def num_scores(queries: int, keys: int, block: ScoreBlock) -> int:
     """Return how many scores are computed of causal attention.
 
     Example:
         As above; and one block, which is computed in any case:
 
-        >>> num_scores(6, 6, Block(queries=2, keys=3))
+        >>> num_scores(6, 6, ScoreBlock(queries=2, keys=3))
         30
-        >>> num_scores(6, 5, Block(queries=128, keys=64))
+        >>> num_scores(6, 5, ScoreBlock(queries=128, keys=64))
         30
     """
     # first  the first query of a block
