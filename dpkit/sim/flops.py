@@ -103,8 +103,8 @@ def _attention(call: OpCall, on_cpu: bool) -> int:
     terms = q.shape[-1] + v.shape[-1]
     if backward:
         terms = 3 * q.shape[-1] + 2 * v.shape[-1]
-    heads: int = prod(q.shape[:2])  # of all examples
-    return 2 * heads * scores * terms
+    flops: int = 2 * prod(q.shape[:2]) * scores * terms
+    return flops
 
 
 def _attention_on_gpu(func: OpOverload, q: Tensor, k: Tensor) -> str:
