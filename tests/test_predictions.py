@@ -55,8 +55,8 @@ def test_the_networks_are_those_that_are_named():
         "LeNet",
         "MLP",
         "ResNet-18",
-        "MobileNet",
         "transformer block",
+        "MobileNet",
     ]
     assert all(len(set(case.batch_sizes)) == 3 for case in CASES)
 

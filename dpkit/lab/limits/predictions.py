@@ -82,8 +82,8 @@ CASES = (
     Case("LeNet", LeNet, (1, 28, 28), (16, 64, 256)),
     Case("MLP", mlp, (784,), (16, 64, 256)),
     Case("ResNet-18", resnet18, (3, 32, 32), (4, 16, 64)),
-    Case("MobileNet", mobilenet, (3, 64, 64), (4, 16, 64)),
     Case("transformer block", TransformerBlock, (64, 256), (2, 8, 32)),
+    Case("MobileNet", mobilenet, (3, 64, 64), (4, 16, 64)),
 )
 
 
