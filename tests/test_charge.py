@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dpkit
-from dpkit.sim.charge import compute_dtype, launches_kernel
+from dpkit.sim.charge import launches_kernel
 from dpkit.sim.configuration import simulation
 from dpkit.theory.clock.clock import Clock
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
@@ -405,42 +405,6 @@ def test_copies_go_at_the_rate_of_their_link():
     assert length(slow) > 5 * length(fast)
 
 
-def test_half_precision_is_faster():
-    x = torch.ones(500, 500, device=ZERO)
-    (single,) = spans(lambda: x @ x)
-    x = x.half()
-    (half,) = spans(lambda: x @ x)
-    assert length(half) < length(single) / 3
-
-
-def test_tf32_where_pytorch_would_use_it():
-    """In convolutions by default, in products if asked; on A100, not V100."""
-
-    def seconds(run, accelerator="a100"):
-        with dpkit.sim.machine(accelerator=accelerator):
-            return length(spans(run)[-1])
-
-    images = torch.ones(8, 64, 56, 56, device=ZERO)
-    weights = torch.ones(64, 64, 3, 3, device=ZERO)
-    x = torch.ones(2000, 2000, device=ZERO)
-
-    def convolve():
-        nn.functional.conv2d(images, weights)
-
-    rounded = seconds(convolve)
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-        assert seconds(convolve) > 2 * rounded
-        on_v100 = seconds(convolve, "v100")
-    assert seconds(convolve, "v100") == on_v100
-    exact = seconds(lambda: x @ x)
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        assert seconds(lambda: x @ x) < exact / 2
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
 def test_lists_are_copied_without_waiting_if_asked():
     pinned = [torch.ones(9).pin_memory() for _ in range(2)]
     targets = [torch.ones(9, device=ZERO) for _ in range(2)]
@@ -555,16 +519,3 @@ def test_what_is_sent_on_waits_for_its_arrival():
             ]  # fmt: skip
             assert work
             assert all(s.start >= sent[-1].end for s in work)
-
-
-def test_either_way_to_ask_for_tf32():
-    x = torch.ones(9, 9, device=ZERO)
-    precision = torch.backends.cuda.matmul
-    before = precision.fp32_precision
-    precision.fp32_precision = "tf32"
-    try:
-        assert compute_dtype(torch.ops.aten.mm.default, x) == "tf32"
-        assert (x @ x).sum() == 9**3
-    finally:
-        precision.fp32_precision = before
-    assert compute_dtype(torch.ops.aten.mm.default, x) == "float32"

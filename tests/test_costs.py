@@ -35,8 +35,20 @@ def test_the_dtype_decides_the_peak():
     assert operation_seconds(TOY, 70, 0, "float16") == 0.25 + 100 / 20
 
 
-def test_an_unknown_dtype_counts_as_float32():
-    assert operation_seconds(TOY, 70, 0, "int64") == 0.25 + 100 / 10
+@pytest.mark.parametrize("dtype", ["float64", "tf32", "bfloat16"])
+def test_a_dtype_without_a_rate_counts_as_float32(dtype):
+    assert operation_seconds(TOY, 70, 0, dtype) == 0.25 + 100 / 10
+
+
+@pytest.mark.parametrize("dtype", ["float8", "int8", "int64"])
+def test_what_float32_does_not_stand_for_is_refused(dtype):
+    with pytest.raises(NotImplementedError, match="no rate") as refusal:
+        operation_seconds(TOY, 70, 0, dtype)
+    assert str(refusal.value) == (
+        "no rate is known for products in this dtype, so they cannot be timed "
+        f"(dtype: {dtype}, accelerator: toy, known: float32, float16)"
+    )
+    assert operation_seconds(TOY, 0, 0, dtype) == 0.25  # without a product
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,8 @@ def numeric(preset):
 
 def product_seconds(accelerator, n, dtype="float32"):
     """The time of a product of two n×n matrices, with its formula."""
-    size = 8 if dtype == "float64" else 4 if dtype == "float32" else 2
+    sizes = {"float64": 8, "float32": 4, "tf32": 4, "float8": 1}
+    size = sizes.get(dtype, 2)
     flops, num_bytes = 2 * n**3, 3 * size * n**2
     rate = accelerator.flops_per_second[dtype]
     rate *= accelerator.achieved_flops[dtype]

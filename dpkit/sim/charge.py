@@ -1,8 +1,8 @@
 """Charge the clock for what ran: an operation, a copy, a view.
 
 An operation costs launches on the host, and arithmetic and traffic on the
-device. Arithmetic is counted by the formulas of PyTorch's own flop counter;
-traffic is what its kernels read and write (``theory.hardware.traffic``).
+device. Arithmetic is counted in ``flops``; traffic is what its kernels read
+and write (``theory.hardware.traffic``).
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
-from torch.utils.flop_counter import flop_registry
 
 from dpkit.sim.configuration import simulation
+from dpkit.sim.flops import num_flops
 from dpkit.sim.memory import tensors_in
 from dpkit.sim.operations import (
     COPIES,
@@ -25,6 +24,7 @@ from dpkit.sim.operations import (
     host_waits,
     launches_kernel,
 )
+from dpkit.sim.precision import compute_dtype
 from dpkit.sim.storages import is_pinned
 from dpkit.sim.tracing import mark_results, tracing
 from dpkit.theory.hardware import Host
@@ -81,7 +81,8 @@ def _charge_one(
     if not launches_kernel(call.func):
         clock.hosts.busy(device, name, cluster.host.view_seconds)
         return
-    flops = _num_flops(call, out)
+    on_cpu = cluster.accelerator.synchronous
+    flops = num_flops(call, inputs, out, on_cpu)
     written = call.args[0] if out is None else out  # a list, in place
     num_bytes = _num_bytes(call, inputs, written)
     dtype = compute_dtype(call.func, inputs[0]) if flops else "float32"
@@ -94,14 +95,6 @@ def _charge_one(
         clock.wait(device, clock.current[device])
         if simulation.races is not None:
             simulation.races.host_waits_for_issued(device)
-
-
-def _num_flops(call: OpCall, out: Any) -> int:
-    """Return the additions and multiplications that PyTorch counts."""
-    formula = flop_registry.get(call.func._overloadpacket)
-    if formula is None:
-        return 0
-    return int(formula(*call.args, **call.kwargs, out_val=out))
 
 
 def _num_kernels(call: OpCall) -> int:
@@ -147,19 +140,6 @@ def convolution_class(call: OpCall) -> str:
     square = tuple(call.args[weight].shape[2:]) in FAST_KERNELS
     plain = {*stride, *dilation, groups} == {1} and not transposed
     return "fast" if square and plain else "other"
-
-
-def compute_dtype(func: OpOverload, tensor: Tensor) -> str:
-    """Return the name of the dtype that an operation computes in."""
-    # By default tensor cores may round float32 to "tf32" in convolutions, but
-    # not in products.
-    if tensor.dtype != torch.float32:
-        return str(tensor.dtype).removeprefix("torch.")
-    kind: Any = torch.backends.cuda.matmul
-    if base_name(func) in _CONVOLUTIONS:
-        cudnn: Any = torch.backends.cudnn
-        kind = cudnn.conv
-    return "tf32" if kind.fp32_precision == "tf32" else "float32"
 
 
 def _charge_pairs(call: OpCall, out: Any) -> None:

@@ -18,6 +18,7 @@ from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import full_device
 from dpkit.sim.races import Races
 from dpkit.theory.clock.record import Block
+from dpkit.theory.hardware import AS_FLOAT32, Accelerator
 from dpkit.theory.hardware.clusters import Cluster
 from dpkit.theory.timeline.timeline import Timeline
 
@@ -176,7 +177,20 @@ def _assumptions() -> list[str]:
         f"{1e6 * host.backward_launch_seconds:g} µs in backward, "
         f"{1e6 * host.view_seconds:g} µs for a view."
     )
-    return [hosts, issue, _paths(cluster), *_ASSUMPTIONS]
+    rates = _rates_of_float32(cluster.accelerator)
+    return [hosts, issue, _paths(cluster), *_ASSUMPTIONS, *rates]
+
+
+def _rates_of_float32(accelerator: Accelerator) -> list[str]:
+    """Return which dtypes go at the rate of float32, if there are any."""
+    known = accelerator.flops_per_second
+    missing = [d for d in AS_FLOAT32 if d not in known and d != "tf32"]
+    if not missing:
+        return []
+    return [
+        f"Products in {', '.join(missing)} go at the rate of float32, for "
+        f"want of another ({accelerator.name})."
+    ]
 
 
 def _paths(cluster: Cluster) -> str:

@@ -66,6 +66,11 @@ def attention(
     **options: Any,
 ) -> Tensor:
     """Stand in for ``torch.nn.functional.scaled_dot_product_attention``."""
+    if is_causal and attn_mask is not None:
+        raise RuntimeError(
+            "_scaled_dot_product_attention: Explicit attn_mask should not be "
+            "set when is_causal=True"
+        )
     operands, mask = [query, key, value], attn_mask
     if mask is not None and mask.dtype == torch.bool:
         nothing = torch.zeros_like(mask, dtype=query.dtype)

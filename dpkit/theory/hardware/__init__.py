@@ -4,7 +4,8 @@
 ``presets`` -- how the files in ``data/`` are found, read, checked, written;
 ``clusters`` -- devices of one kind, what joins them, what drives them;
 ``costs`` -- the seconds that an operation or a copy takes on them;
-``traffic`` -- what kernels read more than once.
+``traffic`` -- what kernels read more than once;
+``causal_attention`` -- which masked scores they compute.
 
 A new link is a file in ``data/links``. Enter its name in ``LINKS`` (in
 ``parts.py``) and in two lists of ``tests/test_hardware.py``: of the names,
@@ -14,6 +15,7 @@ name in the same way; of their names the tests have one list.
 
 from dpkit.theory.hardware.parts import (
     ACCELERATORS,
+    AS_FLOAT32,
     DTYPES,
     HOSTS,
     LINKS,
@@ -25,6 +27,7 @@ from dpkit.theory.hardware.presets import find
 
 __all__ = [
     "ACCELERATORS",
+    "AS_FLOAT32",
     "DTYPES",
     "HOSTS",
     "LINKS",

@@ -13,7 +13,7 @@ full rate. So n / rate is (n + half) / full. With half = 4::
     rate     1/5   1/2    3/4   99/100   of the full rate
 """
 
-from dpkit.theory.hardware import Accelerator, Link
+from dpkit.theory.hardware import AS_FLOAT32, Accelerator, Link
 
 
 def operation_seconds(
@@ -25,10 +25,9 @@ def operation_seconds(
 ) -> float:
     """Return the seconds that a device takes for an operation.
 
-    It reads and writes ``num_bytes`` of memory and computes in ``dtype``; one
-    that the preset does not know is taken for float32. ``convolution`` is
-    "fast" or "other" for the two classes of convolutions, whose rates the
-    preset may hold apart from that of products.
+    It reads and writes ``num_bytes`` of memory and computes in ``dtype``.
+    ``convolution`` is "fast" or "other" for the two classes of convolutions,
+    whose rates the preset may hold apart from that of products.
 
     Example:
         The product of two 4000×4000 matrices on a V100, in milliseconds:
@@ -66,13 +65,32 @@ def operation_seconds(
 def achieved_flops_per_second(
     accelerator: Accelerator, dtype: str, convolution: str = ""
 ) -> float:
-    """Return the rate that large products, or convolutions, reach."""
+    """Return the rate that large products, or convolutions, reach.
+
+    Raises:
+        NotImplementedError: There is none for the dtype, and it is not one
+            that is computed as float32 is.
+
+    Example:
+        Products in float8 on an H100:
+
+        >>> from dpkit.theory.hardware import ACCELERATORS
+        >>> f"{achieved_flops_per_second(ACCELERATORS['h100'], 'float8'):.2e}"
+        '1.41e+15'
+    """
     # P100, of its peak in float32:    products               0.9
     #                                  convolutions, fast     1.37
     #                                  convolutions, other    0.54
     # Where no convolution was measured, all have the rate of products.
-    if dtype not in accelerator.flops_per_second:
+    known = accelerator.flops_per_second
+    if dtype not in known and dtype in AS_FLOAT32:
         dtype = "float32"
+    if dtype not in known:
+        raise NotImplementedError(
+            "no rate is known for products in this dtype, so they cannot be "
+            f"timed (dtype: {dtype}, accelerator: {accelerator.name}, known: "
+            f"{', '.join(known)})"
+        )
     fraction = accelerator.achieved_flops[dtype]
     if convolution:
         of_class = getattr(accelerator, f"{convolution}_convolutions")

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 from dpkit.theory.hardware.presets import check_numbers, shipped
 
-DTYPES = ("float64", "float32", "tf32", "float16", "bfloat16")
+DTYPES = ("float64", "float32", "tf32", "float16", "bfloat16", "float8")
+# Where there is no rate for one of these, it is computed as float32 is.
+AS_FLOAT32 = ("float64", "tf32", "float16", "bfloat16")
 CONVOLUTIONS = ("fast_convolutions", "other_convolutions")
 
 
@@ -92,7 +94,8 @@ class Accelerator:
 
     name: str
     #: The datasheet's peak for each dtype, of ``DTYPES``. A dtype that is left
-    #: out is computed as float32 is.
+    #: out is computed as float32 is; but in float8 there are no products then.
+    #: float8 stands for both kinds, with scales, added up in float32.
     flops_per_second: Mapping[str, float]
     bytes_per_second: float  #: the datasheet's bandwidth of its memory
     memory_bytes: int  #: the size of its memory
