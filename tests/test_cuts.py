@@ -7,6 +7,7 @@ import pytest
 from recorders.trust import cuts, plans
 
 from dpkit.lab.limits.comparisons import read
+from dpkit.lab.limits.trust import PLANS
 from dpkit.lab.plan_a_run.tables import cuts_table
 from dpkit.theory.planner.networks import NETWORKS
 
@@ -16,7 +17,7 @@ RECORD = json.loads((DATA / "plans.json").read_text())["cuts"]
 
 @pytest.fixture(scope="module")
 def rows():
-    return cuts.rows(RECORD, plans.gpus, "plans")
+    return cuts.rows(RECORD, plans.gpus)
 
 
 def test_each_cut_has_the_devices_of_its_row():
@@ -55,7 +56,7 @@ def test_the_planner_knows_grids_and_not_zero_3_of_2021(rows):
 
 
 def test_steps_measured_both_ways_are_in_the_table():
-    found = read(DATA / "comparisons.json").of("plans").rows
+    found = read(DATA / "comparisons.json").of(*PLANS).rows
     table = cuts_table(found)
     assert [row[1] for row in table.rows] == (
         "384 768 1,536 1,120 2,240".split()
@@ -77,7 +78,7 @@ def test_with_nothing_hidden_zero_3_is_still_too_fast():
 
 
 def test_orders_ask_which_of_five_is_the_fastest():
-    found = list(cuts.orders(RECORD, plans.gpus, "plans"))
+    found = list(cuts.orders(RECORD, plans.gpus))
     assert [d.measured for d in found] == ["1 × 8 × 8"] * 2 + [
         "32 × 1 × 2"
     ] * 2

@@ -121,11 +121,11 @@ class Comparisons(NamedTuple):
     rows: list[Comparison]
     decisions: list[Decision]
 
-    def of(self, work: str) -> "Comparisons":
-        """Return those of a class of work."""
+    def of(self, *works: str) -> "Comparisons":
+        """Return those of a class of work, or of several."""
         return Comparisons(
-            [row for row in self.rows if row.work == work],
-            [decision for decision in self.decisions if decision.work == work],
+            [row for row in self.rows if row.work in works],
+            [choice for choice in self.decisions if choice.work in works],
         )
 
 
@@ -136,11 +136,6 @@ def read(path: str | Path) -> Comparisons:
         [Comparison(*row) for row in record["rows"]],
         [Decision(*decision) for decision in record["decisions"]],
     )
-
-
-def mean_miss(rows: Sequence[Comparison]) -> float:
-    """Return the mean of the absolute errors."""
-    return sum(abs(row.error) for row in rows) / len(rows)
 
 
 def mean_factor(rows: Sequence[Comparison]) -> float:

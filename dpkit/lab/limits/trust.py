@@ -36,6 +36,11 @@ class Questions(NamedTuple):
 
 
 JOINING = "whether it pays to join messages"
+BY_ZERO = {
+    "H100": "plans by ZeRO-3 on H100s",
+    "A100": "plans by ZeRO-3 on A100s",
+}
+PLANS = ("plans", *BY_ZERO.values())
 WORK = {
     "products": Questions(False, False, "", "all rows were fitted: no test"),
     "copies": Questions(
@@ -60,9 +65,15 @@ WORK = {
     ),
     "plans": Questions(
         True,
-        False,
-        "seconds of a step, and what to recompute",
-        "not whether ZeRO-3 alone beats a grid, nor what replicas add",
+        True,
+        "seconds of a step, what to recompute, and which grid",
+        "not which of two similar layouts, nor what replicas add",
+    ),
+    BY_ZERO["H100"]: Questions(
+        True, False, "seconds of a step, on up to 64 GPUs", "no close choice"
+    ),
+    BY_ZERO["A100"]: Questions(
+        False, False, "", "hundreds of GPUs took far longer; none beats a grid"
     ),
     "collectives in a node": Questions(
         True, True, f"microseconds, and {JOINING}", ""

@@ -1,17 +1,21 @@
 """Tables of what layouts hold and take, and of how far off such plans were."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from math import exp, log
 
-from dpkit.lab.limits.comparisons import Comparison, mean_miss, worst
+from dpkit.lab.limits.comparisons import (
+    Comparison,
+    mean_factor,
+    show_factor,
+    worst,
+)
 from dpkit.theory.planner.case import Case
 from dpkit.theory.planner.layouts import Layout
 from dpkit.theory.planner.search import LayoutCost
 from dpkit.theory.tables import Table
 
 GIB = 2**30
-FAR = 0.15  # a miss that is told wherever the planner is used
+FAR = 1.15  # a factor that is named wherever the planner is used
 CUT = "d × t × p | b | v | recompute | ZeRO"
 
 
@@ -84,13 +88,13 @@ def misses_table(
     """Return how far off seconds were, for some of ``GROUPS``, or all.
 
     A rate that is too high is a time that is too short. The mean factor is
-    that by which times were too long or too short: 1.25 for +25 % and for
-    -20 %. The last column counts the rows that are off by more than ``FAR``.
-    Rows that were left out of a fit are unseen.
+    that by which times were too long or too short. The last column counts the
+    rows that are off by more than ``FAR``. Rows that were left out of a fit
+    are unseen.
     """
     found = [_as_seconds(row) for row in rows]
-    misses = "mean miss:.0% | mean factor:.2f | largest:+.0%"
-    table = Table(f"seconds of | rows | {misses} | beyond {FAR:.0%}")
+    factors = f"mean factor:.2f | largest:> | beyond {FAR}"
+    table = Table(f"seconds of | rows | {factors}")
     for name in names or GROUPS:
         for kind in kinds:
             own = [r for r in found if GROUPS[name](r) and r.kind == kind]
@@ -106,12 +110,9 @@ def _named(name: str, row: Comparison) -> str:
     return name if row.kind == "unseen" else f"{name}, fitted"
 
 
-def _misses(rows: Sequence[Comparison]) -> Iterator[float]:
-    yield mean_miss(rows)
-    logarithms = [abs(log(row.predicted / row.measured)) for row in rows]
-    yield exp(sum(logarithms) / len(rows))
-    yield worst(rows).error
-    yield sum(abs(row.error) > FAR for row in rows)
+def _misses(rows: Sequence[Comparison]) -> tuple[float, str, int]:
+    far = sum(row.times_off > FAR for row in rows)
+    return mean_factor(rows), show_factor(worst(rows).factor), far
 
 
 def cuts_table(rows: Iterable[Comparison]) -> Table:

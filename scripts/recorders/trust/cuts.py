@@ -8,10 +8,12 @@ What the paper leaves open is taken as simple as can be: one stage a device,
 and nothing sent beside the arithmetic but the messages of ZeRO-3.
 """
 
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpkit.lab.limits.comparisons import Comparison, Decision
+from dpkit.lab.limits.trust import BY_ZERO, PLANS
 from dpkit.theory.planner.case import Case
 from dpkit.theory.planner.layouts import Layout
 from dpkit.theory.planner.networks import NETWORKS, Network, Planned
@@ -23,7 +25,14 @@ FASTER = "which cut is faster"
 FASTEST = "which of five cuts is the fastest"
 
 
-def rows(record: Mapping[str, Any], gpus: Any, work: str) -> list[Comparison]:
+def work_of(configuration: str, hardware: str) -> str:
+    """Return the class of work of a plan."""
+    if "ZeRO-3" not in configuration:
+        return PLANS[0]
+    return BY_ZERO[hardware.split()[-1]]
+
+
+def rows(record: Mapping[str, Any], gpus: Any) -> list[Comparison]:
     """Compare the steps of table 2; ``gpus`` makes a cluster."""
     found = []
     for name, batch, count, *cut, teraflops in record["steps"]["rows"]:
@@ -35,6 +44,7 @@ def rows(record: Mapping[str, Any], gpus: Any, work: str) -> list[Comparison]:
         measured = flops / (count * teraflops * 1e12)
         what = f"{OF_2021}, {name.split()[0]}", f"{count:,} A100"
         words = f"{d} × {t} × {p}" + (", ZeRO-3" if zero else "")
+        work = work_of(words, what[1])
         values = "s", seconds, measured, "unseen", work
         found.append(Comparison(*what, words, *values))
     return found
@@ -56,12 +66,11 @@ def decisions(found: list[Comparison]) -> Iterator[Decision]:
     """Ask of each step of table 2 which of its two cuts is faster."""
     cuts = [row for row in found if row.subject.startswith(OF_2021)]
     for group in by(cuts, lambda row: f"{row.subject} {row.hardware}"):
-        yield from neighbours(group, FASTER, lambda row: row.configuration)
+        named = operator.attrgetter("configuration")
+        yield from neighbours(group, FASTER, named, BY_ZERO["A100"])
 
 
-def orders(
-    record: Mapping[str, Any], gpus: Any, work: str
-) -> Iterator[Decision]:
+def orders(record: Mapping[str, Any], gpus: Any) -> Iterator[Decision]:
     """Ask which of five cuts is the fastest, where the paper says it."""
     for figure in record["orders"]["figures"]:
         layers, hidden, heads = figure["sizes"]
@@ -76,7 +85,7 @@ def orders(
             best = min(seconds, key=lambda cut: seconds[cut])
             answers = best, " × ".join(map(str, figure["fastest"]))
             what = f"{figure['name']}, {batch} examples"
-            yield Decision(FASTEST, what, "64 A100", *answers, work)
+            yield Decision(FASTEST, what, "64 A100", *answers, PLANS[0])
 
 
 def _layout(

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from dpkit.lab.limits.comparisons import Comparison, Decision, unseen
+from dpkit.lab.limits.trust import PLANS
 from recorders.trust import plans
 from recorders.trust.collectives import ACROSS, BY_MESSAGES, INSIDE
 from recorders.trust.decisions import (
@@ -30,7 +31,7 @@ def decided(rows: Iterable[Comparison]) -> list[Decision]:
         *_scaling(of["scaling"]),
         *_pipelines(of[SPEEDUPS]),
         *_transformers(of["transformers"]),
-        *plans.decisions(of[plans.PLANS]),
+        *plans.decisions([row for work in PLANS for row in of[work]]),
         *_collectives(of[INSIDE] + of[ACROSS] + of[BY_MESSAGES]),
     ]
 

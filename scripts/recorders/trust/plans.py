@@ -23,7 +23,6 @@ from dpkit.theory.planner.networks import NETWORKS, Planned
 from recorders.trust import cuts
 from recorders.trust.decisions import by, neighbours
 
-PLANS = "plans"  # the class of work
 FITTED = "7B", "8 H100"
 LEFT_OUT = ", left out of the fit"
 Rows = list[Comparison]
@@ -188,13 +187,13 @@ def comparisons(load: Any) -> Rows:
         *sharded(plans["foundry"], "h100"),
         *llama3(plans["llama3"]),
         *resnet50(load("resnet50_nvidia")),
-        *cuts.rows(plans["cuts"], gpus, PLANS),
+        *cuts.rows(plans["cuts"], gpus),
     ]
 
 
 def orders(load: Any) -> list[Decision]:
     """Return the decisions that are published without numbers."""
-    return list(cuts.orders(load("plans")["cuts"], gpus, PLANS))
+    return list(cuts.orders(load("plans")["cuts"], gpus))
 
 
 def decisions(rows: Rows) -> Iterator[Decision]:
@@ -239,5 +238,6 @@ def _row(
     predicted: float,
     measured: float,
 ) -> Comparison:
-    values = unit, predicted, measured, "unseen", PLANS
+    work = cuts.work_of(configuration, hardware)
+    values = unit, predicted, measured, "unseen", work
     return Comparison(subject, hardware, configuration, *values)
