@@ -16,7 +16,12 @@ from tqdm import tqdm
 
 from dpkit import sim
 from dpkit.lab.common.models import LeNet
-from dpkit.lab.limits.comparisons import Comparison, Comparisons, Decision
+from dpkit.lab.limits.comparisons import (
+    Comparison,
+    Comparisons,
+    Decision,
+    show_factor,
+)
 from dpkit.machine import Timer, devices
 from dpkit.theory.hardware import Accelerator, Host, Link
 from dpkit.theory.tables import Table
@@ -189,11 +194,12 @@ def _best(group: Iterable[Prediction]) -> tuple[str, str]:
 
 
 def table(rows: Iterable[Prediction]) -> Table:
-    """Return a table of times and errors."""
+    """Return a table of times, and of the factors by which they are off."""
     times = "measured ms:.2f | (least):.2f | predicted ms:.2f"
-    table = Table(f"model | batch | {times} | error:+.0%")
+    table = Table(f"model | batch | {times} | factor:>")
     for row in rows:
         measured = row.measured_seconds, row.least_seconds
         ms = (1e3 * s for s in (*measured, row.predicted_seconds))
-        table.add(row.model, row.batch_size, *ms, row.error)
+        factor = show_factor(row.predicted_seconds / row.measured_seconds)
+        table.add(row.model, row.batch_size, *ms, factor)
     return table

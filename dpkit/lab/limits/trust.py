@@ -84,7 +84,10 @@ WORK = {
         False, False, "", "Python's work and first calls take no time here"
     ),
     "networks on a CPU": Questions(
-        False, False, "", "one rate for all sizes of an operation"
+        False,
+        True,
+        "which batch gives the most examples a second",
+        "no seconds: one rate for all sizes of an operation",
     ),
 }
 
