@@ -55,6 +55,7 @@ def test_the_networks_are_those_that_are_named():
         "LeNet",
         "MLP",
         "ResNet-18",
+        "MobileNet",
         "transformer block",
     ]
     assert all(len(set(case.batch_sizes)) == 3 for case in CASES)
@@ -71,6 +72,13 @@ def test_each_network_is_simulated():
         for case in CASES:
             assert all(s > 0 for s in step_seconds(case, 2, zero, 1))
             gc.collect()
+
+
+def test_a_network_has_convolutions_in_groups():
+    """Their rate is fitted to others, so a step of them tests it."""
+    modules = [m for case in CASES for m in case.make().modules()]
+    groups = {m.groups for m in modules if isinstance(m, nn.Conv2d)}
+    assert {1, 32, 960} <= groups
 
 
 def test_the_arithmetic_of_a_step_is_predicted():

@@ -8,8 +8,8 @@ Begin with ``tensor.py``: what happens in ``x + y``, step by step.
   ``sending`` and ``refusals``. ``torch.sim`` is ``torch_sim.py``.
   What ranks need besides, and nothing else does: ``needed.py``.
 - GPUs beside simulated devices, in one process: ``both_kinds.py``.
-- Where operations and copies are charged: ``charge.py``; where memory is
-  counted: ``memory.py``.
+- Where operations and copies are charged: ``charge.py``; where their
+  arithmetic is counted: ``flops.py``, and memory: ``memory.py``.
 - Which devices may mix in an operation, and which arguments it writes to:
   ``operations.py``. What Python sees of a tensor: ``behaviour.py``.
 - The hardware that is simulated: ``configuration.py``; its streams:

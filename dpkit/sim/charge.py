@@ -1,8 +1,8 @@
 """Charge the clock for what ran: an operation, a copy, a view.
 
 An operation costs launches on the host, and arithmetic and traffic on the
-device. Arithmetic is counted by the formulas of PyTorch's own flop counter;
-traffic is what its kernels read and write (``theory.hardware.traffic``).
+device. Arithmetic is counted in ``flops``; traffic is what its kernels read
+and write (``theory.hardware.traffic``).
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.utils.flop_counter import flop_registry
 
 from dpkit.sim.configuration import simulation
+from dpkit.sim.flops import num_flops
 from dpkit.sim.memory import tensors_in
 from dpkit.sim.operations import (
     COPIES,
@@ -81,7 +81,7 @@ def _charge_one(
     if not launches_kernel(call.func):
         clock.hosts.busy(device, name, cluster.host.view_seconds)
         return
-    flops = _num_flops(call, out)
+    flops = num_flops(call, out)
     written = call.args[0] if out is None else out  # a list, in place
     num_bytes = _num_bytes(call, inputs, written)
     dtype = compute_dtype(call.func, inputs[0]) if flops else "float32"
@@ -94,14 +94,6 @@ def _charge_one(
         clock.wait(device, clock.current[device])
         if simulation.races is not None:
             simulation.races.host_waits_for_issued(device)
-
-
-def _num_flops(call: OpCall, out: Any) -> int:
-    """Return the additions and multiplications that PyTorch counts."""
-    formula = flop_registry.get(call.func._overloadpacket)
-    if formula is None:
-        return 0
-    return int(formula(*call.args, **call.kwargs, out_val=out))
 
 
 def _num_kernels(call: OpCall) -> int:

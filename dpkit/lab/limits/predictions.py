@@ -49,10 +49,22 @@ def mlp() -> nn.Module:
 
 def resnet18() -> nn.Module:
     """Return torchvision's ResNet-18, for ten classes."""
+    return _of_torchvision("resnet18")
+
+
+def mobilenet() -> nn.Module:
+    """Return torchvision's MobileNet v2, for ten classes.
+
+    Its convolutions of 3×3 have as many groups as channels.
+    """
+    return _of_torchvision("mobilenet_v2")
+
+
+def _of_torchvision(name: str) -> nn.Module:
     # Here, not above: the others need no torchvision.
     from torchvision import models  # type: ignore[import-untyped]
 
-    model: nn.Module = models.resnet18(num_classes=10)
+    model: nn.Module = models.get_model(name, num_classes=10)
     return model
 
 
@@ -70,6 +82,7 @@ CASES = (
     Case("LeNet", LeNet, (1, 28, 28), (16, 64, 256)),
     Case("MLP", mlp, (784,), (16, 64, 256)),
     Case("ResNet-18", resnet18, (3, 32, 32), (4, 16, 64)),
+    Case("MobileNet", mobilenet, (3, 64, 64), (4, 16, 64)),
     Case("transformer block", TransformerBlock, (64, 256), (2, 8, 32)),
 )
 
