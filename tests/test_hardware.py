@@ -61,7 +61,10 @@ def test_the_presets_are_those_that_the_book_names():
         "ethernet10 ethernet25 ethernet100 "
         "infiniband200 infiniband400".split()
     )
-    assert list(HOSTS) == "eager eager-fast eager-modules cpu".split()
+    assert (
+        list(HOSTS)
+        == "eager eager-fast eager-modules eager-program cpu".split()
+    )
 
 
 @pytest.mark.parametrize(("part", "table"), TABLES.items())
