@@ -10,7 +10,8 @@ from dpkit.lab.common.plots import COLOURS, Picture
 from dpkit.lab.limits.comparisons import Comparison
 from dpkit.theory.timeline.drawing import INK, QUIET
 
-# The classes of work of the two pictures: a colour and a shape for each.
+# The classes of work of the two pictures: a colour and a shape for each. The
+# last four have the colours of the first two, which are of their kind.
 NETWORKS = "convolutions", "transformers", "pipelines"
 TRAINING = (
     *NETWORKS,
@@ -18,10 +19,21 @@ TRAINING = (
     "products",
     "networks on a CPU",
     "small networks",
+    "grouped convolutions",
+    "depthwise convolutions",
+    "small transformers",
+    "one layer",
 )
 WHERE = "in a node", "between nodes", "by messages"
 MESSAGES = ("copies", *(f"collectives {where}" for where in WHERE))
-LOOKS = tuple(zip("osDX^vP", (*COLOURS, INK, QUIET), strict=True))
+BLUE, BROWN = COLOURS[:2]
+LOOKS = tuple(
+    zip(
+        "osDX^vP<>ph",
+        (*COLOURS, INK, QUIET, BLUE, BLUE, BROWN, BROWN),
+        strict=True,
+    )
+)
 TICKS = {1e-5: "10 µs", 1e-3: "1 ms", 0.1: "0.1 s", 10: "10 s"}
 RATIOS = 0.01, 0.1, 0.5, 1, 2, 5  # marked, of predicted and measured
 NEAR = 0.2  # what the band is wide, each way
