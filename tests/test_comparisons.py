@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from recorders import comparisons as recorder
 from recorders.trust import convolutional, korthikanti, notebook, plans
 from recorders.trust.decided import decided
-from recorders.trust.decisions import how_many, is_more, joins, neighbours
+from recorders.trust.decisions import (
+    how_many,
+    is_more,
+    joins,
+    neighbours,
+    smallest,
+)
 
 from dpkit.lab.limits import tables, trust
 from dpkit.lab.limits.comparisons import (
@@ -334,6 +340,17 @@ def test_how_many_gpus_give_enough():
     decision = how_many(rows)
     assert decision.predicted == "4"
     assert decision.measured == "fewer than 2"
+
+
+def test_the_smallest_batch_that_gives_enough():
+    rows = [
+        row_of(predicted, measured, unit="sequences/s", configuration=name)
+        for name, predicted, measured in (
+            ("batch 4", 91, 50), ("batch 8", 95, 89), ("batch 16", 100, 99)
+        )
+    ]  # fmt: skip
+    decision = smallest(rows)
+    assert (decision.predicted, decision.measured) == ("batch 4", "batch 16")
 
 
 def test_a_ratio_is_more_than_one_or_not():

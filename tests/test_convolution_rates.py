@@ -46,6 +46,10 @@ def test_the_networks_have_the_sizes_that_are_known():
         "alexnet": 61.8,
         "vgg16": 138.4,
         "resnet50 v1.5": 25.6,
+        "resnext101-32x4d": 44.2,
+        "se-resnext101-32x4d": 45.3,
+        "efficientnet-b0": 5.3,
+        "efficientnet-b4": 19.3,
     }
 
 

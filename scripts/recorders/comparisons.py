@@ -16,11 +16,13 @@ from recorders.provenance import DATA, load, provenance, store
 from recorders.trust import (
     collectives,
     convolution_rates,
+    grouped,
     korthikanti,
     links,
     notebook,
     pipelines,
     plans,
+    small_transformers,
 )
 from recorders.trust.decided import decided
 
@@ -70,14 +72,25 @@ def one_gpu() -> Rows:
     ]
 
 
+def in_groups() -> Rows:
+    """Compare networks of grouped convolutions on one GPU."""
+    return list(grouped.one_gpu_comparisons(load("grouped_nvidia")))
+
+
 def several_gpus() -> Rows:
     """Compare the same networks on several GPUs with one."""
     tensorflow = load("tensorflow_2017")
     return [
-        row
-        for hardware in convolution_rates.HARDWARE
-        for row in convolution_rates.scaling_comparisons(tensorflow, hardware)
-    ] + convolution_rates.nvidia_scaling(load("resnet50_nvidia"))
+        *(
+            row
+            for hardware in convolution_rates.HARDWARE
+            for row in convolution_rates.scaling_comparisons(
+                tensorflow, hardware
+            )
+        ),
+        *convolution_rates.nvidia_scaling(load("resnet50_nvidia")),
+        *grouped.scaling_comparisons(load("grouped_nvidia")),
+    ]
 
 
 def in_stages() -> Rows:
@@ -95,6 +108,14 @@ def transformers() -> Rows:
     return list(korthikanti.comparisons(load("korthikanti2022")))
 
 
+def on_one_gpu() -> Rows:
+    """Compare small transformers on one GPU, and one layer of them."""
+    return [
+        *small_transformers.step_comparisons(load("bert_nvidia")),
+        *small_transformers.layer_comparisons(load("bert_layer_v100")),
+    ]
+
+
 def planned() -> Rows:
     """Compare what the planner says."""
     return plans.comparisons(load)
@@ -106,7 +127,9 @@ PARTS: tuple[Callable[[], Rows], ...] = (
     by_a_library,
     in_stages,
     one_gpu,
+    in_groups,
     transformers,
+    on_one_gpu,
     several_gpus,
     planned,
 )

@@ -8,9 +8,11 @@ from matplotlib.ticker import NullLocator
 
 from dpkit.lab.common.plots import COLOURS, Picture
 from dpkit.lab.limits.comparisons import Comparison
+from dpkit.lab.limits.trust import BY_ZERO
 from dpkit.theory.timeline.drawing import INK, QUIET
 
-# The classes of work of the two pictures: a colour and a shape for each.
+# The classes of work of the two pictures: a colour and a shape for each. The
+# last six have the colours of those which are of their kind.
 NETWORKS = "convolutions", "transformers", "pipelines"
 TRAINING = (
     *NETWORKS,
@@ -18,10 +20,27 @@ TRAINING = (
     "products",
     "networks on a CPU",
     "small networks",
+    "grouped convolutions",
+    "depthwise convolutions",
+    "small transformers",
+    "one layer",
+    *BY_ZERO.values(),
 )
 WHERE = "in a node", "between nodes", "by messages"
 MESSAGES = ("copies", *(f"collectives {where}" for where in WHERE))
-LOOKS = tuple(zip("osDX^vP", (*COLOURS, INK, QUIET), strict=True))
+OF_CONVOLUTIONS, OF_TRANSFORMERS, _, OF_PLANS = COLOURS[:4]
+LOOKS = tuple(
+    zip(
+        "osDX^vP<>phd8",
+        (
+            *(*COLOURS, INK, QUIET),
+            *[OF_CONVOLUTIONS] * 2,
+            *[OF_TRANSFORMERS] * 2,
+            *[OF_PLANS] * 2,
+        ),
+        strict=True,
+    )
+)
 TICKS = {1e-5: "10 µs", 1e-3: "1 ms", 0.1: "0.1 s", 10: "10 s"}
 RATIOS = 0.01, 0.1, 0.5, 1, 2, 5  # marked, of predicted and measured
 NEAR = 1.2  # the factor up to which the band goes, each way

@@ -49,6 +49,20 @@ WORK = {
     "convolutions": Questions(
         True, True, "images/s of one GPU, and which GPU or network", ""
     ),
+    "grouped convolutions": Questions(
+        True,
+        True,
+        "images/s of one GPU, and which GPU or network",
+        "groups of several channels; not a V100 in mixed precision against "
+        "an A100 in TF32",
+    ),
+    "depthwise convolutions": Questions(
+        False,
+        True,
+        "which GPU or network",
+        "no images/s: such kernels have no rate of their own, and are too "
+        "fast here",
+    ),
     "scaling": Questions(
         True,
         False,
@@ -62,6 +76,18 @@ WORK = {
     ),
     "transformers": Questions(
         True, True, "seconds of a layer or step, and what to recompute", ""
+    ),
+    "small transformers": Questions(
+        False,
+        True,
+        "which GPU, and which precision",
+        "no seconds: all are too short here",
+    ),
+    "one layer": Questions(
+        False,
+        False,
+        "",
+        "small batches wait for Python, which takes no time here",
     ),
     "plans": Questions(
         True,

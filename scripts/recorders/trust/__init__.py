@@ -4,11 +4,14 @@
 ``notebook`` -- the notebook and the textbook that the chapters begin with;
 ``convolutional`` -- networks of convolutions, simulated as they were measured;
 ``convolution_rates`` -- rates fitted to them, and what is off;
+``grouped`` -- networks whose convolutions are in groups;
 ``pipelines`` -- two published pipelines, from their records;
 ``korthikanti`` -- steps of published transformers, put together of parts:
 ``transformer`` -- a layer's seconds, ``transformer_layer`` -- the layer,
 ``sequence_parallel`` -- the layer cut by rows, ``transformer_ends`` -- the
 embedding and the loss;
+``small_transformers`` -- steps and a layer of BERT-large on one GPU:
+``bert`` -- the network, and its seconds;
 ``library_fit`` -- NCCL's allreduce, measured and by the closed form;
 ``links`` -- cards on PCI Express, copying and reducing;
 ``cpu`` -- steps on a CPU that was calibrated;

@@ -1,10 +1,10 @@
 """Convolutional networks whose training was measured, simulated.
 
 The networks are those of tf_cnn_benchmarks, TensorFlow's program of 2017, and
-torchvision's ResNet-50. A step is forward, backward and SGD on images that
-lie on the devices. Several devices reduce buckets of gradients while backward
-goes on; or, with a parameter server, each sends its gradients there and, when
-a step begins, fetches all parameters.
+some that NVIDIA trained with PyTorch. A step is forward, backward and SGD on
+images that lie on the devices. Several devices reduce buckets of gradients
+while backward goes on; or, with a parameter server, each sends its gradients
+there and, when a step begins, fetches all parameters.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +16,10 @@ from torch.nn import functional as F
 from torchvision import models  # type: ignore[import-untyped]
 from torchvision.models.resnet import (  # type: ignore[import-untyped]
     Bottleneck,
+    ResNet,
+)
+from torchvision.ops import (  # type: ignore[import-untyped]
+    SqueezeExcitation,
 )
 
 from dpkit import sim
@@ -49,6 +53,28 @@ def first_stride(net: nn.Module) -> nn.Module:
     return net
 
 
+def resnext101() -> nn.Module:
+    """Return ResNeXt-101 32x4d: 32 groups, of 4 channels in the first."""
+    layers = [3, 4, 23, 3]
+    net = ResNet(Bottleneck, layers, groups=32, width_per_group=4)
+    return cast(nn.Module, net)
+
+
+def with_squeeze_excitation(net: nn.Module) -> nn.Module:
+    """Let each block of a ResNet weigh the channels that it makes.
+
+    Source:
+        NVIDIA/DeepLearningExamples, commit 5843f4e,
+        PyTorch/Classification/ConvNets/image_classification/models/resnet.py:
+        behind the third batch norm, with 16 channels between.
+    """
+    for block in net.modules():
+        if isinstance(block, Bottleneck):
+            weigh = SqueezeExcitation(block.bn3.num_features, 16)
+            block.bn3 = nn.Sequential(block.bn3, weigh)
+    return net
+
+
 # Name -> how to make it, and the side of its images. tf_cnn_benchmarks makes
 # Inception v3 without the second classifier (commit 039fa95,
 # scripts/tf_cnn_benchmarks/models/inception_model.py: auxiliary=False).
@@ -62,6 +88,13 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "alexnet": (alexnet, 224),
     "vgg16": (models.vgg16, 224),
     "resnet50 v1.5": (models.resnet50, 224),
+    "resnext101-32x4d": (resnext101, 224),
+    "se-resnext101-32x4d": (
+        lambda: with_squeeze_excitation(resnext101()),
+        224,
+    ),
+    "efficientnet-b0": (models.efficientnet_b0, 224),
+    "efficientnet-b4": (models.efficientnet_b4, 380),
 }
 
 

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from dpkit.lab.limits.comparisons import Comparison, Decision, unseen
 from dpkit.lab.limits.trust import PLANS
-from recorders.trust import plans
+from recorders.trust import grouped, plans
 from recorders.trust.collectives import ACROSS, BY_MESSAGES, INSIDE
 from recorders.trust.decisions import (
     by,
@@ -14,8 +14,10 @@ from recorders.trust.decisions import (
     is_more,
     joins,
     neighbours,
+    smallest,
 )
 from recorders.trust.pipelines import SPEEDUPS
+from recorders.trust.small_transformers import LAYERS, STEPS
 
 FASTER = "which is faster"
 Rows = list[Comparison]
@@ -28,9 +30,15 @@ def decided(rows: Iterable[Comparison]) -> list[Decision]:
     return [
         *_copies(of["copies"]),
         *_networks(of["convolutions"]),
+        *_of_each_network(of[grouped.GROUPED]),
+        *_on_each_gpu(of[grouped.GROUPED]),
+        *_of_each_network(of[grouped.DEPTHWISE]),
+        *_on_each_gpu(of[grouped.DEPTHWISE]),
         *_scaling(of["scaling"]),
         *_pipelines(of[SPEEDUPS]),
         *_transformers(of["transformers"]),
+        *_of_each_network(of[STEPS]),
+        *_batches(of[LAYERS]),
         *plans.decisions([row for work in PLANS for row in of[work]]),
         *_collectives(of[INSIDE] + of[ACROSS] + of[BY_MESSAGES]),
     ]
@@ -72,6 +80,26 @@ def _networks(rows: Rows) -> Iterator[Decision]:
         if group[0] not in nvidia:
             chosen = preset or group
             yield from neighbours(chosen, FASTER, lambda row: row.subject)
+
+
+def _of_each_network(rows: Rows) -> Iterator[Decision]:
+    """Ask which GPU, in which precision, is faster for a network."""
+    for group in by(rows, lambda row: row.subject):
+        for decision in neighbours(group, FASTER, lambda row: row.hardware):
+            on = f"which GPU, for {group[0].subject}"
+            yield replace(decision, hardware=on)
+
+
+def _on_each_gpu(rows: Rows) -> Iterator[Decision]:
+    """Ask which network is faster on a GPU."""
+    for group in by(rows, lambda row: row.hardware):
+        yield from neighbours(group, FASTER, lambda row: row.subject)
+
+
+def _batches(rows: Rows) -> Iterator[Decision]:
+    """Ask from which batch on a layer does no longer wait for the host."""
+    for group in by(rows, lambda row: row.subject):
+        yield smallest(group)
 
 
 def _scaling(rows: Rows) -> Iterator[Decision]:

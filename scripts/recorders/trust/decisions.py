@@ -6,10 +6,10 @@ from itertools import groupby, pairwise
 
 from dpkit.lab.limits.comparisons import Comparison, Decision
 
-ENOUGH = 0.9  # of k times one
+ENOUGH = 0.9  # of k times one, or of the largest rate
 SAVED = 0.75  # what one large message takes, of what several small ones do
 RATES = (
-    *("images/s", "samples/s", "tokens/s", "GB/s"),
+    *("images/s", "samples/s", "sequences/s", "tokens/s", "GB/s"),
     *("times one", "times the first"),
 )
 
@@ -67,6 +67,25 @@ def how_many(rows: Sequence[Comparison]) -> Decision:
     return _decision(
         rows[0], f"how many GPUs give {100 * ENOUGH:.0f} %", answers
     )
+
+
+def smallest(rows: Sequence[Comparison]) -> Decision:
+    """Ask which batch is the smallest that gives 90 % of the largest rate.
+
+    ``rows`` are rates by the size of a batch, of small ones first.
+    """
+
+    def first(rates: Sequence[float]) -> str:
+        enough = ENOUGH * max(rates)
+        pairs = zip(rows, rates, strict=True)
+        return next(row.configuration for row, rate in pairs if rate >= enough)
+
+    answers = [
+        first([row.predicted for row in rows]),
+        first([row.measured for row in rows]),
+    ]
+    question = f"which batch gives {100 * ENOUGH:.0f} % of the largest rate"
+    return _decision(rows[0], question, answers)
 
 
 def is_more(row: Comparison, question: str) -> Decision:
