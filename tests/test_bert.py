@@ -114,14 +114,16 @@ def test_the_optimizer_keeps_its_weights_in_float32(dtype):
     net = nn.Linear(3, 2).to(dtype)
     theirs = nn.Linear(3, 2)
     theirs.load_state_dict(net.state_dict())
-    net.weight.grad, net.bias.grad = net.weight * 0.1, net.bias * 0.1
+    net(torch.ones(3, dtype=dtype)).sum().backward()
     optimizer = Optimizer(net, fused=False)
     adam = torch.optim.Adam(theirs.parameters())
-    for ours, p in zip(net.parameters(), theirs.parameters(), strict=True):
-        p.grad = ours.grad.float()
-    nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
-    adam.step()
-    optimizer.step()
+    for gradient in (10.0, 0.01):  # the first is clipped to a norm of 1
+        for ours, p in zip(net.parameters(), theirs.parameters(), strict=True):
+            ours.grad = torch.full_like(ours, gradient)
+            p.grad = torch.full_like(p, gradient)
+        nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
+        adam.step()
+        optimizer.step()
     for weight, p in zip(optimizer.weights, theirs.parameters(), strict=True):
         assert weight.dtype == torch.float32
         torch.testing.assert_close(weight.detach(), p.detach())

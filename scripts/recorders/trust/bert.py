@@ -7,8 +7,8 @@ float16, and the optimizer has a copy of the weights in float32.
 Source:
     NVIDIA/DeepLearningExamples, commit b2763ae,
     PyTorch/LanguageModeling/BERT: modeling.py, run_pretraining.py,
-    run_squad.py. Left out: loading words, scaling the loss, and that a kernel
-    of its own added the bias before GELU. LAMB is simulated as Adam.
+    run_squad.py. Left out: loading words, scaling the loss, and that another
+    kernel added the bias before GELU. LAMB is simulated as Adam.
 """
 
 from collections.abc import Iterator
@@ -99,8 +99,8 @@ class Bert(nn.Module):
         if self.task == "pre-training":
             return self._guessed(x, words)
         ends = self.two(x).unbind(2)  # two of (b, s)
-        losses = [F.cross_entropy(end, words[:, 0]) for end in ends]
-        return sum(losses) / 2
+        first, last = (F.cross_entropy(end, words[:, 0]) for end in ends)
+        return (first + last) / 2
 
     def _guessed(self, x: Tensor, words: Tensor) -> Tensor:
         y = self.norms[1](F.gelu(self.transform(x)))
@@ -119,7 +119,9 @@ class Optimizer:
     """
 
     def __init__(self, net: nn.Module, fused: bool) -> None:
-        self.used = [p for p in net.parameters() if p.grad is not None]
+        self.used: list[Tensor] = [
+            p for p in net.parameters() if p.grad is not None
+        ]
         self.mixed = self.used[0].dtype == torch.float16
         self.weights = self.used
         if self.mixed:
@@ -170,8 +172,8 @@ def sequences_per_second(
     """
     with _simulated(precision, machine) as device:
         with torch.device("meta"):  # numbers that are drawn take seconds
-            net = Bert(task)
-        net = _on(net, precision, device)
+            bert = Bert(task)
+        net = _on(bert, precision, device)
         words = torch.zeros(rows, length, dtype=torch.long, device=device)
         net(words).backward()
         optimizer = Optimizer(net, fused)
@@ -204,8 +206,8 @@ def layer_sequences_per_second(
     """
     with _simulated("mixed", machine) as device:
         with torch.device("meta"):
-            layer = Layer()
-        layer = _on(layer, "mixed", device)
+            bare = Layer()
+        layer = _on(bare, "mixed", device)
         x = torch.empty(
             rows, length, HIDDEN, dtype=torch.float16, device=device
         )

@@ -61,7 +61,7 @@ def resnext101() -> nn.Module:
 
 
 def with_squeeze_excitation(net: nn.Module) -> nn.Module:
-    """Let each block of a ResNet weigh the channels that it makes.
+    """Make each block of a ResNet weigh the channels of its result.
 
     Source:
         NVIDIA/DeepLearningExamples, commit 5843f4e,

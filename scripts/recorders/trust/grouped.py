@@ -1,10 +1,10 @@
 """Networks with convolutions in groups, as published and as simulated.
 
-Of the ResNeXts each group has a few channels; of the EfficientNets each
-channel of a depthwise convolution is a group by itself. The record
-``grouped_nvidia`` has what was measured. Left out of a step: that some
-gradients were added up over several batches, RMSprop in the place of SGD, and
-the memory format.
+A group of a ResNeXt has several channels. A group of an EfficientNet has
+one: the convolution is depthwise. The record ``grouped_nvidia`` has what was
+measured. Three things are simulated as for ResNet-50: each batch is a step,
+the optimizer is SGD (the EfficientNets had RMSprop), and no memory format has
+an effect.
 """
 
 from collections.abc import Iterator, Mapping

@@ -35,8 +35,8 @@ def step_comparisons(published: Mapping[str, Any]) -> Iterator[Comparison]:
         task, words = name.split(", ")
         length = int(words.removesuffix(" words"))
         for gpu, precision, batch, accumulated, rate in rows:
-            # In FP32 and TF32 the program for questions had an Adam of its
-            # own, which goes from weight to weight.
+            # In FP32 and TF32 the program for questions had another Adam,
+            # which goes from weight to weight.
             fused = task == "pre-training" or precision == "mixed"
             sizes = batch, length, accumulated
             predicted = sequences_per_second(
