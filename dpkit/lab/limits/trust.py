@@ -60,8 +60,8 @@ WORK = {
         False,
         True,
         "which GPU or network",
-        "no images/s: such kernels have no rate of their own, and are too "
-        "fast here",
+        "no images/s: such kernels have no separate rate, and are too fast "
+        "here",
     ),
     "scaling": Questions(
         True,
