@@ -277,7 +277,7 @@ def test_steps_on_a_cpu_become_rows():
         for size, took in ((4, 5e-3), (8, 6e-3))
     ] + [Prediction("other", 4, 1e-3, 1e-3, 2e-3)]
     found = compared(steps, "a CPU")
-    assert [row.error for row in found.rows] == pytest.approx([0.25, -0.25, 1])
+    assert [row.factor for row in found.rows] == [1.25, 0.75, 2]
     first, second = found.decisions
     assert (first.predicted, first.measured) == ("8", "4")
     assert second.right
@@ -308,7 +308,7 @@ def test_a_picture_has_a_mark_for_each_row(works, axes):
 
 def test_each_class_with_seconds_is_in_one_picture():
     timed = {row.work for row in FOUND.rows if row.seconds}
-    assert sorted(timed) == sorted(TRAINING + MESSAGES)
+    assert sorted(timed) == sorted([*TRAINING, *MESSAGES])
 
 
 # -- decisions

@@ -15,6 +15,7 @@ from dpkit.calibration.conversion import Calibration
 from dpkit.commands import calibrate as calibrate_command
 from dpkit.commands import devices as devices_command
 from dpkit.commands import step as step_command
+from dpkit.lab.limits.comparisons import show_factor
 from dpkit.lab.limits.predictions import Prediction
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS, find
 
@@ -219,7 +220,7 @@ def test_calibrate_writes_presets_and_how_far_off_they_are(
     (row,) = facts["check"]
     assert (row["model"], row["predicted_seconds"]) == ("MLP", 1e-3)
     printed = capsys.readouterr()
-    assert "-50%" in printed.out
+    assert "÷2.00" in printed.out
     assert f'accelerator="{path}"' in printed.out
     assert printed.err == ""
     cpu = torch.device("cpu")
@@ -246,19 +247,18 @@ def test_without_the_check_no_step_is_measured(quick, tmp_path, capsys):
     assert "predicted" not in capsys.readouterr().out
 
 
-def off_by(*errors):
-    """Return what measures and simulates steps, and misses by these."""
+def off_by(*factors):
+    """Return what measures and simulates steps, and is off by these."""
     return lambda *presets_and_device: [
-        Prediction("MLP", 16, 1e-3, 1e-3, 1e-3 * (1 + error))
-        for error in errors
+        Prediction("MLP", 16, 1e-3, 1e-3, 1e-3 * factor) for factor in factors
     ]
 
 
-@pytest.mark.parametrize("errors", [(-0.6, -0.99, 0.1), (0.1, 2.0, 0.7)])
+@pytest.mark.parametrize("factors", [(0.4, 0.01, 1.1), (1.1, 9.0, 2.5)])
 def test_presets_that_are_far_off_are_not_written(
-    quick, tmp_path, monkeypatch, capsys, errors
+    quick, tmp_path, monkeypatch, capsys, factors
 ):
-    monkeypatch.setattr(calibrate_command, "predictions", off_by(*errors))
+    monkeypatch.setattr(calibrate_command, "predictions", off_by(*factors))
     path = tmp_path / "mine.json"
     path.write_text("what was there")
     with pytest.raises(SystemExit) as end:
@@ -267,19 +267,18 @@ def test_presets_that_are_far_off_are_not_written(
     assert [p.name for p in tmp_path.iterdir()] == ["mine.json"]
     assert path.read_text() == "what was there"
     printed = capsys.readouterr()
-    assert f"{errors[0]:+5.0%}" in printed.out
-    middle = sorted(map(abs, errors))[1]
+    assert show_factor(factors[0]) in printed.out
     (line,) = printed.err.splitlines()
     assert line.startswith(
-        "python -m dpkit: simulated steps are far off (median: "
-        f"{100 * middle:.0f} %, at most: 50 %), so nothing is written"
+        "python -m dpkit: simulated steps are far off (median factor: "
+        "2.50, at most: 2), so nothing is written"
     )
     main(["calibrate", "--output", str(path), "--force"])
     assert find(HOSTS, str(path)) == FOUND.host
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
-        "python -m dpkit: warning: simulated steps are far off (median: "
-        f"{100 * middle:.0f} %, at most: 50 %)"
+        "python -m dpkit: warning: simulated steps are far off (median "
+        "factor: 2.50, at most: 2)"
     )
 
 

@@ -109,7 +109,7 @@ def test_each_launch_of_backward_is_predicted():
 
 
 def test_measured_and_predicted_run_the_same_program(monkeypatch):
-    """On a simulated device both clocks are one: no error at all."""
+    """On a simulated device both clocks are one: it is not off at all."""
     monkeypatch.setattr(lab, "WARM_UP", 1)
     cases = [Case("LeNet", LeNet, (1, 28, 28), (2, 3))]
     dpkit.sim.register()
@@ -118,7 +118,7 @@ def test_measured_and_predicted_run_the_same_program(monkeypatch):
         rows = predictions(*PRESETS, torch.device("sim:0"), cases, num_steps=2)
     assert [row.batch_size for row in rows] == [2, 3]
     for row in rows:
-        assert row.error == pytest.approx(0, abs=1e-9)
+        assert row.factor == pytest.approx(1, abs=1e-9)
         assert row.least_seconds == pytest.approx(row.measured_seconds)
 
 
@@ -141,9 +141,9 @@ def test_warming_up_is_not_measured(monkeypatch):
     assert seconds == [4 * k + 1 for k in (2, 3, 4)]  # (2k+1)² − (2k)²
 
 
-def test_an_error_has_its_sign():
-    assert Prediction("x", 1, 2.0, 1.0, 3.0).error == pytest.approx(0.5)
-    assert Prediction("x", 1, 2.0, 1.0, 1.0).error == pytest.approx(-0.5)
+def test_a_factor_is_of_the_measured_seconds():
+    assert Prediction("x", 1, 2.0, 1.0, 3.0).factor == pytest.approx(1.5)
+    assert Prediction("x", 1, 2.0, 1.0, 1.0).factor == pytest.approx(0.5)
 
 
 def test_the_table_lines_up():
@@ -154,5 +154,5 @@ def test_the_table_lines_up():
     lines = str(table(rows)).splitlines()
     assert len({len(line) for line in lines}) == 1
     assert lines[1].split() == (
-        "transformer block 256 12345.60 9876.54 30500.00 +147%".split()
+        "transformer block 256 12345.60 9876.54 30500.00 ×2.47".split()
     )

@@ -43,6 +43,6 @@ def test_with_many_sequences_both_are_close_at_the_full_rate():
 
 
 def test_the_table_has_the_number_of_each_page():
-    (one, _) = clocks_table(RECORD).rows
-    assert one[1] == planned_step(RECORD, 1).total
-    assert one[3] == simulated_step(RECORD, 1)
+    one, sixteen = clocks_table(RECORD).rows
+    assert [round(x, 3) for x in one] == [1, 0.286, 0.198, 0.237]
+    assert [round(x, 2) for x in sixteen] == [16, 3.95, 2.57, 2.37]

@@ -36,8 +36,8 @@ class Comparison:
         >>> from dpkit.lab.limits.comparisons import Comparison, show_factor
         >>> row = Comparison("VGG16", "P100", "batch 64", "images/s",
         ...                  180, 144, "unseen", "convolutions")
-        >>> f"{row.error:+.0%}", show_factor(row.factor)
-        ('+25%', '×1.25')
+        >>> show_factor(row.factor)
+        '×1.25'
     """
 
     subject: str
@@ -55,11 +55,6 @@ class Comparison:
             raise ValueError(
                 f"unknown kind (kind: {self.kind!r}, known: {known})"
             )
-
-    @property
-    def error(self) -> float:
-        """(predicted − measured) / measured."""
-        return self.predicted / self.measured - 1
 
     @property
     def factor(self) -> float:
@@ -146,8 +141,9 @@ def mean_factor(rows: Sequence[Comparison]) -> float:
     Example:
         One is twice what was measured, one half of it, and one right:
 
-        >>> row = Comparison("", "", "", "s", 2, 1, "unseen", "products")
-        >>> rows = row, replace(row, predicted=0.5), replace(row, predicted=1)
+        >>> names = "a network", "a GPU", "1 GPU", "s"
+        >>> rows = [Comparison(*names, predicted, 1, "unseen", "products")
+        ...         for predicted in (2, 0.5, 1)]
         >>> round(mean_factor(rows), 3)  # the third root of 2 · 2 · 1
         1.587
     """

@@ -1,6 +1,6 @@
 """The pictures of the page ``limits``: what was predicted and measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -11,36 +11,30 @@ from dpkit.lab.limits.comparisons import Comparison
 from dpkit.lab.limits.trust import BY_ZERO
 from dpkit.theory.timeline.drawing import INK, QUIET
 
-# The classes of work of the two pictures: a colour and a shape for each. The
-# last six have the colours of those which are of their kind.
-NETWORKS = "convolutions", "transformers", "pipelines"
-TRAINING = (
-    *NETWORKS,
-    "plans",
-    "products",
-    "networks on a CPU",
-    "small networks",
-    "grouped convolutions",
-    "depthwise convolutions",
-    "small transformers",
-    "one layer",
-    *BY_ZERO.values(),
-)
-WHERE = "in a node", "between nodes", "by messages"
-MESSAGES = ("copies", *(f"collectives {where}" for where in WHERE))
-OF_CONVOLUTIONS, OF_TRANSFORMERS, _, OF_PLANS = COLOURS[:4]
-LOOKS = tuple(
-    zip(
-        "osDX^vP<>phd8",
-        (
-            *(*COLOURS, INK, QUIET),
-            *[OF_CONVOLUTIONS] * 2,
-            *[OF_TRANSFORMERS] * 2,
-            *[OF_PLANS] * 2,
-        ),
-        strict=True,
-    )
-)
+BLUE, BROWN, GREEN, VIOLET, RED = COLOURS
+# The classes of work of the two pictures, and the marker and colour of each.
+# Classes of one kind have one colour.
+TRAINING = {
+    "convolutions": ("o", BLUE),
+    "grouped convolutions": ("<", BLUE),
+    "depthwise convolutions": (">", BLUE),
+    "transformers": ("s", BROWN),
+    "small transformers": ("p", BROWN),
+    "one layer": ("h", BROWN),
+    "pipelines": ("D", GREEN),
+    "plans": ("X", VIOLET),
+    BY_ZERO["H100"]: ("d", VIOLET),
+    BY_ZERO["A100"]: ("8", VIOLET),
+    "products": ("^", RED),
+    "networks on a CPU": ("v", INK),
+    "small networks": ("P", QUIET),
+}
+MESSAGES = {
+    "copies": ("o", BLUE),
+    "collectives in a node": ("s", BROWN),
+    "collectives between nodes": ("D", GREEN),
+    "collectives by messages": ("X", VIOLET),
+}
 TICKS = {1e-5: "10 µs", 1e-3: "1 ms", 0.1: "0.1 s", 10: "10 s"}
 RATIOS = 0.01, 0.1, 0.5, 1, 2, 5  # marked, of predicted and measured
 NEAR = 1.2  # the factor up to which the band goes, each way
@@ -48,19 +42,19 @@ SIZE = (5.2, 5.0)  # inches
 
 
 def plot_comparisons(
-    rows: Sequence[Comparison], works: Sequence[str]
+    rows: Sequence[Comparison], looks: Mapping[str, tuple[str, str]]
 ) -> Picture:
     """Draw predicted divided by measured seconds, a mark for each row.
 
-    ``works`` are the classes to draw. A mark is hollow, or a small full one
+    ``looks`` has the classes to draw, with the marker and the colour of each:
+    ``TRAINING`` or ``MESSAGES``. A mark is hollow, or a small full one
     where a constant was fitted. Ratios, which have no seconds, are left out.
     """
-    drawn = [row for row in rows if row.seconds and row.work in works]
+    drawn = [row for row in rows if row.seconds and row.work in looks]
 
     def draw(ax: Axes) -> None:
         _draw_band(ax, drawn)
-        looks = LOOKS[: len(works)]
-        for work, (marker, colour) in zip(works, looks, strict=True):
+        for work, (marker, colour) in looks.items():
             style: dict[str, Any] = {
                 "color": colour,
                 "marker": marker,
@@ -75,7 +69,7 @@ def plot_comparisons(
         place: Any = {"loc": "upper left", "bbox_to_anchor": (-0.19, -0.13)}
         ax.legend(**place, ncols=2, columnspacing=0.8, handletextpad=0.1)
 
-    return Picture(draw, f"predicted by measured: {', '.join(works)}", SIZE)
+    return Picture(draw, f"predicted by measured: {', '.join(looks)}", SIZE)
 
 
 def _draw_band(ax: Axes, rows: Sequence[Comparison]) -> None:

@@ -103,9 +103,9 @@ class Prediction:
     predicted_seconds: float  # on the simulated clock
 
     @property
-    def error(self) -> float:
-        """(predicted − measured) / measured."""
-        return self.predicted_seconds / self.measured_seconds - 1
+    def factor(self) -> float:
+        """How many times too long the prediction is."""
+        return self.predicted_seconds / self.measured_seconds
 
 
 def predictions(
@@ -200,6 +200,5 @@ def table(rows: Iterable[Prediction]) -> Table:
     for row in rows:
         measured = row.measured_seconds, row.least_seconds
         ms = (1e3 * s for s in (*measured, row.predicted_seconds))
-        factor = show_factor(row.predicted_seconds / row.measured_seconds)
-        table.add(row.model, row.batch_size, *ms, factor)
+        table.add(row.model, row.batch_size, *ms, show_factor(row.factor))
     return table

@@ -99,7 +99,10 @@ WORK = {
         True, False, "seconds of a step, on up to 64 GPUs", "no close choice"
     ),
     BY_ZERO["A100"]: Questions(
-        False, False, "", "hundreds of GPUs took far longer; none beats a grid"
+        False,
+        False,
+        "",
+        "hundreds took up to 4.5 times as long; not against a grid",
     ),
     "collectives in a node": Questions(
         True, True, f"microseconds, and {JOINING}", ""

@@ -47,10 +47,16 @@ PROGRAM_HOSTS: dict[str, Host | None] = {
     EAGER: HOSTS["eager-program"],
     "compiled, or a CUDA graph": None,
 }
-# By which factors the seconds of published steps were off, on average and at
-# most, of the unseen rows in book/_data/comparisons.json
-# (tests/test_explore_planner.py).
-FACTORS = {"v100": (1.04, 1.04), "a100": (1.3, 4.49), "h100": (1.1, 1.2)}
+# Device, and whether ZeRO-3 divides all -> by which factors the seconds of
+# published steps were off, on average and at most: of the unseen rows in
+# book/_data/comparisons.json (tests/test_explore_planner.py).
+FACTORS = {
+    ("v100", False): (1.04, 1.04),
+    ("a100", False): (1.08, 1.2),
+    ("a100", True): (1.63, 4.49),
+    ("h100", False): (1.05, 1.06),
+    ("h100", True): (1.11, 1.2),
+}
 POWERS = tuple(2**i for i in range(15))
 
 
@@ -129,7 +135,7 @@ def _faults(case: Case, layout: Layout) -> Iterator[tuple[bool, str, str]]:
     yield layout.data == 0, "pipeline", f"too few devices {cut}"
     most = gcd(NODE, net.most_tensor)
     group = f"(tensor: {t}, a divisor of: {most})"
-    words = f"a tensor group divides the heads and the node {group}"
+    words = f"tensor groups have to divide the heads and the node {group}"
     yield most % t > 0, "tensor", words
     yield count % (t * p) > 0, "pipeline", f"devices are left over {cut}"
     place = "chunks" if p <= net.num_blocks else "pipeline"
@@ -177,8 +183,9 @@ def _facts(
             ),
         ]
     fit = f"{found.num_layouts:,}, of which {len(found.plans):,} fit"
-    block = _block(case, rows["yours"].layout)
-    return [*facts, block, ("layouts tried", fit), _trust(case)]
+    layout = rows["yours"].layout
+    block, trust = _block(case, layout), _trust(case, layout)
+    return [*facts, block, ("layouts tried", fit), trust]
 
 
 def _block(case: Case, layout: Layout) -> tuple[str, str]:
@@ -191,13 +198,15 @@ def _block(case: Case, layout: Layout) -> tuple[str, str]:
     return "yours: a block and micro-batch", f"{device}, {launched}"
 
 
-def _trust(case: Case) -> tuple[str, str]:
-    name = case.cluster.accelerator.name
+def _trust(case: Case, layout: Layout) -> tuple[str, str]:
+    """Return how far off published steps of such layouts were."""
+    name, sharded = case.cluster.accelerator.name, layout.zero == 3
     words = "none is published that was compared"
-    if name in FACTORS:
-        mean, most = FACTORS[name]
+    if (name, sharded) in FACTORS:
+        mean, most = FACTORS[name, sharded]
         words = f"{mean:g} on average, {most:g} at most"
-    return f"published steps on {name} were off by a factor of", words
+    what = "with ZeRO-3" if sharded else "without ZeRO-3"
+    return f"published steps on {name} {what} were off by a factor of", words
 
 
 def _sentence(case: Case, mine: LayoutCost, found: SearchResult) -> str:

@@ -21,8 +21,9 @@ of it is masked. With blocks of 2 queries and 3 keys::
 Backward goes over the blocks of keys, and for each over those of the queries
 that see one of its keys: the same rule. The blocks have other sizes there.
 
-Assumed: the largest blocks, which kernels take on an A100 and an H100 without
-dropout. Some cards take smaller ones, and cuDNN's are not known.
+Assumed: the largest blocks, which kernels take on an A100 without dropout. An
+H100 takes 64 queries by 64 keys for heads of more than 192. Some cards take
+smaller ones, and cuDNN's are not known.
 
 Source:
     Dao-AILab/flash-attention, csrc/flash_attn/src: ``n_block_max`` in

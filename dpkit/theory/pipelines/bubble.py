@@ -85,11 +85,11 @@ def hops_waited(name: str, num_devices: int, num_micro_batches: int) -> float:
 
     Example:
         >>> hops_waited("gpipe", 4, 16), hops_waited("1f1b", 4, 16)
-        (6, 28.0)
+        (6.0, 28.0)
     """
     p, m = num_devices, num_micro_batches
     if name == "gpipe":
-        return 2 * (p - 1)
+        return 2.0 * (p - 1)
     if name == "1f1b":
         # m = 16 micro-batches on p = 4: 16 · 6/4 = 24, and 4 at the ends.
         return 2 * (p - 1) / p * m + 2 * max(p - 2, 0)

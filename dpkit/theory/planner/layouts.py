@@ -71,7 +71,8 @@ def all_layouts(
     may be. A network has ``blocks``, one at least for each stage. ZeRO-3 goes
     without a pipeline alone, where it would gather weights again and again.
     """
-    for t in divisors(gcd(num_devices, most_tensor), most_tensor):
+    common = gcd(num_devices, most_tensor)
+    for t in divisors(common, common):
         for p in divisors(num_devices // t, blocks):
             d = num_devices // t // p
             for b in divisors(
