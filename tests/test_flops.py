@@ -134,7 +134,12 @@ def scores_of(output):
 def test_backward_of_a_network_takes_twice_what_forward_takes(
     name, zero, monkeypatch
 ):
-    """Attention takes 2.5 times as much: the scores are computed again."""
+    """Attention takes 2.5 times as much: the scores are computed again.
+
+    Networks of torchvision that cannot be here: those of detection choose
+    boxes by their numbers, of which there are none; those that are quantized
+    have no backward; those of optical flow take pairs of images.
+    """
     monkeypatch.setattr(regnet.BlockParams, "from_init_params", widths_on_cpu)
     net = network(name, zero)
     x = torch.empty(2, *NETWORKS[name], device=zero, requires_grad=True)

@@ -9,6 +9,7 @@ import torch
 from recorders.trust import convolutional
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from dpkit import sim
 from dpkit.machine import devices
@@ -37,8 +38,11 @@ def _no_tensors_alive():
         pytest.skip("tensors of other tests are alive")
 
 
-def traced(name, num_layers, tokens):
-    """Return timelines, forward and backward, of layers on an H100."""
+def traced(name, num_layers, tokens, again=False):
+    """Return timelines, forward and backward, of layers on an H100.
+
+    If ``again``, backward computes each layer once more.
+    """
     hardware = {"accelerator": "h100", "host": "eager-program"}
     with sim.machine(
         num_devices=1, backing="meta", hosts="per_device", **hardware
@@ -56,7 +60,10 @@ def traced(name, num_layers, tokens):
         torch.sim.synchronize(zero)
         with sim.trace() as forward:
             for layer in net:
-                y = layer(y, *angles)
+                if again:
+                    y = checkpoint(layer, y, *angles, use_reentrant=False)
+                else:
+                    y = layer(y, *angles)
             torch.sim.synchronize(zero)
         gradient = torch.empty_like(y)
         torch.sim.synchronize(zero)
@@ -209,6 +216,18 @@ def test_a_slower_host_makes_small_layers_slower_and_no_large_ones():
         )
         assert (slower > 1.2 * usual) == grows
         assert (slower == usual) != grows
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_recomputed_layers_are_launched_once_more(name):
+    """But for the last kernels, of which backward needs no result."""
+    two, six = (
+        sum(launched(t)[0] for t in traced(name, count, 64, again=True))
+        for count in (2, 6)
+    )
+    forward, backward = LAYERS[name]
+    both = 2 * forward.kernels + backward.kernels
+    assert both - 3 <= (six - two) / 4 <= both
 
 
 def test_recomputation_launches_forward_once_more():
