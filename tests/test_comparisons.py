@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from recorders import comparisons as recorder
@@ -249,6 +250,14 @@ def test_the_tables():
     (line,) = decisions_table([Decision("?", "a", "b", "x", "y", "w")]).rows
     assert line[-1] == "no"
     assert len(tables.stays_out(FOUND).rows) == 7
+
+
+@pytest.mark.parametrize("name", tables.PARAMETERS)
+def test_the_parameters_are_those_of_the_simulated_networks(name):
+    make, *_ = convolutional.NETWORKS[name]
+    with torch.device("meta"):
+        count = sum(p.numel() for p in make().parameters())
+    assert tables.PARAMETERS[name] == pytest.approx(count, rel=0.01)
 
 
 def test_over_nvlink_speed_ups_are_no_better_than_a_guess():

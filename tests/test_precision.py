@@ -278,12 +278,14 @@ def told_of(accelerator):
         dpkit.sim.trace() as timeline,
     ):
         matrix(3)
-    return [line for line in timeline.assumptions if "for want of" in line]
+    return [
+        line for line in timeline.assumptions if "there is no other" in line
+    ]
 
 
 def test_dtypes_that_go_at_the_rate_of_float32_are_told():
     assert [told_of(name) for name in ACCELERATORS] == [[]] * 10
     assert told_of(ONE_RATE) == [
         "Products in float64, float16, bfloat16 go at the rate of float32, "
-        "for want of another (one-rate)."
+        "because there is no other (one-rate)."
     ]

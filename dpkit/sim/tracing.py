@@ -188,8 +188,8 @@ def _rates_of_float32(accelerator: Accelerator) -> list[str]:
     if not missing:
         return []
     return [
-        f"Products in {', '.join(missing)} go at the rate of float32, for "
-        f"want of another ({accelerator.name})."
+        f"Products in {', '.join(missing)} go at the rate of float32, "
+        f"because there is no other ({accelerator.name})."
     ]
 
 

@@ -175,6 +175,10 @@ def main() -> None:
         "decisions": [astuple(decision) for decision in decisions],
         "fused_attention_seconds": with_fused_attention(),
         "k80_points": k80_points(),
+        "kept_rates": [
+            [_rounded(value) for value in row]
+            for row in plans.kept_rates(load)
+        ],
     }
     store("comparisons", record)
 

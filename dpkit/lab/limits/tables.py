@@ -10,6 +10,7 @@ from dpkit.lab.limits.comparisons import (
     mean_factor,
     show_factor,
     unseen,
+    worst,
 )
 from dpkit.theory.tables import Table
 
@@ -132,4 +133,62 @@ def before_table(found: Comparisons, path: str | Path) -> Table:
     for names, pairs in groups.items():
         means = (mean_factor(side) for side in zip(*pairs))
         table.add(*names, len(pairs), *means)
+    return table
+
+
+LARGE = 2**22  # bytes, 4 MiB
+
+
+def by_size_table(found: Comparisons) -> Table:
+    """Return how far off rings by messages are, for small and large tensors.
+
+    The RTX cards reach each other through the host alone.
+    """
+    table = Table("tensors | link | rows | mean factor:.2f | largest:>")
+    messages = unseen(found.of("collectives by messages").rows)
+    for size in ("below 4 MiB", "from 4 MiB on"):
+        for link in ("direct", "through the host"):
+            rows = [
+                row
+                for row in messages
+                if ("RTX" in row.hardware) == (link != "direct")
+                if (_num_bytes(row) < LARGE) == (size == "below 4 MiB")
+            ]
+            largest = show_factor(worst(rows).factor)
+            table.add(size, link, len(rows), mean_factor(rows), largest)
+    return table
+
+
+def _num_bytes(row: Comparison) -> int:
+    return int(row.configuration.split()[0].replace(",", ""))
+
+
+# Networks whose gradients NCCL added up, but on K80s -> their parameters.
+PARAMETERS = {
+    "alexnet": 61.8e6,
+    "vgg16": 138.4e6,
+    "resnet50 v1.5": 25.6e6,
+    "resnext101-32x4d": 44.2e6,
+    "se-resnext101-32x4d": 45.3e6,
+    "efficientnet-b0": 5.3e6,
+    "efficientnet-b4": 19.3e6,
+}
+ONE_GPU = "convolutions", "grouped convolutions", "depthwise convolutions"
+
+
+def lost_table(found: Comparisons) -> Table:
+    """Return what eight GPUs of a node lose, beside what could explain it."""
+    alone = {
+        (row.subject, row.hardware): row.measured
+        for row in found.of(*ONE_GPU).rows
+        if row.configuration.startswith("1 GPU")
+    }
+    columns = "images/s of one:,.0f | gradients, MB:.0f | lost by 8:.0%"
+    table = Table(f"network | GPUs | {columns}")
+    for row in found.of("scaling").rows:
+        by_nccl = row.subject in PARAMETERS and "k80" not in row.hardware
+        if by_nccl and row.configuration.startswith("8 GPUs"):
+            name = row.subject, row.hardware
+            megabytes = 4e-6 * PARAMETERS[row.subject]
+            table.add(*name, alone[name], megabytes, 1 - row.measured)
     return table

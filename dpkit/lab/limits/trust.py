@@ -102,7 +102,7 @@ WORK = {
         False,
         False,
         "",
-        "hundreds took up to 4.5 times as long; not against a grid",
+        "hundreds of GPUs took up to 4.5 times as long as planned",
     ),
     "collectives in a node": Questions(
         True, True, f"microseconds, and {JOINING}", ""

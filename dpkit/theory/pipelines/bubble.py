@@ -57,7 +57,7 @@ def makespan(
     )
 
 
-# Hops of 1 in 1F1B with k = 2, F = 1, B = 2. Stage 0 has two micro-batches on
+# Hops of 1 in 1F1B with p = 2, F = 1, B = 2. Stage 0 has two micro-batches on
 # their way, and waits for one to come back before it starts another:
 #
 #     second    0   1   2   3   4   5   6   7   8   9  10  11  12  13  14
@@ -65,20 +65,21 @@ def makespan(
 #     stage 1           F0  B0  B0  F1  B1  B1          F2  B2  B2  F3  B3
 #
 # From B0 to B2, two micro-batches take 2(F + B) = 6 seconds and the 2 hops
-# there and back. With k devices, k micro-batches share 2(k - 1) hops.
+# there and back. On p devices, p micro-batches share 2(p - 1) hops.
 
 
 def hops_waited(name: str, num_devices: int, num_micro_batches: int) -> float:
     """Return how many hops a step of a pipeline waits for its messages.
 
     A hop is the time of a message from a stage to the next. GPipe waits while
-    the pipeline fills and empties. 1F1B waits for the way of each micro-batch
-    there and back, which as many micro-batches share as there are devices.
+    the pipeline fills and empties. 1F1B waits for each micro-batch to go
+    through all stages and to come back. As many micro-batches are on this way
+    at once as there are devices, so that they share the wait.
 
-    They are those of ``replay`` for equal stages, where the number of
+    ``replay`` gives the same counts for equal stages, where the number of
     micro-batches is a multiple of that of devices. Over links that send one
-    message at a time they hold while a hop is shorter than a forward pass;
-    longer hops wait for each other besides.
+    message at a time, the counts hold while a hop is shorter than a forward
+    pass. Longer hops also wait for each other.
 
     Raises:
         ValueError: there is no formula for this name.

@@ -49,13 +49,13 @@ NUM_BYTES = 2  # of a number
 # compiled program keeps more (``Case.sustained``).
 # H100: fitted to one row of book/_data/plans.json, 7B on 8 of them.
 # H200: assumed as H100, as no run was compared.
-# A100: 0.87 has the least mean of |log(planned/measured)| over the 15 steps of
-# transformers that the book had when it was chosen, of two sources
-# (recorders.trust.plans.best_sustained). The misses of seconds, on average:
+# A100: 0.87 has the least mean factor over the 15 steps of transformers that
+# the book had when it was chosen, of two sources
+# (recorders.trust.plans.best_sustained). The mean factors of seconds:
 #
 #     kept                                  0.80   0.87   0.94   1.00
-#     ZeRO-3, 7 steps                       4.5 %  7.3 %  12.6 %  17.5 %
-#     Korthikanti and others, 8 steps      12.1 %  6.5 %   4.0 %   5.2 %
+#     ZeRO-3, 7 steps                       1.04   1.08   1.15   1.21
+#     Korthikanti and others, 8 steps       1.12   1.06   1.04   1.06
 #
 # So each source alone wants another number. A V100 keeps all: the one step
 # that was compared is within 4 %.

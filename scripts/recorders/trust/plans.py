@@ -12,14 +12,14 @@ layer each.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from math import log
 from typing import Any
 
-from dpkit.lab.limits.comparisons import Comparison, Decision
+from dpkit.lab.limits.comparisons import Comparison, Decision, mean_factor
 from dpkit.theory.hardware.clusters import Cluster, cluster
 from dpkit.theory.planner.case import Case
 from dpkit.theory.planner.layouts import Layout
 from dpkit.theory.planner.networks import NETWORKS, Planned
+from dpkit.theory.planner.work import SUSTAINED
 from recorders.trust import cuts
 from recorders.trust.decisions import by, neighbours
 
@@ -140,14 +140,34 @@ def on_a100s(load: Any) -> Rows:
 def best_sustained(rows_at: Callable[[float], Rows]) -> float:
     """Return the part of its rate by which rows are missed least.
 
-    It is the hundredth with the least mean of |log(planned/measured)|.
+    It is the hundredth with the least mean factor.
     """
+    return (
+        min(range(50, 101), key=lambda n: mean_factor(rows_at(n / 100))) / 100
+    )
 
-    def miss(hundredths: int) -> float:
-        rows = rows_at(hundredths / 100)
-        return sum(abs(log(r.predicted / r.measured)) for r in rows)
 
-    return min(range(50, 101), key=miss) / 100
+def kept_rates(load: Any) -> list[tuple[float, float, float]]:
+    """Return how far off A100s are planned, by the part of the rate kept.
+
+    A line has that part, and the mean factor of the steps with ZeRO-3, and of
+    those of Korthikanti and others. The parts are what each of the two wants
+    alone, what is planned with, and all.
+    """
+    foundry, korthikanti = load("plans")["foundry"], load("korthikanti2022")
+
+    def of_zero(part: float) -> Rows:
+        return list(sharded(foundry, "a100", part))
+
+    def of_megatron(part: float) -> Rows:
+        return list(of_2022(korthikanti, part))
+
+    each = best_sustained(of_zero), best_sustained(of_megatron)
+    parts = sorted({*each, SUSTAINED["a100"], 1.0})
+    return [
+        (part, mean_factor(of_zero(part)), mean_factor(of_megatron(part)))
+        for part in parts
+    ]
 
 
 def llama3(record: Mapping[str, Any]) -> Iterator[Comparison]:
