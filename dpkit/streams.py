@@ -28,6 +28,8 @@ what is received from its pinned memory: the next batch, during this step.
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from threading import local
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -161,33 +163,63 @@ def _copy(
     return copy
 
 
-@dataclass(frozen=True)
 class CopyStreams:
-    """The streams of a device for what runs beside its own work."""
+    """The streams of a device for what is sent on one way beside its work.
 
-    sending: Any
-    receiving: Any
-    beside: Any
+    Each is made when it is first asked for. Where the way has a name, they are
+    called by it: "tp", "tp, sends", "tp, receives".
+    """
+
+    def __init__(self, device: torch.device, way: str) -> None:
+        self._device, self._way = device, way
+
+    @cached_property
+    def sending(self) -> Any:
+        """On which :func:`send` sends."""
+        return self._make(", sends")
+
+    @cached_property
+    def receiving(self) -> Any:
+        """On which :func:`send` and :func:`receive` receive."""
+        return self._make(", receives")
+
+    @cached_property
+    def beside(self) -> Any:
+        """On which a block of :func:`beside` runs."""
+        return self._make("")
+
+    def _make(self, what: str) -> Any:
+        stream = _module(self._device).Stream(self._device)
+        if self._way and self._device.type == "sim":
+            sim.name_stream(stream, f"{self._way}{what}")
+        return stream
 
 
 # For each machine: the GPUs, or the simulated devices of a configuration.
 _STREAMS: WeakKeyDictionary[Any, dict[Any, CopyStreams]] = WeakKeyDictionary()
 
 
-def copy_streams(device: torch.device, way: str = "") -> CopyStreams | None:
-    """Return the same streams of a device each time; None if it has none.
+class _Thread(local):
+    """What this thread of Python sends on; see :func:`beside`."""
 
-    What is sent on one named way does not hold up what is sent on another.
+    way = ""
+
+
+_thread = _Thread()
+
+
+def copy_streams(device: torch.device) -> CopyStreams | None:
+    """Return the streams of a device for the way that is in use.
+
+    They are the same each time; None if the device has none.
     """
     if not has_streams(device):
         return None
-    module = _module(device)
-    owner = sim.current_machine() if device.type == "sim" else module
-    streams = _STREAMS.setdefault(owner, {})
-    if (device, way) not in streams:
-        made = [module.Stream(device) for _ in range(3)]
-        streams[device, way] = CopyStreams(*made)
-    return streams[device, way]
+    owner = sim.current_machine() if device.type == "sim" else _module(device)
+    key, streams = (device, _thread.way), _STREAMS.setdefault(owner, {})
+    if key not in streams:
+        streams[key] = CopyStreams(*key)
+    return streams[key]
 
 
 def record_event(device: torch.device) -> Any:
@@ -202,16 +234,18 @@ def beside(
     """Issue a block beside the work of devices, on a stream of each.
 
     On each device it waits for an event of :func:`record_event`, and for what
-    was issued so before on this ``way``; :func:`wait_for_beside` waits for
-    all blocks on the way "".
+    was issued so before on this ``way``. What is sent on one way, here or by
+    :func:`send` in the block, does not hold up what is sent on another.
     """
     found = {d: event for d, event in events.items() if event is not None}
     simulated = {d: e for d, e in found.items() if d.type == "sim"}
     with ExitStack() as stack:
+        stack.callback(setattr, _thread, "way", _thread.way)
+        _thread.way = way
         if simulated:
             stack.enter_context(sim.beside(simulated))
         for device, event in found.items():
-            streams = copy_streams(device, way)
+            streams = copy_streams(device)
             assert streams is not None  # for it has events
             streams.beside.wait_event(event)
             stack.enter_context(_module(device).stream(streams.beside))
@@ -219,7 +253,10 @@ def beside(
 
 
 def wait_for_beside(device: torch.device) -> None:
-    """Make later work of a device wait for what runs beside it."""
+    """Make later work of a device wait for what ran beside it so far.
+
+    It waits for the blocks of :func:`beside` on the way that is in use.
+    """
     streams = copy_streams(device)
     if streams is not None:
         _current(device).wait_stream(streams.beside)

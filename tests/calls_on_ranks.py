@@ -47,6 +47,7 @@ REDUCTIONS = {
     "mean": (ReduceOp.AVG, lambda xs: torch.stack(xs).mean(0)),
     "max": (ReduceOp.MAX, lambda xs: torch.stack(xs).amax(0)),
     "min": (ReduceOp.MIN, lambda xs: torch.stack(xs).amin(0)),
+    "product": (ReduceOp.PRODUCT, lambda xs: torch.stack(xs).prod(0)),
 }
 
 

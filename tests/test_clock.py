@@ -476,6 +476,18 @@ def test_a_collective_in_backward_comes_before_what_needs_it():
     assert names == ["allreduce", "add"]
 
 
+@pytest.mark.parametrize("last", [0, 1, 2])
+def test_the_host_goes_on_when_the_slowest_thread_of_backward_is_done(last):
+    """Whichever device it is for; a launch takes half a second there."""
+    made = clock(count=3)
+    made.begin_backward()
+    for device in range(3):
+        for _ in range(9 if device == last else 2):
+            made.compute(device, "mm", 1.0)
+    made.end_backward()
+    assert made.now() == 4.5
+
+
 def test_a_collective_between_nodes_leaves_the_links_inside_free():
     free = replace(TOY_HOST, launch_seconds=0.0)
     made = Clock(cluster(8, host=free, ranks_per_node=4))

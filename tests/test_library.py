@@ -24,8 +24,9 @@ from dpkit.theory.collectives.library import (
     passes_a_port,
 )
 from dpkit.theory.collectives.rings import ring
-from dpkit.theory.hardware import LINKS, Link
+from dpkit.theory.hardware import HOSTS, LINKS, Link
 from dpkit.theory.hardware.clusters import cluster
+from dpkit.theory.hardware.costs import copy_seconds
 
 DATA = Path(__file__).parent.parent / "book" / "_data"
 SERVERS = DATA / "nccl_servers.json"
@@ -219,6 +220,16 @@ def test_one_host_launches_for_each_device():
     assert kernel.start == max(s.end for s in launches)
 
 
+@pytest.mark.parametrize("hosts", ["one", "per_device"])
+def test_the_host_of_each_device_pays_for_one_launch(hosts):
+    launches = [
+        s.end - s.start
+        for s in run("allreduce", hosts=hosts).spans
+        if (s.kind, s.name) == ("launch", "allreduce")
+    ]
+    assert launches == pytest.approx([HOSTS["eager"].launch_seconds] * 8)
+
+
 def test_it_waits_for_the_last_device():
     with dpkit.sim.machine(link=INSIDE, backing="meta"):
         zero, one = dpkit.devices(2, "sim")
@@ -231,9 +242,8 @@ def test_it_waits_for_the_last_device():
     assert spans["allreduce"].start >= spans["mm"].end
 
 
-@pytest.mark.parametrize("target", [1, 3])
-def test_a_copy_waits_for_its_ports(target):
-    """Inside a node, and to another: all ports between them are taken."""
+def allreduce_and_copy(target):
+    """Return the spans of both; the copy goes from device 0, beside it."""
     nodes = {"ranks_per_node": 2, "network": ACROSS}
     with dpkit.sim.machine(link=INSIDE, backing="meta", **nodes):
         devices = dpkit.devices(4, "sim")
@@ -244,8 +254,37 @@ def test_a_copy_waits_for_its_ports(target):
             with torch.sim.stream(streams[0]), torch.sim.stream(streams[1]):
                 tensors[0].to(devices[target], non_blocking=True)
     spans = {s.name: s for s in timeline.spans if s.kind == "copy"}
-    copy = spans[f"copy to sim:{target}"]
-    assert copy.start >= spans["allreduce"].end > 5e-3
+    return spans["allreduce"], spans[f"copy to sim:{target}"]
+
+
+def test_a_copy_to_another_node_waits_for_its_ports():
+    """The network sets the rate of the allreduce, which takes all of it."""
+    allreduce, copy = allreduce_and_copy(target=3)
+    assert copy.start >= allreduce.end > 5e-3
+
+
+def test_a_copy_inside_a_node_goes_at_the_rate_that_is_left():
+    """The allreduce is slowed by the network, and leaves room inside."""
+    allreduce, copy = allreduce_and_copy(target=1)
+    assert copy.end < allreduce.end
+    rate = INSIDE.bytes_per_second * INSIDE.achieved
+    taken = allreduce.num_bytes / (allreduce.end - allreduce.start) / rate
+    assert 0.01 < taken < 0.5
+    alone = copy_seconds(INSIDE, 4_000_000)
+    assert copy.end - copy.start == pytest.approx(alone / (1 - taken))
+
+
+def test_inside_one_node_a_copy_waits_for_its_ports():
+    with dpkit.sim.machine(link=INSIDE, backing="meta"):
+        devices = dpkit.devices(4, "sim")
+        tensors = [torch.empty(10**6, device=d) for d in devices]
+        streams = [torch.sim.Stream(d) for d in devices[:2]]
+        with dpkit.sim.trace() as timeline:
+            dpkit.allreduce(tensors, algorithm="library")
+            with torch.sim.stream(streams[0]), torch.sim.stream(streams[1]):
+                tensors[0].to(devices[1], non_blocking=True)
+    spans = {s.name: s for s in timeline.spans if s.kind == "copy"}
+    assert spans["copy to sim:1"].start >= spans["allreduce"].end
 
 
 def test_the_numbers_take_no_memory_of_the_device():

@@ -303,6 +303,26 @@ def test_a_storage_of_another_size_without_numbers():
         assert live() == 8 * KB
 
 
+@pytest.mark.parametrize("backing", ["cpu", "meta"])
+def test_memory_is_freed_and_taken_again_where_most_is_in_use(backing):
+    """As FSDP does with the weights of each block: 600 of 1,000 kB."""
+    with dpkit.sim.machine(backing=backing, memory_bytes=1000 * KB):
+        x = kilobytes(600)
+        for _ in range(3):
+            x.untyped_storage().resize_(0)
+            assert live() == 0
+            y = kilobytes(900)
+            del y
+            x.untyped_storage().resize_(600 * KB)
+            assert live() == 600 * KB
+        x.untyped_storage().resize_(700 * KB)
+        x.untyped_storage().resize_(600 * KB)
+        with pytest.raises(torch.OutOfMemoryError):
+            x.untyped_storage().resize_(1001 * KB)
+        assert live() == 600 * KB
+        del x
+
+
 def test_a_block_keeps_its_category_when_its_storage_is_resized():
     w = torch.ones(5, device=ZERO, requires_grad=True)
     with dpkit.sim.trace() as timeline:

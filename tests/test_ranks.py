@@ -75,14 +75,6 @@ def test_objects():
     ]
 
 
-def test_only_known_reductions():
-    def product():
-        dist.all_reduce(here().own(3), dist.ReduceOp.PRODUCT)
-
-    with pytest.raises(RuntimeError, match=r"\(op: PRODUCT, known: SUM, AVG"):
-        dpkit.sim.launch(product, 2)
-
-
 # -- time
 
 

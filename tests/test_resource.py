@@ -8,8 +8,10 @@ from dpkit.theory.clock.resources import (
     FULL,
     KEPT,
     Resource,
+    Rest,
     Share,
     earliest,
+    fit_in,
 )
 
 
@@ -110,3 +112,50 @@ def test_what_lies_far_back_is_taken_for_busy():
     assert len(port.marks) == len(port.loads) < 2 * KEPT
     assert reserve([port], 0, 1) > KEPT
     assert reserve([port], 3 * KEPT - 2, 1) == 3 * KEPT - 1
+
+
+def test_what_others_leave_takes_longer():
+    """The worked case above ``fit_in``."""
+    port = Resource()
+    Share(port, FULL // 4).occupy(0, 4)
+    assert fit_in([Rest(port)], 0, 6) == (0, 8)
+    Rest(port).occupy(0, 8)
+    assert (port.marks, port.loads) == ([0, 4, 8], [FULL, 3 * FULL // 4, 0])
+    assert fit_in([Rest(port)], 0, 6) == (8, 6)
+
+
+def test_less_than_half_is_waited_for():
+    port = Resource()
+    Share(port, FULL // 2 + 1).occupy(0, 4)
+    assert fit_in([Rest(port)], 0, 6) == (4, 6)
+    assert fit_in([Rest(port)], 1, 6) == (4, 6)
+
+
+def test_the_slowest_of_several_ports_decides():
+    one, two = Resource(), Resource()
+    Share(one, FULL // 4).occupy(0, 40)
+    Share(two, FULL // 2).occupy(0, 40)
+    assert fit_in([Rest(one), Rest(two)], 0, 6) == (0, 12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_rest_is_what_a_plain_list_leaves(seed):
+    """Never more than the whole, and as long as what is left asks for."""
+    random.seed(seed)
+    port, taken = Resource(), [0] * 2000
+    for _ in range(150):
+        share = random.choice([FULL // 3, FULL // 5, FULL // 10, None])
+        needed = Rest(port) if share is None else Share(port, share)
+        ready, duration = random.randrange(80), random.choice([4, 12, 60])
+        start, longer = fit_in([needed], ready, duration)
+        assert start >= ready
+        room = FULL - max(taken[start : start + longer])
+        if share is None:
+            assert room >= FULL // 2
+            assert longer == -(-duration * FULL // room)
+        else:
+            assert longer == duration
+        needed.occupy(start, longer)
+        for t in range(start, start + longer):
+            taken[t] += room if share is None else share
+            assert taken[t] <= FULL

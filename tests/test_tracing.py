@@ -152,6 +152,27 @@ def test_a_trace_begins_with_what_is_alive():
     del y
 
 
+def test_what_dies_at_the_end_of_a_trace_has_died_in_it():
+    """Nothing is issued after it that would take note of it."""
+    with dpkit.sim.trace() as timeline:
+        x = torch.ones(11, device="sim:0")
+        y = torch.ones(13, device="sim:0")
+        del x
+    freed = {b.num_bytes: b.freed for b in timeline.blocks}
+    assert freed[44] is not None
+    assert freed[52] is None
+    del y
+
+
+def test_what_dies_before_a_trace_is_not_in_it():
+    x = torch.ones(11, device="sim:0")
+    del x
+    with dpkit.sim.trace() as timeline:
+        y = torch.ones(13, device="sim:0")
+    assert 44 not in {b.num_bytes for b in timeline.blocks}
+    del y
+
+
 def test_traces_do_not_nest_and_keep_their_machine():
     with dpkit.sim.trace():
         with pytest.raises(RuntimeError, match="running"), dpkit.sim.trace():

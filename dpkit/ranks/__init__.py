@@ -6,6 +6,7 @@
 ``group`` -- a process group: what PyTorch calls, as meetings of ranks;
 ``meetings`` -- one operation: who has come, and when it runs;
 ``sending`` -- what it sends, by dpkit's own collectives;
+``modes`` -- what PyTorch's dispatch modes see of a group;
 ``works`` -- what a rank holds of an operation, and waits for.
 """
 

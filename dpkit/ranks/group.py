@@ -5,7 +5,7 @@ objects of one group find each other by its name and its ranks.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -16,6 +16,8 @@ from torch.distributed import distributed_c10d as c10d
 from dpkit import streams
 from dpkit.ranks import sending
 from dpkit.ranks.meetings import Brought, Meeting
+from dpkit.ranks.modes import shown_as
+from dpkit.ranks.reductions import check_reduction, reduction_of
 from dpkit.ranks.works import SimWork
 from dpkit.ranks.world import World
 from dpkit.sim.configuration import simulation
@@ -23,7 +25,6 @@ from dpkit.sim.memory import tensors_in
 from dpkit.sim.sending import check_rank
 from dpkit.sim.streams import current_stream
 
-OPS = {"SUM": "sum", "AVG": "mean", "MAX": "max", "MIN": "min"}
 Tensors = Sequence[Tensor]
 Parts = Sequence[Tensors]
 _Group: Any = dist.ProcessGroup  # whose annotations differ by version
@@ -59,8 +60,20 @@ class SimGroup(_Group):  # type: ignore[misc]
         self._ranks = tuple(options.global_ranks_in_group or range(self._size))
         # What the ranks of the group are at. A name alone is not unique.
         self._meetings = world.meetings_of(self._name, self._ranks)
-        self._counts: dict[Any, int] = {}  # of operations, by way and place
+        self._counts: dict[Any, int] = {}  # of operations, by pair and place
         self._together: list[Meeting] | None = None  # that are joined
+
+    @cached_property
+    def _way(self) -> str:
+        """The name of the streams that it sends on, which no other has here.
+
+        It is that of its dimension of a mesh, or "world", or "group 3".
+        """
+        usual = {"default_pg": "world", "undefined": f"group {self._name}"}
+        words = self.group_desc.removeprefix("mesh_")
+        return self._world.way_of(
+            self._rank, self._name, usual.get(words, words)
+        )
 
     group_name = property(lambda self: self._name)
     supports_coalescing = property(lambda self: True)
@@ -77,34 +90,54 @@ class SimGroup(_Group):  # type: ignore[misc]
         made = self in c10d._world.pg_map
         return [torch.device("sim"), torch.device("cpu")] if made else []
 
-    allreduce = allreduce_coalesced = _in_place("allreduce")
-    broadcast = _in_place("broadcast")
-    reduce = _in_place("reduce")
+    allreduce = shown_as("allreduce_")(_in_place("allreduce"))
+    allreduce_coalesced = shown_as("allreduce_coalesced_")(
+        _in_place("allreduce")
+    )
+    broadcast = shown_as("broadcast_")(_in_place("broadcast"))
+    reduce = shown_as("reduce_")(_in_place("reduce"))
 
+    @shown_as("allgather_")
     def allgather(self, outs: Parts, xs: Tensors, opts: Any = None) -> SimWork:
         """Give all ranks the tensors of all."""
         return self._meet("allgather", (outs[0], xs[0]), outs)
 
+    @shown_as("allgather_coalesced_")
+    def allgather_coalesced(
+        self, outs: Parts, xs: Tensors, opts: Any = None
+    ) -> SimWork:
+        """Give all ranks the lists of all; ``outs[r]`` takes rank r's."""
+        taken = [[out[i] for out in outs] for i in range(len(xs))]
+        works = [
+            self._meet("allgather", pair, outs) for pair in zip(taken, xs)
+        ]
+        return self._work([m for w in works for m in w.meetings], outs)
+
+    @shown_as("_allgather_base_")
     def all_gather_single(
         self, out: Tensor, x: Tensor, opts: Any = 0
     ) -> SimWork:
         """Give all ranks the tensors of all, one behind another."""
         return self._meet("allgather", ([out], x), [out], None, [x])
 
+    @shown_as("reduce_scatter_")
     def reduce_scatter(self, outs: Tensors, xs: Parts, opts: Any) -> SimWork:
         """Give rank r the sum of the tensors r of all."""
         return self._meet("reduce_scatter", (outs[0], xs[0]), outs, opts)
 
+    @shown_as("_reduce_scatter_base_")
     def reduce_scatter_single(
         self, out: Tensor, x: Tensor, opts: Any
     ) -> SimWork:
         """Give rank r part r of the sum."""
         return self._meet("reduce_scatter", (out, [x]), [out], opts, [x])
 
+    @shown_as("alltoall_")
     def alltoall(self, outs: Tensors, xs: Tensors, _: Any = None) -> SimWork:
         """Give rank s the tensor s of each."""
         return self._meet("all_to_all", (outs, xs), outs)
 
+    @shown_as("alltoall_base_")
     def all_to_all_single(
         self, out: Tensor, x: Tensor, outs: list[int], xs: list[int], *_: Any
     ) -> SimWork:
@@ -115,16 +148,19 @@ class SimGroup(_Group):  # type: ignore[misc]
         ]
         return self._meet("all_to_all", parts, [out])
 
+    @shown_as("scatter_")
     def scatter(self, outs: Tensors, xs: Parts, opts: Any) -> SimWork:
         """Give rank r the tensor r of the root."""
         brought = outs[0], xs[0] if xs else []
         return self._meet("scatter", brought, outs, opts, outs)
 
+    @shown_as("gather_")
     def gather(self, outs: Parts, xs: Tensors, opts: Any) -> SimWork:
         """Give the root the tensors of all."""
         brought = outs[0] if outs else [], xs[0]
         return self._meet("gather", brought, outs, opts, xs)
 
+    @shown_as("barrier")
     def barrier(self, opts: Any = None) -> SimWork:
         """Hold the hosts until all have come, with what they had issued."""
         stream = current_stream(torch.device("sim", self._rank))
@@ -139,8 +175,12 @@ class SimGroup(_Group):  # type: ignore[misc]
         meetings, self._together = self._together or [], None
         return self._work(meetings, [])
 
-    all_gather_single_coalesced = _each(all_gather_single)
-    reduce_scatter_single_coalesced = _each(reduce_scatter_single)
+    all_gather_single_coalesced = shown_as("allgather_into_tensor_coalesced_")(
+        _each(all_gather_single)
+    )
+    reduce_scatter_single_coalesced = shown_as(
+        "reduce_scatter_tensor_coalesced_"
+    )(_each(reduce_scatter_single))
 
     # The names of older versions of PyTorch.
     _allgather_base = all_gather_single
@@ -149,10 +189,12 @@ class SimGroup(_Group):  # type: ignore[misc]
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
 
+    @shown_as("send")
     def send(self, xs: Tensors, target: int, tag: int = 0) -> SimWork:
         """Send to a rank of the group."""
         return self._pair(0, self._place, target, tag, xs)
 
+    @shown_as("recv_")
     def recv(self, xs: Tensors, source: int, tag: int = 0) -> SimWork:
         """Receive from a rank of the group."""
         return self._pair(1, source, self._place, tag, xs)
@@ -161,8 +203,9 @@ class SimGroup(_Group):  # type: ignore[misc]
         """Refuse to take what comes first."""
         raise NotImplementedError("recv needs a source on the backend sim")
 
-    def _pair(self, place: int, *way: Any) -> SimWork:
-        source, target, tag, xs = way
+    def _pair(
+        self, place: int, source: int, target: int, tag: int, xs: Tensors
+    ) -> SimWork:
         told = f"{self._ranks[source]} → {self._ranks[target]}, tag {tag}"
         return self._meet("message", xs[0], xs, None, xs, (told, place))
 
@@ -178,32 +221,38 @@ class SimGroup(_Group):  # type: ignore[misc]
         """Come to the next operation of all ranks, or of a pair.
 
         Ranks have to agree on the options, and on the shapes and dtypes of
-        the tensors that are ``alike``. A pair is a way, and a place on it.
+        the tensors that are ``alike``. ``pair`` is the name of a pair, and
+        the place of this rank in it.
         """
-        how = _settings(opts)
+        how, tensors = _settings(opts), list(tensors_in(brought))
         check_rank(self._rank)
-        way, place = end = pair or ("", self._place)
+        check_reduction(how.get("op", ""), tensors)
+        who, place = end = pair or ("", self._place)
         number = self._counts[end] = self._counts.get(end, -1) + 1
         own = self._issue(kind, brought)
-        call = _told(kind, how, alike, list(tensors_in(brought)), way)
-        meeting = self._meeting(kind, number, way, call)
+        call = _told(kind, how, alike, tensors, who)
+        meeting = self._meeting(kind, number, who, call)
         send = vars(sending)[f"send_{kind}"]
         run = partial(send, algorithm=self._world.algorithm, **how)
-        with torch.no_grad():
-            meeting.come(place, own, run)
-        if meeting.is_over:
-            del self._meetings[way, number]
+        try:
+            with torch.no_grad():
+                meeting.come(place, own, run)
+        finally:
+            if meeting.is_over:
+                del self._meetings[who, number]
         if self._together is not None:
             self._together.append(meeting)
         return self._work([meeting], outs)
 
-    def _meeting(self, kind: str, number: int, way: str, call: str) -> Meeting:
+    def _meeting(self, kind: str, number: int, who: str, call: str) -> Meeting:
         """Return an operation that a rank comes to; refuse another call."""
-        what = f"{kind} {way}".strip()
+        what = f"{kind} {who}".strip()
         place = f"number {number} of group {self._name}"
-        size = 2 if way else self._size
+        size = 2 if who else self._size
+        # A pair has other streams than the group.
+        way = f"{self._way} {who}".strip().removesuffix(", tag 0")
         new = Meeting(f"{what} {place}", call, self._rank, size, way)
-        meeting = self._meetings.setdefault((way, number), new)
+        meeting = self._meetings.setdefault((who, number), new)
         if meeting.call != call:
             raise RuntimeError(
                 f"ranks call different operations (rank {meeting.caller}: "
@@ -232,28 +281,22 @@ class SimGroup(_Group):  # type: ignore[misc]
 
 def _settings(opts: Any) -> dict[str, Any]:
     """Return what PyTorch's options say: the root, what to reduce by."""
-    found = {}
+    found: dict[str, Any] = {}
     if hasattr(opts, "reduceOp"):
-        op = opts.reduceOp.op.name
-        if op not in OPS:
-            raise NotImplementedError(
-                "the backend sim does not reduce so (op: "
-                f"{op}, known: {', '.join(OPS)})"
-            )
-        found["op"] = OPS[op]
+        found |= reduction_of(opts.reduceOp)
     if hasattr(opts, "rootRank"):
         found["root"] = opts.rootRank
     return found
 
 
 def _told(
-    kind: str, how: dict[str, Any], alike: Tensors, all_: Tensors, way: str
+    kind: str, how: dict[str, Any], alike: Tensors, all_: Tensors, pair: str
 ) -> str:
     """Return a call in words: "allreduce(op=sum) of (2, 3) float32"."""
     told = ", ".join(f"{name}={value}" for name, value in how.items())
     told = f"{kind}({told})" if told else kind
     # A pair has to agree on the number alone.
-    sizes = [(x.numel() if way else tuple(x.shape), x.dtype) for x in alike]
+    sizes = [(x.numel() if pair else tuple(x.shape), x.dtype) for x in alike]
     what = [f"{n} {dtype}" for n, dtype in sizes]
     told += " of " + ", ".join(what or sorted({str(x.dtype) for x in all_}))
     told += " on the CPU" if {x.device.type for x in all_} == {"cpu"} else ""

@@ -9,13 +9,18 @@ operation, for all::
 
 On the simulated clock the operation starts when the streams of all have come
 to it. It runs beside their work. A stream that needs it waits for its end.
+Each group has another stream on each of its devices, as NCCL's groups have:
+what is slow in one group holds up no other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+from torch.utils._python_dispatch import _disable_current_modes
 
 from dpkit import streams
 from dpkit.sim.configuration import simulation
@@ -40,10 +45,11 @@ class Meeting:
     call: str  # all that the ranks have to agree on
     caller: int  # the rank that came first
     size: int  # how many are to come
-    way: str = ""  # of a pair: its messages hold up no others
+    way: str  # the name of the streams that it runs on, on all devices
     brought: dict[int, Brought] = field(default_factory=dict)  # by place
     ends: dict[int, Any] = field(default_factory=dict)  # events, by rank
     is_over: bool = False
+    error: Exception | None = None  # for which it was not sent
 
     def __str__(self) -> str:
         came = ", ".join(str(one.rank) for one in self.brought.values())
@@ -59,17 +65,37 @@ class Meeting:
         in_order = [one for _, one in sorted(self.brought.items())]
         self.brought = {}  # who waits for this must not keep the tensors
         begins = {one.device: one.begin for one in in_order}
+        given = [one.tensors for one in in_order]
         # It is sent beside the work of the devices. Buffers do not count.
-        with streams.beside(begins, self.way), simulation.memory.paused():
+        with (
+            streams.beside(begins, self.way),
+            simulation.memory.paused(),
+            _unseen(given),
+        ):
             try:
-                send([one.tensors for one in in_order])
+                send(given)
             except Exception as error:
                 error.add_note(f"in {self.name}")
+                self.error = error
                 raise
+            finally:
+                self.is_over = True
             for one in in_order:
                 _keep(one)
                 self.ends[one.rank] = streams.record_event(one.device)
-        self.is_over = True
+
+
+@contextmanager
+def _unseen(given: Any) -> Iterator[None]:
+    """Hide from PyTorch by which operations tensors are sent in a block.
+
+    NCCL and gloo send what lies in memory. To autograd, a tensor that they
+    wrote to is as it was; and a mode sees the collective alone.
+    """
+    tensors = [x for x in tensors_in(given) if not x.is_inference()]
+    as_it_was = _unsafe_preserve_version_counter(tuple(tensors))
+    with as_it_was, _disable_current_modes():
+        yield
 
 
 def _keep(one: Brought) -> None:

@@ -8,6 +8,7 @@ what rank r gave. Collectives go by one of two ways:
     "library"            in one launch, by a closed form, as NCCL's
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from dpkit import collectives
 from dpkit.library import LIBRARY
+from dpkit.ranks.reductions import after_adding, before_adding, to_add_by
 from dpkit.sim.kernels.unpaid import put, scratch
 from dpkit.sim.tracing import meet
 from dpkit.streams import send
@@ -24,10 +26,15 @@ def _or(name: str, algorithm: str) -> str:
     return LIBRARY if algorithm == LIBRARY else name
 
 
-def send_allreduce(xs: list[Any], algorithm: str, op: str) -> None:
+def send_allreduce(
+    xs: list[Any], algorithm: str, op: str, factor: float = 1.0
+) -> None:
     """Reduce the first tensors of all, then the second ones, …."""
     for tensors in zip(*xs):
-        collectives.allreduce(tensors, op, algorithm)
+        before_adding(tensors, factor)
+        how = to_add_by(op, tensors[0].dtype)
+        collectives.allreduce(tensors, how, algorithm)
+        after_adding(op, tensors, len(tensors))
 
 
 def send_broadcast(xs: list[Any], algorithm: str, root: int) -> None:
@@ -36,10 +43,20 @@ def send_broadcast(xs: list[Any], algorithm: str, root: int) -> None:
         collectives.broadcast(tensors, root, _or("tree", algorithm))
 
 
-def send_reduce(xs: list[Any], algorithm: str, op: str, root: int) -> None:
-    """Reduce the tensors of all to those of the root."""
+def send_reduce(
+    xs: list[Any], algorithm: str, op: str, root: int, factor: float = 1.0
+) -> None:
+    """Reduce the tensors of all to those of the root; the others stay."""
     for tensors in zip(*xs):
-        collectives.reduce(tensors, op, root, _or("tree", algorithm))
+        given = list(tensors)
+        if factor != 1:
+            given = [_flat_copy([x]) for x in tensors]
+            before_adding(given, factor)
+        how = to_add_by(op, given[0].dtype)
+        collectives.reduce(given, how, root, _or("tree", algorithm))
+        after_adding(op, [given[root]], len(given))
+        if factor != 1:
+            put(given[root], tensors[root])
 
 
 # Three ranks gather 2 numbers of each. Rank 1 gives c and d:
@@ -68,20 +85,20 @@ def send_allgather(xs: list[Any], algorithm: str) -> None:
             put(flat, out, first=rank * most)
 
 
-def send_reduce_scatter(xs: list[Any], algorithm: str, op: str) -> None:
+def send_reduce_scatter(
+    xs: list[Any], algorithm: str, op: str, factor: float = 1.0
+) -> None:
     """Put part r of the sum of what all give into what rank r takes.
 
     A rank gives a list, of one tensor or of a tensor for each rank.
     """
     most = max(part.numel() for _, parts in xs for part in parts)
     _ = [_for_all(parts, xs) for _, parts in xs if len(parts) > 1]
-    flats = []
-    for _, parts in xs:
-        flat = scratch(parts[0], most * len(parts))
-        for rank, part in enumerate(parts):
-            put(part, flat, to=rank * most)
-        flats.append(flat)
-    sums = collectives.reduce_scatter(flats, op, _or("ring", algorithm))
+    flats = [_flat_copy(parts, most) for _, parts in xs]
+    before_adding(flats, factor)
+    how = to_add_by(op, flats[0].dtype)
+    sums = collectives.reduce_scatter(flats, how, _or("ring", algorithm))
+    after_adding(op, sums, len(sums))
     for rank, ((out, parts), part) in enumerate(zip(xs, sums)):
         _check_sizes(out, parts[rank % len(parts)], len(xs) // len(parts))
         put(part, out)
@@ -123,6 +140,15 @@ def send_message(xs: list[Tensor], algorithm: str) -> None:
 def send_barrier(xs: list[int], algorithm: str) -> None:
     """Hold the hosts of these ranks until all have come."""
     meet([torch.device("sim", rank) for rank in xs])
+
+
+def _flat_copy(parts: Sequence[Tensor], most: int | None = None) -> Tensor:
+    """Return parts in one flat tensor, ``most`` elements apart."""
+    most = parts[0].numel() if most is None else most
+    flat = scratch(parts[0], most * len(parts))
+    for rank, part in enumerate(parts):
+        put(part, flat, to=rank * most)
+    return flat
 
 
 def _send_all(pairs: list[tuple[Tensor, Tensor]]) -> None:

@@ -40,10 +40,19 @@ class SimWork(_Work):  # type: ignore[misc]
         return True
 
     def _come(self) -> None:
-        """Give other ranks their turns until all have come."""
+        """Give other ranks their turns until all have come.
+
+        Raises:
+            RuntimeError: what they have brought could not be sent.
+        """
         check_rank(self._rank)
         for meeting in self.meetings:
             self._turns.wait(self._rank, meeting)
+            if meeting.error is not None:
+                why = f"{type(meeting.error).__name__}: {meeting.error}"
+                raise RuntimeError(
+                    f"{meeting.name} has failed ({why})"
+                ) from meeting.error
 
     def _wait_in_stream(self) -> None:
         for meeting in self.meetings:

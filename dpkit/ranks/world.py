@@ -30,10 +30,20 @@ class World:
         enter = lambda rank: self._states[rank].restore()  # noqa: E731
         self.turns = Turns(size, self._time, enter, self._leave)
         self._meetings: dict[Any, dict[Any, Meeting]] = {}
+        self._ways: dict[tuple[int, str], str] = {}  # rank, way -> its group
 
     def meetings_of(self, name: str, ranks: Any) -> dict[Any, Meeting]:
         """Return what the ranks of a group are at."""
         return self._meetings.setdefault((name, ranks), {})
+
+    def way_of(self, rank: int, group: str, wanted: str) -> str:
+        """Return a name that no other group of this rank has for its way."""
+        # Two meshes of one rank may each have a dimension called "tp".
+        way, count = wanted, 1
+        while self._ways.setdefault((rank, way), group) != group:
+            count += 1
+            way = f"{wanted} {count}"
+        return way
 
     def close(self) -> None:
         """Raise what went wrong, if anything."""

@@ -29,6 +29,7 @@ from dpkit.sim.both_kinds import why_apart
 from dpkit.sim.configuration import configure, hold_on_gpu, machine
 from dpkit.sim.needed import check_ranks as check_ranks
 from dpkit.sim.streams import issued_beside as beside
+from dpkit.sim.streams import name_stream
 from dpkit.sim.tracing import current_machine, label, meet, now, trace
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "launch",
     "machine",
     "meet",
+    "name_stream",
     "now",
     "current_machine",
     "register",

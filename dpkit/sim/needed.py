@@ -25,8 +25,10 @@ NAMES = (
     "torch._C._distributed_c10d.HashStore",
     "torch._C._distributed_c10d.Logger.set_runtime_stats_and_log",
     "torch._C._distributed_c10d._set_thread_isolation_mode",
+    "torch._C._len_torch_dispatch_stack",
     "torch._utils._get_available_device_type",
     "torch.autograd.Variable._execution_engine.queue_callback",
+    "torch.autograd.grad_mode._unsafe_preserve_version_counter",
     "torch.distributed._Work",
     "torch.distributed.ProcessGroup._device_types",
     "torch.distributed.ProcessGroup._end_coalescing",
@@ -36,6 +38,8 @@ NAMES = (
     "torch.distributed.distributed_c10d._world",
     "torch.distributed.tensor.DTensor._op_dispatcher._custom_op_handlers",
     "torch.ops.c10d.allreduce_.default._op_dk",
+    "torch.utils._python_dispatch._disable_current_modes",
+    "torch.utils._python_dispatch._pop_mode_temporarily",
 )
 
 # PyTorch's registry of process groups: what it has, and how that begins. Each

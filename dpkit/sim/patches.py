@@ -34,6 +34,7 @@ from dpkit.sim import (
     backward,
     both_kinds,
     device_names,
+    generic_streams,
     modules,
     random_numbers,
     refusals,
@@ -259,6 +260,8 @@ PATCHES = [
     # What autocast has no rule for goes through as it is.
     fallback(AUTOCAST, torch.library.fallthrough_kernel),
     replaced(torch, "Generator", random_numbers.Generator),
+    replaced(torch, "Stream", generic_streams.AnyStream),
+    replaced(torch, "Event", generic_streams.AnyEvent),
     Patch(
         "the name and module of PrivateUse1", _place_is_free, _take_the_place
     ),

@@ -5,8 +5,9 @@
 - ``torch.nn.DataParallel``, which copies from GPU to GPU by functions of CUDA.
   Once there is a backend from outside it would choose that also for a module
   on the CPU; there it works as before.
-- Two settings of ``DistributedDataParallel`` whose C++ asks for pinned memory;
-  and a module that two ranks wrap, for whose gradients its C++ would wait.
+- Two settings of ``DistributedDataParallel`` whose C++ asks for pinned memory,
+  and one, ``mixed_precision``, whose C++ changes the type of its buckets in
+  place; and a module that two ranks wrap, for whose gradients it would wait.
 """
 
 import sys
@@ -113,28 +114,35 @@ def forward_data_parallel(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def without_unused(original: Callable[..., None]) -> Callable[..., None]:
-    """Return an ``__init__`` of PyTorch's DDP that refuses two settings.
-
-    For both its C++ asks for pinned memory, which Python cannot provide.
-    """
+    """Return an ``__init__`` of PyTorch's DDP that refuses some settings."""
 
     def init(self: Any, module: nn.Module, *args: Any, **kwargs: Any) -> None:
-        given = (
-            kwargs.get("find_unused_parameters"),
-            kwargs.get("static_graph"),
-        )
-        if any(given) and any(
-            p.device.type == "sim" for p in module.parameters()
-        ):
-            raise NotImplementedError(
-                "DistributedDataParallel on simulated devices cannot look for "
-                f"unused parameters (find_unused_parameters: {given[0]}, "
-                f"static_graph: {given[1]})"
-            )
+        if any(p.device.type == "sim" for p in module.parameters()):
+            _refuse_settings(kwargs)
         _refuse_shared(module)
         original(self, module, *args, **kwargs)
 
     return init
+
+
+def _refuse_settings(given: dict[str, Any]) -> None:
+    """Refuse what DDP's C++ cannot do on simulated devices."""
+    unused, static = (
+        given.get(name) for name in ("find_unused_parameters", "static_graph")
+    )
+    if unused or static:
+        raise NotImplementedError(
+            "DistributedDataParallel on simulated devices cannot look for "
+            f"unused parameters (find_unused_parameters: {unused}, "
+            f"static_graph: {static})"
+        )
+    if given.get("mixed_precision") is not None:
+        raise NotImplementedError(
+            "DistributedDataParallel on simulated devices computes in the "
+            "dtype of its parameters (mixed_precision: "
+            f"{given['mixed_precision']}); torch.autocast, or FSDP2's "
+            "MixedPrecisionPolicy, computes in another"
+        )
 
 
 _wrapped = WeakIdKeyDictionary()  # parameter -> thread of the rank

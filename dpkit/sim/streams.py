@@ -10,6 +10,7 @@ each other only where the program says so, but share the device's compute::
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from threading import local
 from typing import Any
 
 import torch
@@ -20,6 +21,16 @@ from dpkit.sim.sending import thread
 from dpkit.theory.clock.issuers import DEFAULT
 from dpkit.theory.clock.queues import Work
 from dpkit.theory.clock.record import SECOND
+
+
+class _Thread(local):
+    """What a thread of Python has."""
+
+    def __init__(self) -> None:
+        self.entered: list[Any] = []  # blocks of streams, the last last
+
+
+_thread = _Thread()
 
 
 class SimStream:
@@ -93,6 +104,16 @@ class SimStream:
     def query(self) -> bool:
         """Return whether the stream has finished its work."""
         return self.record_event().query()
+
+    def __enter__(self) -> "SimStream":
+        """Issue a block to this stream, as ``torch.sim.stream`` does."""
+        block = stream(self)
+        block.__enter__()
+        _thread.entered.append(block)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _thread.entered.pop().__exit__(*error)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SimStream) and (self.device, self.number) == (
@@ -193,6 +214,11 @@ def _make_host_wait(device: int, stream: int | None = None) -> None:
     simulation.clock.wait(device, stream)
     if simulation.races is not None:
         simulation.races.host_waits(device, stream)
+
+
+def name_stream(stream: SimStream, name: str) -> None:
+    """Give a stream a name, by which timelines call it."""
+    simulation.clock.name_stream(stream.device.index, stream.number, name)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Copies that cost nothing on the clock, for the buffers of collectives."""
+"""What costs nothing on the clock, for the buffers of collectives."""
 
 import torch
 from torch import Tensor
@@ -27,3 +27,13 @@ def put(given: Tensor, out: Tensor, to: int = 0, first: int = 0) -> None:
         if simulation.races is not None and out.device.type == "sim":
             pieces = [source[:count]], [target[:count]]
             simulation.races.used("copy", out.device.index, *pieces)
+
+
+def multiply(x: Tensor, factor: float) -> None:
+    """Multiply in place, at no cost."""
+    plain(x).mul_(factor)
+
+
+def divide_towards_zero(x: Tensor, count: int) -> None:
+    """Divide integers in place, at no cost: -7 / 2 becomes -3."""
+    plain(x).div_(count, rounding_mode="trunc")

@@ -45,7 +45,7 @@ from dpkit.sim.races.shadows import Access, Issued, Shadow, use
 from dpkit.theory.clock.clock import Clock
 from dpkit.theory.clock.order import HappensBefore, Past
 from dpkit.theory.clock.queues import Stream
-from dpkit.theory.clock.record import Race, Use, row_of
+from dpkit.theory.clock.record import Race, Row, Use
 
 HOST = "host", "python"  # the row of a timeline
 _ON_HOST = Tensor, torch.nn.Parameter  # others have tensors inside
@@ -289,7 +289,7 @@ class Races:
         new, kept = Access(operation, writes, extent_of(x)), []
         for old in memory.accesses:
             if old.races(writes, new.extent, past):
-                self._tell(old, new.use())
+                self._tell(old, new.use(self._row_of(new)))
                 # One missing wait is one race: it is taken for mended.
                 self._order.stream_waits(operation.stream, _up_to(old))
             if not new.stands_for(old, past):
@@ -309,13 +309,17 @@ class Races:
                 stream = access.operation.stream
                 is_over = access.operation.is_in(past)
                 if not is_over and stream not in memory.recorded:
-                    freed = use("frees", "", row_of(*owner), place)
+                    freed = use("frees", "", self._clock.row_of(*owner), place)
                     self._tell(access, freed)
 
     def _tell(self, first: Access, second: Use) -> None:
-        race = Race(first.use(), second)
+        race = Race(first.use(self._row_of(first)), second)
         if race not in self.found:
             self.found.append(race)
+
+    def _row_of(self, access: Access) -> Row:
+        """Return the row of a timeline for the stream of an access."""
+        return self._clock.row_of(*access.operation.stream)
 
 
 def _is_simulated(x: Tensor) -> bool:

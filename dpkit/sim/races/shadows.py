@@ -9,7 +9,7 @@ from dpkit.sim.races.extents import Extent
 from dpkit.sim.races.places import SourcePlace
 from dpkit.theory.clock.order import Past
 from dpkit.theory.clock.queues import Stream
-from dpkit.theory.clock.record import Use, row_of
+from dpkit.theory.clock.record import Row, Use
 
 
 class Issued(NamedTuple):
@@ -47,18 +47,18 @@ class Access(NamedTuple):
             return False
         return old.operation.is_in(past) and self.extent.contains(old.extent)
 
-    def use(self) -> Use:
-        """Return what a race says of it."""
+    def use(self, row: Row) -> Use:
+        """Return what a race says of it; ``row`` is that of its stream."""
         operation = self.operation
         return use(
             "writes" if self.writes else "reads",
             operation.name,
-            row_of(*operation.stream),
+            row,
             operation.place,
         )
 
 
-def use(what: str, name: str, row: tuple[str, str], place: SourcePlace) -> Use:
+def use(what: str, name: str, row: Row, place: SourcePlace) -> Use:
     """Return what a race says of an access, or of memory that was freed."""
     return Use(what, name, *row, place.told(), place.code())
 

@@ -20,8 +20,14 @@ from threading import RLock
 
 from dpkit.theory.clock.issuers import DEFAULT, Hosts
 from dpkit.theory.clock.paths import Paths
-from dpkit.theory.clock.queues import Queues, Work
-from dpkit.theory.clock.record import SECOND, Recorder, Span, place_name
+from dpkit.theory.clock.queues import Queues, Stream, Work
+from dpkit.theory.clock.record import (
+    SECOND,
+    Recorder,
+    Row,
+    Span,
+    place_name,
+)
 from dpkit.theory.clock.resources import Needed, Resource
 from dpkit.theory.hardware.clusters import Cluster
 
@@ -38,6 +44,7 @@ class Clock:
         self.hosts = Hosts(cluster)
         count = cluster.num_devices
         self.num_streams = [0] * count  # made so far on each device
+        self.names: dict[Stream, str] = {}  # of streams that have one
         self._queues = Queues()
         self._compute = [[Resource()] for _ in range(count)]
         self._adders = [[Resource()] for _ in range(count)]
@@ -128,12 +135,20 @@ class Clock:
         """Issue what runs on several devices together, as one kernel on each.
 
         It starts when all are ready, and occupies their ports both ways;
-        ``num_bytes`` leave each device, and arrive there.
+        ``num_bytes`` leave each device, and arrive there. Over several nodes
+        the network sets the rate, and the ports inside have room for others.
         """
+        inside, across = self._rings(devices)
+        link, part = self.cluster.link, 1.0
+        if across and seconds:
+            rate = link.bytes_per_second * link.achieved
+            part = num_bytes / seconds / rate
         path: dict[Needed, None] = {}
-        for ring in self._rings(devices):
-            for device, target in zip(ring, ring[1:] + ring[:1]):
-                path |= dict.fromkeys(self._paths.between(device, target))
+        for rings, of_port in (inside, part), (across, 1.0):
+            for ring in rings:
+                for ends in zip(ring, ring[1:] + ring[:1]):
+                    needed = self._paths.between(*ends, of_port=of_port)
+                    path |= dict.fromkeys(needed)
         work = Work(
             kind="copy",
             names=[name] * len(devices),
@@ -169,7 +184,7 @@ class Clock:
 
     def record(self) -> list[Span]:
         """Start a recording at the latest host's time; return its spans."""
-        self.hosts.recorder = Recorder(self.mark())
+        self.hosts.recorder = Recorder(self.mark(), self.row_of)
         return self.hosts.recorder.spans
 
     def stop_recording(self) -> None:
@@ -185,6 +200,16 @@ class Clock:
         """Return the number of a stream; beyond a few they are used again."""
         self.num_streams[device] += 1
         return (self.num_streams[device] - 1) % MOST_STREAMS + DEFAULT + 1
+
+    def name_stream(self, device: int, number: int, name: str) -> None:
+        """Give a stream a name, for timelines; one may have several."""
+        before = self.names.get((device, number))
+        self.names[device, number] = f"{before}; {name}" if before else name
+
+    def row_of(self, device: int, stream: int) -> Row:
+        """Return the row of a timeline for a stream of a device."""
+        usual = f"stream {stream}" if stream != DEFAULT else "compute"
+        return f"sim:{device}", self.names.get((device, stream), usual)
 
     def mark_stream(self, device: int, stream: int, *after: Work) -> Work:
         """Put a mark at the end of a stream; return it.
@@ -256,14 +281,16 @@ class Clock:
     # nodes. Between the nodes there is a ring of the first of each, 0 4, and
     # one of the second of each, 1 5.
 
-    def _rings(self, devices: Sequence[int]) -> list[list[int]]:
+    def _rings(
+        self, devices: Sequence[int]
+    ) -> tuple[list[list[int]], list[list[int]]]:
         """Return who sends to whom in a collective: inside nodes, across."""
         nodes: dict[int, list[int]] = {}
         for device in devices:
             nodes.setdefault(self.cluster.node_of(device), []).append(device)
         across = [list(ring) for ring in zip(*nodes.values())]
-        rings = [*nodes.values(), *across]
-        return [ring for ring in rings if len(ring) > 1]
+        inside = [ring for ring in nodes.values() if len(ring) > 1]
+        return inside, [ring for ring in across if len(ring) > 1]
 
     def _issue(self, work: Work) -> None:
         """Queue work; what several threads issue, when all have."""

@@ -1,6 +1,6 @@
 """What copies pass over: the ports of devices, and what they share."""
 
-from dpkit.theory.clock.resources import FULL, Needed, Resource, Share
+from dpkit.theory.clock.resources import FULL, Needed, Resource, Rest, Share
 from dpkit.theory.hardware.clusters import Cluster
 
 
@@ -10,7 +10,9 @@ class Paths:
     A port sends and receives at the same time, but one copy each way. Where
     devices do not reach each other, all copies of those on one switch pass
     through the host over one path each way. A copy that is slower than the
-    path takes only a share of it, and leaves the rest to others.
+    path takes only a share of it, and leaves the rest to others. So does a
+    collective of several nodes, which the network slows, with the ports in
+    the nodes: a copy beside it goes at the rate that is left.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -28,11 +30,16 @@ class Paths:
     # one to end: no copy is slowed down to make room.
 
     def between(
-        self, source: int | None, target: int | None, share: float = 1.0
+        self,
+        source: int | None,
+        target: int | None,
+        share: float = 1.0,
+        of_port: float = 1.0,
     ) -> list[Needed]:
         """Return what a copy occupies; None is the host's memory.
 
-        ``share`` is its rate, as a part of what the path between can carry.
+        ``share`` is its rate, as a part of what the path between can carry,
+        and ``of_port`` as a part of what a port can.
         """
         cluster = self.cluster
         link = cluster.link_between(source, target)
@@ -46,7 +53,9 @@ class Paths:
             (target, "in", "out of the host"),
         ):
             if device is not None:
-                path.append(self._resource(kind, port, device))
+                own = self._resource(kind, port, device)
+                part = Share(own, int(FULL * of_port))
+                path.append(part if of_port < 1 else Rest(own))
                 if not link.peer_to_peer:
                     switch = cluster.switch_of(device)
                     common = self._resource(kind, shared, switch)

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from dpkit.theory.clock.record import Recorder, row_of
-from dpkit.theory.clock.resources import Needed, earliest
+from dpkit.theory.clock.record import Recorder
+from dpkit.theory.clock.resources import Needed, fit_in
 
 Stream = tuple[int, int]  # a device, and the number of a stream there
 
@@ -35,10 +35,10 @@ class Work:
     issued: int  # when the host had issued it, in picoseconds
     kind: str = ""  # "compute" or "copy"
     names: Sequence[str] = ()  # on each of the streams
-    duration: int = 0  # picoseconds, once it starts
+    duration: int = 0  # picoseconds, with all that it needs to itself
     num_bytes: int = 0
     flops: int = 0
-    resources: Sequence[Needed] = ()  # what it needs to itself
+    resources: Sequence[Needed] = ()  # what it occupies
     recorder: Recorder | None = None  # where it is noted
     end: int | None = None  # picoseconds, once it has been placed
     ready: int = 0  # when it may start, as far as that is known
@@ -90,13 +90,13 @@ class Queues:
     def _place_first(self) -> None:
         """Place the head that starts first, or learn that it is later."""
         start, ready, number, work = heappop(self._heads)
-        free = earliest(work.resources, start, work.duration)
+        free, duration = fit_in(work.resources, start, work.duration)
         if free > start:
             heappush(self._heads, (free, ready, number, work))
             return
         for resource in work.resources:
-            resource.occupy(start, work.duration)
-        work.end = end = start + work.duration
+            resource.occupy(start, duration)
+        work.end = end = start + duration
         for other in work.followers:
             if end > other.ready:
                 other.ready = end
@@ -106,7 +106,7 @@ class Queues:
                 heappush(self._heads, head)
         work.followers = ()
         if work.recorder is not None:
-            _note(work, work.recorder, start)
+            _note(work, work.recorder, start, end)
 
 
 def _follow(work: Work, other: Work) -> None:
@@ -118,9 +118,9 @@ def _follow(work: Work, other: Work) -> None:
         work.ready = other.end
 
 
-def _note(work: Work, recorder: Recorder, start: int) -> None:
+def _note(work: Work, recorder: Recorder, start: int, end: int) -> None:
     """Record a span for each stream that ``work`` runs on."""
     sizes = work.num_bytes, work.flops
     for stream, name in zip(work.streams, work.names):
-        row, end = row_of(*stream), start + work.duration
+        row = recorder.row_of(*stream)
         recorder.note(row, name, work.kind, start, end, *sizes)

@@ -1,5 +1,6 @@
 """What is recorded of a run: spans of time and blocks of memory."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 SECOND = 10**12  # picoseconds, in which a clock counts
@@ -11,8 +12,8 @@ class Span:
     """One thing that took time."""
 
     device: str  #: ``sim:0``, ``cuda:1``, ``cpu``, ``host``, ``host:1`` …
-    #: "compute" (the device's default stream), "stream 1" and so on; "python"
-    #: or "backward" on a host.
+    #: "compute" (the device's default stream), "stream 1" and so on, or the
+    #: name of a stream; "python" or "backward" on a host.
     stream: str
     name: str  #: such as "mm" or ``copy from sim:1``
     #: "compute", "copy", "launch" (host) or "wait" (host); of a replayed
@@ -122,10 +123,14 @@ def streams(spans: list[Span]) -> dict[str, dict[str, list[Span]]]:
 
 
 class Recorder:
-    """Collects ``spans`` from ``zero`` on, a time in picoseconds."""
+    """Collects ``spans`` from ``zero`` on, a time in picoseconds.
 
-    def __init__(self, zero: int) -> None:
+    ``row_of`` returns the row for a device and the number of a stream there.
+    """
+
+    def __init__(self, zero: int, row_of: Callable[[int, int], Row]) -> None:
         self.spans: list[Span] = []
+        self.row_of = row_of
         self._zero = zero
 
     def note(
@@ -135,11 +140,6 @@ class Recorder:
         since = (start - self._zero) / SECOND
         until = (end - self._zero) / SECOND
         self.spans.append(Span(*row, name, kind, since, until, *sizes))
-
-
-def row_of(device: int, stream: int) -> Row:
-    """Return the row of a timeline for a stream of a device."""
-    return f"sim:{device}", f"stream {stream}" if stream else "compute"
 
 
 def place_name(device: int | None) -> str:

@@ -48,6 +48,14 @@ class Resource:
             i += 1
         return ready
 
+    def room(self, start: int, duration: int) -> int:
+        """Return the share that is free all the time from ``start`` on."""
+        if start >= self.marks[-1]:
+            return FULL
+        first = bisect_right(self.marks, start) - 1
+        last = bisect_left(self.marks, start + duration)
+        return FULL - max(self.loads[first:last], default=0)
+
     def occupy(self, start: int, duration: int, share: int = FULL) -> None:
         """Be busy from ``start``, which :meth:`earliest` gave."""
         if duration == 0:
@@ -90,7 +98,22 @@ class Share(NamedTuple):
         self.resource.occupy(start, duration, self.share)
 
 
-Needed = Resource | Share  # what work may have to occupy
+class Rest(NamedTuple):
+    """All that others leave of a resource, which is half of it at least."""
+
+    resource: Resource
+
+    def earliest(self, ready: int, duration: int) -> int:
+        """Return the earliest start, from ``ready`` on, of such work."""
+        return self.resource.earliest(ready, duration, FULL // 2)
+
+    def occupy(self, start: int, duration: int) -> None:
+        """Take what is left from ``start`` on, so that nothing is."""
+        room = self.resource.room(start, duration)
+        self.resource.occupy(start, duration, room)
+
+
+Needed = Resource | Share | Rest  # what work may have to occupy
 
 
 # Both ports have to be free at once. Sender busy 0-2, receiver busy 3-4:
@@ -109,3 +132,25 @@ def earliest(resources: Sequence[Needed], ready: int, duration: int) -> int:
             if free > start:
                 start, moved = free, len(resources) > 1
     return start
+
+
+# A copy takes 6 if the port is free. Others take a quarter of the port, up to
+# 4. What is left is 3/4, so that it takes 6 / (3/4) = 8:
+#
+#     1/4      ####
+#     rest     ++++++++       it goes on at 3/4: it is not sped up again
+
+
+def fit_in(
+    resources: Sequence[Needed], ready: int, duration: int
+) -> tuple[int, int]:
+    """Return the earliest start of such work, and how long it takes there."""
+    rests = [x.resource for x in resources if isinstance(x, Rest)]
+    longer = duration
+    while True:
+        start = earliest(resources, ready, longer)
+        room = min([x.room(start, longer) for x in rests], default=FULL)
+        slowed = -(-duration * FULL // room)
+        if slowed <= longer:
+            return start, slowed
+        longer = slowed

@@ -122,10 +122,11 @@ def _row_names(rows: Rows) -> dict[Row, tuple[str, str]]:
 
 
 def _does(stream: str, spans: Sequence[Span]) -> str:
-    """Return what a stream does, or its name if that is several things."""
+    """Return its name, or what a stream does that has but a number."""
     if stream == "compute":
         return "computes"
-    if {span.kind for span in spans} != {"copy"}:
+    is_numbered = stream.startswith("stream ")
+    if not is_numbered or {span.kind for span in spans} != {"copy"}:
         return stream
     sends = any("copy from " not in span.name for span in spans)
     receives = any("copy to " not in span.name for span in spans)
