@@ -6,7 +6,9 @@
 ``group`` -- a process group: what PyTorch calls, as meetings of ranks;
 ``meetings`` -- one operation: who has come, and when it runs;
 ``sending`` -- what it sends, by dpkit's own collectives;
-``works`` -- what a rank holds of an operation, and waits for.
+``works`` -- what a rank holds of an operation, and waits for;
+``shards`` -- what DTensor lacks for simulated devices: ``shard_random``, how
+ranks draw random numbers.
 """
 
 from collections.abc import Callable

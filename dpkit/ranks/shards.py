@@ -1,0 +1,18 @@
+"""What DTensor lacks for simulated devices, while ranks run."""
+
+from contextlib import ExitStack
+
+from torch.distributed.tensor import _random
+
+from dpkit.ranks.shard_random import ShardTracker
+from dpkit.sim.patching import replaced
+
+
+def compute_on_shards(stack: ExitStack) -> None:
+    """Have DTensor draw its shards, until a stack ends.
+
+    The stack puts back what DTensor had: see ``ThreadState``.
+    """
+    ours = replaced(_random, "OffsetBasedRNGTracker", ShardTracker)
+    stack.callback(ours.apply())
+    _random._rng_tracker = None  # one of other devices, if there is any
