@@ -193,7 +193,10 @@ LIMITS = {
         lambda: on_ranks.replicas(static_graph=True),
         r"find_unused_parameters: None, static_graph: True",
     ),
-    "context parallelism": (on_ranks.attention_of_parts, "sharding strategy"),
+    "context parallelism": (
+        on_ranks.attention_of_parts,
+        "context parallelism sends keys and values between kernels of CUDA",
+    ),
 }
 
 

@@ -8,7 +8,7 @@
 ``sending`` -- what it sends, by dpkit's own collectives;
 ``works`` -- what a rank holds of an operation, and waits for;
 ``shards`` -- what DTensor lacks for simulated devices: ``shard_random``, how
-ranks draw random numbers.
+ranks draw random numbers, and ``shard_attention``, how they attend.
 """
 
 from collections.abc import Callable
