@@ -12,7 +12,6 @@ from torch.distributed.checkpoint.state_dict import (
     get_state_dict,
     set_state_dict,
 )
-from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import dpkit
@@ -181,11 +180,6 @@ def test_a_checkpoint_of_four_ranks_resumes_on_two(tmp_path):
 # -- what does not work
 
 
-def reset_what_is_cut():
-    layer = fully_shard(nn.Linear(4, 4, device="sim"))
-    layer.reset_parameters()
-
-
 def ddp_without_numbers():
     DistributedDataParallel(transformer().to(own_device()))
 
@@ -199,9 +193,10 @@ LIMITS = {
         lambda: on_ranks.replicas(static_graph=True),
         r"find_unused_parameters: None, static_graph: True",
     ),
-    "context parallelism": (on_ranks.attention_of_parts, "sharding strategy"),
-    "dropout on shards": (on_ranks.dropout_of_shards, "AssertionError"),
-    "drawing shards": (reset_what_is_cut, "AssertionError"),
+    "context parallelism": (
+        on_ranks.attention_of_parts,
+        "context parallelism sends keys and values between kernels of CUDA",
+    ),
 }
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch.distributed import distributed_c10d
+from torch.distributed.tensor import _random
 
 import dpkit
 from dpkit.sim.needed import NAMES, REGISTRY, lacking
@@ -54,6 +55,12 @@ def test_without_a_name_ranks_alone_refuse(name, take_out):
     with pytest.raises(RuntimeError, match=re.escape(f"missing: {name})")):
         dpkit.sim.launch(total, 2)
     assert train() == ([[0.0, 0.0]], [2.0, 2.0])
+
+
+def test_a_name_that_is_none_at_first_is_told_too(monkeypatch):
+    monkeypatch.delattr(_random, "_rng_tracker")
+    with pytest.raises(RuntimeError, match=r"_random\._rng_tracker"):
+        dpkit.sim.launch(total, 2)
 
 
 def test_a_module_that_is_gone_is_told_too(monkeypatch):

@@ -7,7 +7,9 @@
 ``meetings`` -- one operation: who has come, and when it runs;
 ``sending`` -- what it sends, by dpkit's own collectives;
 ``modes`` -- what PyTorch's dispatch modes see of a group;
-``works`` -- what a rank holds of an operation, and waits for.
+``works`` -- what a rank holds of an operation, and waits for;
+``shards`` -- what DTensor lacks for simulated devices: ``shard_random``, how
+ranks draw random numbers, and ``shard_attention``, how they attend.
 """
 
 from collections.abc import Callable

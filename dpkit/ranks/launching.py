@@ -12,6 +12,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from dpkit.library import LIBRARY
 from dpkit.ranks.group import SimGroup
+from dpkit.ranks.shards import compute_on_shards
 from dpkit.ranks.turns import Turns
 from dpkit.ranks.world import World
 from dpkit.sim.device_names import set_device
@@ -31,6 +32,7 @@ def run_ranks(
     algorithm = algorithm or ("ring" if size <= MESSAGES_UP_TO else LIBRARY)
     with ExitStack() as stack:
         isolate_threads(stack)
+        compute_on_shards(stack)
         world = World(size, algorithm)
         values: list[Any] = [copy.deepcopy(args) for _ in range(size)]
         store = torch._C._distributed_c10d.HashStore()

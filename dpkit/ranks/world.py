@@ -2,7 +2,8 @@
 
 Each thread has its own stream, device, issuers and registry of process groups
 (``dpkit.sim``). PyTorch has other things once in a process. These change with
-the turn: the CPU's random numbers, the default dtype, the rules of DTensor.
+the turn: the CPU's random numbers, the default dtype, the rules of DTensor and
+what it draws shards by.
 """
 
 from typing import Any

@@ -20,6 +20,9 @@ from dpkit.sim.sending import kind_of_rank
 from dpkit.sim.tracing import tracing
 from dpkit.theory.clock.clock import Clock
 
+# What DTensor draws its shards by, and what of it ranks use.
+_TRACKER = "torch.distributed.tensor._random.OffsetBasedRNGTracker"
+
 # Private names of torch that ranks use, or that PyTorch calls on their group.
 NAMES = (
     "torch._C._distributed_c10d.HashStore",
@@ -40,6 +43,9 @@ NAMES = (
     "torch.ops.c10d.allreduce_.default._op_dk",
     "torch.utils._python_dispatch._disable_current_modes",
     "torch.utils._python_dispatch._pop_mode_temporarily",
+    f"{_TRACKER}._distribute_region",
+    f"{_TRACKER}._get_device_state",
+    f"{_TRACKER}.distribute_region_enabled",
 )
 
 # PyTorch's registry of process groups: what it has, and how that begins. Each
@@ -117,19 +123,26 @@ class ThreadState(NamedTuple):
 
     random: torch.Tensor
     dtype: torch.dtype
-    rules: dict[Any, Any]
+    rules: dict[Any, Any]  # PyTorch's own, which its modules hold, too
+    in_rules: dict[Any, Any]  # what is in them
+    tracker: Any  # what DTensor draws its shards by, once it has
 
     @classmethod
     def now(cls) -> "ThreadState":
         """Return what there is: the CPU's generator, DTensor's rules, …."""
-        rules = dict(_dispatcher()._custom_op_handlers)
-        return cls(torch.get_rng_state(), torch.get_default_dtype(), rules)
+        random, dtype = torch.get_rng_state(), torch.get_default_dtype()
+        rules = _dispatcher()._custom_op_handlers
+        tracker = _tracking()._rng_tracker
+        return cls(random, dtype, rules, dict(rules), tracker)
 
     def restore(self) -> None:
         """Go on with it."""
         torch.set_rng_state(self.random)
         torch.set_default_dtype(self.dtype)
-        _dispatcher()._custom_op_handlers = dict(self.rules)
+        self.rules.clear()
+        self.rules.update(self.in_rules)
+        _dispatcher()._custom_op_handlers = self.rules
+        _tracking()._rng_tracker = self.tracker
 
 
 @cache
@@ -142,6 +155,13 @@ def _dispatcher() -> Any:
     with FakeTensorMode():
         pass
     return DTensor._op_dispatcher
+
+
+@cache
+def _tracking() -> Any:
+    from torch.distributed.tensor import _random  # a second, too
+
+    return _random
 
 
 def check_ranks(world_size: int) -> None:
@@ -177,6 +197,10 @@ def check_ranks(world_size: int) -> None:
 def lacking() -> list[str]:
     """Return the names that this torch lacks, or that are new to us."""
     found = [name for name in NAMES if _value(name) is None]
+    # None, before DTensor has drawn anything.
+    path = "torch.distributed.tensor._random"
+    if not hasattr(_value(path), "_rng_tracker"):
+        found.append(f"{path}._rng_tracker")
     path = "torch.distributed.distributed_c10d._World"
     known = {*REGISTRY, "pg_config_info"}
     # One that a rank has not would be missing in the middle of a launch.

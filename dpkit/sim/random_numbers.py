@@ -101,18 +101,29 @@ def check_generator(call: OpCall, device: torch.device) -> None:
     (generator,) = arguments(call, [place])
     if generator is None:
         return
-    found = _alive.get(_address(generator))
-    shown = generator.device if found is None else found.device
+    shown = _device_of(generator)
     one_device = base_name(call.func) == "randperm"
     if one_device and shown != device:
         raise RuntimeError(
             f"Expected a '{device}' generator device but found '{shown}'"
         )
-    if found is None:
+    check_kind(generator, device)
+
+
+def check_kind(generator: Any, device: torch.device) -> None:
+    """Refuse a generator for another kind of device, as CUDA does."""
+    shown = _device_of(generator)
+    if shown.type != device.type:
         raise RuntimeError(
             f"Expected a '{device.type}' device type for generator but found "
-            f"'{generator.device.type}'"
+            f"'{shown.type}'"
         )
+
+
+def _device_of(generator: Any) -> torch.device:
+    """Return the device that a generator is for, or claims to be on."""
+    found = _alive.get(_address(generator), generator)
+    return torch.device(found.device)
 
 
 def default_generator(device: DeviceLike = None) -> _Plain:

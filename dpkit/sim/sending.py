@@ -25,6 +25,7 @@ from dpkit.sim.device_names import accelerator
 from dpkit.sim.memory import tensors_in
 
 BACKEND = "sim"  # the name of the backend of torch.distributed
+FAKE = "fake"  # what libraries take for an axis of a mesh with one rank
 NAMESPACE = "c10d"
 
 
@@ -33,6 +34,7 @@ class _Thread(local):
 
     make_group: Callable[[Any], dist.ProcessGroup] | None = None
     rank: int | None = None  # while its program runs
+    sends: bool = True  # whether the group that it makes is to send
 
 
 thread = _Thread()
@@ -60,6 +62,11 @@ def make_group(options: Any, backend_options: Any) -> dist.ProcessGroup:
         raise RuntimeError(
             "a process group on simulated devices needs ranks that take turns "
             f"(backend: {BACKEND!r}); dpkit.sim.launch starts them"
+        )
+    if not thread.sends and options.group_size > 1:
+        raise ValueError(
+            f"the backend {FAKE!r} sends nothing, so a group of it is one "
+            f"rank (ranks: {options.group_size})"
         )
     return thread.make_group(options)
 
@@ -129,6 +136,9 @@ def choosing_backend(original: Callable[..., None]) -> Callable[..., None]:
     def choose(self: Any, backend: str) -> None:
         undefined = str(backend) == dist.Backend.UNDEFINED
         chosen = default_backend() if undefined else str(backend)
+        if thread.make_group is not None:
+            thread.sends = chosen != FAKE
+            chosen = BACKEND if chosen == FAKE else chosen
         if thread.make_group is not None and chosen != BACKEND:
             # It would wait in C++ for a rank that has not its turn.
             raise ValueError(

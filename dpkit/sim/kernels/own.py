@@ -79,7 +79,12 @@ def attention(
     choice = aten._fused_sdp_choice(*like, dropout_p, is_causal, **options)
     composes = choice != SDPBackend.FLASH_ATTENTION.value
     learnt_mask = mask is not None and mask.requires_grad
-    if composes or learnt_mask or plain(query).is_cuda:
+    on_gpu = simulation.backing.type == "cuda"
+    if composes or learnt_mask or on_gpu:
+        if is_causal and plain(query) is query:  # a DTensor takes DTensors
+            square = query.shape[-2], key.shape[-2]
+            mask = query.new_full(square, -torch.inf).triu(1)
+            is_causal = False
         rest = mask, dropout_p, is_causal
         math = aten._scaled_dot_product_attention_math
         return cast(Tensor, math(*operands, *rest, **options)[0])

@@ -1,0 +1,415 @@
+"""Attention on DTensors equals that of one device, and its gradients too."""
+
+from itertools import product
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import (
+    DTensor,
+    Partial,
+    Replicate,
+    Shard,
+    distribute_tensor,
+    experimental,
+)
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
+from torch.nn import functional as F
+
+import dpkit
+from dpkit.lab.limits import on_ranks
+from tests.engines_on_ranks import loss_of, transformer, words
+
+EXAMPLES, HEADS, LENGTH, WIDTH = 4, 8, 5, 3
+# Whole, by examples, by heads, by words, and by numbers of a word.
+WAYS = [Replicate(), Shard(0), Shard(1), Shard(2), Shard(3)]
+CLOSE = {torch.float64: 1e-13, torch.float32: 1e-5}
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    dpkit.sim.register()
+
+
+def tensors(shapes, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    options = {"generator": generator, "dtype": dtype}
+    return [torch.randn(shape, **options) for shape in shapes]
+
+
+def attend(xs, to_device, mask=None, **options):
+    """Return the output and the gradients, as whole tensors on the CPU."""
+    query, key, value = (to_device(x).requires_grad_() for x in xs[:3])
+    leaves = [query, key, value]
+    if mask is not None:
+        mask = to_device(mask)
+        if options.pop("learnt", False):
+            leaves.append(mask.requires_grad_())
+    out = F.scaled_dot_product_attention(query, key, value, mask, **options)
+    loss = (out * to_device(xs[3])).sum()
+    loss.backward()
+    found = [out.detach(), *[x.grad for x in leaves]]
+    whole = [x.full_tensor() if isinstance(x, DTensor) else x for x in found]
+    return [x.cpu() for x in whole]
+
+
+def on_mesh(mesh, way):
+    """Return what makes a DTensor; small masks cannot be cut everywhere."""
+
+    def make(x):
+        cuts = [p.dim if isinstance(p, Shard) else 0 for p in way]
+        fits = x.dim() == 4 and all(x.shape[d] > 1 for d in cuts)
+        placements = way if fits else [Replicate()] * mesh.ndim
+        return distribute_tensor(x.to("sim"), mesh, placements)
+
+    return make
+
+
+def check(shape, ways, xs, mask=None, **options):
+    """Compare attention on a mesh, laid out in each of the ways."""
+    expected = attend(xs, lambda x: x.clone(), mask, **options)
+
+    def program():
+        mesh = init_device_mesh("sim", shape)
+        return [attend(xs, on_mesh(mesh, w), mask, **options) for w in ways]
+
+    for rank in dpkit.sim.launch(program, torch.Size(shape).numel()):
+        for way, found in zip(ways, rank, strict=True):
+            for x, y in zip(found, expected, strict=True):
+                assert x.shape == y.shape
+                assert (x - y).abs().max() <= CLOSE[x.dtype], way
+
+
+ONE_AXIS = [[way] for way in WAYS]
+
+
+def shapes(heads=HEADS, key_heads=None, length=LENGTH, examples=EXAMPLES):
+    queries = examples, heads, LENGTH, WIDTH
+    keys = examples, key_heads or heads, length, WIDTH
+    return [queries, keys, keys, queries]
+
+
+# -- as on one device
+
+
+@pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.parametrize("size", [2, 4])
+def test_every_way_equals_one_device(size, dtype):
+    xs = tensors(shapes(), dtype)
+    check((size,), ONE_AXIS, xs, is_causal=True)
+    check((size,), ONE_AXIS, xs, scale=0.3)
+
+
+TWO_AXES = [
+    [Shard(0), Shard(1)],
+    [Shard(1), Shard(0)],
+    [Shard(1), Shard(1)],
+    [Replicate(), Shard(1)],
+    [Shard(0), Shard(2)],
+]
+
+
+def test_two_axes():
+    xs = tensors(shapes())
+    check((2, 2), TWO_AXES, xs, is_causal=True)
+    for mask in tensors([MASKS["of both"], MASKS["of examples"]]):
+        check((2, 2), TWO_AXES, xs, mask)
+
+
+@pytest.mark.parametrize(
+    ("examples", "heads"), [(3, 5), (1, 3), (5, 1), (1, 1)]
+)
+def test_what_ranks_do_not_divide(examples, heads):
+    """Some ranks have no example, or no head."""
+    check((4,), ONE_AXIS, tensors(shapes(heads, examples=examples)))
+
+
+def test_keys_of_another_length():
+    check((2,), ONE_AXIS, tensors(shapes(length=7)))
+
+
+@pytest.mark.parametrize("dims", [3, 2])
+def test_fewer_dimensions(dims):
+    xs = [x.flatten(0, 4 - dims) for x in tensors(shapes())]
+    check((2,), [[Shard(d)] for d in range(dims)], xs, is_causal=True)
+
+
+def test_no_rank_sends_what_it_has():
+    """By heads and by examples, forward and backward are a rank's own."""
+
+    def program():
+        mesh = init_device_mesh("sim", (2,))
+        counts = []
+        for way in (Shard(0), Shard(1), Replicate()):
+            make = on_mesh(mesh, [way])
+            xs = [make(x).requires_grad_() for x in tensors(shapes())]
+            mask = make(tensors([(EXAMPLES, 1, LENGTH, LENGTH)])[0])
+            before = own_launches()
+            F.scaled_dot_product_attention(*xs[:3], mask).backward(xs[3])
+            counts.append(own_launches() - before)
+            shape = list(xs[0].to_local().shape)
+            assert list(xs[0].grad.to_local().shape) == shape
+            assert xs[0].grad.placements == (way,)
+        return counts
+
+    assert dpkit.sim.launch(program, 2) == [[0, 0, 0]] * 2
+
+
+def own_launches():
+    """Return how many collectives this rank has called so far."""
+    (group,) = dist.distributed_c10d._world.pg_map
+    return sum(group._counts.values()) + len(group._counts)
+
+
+# -- masks
+
+MASKS = {
+    "for all": (LENGTH, LENGTH),
+    "of examples": (EXAMPLES, 1, LENGTH, LENGTH),
+    "of heads": (1, HEADS, LENGTH, LENGTH),
+    "of both": (EXAMPLES, HEADS, LENGTH, LENGTH),
+    "of none": (1, 1, LENGTH, LENGTH),
+    "of keys": (EXAMPLES, 1, 1, LENGTH),
+    "of three dimensions": (HEADS, LENGTH, LENGTH),
+}
+
+
+@pytest.mark.parametrize("kind", ["added", "hiding", "learnt"])
+@pytest.mark.parametrize("name", MASKS)
+def test_masks(name, kind):
+    (mask,) = tensors([MASKS[name]])
+    options = {"learnt": True} if kind == "learnt" else {}
+    if kind == "hiding":
+        mask = mask > -1
+    check((2,), ONE_AXIS, tensors(shapes()), mask, **options)
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_mask_that_lies_otherwise_is_brought_there(name):
+    """Whole masks, and gradients that lie in another way than the queries."""
+    xs, (mask,) = tensors(shapes()), tensors([MASKS[name]])
+    expected = attend(xs, lambda x: x.clone(), mask)
+
+    def attended(mesh, way, gradient):
+        def make(x, how):
+            return distribute_tensor(x.to("sim"), mesh, [how])
+
+        leaves = [make(x, way).requires_grad_() for x in xs[:3]]
+        whole = make(mask, Replicate())
+        out = F.scaled_dot_product_attention(*leaves, whole)
+        out.backward(make(xs[3], gradient))
+        found = [out.detach(), *[x.grad for x in leaves]]
+        return [x.full_tensor().cpu() for x in found]
+
+    def program():
+        mesh = init_device_mesh("sim", (2,))
+        return [attended(mesh, *two) for two in product(WAYS[:3], WAYS)]
+
+    for rank in dpkit.sim.launch(program, 2):
+        for found in rank:
+            for x, y in zip(found, expected, strict=True):
+                assert (x - y).abs().max() <= 1e-13
+
+
+# -- heads of queries in groups
+
+
+@pytest.mark.parametrize(
+    ("heads", "key_heads", "size"),
+    [(8, 4, 2), (8, 4, 4), (8, 2, 4), (6, 3, 2)],
+)
+def test_groups_of_heads(heads, key_heads, size):
+    """Where ranks do not divide the heads of keys, all compute all."""
+    xs = tensors(shapes(heads, key_heads))
+    check((size,), ONE_AXIS, xs, enable_gqa=True, is_causal=True)
+
+
+# -- what PyTorch composes of other operations
+
+
+@pytest.mark.parametrize("way", [Replicate(), Shard(0), Shard(1)])
+def test_dropout(way):
+    """The mean over many dropouts; each keeps a number or doubles it."""
+
+    def program():
+        mesh = init_device_mesh("sim", (2,))
+        torch.manual_seed(0)
+        make = on_mesh(mesh, [way])
+        ones = torch.ones(4, 2, 300, 4, dtype=torch.double)
+        for causal in (False, True):
+            q = make(ones)
+            out = F.scaled_dot_product_attention(
+                q, q, q, dropout_p=0.5, is_causal=causal
+            )
+            last = out.full_tensor()[:, :, -1]
+            assert (last - 1).abs().max() < 0.3
+            assert last[0, 0, 0] != 1
+        return last.cpu()
+
+    found = dpkit.sim.launch(program, 2)
+    assert found[0].equal(found[1])
+    assert found[0][..., 0].unique().numel() == 8  # no two heads drop alike
+
+
+def test_dropout_of_what_is_whole_is_one_devices():
+    xs = tensors(shapes())
+
+    def run(make):
+        torch.manual_seed(0)
+        return attend(xs, make, dropout_p=0.3, is_causal=True)
+
+    def program():
+        mesh = init_device_mesh("sim", (2,))
+        return run(on_mesh(mesh, [Replicate()]))
+
+    expected = run(lambda x: x.to("sim:0", copy=True))
+    for found in dpkit.sim.launch(program, 2):
+        for x, y in zip(found, expected):
+            assert (x - y).abs().max() <= 1e-13
+
+
+# -- PyTorch's tutorial: split layers and shards of them
+
+
+def cut_in_two_ways(tp, dp):
+    """Train a transformer by tensor parallelism times FSDP."""
+    model = transformer().to("sim")
+    mesh = init_device_mesh("sim", (dp, tp), mesh_dim_names=("dp", "tp"))
+    whole = {name: ColwiseParallel(use_local_output=False) for name in "qkv"}
+    plan = {
+        **whole,
+        "o": RowwiseParallel(),
+        "up": ColwiseParallel(),
+        "down": RowwiseParallel(),
+    }
+    blocks = list(model)[1:3]
+    for block in blocks:
+        parallelize_module(block, mesh["tp"], plan)
+    for layer in (*blocks, model):
+        fully_shard(layer, mesh=mesh["dp"])
+    x, y = (t.chunk(dp)[mesh["dp"].get_local_rank()] for t in words())
+    loss_of(model(x.to("sim")), y.to("sim")).backward()
+    return {n: p.grad.full_tensor().cpu() for n, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize(("tp", "dp"), [(2, 1), (2, 2), (4, 1), (1, 2)])
+def test_split_layers_and_shards_of_them(tp, dp):
+    model, (x, y) = transformer(), words()
+    loss_of(model(x), y).backward()
+    for found in dpkit.sim.launch(cut_in_two_ways, tp * dp, tp, dp):
+        for name, p in model.named_parameters():
+            assert (found[name] - p.grad).abs().max() < 1e-12, name
+
+
+def test_attention_of_pieces_of_heads():
+    """A layout as after a product: each head is split over no rank."""
+
+    def program():
+        mesh = init_device_mesh("sim", (2,))
+        flat = distribute_tensor(
+            tensors([(EXAMPLES, LENGTH, HEADS * WIDTH)])[0].to("sim"),
+            mesh,
+            [Shard(2)],
+        )
+        q = flat.view(EXAMPLES, LENGTH, HEADS, WIDTH).transpose(1, 2)
+        out = F.scaled_dot_product_attention(q, q, q)
+        joined = out.transpose(1, 2).reshape(EXAMPLES, LENGTH, HEADS * WIDTH)
+        assert joined.placements == (Shard(2),)
+        assert out.stride() == plain_out.stride()
+        return joined.full_tensor().cpu()
+
+    flat = tensors([(EXAMPLES, LENGTH, HEADS * WIDTH)])[0]
+    q = flat.view(EXAMPLES, LENGTH, HEADS, WIDTH).transpose(1, 2)
+    plain_out = F.scaled_dot_product_attention(q, q, q)
+    expected = plain_out.transpose(1, 2).flatten(2)
+    for found in dpkit.sim.launch(program, 2):
+        assert (found - expected).abs().max() < 1e-13
+
+
+def test_what_is_still_to_be_summed():
+    xs = tensors(shapes())
+    expected = F.scaled_dot_product_attention(*[2 * x for x in xs[:3]])
+
+    def program():
+        mesh = init_device_mesh("sim", (2,))
+        parts = [
+            DTensor.from_local(x.to("sim"), mesh, [Partial()]) for x in xs[:3]
+        ]
+        out = F.scaled_dot_product_attention(*parts)
+        return out.full_tensor().cpu()
+
+    for found in dpkit.sim.launch(program, 2):
+        assert (found - expected).abs().max() < 1e-12
+
+
+def test_without_numbers():
+    def program():
+        mesh = init_device_mesh("sim", (2,))
+        q = distribute_tensor(
+            torch.ones(4, 8, 5, 2, device="sim"), mesh, [Shard(1)]
+        ).requires_grad_()
+        out = F.scaled_dot_product_attention(q, q, q, is_causal=True)
+        out.sum().backward()
+        return tuple(out.shape), tuple(q.grad.to_local().shape)
+
+    with dpkit.sim.machine(backing="meta", hosts="per_device"):
+        found = dpkit.sim.launch(program, 2)
+    assert found == [((4, 8, 5, 2), (4, 4, 5, 2))] * 2
+
+
+# -- what is refused
+
+
+def mixed(allowed=False):
+    mesh = init_device_mesh("sim", (2,))
+    q = distribute_tensor(torch.ones(2, 2, 5, 4).to("sim"), mesh, [Shard(1)])
+    mask = torch.zeros(5, 5, device="sim")
+    if allowed:
+        with experimental.implicit_replication():
+            return F.scaled_dot_product_attention(q, q, q, mask).shape
+    return F.scaled_dot_product_attention(q, q, q, mask).shape
+
+
+def test_plain_tensors_among_dtensors():
+    with pytest.raises(RuntimeError, match=r"mixed torch\.Tensor and DTensor"):
+        dpkit.sim.launch(mixed, 2)
+    assert dpkit.sim.launch(mixed, 2, True) == [(2, 2, 5, 4)] * 2
+
+
+def on_cpu():
+    """Attend on the CPU, by a process of its own; return what happens."""
+    dist.init_process_group(
+        "gloo", store=dist.HashStore(), rank=0, world_size=1
+    )
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        q = distribute_tensor(torch.ones(1, 1, 2, 2), mesh, [Shard(1)])
+        return F.scaled_dot_product_attention(q, q, q, is_causal=True).shape
+    except NotImplementedError as error:
+        return str(error)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_other_processes_have_what_pytorch_has():
+    """The rules are those of ranks; with gloo all is as it was before."""
+    before = on_cpu()
+    dpkit.sim.launch(mixed, 2, True)
+    assert on_cpu() == before
+
+
+def test_context_parallelism_is_refused_and_leaves_the_rest_as_it_is():
+    """It orders words anew; without it, attention works as before."""
+
+    def program():
+        with pytest.raises(NotImplementedError, match="context parallelism"):
+            on_ranks.attention_of_parts()
+        return mixed(True)
+
+    assert dpkit.sim.launch(program, 2) == [(2, 2, 5, 4)] * 2
