@@ -3,6 +3,7 @@
 Nothing of torch is changed before a launch, and only ranks refuse without it.
 """
 
+import copy
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator
@@ -13,9 +14,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.distributed import distributed_c10d as c10d
+from torch.nn.modules import module as modules
 
 from dpkit.sim.configuration import Simulation, machine, simulation
 from dpkit.sim.patching import replaced
+from dpkit.sim.random_states import RandomStates
 from dpkit.sim.sending import kind_of_rank
 from dpkit.sim.tracing import tracing
 from dpkit.theory.clock.clock import Clock
@@ -35,6 +38,7 @@ NAMES = (
     "torch.distributed.distributed_c10d._World.pg_config_info",
     "torch.distributed.distributed_c10d._world",
     "torch.distributed.tensor.DTensor._op_dispatcher._custom_op_handlers",
+    "torch.nn.modules.module._global_forward_hooks",
     "torch.ops.c10d.allreduce_.default._op_dk",
 )
 
@@ -53,6 +57,9 @@ REGISTRY: dict[str, Callable[[], Any]] = {
     "pg_coalesce_state": dict,
     "pg_flight_recorder_hooks": dict,
 }
+
+# The hooks that torch calls for every module of the process.
+HOOKS = [name for name in vars(modules) if name.startswith("_global_")]
 
 
 class Registry(local):
@@ -111,21 +118,41 @@ def _pass_time(caller: Clock, ranks: Clock) -> None:
 class ThreadState(NamedTuple):
     """What PyTorch has once in a process, and a rank has for itself."""
 
-    random: torch.Tensor
+    random: RandomStates
     dtype: torch.dtype
     rules: dict[Any, Any]
+    hooks: dict[str, Any]  # of all modules, by their names in torch
 
     @classmethod
     def now(cls) -> "ThreadState":
-        """Return what there is: the CPU's generator, DTensor's rules, …."""
-        rules = dict(_dispatcher()._custom_op_handlers)
-        return cls(torch.get_rng_state(), torch.get_default_dtype(), rules)
+        """Return what there is: random numbers, DTensor's rules, …."""
+        return cls(
+            RandomStates.now(),
+            torch.get_default_dtype(),
+            dict(_dispatcher()._custom_op_handlers),
+            {name: getattr(modules, name) for name in HOOKS},
+        )
+
+    @classmethod
+    def of_ranks(cls, count: int) -> "list[ThreadState]":
+        """Return what each rank begins with.
+
+        That is what the caller has, except for the random numbers.
+        """
+        return [
+            cls.now()._replace(
+                random=RandomStates.drawn(),
+                hooks={n: copy.copy(getattr(modules, n)) for n in HOOKS},
+            )
+            for _ in range(count)
+        ]
 
     def restore(self) -> None:
         """Go on with it."""
-        torch.set_rng_state(self.random)
+        self.random.restore()
         torch.set_default_dtype(self.dtype)
         _dispatcher()._custom_op_handlers = dict(self.rules)
+        vars(modules).update(self.hooks)
 
 
 @cache
