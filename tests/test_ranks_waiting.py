@@ -283,8 +283,13 @@ def barrier():
 
 
 def take():
+    """Wait for what nobody puts; then for ranks that have ended."""
+    group = dist.group.WORLD
     come(rank_is(0))
-    return QUEUE.get() if rank_is(0) else QUEUE.put(1)
+    try:
+        return QUEUE.get() if rank_is(0) else QUEUE.put(1)
+    finally:
+        group.barrier().wait()
 
 
 def key():
@@ -321,7 +326,7 @@ def be_interrupted(program):
     print("seconds:", time.monotonic() - begin)
     print(dpkit.sim.launch(total, 2))
     print("left:", [t.name for t in threading.enumerate()[1:]])
-    dpkit.sim.launch(wake, 1)
+    wake()
     for thread in threading.enumerate()[1:]:
         thread.join(3)
     print("threads:", threading.active_count())
