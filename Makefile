@@ -51,7 +51,7 @@ HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|k
 # These tests run without DPKIT_DEVICES, as for a reader who has not set it.
 FOUND := processes workers job machine sim configuration pinned
 # These run on any torch that dpkit.sim.TRIED names.
-ON_RANKS := ranks engines_on_ranks needed
+ON_RANKS := ranks ranks_waiting engines_on_ranks needed
 # torch itself is not asked, because it counts simulated devices too.
 ASK_GPUS := from dpkit.accelerator import real_devices, why_unusable; \
   gpus = real_devices()

@@ -92,6 +92,19 @@ def test_each_number_has_a_source(preset):
 
 
 @pytest.mark.parametrize("preset", ACCELERATORS.values(), ids=name_of)
+def test_the_capability_of_a_gpu_fits_its_rates(preset):
+    """From 8.0 on NVIDIA's tensor cores take TF32 and bfloat16."""
+    capability = preset.compute_capability
+    assert bool(capability) == (preset.name != "laptop-cpu")
+    assert bool(capability) == ("compute_capability" in preset.sources)
+    rates = preset.flops_per_second
+    is_new = bool(capability) and float(capability) >= 8
+    assert ("tf32" in rates) == is_new
+    assert (rates.get("bfloat16", 0) > rates["float32"]) == is_new
+    assert "float8" not in rates or float(capability) >= 8.9
+
+
+@pytest.mark.parametrize("preset", ACCELERATORS.values(), ids=name_of)
 def test_an_accelerator_reaches_its_host_through_a_link(preset):
     assert preset.host_link in LINKS
     assert not LINKS[preset.host_link].peer_to_peer

@@ -8,6 +8,8 @@ from collections import deque
 import pytest
 import torch
 from torch import nn
+from torch.distributed._tools.memory_tracker import MemoryTracker
+from torch.distributed.device_mesh import _get_device_handle
 from torch.utils.checkpoint import checkpoint
 
 import dpkit
@@ -346,3 +348,49 @@ def test_a_storage_at_the_address_of_one_that_is_gone(before):
     y.untyped_storage().resize_(1000)
     assert y.untyped_storage().nbytes() == 1000
     assert live() == before
+
+
+def test_statistics_have_the_names_of_cuda():
+    x = torch.ones(256, device=ONE)
+    torch.sim.reset_peak_memory_stats(ONE)
+    before = torch.sim.memory_stats(ONE)
+    y = torch.ones(512, device=ONE)
+    del y
+    stats = torch.sim.memory_stats(ONE)
+    for kind in ("allocated_bytes", "active_bytes", "reserved_bytes"):
+        now, most = f"{kind}.all.current", f"{kind}.all.peak"
+        assert stats[now] == before[now] == torch.sim.memory_allocated(ONE)
+        assert stats[most] == before[most] + 2048
+    assert (
+        torch.sim.memory_reserved(ONE) == stats["reserved_bytes.all.current"]
+    )
+    assert torch.sim.max_memory_reserved(1) == stats["reserved_bytes.all.peak"]
+    text = torch.sim.memory_summary(ONE)
+    assert (
+        f"allocated_bytes.all.peak: {torch.sim.max_memory_reserved(1)}" in text
+    )
+    del x
+
+
+def test_how_often_memory_was_out_is_counted():
+    counts = [torch.sim.memory_stats(d)["num_ooms"] for d in (ZERO, ONE)]
+    for _ in range(2):
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(2**40, device=ONE)
+    found = [torch.sim.memory_stats(d)["num_ooms"] for d in (ZERO, ONE)]
+    assert found == [counts[0], counts[1] + 2]
+    torch.sim.reset_accumulated_memory_stats(ONE)
+    assert torch.sim.memory_stats(ONE)["num_ooms"] == 0
+    assert torch.sim.memory_stats(ONE)["num_alloc_retries"] == 0
+
+
+def test_pytorchs_tracker_of_memory_reads_them():
+    layer = torch.nn.Linear(3, 4).to(ZERO)
+    before = torch.sim.memory_allocated()
+    tracker = MemoryTracker()
+    tracker.start_monitor(layer)
+    y = layer(torch.ones(5, 3, device=ZERO))
+    tracker.stop()
+    *_, (_, reserved) = tracker.memories_reserved.values()
+    assert reserved * 2**20 >= before + y.nbytes
+    assert _get_device_handle("sim").memory_summary()

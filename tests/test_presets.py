@@ -23,7 +23,7 @@ TABLES = {"accelerator": ACCELERATORS, "host": HOSTS, "link": LINKS}
 KINDS = {"accelerator": Accelerator, "host": Host, "link": Link}
 DEFAULTS = (
     "fast_convolutions other_convolutions library_step_seconds library_share "
-    "sources synchronous"
+    "sources synchronous compute_capability"
 ).split()
 OWN_LINK = Link("mine", 1e9 / 3, 0.7, 1e-7, peer_to_peer=False)
 PRESETS = {

@@ -1,11 +1,17 @@
 """Ranks as threads: what they send, when it arrives, what each has alone."""
 
 import os
+import random
 import threading
 
+import numpy
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.debug import CommDebugMode
+from torch.nn.modules import module
+from torch.nn.modules.module import register_module_forward_hook
 
 import dpkit
 from dpkit.processes import rank_device
@@ -299,8 +305,6 @@ def draw(seed):
 
 
 def test_each_rank_draws_as_if_alone():
-    alone = [dpkit.sim.launch(draw, 1, False)[0]]
-    assert dpkit.sim.launch(draw, 3, False) == alone * 3
     seeded = dpkit.sim.launch(draw, 3, True)
     assert seeded[0][:4] != seeded[1][:4] != seeded[2][:4]
     assert seeded[0][4:8] == seeded[2][4:8]  # a generator of the same seed
@@ -310,12 +314,101 @@ def test_each_rank_draws_as_if_alone():
         assert seeded[rank][:4] == [float(x) for x in cpu]
 
 
+def numbers_of_all(seed=None, meet=lambda: None):
+    """Draw from each generator; NumPy draws normal numbers in pairs."""
+    if seed is not None:
+        seed_all_to(seed)
+    found = []
+    for _ in range(3):
+        found += [torch.rand(()).item(), random.random(), numpy.random.randn()]
+        meet()
+    return found
+
+
+def seed_all_to(seed):
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy.random.seed(seed)
+
+
+def in_turns(seed=None):
+    return numbers_of_all(seed, dist.barrier)
+
+
+def by_generator(found):
+    """Return the numbers of a rank, those of each generator by themselves."""
+    return [tuple(found[i::3]) for i in range(3)]
+
+
+def test_pythons_and_numpys_generators_change_with_the_turn():
+    expected = numbers_of_all(7)
+    assert dpkit.sim.launch(in_turns, 3, 7) == [expected] * 3
+
+
+def test_ranks_without_a_seed_draw_different_numbers():
+    """From all three generators, and the same ones as without turns."""
+    seed_all_to(3)
+    first = dpkit.sim.launch(in_turns, 4)
+    for numbers in zip(*map(by_generator, first)):
+        assert len(set(numbers)) == 4
+    seed_all_to(3)
+    assert dpkit.sim.launch(numbers_of_all, 4) == first
+    assert dpkit.sim.launch(numbers_of_all, 4) == first  # from the same state
+    seed_all_to(4)
+    second = dpkit.sim.launch(in_turns, 4)
+    for before, now in zip(first, second):
+        for old, new in zip(by_generator(before), by_generator(now)):
+            assert set(old).isdisjoint(new)
+
+
 def test_the_random_numbers_of_the_caller_stay():
-    torch.manual_seed(4)
-    expected = torch.rand(3).tolist()
-    torch.manual_seed(4)
+    expected = numbers_of_all(4)
+    seed_all_to(4)
     dpkit.sim.launch(draw, 2, True)
-    assert torch.rand(3).tolist() == expected
+    dpkit.sim.launch(in_turns, 2, 5)
+    assert numbers_of_all() == expected
+
+
+def see_own_modules():
+    """Return what a hook of all modules has seen on a rank."""
+    seen = []
+    layer = torch.nn.Linear(2, 2).to("sim")
+    hook = register_module_forward_hook(lambda m, *_: seen.append(m is layer))
+    dist.barrier()
+    layer(torch.ones(1, 2, device="sim"))
+    dist.barrier()
+    if dist.get_rank() == 0:
+        hook.remove()
+    dist.barrier()
+    layer(torch.ones(1, 2, device="sim"))
+    dist.barrier()
+    return seen
+
+
+def test_hooks_of_all_modules_are_those_of_a_rank():
+    calls = []
+    hook = register_module_forward_hook(lambda *_: calls.append(1))
+    try:
+        assert dpkit.sim.launch(see_own_modules, 2) == [[True], [True, True]]
+        assert len(calls) == 4  # the caller's is that of each rank, too
+        torch.nn.Identity()(0)
+        assert len(calls) == 5
+    finally:
+        hook.remove()
+    assert not module._global_forward_hooks
+
+
+def count_communication():
+    layer = torch.nn.Linear(4, 4).to("sim")
+    fully_shard(layer)
+    with CommDebugMode() as counted:
+        layer(torch.ones(2, 4, device="sim")).sum().backward()
+    return counted.get_total_counts()
+
+
+def test_each_rank_may_count_what_it_sends():
+    """PyTorch's counter puts hooks on all modules."""
+    assert len(dpkit.sim.launch(count_communication, 2)) == 2
 
 
 def own_things():

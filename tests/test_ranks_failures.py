@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -72,6 +73,55 @@ def test_a_rank_that_raises_is_named(rank):
     error = error_of(fail_itself, 3, rank)
     assert str(error) == f"rank {rank} failed (KeyError: 'broken')"
     assert isinstance(error.__cause__, KeyError)
+
+
+class UntoldError(Exception):
+    def __str__(self):
+        raise OSError
+
+
+class NoTextError(Exception):
+    def __str__(self):
+        return None
+
+
+def fail_with(kind):
+    if dist.get_rank() == 1:
+        raise kind
+    dist.barrier()
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"), [(UntoldError, "OSError"), (NoTextError, "TypeError")]
+)
+def test_an_error_without_a_text_has_its_rank(kind, told):
+    error = error_of(fail_with, 2, kind)
+    text = f"{kind.__name__}: its text fails with {told}"
+    assert str(error) == f"rank 1 failed ({text})"
+
+
+async def coroutine():
+    pass
+
+
+def generator():
+    yield
+
+
+async def asynchronous_generator():
+    yield
+
+
+@pytest.mark.parametrize(
+    "fn", [coroutine, generator, asynchronous_generator, partial(generator)]
+)
+def test_a_function_that_runs_nothing_is_refused(fn):
+    with pytest.raises(TypeError, match="of which nothing has run") as caught:
+        dpkit.sim.launch(fn, 2)
+    name = getattr(fn, "__name__", "partial")
+    kind = getattr(fn, "__name__", "generator").replace("_", " ")
+    assert f"{kind}, of which" in str(caught.value)
+    assert name in str(caught.value)
 
 
 def leave_python():

@@ -1,5 +1,6 @@
 """torch.sim mirrors what programs use of torch.cuda: streams, events, …"""
 
+from dataclasses import FrozenInstanceError
 from threading import Thread
 
 import pytest
@@ -160,6 +161,32 @@ def test_properties_name_the_preset():
     assert properties.total_memory == torch.sim.mem_get_info(ONE)[1] == 2**34
     with pytest.raises(RuntimeError, match="sim:8"):
         torch.sim.get_device_properties(8)
+
+
+@pytest.mark.parametrize(
+    ("preset", "capability", "has_bf16"),
+    [("k80", (3, 7), False), ("v100", (7, 0), False), ("h100", (9, 0), True)],
+)
+def test_what_a_gpu_can_do(preset, capability, has_bf16):
+    with dpkit.sim.machine(accelerator=preset):
+        module = torch.get_device_module("sim")
+        assert module.get_device_capability(ONE) == capability
+        found = module.get_device_properties(ONE)
+        assert (found.major, found.minor) == capability
+        assert module.is_bf16_supported()
+        assert module.is_bf16_supported(including_emulation=False) == has_bf16
+        assert module.is_tf32_supported() == has_bf16
+        assert not hasattr(found, "multi_processor_count")
+        with pytest.raises(FrozenInstanceError):
+            found.name = "other"
+
+
+def test_what_is_no_gpu_has_no_capability():
+    with dpkit.sim.machine(accelerator="laptop-cpu"):
+        with pytest.raises(AttributeError, match="accelerator: 'laptop-cpu'"):
+            torch.sim.get_device_capability()
+        assert not hasattr(torch.sim.get_device_properties(), "major")
+        assert not torch.sim.is_bf16_supported(including_emulation=False)
 
 
 def test_devices_reach_each_other_where_the_link_lets_them():

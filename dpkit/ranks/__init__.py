@@ -2,6 +2,7 @@
 
 ``launching`` -- begin here: the threads of ``dpkit.sim.launch``;
 ``turns`` -- one rank runs at a time, and who is next;
+``watching`` -- whether the one that runs is at work;
 ``world`` -- what ranks share, and what each has for itself;
 ``group`` -- a process group: what PyTorch calls, as meetings of ranks;
 ``meetings`` -- one operation: who has come, and when it runs;
@@ -9,7 +10,8 @@
 ``modes`` -- what PyTorch's dispatch modes see of a group;
 ``works`` -- what a rank holds of an operation, and waits for;
 ``shards`` -- what DTensor lacks for simulated devices: ``shard_random``, how
-ranks draw random numbers, and ``shard_attention``, how they attend.
+ranks draw random numbers, and ``shard_attention``, how they attend;
+``store`` -- keys and values that one rank sets and another reads.
 """
 
 from collections.abc import Callable
@@ -31,7 +33,14 @@ def launch(
     clock. It is in the default process group. One rank runs at a time and
     hands on where it waits for another: two runs take the same simulated time,
     which passes for the caller, too. A trace needs ``hosts="per_device"``.
-    ``fn`` makes its modules. Ranks that set no seed draw the same numbers.
+    ``fn`` makes its modules. Each rank has its own random numbers, also those
+    of Python and NumPy: ranks that set no seed draw different ones, as
+    processes do. They depend on the caller's generators, which stay as they
+    are.
+
+    A rank that waits for another outside of ``torch.distributed``, such as for
+    a lock, keeps its turn, and waits for ever. After 5 s without work a
+    warning names its line. Ctrl-C ends the launch then, too.
 
     Args:
         fn: Each rank calls it. All see the same variables.

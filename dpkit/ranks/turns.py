@@ -16,9 +16,22 @@ the reason for which each has waited.
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
 
-from dpkit.ranks.meetings import Meeting
 from dpkit.sim.backward import raise_nothing, raise_outside
+
+
+class Awaited(Protocol):
+    """What a rank waits for."""
+
+    @property
+    def name(self) -> str:
+        """What errors call it: "allreduce number 3 of group 0"."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody has to wait for it any more."""
 
 
 class Ended(BaseException):
@@ -47,11 +60,14 @@ class Turns:
         self.errors: dict[int, BaseException] = {}  # of ranks, the first first
         self.stuck = ""  # why nobody could go on
         self.ended = threading.Event()  # all ranks have
+        self.number = 0  # of the turn: how many there were before it
+        self.threads: dict[int, int] = {}  # in which programs run, by rank
+        self.left_behind: set[int] = set()  # ranks that get no turn any more
         self._time, self._enter, self._leave = time, enter, leave
-        self._waiting: dict[int, Meeting] = {}
-        self._threads: dict[int, int] = {}  # in which programs run, by rank
+        self._waiting: dict[int, Awaited] = {}
+        self._asking: list[int] = []  # ranks that go on after all others
         self._stopped: set[int] = set()  # ranks that were told to
-        self._telling = threading.Lock()
+        self._telling = threading.Lock()  # also held where the turn changes
         self._left = set(range(count))  # ranks that have not returned
         self._signals = [threading.Semaphore(0) for _ in range(count)]
 
@@ -61,15 +77,15 @@ class Turns:
 
     def run(self, rank: int, program: Callable[[int], None]) -> None:
         """Run a rank, in the thread that calls this."""
-        self._threads[rank] = threading.get_ident()
+        self.threads[rank] = threading.get_ident()
         try:
             self._run(rank, program)
             with self._telling:  # from here on nobody tells it to end
-                raise_nothing(self._threads.pop(rank))
+                raise_nothing(self.threads.pop(rank))
         except Ended:  # it was told between the two
-            self._threads.pop(rank, None)
-        self._left.remove(rank)
-        self._hand_on(rank)
+            self.threads.pop(rank, None)
+        with suppress(Ended):  # it was left behind
+            self._hand_on(rank, for_ever=True)
 
     def _run(self, rank: int, program: Callable[[int], None]) -> None:
         try:
@@ -88,32 +104,65 @@ class Turns:
         with self._telling:
             self.stuck = self.stuck or "ended from outside"
             rank = self.running
-            number = 0 if rank in self._stopped else self._threads.get(rank)
+            number = 0 if rank in self._stopped else self.threads.get(rank)
             if number and raise_outside(number, Ended):
                 self._stopped.add(rank)
+
+    def leave_behind(self, number: int) -> None:
+        """Go on without the rank whose turn ``number`` is, if it still has it.
+
+        It hears of the end when its thread wakes, and gets no turn any more.
+        """
+        with self._telling:
+            if number == self.number and not self.ended.is_set():
+                self.left_behind.add(self.running)
+                self._left.remove(self.running)
+                self._give_turn()
 
     @property
     def over(self) -> bool:
         """Whether the ranks are to end."""
         return bool(self.errors or self.stuck)
 
-    def wait(self, rank: int, awaited: Meeting) -> None:
+    def wait(self, rank: int, awaited: Awaited) -> None:
         """Give others their turns until it is over, or raise Ended."""
         if awaited.is_over and not self.over:
             return
         self._waiting[rank] = awaited
+        self._pause(rank)
+        del self._waiting[rank]
+
+    def let_others(self, rank: int) -> None:
+        """Give others their turns until none of them can go on.
+
+        So a rank may ask again and again whether something has happened.
+        """
+        self._asking.append(rank)
+        self._pause(rank)
+        self._asking.remove(rank)
+
+    def _pause(self, rank: int) -> None:
         self._hand_on(rank)
         self._take(rank)
-        del self._waiting[rank]
         if self.over:
             self._stopped.add(rank)  # what cleans up is not told again
-            raise_nothing(self._threads[rank])
+            raise_nothing(self.threads[rank])
             raise Ended
 
-    def _hand_on(self, rank: int) -> None:
-        self._leave(rank)
+    def _hand_on(self, rank: int, for_ever: bool = False) -> None:
+        """Give another rank its turn, unless this one has none to give."""
+        with self._telling:
+            if rank in self.left_behind:
+                raise Ended
+            if for_ever:
+                self._left.remove(rank)
+            self._leave(rank)
+            self._give_turn()
+
+    def _give_turn(self) -> None:
         if self._left:
             self.running = self._next()
+            self.number += 1
             self._signals[self.running].release()
         else:
             self.ended.set()
@@ -125,10 +174,16 @@ class Turns:
     def _next(self) -> int:
         """Return whose turn it is; where nobody's is, all are to end."""
         waiting = {r for r, what in self._waiting.items() if not what.is_over}
-        if waiting >= self._left and not self.over:
-            self.stuck = "; ".join(map(self._told, range(len(self._signals))))
-        ready = self._left if self.over else self._left - waiting
-        return min(ready, key=lambda rank: (self._time(rank), rank))
+        if self.over:
+            ready = self._left
+        else:
+            ready = self._left - waiting - {*self._asking}
+        if ready:
+            return min(ready, key=lambda rank: (self._time(rank), rank))
+        if self._asking:
+            return self._asking[0]  # who has asked first
+        self.stuck = "; ".join(map(self._told, range(len(self._signals))))
+        return self._next()
 
     def _told(self, rank: int) -> str:
         awaited = self._waiting.get(rank)

@@ -2,8 +2,8 @@
 
 Each thread has its own stream, device, issuers and registry of process groups
 (``dpkit.sim``). PyTorch has other things once in a process. These change with
-the turn: the CPU's random numbers, the default dtype, the rules of DTensor and
-what it draws shards by.
+the turn: random numbers, also Python's and NumPy's, the default dtype, the
+rules of DTensor and what it draws shards by, the hooks of all modules.
 """
 
 from typing import Any
@@ -16,10 +16,18 @@ from dpkit.sim.needed import ThreadState
 
 def _told(error: BaseException) -> str:
     """Return an error in words, with the one that was handled before it."""
-    told = f"{type(error).__name__}: {error}".rstrip(": ")
-    told = ", ".join([told, *getattr(error, "__notes__", ())])
+    told = f"{type(error).__name__}: {_text(error)}".rstrip(": ")
+    told = ", ".join([told, *map(str, getattr(error, "__notes__", ()))])
     before = None if error.__suppress_context__ else error.__context__
     return told if before is None else f"{told}; after {_told(before)}"
+
+
+def _text(error: BaseException) -> str:
+    """Return the text of an error, which may fail to tell it."""
+    try:
+        return str(error)
+    except Exception as failed:
+        return f"its text fails with {type(failed).__name__}"
 
 
 class World:
@@ -27,7 +35,7 @@ class World:
 
     def __init__(self, size: int, algorithm: str) -> None:
         self.size, self.algorithm = size, algorithm
-        self._states = [ThreadState.now()] * size
+        self._states = ThreadState.of_ranks(size)
         enter = lambda rank: self._states[rank].restore()  # noqa: E731
         self.turns = Turns(size, self._time, enter, self._leave)
         self._meetings: dict[Any, dict[Any, Meeting]] = {}

@@ -38,6 +38,7 @@ class Memory:
     def __init__(self, num_devices: int, capacity: int) -> None:
         self.capacity = capacity  # of one device
         self.peak = [0] * num_devices  # the most that lived, since a reset
+        self.refusals = [0] * num_devices  # how often memory was out, likewise
         self.blocks: list[Block] | None = None  # those made in a trace
         self._live = [0] * num_devices
         self._order = 0
@@ -85,6 +86,7 @@ class Memory:
         """Raise ``torch.OutOfMemoryError`` if so many do not fit any more."""
         live = self.live[device]
         if live + num_bytes > self.capacity:
+            self.refusals[device] += 1
             raise torch.OutOfMemoryError(
                 f"sim out of memory. Tried to allocate {size(num_bytes)}. "
                 f"sim:{device} has a total capacity of {size(self.capacity)} "

@@ -3,6 +3,7 @@
 Nothing of torch is changed before a launch, and only ranks refuse without it.
 """
 
+import copy
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator
@@ -13,9 +14,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.distributed import distributed_c10d as c10d
+from torch.nn.modules import module as modules
 
 from dpkit.sim.configuration import Simulation, machine, simulation
 from dpkit.sim.patching import replaced
+from dpkit.sim.random_states import RandomStates
 from dpkit.sim.sending import kind_of_rank
 from dpkit.sim.tracing import tracing
 from dpkit.theory.clock.clock import Clock
@@ -40,6 +43,7 @@ NAMES = (
     "torch.distributed.distributed_c10d._World.pg_config_info",
     "torch.distributed.distributed_c10d._world",
     "torch.distributed.tensor.DTensor._op_dispatcher._custom_op_handlers",
+    "torch.nn.modules.module._global_forward_hooks",
     "torch.ops.c10d.allreduce_.default._op_dk",
     "torch.utils._python_dispatch._disable_current_modes",
     "torch.utils._python_dispatch._pop_mode_temporarily",
@@ -63,6 +67,9 @@ REGISTRY: dict[str, Callable[[], Any]] = {
     "pg_coalesce_state": dict,
     "pg_flight_recorder_hooks": dict,
 }
+
+# The hooks that torch calls for every module of the process.
+HOOKS = [name for name in vars(modules) if name.startswith("_global_")]
 
 
 class Registry(local):
@@ -121,28 +128,49 @@ def _pass_time(caller: Clock, ranks: Clock) -> None:
 class ThreadState(NamedTuple):
     """What PyTorch has once in a process, and a rank has for itself."""
 
-    random: torch.Tensor
+    random: RandomStates
     dtype: torch.dtype
     rules: dict[Any, Any]  # PyTorch's own, which its modules hold, too
     in_rules: dict[Any, Any]  # what is in them
     tracker: Any  # what DTensor draws its shards by, once it has
+    hooks: dict[str, Any]  # of all modules, by their names in torch
 
     @classmethod
     def now(cls) -> "ThreadState":
-        """Return what there is: the CPU's generator, DTensor's rules, …."""
-        random, dtype = torch.get_rng_state(), torch.get_default_dtype()
+        """Return what there is: random numbers, DTensor's rules, …."""
         rules = _dispatcher()._custom_op_handlers
-        tracker = _tracking()._rng_tracker
-        return cls(random, dtype, rules, dict(rules), tracker)
+        return cls(
+            random=RandomStates.now(),
+            dtype=torch.get_default_dtype(),
+            rules=rules,
+            in_rules=dict(rules),
+            tracker=_tracking()._rng_tracker,
+            hooks={name: getattr(modules, name) for name in HOOKS},
+        )
+
+    @classmethod
+    def of_ranks(cls, count: int) -> "list[ThreadState]":
+        """Return what each rank begins with.
+
+        That is what the caller has, except for the random numbers.
+        """
+        return [
+            cls.now()._replace(
+                random=RandomStates.drawn(),
+                hooks={n: copy.copy(getattr(modules, n)) for n in HOOKS},
+            )
+            for _ in range(count)
+        ]
 
     def restore(self) -> None:
         """Go on with it."""
-        torch.set_rng_state(self.random)
+        self.random.restore()
         torch.set_default_dtype(self.dtype)
         self.rules.clear()
         self.rules.update(self.in_rules)
         _dispatcher()._custom_op_handlers = self.rules
         _tracking()._rng_tracker = self.tracker
+        vars(modules).update(self.hooks)
 
 
 @cache

@@ -68,13 +68,55 @@ class DeviceProperties:
 
     name: str
     total_memory: int
+    compute_capability: str  # "9.0"; "" if the preset has none
+
+    @property
+    def major(self) -> int:
+        """The first number of the compute capability."""
+        return self._capability()[0]
+
+    @property
+    def minor(self) -> int:
+        """The second number of the compute capability."""
+        return self._capability()[1]
+
+    def _capability(self) -> list[int]:
+        if not self.compute_capability:
+            raise AttributeError(
+                "this preset has no compute capability: it is no GPU of "
+                f"NVIDIA's, or does not say (accelerator: {self.name!r})"
+            )
+        return [int(n) for n in self.compute_capability.split(".")]
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
-    """Return the name and the memory of ``device``."""
+    """Return the name, the memory and the capability of ``device``."""
     full_device(device)
-    name = simulation.clock.cluster.accelerator.name
-    return DeviceProperties(name, simulation.memory.capacity)
+    preset = simulation.clock.cluster.accelerator
+    return DeviceProperties(
+        preset.name, simulation.memory.capacity, preset.compute_capability
+    )
+
+
+def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
+    """Return the compute capability of ``device``: (9, 0) of an H100."""
+    properties = get_device_properties(device)
+    return properties.major, properties.minor
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Return whether the current device computes in bfloat16.
+
+    Without ``including_emulation``: whether it has instructions for that,
+    which NVIDIA's GPUs have from compute capability 8.0 on.
+    """
+    return including_emulation or is_tf32_supported()
+
+
+def is_tf32_supported() -> bool:
+    """Return whether the current device can round products to TF32."""
+    properties = get_device_properties()
+    return bool(properties.compute_capability) and properties.major >= 8
 
 
 def get_device_name(device: DeviceLike = None) -> str:
@@ -102,13 +144,42 @@ def max_memory_allocated(device: DeviceLike = None) -> int:
     return simulation.memory.peak[full_device(device).index]
 
 
+# What is freed is free at once: no memory is reserved besides.
+memory_reserved = memory_allocated
+max_memory_reserved = max_memory_allocated
+
+
 def memory_stats_as_nested_dict(
     device: DeviceLike = None,
 ) -> dict[str, dict[str, dict[str, int]]]:
     """Return the bytes occupied now and at most, by CUDA's names for them."""
     now, most = memory_allocated(device), max_memory_allocated(device)
-    kinds = ("allocated_bytes", "reserved_bytes")
+    kinds = ("allocated_bytes", "active_bytes", "reserved_bytes")
     return {kind: {"all": {"current": now, "peak": most}} for kind in kinds}
+
+
+def memory_stats(device: DeviceLike = None) -> dict[str, int]:
+    """Return the same as "allocated_bytes.all.peak", and what ran out.
+
+    "num_ooms" is how often memory was out. No allocation is tried again.
+    """
+    nested = memory_stats_as_nested_dict(device)
+    stats = {
+        f"{kind}.{pool}.{when}": value
+        for kind, pools in nested.items()
+        for pool, values in pools.items()
+        for when, value in values.items()
+    }
+    refusals = simulation.memory.refusals[full_device(device).index]
+    return {**stats, "num_ooms": refusals, "num_alloc_retries": 0}
+
+
+def memory_summary(
+    device: DeviceLike = None, abbreviated: bool = False
+) -> str:
+    """Return these in lines of text."""
+    stats = memory_stats(device)
+    return "\n".join(f"{name}: {value}" for name, value in stats.items())
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
@@ -118,8 +189,8 @@ def reset_peak_memory_stats(device: DeviceLike = None) -> None:
 
 
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
-    """Do nothing: no sums over time are kept."""
-    full_device(device)
+    """Restart the count of how often memory was out."""
+    simulation.memory.refusals[full_device(device).index] = 0
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:

@@ -120,6 +120,9 @@ class Accelerator:
     fast_convolutions: Mapping[str, float] = field(default_factory=dict)
     #: The same, for all other convolutions.
     other_convolutions: Mapping[str, float] = field(default_factory=dict)
+    #: What NVIDIA calls the features of a GPU: "9.0". "" for what is none of
+    #: its GPUs, and where a file does not say.
+    compute_capability: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

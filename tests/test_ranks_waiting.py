@@ -1,0 +1,379 @@
+"""Ranks that wait for each other outside of an operation of their group.
+
+In the store they hand on their turn. Elsewhere the rank is named, and Ctrl-C
+ends the launch.
+"""
+
+import queue
+import re
+import signal
+import sys
+import threading
+import time
+import warnings
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+import dpkit
+from dpkit.ranks import watching
+
+SHORT = timedelta(seconds=1)
+
+
+def the_store():
+    return distributed_c10d._get_default_store()
+
+
+def rank_is(number):
+    return dist.get_rank() == number
+
+
+def total():
+    x = torch.ones(1, device="sim")
+    dist.all_reduce(x)
+    return x.item()
+
+
+def error_of(program, k):
+    with pytest.raises(RuntimeError) as caught:
+        dpkit.sim.launch(program, k)
+    return str(caught.value)
+
+
+# -- the store
+
+
+def get_before_set():
+    if rank_is(0):
+        return the_store().get("k")
+    return the_store().set("k", "1")
+
+
+def wait_for_two():
+    if rank_is(0):
+        the_store().wait(["k1", "k2"], SHORT)
+        return the_store().multi_get(["k1", "k2"])
+    return the_store().set(f"k{dist.get_rank()}", b"\x00\xff")
+
+
+def wait_in_the_store_of_a_group():
+    pair = dist.new_group([0, 1])
+    if rank_is(2):
+        return None
+    store = distributed_c10d._get_process_group_store(pair)
+    if rank_is(0):
+        return store.get("k")
+    return store.multi_set(["k", "l"], ["2", "3"])
+
+
+def meet_in_the_store():
+    """Do what PyTorch does at its own barrier of a store."""
+    rank, k = dist.get_rank(), dist.get_world_size()
+    distributed_c10d._store_based_barrier(rank, the_store(), "x", k, SHORT)
+    the_store().barrier("y", k)
+    return the_store().add("z", 1)
+
+
+def ask_for_a_counter():
+    store = the_store()
+    store.add("n", 1)
+    while store.add("n", 0) < 3:
+        pass
+    return store.get("n")
+
+
+def ask_for_a_key():
+    """Each that asks changes the store, and the last one is to set the key."""
+    store = the_store()
+    if rank_is(2):
+        store.set("k", "1")
+    while not store.check(["k"]):
+        store.set("asking", str(dist.get_rank()))
+    return store.get("k")
+
+
+def take_a_lock_in_turn():
+    store, own = the_store(), str(dist.get_rank())
+    while store.compare_set("lock", "", own) != own.encode():
+        pass
+    store.append("order", own)
+    dist.all_reduce(torch.ones(1), group=dist.new_group([int(own)]))
+    store.delete_key("lock")
+    dist.barrier()
+    return store.get("order"), store.num_keys()
+
+
+WAITS = {
+    get_before_set: [b"1", None, None],
+    wait_for_two: [[b"\x00\xff"] * 2, None, None],
+    wait_in_the_store_of_a_group: [b"2", None, None],
+    meet_in_the_store: [1, 2, 3],
+    ask_for_a_counter: [b"3"] * 3,
+    ask_for_a_key: [b"1"] * 3,
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("program", WAITS, ids=lambda f: f.__name__)
+def test_who_waits_in_the_store_hands_on(program):
+    found = dpkit.sim.launch(program, 3)
+    if program is meet_in_the_store:
+        found = sorted(found)
+    assert found == WAITS[program]
+
+
+@pytest.mark.timeout(20)
+def test_a_lock_in_the_store():
+    found = dpkit.sim.launch(take_a_lock_in_turn, 3)
+    assert len(set(found)) == 1
+    assert sorted(found[0][0].decode()) == ["0", "1", "2"]
+
+
+def never():
+    store = the_store()
+    if rank_is(0):
+        store.wait(["a", "b", "c"], timedelta(seconds=300))
+    if rank_is(1):
+        store.set("a", "1")
+        try:
+            store.get("d")
+        except Exception:
+            return
+    dist.barrier()
+
+
+@pytest.mark.timeout(20)
+def test_a_key_that_never_comes_is_named():
+    begin = time.monotonic()
+    assert error_of(never, 3) == (
+        "no rank can go on (rank 0 waits in the store for keys 'b', 'c'; rank "
+        "1 waits in the store for key 'd'; rank 2 waits in barrier number 0 "
+        "of group 0)"
+    )
+    assert time.monotonic() - begin < 2
+
+
+def ask_for_a_while():
+    end = time.monotonic() + 0.1
+    while not the_store().check(["k"]):
+        if time.monotonic() > end:
+            return "gave up"
+    return "found"
+
+
+def test_who_asks_for_a_while_may_give_up():
+    assert dpkit.sim.launch(ask_for_a_while, 2) == ["gave up"] * 2
+
+
+def set_late():
+    if rank_is(1):
+        x = torch.ones(500, 500, device="sim")
+        for _ in range(9):
+            x @ x
+        torch.sim.synchronize()
+        the_store().set("k", "1")
+        return dpkit.sim.now()
+    the_store().get("k")
+    return dpkit.sim.now()
+
+
+def test_who_reads_is_no_earlier_than_who_has_set():
+    reader, setter = dpkit.sim.launch(set_late, 2)
+    assert reader == setter > 50e-6
+
+
+def wait_in_a_thread():
+    told = []
+
+    def wait():
+        try:
+            store.get("k")
+        except RuntimeError as error:
+            told.append(str(error))
+
+    store = the_store()
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join()
+    return told
+
+
+@pytest.mark.timeout(20)
+def test_a_thread_that_has_no_turn_cannot_wait():
+    ((told,),) = dpkit.sim.launch(wait_in_a_thread, 1)
+    assert "only the program of a rank" in told
+    assert "key 'k'" in told
+
+
+# -- who waits elsewhere is named
+
+
+def sleep_long():
+    if rank_is(1):
+        time.sleep(0.8)
+    return total()
+
+
+def work_long():
+    end = time.monotonic() + 0.8
+    while time.monotonic() < end:
+        pass
+    return total()
+
+
+def warned(monkeypatch, program, k=2, after=0.3):
+    monkeypatch.setattr(watching, "WARN_AFTER", after)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        values = dpkit.sim.launch(program, k)
+    found = [w for w in found if "has done nothing" in str(w.message)]
+    return found, values
+
+
+def test_a_rank_that_does_nothing_is_named_once(monkeypatch):
+    (told,), values = warned(monkeypatch, sleep_long)
+    line = sleep_long.__code__.co_firstlineno + 2
+    assert (told.filename, told.lineno) == (__file__, line)
+    assert str(told.message).startswith("rank 1 has done nothing for 0 s (")
+    assert f"line {line} of {__file__}, in sleep_long" in str(told.message)
+    assert "dist.barrier" in str(told.message)
+    assert values == [2.0, 2.0]
+
+
+def test_a_function_of_a_library_is_named(monkeypatch):
+    """There is no line of a program: that of the library is told."""
+    event = threading.Event()
+    threading.Timer(0.8, event.set).start()
+    (told,), _ = warned(monkeypatch, event.wait, 1)
+    assert told.filename == threading.__file__
+    assert ", in wait)" in str(told.message)
+
+
+def test_a_rank_at_work_is_not_named(monkeypatch):
+    assert warned(monkeypatch, work_long)[0] == []
+    assert warned(monkeypatch, sleep_long, after=5.0)[0] == []
+
+
+# -- Ctrl-C
+
+
+LOCK, QUEUE = threading.Lock(), queue.Queue()
+MEETING, OTHER_STORE = threading.Barrier(2), dist.HashStore()
+
+
+def come(blocked):
+    """Say that the interrupt may come, once this rank is about to block."""
+    if blocked:
+        print("at it", flush=True)
+
+
+def lock():
+    come(rank_is(1))
+    with LOCK:
+        dist.barrier()
+
+
+def barrier():
+    come(rank_is(0))
+    MEETING.wait()
+
+
+def take():
+    """Wait for what nobody puts; then for ranks that have ended."""
+    group = dist.group.WORLD
+    come(rank_is(0))
+    try:
+        return QUEUE.get() if rank_is(0) else QUEUE.put(1)
+    finally:
+        group.barrier().wait()
+
+
+def key():
+    """Wait in a store of PyTorch's own, which knows nothing of turns."""
+    come(rank_is(0))
+    return OTHER_STORE.get("k")
+
+
+def ask():
+    come(rank_is(0))
+    while not the_store().check(["k"]):
+        time.sleep(0.01)
+
+
+def wake():
+    """Let go on who waits in one of these."""
+    MEETING.abort()
+    QUEUE.put(1)
+    OTHER_STORE.set("k", "1")
+
+
+def be_interrupted(program):
+    """What a child process does: the parent sends it an interrupt."""
+    dist.init_process_group(
+        "gloo", store=dist.HashStore(), rank=0, world_size=1
+    )
+    dpkit.devices(2, kind="sim")
+    group = dist.group.WORLD
+    begin = time.monotonic()
+    try:
+        dpkit.sim.launch(program, 2)
+    except KeyboardInterrupt as error:
+        print("notes:", *getattr(error, "__notes__", []))
+    print("seconds:", time.monotonic() - begin)
+    print(dpkit.sim.launch(total, 2))
+    print("left:", [t.name for t in threading.enumerate()[1:]])
+    wake()
+    for thread in threading.enumerate()[1:]:
+        thread.join(3)
+    print("threads:", threading.active_count())
+    print("group:", dist.group.WORLD is group)
+    print(dpkit.sim.launch(total, 2))
+
+
+def interrupt(forking, program):
+    code = (
+        "import signal; "
+        "signal.signal(signal.SIGINT, signal.default_int_handler); "
+        f"from tests.test_ranks_waiting import *; be_interrupted({program})"
+    )
+    with forking.Popen(
+        [sys.executable, "-c", code],
+        stdout=forking.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as run:
+        try:
+            assert run.stdout.readline() == "at it\n"
+            time.sleep(0.3)
+            for _ in range(2):  # the second one changes nothing
+                run.send_signal(signal.SIGINT)
+                time.sleep(0.3)
+            told, _ = run.communicate(timeout=30)
+        finally:
+            run.kill()
+    return told
+
+
+LEFT = {"lock": 1, "barrier": 0, "take": 0, "key": 0, "ask": None}
+
+
+@pytest.mark.parametrize("program", LEFT)
+def test_an_interrupt_ends_who_waits_elsewhere(program, forking):
+    told = interrupt(forking, program)
+    rank = LEFT[program]
+    notes = re.search("notes:(.*)", told).group(1)
+    if rank is None:
+        assert notes == ""
+    else:
+        assert f"rank {rank} does not end: it waits in line" in notes
+        assert f"{__file__}, in {program}" in notes
+    # Of the lock the other rank lets go when it ends.
+    is_left = rank is not None and program != "lock"
+    left = [f"rank {rank}"] * is_left
+    assert f"left: {left}\nthreads: 1\ngroup: True\n[2.0, 2.0]" in told
+    assert told.count("[2.0, 2.0]") == 2
+    assert float(re.search("seconds: (.*)", told).group(1)) < 4
