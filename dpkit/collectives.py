@@ -89,7 +89,7 @@ def reduce(
     root: int = 0,
     algorithm: str = "star",
 ) -> None:
-    """Leave the sum, mean, maximum or minimum of all in the root's tensor.
+    """Reduce the tensors of all to one, in the root's tensor.
 
     ``tensors`` are k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
 
@@ -131,7 +131,7 @@ def allreduce(
     algorithm: str = "star",
     ranks_per_node: int | None = None,
 ) -> None:
-    """Leave the sum, mean, maximum or minimum of all in each, in place.
+    """Reduce the tensors of all to one, in each of them.
 
     All ranks end up with the same bits. In which order the terms were added
     depends on the algorithm.
@@ -139,7 +139,7 @@ def allreduce(
     Args:
         tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``;
             no two share memory.
-        op: "sum", "mean", "max" or "min".
+        op: "sum", "mean", "product", "max" or "min".
         algorithm: Who sends what to whom: "star", "tree", "direct", "ring",
             "recursive_doubling", "halving_doubling" or "hierarchical"; or
             "library": all in one kernel on each device, by NCCL on GPUs.

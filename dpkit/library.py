@@ -27,7 +27,7 @@ from dpkit.theory.collectives.plans import Plan
 
 LIBRARY = "library"  # the name of this algorithm
 # NCCL's numbers of what adding is; for "mean" the caller divides the sums.
-NCCL_OPS = {"sum": 0, "mean": 0, "max": 2, "min": 3}
+NCCL_OPS = {"sum": 0, "mean": 0, "product": 1, "max": 2, "min": 3}
 NCCL_DTYPES = {
     torch.float16,
     torch.bfloat16,

@@ -34,6 +34,7 @@ from dpkit.theory.units import check_known
 ADD: dict[str, Callable[[Tensor, Tensor], object]] = {
     "sum": lambda mine, x: mine.add_(x),
     "mean": lambda mine, x: mine.add_(x),  # divided in the end
+    "product": lambda mine, x: mine.mul_(x),
     "max": lambda mine, x: torch.maximum(mine, x, out=mine),
     "min": lambda mine, x: torch.minimum(mine, x, out=mine),
 }
@@ -47,8 +48,8 @@ def run(plan: Plan, flats: Sequence[Tensor], op: str = "sum") -> None:
     """Send the messages of a plan, in place.
 
     ``flats[r]``, of shape (n,) and contiguous, lies on ``devices[r]``. ``op``
-    is what adding is: "sum", "max" or "min". For "mean" the caller has to
-    divide the sums.
+    is what adding is: "sum", "product", "max" or "min". For "mean" the caller
+    has to divide the sums.
 
     Example:
         >>> from dpkit.plan_runner import run
