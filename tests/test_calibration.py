@@ -305,6 +305,7 @@ def test_a_simulated_gpu_is_found_again(monkeypatch):
                 copy_seconds(theirs, n), rel=1e-4
             )
     assert same.memory_bytes == true.memory_bytes
+    assert same.compute_capability == true.compute_capability != ""
     assert not same.synchronous
 
 

@@ -7,7 +7,11 @@ from datetime import date
 
 import torch
 
-from dpkit.calibration.conditions import device_name, memory_bytes
+from dpkit.calibration.conditions import (
+    compute_capability,
+    device_name,
+    memory_bytes,
+)
 from dpkit.calibration.conversion import Calibration, DeviceFacts, to_presets
 from dpkit.calibration.probes import Sizes, peer_of, probes
 from dpkit.calibration.stopwatch import ROUNDS, fastest, measure, spread_of
@@ -26,7 +30,8 @@ def calibrate(
     measured = measure(probes(device, sizes), rounds, now)
     name = device_name(device)
     on_cpu, peers = device.type == "cpu", _reaches_peer(device)
-    about = DeviceFacts(name, memory_bytes(device), on_cpu, peers)
+    capability = compute_capability(device)
+    about = DeviceFacts(name, memory_bytes(device), on_cpu, peers, capability)
     source = f"python -m dpkit calibrate on {name}, {date.today()}"
     found = to_presets(fastest(measured), about, source)
     return replace(found, spread=spread_of(measured))

@@ -47,8 +47,19 @@ def memory_bytes(device: torch.device) -> int:
     """Return the size of the memory of a device."""
     if device.type == "cpu":
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    facts = torch.get_device_module(device).get_device_properties(device)
-    return int(facts.total_memory)
+    return int(_properties(device).total_memory)
+
+
+def compute_capability(device: torch.device) -> str:
+    """Return the compute capability of a GPU, "9.0"; "" if it has none."""
+    if device.type == "cpu":
+        return ""
+    facts = _properties(device)
+    return f"{facts.major}.{facts.minor}" if hasattr(facts, "major") else ""
+
+
+def _properties(device: torch.device) -> Any:
+    return torch.get_device_module(device).get_device_properties(device)
 
 
 def machine_load() -> float:

@@ -28,6 +28,7 @@ class DeviceFacts:
     memory_bytes: int
     synchronous: bool  # whether the host does the work itself
     peer_to_peer: bool = False  # whether others are reached without the host
+    compute_capability: str = ""  # "9.0"; "" of what is none of NVIDIA's GPUs
 
 
 @dataclass(frozen=True)
@@ -122,10 +123,12 @@ class _Conversion:
             synchronous=self.device.synchronous,
             fast_convolutions=self.convolutions("fast"),
             other_convolutions=self.convolutions("other"),
+            compute_capability=self.device.compute_capability,
             sources={
                 "flops_per_second": f"{source}: products of square matrices",
                 "bytes_per_second": f"{source}: sums and copies of vectors",
                 "memory_bytes": "what the system says",
+                "compute_capability": "what the system says",
                 "achieved_flops": WHOLE,
                 "achieved_bytes": WHOLE,
                 "half_flops": f"{source}: what products take besides",
