@@ -405,5 +405,11 @@ def test_what_nccl_does_not_take_goes_by_messages(calls, operation, flats):
 
 def test_the_names_of_the_ops_are_ncclredop(calls):
     """ncclSum 0, ncclProd 1, ncclMax 2, ncclMin 3, in nccl.h."""
-    assert library.NCCL_OPS == {"sum": 0, "mean": 0, "max": 2, "min": 3}
+    assert library.NCCL_OPS == {
+        "sum": 0,
+        "mean": 0,
+        "product": 1,
+        "max": 2,
+        "min": 3,
+    }
     assert library.nccl.SUM == 0
