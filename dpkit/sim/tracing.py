@@ -30,8 +30,9 @@ _ASSUMPTIONS = (
     "The streams of a device take turns: what has been ready for longest runs "
     "first, and nothing runs beside it except what is added up beside "
     "backward.",
-    "A copy has its ports to itself, and as much of a path as its rate needs; "
-    "it costs the devices no compute.",
+    "A copy has its ports to itself, but for what a collective between nodes "
+    "takes of those inside, and as much of a path as its rate needs; it costs "
+    "the devices no compute.",
     "Nothing is done for the first time: libraries are loaded, memory has "
     "been allocated before, clocks are steady.",
 )

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+import torch.distributed as dist
+from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Shard, distribute_tensor
 from torch.distributed.tensor.experimental import context_parallel
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel.distributed import _MixedPrecision
 
 from dpkit.ranks import launch
 
@@ -24,11 +25,15 @@ def replicas(**settings: Any) -> None:
         parallel(torch.ones(2, 2, device="sim")).sum().backward()
 
 
-def dropout_of_shards() -> Tensor:
-    """Drop numbers of a tensor that DTensor has cut into shards."""
-    mesh = init_device_mesh("sim", (2,))
-    x = torch.ones(4, 4, device="sim")
-    return F.dropout(distribute_tensor(x, mesh, [Shard(0)]))
+def in_half_precision() -> None:
+    """Ask ``DistributedDataParallel`` to compute in bfloat16."""
+    replicas(mixed_precision=_MixedPrecision(param_dtype=torch.bfloat16))
+
+
+def sum_of_bits() -> None:
+    """Reduce integers by the "and" of their bits."""
+    bits = torch.tensor([1 + dist.get_rank()], device="sim")
+    dist.all_reduce(bits, dist.ReduceOp.BAND)
 
 
 def attention_of_parts() -> None:
