@@ -110,9 +110,7 @@ def _run_simulated(
         clock.collective(devices, operation, seconds, moved)
 
 
-def _run_without_numbers(
-    plan: Plan, held: Sequence[Tensor], op: str
-) -> None:
+def _run_without_numbers(plan: Plan, held: Sequence[Tensor], op: str) -> None:
     """Compute on small integers, where some ranks have their numbers."""
     # A plan does to these flags what it does to numbers: a sum is known if
     # both numbers are, a copy if its source is.

@@ -19,7 +19,11 @@ from torch._tensor_str import _add_suffixes, _tensor_str
 from dpkit.sim.charge import charge_read
 from dpkit.sim.configuration import simulation
 from dpkit.sim.operations import no_numbers
-from dpkit.sim.small_integers import copy_numbers, has_numbers, numbers_of
+from dpkit.sim.small_integers import (
+    deepcopy_backing,
+    has_numbers,
+    numbers_of,
+)
 
 PRINTED = 1000  # torch shortens what has more numbers
 SIM_CLASSES: dict[type, Any] = {}  # class on the CPU -> on a simulated device
@@ -183,10 +187,7 @@ class Behaviour(torch.Tensor):
                 "Only Tensors created explicitly by the user (graph leaves) "
                 "support the deepcopy protocol at the moment"
             )
-        backing = copy.deepcopy(self.backing, memo)
-        if backing.is_meta:
-            copy_numbers(self.backing, backing)
-        new = self._over(backing, type(self))
+        new = self._over(deepcopy_backing(self.backing, memo), type(self))
         vars(new).update(copy.deepcopy(self._attributes(), memo))
         new.requires_grad = self.requires_grad
         if not self._is_param:  # torch's parameters leave theirs behind

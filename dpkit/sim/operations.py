@@ -262,14 +262,12 @@ def _read_places(func: OpOverload) -> list[int]:
 def by_position(call: OpCall) -> list[OpCall]:
     """Return a list operation as one for each position in the lists."""
     # _foreach_add([a, b], [c, d]) -> _foreach_add([a], [c]), then [b], [d]
-    return [
-        call._replace(
-            args=tuple(
-                [a[i]] if isinstance(a, list) else a for a in call.args
-            )
-        )
-        for i in range(len(call.args[0]))
-    ]
+    length = next(len(a) for a in call.args if isinstance(a, list))
+    columns = []
+    for i in range(length):
+        args = [[a[i]] if isinstance(a, list) else a for a in call.args]
+        columns.append(call._replace(args=tuple(args)))
+    return columns
 
 
 def arguments(call: OpCall, positions: Sequence[int]) -> list[Any]:

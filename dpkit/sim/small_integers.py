@@ -21,7 +21,8 @@ all of the memory is overwritten with numbers.
 The functions take plain tensors, such as the backing of a simulated one.
 """
 
-from typing import cast
+import copy
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -63,10 +64,14 @@ def numbers_of(tensor: Tensor) -> Tensor | None:
         return tensor
     if not has_numbers(tensor):
         return None
-    beside = vars(tensor.untyped_storage())[_BESIDE]
-    form = tensor.storage_offset(), tensor.shape, tensor.stride()
-    empty = _empty([0], dtype=tensor.dtype, device="cpu")
-    return cast(Tensor, empty.set_(beside, *form))
+    return _view_of(vars(tensor.untyped_storage())[_BESIDE], tensor)
+
+
+def _view_of(storage: torch.UntypedStorage, like: Tensor) -> Tensor:
+    """Return a tensor that lies in a storage as another does in its own."""
+    form = like.storage_offset(), like.shape, like.stride()
+    empty = _empty([0], dtype=like.dtype, device=storage.device)
+    return empty.set_(storage, *form)
 
 
 def may_keep(tensor: Tensor) -> bool:
@@ -99,11 +104,17 @@ def lose_numbers(tensor: Tensor) -> None:
         vars(tensor.untyped_storage()).pop(_BESIDE, None)
 
 
-def copy_numbers(source: Tensor, copied: Tensor) -> None:
-    """Give a copy of a tensor, which has its own memory, the same numbers."""
-    known = numbers_of(source)
-    if known is not None and may_keep(copied):
-        keep_numbers(copied, known)
+def deepcopy_backing(tensor: Tensor, memo: dict[Any, Any]) -> Tensor:
+    """Return a copy, with its numbers; what shares memory does so again."""
+    if not tensor.is_meta or tensor.is_conj() or tensor.is_neg():
+        return cast(Tensor, copy.deepcopy(tensor, memo))
+    storage = tensor.untyped_storage()
+    key = "storage", storage._cdata
+    if key not in memo:
+        memo[key] = torch.UntypedStorage(storage.nbytes(), device="meta")
+        if has_numbers(tensor):
+            vars(memo[key])[_BESIDE] = vars(storage)[_BESIDE].clone()
+    return _view_of(memo[key], tensor)
 
 
 def keep_any(tensor: Tensor) -> None:

@@ -46,7 +46,7 @@ from dpkit.sim.operations import (
 )
 from dpkit.sim.random_numbers import check_generator
 from dpkit.sim.refusals import check_dense
-from dpkit.sim.small_integers import numbers_of
+from dpkit.sim.small_integers import lose_numbers, numbers_of
 from dpkit.sim.storages import made_pinned
 
 _AUTOGRAD = torch._C.DispatchKey.AutogradPrivateUse1
@@ -191,6 +191,7 @@ def _wrapped(out: Any, device: torch.device) -> Any:
     kind = type(out)
     if isinstance(out, Tensor):
         if device.type != "sim":
+            lose_numbers(out)  # on torch's "meta", where none are followed
             return out
         try:
             return SimTensor(out, device)

@@ -60,13 +60,16 @@ def run_without_numbers(call: OpCall) -> Any:
         if base_name(func) not in INDEXING:
             return _run_by_numbers(call)
         call = _with_known_masks(call)
-    if base_name(func).startswith("_foreach") and len(call.args[0]) > 1:
+    if base_name(func).startswith("_foreach"):
         on_meta = [x for x in tensors_in(call.args) if x.is_meta]
-        if any(map(_has_or_may_have, on_meta)):
-            return _run_by_position(call)
+        columns = (
+            by_position(call) if any(map(_may_have_numbers, on_meta)) else []
+        )
+        if len(columns) > 1:
+            return _run_each(columns)
     if written_places(func) and launches_kernel(func):
         targets = written(call)
-        if any(map(_has_or_may_have, targets)):
+        if any(map(_may_have_numbers, targets)):
             return _write(call, targets)
     return _make(call)
 
@@ -81,7 +84,8 @@ def copy_without_numbers(source: Tensor, target: Tensor) -> None:
     run_without_numbers(OpCall(aten.copy_.default, (target, source), {}))
 
 
-def _has_or_may_have(x: Tensor) -> bool:
+def _may_have_numbers(x: Tensor) -> bool:
+    """Return whether a tensor has numbers, or may get some."""
     return is_small_integer(x) or has_numbers(x)
 
 
@@ -115,7 +119,12 @@ def _write(call: OpCall, targets: list[Tensor]) -> Any:
             lose_numbers(x)
         return out
     _run(on_numbers)
-    _keep_all(targets, written(on_numbers))
+    values = written(on_numbers)
+    for x, value in zip(targets, values):
+        # An argument "out" that was resized: the CPU orders the dimensions.
+        if x.stride() != value.stride():
+            x.as_strided_(value.shape, value.stride())
+    _keep_all(targets, values)
     return out
 
 
@@ -126,16 +135,15 @@ def _run_by_numbers(call: OpCall) -> Any:
     values = _run(on_numbers)
     outs = written(call)
     for x, value in zip(outs, written(on_numbers)):
-        x.resize_(value.shape)
-        lose_numbers(x)
+        x.resize_(value.shape).as_strided_(value.shape, value.stride())
     made = made_like(values)
     _keep_all(outs or tensors_in(made), tensors_in(values))
     return made
 
 
-def _run_by_position(call: OpCall) -> Any:
+def _run_each(columns: list[OpCall]) -> Any:
     """Run a list operation position by position: some may have numbers."""
-    results = [run_without_numbers(column) for column in by_position(call)]
+    results = [run_without_numbers(column) for column in columns]
     return None if results[0] is None else [r[0] for r in results]
 
 
@@ -143,7 +151,9 @@ def _with_known_masks(call: OpCall) -> OpCall:
     """Return ``x[mask]`` with the mask's numbers; the mask has some."""
     x, indices, *rest = call.args
     known = [
-        numbers_of(i) if i is not None and i.dtype in MASKS else i
+        _numbers_or_blank(i).bool()
+        if i is not None and i.dtype in MASKS
+        else i
         for i in indices
     ]
     return call._replace(args=(x, known, *rest))
