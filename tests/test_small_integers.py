@@ -269,6 +269,9 @@ def test_a_piece_of_memory_does_not_count_for_all(meta):
     x.copy_(from_values(2))
     x.copy_(torch.tensor([1, 2]))  # every other number
     refused(x.tolist)
+    x = from_values(4)
+    x.as_strided((2, 2), (1, 1)).copy_(torch.tensor([[1, 2], [2, 3]]))
+    refused(x.tolist)
 
 
 def test_known_masks_decide_the_shape_of_what_has_no_numbers(meta):
@@ -378,6 +381,15 @@ def gathered_again(x):
     return outs
 
 
+def gathered_in_place(x):
+    """What is given is a part of what is gathered into."""
+    outs = x.new_empty(4)
+    own = outs.chunk(2)[dist.get_rank()]
+    own.copy_(x)
+    dist.all_gather_into_tensor(outs, own)
+    return outs
+
+
 def gathered_in_a_list(x):
     outs = [x.new_empty(2), x.new_empty(2)]
     dist.all_gather(outs, x)
@@ -429,6 +441,7 @@ def passed_on(x):
 COLLECTIVES = {
     gathered: [],
     gathered_again: [],
+    gathered_in_place: [],
     gathered_in_a_list: [],
     summed: [],
     greatest: [],

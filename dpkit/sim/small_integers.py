@@ -1,10 +1,10 @@
 """The numbers of small integer tensors, on a machine that has no others.
 
 With ``backing="meta"`` the backing of a tensor lies on torch's device "meta":
-it has a shape and no numbers. But some numbers decide how a program goes on:
-DDP compares how many parameters the ranks have, the stages of a pipeline vote,
-a router of experts reads how many rows it sends. They are few, and integers.
-So the memory of a small tensor of integers or booleans has its numbers beside
+it has a shape and no numbers. But a few numbers decide how a program goes on,
+and these are integers. DDP compares how many parameters the ranks have, and
+the stages of a pipeline vote. A router of experts reads how many rows it
+sends. So the memory of a small tensor of integers or booleans has its numbers beside
 it, on the CPU, for all tensors that view it::
 
     x = torch.tensor([3, 1, 2], device="sim:0")    3 1 2
@@ -71,7 +71,7 @@ def _view_of(storage: torch.UntypedStorage, like: Tensor) -> Tensor:
     """Return a tensor that lies in a storage as another does in its own."""
     form = like.storage_offset(), like.shape, like.stride()
     empty = _empty([0], dtype=like.dtype, device=storage.device)
-    return empty.set_(storage, *form)
+    return cast(Tensor, empty.set_(storage, *form))
 
 
 def may_keep(tensor: Tensor) -> bool:
@@ -107,7 +107,7 @@ def lose_numbers(tensor: Tensor) -> None:
 def deepcopy_backing(tensor: Tensor, memo: dict[Any, Any]) -> Tensor:
     """Return a copy, with its numbers; what shares memory does so again."""
     if not tensor.is_meta or tensor.is_conj() or tensor.is_neg():
-        return cast(Tensor, copy.deepcopy(tensor, memo))
+        return copy.deepcopy(tensor, memo)
     storage = tensor.untyped_storage()
     key = "storage", storage._cdata
     if key not in memo:
@@ -118,6 +118,6 @@ def deepcopy_backing(tensor: Tensor, memo: dict[Any, Any]) -> Tensor:
 
 
 def keep_any(tensor: Tensor) -> None:
-    """Let a tensor that is to be overwritten have numbers, whichever."""
+    """Put any numbers beside a tensor that is to be overwritten."""
     if tensor.is_meta and may_keep(tensor):
         keep_numbers(tensor, torch.empty_like(tensor, device="cpu"))

@@ -1,4 +1,4 @@
-"""Operations on a machine without numbers, but for those of small integers.
+"""Operations on a machine where small integers alone have numbers.
 
 An operation runs on torch's device "meta", for the shape of what comes out. It
 runs on numbers as well if small integers come out and all that it reads has
