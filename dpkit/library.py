@@ -22,6 +22,12 @@ from torch.cuda import nccl
 from dpkit.plan_runner import run, run_in_pieces
 from dpkit.sim.configuration import simulation
 from dpkit.sim.operations import check_home
+from dpkit.sim.small_integers import (
+    keep_numbers,
+    lose_numbers,
+    may_keep,
+    numbers_of,
+)
 from dpkit.theory.collectives.library import library_seconds, passes_a_port
 from dpkit.theory.collectives.plans import Plan
 
@@ -90,7 +96,9 @@ def _run_simulated(
     check_home(list(flats))
     simulated: list[Any] = list(flats)
     held = [x.backing for x in simulated]
-    if not held[0].is_meta:
+    if held[0].is_meta:
+        _run_without_numbers(plan, held, op)
+    else:
         run(plan, held, op)
     n, clock = flats[0].nbytes, simulation.clock
     devices = [x.device.index for x in flats]
@@ -100,6 +108,32 @@ def _run_simulated(
         simulation.races.met(operation, flats, _changed(plan))
     with clock.lock:
         clock.collective(devices, operation, seconds, moved)
+
+
+def _run_without_numbers(plan: Plan, held: Sequence[Tensor], op: str) -> None:
+    """Compute on small integers, where some ranks have their numbers."""
+    # A plan does to these flags what it does to numbers: a sum is known if
+    # both numbers are, a copy if its source is.
+    #
+    #               before           after "rank 0 to rank 1, adds"
+    #     rank 0    3 1   ✓ ✓        3 1   ✓ ✓
+    #     rank 1    · ·   ✗ ✗        · ·   ✗ ✗
+    found = [numbers_of(x) for x in held]
+    if all(numbers is None for numbers in found):
+        return
+    values, known = [], []
+    for x, numbers in zip(held, found):
+        blank = torch.zeros(x.shape, dtype=x.dtype, device="cpu")
+        values.append(blank if numbers is None else numbers)
+        flag = numbers is not None
+        known.append(torch.full(x.shape, flag, device="cpu"))
+    run(plan, values, op)
+    run(plan, known, "min")
+    for rank in _changed(plan):
+        if not known[rank].all():
+            lose_numbers(held[rank])
+        elif found[rank] is None and may_keep(held[rank]):
+            keep_numbers(held[rank], values[rank])
 
 
 def _changed(plan: Plan) -> set[int]:

@@ -180,10 +180,6 @@ def test_a_checkpoint_of_four_ranks_resumes_on_two(tmp_path):
 # -- what does not work
 
 
-def ddp_without_numbers():
-    DistributedDataParallel(transformer().to(own_device()))
-
-
 LIMITS = {
     "find_unused_parameters": (
         lambda: on_ranks.replicas(find_unused_parameters=True),
@@ -206,11 +202,3 @@ def test_what_is_known_not_to_work_says_so(name):
     with pytest.raises(RuntimeError, match=reason):
         dpkit.sim.launch(program, 2)
     assert dpkit.sim.launch(dist.get_rank, 2) == [0, 1]
-
-
-def test_ddp_reads_numbers():
-    with (
-        dpkit.sim.machine(backing="meta", hosts="per_device"),
-        pytest.raises(RuntimeError, match="there are no numbers to read"),
-    ):
-        dpkit.sim.launch(ddp_without_numbers, 2)

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 import dpkit
-from dpkit.sim.kernels import own
+from dpkit.sim.kernels import shapes
 
 (ZERO,) = dpkit.devices(1, "sim")
 
@@ -18,14 +18,14 @@ def form(tensor):
 @pytest.fixture
 def worked_out(monkeypatch):
     """Collect the operations that are not remembered."""
-    monkeypatch.setattr(own, "_known", {})
-    seen, make = [], own._sizes
+    monkeypatch.setattr(shapes, "_known", {})
+    seen, make = [], shapes._sizes
 
     def watched(out):
         seen.append(out)
         return make(out)
 
-    monkeypatch.setattr(own, "_sizes", watched)
+    monkeypatch.setattr(shapes, "_sizes", watched)
     return seen
 
 
@@ -103,9 +103,9 @@ def test_what_shares_memory_does_so_again(rows):
 
 
 def test_only_so_many_are_remembered(monkeypatch, worked_out):
-    monkeypatch.setattr(own, "MOST", 3)
+    monkeypatch.setattr(shapes, "MOST", 3)
     with dpkit.sim.machine(backing="meta"):
         for n in range(10):
             x = torch.empty(n, device=ZERO)
             assert (x + x).shape == (n,)
-            assert len(own._known) <= 3
+            assert len(shapes._known) <= 3

@@ -17,7 +17,7 @@ from torch import Tensor
 from dpkit import collectives
 from dpkit.library import LIBRARY
 from dpkit.ranks.reductions import after_adding, before_adding, to_add_by
-from dpkit.sim.kernels.unpaid import put, scratch
+from dpkit.sim.kernels.unpaid import put, scratch, to_overwrite
 from dpkit.sim.tracing import meet
 from dpkit.streams import send
 
@@ -76,7 +76,7 @@ def send_allgather(xs: list[Any], algorithm: str) -> None:
     for rank, (outs, given) in enumerate(xs):
         for source, out in enumerate(outs):
             _check_sizes(xs[source][1], out, len(xs) // len(outs))
-        one = outs[0].view(-1) if len(outs) == 1 else None
+        one = to_overwrite(outs[0], given) if len(outs) == 1 else None
         flats.append(scratch(given, most * len(xs)) if one is None else one)
         put(given, flats[rank], to=rank * most)
     collectives.allgather(flats, _or("ring", algorithm))

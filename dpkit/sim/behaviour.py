@@ -19,6 +19,11 @@ from torch._tensor_str import _add_suffixes, _tensor_str
 from dpkit.sim.charge import charge_read
 from dpkit.sim.configuration import simulation
 from dpkit.sim.operations import no_numbers
+from dpkit.sim.small_integers import (
+    deepcopy_backing,
+    has_numbers,
+    numbers_of,
+)
 
 PRINTED = 1000  # torch shortens what has more numbers
 SIM_CLASSES: dict[type, Any] = {}  # class on the CPU -> on a simulated device
@@ -92,10 +97,11 @@ class Behaviour(torch.Tensor):
     def __repr__(self, **_: Any) -> str:  # type: ignore[override]
         start, numbers = "tensor(", "..."
         freed = self.numel() and not self.backing.untyped_storage().nbytes()
-        if not self.backing.is_meta and not freed:
+        known = None if freed else numbers_of(self.backing)
+        if known is not None:
             shown = min(self.numel(), PRINTED) * self.itemsize
             charge_read(self, shown)
-            numbers = _tensor_str(self.backing, len(start))
+            numbers = _tensor_str(known, len(start))
         suffixes = self._suffixes() + ["memory freed"] * bool(freed)
         text = _add_suffixes(start + numbers, suffixes, len(start), False)
         return f"Parameter containing:\n{text}" if self._is_param else text
@@ -105,9 +111,10 @@ class Behaviour(torch.Tensor):
         suffixes = [f"device='{self.device}'"]
         default = torch.get_default_dtype()
         obvious = [default, default.to_complex(), torch.int64, torch.bool]
-        if self.numel() == 0 or self.backing.is_meta:
+        is_shown = has_numbers(self.backing)
+        if self.numel() == 0 or not is_shown:
             obvious = [default]
-            if self.dim() != 1 or self.backing.is_meta:
+            if self.dim() != 1 or not is_shown:
                 suffixes.append(f"size={tuple(self.shape)}")
         if self.dtype not in obvious:
             suffixes.append(f"dtype={self.dtype}")
@@ -153,8 +160,8 @@ class Behaviour(torch.Tensor):
         return torch._utils._rebuild_parameter, parts
 
     def _check_numbers(self) -> None:
-        if self.backing.is_meta:
-            raise no_numbers(self.device)
+        if not has_numbers(self.backing):
+            raise no_numbers(self)
 
     def _over(self, backing: torch.Tensor, kind: type) -> Self:
         return cast(Self, Behaviour.__new__(kind, backing, self.device))
@@ -180,7 +187,7 @@ class Behaviour(torch.Tensor):
                 "Only Tensors created explicitly by the user (graph leaves) "
                 "support the deepcopy protocol at the moment"
             )
-        new = self._over(copy.deepcopy(self.backing, memo), type(self))
+        new = self._over(deepcopy_backing(self.backing, memo), type(self))
         vars(new).update(copy.deepcopy(self._attributes(), memo))
         new.requires_grad = self.requires_grad
         if not self._is_param:  # torch's parameters leave theirs behind

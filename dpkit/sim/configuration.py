@@ -149,14 +149,22 @@ def configure(
     A preset is a name in ``dpkit.theory.hardware``, the path of a file that
     ``python -m dpkit calibrate`` wrote, or an object.
 
+    With ``backing="meta"`` a tensor of at most 100,000 integers or booleans
+    has its numbers, so that programs can count, vote and choose by them. It
+    loses them when something is written to it that comes from floating-point
+    numbers or is drawn at random, and reading it is refused. To go on, as with
+    the counts of a router, overwrite all of it with numbers:
+    ``counts.copy_(torch.tensor([…]))``.
+
     Args:
         num_devices: How many devices there are, at most 128.
         accelerator: What they are: a preset in ``ACCELERATORS``.
         link: What joins them: a preset in ``LINKS``.
         backing: What holds the numbers: "cpu"; "meta", which has shapes and
-            times but no numbers; or "cuda:0", one GPU for all devices. None
-            means the CPU or, once ``dpkit.devices`` has given simulated
-            devices because there are too few GPUs, the GPU.
+            times but no numbers, except for small integers; or "cuda:0", one
+            GPU for all devices. None means the CPU or, once ``dpkit.devices``
+            has given simulated devices because there are too few GPUs, the
+            GPU.
         hosts: "one" Python for all devices, as with ``DataParallel``; or one
             "per_device", as with ``DistributedDataParallel``.
         slow: Rank -> how many times as long its operations take.

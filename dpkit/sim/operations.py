@@ -22,6 +22,11 @@ from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import device_count, full_device
 from dpkit.sim.memory import tensors_in
 from dpkit.sim.sending import NAMESPACE
+from dpkit.sim.small_integers import (
+    MOST_INTEGERS,
+    has_numbers,
+    is_small_integer,
+)
 
 # They ask for a tensor's form alone, or give it other memory.
 UNREAD = set(
@@ -29,6 +34,8 @@ UNREAD = set(
     "zeros_like new_empty new_empty_strided new_full new_ones new_zeros "
     "record_stream resize_ set_".split()
 )
+# What they write to is not read.
+OVERWRITING = {"copy_", "fill_", "zero_", "_foreach_copy_", "_foreach_zero_"}
 # They make or rename memory, and launch nothing.
 NO_KERNEL = set(
     "_unsafe_view alias detach empty empty_like empty_permuted empty_strided "
@@ -180,14 +187,15 @@ def is_cpu_number(tensor: Tensor) -> bool:
 
 def written(call: OpCall) -> list[Tensor]:
     """Return the tensors that ``call`` writes to."""
-    places = _written_places(call.func)
+    places = written_places(call.func)
     if base_name(call.func) in RUNNING and arguments(call, [5])[0]:
         places = [*places, *RUNNING[base_name(call.func)]]
     return tensors_in(arguments(call, places))
 
 
 @cache
-def _written_places(func: OpOverload) -> list[int]:
+def written_places(func: OpOverload) -> list[int]:
+    """Return the positions of what the schema of ``func`` says it writes."""
     schema = func._schema.arguments
     return [i for i, argument in enumerate(schema) if argument.is_write]
 
@@ -231,6 +239,35 @@ def alias_kind(func: OpOverload) -> tuple[str, tuple[int, ...]]:
 def launches_kernel(func: OpOverload) -> bool:
     """Return whether the device has something to do."""
     return alias_kind(func)[0] != "view" and base_name(func) not in NO_KERNEL
+
+
+def read_by(call: OpCall) -> list[Tensor]:
+    """Return the tensors whose numbers ``call`` reads."""
+    return tensors_in(arguments(call, _read_places(call.func)))
+
+
+@cache
+def _read_places(func: OpOverload) -> list[int]:
+    # zeros_like asks for a form alone, in place 0; copy_ and what has an
+    # argument "out" overwrite.
+    schema = func._schema.arguments
+    unread = {i for i, argument in enumerate(schema) if argument.is_out}
+    if base_name(func) in OVERWRITING:
+        unread |= set(written_places(func))
+    elif base_name(func) in UNREAD and alias_kind(func)[0] == "new":
+        unread.add(0)
+    return [i for i in range(len(schema)) if i not in unread]
+
+
+def by_position(call: OpCall) -> list[OpCall]:
+    """Return a list operation as one for each position in the lists."""
+    # _foreach_add([a, b], [c, d]) -> _foreach_add([a], [c]), then [b], [d]
+    length = next(len(a) for a in call.args if isinstance(a, list))
+    columns = []
+    for i in range(length):
+        args = [[a[i]] if isinstance(a, list) else a for a in call.args]
+        columns.append(call._replace(args=tuple(args)))
+    return columns
 
 
 def arguments(call: OpCall, positions: Sequence[int]) -> list[Any]:
@@ -303,25 +340,40 @@ def host_waits(call: OpCall) -> bool:
     return bool(masks) and not fills
 
 
-def no_numbers(device: torch.device) -> RuntimeError:
-    """Return the error for reading where ``"meta"`` keeps no values."""
+def no_numbers(x: Tensor) -> RuntimeError:
+    """Return the error for reading what has no numbers under ``"meta"``."""
+    where = f"device: {x.device}, backing: 'meta'"
+    found = f"there are no numbers to read ({where}, dtype: {x.dtype}"
+    if is_small_integer(x):
+        return RuntimeError(
+            f"{found}): they come from values that this machine does not have;"
+            " copy_(torch.tensor([...])) gives this tensor its numbers"
+        )
     return RuntimeError(
-        f"there are no numbers to read (device: {device}, backing: 'meta'); "
-        "torch.sim.synchronize() waits without reading"
+        f"{found}, elements: {x.numel()}): only integers keep theirs, up to "
+        f"{MOST_INTEGERS} in a tensor; torch.sim.synchronize() waits without "
+        "reading"
     )
 
 
 def check_readable(call: OpCall) -> None:
     """Refuse an operation that needs values, where there are none."""
-    is_copy = call.func is aten.copy_.default
-    to_cpu = is_copy and call.args[0].device.type == "cpu"
-    if to_cpu or host_waits(call):
-        held = [x.device for x in call.args if hasattr(x, "backing")]
-        raise no_numbers(held[0])
+    read: list[Tensor] = []
+    if call.func in COPIES and _writes_to_cpu(call):
+        read = tensors_in(call.args[1])
+    elif host_waits(call):
+        read = read_by(call)
+        if base_name(call.func) in INDEXING:
+            read = [i for i in tensors_in(call.args[1]) if i.dtype in MASKS]
+    for x in read:
+        if not has_numbers(getattr(x, "backing", x)):
+            raise no_numbers(x)
+
+
+def _writes_to_cpu(call: OpCall) -> bool:
+    return any(x.device.type == "cpu" for x in written(call))
 
 
 def backing_of(device: torch.device) -> torch.device:
     """Return where the numbers of a tensor on ``device`` lie."""
-    if device.type == "sim" or simulation.backing.type == "meta":
-        return simulation.backing
-    return device
+    return simulation.backing if device.type == "sim" else device

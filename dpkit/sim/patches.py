@@ -35,6 +35,7 @@ from dpkit.sim import (
     both_kinds,
     device_names,
     generic_streams,
+    initialization,
     modules,
     random_numbers,
     refusals,
@@ -184,6 +185,12 @@ PATCHES = [
         "_get_available_device_type",
         refusals.data_parallel_kind,
         [],
+    ),
+    wrapped(
+        nn.init,
+        "_no_grad_trunc_normal_",
+        initialization.drawing_once,
+        ["tensor", "mean", "std", "a", "b", "generator"],
     ),
     # Storages, and loading them
     replaced(torch.UntypedStorage, "resize_", storages.resize_storage),

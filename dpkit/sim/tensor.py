@@ -35,6 +35,7 @@ from dpkit.sim.operations import (
     arguments,
     aten,
     backing_of,
+    by_position,
     check_home,
     check_mixture,
     has_stand_in,
@@ -45,6 +46,7 @@ from dpkit.sim.operations import (
 )
 from dpkit.sim.random_numbers import check_generator
 from dpkit.sim.refusals import check_dense
+from dpkit.sim.small_integers import lose_numbers, numbers_of
 from dpkit.sim.storages import made_pinned
 
 _AUTOGRAD = torch._C.DispatchKey.AutogradPrivateUse1
@@ -189,6 +191,7 @@ def _wrapped(out: Any, device: torch.device) -> Any:
     kind = type(out)
     if isinstance(out, Tensor):
         if device.type != "sim":
+            lose_numbers(out)  # on torch's "meta", where none are followed
             return out
         try:
             return SimTensor(out, device)
@@ -222,19 +225,16 @@ def read_number(tensor: Tensor) -> bool | int | float | complex:
     """Return the number that ``tensor`` holds; the host waits for it."""
     backing = plain(tensor)
     check_home([tensor])
-    if backing.is_meta:
-        raise no_numbers(tensor.device)
+    known = numbers_of(backing)
+    if known is None:
+        raise no_numbers(tensor)
     charge_read(tensor, backing.nbytes)
-    return backing.item()
+    return known.item()
 
 
 def _run_by_position(call: OpCall) -> Any:
     """Run a list operation on lists whose positions differ in device."""
-    # _foreach_add([a, b], [c, d]) -> _foreach_add([a], [c]), then [b], [d]
-    results = []
-    for i in range(len(call.args[0])):
-        column = [[a[i]] if isinstance(a, list) else a for a in call.args]
-        results.append(_run(call._replace(args=tuple(column))))
+    results = [_run(column) for column in by_position(call)]
     return None if results[0] is None else [r[0] for r in results]
 
 

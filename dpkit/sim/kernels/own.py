@@ -8,11 +8,8 @@
 - What CUDA takes and the CPU does not: ``ctc_loss`` takes lengths from the CPU
   for what lies on a GPU, and ``histc`` takes integers there. What
   ``nn.SyncBatchNorm`` is made of is in ``statistics``.
-- Shapes where there are no numbers: PyTorch works them out in Python, slowly,
-  and the next step of training asks for the same. So they are remembered.
 """
 
-from collections.abc import Hashable
 from itertools import zip_longest
 from typing import Any, cast
 
@@ -23,13 +20,10 @@ from torch.nn.attention import SDPBackend
 from dpkit.sim.behaviour import plain
 from dpkit.sim.configuration import simulation
 from dpkit.sim.kernels.statistics import ABSENT
-from dpkit.sim.memory import tensors_in
-from dpkit.sim.operations import OpCall, alias_kind, aten
+from dpkit.sim.kernels.without_numbers import run_without_numbers
+from dpkit.sim.operations import OpCall, aten
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-MOST = 10_000  # shapes that are remembered
-
-_known: dict[Hashable, tuple[Any]] = {}
 
 
 def run_plain(call: OpCall) -> Any:
@@ -37,7 +31,7 @@ def run_plain(call: OpCall) -> Any:
     func, args, kwargs = call
     try:
         if simulation.backing.type == "meta":
-            return _run_without_numbers(call)
+            return run_without_numbers(call)
         if torch.is_inference_mode_enabled():
             # Backings are ordinary tensors in any mode.
             with torch.inference_mode(False), torch.no_grad():
@@ -151,62 +145,3 @@ def ctc_loss(
     lengths = inputs.tolist(), labels.tolist()
     loss: Tensor = aten.ctc_loss.IntList(log_probs, targets, *lengths, *more)
     return loss
-
-
-class _NoKeyError(Exception):
-    """Raised for an argument that a key would not tell from others."""
-
-
-def _run_without_numbers(call: OpCall) -> Any:
-    """Run an operation on tensors of torch's device ``meta``."""
-    func, args, kwargs = call
-    if alias_kind(func)[0] != "new":
-        return func(*args, **kwargs)
-    try:
-        key = func, torch.get_default_dtype(), _key(args), _key(kwargs)
-    except _NoKeyError:
-        return func(*args, **kwargs)
-    known = _known.get(key)  # at once: another thread may clear it
-    if known is not None:
-        return _made_like(known[0])
-    out = func(*args, **kwargs)
-    pattern = _made_like(out)
-    if _sizes((args, pattern)) == _sizes((args, out)):  # shares no memory
-        if len(_known) >= MOST:
-            _known.clear()
-        _known[key] = (pattern,)
-    return out
-
-
-def _key(value: Any) -> Any:
-    """Return what of an argument a shape may depend on."""
-    kind = type(value)
-    marked = kind is Tensor and (value.is_conj() or value.is_neg())
-    if kind is Tensor and value.is_meta and not marked:
-        return value.shape, value.stride(), value.dtype
-    if kind is list or kind is tuple:
-        return kind, *[_key(item) for item in value]
-    if kind is dict:
-        return tuple((name, _key(item)) for name, item in value.items())
-    if kind in (bool, int, float, complex):
-        return kind, repr(value)  # True, 1 and 1.0 are equal
-    if isinstance(value, (Tensor, torch.Generator)):
-        raise _NoKeyError
-    return value
-
-
-def _made_like(out: Any) -> Any:
-    """Return new tensors of the shapes and types of those in ``out``."""
-    if isinstance(out, Tensor):
-        return torch.empty_strided(
-            out.shape, out.stride(), dtype=out.dtype, device="meta"
-        )
-    if isinstance(out, (list, tuple)):
-        return type(out)([_made_like(item) for item in out])
-    return out
-
-
-def _sizes(out: Any) -> list[int]:
-    """Return the bytes of each storage under the tensors in ``out``."""
-    storages = [tensor.untyped_storage() for tensor in tensors_in(out)]
-    return [s.nbytes() for s in {s._cdata: s for s in storages}.values()]

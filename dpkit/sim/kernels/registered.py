@@ -17,6 +17,7 @@ Source: PyTorch's documentation of torch.amp, "CUDA Op-Specific Behavior".
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,8 +29,18 @@ from dpkit.sim.charge import charge_copy, charge_factory
 from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import full_device
 from dpkit.sim.kernels import own
+from dpkit.sim.kernels.without_numbers import (
+    copy_without_numbers,
+    make_without_numbers,
+)
 from dpkit.sim.memory import tensors_in
-from dpkit.sim.operations import OpCall, aten, check_there, has_kernel
+from dpkit.sim.operations import (
+    OpCall,
+    aten,
+    check_readable,
+    check_there,
+    has_kernel,
+)
 from dpkit.sim.random_numbers import check_generator
 from dpkit.sim.storages import NOT_ON_CPU, pinned_kernels
 from dpkit.sim.tensor import SimTensor, read_number
@@ -126,8 +137,10 @@ def _factory(name: str) -> Callable[..., Tensor]:
         if measures:
             shape = None if place is None else args[place]
             _check_room(call, shape, device)
+        is_meta = simulation.backing.type == "meta"
+        run = partial(make_without_numbers, func) if is_meta else func
         with torch.inference_mode(False):  # as in __torch_dispatch__
-            backing = func(*args, device=simulation.backing, **kwargs)
+            backing = run(*args, device=simulation.backing, **kwargs)
         fills = not name.startswith("empty")
         charge_factory(name, backing, device.index, fills)
         return SimTensor(backing, device)
@@ -163,7 +176,11 @@ def _copy_from(
 ) -> Tensor:
     """Copy between two devices."""
     check_there(aten._copy_from.default, [source, target])
-    plain(target).copy_(plain(source))  # see _unwrap in tensor.py
+    if simulation.backing.type == "meta":
+        check_readable(OpCall(aten.copy_.default, (target, source), {}))
+        copy_without_numbers(plain(source), plain(target))
+    else:
+        plain(target).copy_(plain(source))  # see _unwrap in tensor.py
     charge_copy(source, target, non_blocking)
     return target
 
