@@ -4,6 +4,7 @@ A rank is forked from a process that has imported torch, which saves seconds
 each time; one test starts the ranks by torchrun, as a reader does.
 """
 
+import copy
 import json
 import os
 import random
@@ -365,6 +366,112 @@ def test_a_state_that_does_not_fit_is_passed_over(alone, tmp_path, harm):
     assert (again.step, again.digest()) == (3, whole)
     train_to(again, 4, None, every=1)
     assert again.digest() == run.digest()
+
+
+@pytest.mark.parametrize(
+    ("place", "part", "told"),
+    [
+        ("step", -5, "the step is negative (step: -5)"),
+        ("step", 2, "another step's checkpoint (step: 2 in its state, 4 in"),
+        ("step", True, "does not fit this run (state/step: bool there, int"),
+        ("step", 4.0, "does not fit this run (state/step: float there, int"),
+        ("world_size", 0, "the count is below one (world_size: 0)"),
+        ("world_size", "1", "does not fit this run (state/world_size: str"),
+        (
+            "model/1.weight",
+            torch.empty(10, 784, device="meta"),
+            "does not fit this run (state/model/1.weight: float32 of shape "
+            "(10, 784) without numbers (meta) there, float32",
+        ),
+        (
+            "model/1.bias",
+            torch.tensor([torch.nan, -torch.inf] + [1.0] * 8),
+            "the run had diverged (state/model/1.bias: 2 of 10 numbers are",
+        ),
+        (
+            "optimizer/state/1/momentum_buffer",
+            torch.full((10,), torch.inf),
+            "the run had diverged (state/optimizer/state/1/momentum_buffer: "
+            "10 of 10 numbers are not finite)",
+        ),
+    ],
+)
+def test_a_state_that_cannot_be_is_passed_over(
+    alone, tmp_path, place, part, told
+):
+    settings = Settings("linear", batch_size=6)
+    run = Run(settings, small(17), alone)
+    checkpoints = Checkpoints(tmp_path, vars(settings))
+    train_to(run, 3, checkpoints, every=3)
+    whole = run.digest()
+    state = copy.deepcopy(run.state() | {"step": 4})
+    *above, name = [int(x) if x == "1" else x for x in place.split("/")]
+    inner = state
+    for key in above:
+        inner = inner[key]
+    assert name in inner
+    inner[name] = part
+    checkpoints.save(4, state)
+    again = Run(settings, small(17), alone)
+    refused, resumed = resume(again, checkpoints)
+    assert refused.startswith(f"refused: {checkpoints.path(4)}: {told}")
+    assert resumed == f"resumed from {checkpoints.path(3)}"
+    assert (again.step, again.digest()) == (3, whole)
+
+
+def test_a_lock_that_is_a_link_is_told_to_all_ranks(alone, tmp_path):
+    (tmp_path / "lock").symlink_to("victim")
+    settings = Settings("linear", batch_size=6)
+    run = Run(settings, small(17), alone)
+    told = r"lock: not a regular file \(kind: symbolic link\); delete it"
+    with pytest.raises(ValueError, match=told):
+        resume(run, Checkpoints(tmp_path, vars(settings)))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_run_that_diverges_stops_before_it_saves(alone, tmp_path, rank):
+    """The last checkpoint before that stays; other ranks stop as well."""
+    ranks = replace(alone, rank=rank, hosts=["a", "b"])
+    settings = Settings("lenet", batch_size=6, lr=1e30)
+    checkpoints = Checkpoints(tmp_path, vars(settings), keep=1)
+    for saves_to in (checkpoints, None):
+        run = Run(settings, small(17), ranks)
+        with pytest.raises(FloatingPointError, match="; begin again with a"):
+            train_to(run, 9, saves_to, every=1)
+        assert run.step > 1
+        good = checkpoints.path(run.step - 1)
+        assert list(tmp_path.glob("*.ckpt")) == [good] * (rank == 0)
+    again = Run(settings, small(17), ranks)
+    told = rf"\(step: {run.step}, state/model/\S+: \d+ of \d+ numbers are not"
+    with pytest.raises(FloatingPointError, match=told):
+        train_to(again, run.step, None, every=99)  # and at the end
+
+
+def test_dropout_masks_of_two_ranks_differ(alone, monkeypatch):
+    """In each step; and a rank's own differ from step to step."""
+    drawn = []
+
+    class Masked(nn.Sequential):
+        def __init__(self, seed):
+            super().__init__(nn.Flatten(), nn.Linear(784, 10))
+
+        def forward(self, X):
+            drawn.append(F.dropout(torch.ones(99)))
+            return super().forward(X)
+
+    def masks_of(rank):
+        ranks = replace(alone, rank=rank, hosts=["a", "b"])
+        run = Run(Settings("masked", batch_size=6), small(17), ranks)
+        drawn.clear()  # of the rehearsal
+        train_to(run, 2, None, every=9)
+        return list(drawn)
+
+    monkeypatch.setitem(run_module.MODELS, "masked", Masked)
+    masks, others = masks_of(0), masks_of(1)
+    assert not torch.equal(masks[0], others[0])
+    assert not torch.equal(masks[1], others[1])
+    assert not torch.equal(masks[0], masks[1])
+    assert all(map(torch.equal, masks, masks_of(0)))
 
 
 def test_a_folder_without_a_name(capsys):
@@ -846,6 +953,21 @@ def test_a_disk_that_fails(forker, tmp_path, world_size):
     assert "Traceback" not in "".join(map(job.told, range(world_size)))
     for rank in range(1, world_size):
         assert f"no answer from rank 0 on {host} (why" in job.told(rank)
+
+
+@pytest.mark.slow
+def test_a_run_that_diverges_is_told_by_each_rank(forker, tmp_path):
+    """In a line, without a traceback; none blames another."""
+    words = ["--model", "lenet", "--lr", 1e30, "--checkpoint-every", 5]
+    job = forker.start(2, *words, "--checkpoint", tmp_path)
+    assert job.wait() == [1, 1]
+    host = socket.gethostname()
+    for rank in range(2):
+        *_, last = job.told(rank).splitlines()
+        told = f"python -m dpkit: rank {rank} on {host} stops: the run has "
+        assert last.startswith(f"{told}diverged (step: 5, state/model/")
+        assert "Traceback" not in job.told(rank)
+    assert list(tmp_path.glob("*.ckpt")) == []
 
 
 @pytest.mark.slow
