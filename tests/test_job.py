@@ -121,13 +121,17 @@ class Forker:
         self.folder, self.num_jobs = folder, 0
 
     def start(self, world_size, *arguments, end_at=None):
-        """Start all ranks of a job; ``end_at``: where rank 0 is killed."""
+        """Start all ranks of a job; ``end_at``: where rank 0 is killed.
+
+        In an argument, {rank} stands for the rank that is given it.
+        """
         self.num_jobs += 1
         job = Job()
         for rank, environment in enumerate(self.environments(world_size)):
             log = self.folder / f"log-{self.num_jobs}-{rank}"
             place = json.dumps(end_at if rank == 0 else None)
-            words = [sys.executable, "-c", RANK, place, *map(str, arguments)]
+            words = [sys.executable, "-c", RANK, place]
+            words += [str(word).format(rank=rank) for word in arguments]
             own = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
             if world_size > 1:
                 own |= environment
@@ -232,6 +236,31 @@ def test_simulated_devices_are_no_accelerators(forking, monkeypatch):
     )
     assert process.communicate(timeout=60)[0] == "cpu gloo\n"
     assert process.returncode == 0
+
+
+HOSTS = """
+import os, socket
+socket.gethostname = lambda: "host-" + os.environ["RANK"]
+from dpkit.job.ranks import join_job
+with join_job(60) as ranks:
+    print(ranks.names([0, 1]))
+    ranks.finish()
+"""
+
+
+def test_each_rank_knows_the_hosts_of_all(forking, environments):
+    processes = [
+        forking.Popen(
+            [sys.executable, "-c", HOSTS],
+            env=os.environ | environment | {"CUDA_VISIBLE_DEVICES": ""},
+            stdout=forking.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        for environment in environments(2)
+    ]
+    told = [process.communicate(timeout=60)[0] for process in processes]
+    assert told == ["rank 0 on host-0, rank 1 on host-1\n"] * 2
 
 
 def small(num_examples):
@@ -419,6 +448,19 @@ def test_a_state_that_cannot_be_is_passed_over(
     assert (again.step, again.digest()) == (3, whole)
 
 
+OTHER = Settings("linear", "full", 7, lr=0.1, momentum=0.5, seed=1)
+
+
+@pytest.mark.parametrize("name", vars(OTHER))
+def test_any_setting_makes_another_run(tmp_path, name):
+    """Each decides the parameters: none may differ after a resume."""
+    Checkpoints(tmp_path, vars(Settings())).save(3, {})
+    changed = vars(Settings()) | {name: vars(OTHER)[name]}
+    assert changed != vars(Settings())
+    with pytest.raises(ValueError, match=rf"another run \({name}: "):
+        Checkpoints(tmp_path, changed).newest()
+
+
 def test_a_lock_that_is_a_link_is_told_to_all_ranks(alone, tmp_path):
     (tmp_path / "lock").symlink_to("victim")
     settings = Settings("linear", batch_size=6)
@@ -509,13 +551,29 @@ def test_a_timeout_that_is_none(given, capsys):
     assert "--timeout: not a" in capsys.readouterr().err
 
 
-def test_a_rank_that_diverged_is_seen(alone):
+@pytest.mark.parametrize("rank", [1, 2])
+def test_a_rank_that_ends_otherwise_is_seen(alone, rank):
     run = Run(Settings("linear"), small(17), alone)
+    run.ranks = replace(alone, hosts=["a", "b", "c"])
+    for other in (1, 2):
+        run.ranks.store.set(f"digest/{other}", run.digest())
     run.check_alike()
-    run.ranks.store.set("digest/1", "0" * 64)
-    run.ranks = replace(alone, hosts=["a", "b"])
-    with pytest.raises(RuntimeError, match=r"\(rank: 1, sha256: 00000000…"):
+    run.ranks.store.set(f"digest/{rank}", "0" * 64)
+    told = rf"\(rank: {rank}, sha256: 00000000…"
+    with pytest.raises(RuntimeError, match=told):
         run.check_alike()
+
+
+def test_a_digest_depends_on_each_parameter_and_buffer(alone, monkeypatch):
+    monkeypatch.setitem(run_module.MODELS, "forgetful", forgetful)
+    run = Run(Settings("forgetful", batch_size=6), small(17), alone)
+    state = run.module.state_dict()
+    assert "2.running_var" in state
+    digests = {run.digest()}
+    for value in state.values():
+        value.view(-1)[-1] += 1
+        digests.add(run.digest())
+    assert len(digests) == 1 + len(state)
 
 
 @contextmanager
@@ -735,9 +793,17 @@ def undisturbed(forker):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("end_at", "step"), [(("fsync", 7), 3), (("replace", 4), 3),
-                         (("fsync", 8), 4), (("unlink", 2), 5)],
-)  # fmt: skip
+    ("end_at", "step"),
+    [
+        (("fsync", 7), 3),
+        (("replace", 4), 3),
+        (("fsync", 8), 4),
+        # A save deletes what has its draft's name; from the fourth on, also
+        # an old checkpoint: 1 | 2 | 3 | 4 5 | 6 7.
+        (("unlink", 6), 4),
+        (("unlink", 7), 5),
+    ],
+)
 def test_killed_while_saving(forker, undisturbed, tmp_path, end_at, step):
     words = [*NINE_STEPS, "--checkpoint-every", 1, "--checkpoint", tmp_path]
     job = forker.start(1, *words, end_at=end_at)
@@ -873,6 +939,32 @@ def test_damaged_ones_are_refused_on_all_ranks(forker, tmp_path):
     assert digest(told) != digest(whole)  # on another number of ranks
     told = forker.run(3, *words, "--max-steps", 9)
     assert "another number of ranks (then: 2, now: 3): equal to round" in told
+
+
+@pytest.mark.slow
+def test_all_ranks_begin_from_what_rank_0_reads(forker, tmp_path):
+    """On another host, the folder may not be there, or hold other files."""
+    words = [*QUICK, "--timeout", 20, "--checkpoint", tmp_path / "{rank}"]
+    undisturbed = forker.run(2, *QUICK, "--max-steps", 8)
+    forker.run(2, *words, "--max-steps", 6)
+    assert not (tmp_path / "1").exists()
+    Checkpoints(tmp_path / "1", {}).save(7, {})
+    told = forker.run(2, *words, "--max-steps", 8)
+    assert "resumed from" in told
+    assert digest(told) == digest(undisturbed)
+    assert len([*(tmp_path / "1").iterdir()]) == 1
+
+
+@pytest.mark.slow
+def test_what_all_ranks_classify_is_added_up(forker, tmp_path):
+    words = [*QUICK, "--max-steps", 6, "--checkpoint", tmp_path]
+    told = forker.run(2, *words)
+    (path,) = tmp_path.glob("*.ckpt")
+    net = run_module.MODELS["linear"](0)
+    net.load_state_dict(unpack(path.read_bytes())[1]["model"])
+    images, labels = load_fashion_mnist()[1]
+    correct = int((net(images).argmax(dim=1) == labels).sum())
+    assert f"({correct}/{len(labels)})\n" in told
 
 
 @pytest.fixture(scope="module")

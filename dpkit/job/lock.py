@@ -44,8 +44,8 @@ class FolderLock:
         """Take the lock, which this process may have already.
 
         A RuntimeError is raised if another process has it, and a ValueError
-        if ``lock`` is no file of its own. The ``errno`` of an OSError is
-        among ``NO_LOCKS`` where there are no locks.
+        if ``lock`` is not a regular file, or has another name as well. The
+        ``errno`` of an OSError is among ``NO_LOCKS`` where there are no locks.
         """
         self.release()
         self._file, self._process = _open(self._path), os.getpid()

@@ -50,8 +50,7 @@ def open_own(path: str, flags: int) -> int:
     """
     with suppress(FileNotFoundError):
         _check_regular(os.lstat(path))
-    # A file that is made here can be read and written by all whom the
-    # process's mask allows it, as Python's own open() does.
+    # The process's mask decides who may use a file that is made here.
     descriptor = os.open(path, flags | DO_NOT_WAIT | DO_NOT_FOLLOW, 0o666)
     return _checked(descriptor, own=True)
 
