@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import stat
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 
 from dpkit.job.checkpoints import Checkpoints, unpack
-from dpkit.job.state_forms import check_fit, forms
+from dpkit.job.state_forms import check_fit, forms, not_finite
 
 SETTINGS = {"model": "lenet", "batch_size": 250, "lr": 0.1}
 
@@ -144,6 +145,30 @@ def become_a_folder(path):
     path.mkdir()
 
 
+def become(kind):
+    def exchange(path):
+        path.unlink()
+        os.mknod(path, kind | 0o600)
+
+    return exchange
+
+
+def become_a_link_to(target):
+    def exchange(path):
+        path.unlink()
+        path.symlink_to(target)
+
+    return exchange
+
+
+def become_a_link_to_a_pipe(path):
+    pipe = path.with_name("pipe")
+    if not pipe.exists():
+        os.mkfifo(pipe)
+    become_a_link_to(pipe)(path)
+
+
+@pytest.mark.timeout(60)  # a pipe that is opened can wait forever
 @pytest.mark.parametrize(
     ("harm", "told"),
     [
@@ -152,7 +177,13 @@ def become_a_folder(path):
         (lambda path: os.truncate(path, 300), "damaged checkpoint (why: "),
         (lambda path: torch.save(3, path), "not a checkpoint (missing: set"),
         (lambda path: ZipFile(path, "w").close(), "not a checkpoint (torch."),
-        (become_a_folder, "cannot be read (why: Is a directory)"),
+        (become_a_folder, "not a regular file (kind: folder)"),
+        (become(stat.S_IFIFO), "not a regular file (kind: named pipe)"),
+        (become(stat.S_IFSOCK), "not a regular file (kind: socket)"),
+        (become_a_link_to_a_pipe, "not a regular file (kind: named pipe)"),
+        (become_a_link_to(os.devnull), "not a regular file (kind: device)"),
+        (become_a_link_to("."), "not a regular file (kind: folder)"),
+        (become_a_link_to("none"), "cannot be read (why: No such file or"),
     ],
 )
 def test_a_damaged_one_is_named_and_the_last_good_one_used(saved, harm, told):
@@ -163,6 +194,50 @@ def test_a_damaged_one_is_named_and_the_last_good_one_used(saved, harm, told):
     assert len(refused) == 2
     for step, line in zip((15, 10), refused):
         assert line.startswith(f"{saved.path(step)}: {told}")
+
+
+def test_a_checkpoint_may_be_a_link_and_so_may_the_folder(saved, tmp_path):
+    """People put large files on other disks."""
+    other_disk = saved.path(15).rename(tmp_path / "large.ckpt")
+    saved.path(15).symlink_to(other_disk)
+    (tmp_path / "link").symlink_to(saved.folder)
+    linked = Checkpoints(tmp_path / "link", SETTINGS, keep=1)
+    assert linked.lock() == []
+    assert found_step(linked) == 15
+    linked.save(20, {"step": 20})
+    assert list(saved.folder.glob("*.ckpt")) == [saved.path(20)]
+    assert other_disk.exists()  # the old one's name was deleted, a link
+    linked.unlock()
+
+
+@pytest.fixture
+def before_it_is_opened(monkeypatch):
+    """Let something happen to a path between the look and the opening."""
+
+    def arrange(path, happen):
+        real = os.open
+
+        def late(opened, *arguments, **named):
+            if opened == str(path):
+                happen(path)
+            return real(opened, *arguments, **named)
+
+        monkeypatch.setattr(os, "open", late)
+
+    return arrange
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_that_comes_after_the_look_is_not_read(
+    saved, before_it_is_opened
+):
+    before_it_is_opened(saved.path(15), become(stat.S_IFIFO))
+    descriptors = os.listdir("/proc/self/fd")
+    found = saved.newest()
+    assert found.path == saved.path(10)
+    (line,) = found.refused
+    assert line.endswith("not a regular file (kind: named pipe)")
+    assert os.listdir("/proc/self/fd") == descriptors
 
 
 def test_none_is_good(saved):
@@ -194,6 +269,19 @@ def test_a_name_alone_does_not_make_it_ours(saved):
     assert found_step(saved) == 15
     (line,) = saved.newest().refused
     assert line.endswith("another run (lr: 0.2 there, 0.1 here)")
+
+
+def test_a_name_of_another_step(saved):
+    """It would be taken for the newest; another form of name may be."""
+    saved.path(10).rename(saved.path(30))
+    assert found_step(saved) == 15
+    (line,) = saved.newest().refused
+    assert line == (
+        f"{saved.path(30)}: another step's checkpoint (step: 10 in its "
+        "state, 30 in its name)"
+    )
+    best = saved.path(5).rename(saved.folder / "the best.ckpt")
+    assert saved.newest().path == best
 
 
 class Trap:
@@ -237,6 +325,73 @@ def test_ended_while_writing(saved, monkeypatch, call, times, step):
     saved.save(20, {"step": 20})
     assert found_step(saved) == 20
     assert list(saved.folder.glob("*.tmp")) == []
+
+
+@pytest.fixture
+def victim(tmp_path):
+    """A file that no job has to do with, and that has to stay as it is."""
+    path = tmp_path / "victim"
+    path.write_text("precious")
+    yield path
+    assert path.read_text() == "precious"
+
+
+def draft_of(checkpoints, step):
+    path = checkpoints.path(step)
+    return path.with_name(f"{path.name}.tmp")
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_link_in_the_place_of_a_draft_is_replaced(saved, victim, link):
+    link(draft_of(saved, 20), victim)
+    path = saved.save(20, {"step": 20})
+    assert not path.is_symlink()
+    assert found_step(saved) == 20
+
+
+def test_a_link_that_comes_just_before_a_draft_is_not_followed(
+    saved, victim, monkeypatch
+):
+    draft, unlink = draft_of(saved, 20), Path.unlink
+
+    def exchange(path, missing_ok=False):
+        unlink(path, missing_ok)
+        path.symlink_to(victim)
+
+    monkeypatch.setattr(Path, "unlink", exchange)
+    with pytest.raises(FileExistsError) as caught:
+        saved.save(20, {"step": 20})
+    monkeypatch.undo()
+    assert caught.value.filename == str(draft)
+    assert draft.is_symlink()  # it is not ours to delete
+    assert found_step(saved) == 15
+
+
+def test_a_folder_in_the_place_of_a_draft_is_named(saved):
+    draft = draft_of(saved, 20)
+    draft.mkdir()
+    (draft / "precious").touch()
+    before = sorted(saved.folder.rglob("*"))
+    with pytest.raises(OSError, match="directory") as caught:
+        saved.save(20, {"step": 20})
+    assert caught.value.filename == str(draft)
+    assert sorted(saved.folder.rglob("*")) == before
+
+
+def test_who_may_read_what_is_written(tmp_path):
+    """Whom the mask of the process allows it, as with any other file."""
+    before = os.umask(0o027)
+    try:
+        checkpoints = Checkpoints(tmp_path, SETTINGS)
+        draft = draft_of(checkpoints, 1)
+        draft.touch(0o777)  # from a job that was killed
+        path = checkpoints.save(1, {})
+        assert checkpoints.lock() == []
+    finally:
+        os.umask(before)
+    for file in (path, tmp_path / "lock"):
+        assert stat.filemode(file.stat().st_mode) == "-rw-r-----"
+    checkpoints.unlock()
 
 
 def test_a_full_disk(saved, monkeypatch):
@@ -337,6 +492,36 @@ def test_a_state_that_does_not_fit_is_passed_over(saved, state, told):
     (line,) = found.refused
     assert line.startswith(f"{saved.path(20)}: does not fit this run (state")
     assert told in line
+
+
+def test_a_state_that_holds_itself_does_not_fit():
+    state = {"step": 1}
+    state["again"] = state
+    with pytest.raises(ValueError, match=r"does not fit .*nested too deep"):
+        check_fit(state, forms({"step": 0}))
+
+
+@pytest.mark.parametrize(
+    ("w", "told"),
+    [
+        (torch.empty(2, 3, device="meta"), "without numbers (meta) there"),
+        (torch.ones(2, 3).to_sparse(), "stored as sparse_coo there"),
+    ],
+)
+def test_a_tensor_without_its_numbers_does_not_fit(w, told):
+    wanted = forms({"w": torch.ones(2, 3)})
+    with pytest.raises(ValueError, match="does not fit") as caught:
+        check_fit({"w": w}, wanted)
+    assert f"state/w: float32 of shape (2, 3) {told}" in str(caught.value)
+
+
+def test_numbers_that_are_not_finite_are_counted():
+    state = {"step": 3, "model": {"a": torch.ones(7), "n": torch.arange(4)}}
+    assert not_finite(state) == ""
+    for harm in (torch.nan, torch.inf, -torch.inf):
+        state["model"]["w"] = torch.tensor([[1.0, harm, 2.0], [harm, 0, 5]])
+        told = "state/model/w: 2 of 6 numbers are not finite"
+        assert not_finite(state) == told
 
 
 # One job in a folder.
@@ -471,3 +656,57 @@ def test_a_lock_on_a_full_disk(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left") as caught:
         Checkpoints(tmp_path, SETTINGS).lock()
     assert caught.value.filename == str(tmp_path / "lock")
+
+
+NOT_REGULAR = "not a regular file (kind: "
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (Path.symlink_to, f"{NOT_REGULAR}symbolic link)"),
+        (Path.hardlink_to, "a file with more than one name, by hard links"),
+        (lambda path, _: os.mkfifo(path), f"{NOT_REGULAR}named pipe)"),
+        (lambda path, _: os.mknod(path, stat.S_IFSOCK), f"{NOT_REGULAR}sock"),
+        (lambda path, _: path.mkdir(), f"{NOT_REGULAR}folder)"),
+    ],
+)
+def test_a_lock_that_is_no_file_of_its_own(tmp_path, victim, make, told):
+    lock = tmp_path / "run" / "lock"
+    lock.parent.mkdir()
+    make(lock, victim)
+    descriptors = os.listdir("/proc/self/fd")
+    checkpoints = Checkpoints(lock.parent, SETTINGS)
+    with pytest.raises(ValueError, match="; delete it, and start") as caught:
+        checkpoints.lock()
+    assert str(caught.value).startswith(f"{lock}: {told}")
+    assert os.listdir("/proc/self/fd") == descriptors
+    lock.rmdir() if lock.is_dir() else lock.unlink()
+    assert checkpoints.lock() == []
+    checkpoints.unlock()
+
+
+def test_a_lock_whose_link_leads_nowhere_makes_nothing(tmp_path):
+    (tmp_path / "lock").symlink_to(tmp_path / "new")
+    with pytest.raises(ValueError, match="symbolic link"):
+        Checkpoints(tmp_path, SETTINGS).lock()
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("make", "error", "told"),
+    [
+        (Path.symlink_to, OSError, "Too many levels of symbolic links"),
+        (lambda path, _: os.mkfifo(path), ValueError, "named pipe"),
+    ],
+)
+def test_a_link_or_pipe_that_comes_after_the_look_is_no_lock(
+    tmp_path, victim, before_it_is_opened, make, error, told
+):
+    lock = tmp_path / "lock"
+    before_it_is_opened(lock, lambda path: make(path, victim))
+    with pytest.raises(error, match=told) as caught:
+        Checkpoints(tmp_path, SETTINGS).lock()
+    assert str(lock) in str(caught.value)

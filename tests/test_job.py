@@ -4,6 +4,7 @@ A rank is forked from a process that has imported torch, which saves seconds
 each time; one test starts the ranks by torchrun, as a reader does.
 """
 
+import copy
 import json
 import os
 import random
@@ -120,13 +121,17 @@ class Forker:
         self.folder, self.num_jobs = folder, 0
 
     def start(self, world_size, *arguments, end_at=None):
-        """Start all ranks of a job; ``end_at``: where rank 0 is killed."""
+        """Start all ranks of a job; ``end_at``: where rank 0 is killed.
+
+        In an argument, {rank} stands for the rank that is given it.
+        """
         self.num_jobs += 1
         job = Job()
         for rank, environment in enumerate(self.environments(world_size)):
             log = self.folder / f"log-{self.num_jobs}-{rank}"
             place = json.dumps(end_at if rank == 0 else None)
-            words = [sys.executable, "-c", RANK, place, *map(str, arguments)]
+            words = [sys.executable, "-c", RANK, place]
+            words += [str(word).format(rank=rank) for word in arguments]
             own = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
             if world_size > 1:
                 own |= environment
@@ -231,6 +236,31 @@ def test_simulated_devices_are_no_accelerators(forking, monkeypatch):
     )
     assert process.communicate(timeout=60)[0] == "cpu gloo\n"
     assert process.returncode == 0
+
+
+HOSTS = """
+import os, socket
+socket.gethostname = lambda: "host-" + os.environ["RANK"]
+from dpkit.job.ranks import join_job
+with join_job(60) as ranks:
+    print(ranks.names([0, 1]))
+    ranks.finish()
+"""
+
+
+def test_each_rank_knows_the_hosts_of_all(forking, environments):
+    processes = [
+        forking.Popen(
+            [sys.executable, "-c", HOSTS],
+            env=os.environ | environment | {"CUDA_VISIBLE_DEVICES": ""},
+            stdout=forking.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        for environment in environments(2)
+    ]
+    told = [process.communicate(timeout=60)[0] for process in processes]
+    assert told == ["rank 0 on host-0, rank 1 on host-1\n"] * 2
 
 
 def small(num_examples):
@@ -367,6 +397,125 @@ def test_a_state_that_does_not_fit_is_passed_over(alone, tmp_path, harm):
     assert again.digest() == run.digest()
 
 
+@pytest.mark.parametrize(
+    ("place", "part", "told"),
+    [
+        ("step", -5, "the step is negative (step: -5)"),
+        ("step", 2, "another step's checkpoint (step: 2 in its state, 4 in"),
+        ("step", True, "does not fit this run (state/step: bool there, int"),
+        ("step", 4.0, "does not fit this run (state/step: float there, int"),
+        ("world_size", 0, "the count is below one (world_size: 0)"),
+        ("world_size", "1", "does not fit this run (state/world_size: str"),
+        (
+            "model/1.weight",
+            torch.empty(10, 784, device="meta"),
+            "does not fit this run (state/model/1.weight: float32 of shape "
+            "(10, 784) without numbers (meta) there, float32",
+        ),
+        (
+            "model/1.bias",
+            torch.tensor([torch.nan, -torch.inf] + [1.0] * 8),
+            "the run had diverged (state/model/1.bias: 2 of 10 numbers are",
+        ),
+        (
+            "optimizer/state/1/momentum_buffer",
+            torch.full((10,), torch.inf),
+            "the run had diverged (state/optimizer/state/1/momentum_buffer: "
+            "10 of 10 numbers are not finite)",
+        ),
+    ],
+)
+def test_a_state_that_cannot_be_is_passed_over(
+    alone, tmp_path, place, part, told
+):
+    settings = Settings("linear", batch_size=6)
+    run = Run(settings, small(17), alone)
+    checkpoints = Checkpoints(tmp_path, vars(settings))
+    train_to(run, 3, checkpoints, every=3)
+    whole = run.digest()
+    state = copy.deepcopy(run.state() | {"step": 4})
+    *above, name = [int(x) if x == "1" else x for x in place.split("/")]
+    inner = state
+    for key in above:
+        inner = inner[key]
+    assert name in inner
+    inner[name] = part
+    checkpoints.save(4, state)
+    again = Run(settings, small(17), alone)
+    refused, resumed = resume(again, checkpoints)
+    assert refused.startswith(f"refused: {checkpoints.path(4)}: {told}")
+    assert resumed == f"resumed from {checkpoints.path(3)}"
+    assert (again.step, again.digest()) == (3, whole)
+
+
+OTHER = Settings("linear", "full", 7, lr=0.1, momentum=0.5, seed=1)
+
+
+@pytest.mark.parametrize("name", vars(OTHER))
+def test_any_setting_makes_another_run(tmp_path, name):
+    """Each decides the parameters: none may differ after a resume."""
+    Checkpoints(tmp_path, vars(Settings())).save(3, {})
+    changed = vars(Settings()) | {name: vars(OTHER)[name]}
+    assert changed != vars(Settings())
+    with pytest.raises(ValueError, match=rf"another run \({name}: "):
+        Checkpoints(tmp_path, changed).newest()
+
+
+def test_a_lock_that_is_a_link_is_told_to_all_ranks(alone, tmp_path):
+    (tmp_path / "lock").symlink_to("victim")
+    settings = Settings("linear", batch_size=6)
+    run = Run(settings, small(17), alone)
+    told = r"lock: not a regular file \(kind: symbolic link\); delete it"
+    with pytest.raises(ValueError, match=told):
+        resume(run, Checkpoints(tmp_path, vars(settings)))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_run_that_diverges_stops_before_it_saves(alone, tmp_path, rank):
+    """The last checkpoint before that stays; other ranks stop as well."""
+    ranks = replace(alone, rank=rank, hosts=["a", "b"])
+    settings = Settings("lenet", batch_size=6, lr=1e30)
+    checkpoints = Checkpoints(tmp_path, vars(settings), keep=1)
+    for saves_to in (checkpoints, None):
+        run = Run(settings, small(17), ranks)
+        with pytest.raises(FloatingPointError, match="; begin again with a"):
+            train_to(run, 9, saves_to, every=1)
+        assert run.step > 1
+        good = checkpoints.path(run.step - 1)
+        assert list(tmp_path.glob("*.ckpt")) == [good] * (rank == 0)
+    again = Run(settings, small(17), ranks)
+    told = rf"\(step: {run.step}, state/model/\S+: \d+ of \d+ numbers are not"
+    with pytest.raises(FloatingPointError, match=told):
+        train_to(again, run.step, None, every=99)  # and at the end
+
+
+def test_dropout_masks_of_two_ranks_differ(alone, monkeypatch):
+    """In each step; and a rank's own differ from step to step."""
+    drawn = []
+
+    class Masked(nn.Sequential):
+        def __init__(self, seed):
+            super().__init__(nn.Flatten(), nn.Linear(784, 10))
+
+        def forward(self, X):
+            drawn.append(F.dropout(torch.ones(99)))
+            return super().forward(X)
+
+    def masks_of(rank):
+        ranks = replace(alone, rank=rank, hosts=["a", "b"])
+        run = Run(Settings("masked", batch_size=6), small(17), ranks)
+        drawn.clear()  # of the rehearsal
+        train_to(run, 2, None, every=9)
+        return list(drawn)
+
+    monkeypatch.setitem(run_module.MODELS, "masked", Masked)
+    masks, others = masks_of(0), masks_of(1)
+    assert not torch.equal(masks[0], others[0])
+    assert not torch.equal(masks[1], others[1])
+    assert not torch.equal(masks[0], masks[1])
+    assert all(map(torch.equal, masks, masks_of(0)))
+
+
 def test_a_folder_without_a_name(capsys):
     for name in ("", " "):
         with pytest.raises(SystemExit):
@@ -402,13 +551,29 @@ def test_a_timeout_that_is_none(given, capsys):
     assert "--timeout: not a" in capsys.readouterr().err
 
 
-def test_a_rank_that_diverged_is_seen(alone):
+@pytest.mark.parametrize("rank", [1, 2])
+def test_a_rank_that_ends_otherwise_is_seen(alone, rank):
     run = Run(Settings("linear"), small(17), alone)
+    run.ranks = replace(alone, hosts=["a", "b", "c"])
+    for other in (1, 2):
+        run.ranks.store.set(f"digest/{other}", run.digest())
     run.check_alike()
-    run.ranks.store.set("digest/1", "0" * 64)
-    run.ranks = replace(alone, hosts=["a", "b"])
-    with pytest.raises(RuntimeError, match=r"\(rank: 1, sha256: 00000000…"):
+    run.ranks.store.set(f"digest/{rank}", "0" * 64)
+    told = rf"\(rank: {rank}, sha256: 00000000…"
+    with pytest.raises(RuntimeError, match=told):
         run.check_alike()
+
+
+def test_a_digest_depends_on_each_parameter_and_buffer(alone, monkeypatch):
+    monkeypatch.setitem(run_module.MODELS, "forgetful", forgetful)
+    run = Run(Settings("forgetful", batch_size=6), small(17), alone)
+    state = run.module.state_dict()
+    assert "2.running_var" in state
+    digests = {run.digest()}
+    for value in state.values():
+        value.view(-1)[-1] += 1
+        digests.add(run.digest())
+    assert len(digests) == 1 + len(state)
 
 
 @contextmanager
@@ -628,9 +793,17 @@ def undisturbed(forker):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("end_at", "step"), [(("fsync", 7), 3), (("replace", 4), 3),
-                         (("fsync", 8), 4), (("unlink", 2), 5)],
-)  # fmt: skip
+    ("end_at", "step"),
+    [
+        (("fsync", 7), 3),
+        (("replace", 4), 3),
+        (("fsync", 8), 4),
+        # A save deletes what has its draft's name; from the fourth on, also
+        # an old checkpoint: 1 | 2 | 3 | 4 5 | 6 7.
+        (("unlink", 6), 4),
+        (("unlink", 7), 5),
+    ],
+)
 def test_killed_while_saving(forker, undisturbed, tmp_path, end_at, step):
     words = [*NINE_STEPS, "--checkpoint-every", 1, "--checkpoint", tmp_path]
     job = forker.start(1, *words, end_at=end_at)
@@ -768,6 +941,32 @@ def test_damaged_ones_are_refused_on_all_ranks(forker, tmp_path):
     assert "another number of ranks (then: 2, now: 3): equal to round" in told
 
 
+@pytest.mark.slow
+def test_all_ranks_begin_from_what_rank_0_reads(forker, tmp_path):
+    """On another host, the folder may not be there, or hold other files."""
+    words = [*QUICK, "--timeout", 20, "--checkpoint", tmp_path / "{rank}"]
+    undisturbed = forker.run(2, *QUICK, "--max-steps", 8)
+    forker.run(2, *words, "--max-steps", 6)
+    assert not (tmp_path / "1").exists()
+    Checkpoints(tmp_path / "1", {}).save(7, {})
+    told = forker.run(2, *words, "--max-steps", 8)
+    assert "resumed from" in told
+    assert digest(told) == digest(undisturbed)
+    assert len([*(tmp_path / "1").iterdir()]) == 1
+
+
+@pytest.mark.slow
+def test_what_all_ranks_classify_is_added_up(forker, tmp_path):
+    words = [*QUICK, "--max-steps", 6, "--checkpoint", tmp_path]
+    told = forker.run(2, *words)
+    (path,) = tmp_path.glob("*.ckpt")
+    net = run_module.MODELS["linear"](0)
+    net.load_state_dict(unpack(path.read_bytes())[1]["model"])
+    images, labels = load_fashion_mnist()[1]
+    correct = int((net(images).argmax(dim=1) == labels).sum())
+    assert f"({correct}/{len(labels)})\n" in told
+
+
 @pytest.fixture(scope="module")
 def six_steps(forker, tmp_path_factory):
     """The words of a run that has taken six steps, and its folder."""
@@ -846,6 +1045,21 @@ def test_a_disk_that_fails(forker, tmp_path, world_size):
     assert "Traceback" not in "".join(map(job.told, range(world_size)))
     for rank in range(1, world_size):
         assert f"no answer from rank 0 on {host} (why" in job.told(rank)
+
+
+@pytest.mark.slow
+def test_a_run_that_diverges_is_told_by_each_rank(forker, tmp_path):
+    """In a line, without a traceback; none blames another."""
+    words = ["--model", "lenet", "--lr", 1e30, "--checkpoint-every", 5]
+    job = forker.start(2, *words, "--checkpoint", tmp_path)
+    assert job.wait() == [1, 1]
+    host = socket.gethostname()
+    for rank in range(2):
+        *_, last = job.told(rank).splitlines()
+        told = f"python -m dpkit: rank {rank} on {host} stops: the run has "
+        assert last.startswith(f"{told}diverged (step: 5, state/model/")
+        assert "Traceback" not in job.told(rank)
+    assert list(tmp_path.glob("*.ckpt")) == []
 
 
 @pytest.mark.slow

@@ -126,6 +126,8 @@ def train_job(options: argparse.Namespace, command: str) -> None:
             facts = f"why: {error.strerror}, file: {error.filename}"
             me = ranks.names([ranks.rank])
             _end(f"{me} stops: a file cannot be read or written ({facts})")
+        except FloatingPointError as error:
+            _end(f"{ranks.names([ranks.rank])} stops: {error}")
         except RuntimeError as error:
             lost = ranks.lost() if is_of_others(error) else []
             if not lost:

@@ -6,14 +6,19 @@ takes its own when all of it is on disk. So at any moment, a kill or a power
 cut included, a name stands for a whole file or for none::
 
     write x.ckpt.tmp ─▶ fsync ─▶ rename to x.ckpt ─▶ fsync the folder
+
+Others may be able to write to the folder. A draft is a new file each time, so
+that no link is followed; and what is not a regular file is never read.
 """
 
 import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -21,6 +26,7 @@ from zipfile import ZipFile
 import torch
 
 from dpkit.job.lock import NO_LOCKS, FolderLock
+from dpkit.job.regular_files import open_regular
 from dpkit.theory.units import check_count
 
 
@@ -70,7 +76,8 @@ class Checkpoints:
         """Keep other jobs out, until this process ends or calls ``unlock``.
 
         Where there are no locks, a line that says so is returned. If another
-        job has the lock, a RuntimeError is raised.
+        job has the lock, a RuntimeError is raised; if ``lock`` in the folder
+        is no regular file, or one with another name, a ValueError.
         """
         _make_folder(self.folder)
         try:
@@ -113,16 +120,20 @@ class Checkpoints:
 
         A file that is damaged, or that belongs to another run, or whose state
         ``check`` raises a ValueError for, is refused and the next one read.
+        So is what is not a regular file, and a state whose ``step`` is not
+        the one in the file's name.
         If all good checkpoints belong to other runs, a ValueError is raised.
         """
         refused: list[str] = []
         foreign: list[str] = []
         for path in sorted(self.folder.glob("*.ckpt"), reverse=True):
             try:
-                content = path.read_bytes()
+                content = _read(path)
                 settings, state = unpack(content)
-                if check and settings == self.settings:
-                    check(state)
+                if settings == self.settings:
+                    if check:
+                        check(state)
+                    _check_name(path, state)
             except OSError as error:
                 why = f"cannot be read (why: {error.strerror})"
                 refused.append(f"{path}: {why}")
@@ -165,6 +176,26 @@ def unpack(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     raise ValueError("not a checkpoint (missing: settings or state of a run)")
 
 
+def _read(path: Path) -> bytes:
+    """Return what a regular file holds."""
+    with FileIO(str(path), opener=open_regular) as file:
+        return file.readall()
+
+
+def _check_name(path: Path, state: dict[str, Any]) -> None:
+    """Raise a ValueError if a file bears the name of another step.
+
+    A file that was given a name of another form may be of any step.
+    """
+    named = re.match(r"step-(\d+)-", path.name)
+    step = state.get("step")
+    if named and isinstance(step, int) and step != int(named[1]):
+        raise ValueError(
+            f"another step's checkpoint (step: {step} in its state, "
+            f"{int(named[1])} in its name)"
+        )
+
+
 def _make_folder(folder: Path) -> None:
     """Make a folder and those above it; put their names on disk."""
     new = [each for each in (folder, *folder.parents) if not each.exists()]
@@ -176,8 +207,10 @@ def _make_folder(folder: Path) -> None:
 def _write_whole(path: Path, content: bytes) -> None:
     """Put a file in place whole and on disk, or leave what was there."""
     draft = path.with_name(f"{path.name}.tmp")
+    draft.unlink(missing_ok=True)  # from a job that was killed, or a link
+    file = draft.open("xb")  # makes a new file, or fails
     try:
-        with draft.open("wb") as file:
+        with file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

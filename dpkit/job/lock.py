@@ -6,7 +6,8 @@ way. The file stays, locks nothing, and names the last holder::
     run/lock        process 1234 on host-a
 
 NFS keeps the lock of a host that was cut off for some time, often 90 seconds.
-Where there are no locks, the job says so and goes on.
+Where there are no locks, the job says so and goes on. A ``lock`` that is no
+regular file, a link for example, is refused: it could lead to any other file.
 
 Forked processes share the open file, and the lock with it. The process that
 took it releases it for all. If that one is killed, they keep it to their end.
@@ -19,6 +20,8 @@ import sys
 import time
 from io import FileIO
 from pathlib import Path
+
+from dpkit.job.regular_files import open_own
 
 if sys.platform != "win32":
     import fcntl
@@ -40,14 +43,15 @@ class FolderLock:
     def take(self) -> None:
         """Take the lock, which this process may have already.
 
-        A RuntimeError is raised if another process has it. The ``errno`` of
-        an OSError is among ``NO_LOCKS`` where there are no locks.
+        A RuntimeError is raised if another process has it, and a ValueError
+        if ``lock`` is not a regular file, or has another name as well. The
+        ``errno`` of an OSError is among ``NO_LOCKS`` where there are no locks.
         """
         self.release()
-        self._file, self._process = self._path.open("a+b", 0), os.getpid()
+        self._file, self._process = _open(self._path), os.getpid()
         try:
             _wait(self._file, self._path.parent)
-            self._file.truncate(0)
+            self._file.truncate(0)  # not before this process has the lock
             holder = f"process {os.getpid()} on {socket.gethostname()}"
             self._file.write(holder.encode())
         except (OSError, RuntimeError) as error:
@@ -62,6 +66,16 @@ class FolderLock:
             with self._file:
                 if self._process == os.getpid() and sys.platform != "win32":
                     fcntl.flock(self._file, fcntl.LOCK_UN)
+
+
+def _open(path: Path) -> FileIO:
+    """Open the file of a lock, or make it."""
+    try:
+        return FileIO(str(path), "a+", opener=open_own)
+    except ValueError as error:
+        raise ValueError(
+            f"{path}: {error}; delete it, and start again"
+        ) from error
 
 
 def _wait(file: FileIO, folder: Path) -> None:

@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from dpkit.job.checkpoints import Checkpoints, unpack
 from dpkit.job.run import Run
+from dpkit.job.state_forms import not_finite
 
 
 def resume(run: Run, checkpoints: Checkpoints) -> list[str]:
@@ -52,6 +53,10 @@ def train_to(
     """Train up to step ``num_steps``; rank 0 saves every ``every`` steps.
 
     The others do not wait for it; they meet it again in the next step.
+
+    Raises:
+        FloatingPointError: when a save is due, also where none is asked for,
+            a parameter or a momentum is infinite or NaN. It is not saved.
     """
     steps: Iterable[int] = range(run.step, num_steps)
     writes = run.ranks.rank == 0
@@ -60,6 +65,17 @@ def train_to(
     for _ in steps:
         run.take_step()
         due = run.step % every == 0 or run.step == num_steps
+        if due:
+            _check_finite(run)
         if writes and due and checkpoints:
             path = checkpoints.save(run.step, run.state())
             tqdm.write(f"step {run.step} of {num_steps}: saved {path}")
+
+
+def _check_finite(run: Run) -> None:
+    """Raise a FloatingPointError on all ranks, if the run has diverged."""
+    if found := not_finite(run.state()):
+        raise FloatingPointError(
+            f"the run has diverged (step: {run.step}, {found}); begin again "
+            "with a smaller learning rate"
+        )

@@ -24,9 +24,10 @@ from torch.nn import functional as F
 
 from dpkit.data_parallel import DistributedDataParallel
 from dpkit.job.ranks import Ranks
-from dpkit.job.state_forms import check_fit, forms
+from dpkit.job.state_forms import check_fit, forms, not_finite
 from dpkit.lab.common.datasets import Labelled
 from dpkit.lab.common.models import LeNet
+from dpkit.theory.units import check_count
 
 TEST_ROWS = 1000  # how many images are scored at a time
 
@@ -132,8 +133,13 @@ class Run:
         }
 
     def check(self, state: dict[str, Any]) -> None:
-        """Raise a ValueError for a state that does not fit."""
+        """Raise a ValueError for a state that does not fit, or cannot be."""
         check_fit(state, self._forms)
+        if state["step"] < 0:
+            raise ValueError(f"the step is negative (step: {state['step']})")
+        check_count("world_size", state["world_size"])
+        if found := not_finite(state):
+            raise ValueError(f"the run had diverged ({found})")
 
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a state."""

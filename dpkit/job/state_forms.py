@@ -7,6 +7,7 @@ dictionaries count too: ``torch.utils._pytree`` would not show them.
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -18,8 +19,7 @@ def forms(whole: Any, place: str = "state") -> dict[str, str]:
         {'state': 'dict', 'state/w': 'float32 of shape (2, 3)'}
     """
     if isinstance(whole, Tensor):
-        dtype = str(whole.dtype).removeprefix("torch.")
-        return {place: f"{dtype} of shape {tuple(whole.shape)}"}
+        return {place: _form(whole)}
     if not isinstance(whole, Mapping):
         return {place: type(whole).__name__}
     found = {place: "dict"}
@@ -32,6 +32,7 @@ def check_fit(state: Any, wanted: Mapping[str, str]) -> None:
     """Raise a ValueError if a part of a state has not the wanted form.
 
     It names the first such part. Extra parts are allowed except tensors.
+    Whether it fits does not depend on numbers: see ``not_finite``.
 
     Example:
         >>> wanted = forms({"w": torch.zeros(2, 3), "step": 0})
@@ -40,7 +41,10 @@ def check_fit(state: Any, wanted: Mapping[str, str]) -> None:
             ...
         ValueError: does not fit this run (state/step: none there, int here)
     """
-    found = forms(state)
+    try:
+        found = forms(state)
+    except RecursionError as error:
+        raise ValueError("does not fit this run (nested too deep)") from error
     extra = {p for p, form in found.items() if "shape" in form} - wanted.keys()
     for place in (*wanted, *sorted(extra)):
         there, here = (f.get(place, "none") for f in (found, wanted))
@@ -48,3 +52,39 @@ def check_fit(state: Any, wanted: Mapping[str, str]) -> None:
             raise ValueError(
                 f"does not fit this run ({place}: {there} there, {here} here)"
             )
+
+
+def not_finite(whole: Any, place: str = "state") -> str:
+    """Return the first tensor of a state with a number that is not finite.
+
+    Returns:
+        Its place, and how many of its numbers are infinite or NaN; "" if all
+        numbers are finite.
+
+    Example:
+        >>> not_finite({"w": torch.tensor([1.0, torch.inf, torch.nan])})
+        'state/w: 2 of 3 numbers are not finite'
+        >>> not_finite({"w": torch.ones(3)})
+        ''
+    """
+    if isinstance(whole, Tensor):
+        total = whole.numel()
+        if count := total - int(whole.isfinite().sum()):
+            return f"{place}: {count} of {total} numbers are not finite"
+    elif isinstance(whole, Mapping):
+        for key, part in whole.items():
+            if found := not_finite(part, f"{place}/{key}"):
+                return found
+    return ""
+
+
+def _form(tensor: Tensor) -> str:
+    """Return the form of a tensor, and what keeps its numbers from use."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    form = f"{dtype} of shape {tuple(tensor.shape)}"
+    if tensor.is_meta:
+        return f"{form} without numbers (meta)"
+    if tensor.layout != torch.strided:
+        layout = str(tensor.layout).removeprefix("torch.")
+        return f"{form} stored as {layout}"
+    return form
