@@ -166,32 +166,39 @@ def _copy(
 class CopyStreams:
     """The streams of a device for what is sent on one way beside its work.
 
-    Each is made when it is first asked for. Where the way has a name, they are
-    called by it: "tp", "tp, sends", "tp, receives".
+    They are made when they are first asked for, those that send and receive
+    together. In timelines they have the name of the way: "tp", "tp, sends",
+    "tp, receives". Without a name the first is called "beside".
     """
 
     def __init__(self, device: torch.device, way: str) -> None:
         self._device, self._way = device, way
 
-    @cached_property
+    @property
     def sending(self) -> Any:
         """On which :func:`send` sends."""
-        return self._make(", sends")
+        return self._pair[0]
 
-    @cached_property
+    @property
     def receiving(self) -> Any:
         """On which :func:`send` and :func:`receive` receive."""
-        return self._make(", receives")
+        return self._pair[1]
+
+    @cached_property
+    def _pair(self) -> tuple[Any, Any]:
+        way = self._way
+        names = (f"{way}, sends", f"{way}, receives") if way else ("", "")
+        return self._make(names[0]), self._make(names[1])
 
     @cached_property
     def beside(self) -> Any:
         """On which a block of :func:`beside` runs."""
-        return self._make("")
+        return self._make(self._way or "beside")
 
-    def _make(self, what: str) -> Any:
+    def _make(self, name: str) -> Any:
         stream = _module(self._device).Stream(self._device)
-        if self._way and self._device.type == "sim":
-            sim.name_stream(stream, f"{self._way}{what}")
+        if name and self._device.type == "sim":
+            sim.name_stream(stream, name)
         return stream
 
 

@@ -38,6 +38,7 @@ STRIPES = (
 )
 COMPUTES = ("compute", "computes")  # rows that are hatched where idle
 ALWAYS = ("compute", "python")  # a row alone under this name needs no name
+NO_NAMES = ("stream ", "copies", "peer copies")  # begin like these
 TOP, ROW, BAR, GAP, RIGHT = 66, 23, 20, 8, 14
 LONG = 12  # letters: where a device has more, names stand above the rows
 FRAMED = 4.0  # the width of a frame that can be seen as one
@@ -122,11 +123,11 @@ def _row_names(rows: Rows) -> dict[Row, tuple[str, str]]:
 
 
 def _does(stream: str, spans: Sequence[Span]) -> str:
-    """Return its name, or what a stream does that has but a number."""
+    """Return the name of a stream, or else what it does."""
     if stream == "compute":
         return "computes"
-    is_numbered = stream.startswith("stream ")
-    if not is_numbered or {span.kind for span in spans} != {"copy"}:
+    has_name = not stream.startswith(NO_NAMES)
+    if has_name or {span.kind for span in spans} != {"copy"}:
         return stream
     sends = any("copy from " not in span.name for span in spans)
     receives = any("copy to " not in span.name for span in spans)
