@@ -36,6 +36,14 @@ def sum_of_bits() -> None:
     dist.all_reduce(bits, dist.ReduceOp.BAND)
 
 
+def counts_of_a_router() -> list[int]:
+    """Read how many rows go to each expert, which their scores decide."""
+    scores = torch.ones(8, 2, device="sim")
+    chosen = F.one_hot(scores.argmax(1), num_classes=2)
+    counts: list[int] = chosen.sum(0).tolist()
+    return counts
+
+
 def attention_of_parts() -> None:
     """Give each rank a part of the sequence that attention goes over."""
     mesh = init_device_mesh("sim", (2,))
