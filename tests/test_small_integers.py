@@ -247,6 +247,16 @@ def test_numbers_are_given_by_overwriting_all(meta, give):
     assert (x.tolist(), y.tolist()) == ([7, 8, 9], [8, 9])
 
 
+def test_what_is_resized_has_the_numbers_in_their_places(meta):
+    x = torch.arange(6, device=ZERO).view(2, 3).t()
+    out = torch.empty(0, dtype=torch.long, device=ZERO)
+    assert torch.bitwise_not(x, out=out).tolist() == [
+        [-1, -4],
+        [-2, -5],
+        [-3, -6],
+    ]
+
+
 def test_what_is_read_and_overwritten_does_not_become_known(meta):
     x = from_values(3)
     torch.add(x, 1, out=x)

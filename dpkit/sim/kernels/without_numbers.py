@@ -195,11 +195,7 @@ def _numbers_or_blank(x: Tensor) -> Tensor:
 
 
 def _run(call: OpCall) -> Any:
-    func, args, kwargs = call
-    if not torch.is_inference_mode_enabled():
-        return func(*args, **kwargs)
-    with torch.inference_mode(False), torch.no_grad():
-        return func(*args, **kwargs)
+    return call.func(*call.args, **call.kwargs)
 
 
 def _keep_all(tensors: list[Tensor], values: list[Tensor]) -> None:
