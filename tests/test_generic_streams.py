@@ -4,7 +4,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.optim import _apply_optimizer_in_backward
+from torch.distributed.optim import (
+    _apply_optimizer_in_backward,
+    apply_optimizer_in_backward,
+)
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _MixedPrecision
 
@@ -54,6 +57,15 @@ def test_a_stream_is_entered_and_left():
     assert current(zero) == torch.sim.default_stream(zero)
 
 
+@pytest.fixture
+def _forgotten():
+    """PyTorch keeps the parameters of such optimizers for ever."""
+    yield
+    apply_optimizer_in_backward.param_to_acc_grad_map.clear()
+    apply_optimizer_in_backward.param_to_optim_hook_handle_map.clear()
+
+
+@pytest.mark.usefixtures("_forgotten")
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
 def test_optimizers_that_step_in_backward(kind):
     """The parameters are those of steps after backward."""

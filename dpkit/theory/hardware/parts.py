@@ -120,8 +120,8 @@ class Accelerator:
     fast_convolutions: Mapping[str, float] = field(default_factory=dict)
     #: The same, for all other convolutions.
     other_convolutions: Mapping[str, float] = field(default_factory=dict)
-    #: What NVIDIA calls the features of a GPU: "9.0". "" for what is none of
-    #: its GPUs, and where a file does not say.
+    #: The features of a GPU, by NVIDIA's number, such as "9.0". It is "" for
+    #: what is none of its GPUs, and where a file does not say.
     compute_capability: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
 
