@@ -96,6 +96,7 @@ def test_a_table_has_them_all(pairs):
     table = engines_table(pairs.values())
     assert [row[0] for row in table.rows][3:] == ["1f1b", "zb-h1", "gpipe"]
     assert len(table.rows) == len(pairs)
+    assert {row[-1] for row in table.rows} == {"< 1e-5"}  # of rounding
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dpkit import sim
 from dpkit.arguments import Devices
+from dpkit.lab.common.rounding import below
 from dpkit.machine import synchronize
 from dpkit.theory.clock.record import Span
 from dpkit.theory.tables import Table
@@ -165,12 +166,16 @@ def on_cpu(params: Iterable[Tensor]) -> list[Tensor]:
 
 
 def engines_table(pairs: Iterable[Pair]) -> Table:
-    """Return a line for each pair: milliseconds, and what PyTorch's adds."""
+    """Return a line for each pair: milliseconds, and what PyTorch's adds.
+
+    The gradients are in float32, and differ by rounding.
+    """
     head = "ours, ms:.3f | PyTorch's:.3f | takes more:+.1%"
-    table = Table(f"step | {head} | gradients differ by:.0e")
+    table = Table(f"step | {head} | gradients differ by:>")
     for pair in pairs:
         seconds = (
             1e3 * step.timeline.makespan for step in (pair.ours, pair.theirs)
         )
-        table.add(pair.name, *seconds, pair.slower, pair.away)
+        away = below(pair.away, torch.float32)
+        table.add(pair.name, *seconds, pair.slower, away)
     return table

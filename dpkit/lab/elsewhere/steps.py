@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from dpkit.data_parallel.step import train_batch
 from dpkit.lab.common.models import lenet
+from dpkit.lab.common.rounding import below
 from dpkit.lab.elsewhere.results import Array, Results
 from dpkit.placement import replicate
 from dpkit.theory.tables import Table
@@ -53,21 +54,6 @@ def flat(params: Sequence[Tensor]) -> Array:
     """Return all parameters one behind another."""
     parts = [p.detach().cpu().numpy().ravel() for p in params]
     return np.concatenate(parts)
-
-
-def below(distance: float) -> str:
-    """Return a power of ten that a distance is below, 1e-15 or more.
-
-    What is smaller is the order of a sum, which changes with the processor.
-
-    Example:
-        >>> below(1.1e-16), below(5.04e-10)
-        ('< 1e-15', '< 1e-9')
-    """
-    power = -15
-    while distance >= 10.0**power:
-        power += 1
-    return f"< 1e{power}"
 
 
 def distances(frameworks: Sequence[Results], expected: Array) -> Table:
