@@ -40,10 +40,14 @@ endif
 # The stored outputs of the chapters are those of the simulated devices.
 ON_SIM := DPKIT_DEVICES=sim
 PYTEST := $(PY) -m pytest
-# Two workers with one thread each: with more threads than cores, they spin.
-ONE    := OMP_NUM_THREADS=1
-# Each worker takes one file at a time, the longest first (tests/conftest.py).
-SHARED := -n 2 --dist loadscope --no-loadscope-reorder
+# Workers with one thread each: with more threads than cores, they spin. Large
+# tensors go back to the system when they are freed; else glibc keeps them, and
+# a worker grows to 4 GB.
+ONE    := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=4194304
+# As many workers as the machine has cores and memory for
+# (tests/running/workers.py). Each takes one file at a time, the longest first
+# (tests/conftest.py).
+SHARED := -n auto --dist loadscope --no-loadscope-reorder
 UNITS  := $(PYTEST) $(SHARED) --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 # A driver of GPUs makes such files. To ask torch instead takes seconds.
@@ -145,7 +149,8 @@ execute: $(READY)  ## run every notebook, or ONLY=name; store its outputs
 	  $(if $(LIVE),--live) $(CHOSEN)
 
 reproducible: $(READY)  ## run every notebook, or ONLY=name; fail on a change
-	printf '%s\n' $(CHOSEN) | $(ON_SIM) $(ONE) xargs -n 1 -P 2 \
+	printf '%s\n' $(CHOSEN) | $(ON_SIM) $(ONE) xargs -n 1 \
+	  -P $$($(PY) -m tests.running.workers) \
 	  $(PY) scripts/execute_notebooks.py --check
 
 test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu on GPUs
