@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 # How the tests are run: each is a plug-in of pytest.
-pytest_plugins = ["tests.running.workers"]
+pytest_plugins = ["tests.running.workers", "tests.running.skips"]
 
 
 @pytest.fixture(autouse=True)
