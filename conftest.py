@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 # How the tests are run: each is a plug-in of pytest.
-pytest_plugins = ["tests.running.workers", "tests.running.skips"]
+pytest_plugins = [
+    "tests.running.again",
+    "tests.running.order",
+    "tests.running.skips",
+    "tests.running.workers",
+]
 
 
 @pytest.fixture(autouse=True)
