@@ -40,11 +40,19 @@ endif
 # The stored outputs of the chapters are those of the simulated devices.
 ON_SIM := DPKIT_DEVICES=sim
 PYTEST := $(PY) -m pytest
-# Two workers with one thread each: with more threads than cores, they spin.
-ONE    := OMP_NUM_THREADS=1
-# Each worker takes one file at a time, the longest first (tests/conftest.py).
-SHARED := -n 2 --dist loadscope --no-loadscope-reorder
-UNITS  := $(PYTEST) $(SHARED) --doctest-modules
+# Workers with one thread each: with more threads than cores, they spin. Large
+# tensors go back to the system when they are freed; else glibc keeps them, and
+# a worker grows to 4 GB.
+ONE    := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=4194304
+# As many workers as the machine has cores and memory for
+# (tests/running/workers.py). Each takes one file at a time, the longest first,
+# or in an order that is shuffled by SHUFFLE=seed (tests/running/order.py).
+SHARED = -n auto --dist loadscope --no-loadscope-reorder \
+  $(if $(SHUFFLE),--shuffle="$(SHUFFLE)") --again="$(AGAIN)"
+# What started this run, for the last lines of one that fails.
+AGAIN  = $(strip make $@ $(foreach name,ENV ONLY FILES SHUFFLE,$(if \
+  $(filter command line,$(origin $(name))),$(name)='$($(name))')))
+UNITS  = $(PYTEST) $(SHARED) --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 # A driver of GPUs makes such files. To ask torch instead takes seconds.
 HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|kfd)'
@@ -60,6 +68,10 @@ ASK_GPUS := from dpkit.accelerator import real_devices, why_unusable; \
 # again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Files of tests and chapters in place of all: make test FILES="a.py b.py".
+ifneq ($(origin FILES),command line)
+FILES :=
+endif
 # The notebooks that a target runs: all of them, or the one in ONLY=name.
 CHAPTERS := $(sort $(wildcard book/*.ipynb))
 CHOSEN := $(if $(ONLY),$(filter book/$(ONLY).ipynb,$(CHAPTERS)),$(CHAPTERS))
@@ -145,7 +157,8 @@ execute: $(READY)  ## run every notebook, or ONLY=name; store its outputs
 	  $(if $(LIVE),--live) $(CHOSEN)
 
 reproducible: $(READY)  ## run every notebook, or ONLY=name; fail on a change
-	printf '%s\n' $(CHOSEN) | $(ON_SIM) $(ONE) xargs -n 1 -P 2 \
+	printf '%s\n' $(CHOSEN) | $(ON_SIM) $(ONE) xargs -n 1 \
+	  -P $$($(PY) -m tests.running.workers) \
 	  $(PY) scripts/execute_notebooks.py --check
 
 test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu on GPUs
@@ -153,7 +166,7 @@ test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu on GPUs
 	  if $(PY) -c '$(ASK_GPUS); exit(not gpus)'; then $(MAKE) test-gpu; \
 	  else $(PY) scripts/without_gpu_tests.py; fi; fi
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
-	  $(if $(ONLY),,dpkit tests) $(CHOSEN)
+	  $(or $(FILES),$(if $(ONLY),,dpkit tests) $(CHOSEN))
 
 test-fast: $(READY)  ## the tests without the slow ones and the notebooks
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not slow" dpkit tests

@@ -10,6 +10,14 @@ from typing import Any
 
 import pytest
 
+# How the tests are run: each is a plug-in of pytest.
+pytest_plugins = [
+    "tests.running.again",
+    "tests.running.order",
+    "tests.running.skips",
+    "tests.running.workers",
+]
+
 
 @pytest.fixture(autouse=True)
 def _nothing_shown_lives_on() -> None:

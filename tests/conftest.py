@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -41,24 +40,6 @@ settings.load_profile("any speed")
 # A shell gives what it starts in the background no interrupt; tests send some.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.hookimpl(trylast=True)  # when book/conftest.py has marked chapters
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that both workers end at one time.
-
-    A worker is given a file at a time. Chapters come first, then the files
-    that hold a slow test, then the others, those of many tests before.
-    """
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    count = Counter(item.path for item in items if item.path not in slow)
-    items.sort(
-        key=lambda item: (
-            item.path.suffix != ".ipynb",
-            item.path not in slow,
-            -count[item.path],
-        )
-    )
 
 
 def pytest_collection_finish() -> None:

@@ -37,7 +37,7 @@ def test_without_a_device_they_are_for_the_accelerator():
     assert sim.launch(kinds, 2) == [("SimStream", "SimEvent")] * 2
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="without a GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch uses a GPU here")
 def test_outside_of_ranks_they_are_what_pytorch_makes():
     for stream in (torch.Stream(device="cpu"), torch.Stream()):
         assert not isinstance(stream, torch.sim.Stream)

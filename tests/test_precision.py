@@ -246,9 +246,6 @@ def test_products_that_pytorch_does_not_count():
         assert span.flops == count * one
 
 
-@pytest.mark.skipif(
-    not hasattr(torch, "_grouped_mm"), reason="of newer versions"
-)
 @pytest.mark.parametrize(
     ("a", "b"),
     [

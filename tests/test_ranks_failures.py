@@ -240,7 +240,8 @@ def come_but_one():
 
 
 @pytest.mark.skipif(
-    torch.__version__ < "2.15", reason="some older ones know gloo's alone"
+    torch.__version__ < "2.15",  # some older ones know gloo's alone
+    reason="this torch is older than 2.15",
 )
 def test_a_barrier_names_who_has_not_come():
     dpkit.sim.launch(dist.monitored_barrier, 3)

@@ -34,7 +34,7 @@ def test_a_buffer_lies_on_a_device_too():
         nn.DataParallel(net)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="it would use the GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch uses a GPU here")
 def test_a_module_on_the_cpu_runs_as_before():
     net = nn.Linear(2, 1)
     x = torch.ones(3, 2)

@@ -1,0 +1,97 @@
+"""The number of workers follows the machine."""
+
+import os
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from tests.running import workers
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """Pretend a machine, whose control group is two folders deep."""
+    own = tmp_path / "pod" / "job"
+    own.mkdir(parents=True)
+    (tmp_path / "cgroup").write_text("3:cpuset:/\n0::/pod/job\n")
+    monkeypatch.setattr(workers, "GROUPS", tmp_path)
+    monkeypatch.setattr(workers, "OWN_GROUP", tmp_path / "cgroup")
+
+    def pretend(cores, gigabytes):
+        available = SimpleNamespace(available=int(gigabytes * 1e9))
+        monkeypatch.setattr(psutil, "virtual_memory", lambda: available)
+        monkeypatch.setattr(
+            os, "sched_getaffinity", lambda _: range(cores), raising=False
+        )
+        return own
+
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("cores", "gigabytes", "expected"),
+    [
+        (1, 20, 1),
+        (2, 20, 2),
+        (16, 100, 16),
+        (8, 5.0, 3),  # a laptop of 8 GB, when a browser is open
+        (8, 1.0, 1),
+    ],
+)
+def test_cores_and_memory_limit_the_workers(
+    machine, cores, gigabytes, expected
+):
+    machine(cores, gigabytes)
+    assert workers.count_workers() == expected
+
+
+def test_a_container_has_fewer_cores(machine):
+    own = machine(16, 100)
+    (own / "cpu.max").write_text("max 100000\n")
+    assert workers.count_workers() == 16
+    (own.parent / "cpu.max").write_text("350000 100000\n")
+    assert workers.count_workers() == 3
+    (own / "cpu.max").write_text("50000 100000\n")
+    assert workers.count_workers() == 1
+
+
+def test_a_container_has_less_memory(machine):
+    own = machine(16, 100)
+    for group, limit, used in ((own, 9, 4), (own.parent, 50, 1)):
+        (group / "memory.max").write_text(f"{limit * 10**9}\n")
+        (group / "memory.current").write_text(f"{used * 10**9}\n")
+    assert workers.available_memory() == 5e9
+    assert workers.count_workers() == 3
+
+
+def test_without_control_groups(machine, tmp_path):
+    machine(2, 20)
+    (tmp_path / "cgroup").unlink()
+    assert workers.count_workers() == 2
+
+
+@pytest.fixture
+def one_core():
+    """Let this process, and what it starts, use one core alone."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    yield
+    os.sched_setaffinity(0, cores)
+
+
+def test_pytest_starts_as_many(pytester, run_tests, monkeypatch, one_core):
+    pytester.makepyfile(**{f"test_{i}": "def test(): pass" for i in range(9)})
+    count = workers.count_workers()
+    words = ("-n", "auto", "--dist", "loadscope")
+    found = run_tests("workers", *words).stdout.str()
+    assert f"created: {count}/{count} worker" in found
+    assert f"cores: {workers.count_cores()}, memory available: " in found
+    monkeypatch.setenv("PYTEST_XDIST_AUTO_NUM_WORKERS", "3")
+    found = run_tests("workers", *words).stdout.str()
+    assert "created: 3/3 workers" in found

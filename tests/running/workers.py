@@ -1,0 +1,83 @@
+"""How many workers run the tests: one a core, if the memory is enough.
+
+``python -m tests.running.workers`` prints it.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+BYTES_A_WORKER = 1_500_000_000
+GROUPS = Path("/sys/fs/cgroup")
+OWN_GROUP = Path("/proc/self/cgroup")
+
+
+def groups() -> Iterator[Path]:
+    """Give the folders of the control groups that this process is in.
+
+    A container limits its processes by them, and psutil does not read it.
+    Only the second version of control groups is known here.
+    """
+    lines = OWN_GROUP.read_text().split() if OWN_GROUP.exists() else []
+    for line in lines:
+        if line.startswith("0::"):
+            own = GROUPS / line.removeprefix("0::/")
+            yield from (
+                own,
+                *own.parents[: len(own.relative_to(GROUPS).parts)],
+            )
+
+
+def limits(name: str) -> Iterator[tuple[Path, list[int]]]:
+    """Give the groups that have a limit of this name, with its numbers."""
+    for group in groups():
+        file = group / name
+        words = file.read_text().split() if file.exists() else ["max"]
+        if words[0] != "max":
+            yield group, [int(word) for word in words]
+
+
+def count_cores() -> int:
+    """Count the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    for _, (quota, period) in limits("cpu.max"):
+        cores = min(cores, max(1, quota // period))
+    return cores
+
+
+def available_memory() -> int:
+    """Return how many bytes of memory are there for the tests."""
+    available = psutil.virtual_memory().available
+    for group, (limit,) in limits("memory.max"):
+        used = int((group / "memory.current").read_text())
+        available = min(available, limit - used)
+    return available
+
+
+def count_workers() -> int:
+    """Return how many workers fit this machine."""
+    return max(1, min(count_cores(), available_memory() // BYTES_A_WORKER))
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Choose the number for ``-n auto``, unless the environment has one."""
+    if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return None  # pytest-xdist reads it
+    return count_workers()
+
+
+def pytest_report_header() -> str:
+    """Say what the number of workers follows from."""
+    gigabytes = available_memory() / 1e9
+    return f"cores: {count_cores()}, memory available: {gigabytes:.1f} GB"
+
+
+if __name__ == "__main__":
+    print(count_workers())
