@@ -59,9 +59,14 @@ class SimGroup(_Group):  # type: ignore[misc]
         self._name, self._world, self._rank = options.group_id, world, rank
         self._ranks = tuple(options.global_ranks_in_group or range(self._size))
         # What the ranks of the group are at. A name alone is not unique.
-        self._meetings = world.meetings_of(self._name, self._ranks)
+        self._meetings = world.add(self, self._name, self._ranks)
         self._counts: dict[Any, int] = {}  # of operations, by pair and place
         self._together: list[Meeting] | None = None  # that are joined
+
+    def free(self) -> None:
+        """Drop every reference to tensors; see ``World.free``."""
+        self._meetings.clear()
+        self._together = None
 
     @cached_property
     def _way(self) -> str:

@@ -2,8 +2,10 @@
 
 import copy
 import inspect
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -17,7 +19,9 @@ from dpkit.ranks.store import RankStore
 from dpkit.ranks.turns import Turns
 from dpkit.ranks.watching import TurnWatch
 from dpkit.ranks.world import World
+from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import set_device
+from dpkit.sim.garbage import collect_garbage
 from dpkit.sim.needed import Registry, isolate_threads
 from dpkit.sim.sending import BACKEND, become_rank
 from dpkit.sim.tracing import watching_host
@@ -56,9 +60,27 @@ def run_ranks(
                 if is_here and dist.is_initialized():
                     dist.destroy_process_group()
 
-        _take_turns(world.turns, program)
-    world.close()
+        with _freeing(world, values):
+            _take_turns(world.turns, program)
+            world.check()
     return values
+
+
+@contextmanager
+def _freeing(world: World, values: list[Any]) -> Iterator[None]:
+    """Free what ranks leave in memory, as the end of a process would.
+
+    After a failure that is everything, except for what the error itself keeps
+    with its traceback: the variables of the rank that has failed.
+    """
+    try:
+        yield
+    except BaseException:
+        values.clear()
+        world.free()
+        collect_garbage(simulation.memory)
+        raise
+    world.free()
 
 
 def _take_turns(turns: Turns, program: Callable[[int], None]) -> None:
@@ -87,6 +109,19 @@ def _take_turns(turns: Turns, program: Callable[[int], None]) -> None:
         for rank, thread in enumerate(threads):
             if rank not in turns.left_behind:
                 thread.join()
+                _wait_for_thread_in_c(thread)
+
+
+def _wait_for_thread_in_c(thread: Thread) -> None:
+    """Wait until C++ has freed what it keeps for a thread, on Linux.
+
+    A backward that breaks off leaves its queue there, with gradients. Before
+    Python 3.13 ``join`` returns when the thread has ended in Python.
+    """
+    entry = Path(f"/proc/self/task/{thread.native_id}")
+    deadline = time.monotonic() + LEFT_AFTER
+    while entry.exists() and time.monotonic() < deadline:
+        time.sleep(0.0001)
 
 
 def _end(turns: Turns, watch: TurnWatch, error: BaseException) -> None:

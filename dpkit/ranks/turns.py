@@ -98,6 +98,7 @@ class Turns:
                 first = first.__context__
             if first is not None:
                 self.errors[rank] = first
+            del first  # or its traceback would keep it, with this function
 
     def stop(self) -> None:
         """Raise Ended in the rank whose turn it is, from outside, once."""
@@ -129,8 +130,10 @@ class Turns:
         if awaited.is_over and not self.over:
             return
         self._waiting[rank] = awaited
-        self._pause(rank)
-        del self._waiting[rank]
+        try:
+            self._pause(rank)
+        finally:
+            del self._waiting[rank]
 
     def let_others(self, rank: int) -> None:
         """Give others their turns until none of them can go on.
@@ -138,8 +141,10 @@ class Turns:
         So a rank may ask again and again whether something has happened.
         """
         self._asking.append(rank)
-        self._pause(rank)
-        self._asking.remove(rank)
+        try:
+            self._pause(rank)
+        finally:
+            self._asking.remove(rank)
 
     def _pause(self, rank: int) -> None:
         self._hand_on(rank)

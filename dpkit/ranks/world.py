@@ -40,9 +40,11 @@ class World:
         self.turns = Turns(size, self._time, enter, self._leave)
         self._meetings: dict[Any, dict[Any, Meeting]] = {}
         self._ways: dict[tuple[int, str], str] = {}  # rank, way -> its group
+        self._groups: list[Any] = []  # of all ranks
 
-    def meetings_of(self, name: str, ranks: Any) -> dict[Any, Meeting]:
-        """Return what the ranks of a group are at."""
+    def add(self, group: Any, name: str, ranks: Any) -> dict[Any, Meeting]:
+        """Take in the group of a rank; return what all its ranks are at."""
+        self._groups.append(group)
         return self._meetings.setdefault((name, ranks), {})
 
     def way_of(self, rank: int, group: str, wanted: str) -> str:
@@ -54,21 +56,30 @@ class World:
             way = f"{wanted} {count}"
         return way
 
-    def close(self) -> None:
+    def check(self) -> None:
         """Raise what went wrong, if anything."""
-        # PyTorch may keep a group, and so this: neither may keep tensors.
-        errors, self.turns.errors = self.turns.errors, {}
-        left: list[str] = []
-        for meetings in self._meetings.values():
-            left += [f"a rank left out {m}" for m in meetings.values()]
-            meetings.clear()
+        left = [
+            f"a rank left out {meeting}"
+            for meetings in self._meetings.values()
+            for meeting in meetings.values()
+        ]
         stuck = self.turns.stuck
         what = [f"no rank can go on ({stuck})"] if stuck else []
-        rank, error = next(iter(errors.items()), (0, None))
+        rank, error = next(iter(self.turns.errors.items()), (0, None))
         if error is not None:
             what.append(f"rank {rank} failed ({_told(error)})")
         if what or left:
             raise RuntimeError("; ".join(what or left[:1])) from error
+
+    def free(self) -> None:
+        """Drop every reference to tensors, because PyTorch may keep this.
+
+        DTensor caches meshes. A mesh has its groups, and a group its world.
+        """
+        for group in self._groups:
+            group.free()
+        self.turns.errors.clear()  # a traceback has variables
+        self._states.clear()  # a hook may have a module
 
     def _time(self, rank: int) -> int:
         """Return how far the host of a rank is, in picoseconds."""

@@ -10,7 +10,7 @@ Begin with ``tensor.py``: what happens in ``x + y``, step by step.
 - GPUs beside simulated devices, in one process: ``both_kinds.py``.
 - Where operations and copies are charged: ``charge.py``. What they compute:
   ``flops.py``, and in which numbers: ``precision.py``. Where memory is
-  counted: ``memory.py``.
+  counted: ``memory.py``; what is freed before it is judged: ``garbage.py``.
 - Which devices may mix in an operation, and which arguments it writes to:
   ``operations.py``. What Python sees of a tensor: ``behaviour.py``.
 - The hardware that is simulated: ``configuration.py``; its streams:

@@ -1,6 +1,5 @@
 """Which hardware is simulated, and what has come of it: clock and memory."""
 
-import gc
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 
 from dpkit.accelerator import real_devices
+from dpkit.sim.garbage import collect_garbage, forget_last_error
 from dpkit.sim.memory import Memory, size
 from dpkit.theory.clock.clock import Clock
 from dpkit.theory.hardware import Accelerator, Host, Link
@@ -72,8 +72,10 @@ class Simulation:
 
     def _check_alive(self, settings: dict[str, Any], capacity: int) -> None:
         """Refuse settings that the tensors alive would not outlast."""
+        collect_garbage(self.memory)
         if any(self.memory.live):
-            gc.collect()  # what only cycles keep does not count
+            forget_last_error()
+            collect_garbage(self.memory)
         if not any(self.memory.live):
             return
         most = max(self.memory.live)
@@ -144,7 +146,8 @@ def configure(
 
     What is not given takes its default. Rates and links may change while
     tensors live on simulated devices; their number, what holds the numbers,
-    and the memory may not.
+    and the memory may not. If tensors are in the way of the change, the
+    variables that the last error shown keeps for ``%debug`` are deleted.
 
     A preset is a name in ``dpkit.theory.hardware``, the path of a file that
     ``python -m dpkit calibrate`` wrote, or an object.
