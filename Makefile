@@ -92,7 +92,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 
 .DEFAULT_GOAL := help
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
-        test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
+        test-report test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
         new-chapter gpu-outputs bench coverage \
         elsewhere reproduce reproducible lint words format lock clean environment free-port
 
@@ -171,26 +171,32 @@ test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu on GPUs
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
 	  $(or $(FILES),$(if $(ONLY),,dpkit tests) $(CHOSEN))
 
+test-report: $(READY)  ## write one file about the last run, to attach
+	@$(PY) scripts/report_tests.py
+
 test-fast: $(READY)  ## the tests without the slow ones and the notebooks
-	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not slow" dpkit tests
+	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not slow" \
+	  $(or $(FILES),dpkit tests)
 
 ranks: $(READY)  ## PyTorch's engines on 2, 4 and 8 ranks; TORCH=2.11: by that
 	DPKIT_RANKS="2 4 8" $(ON_SIM) $(ONE) $(PYTEST) $(SHARED) \
-	  $(ON_RANKS:%=tests/test_%.py)
+	  $(or $(FILES),$(ON_RANKS:%=tests/test_%.py))
 
 test-reader: $(READY)  ## the tests of which devices are found by default
 	env -u DPKIT_DEVICES $(ONE) $(PYTEST) $(SHARED) -m "not cuda" \
-	  $(FOUND:%=tests/test_%.py)
+	  $(or $(FILES),$(FOUND:%=tests/test_%.py))
 
 coverage: $(READY)  ## check that the tests reach 95 % of dpkit
 	rm -rf _build/coverage && mkdir -p _build/coverage
 	$(ON_SIM) $(ONE) $(PY) -m coverage run -m \
-	  pytest $(SHARED) --doctest-modules -m "not cuda" dpkit tests
+	  pytest $(SHARED) --doctest-modules -m "not cuda" \
+	  $(or $(FILES),dpkit tests)
 	$(PY) -m coverage combine --quiet
 	$(PY) -m coverage report --fail-under=95
 
 test-cpu: $(READY)  ## run every chapter, or ONLY=name, on the CPU
-	DPKIT_DEVICES=cpu $(ONE) $(PYTEST) $(SHARED) --nbval-lax $(NBVAL) $(CHOSEN)
+	DPKIT_DEVICES=cpu $(ONE) $(PYTEST) $(SHARED) --nbval-lax $(NBVAL) \
+	  $(or $(FILES),$(CHOSEN))
 
 test-gpu: $(READY)  ## the tests that need CUDA, and the chapters on CUDA
 	@$(PY) -c '$(ASK_GPUS); exit(0 if gpus else \
