@@ -50,7 +50,7 @@ ONE    := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=4194304
 SHARED = -n auto --dist loadscope --no-loadscope-reorder \
   $(if $(SHUFFLE),--shuffle="$(SHUFFLE)") --again="$(AGAIN)"
 # What started this run, for the last lines of one that fails.
-AGAIN  = $(strip make $@ $(foreach name,ENV ONLY FILES SHUFFLE,$(if \
+AGAIN  = $(strip make $@ $(foreach name,ENV CPU ONLY FILES SHUFFLE,$(if \
   $(filter command line,$(origin $(name))),$(name)='$($(name))')))
 UNITS  = $(PYTEST) $(SHARED) --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
@@ -65,6 +65,16 @@ ON_RANKS := ranks ranks_waiting engines_on_ranks needed
 # torch itself is not asked, because it counts simulated devices too.
 ASK_GPUS := from dpkit.accelerator import real_devices, why_unusable; \
   gpus = real_devices()
+
+# Older and other CPUs, as this one can play them: their kernels round in other
+# places, and draw other numbers. CPU=avx2 has no AVX-512, and CPU=compat rounds
+# as any x86-64 does (and torch.randn draws what it draws on ARM).
+CPU = compat
+AS_avx2   := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2
+AS_compat := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE
+# What can change with the CPU: every chapter, and the files of tests that speak
+# of torch. The others are about pages, pictures, schedules and exact times.
+WITH_TORCH = $(shell grep -il torch tests/test_*.py)
 
 # The tests start a few hundred Pythons. None of them should compile dpkit
 # again.
@@ -92,7 +102,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 
 .DEFAULT_GOAL := help
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
-        test-report test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
+        test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
         new-chapter gpu-outputs bench coverage \
         elsewhere reproduce reproducible lint words format lock clean environment free-port
 
@@ -181,6 +191,11 @@ test-fast: $(READY)  ## the tests without the slow ones and the notebooks
 ranks: $(READY)  ## PyTorch's engines on 2, 4 and 8 ranks; TORCH=2.11: by that
 	DPKIT_RANKS="2 4 8" $(ON_SIM) $(ONE) $(PYTEST) $(SHARED) \
 	  $(or $(FILES),$(ON_RANKS:%=tests/test_%.py))
+
+test-other-cpu: $(READY)  ## what can change with the CPU, as CPU=avx2 or compat
+	$(if $(AS_$(CPU)),,$(error unknown CPU (CPU: $(CPU), known: avx2, compat)))
+	$(AS_$(CPU)) $(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
+	  $(or $(FILES),dpkit $(WITH_TORCH) $(CHAPTERS))
 
 test-reader: $(READY)  ## the tests of which devices are found by default
 	env -u DPKIT_DEVICES $(ONE) $(PYTEST) $(SHARED) -m "not cuda" \

@@ -70,3 +70,36 @@ def test_continuous_integration_shuffles():
     workflow = REPOSITORY / ".github" / "workflows" / "cpu.yml"
     for file in (REPOSITORY / ".ci" / "run", workflow):
         assert 'make test SHUFFLE="$' in file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "words"),
+    [
+        ("avx2", "ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2"),
+        ("compat", "ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE"),
+    ],
+)
+def test_another_cpu_runs_chapters_and_what_speaks_of_torch(cpu, words):
+    run = dry_run("test-other-cpu", f"CPU={cpu}").replace("\\\n", "")
+    (line,) = [line for line in run.splitlines() if "pytest" in line]
+    assert line.startswith(f"{words} ")
+    assert option("again", run).endswith(f"CPU='{cpu}'")
+    given = line.split()
+    chapters = {
+        f"book/{path.name}" for path in (REPOSITORY / "book").glob("*.ipynb")
+    }
+    assert chapters <= set(given)
+    assert "--nbval" in given
+    for name in ("transparency", "sharding", "ranks", "transformer"):
+        assert f"tests/test_{name}.py" in given
+    for name in ("words", "front", "schedules"):
+        assert f"tests/test_{name}.py" not in given
+
+
+def test_the_first_cpu_is_the_one_that_differs_most():
+    assert "MKL_CBWR=COMPATIBLE" in dry_run("test-other-cpu", CPU="avx2")
+
+
+def test_an_unknown_cpu_is_refused():
+    with pytest.raises(AssertionError, match=r"unknown CPU \(CPU: arm, "):
+        dry_run("test-other-cpu", "CPU=arm")
