@@ -50,12 +50,14 @@ ONE    := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=4194304
 SHARED = -n auto --dist loadscope --no-loadscope-reorder \
   $(if $(SHUFFLE),--shuffle="$(SHUFFLE)") --again="$(AGAIN)"
 # What started this run, for the last lines of one that fails.
-AGAIN  = $(strip make $@ $(foreach name,ENV ONLY FILES SHUFFLE,$(if \
+AGAIN  = $(strip make $@ $(foreach name,ENV CPU ONLY FILES SHUFFLE,$(if \
   $(filter command line,$(origin $(name))),$(name)='$($(name))')))
 UNITS  = $(PYTEST) $(SHARED) --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 # A driver of GPUs makes such files. To ask torch instead takes seconds.
 HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|kfd)'
+# In a few seconds: can the tests run on this machine at all?
+FIT := $(PY) -P scripts/fit_for_tests.py
 # These tests run without DPKIT_DEVICES, as for a reader who has not set it.
 FOUND := processes workers job machine sim configuration pinned
 # These run on any torch that dpkit.sim.TRIED names.
@@ -63,6 +65,16 @@ ON_RANKS := ranks ranks_waiting engines_on_ranks needed
 # torch itself is not asked, because it counts simulated devices too.
 ASK_GPUS := from dpkit.accelerator import real_devices, why_unusable; \
   gpus = real_devices()
+
+# Older and other CPUs, as this one can play them: their kernels round in other
+# places, and draw other numbers. CPU=avx2 has no AVX-512, and CPU=compat rounds
+# as any x86-64 does (and torch.randn draws what it draws on ARM).
+CPU = compat
+AS_avx2   := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2
+AS_compat := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE
+# What can change with the CPU: every chapter, and the files of tests that speak
+# of torch. The others are about pages, pictures, schedules and exact times.
+WITH_TORCH = $(shell grep -il torch tests/test_*.py)
 
 # The tests start a few hundred Pythons. None of them should compile dpkit
 # again.
@@ -90,7 +102,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 
 .DEFAULT_GOAL := help
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
-        test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
+        test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
         new-chapter gpu-outputs bench coverage \
         elsewhere reproduce reproducible lint words format lock clean environment free-port
 
@@ -162,32 +174,44 @@ reproducible: $(READY)  ## run every notebook, or ONLY=name; fail on a change
 	  $(PY) scripts/execute_notebooks.py --check
 
 test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu on GPUs
+	@$(FIT)
 	@if $(HAS_DRIVER); then \
 	  if $(PY) -c '$(ASK_GPUS); exit(not gpus)'; then $(MAKE) test-gpu; \
 	  else $(PY) scripts/without_gpu_tests.py; fi; fi
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
 	  $(or $(FILES),$(if $(ONLY),,dpkit tests) $(CHOSEN))
 
+test-report: $(READY)  ## write one file about the last run, to attach
+	@$(PY) scripts/report_tests.py
+
 test-fast: $(READY)  ## the tests without the slow ones and the notebooks
-	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not slow" dpkit tests
+	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not slow" \
+	  $(or $(FILES),dpkit tests)
 
 ranks: $(READY)  ## PyTorch's engines on 2, 4 and 8 ranks; TORCH=2.11: by that
 	DPKIT_RANKS="2 4 8" $(ON_SIM) $(ONE) $(PYTEST) $(SHARED) \
-	  $(ON_RANKS:%=tests/test_%.py)
+	  $(or $(FILES),$(ON_RANKS:%=tests/test_%.py))
+
+test-other-cpu: $(READY)  ## what can change with the CPU, as CPU=avx2 or compat
+	$(if $(AS_$(CPU)),,$(error unknown CPU (CPU: $(CPU), known: avx2, compat)))
+	$(AS_$(CPU)) $(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
+	  $(or $(FILES),dpkit $(WITH_TORCH) $(CHAPTERS))
 
 test-reader: $(READY)  ## the tests of which devices are found by default
 	env -u DPKIT_DEVICES $(ONE) $(PYTEST) $(SHARED) -m "not cuda" \
-	  $(FOUND:%=tests/test_%.py)
+	  $(or $(FILES),$(FOUND:%=tests/test_%.py))
 
 coverage: $(READY)  ## check that the tests reach 95 % of dpkit
 	rm -rf _build/coverage && mkdir -p _build/coverage
 	$(ON_SIM) $(ONE) $(PY) -m coverage run -m \
-	  pytest $(SHARED) --doctest-modules -m "not cuda" dpkit tests
+	  pytest $(SHARED) --doctest-modules -m "not cuda" \
+	  $(or $(FILES),dpkit tests)
 	$(PY) -m coverage combine --quiet
 	$(PY) -m coverage report --fail-under=95
 
 test-cpu: $(READY)  ## run every chapter, or ONLY=name, on the CPU
-	DPKIT_DEVICES=cpu $(ONE) $(PYTEST) $(SHARED) --nbval-lax $(NBVAL) $(CHOSEN)
+	DPKIT_DEVICES=cpu $(ONE) $(PYTEST) $(SHARED) --nbval-lax $(NBVAL) \
+	  $(or $(FILES),$(CHOSEN))
 
 test-gpu: $(READY)  ## the tests that need CUDA, and the chapters on CUDA
 	@$(PY) -c '$(ASK_GPUS); exit(0 if gpus else \

@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.running.order",
     "tests.running.skips",
     "tests.running.workers",
+    "tests.running.record",  # which imports the two before
 ]
 
 

@@ -142,7 +142,7 @@ def make():
     def run(target, driver, **environment):
         done = subprocess.run(
             ["make", "--no-print-directory", "-C", ROOT, target, "PYTEST=true",
-             f"HAS_DRIVER={driver}", f"ENV={sys.prefix}"],
+             "FIT=true", f"HAS_DRIVER={driver}", f"ENV={sys.prefix}"],
             capture_output=True,
             text=True,
             env=kept | environment,

@@ -3,6 +3,7 @@
 ``--again=COMMAND`` says what started this run; the Makefile gives it.
 """
 
+import shlex
 from collections.abc import Generator
 from typing import Any
 
@@ -19,7 +20,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def last_lines(again: str, seed: str | None) -> list[str]:
     """Return what to say when a run has failed."""
     order = f" in the same order (seed: {seed})" if seed else ""
-    return [f"To repeat this run{order}: {again}"]
+    environment = [w for w in shlex.split(again) if w.startswith("ENV=")]
+    report = shlex.join(["make", "test-report", *environment])
+    return [
+        f"To repeat this run{order}: {again}",
+        f"To report it, attach the file that this command writes: {report}",
+    ]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # below all that pytest prints

@@ -1,0 +1,105 @@
+"""What the targets of the Makefile start."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent.parent
+
+
+def dry_run(*words, **environment):
+    """Return what make would run."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MAKE", "MFLAGS"))
+    }
+    done = subprocess.run(
+        [
+            "make",
+            "-n",
+            "--no-print-directory",
+            "-C",
+            REPOSITORY,
+            *words,
+            f"ENV={sys.prefix}",
+        ],
+        capture_output=True,
+        text=True,
+        env=kept | environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def option(name, text):
+    """Return the value of an option of pytest."""
+    found = re.findall(rf"--{name}=(\"[^\"]*\"|\S+)", text)
+    (value,) = set(found)
+    return shlex.split(value)[0]
+
+
+def test_the_tests_begin_with_the_machine():
+    run = dry_run("test")
+    assert run.index("fit_for_tests.py") < run.index("-m pytest")
+
+
+@pytest.mark.parametrize("target", "test test-fast coverage".split())
+def test_a_seed_is_given_to_pytest_and_repeated(target):
+    run = dry_run(target, "SHUFFLE=12345")
+    assert option("shuffle", run) == "12345"
+    again = option("again", run)
+    assert again.startswith(f"make {target} ")
+    assert "SHUFFLE='12345'" in again
+    assert "--shuffle" not in dry_run(target)
+
+
+def test_files_take_the_place_of_all():
+    run = dry_run("test", "FILES=tests/test_a.py tests/test_b.py")
+    assert run.rstrip().endswith(" tests/test_a.py tests/test_b.py")
+    assert "FILES='tests/test_a.py tests/test_b.py'" in option("again", run)
+    assert dry_run("test", FILES="x") == dry_run("test")
+
+
+def test_continuous_integration_shuffles():
+    workflow = REPOSITORY / ".github" / "workflows" / "cpu.yml"
+    for file in (REPOSITORY / ".ci" / "run", workflow):
+        assert 'make test SHUFFLE="$' in file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "words"),
+    [
+        ("avx2", "ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2"),
+        ("compat", "ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE"),
+    ],
+)
+def test_another_cpu_runs_chapters_and_what_speaks_of_torch(cpu, words):
+    run = dry_run("test-other-cpu", f"CPU={cpu}").replace("\\\n", "")
+    (line,) = [line for line in run.splitlines() if "pytest" in line]
+    assert line.startswith(f"{words} ")
+    assert option("again", run).endswith(f"CPU='{cpu}'")
+    given = line.split()
+    chapters = {
+        f"book/{path.name}" for path in (REPOSITORY / "book").glob("*.ipynb")
+    }
+    assert chapters <= set(given)
+    assert "--nbval" in given
+    for name in ("transparency", "sharding", "ranks", "transformer"):
+        assert f"tests/test_{name}.py" in given
+    for name in ("words", "front", "schedules"):
+        assert f"tests/test_{name}.py" not in given
+
+
+def test_the_first_cpu_is_the_one_that_differs_most():
+    assert "MKL_CBWR=COMPATIBLE" in dry_run("test-other-cpu", CPU="avx2")
+
+
+def test_an_unknown_cpu_is_refused():
+    with pytest.raises(AssertionError, match=r"unknown CPU \(CPU: arm, "):
+        dry_run("test-other-cpu", "CPU=arm")
