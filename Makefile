@@ -48,9 +48,9 @@ ONE    := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=4194304
 # (tests/running/workers.py). Each takes one file at a time, the longest first,
 # or in an order that is shuffled by SHUFFLE=seed (tests/running/order.py).
 SHARED = -n auto --dist loadscope --no-loadscope-reorder \
-  $(if $(SHUFFLE),--shuffle="$(SHUFFLE)") --again="$(AGAIN)"
+  $(if $(SHUFFLE),--shuffle="$(SHUFFLE)") --again="$(REPEAT)"
 # What started this run, for the last lines of one that fails.
-AGAIN  = $(strip make $@ $(foreach name,ENV CPU ONLY FILES SHUFFLE,$(if \
+REPEAT = $(strip make $@ $(foreach name,ENV CPU ONLY FILES SHUFFLE,$(if \
   $(filter command line,$(origin $(name))),$(name)='$($(name))')))
 UNITS  = $(PYTEST) $(SHARED) --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3

@@ -168,9 +168,11 @@ def run_cell(python, source, folder, **environment):
         "shell = InteractiveShell.instance();"
         "result = shell.run_cell(sys.argv[1]); result.raise_error()"
     )
+    # `make test ENV=…` names the clone there, and dpkit would be found in it.
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     run = subprocess.run(
         [python, "-c", program, source],
-        capture_output=True, text=True, env=os.environ | environment,
+        capture_output=True, text=True, env=inherited | environment,
         cwd=folder,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]

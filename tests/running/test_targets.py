@@ -59,6 +59,11 @@ def test_a_seed_is_given_to_pytest_and_repeated(target):
     assert "--shuffle" not in dry_run(target)
 
 
+def test_the_report_of_gpus_has_its_own_meaning_of_again():
+    assert "--again" not in dry_run("gpu-report")
+    assert dry_run("gpu-report", "AGAIN=all").count("--again all") == 1
+
+
 def test_files_take_the_place_of_all():
     run = dry_run("test", "FILES=tests/test_a.py tests/test_b.py")
     assert run.rstrip().endswith(" tests/test_a.py tests/test_b.py")
