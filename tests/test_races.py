@@ -18,8 +18,6 @@ import dpkit.streams
 from dpkit.data_parallel import BucketedDataParallel
 from dpkit.sharding import Zero1, Zero2, Zero3
 from dpkit.theory.clock.order import HappensBefore
-from tests import pipelines_on_ranks as pipelines
-from tests.engines_on_ranks import ENGINES
 
 ZERO, ONE = dpkit.devices(2, "sim")
 SIZE = 50
@@ -663,20 +661,7 @@ def test_the_host_of_a_rank_is_looked_at():
         assert (race.second.device, race.second.name) == ("host", "sum")
 
 
-@pytest.mark.parametrize("name", ENGINES)
-def test_engines_of_pytorch_have_no_races(name):
-    with dpkit.sim.machine(hosts="per_device"):
-        assert races_of(dpkit.sim.launch, ENGINES[name], 4) == []
-
-
-@pytest.mark.parametrize("name", pipelines.SCHEDULES)
-def test_pipelines_of_pytorch_have_no_races(name):
-    with dpkit.sim.machine(hosts="per_device"):
-        program = partial(pipelines.pipeline, name)
-        assert races_of(dpkit.sim.launch, program, 2) == []
-
-
-# -- the engines of dpkit
+# -- the engines of dpkit (those of PyTorch: test_engines_on_ranks)
 
 ALGORITHMS = [
     "star",

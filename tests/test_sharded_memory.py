@@ -18,9 +18,7 @@ pytestmark = pytest.mark.slow
 SIZES = {"width": 128, "num_blocks": 4, "vocabulary": 512}
 RUNS = {
     "4 devices": {},
-    "8 devices": {"world_size": 8},
     "not sharded again": {"reshard_after_forward": False},
-    "16 bits": {"bf16": True},
     "16 bits, more words": {"bf16": True, "shape": (2, 256)},
     "16 bits, 8 devices, not sharded again": {
         "bf16": True,

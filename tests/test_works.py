@@ -18,7 +18,7 @@ def overlapping(timeline, device):
 
 def test_pytorch_s_reducer_sends_beside_backward():
     """Its future is done at once; the stream waits when backward ends."""
-    pair = data_parallel_pair()
+    pair = data_parallel_pair(backing="meta")
     ours, theirs = (
         overlapping(step.timeline, "sim:0")
         for step in (pair.ours, pair.theirs)
