@@ -142,7 +142,7 @@ def run_ranks(
             for environment in environments(world_size)
         ]
         try:
-            told = [rank.communicate(timeout=60)[0] for rank in ranks]
+            told = [rank.communicate(timeout=300)[0] for rank in ranks]
         finally:
             for rank in ranks:
                 rank.kill()  # nothing, where it has ended
@@ -173,7 +173,7 @@ def wait_until_ended(
     """Wait until processes have ended, which they must do soon."""
 
     def wait(pids: Iterable[int]) -> None:
-        pids, deadline = list(pids), time.monotonic() + 10
+        pids, deadline = list(pids), time.monotonic() + 60
         while any(map(is_running, pids)) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert not any(map(is_running, pids))

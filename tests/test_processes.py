@@ -267,7 +267,7 @@ def test_an_exception_of_a_rank(forked, tmp_path, is_running):
     assert traceback.startswith("Traceback (most recent call last):\n")
     assert "in raise_on\n    raise KeyError" in traceback
     assert text.endswith(f"\nKeyError: 'number {bad}'")
-    assert time.monotonic() - start < 40
+    assert time.monotonic() - start < 90  # the other rank sleeps for 100
     assert not any(map(is_running, pids(tmp_path, 2)))
 
 
@@ -310,7 +310,7 @@ def test_the_deadline_names_who_is_late(forked, tmp_path, is_running):
         start = time.monotonic()
         with pytest.raises(TimeoutError, match=told):
             workers.run(sleep_beyond, 1, str(tmp_path), timeout_seconds=1.5)
-        assert 1.5 <= time.monotonic() - start < 20
+        assert 1.5 <= time.monotonic() - start < 90  # they sleep for 100
         assert not any(map(is_running, pids(tmp_path, 3)))
 
 

@@ -37,7 +37,7 @@ def nothing_left():
     hook = sys.excepthook
     yield
     assert sys.excepthook is hook
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 100  # no time-out of PyTorch
     assert threading.enumerate() == before
     assert not dist.is_initialized()
     assert dpkit.sim.launch(total, 3) == [3.0, 3.0, 3.0]
@@ -449,7 +449,7 @@ def test_ranks_leave_nothing_on_which_tracing_hangs(program, forking):
             if program != "total":
                 assert run.stdout.readline() == "at it\n"
                 run.send_signal(signal.SIGINT)
-            told, _ = run.communicate(timeout=10)
+            told, _ = run.communicate(timeout=120)
         finally:
             run.kill()
     *interrupted, lines = told.splitlines()
