@@ -1,6 +1,5 @@
 """What holds for the tests and for the examples in docstrings."""
 
-import builtins
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,22 +11,13 @@ import pytest
 
 # How the tests are run: each is a plug-in of pytest.
 pytest_plugins = [
+    "tests.left_behind.plugin",
     "tests.running.again",
     "tests.running.order",
     "tests.running.skips",
     "tests.running.workers",
     "tests.running.record",  # which imports the two before
 ]
-
-
-@pytest.fixture(autouse=True)
-def _nothing_shown_lives_on() -> None:
-    """Forget what an example showed last: Python keeps it, as ``_``.
-
-    A tensor on a simulated device would be in the way of the next example,
-    where that wants other hardware.
-    """
-    vars(builtins).pop("_", None)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -57,7 +47,9 @@ def forking() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def _examples_fork_their_ranks(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    leaves_nothing: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Fork the ranks that an example launches, if it launches any."""
 

@@ -1,6 +1,5 @@
 """BERT-large on one GPU, and one of its layers, published and simulated."""
 
-import gc
 import json
 from pathlib import Path
 
@@ -28,7 +27,6 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from dpkit.lab.limits.comparisons import mean_factor, read
-from dpkit.sim.configuration import simulation
 
 DATA = Path(__file__).parents[1] / "book/_data"
 STEP_RECORD, LAYER_RECORD = (
@@ -45,13 +43,6 @@ CASE = {
     "fused": True,
     "accelerator": "v100",
 }
-
-
-@pytest.fixture(autouse=True)
-def _no_tensors_alive():
-    gc.collect()
-    if any(simulation.memory.live):
-        pytest.skip("tensors of other tests are alive")
 
 
 def rate(**changes):

@@ -1,6 +1,5 @@
 """Published steps of large transformers, and the parts they are put of."""
 
-import gc
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -36,20 +35,12 @@ from torch import nn
 
 import dpkit
 from dpkit.layer_partition import HeadParallelAttention
-from dpkit.sim.configuration import simulation
 from dpkit.theory.pipelines.bubble import makespan
 
 DATA = Path(__file__).parent.parent / "book" / "_data"
 RECORD = json.loads((DATA / "korthikanti2022.json").read_text())
 SMALL = Shape(heads=4, hidden=256, micro_batch=3, num_devices=2)
 MODELS = {k: model_of(v) for k, v in RECORD["models"].items()}
-
-
-@pytest.fixture(autouse=True)
-def _no_tensors_alive():
-    gc.collect()
-    if any(simulation.memory.live):
-        pytest.skip("tensors of other tests are alive")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ from torch.utils.checkpoint import checkpoint
 
 from dpkit import sim
 from dpkit.machine import devices
-from dpkit.sim.configuration import simulation
 from dpkit.theory.hardware import HOSTS
 from dpkit.theory.hardware.clusters import cluster
 from dpkit.theory.planner.case import Case
@@ -29,13 +28,6 @@ MAKE = {
 }
 WIDTH, HEADS, INNER = 512, 8, 1408
 PROGRAM = HOSTS["eager-program"]
-
-
-@pytest.fixture(autouse=True)
-def _no_tensors_alive():
-    gc.collect()
-    if any(simulation.memory.live):
-        pytest.skip("tensors of other tests are alive")
 
 
 def traced(name, num_layers, tokens, again=False):

@@ -10,7 +10,6 @@ from recorders.trust import convolutional
 import dpkit
 from dpkit import sim
 from dpkit.machine import devices
-from dpkit.sim.configuration import simulation
 from dpkit.theory.planner.networks import NETWORKS
 
 
@@ -42,9 +41,6 @@ def step(rows):
 
 @pytest.fixture(scope="module")
 def two_sizes():
-    gc.collect()
-    if any(simulation.memory.live):
-        pytest.skip("tensors of other tests are alive")
     return step(4), step(8)
 
 

@@ -43,13 +43,6 @@ FREE = replace(
 )
 
 
-@pytest.fixture(autouse=True)
-def _no_tensors_alive():
-    gc.collect()
-    if any(simulation.memory.live):
-        pytest.skip("tensors of other tests are alive")
-
-
 def test_the_networks_are_those_that_are_named():
     assert [case.name for case in CASES] == [
         "LeNet",
