@@ -20,7 +20,8 @@ class Machine(Kind):
         simulation = _simulation()
         if simulation is None:
             return {}
-        return simulation.settings | {
+        return {
+            **simulation.settings,
             **{name: getattr(simulation, name) for name in KEPT},
             "ranks run": simulation.ranks_run,
             "a trace is running": simulation.memory.blocks is not None,
