@@ -7,6 +7,7 @@ for ``leaves_nothing``, or would be torn down after it has looked.
 import builtins
 import gc
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -152,6 +153,7 @@ def changes_since(before: Snapshot) -> Changes:
             changes = _compare(before)
     while _may_end(changes) and time.monotonic() < end:
         time.sleep(0.01)
+        subprocess._cleanup()  # type: ignore[attr-defined]
         changes = _compare(before)
     return changes
 
