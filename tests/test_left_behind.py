@@ -224,8 +224,12 @@ def test_threads_end():
     THREADS.pop().set()
 """
 LITTLE_PATIENCE = """
+import gc
 from tests.left_behind import plugin
 plugin.PATIENCE = 1
+
+def pytest_collection_finish():
+    gc.freeze()  # or each collection would look through torch
 """
 OF_A_MODULE = """
 import pytest, torch
