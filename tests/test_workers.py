@@ -91,10 +91,18 @@ def share_of_notes():
 @pytest.fixture(scope="module")
 def workers(forked_ranks):
     with Workers(2, "gloo") as workers:
+        pids(workers)  # the processes start here
         yield workers
         last = pids(workers)
     assert not any(Path(f"/proc/{pid}").exists() for pid in last)
     workers.close()  # again does no harm
+
+
+@pytest.fixture
+def own_workers(forked_ranks):
+    """Workers for a test that ends their processes."""
+    with Workers(2, "gloo") as workers:
+        yield workers
 
 
 def pids(workers):
@@ -159,30 +167,30 @@ def test_threads_take_turns(workers, tmp_path):
 
 
 @pytest.mark.slow
-def test_new_processes_after_a_failure(workers):
-    before = pids(workers)
+def test_new_processes_after_a_failure(own_workers):
+    before = pids(own_workers)
     with pytest.raises(RuntimeError, match="KeyError: '3'") as caught:
-        workers.run(fail)
+        own_workers.run(fail)
     # No call of the machinery stands between the student and the error.
     assert str(caught.value).count("File ") == 1
-    assert not set(pids(workers)) & set(before)
+    assert not set(pids(own_workers)) & set(before)
 
 
 @pytest.mark.slow
-def test_an_interrupted_run(workers):
-    before = pids(workers)
+def test_an_interrupted_run(own_workers):
+    before = pids(own_workers)
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        workers.run(time.sleep, 100)
+        own_workers.run(time.sleep, 100)
     assert not any(Path(f"/proc/{pid}").exists() for pid in before)
 
 
 @pytest.mark.slow
 def test_what_ranks_have_started_ends_with_them(
-    workers, tmp_path, wait_until_ended
+    own_workers, tmp_path, wait_until_ended
 ):
     with pytest.raises(RuntimeError, match="exit code: 7"):
-        workers.run(start_others, str(tmp_path), leave)
+        own_workers.run(start_others, str(tmp_path), leave)
     started = [int(path.name) for path in tmp_path.iterdir()]
     assert len(started) == 2
     wait_until_ended(started)
@@ -212,7 +220,9 @@ def test_an_interrupt_while_the_ranks_start(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_folder_goes_with_a_parent_that_is_killed(forking, tmp_path):
+def test_the_folder_goes_with_a_parent_that_is_killed(
+    forking, tmp_path, wait_until_ended
+):
     """Where the ranks come to hear of it, as those of another thread do."""
     program = forking.Popen(
         [sys.executable, "-c", ORPHANS],
@@ -221,33 +231,33 @@ def test_the_folder_goes_with_a_parent_that_is_killed(forking, tmp_path):
         start_new_session=True,
     )
     with program:
-        assert program.stdout.read(1) == b"0"
+        rank = int(program.stdout.readline())
         assert len(os.listdir(tmp_path)) == 1
         program.kill()
     deadline = time.monotonic() + 10
     while os.listdir(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert os.listdir(tmp_path) == []
+    wait_until_ended([rank])
 
 
 ORPHANS = """
-import threading, time
-import torch.distributed as dist
+import os, threading, time
 from dpkit.processes import Workers
 def run():
     with Workers(1, "gloo") as workers:
-        print(*workers.run(dist.get_rank), flush=True)
+        print(*workers.run(os.getpid), flush=True)
         time.sleep(100)
 threading.Thread(target=run).start()
 """
 
 
 @pytest.mark.slow
-def test_a_rank_that_ends_while_it_rests(workers):
-    before = pids(workers)
+def test_a_rank_that_ends_while_it_rests(own_workers):
+    before = pids(own_workers)
     os.kill(before[1], signal.SIGKILL)
     os.waitid(os.P_PID, before[1], os.WEXITED | os.WNOWAIT)
-    assert not set(pids(workers)) & set(before)
+    assert not set(pids(own_workers)) & set(before)
 
 
 def test_the_notes_cost_little(workers):
