@@ -427,6 +427,7 @@ def test_without_a_gpu_it_says_how_to_rehearse(monkeypatch, capsys, tmp_path):
     facts = FACTS | {"gpus": []}
     monkeypatch.setattr(gpu_report, "read_facts", lambda count: facts)
     monkeypatch.setattr(sys, "argv", ["", "--folder", str(tmp_path)])
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
     assert gpu_report.main() == 1
     assert "make gpu-report STAND_IN=1" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []

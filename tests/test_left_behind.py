@@ -338,7 +338,6 @@ def test_nothing_else_is_said_of_them(said):
         "a_stream_that_is_entered",  # it is the current one too
         "a_trace",  # that looks for races, in a mode
         "a_dtype",  # torch.Storage is another class
-        "a_process_group",  # torch sets an excepthook
     }
 
 

@@ -76,12 +76,23 @@ def _handler(number: signal.Signals) -> Setting:
     return Setting(read, lambda before: signal.signal(number, before))
 
 
+def _excepthook() -> Any:
+    """Return the hook, but Python's for that of torch.distributed.
+
+    It comes with the first process group, stays, and adds the rank to errors.
+    """
+    is_of_torch = "torch.distributed" in str(sys.excepthook.__module__)
+    return sys.__excepthook__ if is_of_torch else sys.excepthook
+
+
 OF_PYTHON = {
     "the current folder": Setting(os.getcwd, os.chdir),
     "sys.path": _list(sys.path),
     "sys.argv": _list(sys.argv),
     "sys.meta_path": _list(sys.meta_path),
-    "sys.excepthook": _of(sys, "excepthook"),
+    "sys.excepthook": Setting(
+        _excepthook, lambda before: setattr(sys, "excepthook", before)
+    ),
     "sys.displayhook": _of(sys, "displayhook"),
     "sys.dont_write_bytecode": _of(sys, "dont_write_bytecode"),
     "sys.getrecursionlimit": Setting(
