@@ -1073,13 +1073,18 @@ def test_a_rank_with_a_bug(struck):
     assert "no answer from rank 1 on" in job.told(0)
 
 
-def torchrun(*arguments):
-    """Start two ranks as a reader does."""
+def torchrun(folder, *arguments):
+    """Start two ranks as a reader does; torchrun leaves a temporary folder."""
     words = ["-m", "torch.distributed.run", "--nproc-per-node", 2]
     words += ["--standalone", "-m", "dpkit", "train", *arguments]
     return subprocess.Popen(
         [sys.executable, *map(str, words)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        env={
+            **os.environ,
+            "TMPDIR": str(folder),
+            "OMP_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -1106,7 +1111,7 @@ def test_by_torchrun(forker, tmp_path):
     begun.kill([0, 1])
     assert begun.wait() == [-9, -9]
 
-    resumed = torchrun(*words)
+    resumed = torchrun(tmp_path, *words)
     read_until(resumed, "resumed from")
     read_until(resumed, "step ")
     os.kill(children(resumed.pid)[-1], signal.SIGKILL)

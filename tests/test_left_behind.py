@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 import dpkit
 from dpkit import sim
+import dpkit.job.roll_call
 
 dpkit.devices(2, "sim")
 KEPT, THREADS = [], []
@@ -88,6 +89,10 @@ LEAKS = {
         "dpkit.Timer.__enter__ = lambda self: self",
         "a patch: dpkit.machine.Timer.__enter__ was <function ",
     ),
+    "a_patch_of_a_constant": (
+        "from dpkit.job import roll_call\nroll_call.ROLL_CALL_SECONDS = 2",
+        "a patch: dpkit.job.roll_call.ROLL_CALL_SECONDS was 10.0, and is 2",
+    ),
     "a_patch_of_torch": (
         "torch.nn.functional.relu = torch.sigmoid",
         "a patch: torch.nn.functional.relu was <function relu at ",
@@ -110,7 +115,7 @@ LEAKS = {
         "a variable of the environment: HOME has gone: ",
     ),
     "a_folder": ("os.chdir('/')", "the current folder was "),
-    "a_path": ("sys.path.append('left')", "sys.path was ["),
+    "a_path": ("sys.path.append('left')", "sys.path has ['left']"),
     "an_excepthook": (
         "sys.excepthook = print",
         "sys.excepthook was <built-in function excepthook>, and is "

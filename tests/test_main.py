@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 
 import pytest
@@ -322,6 +323,7 @@ def test_what_was_measured_outlives_a_place_that_is_gone(
         return FOUND
 
     monkeypatch.setattr(calibrate_command, "calibrate", calibrate)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     path = str(folder / "mine.json")
     main(["calibrate", "--no-check", "--output", path])
     printed = capsys.readouterr()

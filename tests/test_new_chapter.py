@@ -81,13 +81,13 @@ def test_stored_outputs_are_fresh_ones(root):
 
 
 @pytest.mark.slow
-def test_its_exercise_its_entries_and_its_box(root):
+def test_its_exercise_its_entries_and_its_box(root, tmp_path):
     files = ["exercises", "front", "pages", f"checks_{MODULE}"]
     files = [f"tests/test_{name}.py" for name in files]
     files = [name for name in files if (root / name).exists()]
     chosen = f"{MODULE} or {NAME} or every or index or map"
     said = passes(root, "pytest", "-n0", "-k", chosen, "-m", "not slow",
-                  "-v", *files)  # fmt: skip
+                  "-v", f"--basetemp={tmp_path}", *files)  # fmt: skip
     for test in (f"test_solution_passes[{MODULE}_rate]",
                  f"test_stub_fails[{MODULE}_rate]",
                  f"test_a_box_has_three_short_lines[{NAME}]",

@@ -89,8 +89,18 @@ def from_to(change: Change) -> str:
         return f"{change.key} is new: {_short(change.now)}"
     if change.now is MISSING:
         return f"{change.key} has gone: {_short(change.before)}"
+    if isinstance(change.now, list):
+        return f"{change.key} {_difference(change.before, change.now)}"
     before, now = _short(change.before), _short(change.now)
     return f"{change.key} was {before}, and is {now}"
+
+
+def _difference(before: list[Any], now: list[Any]) -> str:
+    new = [value for value in now if value not in before]
+    gone = [value for value in before if value not in now]
+    words = [f"has {_short(new)}"] if new else []
+    words += [f"lacks {_short(gone)}"] if gone else []
+    return " and ".join(words) or "is in another order"
 
 
 def _short(value: Any, most: int = 200) -> str:

@@ -75,7 +75,7 @@ class Patches(Kind):
         return one is other
 
     def changes(self, before: Seen, now: Seen) -> list[Change]:
-        """Return which functions, classes and modules are others."""
+        """Return which functions, classes, modules, constants are others."""
         registering = now[REGISTERED] and not before[REGISTERED]
         return [
             Change((owner, name), namespace.get(name, MISSING), value)
@@ -96,7 +96,9 @@ class Patches(Kind):
                 continue
             value = now.get(name, MISSING)
             old = before.get(name, MISSING)
-            if old is not value and (_is_code(old) or _is_code(value)):
+            if old is value:
+                continue
+            if name.isupper() or _is_code(old) or _is_code(value):
                 yield name, value
 
     def describe(self, changes: list[Change]) -> Iterator[str]:

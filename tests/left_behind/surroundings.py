@@ -18,6 +18,8 @@ from tests.left_behind.kinds import (
     from_to,
 )
 
+# Setuptools enters its own libraries in sys.path when it is imported.
+VENDORED = os.path.join("setuptools", "_vendor")
 PHASE = "PYTEST_CURRENT_TEST"  # each phase of a test has its own
 
 
@@ -57,11 +59,13 @@ def _of(owner: Any, name: str) -> Setting:
     )
 
 
-def _list(values: list[Any]) -> Setting:
+def _list(
+    values: list[Any], counts: Callable[[Any], bool] = lambda value: True
+) -> Setting:
     def write(before: list[Any]) -> None:
         values[:] = before
 
-    return Setting(lambda: [*values], write)
+    return Setting(lambda: [*filter(counts, values)], write)
 
 
 def _handler(number: signal.Signals) -> Setting:
@@ -87,7 +91,7 @@ def _excepthook() -> Any:
 
 OF_PYTHON = {
     "the current folder": Setting(os.getcwd, os.chdir),
-    "sys.path": _list(sys.path),
+    "sys.path": _list(sys.path, lambda path: not path.endswith(VENDORED)),
     "sys.argv": _list(sys.argv),
     "sys.meta_path": _list(sys.meta_path),
     "sys.excepthook": Setting(
