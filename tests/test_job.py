@@ -601,7 +601,7 @@ def listening():
         yield listen
 
 
-def told_lost(listening, callers, bystanders):
+def told_lost(listening, callers, bystanders, begun):
     """Return what each caller says is lost, of three ranks."""
     store, hosts = dist.HashStore(), ["a", "a", "b"]
     rolls = {
@@ -609,7 +609,9 @@ def told_lost(listening, callers, bystanders):
     }
     with ThreadPoolExecutor() as pool:
         ranks = [Ranks(r, CPU, hosts, store, rolls[r]) for r in callers]
-        found = list(pool.map(Ranks.lost, ranks))
+        answers = pool.map(Ranks.lost, ranks)
+        begun.wait()  # until all threads are there, which others may count
+        found = list(answers)
     assert ranks[0].names([1, 2]) == "rank 1 on a, rank 2 on b"
     return found
 
@@ -629,11 +631,14 @@ LOST = {
 def asked():
     """What the callers will say; all at once, for most of it is waiting."""
     pool = ThreadPoolExecutor(len(LOST))
+    begun = threading.Barrier(len(LOST) + 1, timeout=60)
     with rolls_called(seconds=8) as listen, pool:
-        yield {
-            name: pool.submit(told_lost, listen, callers, bystanders)
+        futures = {
+            name: pool.submit(told_lost, listen, callers, bystanders, begun)
             for name, (callers, bystanders, _) in LOST.items()
         }
+        begun.wait()
+        yield futures
 
 
 def test_who_calls_late_learns_what_the_others_did(listening):
@@ -643,6 +648,30 @@ def test_who_calls_late_learns_what_the_others_did(listening):
     rolls[1].join()
     store.delete_key("roll/0 is here")
     assert rolls[1].lost() == {2}
+
+
+class LateStore:
+    """Rank 1 answers and stops when rank 0 has just looked for its answer."""
+
+    def __init__(self):
+        self.store = dist.HashStore()
+
+    def clone(self):
+        return self
+
+    def set(self, key, value):
+        self.store.set(key, value)
+
+    def check(self, keys):
+        found = self.store.check(keys)
+        if keys == ["roll/1 is here"]:
+            for key in ("roll/1 is here", "roll/1 stops"):
+                self.store.set(key, "")
+        return found
+
+
+def test_who_stops_has_answered(listening):
+    assert listening(0, 2, LateStore()).lost() == set()
 
 
 def test_who_has_noticed_the_end(listening, monkeypatch):
@@ -705,16 +734,14 @@ class NoStore:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("refused", ["set", "set and check", "hold"])
-def test_without_a_store_the_other_hosts_are_lost(
-    listening, refused, monkeypatch
-):
+def test_without_a_store_the_other_hosts_are_lost(refused):
     store = NoStore(refused)
-    roll = listening(2, 4, store)
-    time.sleep(0.3)  # its thread reads
-    monkeypatch.setattr("dpkit.job.roll_call.ROLL_CALL_SECONDS", 0)
-    for hosts, lost in ((["a", "b", "b", "c"], [0, 3]), (["a"] * 4, [0])):
-        assert Ranks(2, CPU, hosts, store, roll).lost() == lost
-    store.released.set()
+    with rolls_called(seconds=0) as listen:
+        roll = listen(2, 4, store)
+        time.sleep(0.3)  # its thread reads
+        for hosts, lost in ((["a", "b", "b", "c"], [0, 3]), (["a"] * 4, [0])):
+            assert Ranks(2, CPU, hosts, store, roll).lost() == lost
+        store.released.set()
 
 
 # Several

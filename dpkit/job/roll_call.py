@@ -32,6 +32,7 @@ class RollCall(threading.Thread):
         super().__init__(daemon=True)
         self._rank, self._ranks = rank, set(range(world_size))
         self._store = store.clone()
+        self._seconds = ROLL_CALL_SECONDS
         self.here: set[int] = set()  # the ranks that have answered
         self.stopped: set[int] = set()  # those that have called the roll
         self._called, self._ended = threading.Event(), threading.Event()
@@ -51,7 +52,7 @@ class RollCall(threading.Thread):
         """Call the roll; return the lost ranks, or None without a store."""
         self._noticed.set()
         self._called.set()
-        self.join(ROLL_CALL_SECONDS + 1)
+        self.join(self._seconds + 1)
         if self._rank not in self.here:
             return None
         # ranks 0, 1, 2: if 0 and 1 answer, 2 is lost; if all answer, and 0
@@ -77,17 +78,19 @@ class RollCall(threading.Thread):
         self.join(1)
 
     def _answer(self) -> None:
-        deadline = time.monotonic() + ROLL_CALL_SECONDS
+        deadline = time.monotonic() + self._seconds
         self._store.set("roll/called", "")
         self._store.set(f"roll/{self._rank} is here", "")
         while time.monotonic() < deadline and not self._ended.is_set():
             if self._called.is_set():
                 self._store.set(f"roll/{self._rank} stops", "")
             for rank in self._ranks:
-                if self._is_set(f"{rank} is here"):
-                    self.here.add(rank)
+                # A rank stops after it has answered. In the other order, one
+                # that does both between the two looks would seem silent.
                 if self._is_set(f"{rank} stops"):
                     self.stopped.add(rank)
+                if self._is_set(f"{rank} is here"):
+                    self.here.add(rank)
             time.sleep(LOOK_SECONDS)
             if self.stopped == self._ranks:
                 time.sleep(2 * LOOK_SECONDS)  # so that the others see it too
