@@ -1,5 +1,6 @@
 """Which backward is simulated, and which is PyTorch's own."""
 
+import gc
 import signal
 
 import pytest
@@ -124,6 +125,23 @@ def test_an_error_in_a_backward_inside_a_simulated_one():
     x.grad = None
     x.sum().backward()  # and the next one is as ever
     assert x.grad.tolist() == [1, 1, 1]
+
+
+def test_a_backward_that_fails_keeps_no_gradients():
+    """PyTorch's engine would keep them until its next backward."""
+
+    def fail():
+        x, y = (
+            torch.ones(3, device="sim:0", requires_grad=True) for _ in "xy"
+        )
+        result = x.exp().sum() + y.exp().sum()
+        y.register_hook(lambda grad: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            result.backward()
+
+    fail()
+    gc.collect()
+    assert torch.sim.memory_allocated("sim:0") == 0
 
 
 def test_a_storage_that_is_freed_before_backward_is_an_error():

@@ -102,6 +102,8 @@ def _run_simulated(
         if races is not None:
             races.end_backward()
     if first is not None:
+        if not _backward.running:
+            _forget_rest()
         try:
             raise first
         finally:
@@ -110,6 +112,19 @@ def _run_simulated(
     if interrupted and not _backward.running:
         raise KeyboardInterrupt
     return result
+
+
+with torch.inference_mode(False):
+    # It is a result, its gradient, and what the gradient is asked for.
+    _SHORTEST = torch.ones((), device="cpu", requires_grad=True)
+
+
+def _forget_rest() -> None:
+    """Let go of the gradients that a failed backward has not come to.
+
+    PyTorch's engine keeps them until the next backward of the thread.
+    """
+    torch.autograd.grad(_SHORTEST, _SHORTEST, _SHORTEST)
 
 
 def _check_gradients(outputs: Sequence[Any], gradients: Sequence[Any]) -> None:
