@@ -5,7 +5,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE, Popen
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 
 import psutil  # type: ignore[import-untyped]
 
@@ -24,15 +24,21 @@ def torchrun(
     RuntimeError is raised, which holds its errors.
     """
     launcher = sys.executable, "-m", "torch.distributed.run", "--standalone"
-    command = *launcher, f"--nproc-per-node={num_processes}", *map(str, words)
+    count = f"--nproc-per-node={num_processes}"
     settings = {"OMP_NUM_THREADS": "1", **os.environ, "TQDM_DISABLE": "1"}
     settings["PYTHONUNBUFFERED"] = "1"  # each line is read as it is printed
     if not gpus_for_ranks():
         settings["CUDA_VISIBLE_DEVICES"] = ""
     lines: list[str] = []
     with (
+        TemporaryDirectory() as logs,  # where torchrun leaves a folder
         TemporaryFile("w+") as errors,
-        Popen(command, env=settings, stdout=PIPE, stderr=errors) as run,
+        Popen(
+            [*launcher, count, f"--log-dir={logs}", *map(str, words)],
+            env=settings,
+            stdout=PIPE,
+            stderr=errors,
+        ) as run,
     ):
         try:
             for line in run.stdout or []:
