@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,10 +177,6 @@ def wait_until_ended(
         while any(map(is_running, pids)) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert not any(map(is_running, pids))
-        for pid in pids:
-            # What a process that has ended had started is now our child.
-            with suppress(ChildProcessError):
-                os.waitpid(pid, 0)
 
     return wait
 

@@ -101,7 +101,7 @@ def test_a_program_past_its_limit_may_say_where_it_was(tmp_path, monkeypatch):
 
 
 def test_what_it_has_started_is_ended_with_it(
-    tmp_path, monkeypatch, is_running, wait_until_ended
+    tmp_path, monkeypatch, is_running
 ):
     """Also in sessions of their own, and by one that has ended itself."""
     monkeypatch.setattr(limited, "GRACE_SECONDS", 0.1)
@@ -123,7 +123,6 @@ def test_what_it_has_started_is_ended_with_it(
     assert len({process.pid for process in seen}) >= 2
     assert not limited.marked("of this test")
     assert not any(is_running(process.pid) for process in seen)
-    wait_until_ended(process.pid for process in seen)
 
 
 def test_others_are_left_alone(part, tmp_path):

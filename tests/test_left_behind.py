@@ -11,7 +11,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parent.parent
 BEGINNING = """
-import gc, os, signal, subprocess, sys, tempfile, threading, time
+import ctypes, gc, os, signal, subprocess, sys, tempfile, threading, time
 import pytest, torch
 import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -189,6 +189,11 @@ def test_a_thread_that_ends_soon():
 def test_a_process_that_ends_soon():
     subprocess.Popen(["sleep", "0.3"])
 
+def test_a_process_of_one_that_has_ended():
+    if sys.platform == "linux":  # this process becomes its parent
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+    subprocess.run(["sh", "-c", "sleep 0.3 &"])
+
 @pytest.fixture
 def of_a_test():
     return torch.ones(3, device="sim:0")
@@ -352,7 +357,7 @@ def test_what_may_be(said):
         for name in re.findall(r"def (test_\w+)", MAY_BE)
         if name != "test_fails"
     }
-    assert len(told) == 9
+    assert len(told) == 10
     assert not any(told.values()), told
 
 

@@ -1,6 +1,7 @@
 """What the chapter on practice launches, on real processes."""
 
 import copy
+import os
 
 import pytest
 import torch
@@ -29,6 +30,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def workers(forked_ranks):
+    with Workers(RANKS, "gloo") as pool:
+        pool.run(os.getpid)  # the processes start here
+        yield pool
+
+
+@pytest.fixture
+def own_workers(forked_ranks):
+    """Workers for a test that ends their processes."""
     with Workers(RANKS, "gloo") as pool:
         yield pool
 
@@ -166,10 +175,10 @@ def test_pytorchs_engine_sends_buffers_in_an_evaluation(workers, normed):
     assert found == [[True, True, False]] * RANKS
 
 
-def test_rank_0_waits_if_it_evaluates_alone(workers, normed):
+def test_rank_0_waits_if_it_evaluates_alone(own_workers, normed):
     task = rank_0_alone, False, *normed
     with pytest.raises(TimeoutError) as caught:
-        workers.run(train_and_count, "PyTorch's", *task, timeout_seconds=5)
+        own_workers.run(train_and_count, "PyTorch's", *task, timeout_seconds=5)
     found = whereabouts(caught.value)
     assert found[1:] == [
         f"rank {rank} was waiting in barrier()" for rank in range(1, RANKS)

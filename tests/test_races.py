@@ -12,6 +12,7 @@ import torch.distributed as dist
 from IPython.core.interactiveshell import InteractiveShell
 from torch import nn
 from torch.nn import functional as F
+from traitlets.config import Config
 
 import dpkit
 import dpkit.streams
@@ -288,7 +289,8 @@ def test_a_line_of_dpkit_is_told_beside_that_of_the_program():
 
 
 def test_a_line_of_a_cell_is_told_without_its_number():
-    shell = InteractiveShell.instance()
+    config = Config({"HistoryManager": {"enabled": False}})  # has a thread
+    shell = InteractiveShell.instance(config=config)
     try:
         shell.user_ns["races_of"] = races_of
         shell.run_cell(

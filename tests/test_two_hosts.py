@@ -96,6 +96,7 @@ class Hosts:
                 command,
                 env={
                     **os.environ,
+                    "TMPDIR": str(self.folder),  # torchrun leaves a folder
                     "OMP_NUM_THREADS": "1",
                     "CUDA_VISIBLE_DEVICES": "",
                 },

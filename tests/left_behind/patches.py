@@ -16,8 +16,12 @@ from tests.left_behind.kinds import MISSING, Change, Kind, Seen, from_to
 
 # Registering simulated devices changes torch, as it should.
 REGISTERED = "whether simulated devices are registered"
-# PyTorch puts another one there when it imports its compiler.
-BY_DYNAMO = ("torch", "manual_seed")
+# PyTorch puts others there when it imports its compiler.
+BY_DYNAMO = (
+    ("torch", "manual_seed"),
+    ("torch.nn.Module", "__init__"),
+    ("torch.nn.Module", "__setstate__"),
+)
 OF_PYTHON = (builtins, os, shutil, signal, socket, subprocess, time)
 OF_TORCH = (
     "torch",
@@ -92,7 +96,7 @@ class Patches(Kind):
         # Modules may get names: those of modules in them, that are imported.
         is_class = isinstance(self._owners[owner], type)
         for name in {**before, **now} if is_class else before:
-            if (owner, name) == BY_DYNAMO:
+            if (owner, name) in BY_DYNAMO:
                 continue
             value = now.get(name, MISSING)
             old = before.get(name, MISSING)

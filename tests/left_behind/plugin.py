@@ -7,7 +7,6 @@ for ``leaves_nothing``, or would be torn down after it has looked.
 import builtins
 import gc
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,7 +19,7 @@ from tests.left_behind.files import IN_REPOSITORY, TEMPORARY
 from tests.left_behind.kinds import MISSING, Change, Kind, Seen
 from tests.left_behind.machine import MACHINE
 from tests.left_behind.patches import PATCHES
-from tests.left_behind.running import PROCESSES, THREADS
+from tests.left_behind.running import PROCESSES, THREADS, bury
 from tests.left_behind.surroundings import ENVIRONMENT, SETTINGS
 from tests.left_behind.tensors import TENSORS
 
@@ -153,7 +152,7 @@ def changes_since(before: Snapshot) -> Changes:
             changes = _compare(before)
     while _may_end(changes) and time.monotonic() < end:
         time.sleep(0.01)
-        subprocess._cleanup()  # type: ignore[attr-defined]
+        bury()
         changes = _compare(before)
     return changes
 

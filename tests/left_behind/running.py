@@ -1,7 +1,9 @@
 """What runs: threads of Python, and processes that this one has started."""
 
+import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from tests.left_behind.kinds import Change, Kind, Seen
 
 OF_LIBRARIES = ("tqdm_monitor",)  # it begins with the first bar of progress
 TASKS = Path("/proc/self/task")
+STARTED = ("Popen", "Forked")  # classes that wait for what they have started
 GONE = (FileNotFoundError, ProcessLookupError, ChildProcessError)
 
 
@@ -35,6 +38,33 @@ class Threads(Kind):
             frame = sys._current_frames().get(change.now.ident or 0)
             place = frame and f"{frame.f_code.co_filename}:{frame.f_lineno}"
             yield f"a thread: {change.now.name}, at {place}"
+
+
+def bury() -> None:
+    """Wait for processes that have ended, if nobody else can.
+
+    One whose parent has ended first may have become a child of this process.
+    And a Popen that is gone has left its process to Python.
+    """
+    subprocess._cleanup()  # type: ignore[attr-defined]
+    ended = {pid for pid in PROCESSES.look() if _has_ended(pid)}
+    if not ended:
+        return
+    known = {
+        str(value.pid)
+        for value in gc.get_objects()
+        if type(value).__name__ in STARTED
+    }
+    for pid in ended - known:
+        with suppress(*GONE):
+            os.waitpid(int(pid), os.WNOHANG)
+
+
+def _has_ended(pid: str) -> bool:
+    with suppress(*GONE):
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] == "Z"
+    return False
 
 
 class Processes(Kind):
