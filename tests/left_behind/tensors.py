@@ -65,7 +65,7 @@ def _by_storage() -> dict[int, list[Any]]:
 
     found: dict[int, list[Any]] = {}
     for value in gc.get_objects():
-        if Behaviour in type(value).__mro__:
+        if Behaviour in type(value).__mro__ and hasattr(value, "backing"):
             key = value.backing.untyped_storage()._cdata
             found.setdefault(key, []).append(value)
     return found
