@@ -41,38 +41,39 @@ class Patches(Kind):
         self.is_known = False  # whether nothing has changed since a look
         self._num_modules = 0
         self._owners: dict[str, Any] = {}
-        self._namespaces: list[Any] = []  # of these, in their order
-        self._copies: list[dict[str, Any]] = []  # and what was in each
+        # What is in each of them, in their order: as it is, and as it was.
+        self._views: list[Any] = []
+        self._values: list[Any] = []
+        self._copies: list[dict[str, Any]] = []
 
     def look(self) -> Seen:
         """Return a copy of each namespace, the same while nothing changes.
 
-        This compares 16,000 names, which takes 0.3 ms.
+        There are 16,000 names, so that this takes some 0.1 ms.
         """
         if self.is_known:
             self.is_known = False
         elif len(sys.modules) != self._num_modules:
-            self._begin()
-        elif not _equal(self._namespaces, self._copies):
-            self._copies = [
-                copy if _equal(namespace, copy) else dict(namespace)
-                for namespace, copy in zip(self._namespaces, self._copies)
-            ]
+            self._num_modules = len(sys.modules)
+            known = dict(zip(self._owners, self._copies))
+            self._owners = dict(_owners())
+            self._copy(known)
+        elif not _equal([*map(tuple, self._views)], self._values):
+            self._copy(dict(zip(self._owners, self._copies)))
         seen = dict(zip(self._owners, self._copies))
         return {REGISTERED: _is_registered(), **seen}
 
-    def _begin(self) -> None:
-        """Look at modules that are new, too."""
-        known = dict(zip(self._owners, self._copies))
-        self._num_modules = len(sys.modules)
-        self._owners = dict(_owners())
-        self._namespaces = [vars(owner) for owner in self._owners.values()]
+    def _copy(self, known: Seen) -> None:
+        """Copy the namespaces that are not as they were when last copied."""
+        namespaces = [vars(owner) for owner in self._owners.values()]
         self._copies = [
             known[name]
             if _equal(namespace, known.get(name))
             else dict(namespace)
-            for name, namespace in zip(self._owners, self._namespaces)
+            for name, namespace in zip(self._owners, namespaces)
         ]
+        self._views = [namespace.values() for namespace in namespaces]
+        self._values = [*map(tuple, self._views)]
 
     def same(self, one: Any, other: Any) -> bool:
         """Return whether a namespace is as it was."""
