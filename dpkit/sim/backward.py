@@ -103,7 +103,7 @@ def _run_simulated(
             races.end_backward()
     if first is not None:
         if not _backward.running:
-            _forget_rest()
+            _free_rest()
         try:
             raise first
         finally:
@@ -119,8 +119,8 @@ with torch.inference_mode(False):
     _SHORTEST = torch.ones((), device="cpu", requires_grad=True)
 
 
-def _forget_rest() -> None:
-    """Let go of the gradients that a failed backward has not come to.
+def _free_rest() -> None:
+    """Free the gradients that a failed backward has not come to.
 
     PyTorch's engine keeps them until the next backward of the thread.
     """

@@ -35,7 +35,7 @@ class Files(Kind):
         return {**self._paths}
 
     def describe(self, changes: list[Change]) -> Iterator[str]:
-        """Say where it is."""
+        """Return where each is, a line each."""
         for change in changes:
             yield f"a file: {change.key}"
 

@@ -51,7 +51,7 @@ class Kind:
         raise NotImplementedError
 
     def describe(self, changes: list[Change]) -> Iterator[str]:
-        """Say what has been left, a line each."""
+        """Describe what has been left, a line each."""
         raise NotImplementedError
 
     def put_back(self, changes: list[Change]) -> None:

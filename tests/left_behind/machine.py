@@ -37,7 +37,7 @@ class Machine(Kind):
         }
 
     def describe(self, changes: list[Change]) -> Iterator[str]:
-        """Say what was, and what is."""
+        """Describe what was, and what is."""
         for change in changes:
             yield f"of the simulated machine: {from_to(change)}"
 

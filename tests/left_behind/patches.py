@@ -107,7 +107,7 @@ class Patches(Kind):
                 yield name, value
 
     def describe(self, changes: list[Change]) -> Iterator[str]:
-        """Say what stands in the place of what."""
+        """Describe what stands in the place of what."""
         for change in changes:
             place = ".".join(change.key)
             yield f"a patch: {from_to(change._replace(key=place))}"

@@ -49,7 +49,7 @@ _begun: list[tuple[str, Snapshot]] = []  # what was, by scope, the widest first
 def own_temporary_folder(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Let ``tempfile`` use a folder that no other process uses.
+    """Make ``tempfile`` use a folder that no other process uses.
 
     Its path is short: sockets have none that is longer than 107 letters. What
     PyTorch has compiled stays where all processes find it.
@@ -101,7 +101,7 @@ def _begin_and_end(request: pytest.FixtureRequest) -> Iterator[None]:
     if not any(changes):
         PATCHES.is_known = request.scope == "function"
         return
-    told = [
+    lines = [
         line
         for kind, left in zip(KINDS, changes)
         if left
@@ -109,10 +109,10 @@ def _begin_and_end(request: pytest.FixtureRequest) -> Iterator[None]:
     ]
     for kind, left in zip(KINDS, changes):
         if left:
-            told += _put_back(kind, left)
+            lines += _put_back(kind, left)
     take_over([snapshot for _, snapshot in _begun], before, look())
     if not request.node.stash.get(RAISED, False):
-        pytest.fail(_message(request, told), pytrace=False)
+        pytest.fail(_message(request, lines), pytrace=False)
 
 
 def _put_back(kind: Kind, left: list[Change]) -> list[str]:
@@ -124,15 +124,15 @@ def _put_back(kind: Kind, left: list[Change]) -> list[str]:
     return []
 
 
-def _message(request: pytest.FixtureRequest, told: list[str]) -> str:
+def _message(request: pytest.FixtureRequest, lines: list[str]) -> str:
     who = request.node.nodeid or "the session"
     if request.scope != "function":
         who = f"the fixtures of {who}, or a test that uses them,"
-    return "\n    ".join([f"{who} left behind:", *told])
+    return "\n    ".join([f"{who} left behind:", *lines])
 
 
 def _forget_error() -> None:
-    """Let go of the error of a test, which keeps all that its frames have."""
+    """Free the error of a test, which keeps all that its frames have."""
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
         vars(sys).pop(name, None)
 

@@ -33,7 +33,7 @@ class Threads(Kind):
         }
 
     def describe(self, changes: list[Change]) -> Iterator[str]:
-        """Say which thread it is, and where."""
+        """Describe each thread, and where it is."""
         for change in changes:
             frame = sys._current_frames().get(change.now.ident or 0)
             place = frame and f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -83,7 +83,7 @@ class Processes(Kind):
         return found
 
     def describe(self, changes: list[Change]) -> Iterator[str]:
-        """Say what each runs."""
+        """Describe what each runs."""
         for change in changes:
             command = ""
             with suppress(*GONE):

@@ -33,7 +33,7 @@ class Environment(Kind):
         return {k: v for k, v in os.environ.items() if k != PHASE}
 
     def describe(self, changes: list[Change]) -> Iterator[str]:
-        """Say what was, and what is."""
+        """Describe what was, and what is."""
         for change in changes:
             yield f"a variable of the environment: {from_to(change)}"
 
@@ -234,7 +234,7 @@ class Settings(Kind):
         return {name: s.read() for name, s in self._settings.items()}
 
     def describe(self, changes: list[Change]) -> Iterator[str]:
-        """Say what was, and what is."""
+        """Describe what was, and what is."""
         for change in changes:
             yield f"a setting of the process: {from_to(change)}"
 

@@ -32,7 +32,7 @@ class Tensors(Kind):
         return {id(b): b for b in memory.alive() if b.num_bytes}
 
     def describe(self, changes: list[Change]) -> Iterator[str]:
-        """Say what each tensor is, and who holds it."""
+        """Describe each tensor, and who holds it."""
         storages = {
             id(held.block): held.key for held in _memory()._storages.values()
         }
@@ -80,7 +80,7 @@ def _describe(block: Any, tensors: list[Any]) -> str:
 
 
 def _holders(tensors: list[Any]) -> str:
-    """Say who holds tensors, who holds that, and so on, up to a name."""
+    """Return who holds tensors, who holds that, and so on, up to a name."""
     paths = {
         id(tensor): "held by nothing that was found" for tensor in tensors
     }
