@@ -233,6 +233,11 @@ def test_nothing_is_left_of_one_that_fails():
 def test_threads_end():
     THREADS.pop().set()
 """
+# The last: what it takes back cannot all be put back.
+AS_IT_WAS = """
+def test_torch_as_it_was():
+    dpkit.sim.patching.undo_all()
+"""
 LITTLE_PATIENCE = """
 import gc
 from tests.left_behind import plugin
@@ -294,6 +299,7 @@ def planted():
         yield f"def test_{name}():"
         yield from (f"    {line}" for line in code.splitlines())
     yield MAY_BE
+    yield AS_IT_WAS
 
 
 @pytest.fixture(scope="module")
@@ -359,6 +365,10 @@ def test_what_may_be(said):
     }
     assert len(told) == 10
     assert not any(told.values()), told
+
+
+def test_the_registering_of_devices_is_taken_back(said):
+    assert "a patch: torch.Generator was <" in said["test_torch_as_it_was"]
 
 
 def test_one_that_fails_is_not_blamed_twice(said):
