@@ -54,7 +54,9 @@ def own_temporary_folder(
     Its path is short: sockets have none that is longer than 107 letters. What
     PyTorch has compiled stays where all processes find it.
     """
-    compiled = os.path.join(tempfile.gettempdir(), f"compiled_{os.getuid()}")
+    compiled = os.path.join(
+        tempfile.gettempdir(), f"torchinductor_{os.getuid()}"
+    )
     IN_REPOSITORY.begin(request.config.rootpath)
     tmp_path_factory.getbasetemp()  # stays where it is
     with (
