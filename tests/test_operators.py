@@ -49,8 +49,9 @@ ROUNDED = {
     ("norm.nuc", "out"),
     ("linalg.cond", "out"),
     ("linalg.norm", "out"),
-    ("linalg.matrix_norm", "out"),
 }
+# The other formula may round alike, with the kernels of some CPUs.
+ROUNDED_ON_SOME_CPUS = {("linalg.matrix_norm", "out")}
 TORCH = tuple(int(n) for n in torch.__version__.split(".")[:2])
 if TORCH < (2, 13):
     ROUNDED |= {
@@ -308,7 +309,7 @@ def check_operator(name):
             check(op, way, 1e-5, samples)
             with pytest.raises(AssertionError):
                 check(op, way, 0.0, samples)
-        elif name in UNSTEADY:
+        elif name in UNSTEADY or (name, way) in ROUNDED_ON_SOME_CPUS:
             check(op, way, 1e-5, samples)
         else:
             tolerance = None if name in UNINITIALIZED else 0.0
@@ -339,5 +340,6 @@ def test_the_database_is_large():
 
 
 def test_excused_operators_exist():
-    named = {name for name, _ in [*EXCUSED, *ROUNDED]} | UNINITIALIZED
+    excused = [*EXCUSED, *ROUNDED, *ROUNDED_ON_SOME_CPUS]
+    named = {name for name, _ in excused} | UNINITIALIZED
     assert named <= set(operators())
