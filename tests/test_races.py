@@ -25,7 +25,9 @@ SIZE = 50
 
 
 def races_of(program, *args, **kwargs):
-    with dpkit.sim.trace(races=True) as timeline:
+    """Return the races of a program, on streams that nothing has named yet."""
+    fresh = dpkit.sim.machine()
+    with fresh, dpkit.sim.trace(races=True) as timeline:
         program(*args, **kwargs)
     return timeline.races
 
