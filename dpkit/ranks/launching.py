@@ -2,10 +2,8 @@
 
 import copy
 import inspect
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -109,19 +107,6 @@ def _take_turns(turns: Turns, program: Callable[[int], None]) -> None:
         for rank, thread in enumerate(threads):
             if rank not in turns.left_behind:
                 thread.join()
-                _wait_for_thread_in_c(thread)
-
-
-def _wait_for_thread_in_c(thread: Thread) -> None:
-    """Wait until C++ has freed what it keeps for a thread, on Linux.
-
-    A backward that breaks off leaves its queue there, with gradients. Before
-    Python 3.13 ``join`` returns when the thread has ended in Python.
-    """
-    entry = Path(f"/proc/self/task/{thread.native_id}")
-    deadline = time.monotonic() + LEFT_AFTER
-    while entry.exists() and time.monotonic() < deadline:
-        time.sleep(0.0001)
 
 
 def _end(turns: Turns, watch: TurnWatch, error: BaseException) -> None:
