@@ -1,4 +1,4 @@
-"""Say in one sentence why the tests cannot run on this machine.
+"""Print in one sentence why the tests cannot run on this machine.
 
 Usage: python scripts/fit_for_tests.py
 
@@ -163,7 +163,7 @@ def no_processes() -> str | None:
 
 
 def no_ranks() -> str | None:
-    """Let two processes add a number, by gloo."""
+    """Start two processes that add a number by gloo."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     ranks = [

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 RECORD = Path("_build") / "test-run.json"
 REPORT = Path("_build") / "test-report.md"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-# In a process of its own, with the environment of the tests.
+# Run by a new process, in the environment of the tests.
 MACHINE = """
 import torch, torch.utils.collect_env as facts
 print("Kernels of torch for the CPU:", torch.backends.cpu.get_cpu_capability())

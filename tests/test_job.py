@@ -867,7 +867,7 @@ def strike_all(forker, tmp_path_factory, jobs):
         ("rank 2 is killed", 2, signal.SIGKILL),
         ("rank 1 is stopped", 1, signal.SIGSTOP),
     ):
-        words = ["--timeout", 3 if how == signal.SIGSTOP else 50]
+        words = ["--timeout", 3 if how == signal.SIGSTOP else 300]
         words += ["--checkpoint", tmp_path_factory.mktemp("checkpoints")]
         jobs[name] = forker.start(3, *LONG, *words)
         jobs[name].until("step 20 of")
@@ -888,7 +888,7 @@ def test_a_rank_that_is_killed_is_named(struck, victim):
     job = struck[f"rank {victim} is killed"]
     codes = job.wait()
     others = {0, 1, 2} - {victim}
-    assert job.seconds_until_told(others) < 40
+    assert job.seconds_until_told(others) < 200  # of 300
     assert codes == [-9 if r == victim else 1 for r in range(3)]
     host = socket.gethostname()
     for rank in others:
@@ -910,7 +910,7 @@ def test_who_waits_for_one_that_waits_is_not_lost(struck):
 def test_a_rank_that_stops_is_named(struck):
     job = struck["rank 1 is stopped"]
     assert job.wait([0, 2]) == [1, 1]
-    assert job.seconds_until_told([0, 2]) < 30
+    assert job.seconds_until_told([0, 2]) < 200
     for rank in (0, 2):
         assert re.search(
             rf"rank {rank} on \S+ stops: no answer from rank 1 on \S+ \(why: ",

@@ -35,7 +35,7 @@ def draw(seed: str, name: object) -> float:
 
 
 def is_cell(item: pytest.Item) -> bool:
-    """Say whether it is a cell of a notebook."""
+    """Return whether it is a cell of a notebook."""
     return item.path.suffix == ".ipynb"
 
 
@@ -51,7 +51,7 @@ def shuffle_files(items: list[pytest.Item], seed: str) -> None:
 
 
 def begin_with_what_takes_longest(items: list[pytest.Item]) -> None:
-    """Let all workers end at one time.
+    """Make all workers end at one time.
 
     A worker is given a file at a time. Chapters come first, then the files
     that hold a slow test, then the others, those of many tests before.

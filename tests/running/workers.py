@@ -16,7 +16,7 @@ OWN_GROUP = Path("/proc/self/cgroup")
 
 
 def groups() -> Iterator[Path]:
-    """Give the folders of the control groups that this process is in.
+    """Yield the folders of the control groups that this process is in.
 
     A container limits its processes by them, and psutil does not read it.
     Only the second version of control groups is known here.
@@ -32,7 +32,7 @@ def groups() -> Iterator[Path]:
 
 
 def limits(name: str) -> Iterator[tuple[Path, list[int]]]:
-    """Give the groups that have a limit of this name, with its numbers."""
+    """Yield the groups that have a limit of this name, with its numbers."""
     for group in groups():
         file = group / name
         words = file.read_text().split() if file.exists() else ["max"]
@@ -74,7 +74,7 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 
 def pytest_report_header() -> str:
-    """Say what the number of workers follows from."""
+    """Print what the number of workers follows from."""
     gigabytes = available_memory() / 1e9
     return f"cores: {count_cores()}, memory available: {gigabytes:.1f} GB"
 
