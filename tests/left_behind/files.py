@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.left_behind.kinds import Change, Kind, Seen
@@ -59,8 +59,12 @@ class Temporary(Files):
 
     def put_back(self, changes: list[Change]) -> None:
         """Remove them."""
-        for change in changes:
-            path = Path(change.key)
+        self.remove(change.key for change in changes)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove files and folders."""
+        for name in names:
+            path = Path(tempfile.gettempdir(), name)
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
