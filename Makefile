@@ -50,7 +50,7 @@ ONE    := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=4194304
 SHARED = -n auto --dist loadscope --no-loadscope-reorder \
   $(if $(SHUFFLE),--shuffle="$(SHUFFLE)") --again="$(REPEAT)"
 # What started this run, for the last lines of one that fails.
-REPEAT = $(strip make $@ $(foreach name,ENV CPU ONLY FILES SHUFFLE,$(if \
+REPEAT = $(strip make $@ $(foreach name,ENV CPU TORCH ONLY FILES SHUFFLE,$(if \
   $(filter command line,$(origin $(name))),$(name)='$($(name))')))
 UNITS  = $(PYTEST) $(SHARED) --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
@@ -83,6 +83,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Files of tests and chapters in place of all: make test FILES="a.py b.py".
 ifneq ($(origin FILES),command line)
 FILES :=
+endif
+ifneq ($(origin SHUFFLE),command line)
+SHUFFLE :=
 endif
 # The notebooks that a target runs: all of them, or the one in ONLY=name.
 CHAPTERS := $(sort $(wildcard book/*.ipynb))

@@ -1,6 +1,7 @@
 """Faults of real processes: no hang, no orphan, and a message that names."""
 
 import ctypes
+import faulthandler
 import os
 import re
 import signal
@@ -18,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from dpkit.processes import Workers, failures, launch, rank_device
-from dpkit.processes.whereabouts import ask
+from dpkit.processes.whereabouts import Note, ask, read_answer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -172,6 +173,18 @@ while True:
 def is_stopped(pid):
     stat = Path(f"/proc/{pid}/stat").read_text()
     return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def test_the_answer_has_names_beyond_ascii(tmp_path):
+    """Python's faulthandler writes ü as "\\xfc", and notes have it as ü."""
+    path, number = "/Bücher und Netze/表→.py", threading.get_ident()
+    program = compile("answer()", path, "exec")
+    with open(tmp_path / "answer-0", "w") as file:
+        names = {"answer": lambda: faulthandler.dump_traceback(file)}
+        exec(program, names)
+    note = Note("running", 0.0, 0.0, f"{number:x}", [])
+    found = read_answer(tmp_path, 0, note)
+    assert path in [call.file for call in found.calls]
 
 
 def test_the_stopped_answer_before_they_move_on(tmp_path):

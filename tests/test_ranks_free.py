@@ -238,3 +238,61 @@ def test_an_error_that_was_shown_keeps_nothing_from_a_change(
     assert alive()
     with dpkit.sim.machine(memory_bytes=300):
         assert not alive(collect=False)
+
+
+def test_a_change_that_tensors_outlast_keeps_the_error(monkeypatch, alive):
+    with pytest.raises(RuntimeError) as caught:
+        dpkit.sim.launch(fail_with_tensors, 2)
+    monkeypatch.setattr(sys, "last_value", caught.value, raising=False)
+    with dpkit.sim.machine(accelerator="h100"):
+        assert alive(collect=False)
+
+
+def resume():
+    x = torch.ones(100, device="sim:0")
+    try:
+        yield x
+    except ValueError:
+        yield x  # it has caught the error, and goes on
+    yield x + 1
+
+
+def test_a_generator_that_goes_on_keeps_its_variables(monkeypatch):
+    steps = resume()
+    next(steps)
+    error = ValueError("planted")
+    steps.throw(error)
+    monkeypatch.setattr(sys, "last_value", error, raising=False)
+    smaller = dpkit.sim.machine(memory_bytes=300)
+    with pytest.raises(RuntimeError, match="live on simulated"), smaller:
+        pass
+    assert next(steps).sum().item() == 200
+
+
+def fail_and_wait_for(lock):
+    x = torch.ones(100, device="sim")
+    if dist.get_rank() == 1:
+        try:
+            raise ValueError(x.shape)
+        except ValueError:
+            _thread.interrupt_main()
+            lock.acquire()
+            dist.barrier()
+    dist.all_reduce(x)
+
+
+@pytest.mark.filterwarnings("ignore:rank 1 has done nothing")
+def test_an_error_before_a_rank_was_left_behind_is_freed(alive):
+    lock, groups = threading.Lock(), []
+
+    def program():
+        groups.append(dist.group.WORLD)
+        fail_and_wait_for(lock)
+
+    with lock, pytest.raises(KeyboardInterrupt):
+        dpkit.sim.launch(program, 2)
+    for thread in threading.enumerate():
+        if thread.name == "rank 1":
+            thread.join()
+    assert not alive()
+    assert len(groups) == 2

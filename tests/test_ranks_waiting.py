@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import warnings
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -353,12 +354,17 @@ def be_interrupted(program):
 
 def wait_until_it_waits(pid):
     """Wait until all threads of a process sleep, however busy the machine."""
-    deadline, idle = time.monotonic() + 60, 0
-    while idle < 5 and time.monotonic() < deadline:
+    deadline = time.monotonic() + 60
+    idle, states = 0, set()
+    while idle < 5:
+        assert time.monotonic() < deadline, states
         time.sleep(0.02)
-        threads = Path(f"/proc/{pid}/task").glob("*/stat")
-        states = [stat.read_text().rpartition(")")[2][1] for stat in threads]
-        idle = idle + 1 if set(states) <= {"S"} else 0
+        states = set()
+        for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+            # A thread may end before it is read.
+            with suppress(FileNotFoundError, ProcessLookupError):
+                states.add(stat.read_text().rpartition(")")[2][1])
+        idle = idle + 1 if states <= {"S"} else 0
 
 
 def interrupt(forking, program):

@@ -32,6 +32,8 @@ from dpkit.processes.starting import Process
 FIRST_LOOK_SECONDS, LOOK_SECONDS = 0.001, 0.05
 NOTE_BYTES, NUM_CALLS = 4096, 24
 LINE = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+# How faulthandler writes a letter beyond ASCII: "ü" as \xfc, "→" as \u2192.
+ESCAPED = re.compile(r"\\(?:x(..)|u(.{4})|U(.{8}))")
 
 
 class StackLine(NamedTuple):
@@ -116,7 +118,8 @@ def _place(calls: Sequence[StackLine]) -> list[object]:
 def read_note(folder: Path, rank: int) -> Note | None:
     """Return what a rank noted last; None if it has not noted anything."""
     try:
-        text = (folder / f"note-{rank}").read_text(errors="replace")
+        note = folder / f"note-{rank}"
+        text = note.read_text(encoding="utf-8", errors="replace")
         doing, since, seen, thread = text.partition("\n")[0].split()
     except (FileNotFoundError, ValueError):
         return None
@@ -127,12 +130,19 @@ def read_answer(folder: Path, rank: int, note: Note) -> Note:
     """Correct a note by what faulthandler wrote: when asked, or in a crash."""
     text = (folder / f"answer-{rank}").read_text(errors="replace")
     _, _, stack = text.partition(f"{note.thread} ")
-    calls = _calls(stack.partition("\n\n")[0])
+    calls = _calls(_unescaped(stack.partition("\n\n")[0]))
     if not calls:
         return note
     is_same = _place(calls)[: len(note.calls)] == _place(note.calls)
     since = note.since if is_same else note.seen
     return replace(note, calls=calls, since=since)
+
+
+def _unescaped(stack: str) -> str:
+    """Return a stack with its letters beyond ASCII, as other notes have it."""
+    return ESCAPED.sub(
+        lambda found: chr(int(found[found.lastindex], 16)), stack
+    )
 
 
 def _calls(text: str) -> list[StackLine]:

@@ -96,7 +96,8 @@ class Turns:
             first: BaseException | None = error
             while isinstance(first, Ended):  # in what cleans up after another
                 first = first.__context__
-            if first is not None:
+            # What was left behind ends after the launch: nobody asks for it.
+            if first is not None and rank not in self.left_behind:
                 self.errors[rank] = first
             del first  # or its traceback would keep it, with this function
 

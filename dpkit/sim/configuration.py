@@ -72,21 +72,30 @@ class Simulation:
 
     def _check_alive(self, settings: dict[str, Any], capacity: int) -> None:
         """Refuse settings that the tensors alive would not outlast."""
+        if not self._in_the_way(settings, capacity):
+            return
         collect_garbage(self.memory)
-        if any(self.memory.live):
+        if self._in_the_way(settings, capacity):
             forget_last_error()
             collect_garbage(self.memory)
+        reason = self._in_the_way(settings, capacity)
+        if reason:
+            raise RuntimeError(reason)
+
+    def _in_the_way(self, settings: dict[str, Any], capacity: int) -> str:
+        """Say why tensors that are alive would not outlast a change."""
         if not any(self.memory.live):
-            return
+            return ""
         most = max(self.memory.live)
         for name in (*LASTING, "memory_bytes"):
             old, new = self.settings[name], settings[name]
             if old != new or (name == "memory_bytes" and most > capacity):
-                raise RuntimeError(
+                return (
                     f"{name} cannot change while tensors live on simulated "
                     f"devices ({name}: {old} to {new or capacity}, alive: "
                     f"{size(sum(self.memory.live))}); delete them, or restart"
                 )
+        return ""
 
 
 def _cluster(settings: dict[str, Any]) -> Cluster:

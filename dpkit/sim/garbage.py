@@ -9,12 +9,18 @@ Two things keep a tensor alive after its last use:
 """
 
 import gc
+import inspect
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 
 from dpkit.sim.memory import Memory
+
+# Generators and coroutines may go on after an error, and need their variables.
+RESUMED = (
+    inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+)
 
 
 def collect_garbage(memory: Memory) -> None:
@@ -28,6 +34,8 @@ def forget_last_error() -> None:
     last = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     for error in _with_causes(last):
         for frame, _ in traceback.walk_tb(error.__traceback__):
+            if frame.f_code.co_flags & RESUMED:
+                continue
             with suppress(RuntimeError):  # it is still running
                 frame.clear()
                 # Before Python 3.13 a frame also has a copy of its variables,
