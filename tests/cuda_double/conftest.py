@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,13 +54,15 @@ def run(built: None) -> Run:
         environment.pop("CUDA_DOUBLE_LOG", None)
         environment |= {"PYTHON": sys.executable} | variables
         command = [str(HERE / "run"), str(num_gpus), sys.executable]
-        return subprocess.run(
-            [*command, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=seconds,
-        )
+        # Messages of NCCL lie there until the next group of ranks begins.
+        with tempfile.TemporaryDirectory() as folder:
+            return subprocess.run(
+                [*command, *map(str, arguments)],
+                capture_output=True,
+                text=True,
+                env=environment | {"TMPDIR": folder},
+                timeout=seconds,
+            )
 
     return run
 
