@@ -170,6 +170,8 @@ def run_cell(python, source, folder, **environment):
     )
     # `make test ENV=…` names the clone there, and dpkit would be found in it.
     inherited = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    # In another locale Python does not read a path file with other letters.
+    inherited["LC_ALL"] = "C.UTF-8"
     run = subprocess.run(
         [python, "-c", program, source],
         capture_output=True, text=True, env=inherited | environment,

@@ -67,6 +67,8 @@ def own_temporary_folder(
             patch.setenv(COMPILED, compiled)
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
+        # Else IPython makes a folder each time, for a user without a home.
+        patch.setenv("IPYTHONDIR", tempfile.mkdtemp(dir=folder))
         yield
 
 
