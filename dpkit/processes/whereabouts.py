@@ -140,9 +140,12 @@ def read_answer(folder: Path, rank: int, note: Note) -> Note:
 
 def _unescaped(stack: str) -> str:
     """Return a stack with its letters beyond ASCII, as other notes have it."""
-    return ESCAPED.sub(
-        lambda found: chr(int(found[found.lastindex], 16)), stack
-    )
+
+    def letter(found: re.Match[str]) -> str:
+        (code,) = filter(None, found.groups())
+        return chr(int(code, 16))
+
+    return ESCAPED.sub(letter, stack)
 
 
 def _calls(text: str) -> list[StackLine]:
