@@ -83,7 +83,7 @@ class Simulation:
             raise RuntimeError(reason)
 
     def _in_the_way(self, settings: dict[str, Any], capacity: int) -> str:
-        """Say why tensors that are alive would not outlast a change."""
+        """Return why tensors that are alive would not outlast a change."""
         if not any(self.memory.live):
             return ""
         most = max(self.memory.live)
