@@ -30,7 +30,7 @@ def main() -> None:
         optimizer.step()
     if rank == 0:
         away = (net.weight - 1).abs().max().item()
-        print(f"weights away from 1 by {away:.4f}")
+        print(f"weights away from 1 by {away:.3f}")
     dist.destroy_process_group()
 
 
