@@ -10,6 +10,9 @@ from tests.left_behind.kinds import Change, Kind, Seen
 
 # What tools may leave, besides what begins with a dot.
 OF_TOOLS = ("__pycache__", "_build", "node_modules")
+# Messages of NCCL, on the double of CUDA: a group of ranks keeps them, and
+# the next one removes those of processes that are gone.
+MESSAGES = "cuda_double_nccl_"
 
 
 class Files(Kind):
@@ -47,7 +50,7 @@ def _paths(folders: list[str]) -> Iterator[str]:
 
 
 def _counts(name: str) -> bool:
-    return not name.startswith(".") and name not in OF_TOOLS
+    return not (name.startswith((".", MESSAGES)) or name in OF_TOOLS)
 
 
 class Temporary(Files):
