@@ -20,6 +20,8 @@ from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn.parallel import DistributedDataParallel
 
 import dpkit
+from dpkit.sim.configuration import simulation
+from dpkit.sim.garbage import collect_garbage
 from tests.engines_on_ranks import (
     blocks_of,
     loss_of,
@@ -166,6 +168,9 @@ def break_in(name, where):
 def test_a_rank_that_raises_in_an_engine_is_named(name, where):
     error = error_of(break_in, 4, name, where)
     assert str(error) == f"rank 1 failed (ValueError: in {where})"
+    del error
+    collect_garbage(simulation.memory)  # more than once: a graph is in between
+    assert not any(simulation.memory.live)
 
 
 # -- a rank runs out of memory

@@ -21,12 +21,18 @@ from dpkit.sim.memory import Memory
 RESUMED = (
     inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 )
+PASSES = 5  # two have been needed: a layer of FSDP2 after a failed forward
 
 
 def collect_garbage(memory: Memory) -> None:
-    """Free what only reference cycles keep alive on simulated devices."""
-    if any(memory.live):
-        gc.collect()
+    """Free what only reference cycles keep alive on simulated devices.
+
+    A graph of autograd, which is C++, can stand between two cycles. Python
+    sees the second one only when it has freed the first: so it looks again.
+    """
+    for _ in range(PASSES):
+        if not (any(memory.live) and gc.collect()):
+            return
 
 
 def forget_last_error() -> None:

@@ -158,7 +158,9 @@ def changes_since(before: Snapshot) -> Changes:
     """Return what has been left, and does not go by itself."""
     end = time.monotonic() + PATIENCE
     changes = _compare(before)
-    for generation in (0, 1, 2):  # there are few young objects
+    # There are few young objects. And what a graph of autograd keeps becomes
+    # garbage only when the graph has been freed (dpkit/sim/garbage.py).
+    for generation in (0, 1, 2, 2, 2):
         if any(changes):
             gc.collect(generation)
             changes = _compare(before)
