@@ -195,10 +195,10 @@ ranks: $(READY)  ## PyTorch's engines on 2, 4 and 8 ranks; TORCH=2.11: by that
 	DPKIT_RANKS="2 4 8" $(ON_SIM) $(ONE) $(PYTEST) $(SHARED) \
 	  $(or $(FILES),$(ON_RANKS:%=tests/test_%.py))
 
-test-other-cpu: $(READY)  ## what can change with the CPU, as CPU=avx2 or compat
+test-other-cpu: $(READY)  ## what changes with the CPU, as CPU=avx2 or compat
 	$(if $(AS_$(CPU)),,$(error unknown CPU (CPU: $(CPU), known: avx2, compat)))
 	$(AS_$(CPU)) $(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
-	  $(or $(FILES),dpkit $(WITH_TORCH) $(CHAPTERS))
+	  $(or $(FILES),$(if $(ONLY),,dpkit $(WITH_TORCH)) $(CHOSEN))
 
 test-reader: $(READY)  ## the tests of which devices are found by default
 	env -u DPKIT_DEVICES $(ONE) $(PYTEST) $(SHARED) -m "not cuda" \

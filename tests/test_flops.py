@@ -118,8 +118,9 @@ def num_weights(name):
     return models.get_model_weights(name).DEFAULT.meta["num_params"]
 
 
-# Networks whose names differ in numbers alone, as VGG-11 and VGG-19 do, are
-# of the same layers.
+# Networks whose names differ in numbers alone, as VGG-11 and VGG-19 do, mostly
+# have layers of the same kinds. ResNet-50 has other blocks than ResNet-18: they
+# are in the smallest ResNeXt and Wide ResNet.
 SMALLEST = [
     min(alike, key=num_weights)
     for _, alike in groupby(sorted(NETWORKS, key=family), key=family)

@@ -6,6 +6,9 @@ ways of one step: it depends on the processor. A cell prints a bound instead
 difference of exactly zero need not be zero elsewhere, so ``0e+00`` counts as
 well. The smallest numbers of narrow formats, such as 1e-45, are smaller than
 any rounding, and the same everywhere.
+
+What rounding in float32 leaves, about 1e-7, is not told from other small
+numbers here. Only a run as another CPU finds it: ``make test-other-cpu``.
 """
 
 import json

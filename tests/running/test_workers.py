@@ -62,7 +62,9 @@ def test_a_container_has_less_memory(machine):
     own = machine(16, 100)
     for group, limit, used in ((own, 9, 4), (own.parent, 50, 1)):
         (group / "memory.max").write_text(f"{limit * 10**9}\n")
-        (group / "memory.current").write_text(f"{used * 10**9}\n")
+        (group / "memory.current").write_text(f"{(used + 1) * 10**9}\n")
+        stat = f"anon {10**9}\ninactive_file {10**9}\nactive_file 7\n"
+        (group / "memory.stat").write_text(stat)
     assert workers.available_memory() == 5e9
     assert workers.count_workers() == 3
 

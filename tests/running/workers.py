@@ -56,8 +56,17 @@ def available_memory() -> int:
     available = psutil.virtual_memory().available
     for group, (limit,) in limits("memory.max"):
         used = int((group / "memory.current").read_text())
-        available = min(available, limit - used)
+        available = min(available, limit - used + unused_pages(group))
     return available
+
+
+def unused_pages(group: Path) -> int:
+    """Return the bytes of files that a group keeps, but has not used lately.
+
+    The system counts them as used, and takes them back when it needs memory.
+    """
+    lines = (group / "memory.stat").read_text().splitlines()
+    return int(dict(map(str.split, lines))["inactive_file"])
 
 
 def count_workers() -> int:
