@@ -21,7 +21,7 @@ from dpkit.sim.memory import Memory
 RESUMED = (
     inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 )
-PASSES = 5  # two have been needed: a layer of FSDP2 after a failed forward
+MOST_PASSES = 5  # two have been needed: a layer of FSDP2 after a failed forward
 
 
 def collect_garbage(memory: Memory) -> None:
@@ -30,7 +30,7 @@ def collect_garbage(memory: Memory) -> None:
     A graph of autograd, which is C++, can stand between two cycles. Python
     sees the second one only when it has freed the first: so it looks again.
     """
-    for _ in range(PASSES):
+    for _ in range(MOST_PASSES):
         if not (any(memory.live) and gc.collect()):
             return
 
