@@ -156,7 +156,6 @@ def look() -> Snapshot:
 
 def changes_since(before: Snapshot) -> Changes:
     """Return what has been left, and does not go by itself."""
-    end = time.monotonic() + PATIENCE
     changes = _compare(before)
     # There are few young objects. And what a graph of autograd keeps becomes
     # garbage only when the graph has been freed (dpkit/sim/garbage.py).
@@ -164,6 +163,7 @@ def changes_since(before: Snapshot) -> Changes:
         if any(changes):
             gc.collect(generation)
             changes = _compare(before)
+    end = time.monotonic() + PATIENCE
     while _may_end(changes) and time.monotonic() < end:
         time.sleep(0.01)
         bury()
