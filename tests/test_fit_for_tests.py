@@ -38,7 +38,7 @@ def plant_a_full_disk(patch):
 
 def plant_a_full_memory(patch):
     patch.setattr(workers, "available_memory", lambda: 12 * 10**8)
-    return r"a worker needs 1\.5 GB of memory \(available: 1\.2 GB\)"
+    return r"a worker needs 2\.5 GB of memory \(available: 1\.2 GB\)"
 
 
 def plant_no_loopback(patch):

@@ -6,6 +6,7 @@ backward has not consumed, have to be freed.
 """
 
 import _thread
+import gc
 import sys
 import threading
 import time
@@ -170,6 +171,25 @@ def test_a_hook_that_a_rank_leaves_is_freed(alive):
     dpkit.sim.launch(lambda: leave_a_hook(groups), 2)
     assert not alive()
     assert len(groups) == 2
+
+
+# -- what is left from before a launch
+
+
+@pytest.fixture
+def no_own_collection():
+    """Keep Python from collecting garbage by itself."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_garbage_from_before_is_freed(alive, no_own_collection):
+    cycle = [torch.ones(100, device=dpkit.devices(2, "sim")[1])]
+    cycle.append(cycle)
+    del cycle
+    assert alive(collect=False) == {1}
+    assert dpkit.sim.launch(torch.sim.memory_allocated, 2) == [0, 0]
 
 
 # -- what the error of a launch keeps

@@ -35,6 +35,7 @@ def run_ranks(
     if isinstance(c10d._world, Registry):
         raise RuntimeError("ranks are running already; launch them in turn")
     _check_function(fn)
+    collect_garbage(simulation.memory)  # a new process has none
     algorithm = algorithm or ("ring" if size <= MESSAGES_UP_TO else LIBRARY)
     with ExitStack() as stack:
         isolate_threads(stack)
