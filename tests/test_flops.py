@@ -119,8 +119,8 @@ def num_weights(name):
 
 
 # Networks whose names differ in numbers alone, as VGG-11 and VGG-19 do, mostly
-# have layers of the same kinds. ResNet-50 has other blocks than ResNet-18: they
-# are in the smallest ResNeXt and Wide ResNet.
+# have layers of the same kinds. ResNet-50 has other blocks than ResNet-18:
+# the smallest ResNeXt and Wide ResNet have these.
 SMALLEST = [
     min(alike, key=num_weights)
     for _, alike in groupby(sorted(NETWORKS, key=family), key=family)
