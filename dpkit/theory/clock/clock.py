@@ -230,7 +230,7 @@ class Clock:
             return self._queues.end_of(work)
 
     def poll(self, device: int) -> None:
-        """Let the host ask ``device`` something, which takes it a moment."""
+        """Make the host ask ``device`` something, for a moment."""
         with self.lock:
             self.hosts.poll(device)
 

@@ -11,9 +11,9 @@ from dpkit.theory.hardware.clusters import Cluster
 
 DEFAULT = 0  # the number of a device's default stream
 
-# What the host takes to ask a device, with Python around it: about 0.5 µs to
-# record an event and ask for it (ICLDisco/parsec, pull request 576) and 0.3 µs
-# to ask alone (pytorch/pytorch, pull request 78279), and as much in Python.
+# What the host takes to ask a device whether it is done. CUDA takes 0.3 µs for
+# an event (pytorch/pytorch, pull request 78279) or 0.5 with recording it
+# (ICLDisco/parsec, pull request 576). The rest is assumed for Python.
 POLL_SECONDS = 1e-6
 
 
