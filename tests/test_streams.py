@@ -266,6 +266,27 @@ def test_each_thread_has_a_current_device_and_current_streams():
     assert found == [(0, torch.sim.default_stream(1))]
 
 
+def test_an_event_is_of_the_machine_in_which_it_is_recorded(x):
+    """It may have been made, and recorded, on another one before."""
+    event, early = torch.sim.Event(), torch.sim.Event()
+    early.record()
+    with dpkit.sim.machine():
+        side = torch.sim.Stream(ZERO)
+        for each in (event, early):
+            with dpkit.sim.trace() as timeline:
+                y = x @ x
+                each.record()
+                side.wait_event(each)
+                with torch.sim.stream(side):
+                    z = y.to("cpu", non_blocking=True)
+                assert not each.query()
+                each.synchronize()
+                assert each.query()
+            spans = {s.name: s for s in timeline.spans if s.device == "sim:0"}
+            assert spans["copy to host"].start >= spans["mm"].end
+            del y, z
+
+
 def test_events_outlast_the_machine_that_they_were_recorded_on():
     """Their times can be read; streams of another machine do not wait."""
     with dpkit.sim.machine():
