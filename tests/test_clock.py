@@ -54,6 +54,22 @@ def test_a_launch_returns_before_the_work_is_done():
     assert times(made, "sim:0") == [("mm", 1.0, 11.0), ("mm", 11.0, 21.0)]
 
 
+def test_polls_one_after_another_are_one_span():
+    """Those of another device, or after a gap, are not."""
+    made = clock(hosts="per_device")
+    for device in (0, 0, 0, 1, 1):
+        made.poll(device)
+    made.hosts.python.reach(1, SECOND)
+    made.poll(1)
+    assert [made.now(device) for device in (0, 1)] == [3e-6, 1 + 1e-6]
+    found = [(s.name, s.start, s.end) for s in recorded(made)]
+    assert found == [
+        ("query sim:0", 0.0, 3e-6),
+        ("query sim:1", 0.0, 2e-6),
+        ("query sim:1", 1.0, 1 + 1e-6),
+    ]
+
+
 def test_small_work_waits_for_its_launch():
     made = clock()
     for _ in range(3):

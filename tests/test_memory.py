@@ -227,6 +227,7 @@ def test_growing_past_the_capacity_leaves_the_tensor_as_it_was():
         with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
             x.resize_(100 * KB)
         assert live() == start
+        assert x.untyped_storage().nbytes() == 3 * KB
         assert x.numel() == x.sum() == 750
 
 

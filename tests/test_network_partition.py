@@ -715,6 +715,21 @@ def test_one_parameter_in_three_stages(schedule):
         assert (p.grad.cpu() - reference[0].weight.grad).abs().max() < 1e-10
 
 
+def test_layers_of_one_stage_share_a_weight_but_no_bias():
+    layers = [nn.Linear(4, 4) for _ in range(3)]
+    layers[1].weight = layers[0].weight
+    model = nn.Sequential(*layers).double()
+    reference = copy.deepcopy(model)
+    X, y = torch.randn(2, 5, 4, dtype=torch.double)
+    pipeline = dpkit.Pipeline(
+        dpkit.split_layers(model, 2, sizes=[2, 1]), dpkit.devices(2, "sim")
+    )
+    pipeline.forward_backward(X, y, F.mse_loss)
+    F.mse_loss(reference(X), y).backward()
+    assert pipeline.copies == []
+    assert largest_difference(pipeline, reference) < 1e-10
+
+
 def test_a_frozen_shared_parameter_has_no_gradient():
     model = language_model()
     model[0].weight.requires_grad_(False)

@@ -141,6 +141,35 @@ def record_stream_forgotten(right):
     return z, ones()
 
 
+def recorded_before_it_waits(right):
+    """The other stream has waited for the use, or only for what was before."""
+    side, other, y = torch.sim.Stream(ZERO), torch.sim.Stream(ZERO), ones()
+    side.wait_stream(current())
+    if not right:
+        other.wait_stream(side)
+    with torch.sim.stream(side):
+        z = y + 1
+    if right:
+        other.wait_stream(side)
+    y.record_stream(other)
+    del y
+    return z, ones()
+
+
+def recorded_but_waits_when_it_is_freed(right):
+    """The allocator waits for what the stream had when memory was freed."""
+    side, other, y = torch.sim.Stream(ZERO), torch.sim.Stream(ZERO), ones()
+    side.wait_stream(current())
+    with torch.sim.stream(side):
+        z = y + 1
+    y.record_stream(other)
+    if right:
+        other.wait_stream(side)
+    del y
+    other.wait_stream(side)
+    return z, ones()
+
+
 def freed_too_early(right):
     side, y = torch.sim.Stream(ZERO), ones()
     side.wait_stream(current())
@@ -222,6 +251,14 @@ FAULTS = {
         ("writes", "mul_", "compute", "first.mul_(2)"),
     ),
     record_stream_forgotten: (
+        ("reads", "add", "stream", "z = y + 1"),
+        ("frees", "", "compute", "del y"),
+    ),
+    recorded_before_it_waits: (
+        ("reads", "add", "stream", "z = y + 1"),
+        ("frees", "", "compute", "del y"),
+    ),
+    recorded_but_waits_when_it_is_freed: (
         ("reads", "add", "stream", "z = y + 1"),
         ("frees", "", "compute", "del y"),
     ),

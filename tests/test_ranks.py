@@ -12,6 +12,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.nn.modules import module
 from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.parallel import DistributedDataParallel
 
 import dpkit
 from dpkit.processes import rank_device
@@ -187,6 +188,23 @@ def test_who_does_not_wait_computes_beside(way):
     _, in_turn = traced(overlap, 3, True, algorithm=way)
     assert beside(spans) > 0 == beside(in_turn)
     assert max(s.end for s in spans) < max(s.end for s in in_turn)
+
+
+def steps_of_ddp(bucket_megabytes):
+    """Take two steps of PyTorch's DDP, which has one bucket in the first."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(500, 500) for _ in range(6)]
+    net = torch.nn.Sequential(*layers).to("sim")
+    ddp = DistributedDataParallel(net, bucket_cap_mb=bucket_megabytes)
+    for _ in range(2):
+        ddp(torch.ones(2000, 500, device="sim")).sum().backward()
+
+
+def test_ddp_sends_gradients_beside_backward():
+    """The stream waits for the sums at the end, not for each when it goes."""
+    _, spans = traced(steps_of_ddp, 2, 1)
+    _, in_turn = traced(steps_of_ddp, 2, 1000)  # one bucket
+    assert beside(spans) > 0 == beside(in_turn)
 
 
 def send_from_the_cpu():

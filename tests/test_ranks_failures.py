@@ -623,6 +623,35 @@ def test_a_script_may_poll_and_destroy_its_group():
     assert dpkit.sim.launch(end_as_a_script_does, 3) == [0, 1, 2]
 
 
+def poll_and_read(size):
+    """Return how often it looked in vain, the seconds, and the sums."""
+    x = torch.full((size,), 1.0 + dist.get_rank(), device="sim")
+    torch.sim.synchronize()
+    begin = dpkit.sim.now()
+    work = dist.all_reduce(x, async_op=True)
+    count = 0
+    while not work.is_completed():
+        count += 1
+        assert count < 100_000
+    seconds = dpkit.sim.now() - begin
+    return count, seconds, {*x[:3].tolist()}
+
+
+def test_who_polls_reads_the_sum_when_it_is_there():
+    """It takes the time of a wait, and reads nothing too early."""
+    with dpkit.sim.machine(hosts="per_device"):
+        for size in (3, 5_000_000):
+            with dpkit.sim.trace(races=True) as timeline:
+                polled = dpkit.sim.launch(poll_and_read, 2, size)
+            assert timeline.races == []
+            sent = [s for s in timeline.spans if s.kind == "copy"]
+            slowest = max(s.end - s.start for s in sent)
+            for count, seconds, values in polled:
+                assert values == {3.0}
+                assert (count > 100) == (size > 3)
+                assert seconds > slowest
+
+
 def time_itself():
     device, rank = torch.device("sim", dist.get_rank()), dist.get_rank()
     x = torch.ones(500, 500, device=device)
@@ -650,3 +679,14 @@ def wait_at_a_barrier():
 
 def test_a_barrier_waits_for_what_ranks_have_issued():
     dpkit.sim.launch(wait_at_a_barrier, 2)
+
+
+def come_with_nothing_to_do():
+    dist.barrier()
+    before = dpkit.sim.now()
+    dist.barrier()
+    return dpkit.sim.now() - before
+
+
+def test_a_barrier_of_idle_ranks_takes_no_time():
+    assert dpkit.sim.launch(come_with_nothing_to_do, 2) == [0, 0]

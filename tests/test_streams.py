@@ -86,6 +86,54 @@ def test_events_time_what_lies_between_them(x):
     del y
 
 
+MOST_POLLS = 100_000  # for what one poll in a hundred would do
+
+
+def polls_until(is_done):
+    """Return how often a loop asks; it is not to ask for ever."""
+    for count in range(1, MOST_POLLS):
+        if is_done():
+            return count
+    raise AssertionError(f"not done after {MOST_POLLS} polls")
+
+
+@pytest.mark.parametrize("what", ["event", "stream"])
+def test_a_loop_that_polls_ends_with_the_work(x, what):
+    """To ask takes time; it is one span on the host, however often it asks."""
+    torch.sim.synchronize(ZERO)
+    with dpkit.sim.trace() as timeline:
+        y = x @ x
+        if what == "event":
+            count = polls_until(current(ZERO).record_event().query)
+        else:
+            count = polls_until(current(ZERO).query)
+        after = dpkit.sim.now()
+        torch.sim.synchronize(ZERO)  # what is over costs the wait alone
+        waited = dpkit.sim.now() - after
+    product = next(s for s in timeline.spans if s.device == "sim:0")
+    polls = [s for s in timeline.spans if s.name == "query sim:0"]
+    assert count > 100
+    assert sum(s.end - s.start for s in polls) == pytest.approx(1e-6 * count)
+    assert product.end <= polls[-1].end <= product.end + 1.001e-6
+    assert len(polls) <= 2  # the product's span may lie between
+    assert waited == pytest.approx(5e-6)
+    del y
+
+
+def test_to_look_at_an_event_takes_no_time(x):
+    """A barrier of ranks looks so; it waits only where there is work."""
+    event = current(ZERO).record_event()
+    before = dpkit.sim.now()
+    event.is_passed()
+    assert dpkit.sim.now() == before
+    assert torch.sim.Event().query()  # of nothing there is nothing to ask
+    assert dpkit.sim.now() == before
+
+
+def current(device):
+    return torch.sim.current_stream(device)
+
+
 def test_an_event_of_an_idle_stream_is_passed_at_once():
     torch.sim.synchronize(ZERO)
     event = torch.sim.Event()
@@ -216,6 +264,27 @@ def test_each_thread_has_a_current_device_and_current_streams():
         thread.start()
         thread.join()
     assert found == [(0, torch.sim.default_stream(1))]
+
+
+def test_an_event_is_of_the_machine_in_which_it_is_recorded(x):
+    """It may have been made, and recorded, on another one before."""
+    event, early = torch.sim.Event(), torch.sim.Event()
+    early.record()
+    with dpkit.sim.machine():
+        side = torch.sim.Stream(ZERO)
+        for each in (event, early):
+            with dpkit.sim.trace() as timeline:
+                y = x @ x
+                each.record()
+                side.wait_event(each)
+                with torch.sim.stream(side):
+                    z = y.to("cpu", non_blocking=True)
+                assert not each.query()
+                each.synchronize()
+                assert each.query()
+            spans = {s.name: s for s in timeline.spans if s.device == "sim:0"}
+            assert spans["copy to host"].start >= spans["mm"].end
+            del y, z
 
 
 def test_events_outlast_the_machine_that_they_were_recorded_on():

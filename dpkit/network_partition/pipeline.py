@@ -104,7 +104,7 @@ class Pipeline(nn.Module):
 
     @property
     def most_in_flight(self) -> list[int]:
-        """The most micro-batches that each stage kept in the last step."""
+        """The most micro-batches that each stage has kept at once."""
         return [stage.most_kept for stage in self._stages]
 
     def forward(self, X: Tensor) -> Tensor:
@@ -163,7 +163,7 @@ class Pipeline(nn.Module):
         seed = int(torch.randint(2**62, (), device="cpu"))
         with random_states_kept(self.devices), torch.enable_grad():
             for stage in self._stages:
-                stage.seed, stage.most_kept = seed, 0
+                stage.seed = seed
             for action in self._order:
                 run.do(action)
 
@@ -198,9 +198,10 @@ def _schedule(
 
 def _place(stage: nn.Module, device: torch.device) -> nn.Module:
     """Move layers to their device, but those that lie on several."""
-    for layer in layers_of(stage):
-        if isinstance(layer, nn.Module) and len(_devices(layer)) < 2:
-            layer.to(device)
+    # Chosen before any is moved: with it goes a parameter that others share.
+    modules = [la for la in layers_of(stage) if isinstance(la, nn.Module)]
+    for layer in [module for module in modules if len(_devices(module)) < 2]:
+        layer.to(device)
     found = _devices(stage)
     if found and device not in found:
         raise ValueError(

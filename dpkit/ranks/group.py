@@ -169,7 +169,7 @@ class SimGroup(_Group):  # type: ignore[misc]
     def barrier(self, opts: Any = None) -> SimWork:
         """Hold the hosts until all have come, with what they had issued."""
         stream = current_stream(torch.device("sim", self._rank))
-        if not stream.query():
+        if not stream.record_event().is_passed():
             stream.synchronize()
         return self._meet("barrier", self._rank, [])
 

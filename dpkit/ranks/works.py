@@ -18,7 +18,7 @@ from dpkit.ranks.meetings import Meeting
 from dpkit.ranks.turns import Turns
 from dpkit.sim.backward import in_backward
 from dpkit.sim.sending import check_rank
-from dpkit.sim.streams import current_stream
+from dpkit.sim.streams import SimEvent, current_stream
 
 _Work: Any = vars(dist)["_Work"]
 
@@ -55,10 +55,13 @@ class SimWork(_Work):  # type: ignore[misc]
                 ) from meeting.error
 
     def _wait_in_stream(self) -> None:
-        for meeting in self.meetings:
-            event = meeting.ends.get(self._rank)
-            if event is not None:
-                event.wait(current_stream(event.device))
+        for event in self._ends():
+            event.wait(current_stream(event.device))
+
+    def _ends(self) -> list[SimEvent]:
+        """Return the events at which they are over on this rank's device."""
+        found = [meeting.ends.get(self._rank) for meeting in self.meetings]
+        return [event for event in found if event is not None]  # not the CPU
 
     def get_future(self) -> Future[Any]:
         """Return a future that is done; see the top of this module."""
@@ -72,9 +75,13 @@ class SimWork(_Work):  # type: ignore[misc]
         return future
 
     def is_completed(self) -> bool:
-        """Wait until all ranks have come: asking again takes no time."""
+        """Return whether they are over, at this time of the rank's clock.
+
+        It gives other ranks their turns until all have come. To ask the
+        device then takes a moment, as :meth:`SimEvent.query` does.
+        """
         self._come()
-        return True
+        return all(event.query() for event in self._ends())
 
     synchronize = block_current_stream = wait
 

@@ -13,8 +13,9 @@ the first is not in the past of the second. Pasts go on where
 
 Memory that is freed goes back to the stream in which it was made, as with
 PyTorch's allocator on CUDA. Whatever is made there next may get it. Until
-then all its accesses have to be in the past of that stream, except those in
-streams that ``record_stream`` has named.
+then all its accesses have to be in the past of that stream. Exempt are those
+that were, when the memory was freed, in the past of a stream that
+``record_stream`` has named: the allocator then waits for that stream.
 
 What was done before the trace is not known, and counts as done.
 """
@@ -298,6 +299,13 @@ class Races:
 
     def _give_back(self, memory: Shadow, place: SourcePlace) -> None:
         """Give memory back to the stream in which it was made."""
+        # The allocator waits for these streams, as far as they are now.
+        awaited = [self._order.past(stream) for stream in memory.recorded]
+        memory.accesses = [
+            access
+            for access in memory.accesses
+            if not any(map(access.operation.is_in, awaited))
+        ]
         if memory.owner is not None:
             self._free.setdefault(memory.owner, []).append((memory, place))
 
@@ -306,9 +314,7 @@ class Races:
         past = self._order.past(owner)
         for memory, place in self._free.pop(owner, []):
             for access in memory.accesses:
-                stream = access.operation.stream
-                is_over = access.operation.is_in(past)
-                if not is_over and stream not in memory.recorded:
+                if not access.operation.is_in(past):
                     freed = use("frees", "", self._clock.row_of(*owner), place)
                     self._tell(access, freed)
 

@@ -229,6 +229,11 @@ class Clock:
             self.settle()
             return self._queues.end_of(work)
 
+    def poll(self, device: int) -> None:
+        """Make the host ask ``device`` something, for a moment."""
+        with self.lock:
+            self.hosts.poll(device)
+
     def is_done(self, work: Work, device: int) -> bool:
         """Return whether work is done at the time of the host of a device."""
         now = self.mark(device)

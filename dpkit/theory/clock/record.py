@@ -1,7 +1,7 @@
 """What is recorded of a run: spans of time and blocks of memory."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 SECOND = 10**12  # picoseconds, in which a clock counts
 Row = tuple[str, str]  # a device and one of its streams
@@ -140,6 +140,22 @@ class Recorder:
         since = (start - self._zero) / SECOND
         until = (end - self._zero) / SECOND
         self.spans.append(Span(*row, name, kind, since, until, *sizes))
+
+    def note_again(
+        self, row: Row, name: str, kind: str, start: int, end: int
+    ) -> None:
+        """Add a span, joined to the last one if that is the same before it."""
+        # A loop that asks a thousand times is one span.
+        last = self.spans[-1] if self.spans else None
+        self.note(row, name, kind, start, end)
+        if last is not None and _goes_on(last, self.spans[-1]):
+            self.spans[-2:] = [replace(last, end=self.spans[-1].end)]
+
+
+def _goes_on(first: Span, second: Span) -> bool:
+    """Return whether a span follows one of the same name in its row."""
+    same = (first.device, first.stream, first.name, first.end)
+    return same == (second.device, second.stream, second.name, second.start)
 
 
 def place_name(device: int | None) -> str:

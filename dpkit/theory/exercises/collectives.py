@@ -33,9 +33,16 @@ def check_size_that_splits(answer: Answer) -> None:
             require(isinstance(found, (int, float)), words)
             whole = seconds("recursive_doubling", p, found, rates)
             parts = seconds("halving_doubling", p, found, rates)
-            times = f"{1e6 * whole:.1f} and {1e6 * parts:.1f} µs"
-            words = f"{case}: at {found:.0f} bytes they take {times}"
-            require(abs(whole / parts - 1) < 1e-3, words)
+            times = f"{1e6 * whole:.9g} and {1e6 * parts:.9g} µs"
+            words = f"{case}: at {found:.9g} bytes they take {times}"
+            less, more = (_gained(p, found + n, rates) for n in (-1, 1))
+            require(less <= 0 <= more, words)
+
+
+def _gained(p: int, n: float, rates: Rates) -> float:
+    """Return the seconds that parts save of what the whole would take."""
+    whole = seconds("recursive_doubling", p, n, rates)
+    return whole - seconds("halving_doubling", p, n, rates)
 
 
 def check_sends_first(answer: Answer) -> None:
