@@ -18,7 +18,8 @@ REPOSITORY = Path(__file__).parent.parent
 NAME = "fancy-name-of-24-letters"  # as long as one may be
 MODULE = NAME.replace("-", "_")
 LEFT_OUT = shutil.ignore_patterns(
-    *".git .venv* .data .*_cache .hypothesis _build node_modules __pycache__".split()
+    *(".git", ".venv*", ".data", ".*_cache", ".hypothesis"),
+    *("_build", "node_modules", "__pycache__"),
 )
 
 

@@ -21,7 +21,8 @@ from dpkit.sim.memory import Memory
 RESUMED = (
     inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 )
-MOST_PASSES = 5  # two have been needed: a layer of FSDP2 after a failed forward
+# Two have been needed: for a layer of FSDP2 after a failed forward.
+MOST_PASSES = 5
 
 
 def collect_garbage(memory: Memory) -> None:
