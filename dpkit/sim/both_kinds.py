@@ -193,7 +193,7 @@ def backward_on(kinds: Collection[str]) -> Iterator[None]:
 def _begin(kind: str) -> None:
     """Count a backward, unless it is inside of one of the other kind.
 
-    That one may be on any thread: GPUs have threads of their own.
+    That one may be on any thread: the engine has one for each GPU.
     """
     other = "cuda" if kind == "sim" else "sim"
     inside = torch._C._current_graph_task_id() != -1
