@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import dpkit
-from dpkit.sim import both_kinds
+from dpkit.sim import backward, both_kinds
 
 REASON = "planted"
 
@@ -78,36 +78,81 @@ def test_a_backward_of_the_other_kind_inside_of_one_is_refused(gpus):
     for outer, inner in ((gpus[0], "sim:1"), ("sim:1", gpus[0])):
         x, _ = loss_on(outer)
         _, loss = loss_on(inner)
-        with pytest.raises(RuntimeError, match="at the same time"):
+        with pytest.raises(RuntimeError, match="inside of each other"):
             Between.apply(x, loss.backward).sum().backward()
         for device in (outer, inner):
             _, loss = loss_on(device)
             loss.backward()
 
 
+@pytest.fixture
+def beside_a_backward():
+    """Give a function that does something while another thread is in one."""
+
+    def beside(device, work):
+        begun, go_on = threading.Event(), threading.Event()
+
+        def wait():
+            begun.set()
+            assert go_on.wait(20)
+
+        x, _ = loss_on(device)
+        loss = Between.apply(x, wait).sum()
+        thread = threading.Thread(target=loss.backward)
+        thread.start()
+        try:
+            assert begun.wait(10)
+            return work()
+        finally:
+            go_on.set()
+            thread.join()
+            assert x.grad.tolist() == [1, 1, 1]
+
+    return beside
+
+
 @pytest.mark.cuda
-def test_a_backward_of_the_other_kind_in_another_thread_is_refused(gpus):
-    begun, go_on = threading.Event(), threading.Event()
+def test_a_backward_of_the_other_kind_runs_in_another_thread(
+    gpus, beside_a_backward
+):
+    def train(device):
+        x, loss = loss_on(device)
+        loss.backward()
+        return x.grad.tolist()
 
-    def wait():
-        begun.set()
-        assert go_on.wait(10)
+    for outer, inner in ((gpus[0], "sim:1"), ("sim:1", gpus[-1])):
+        found = beside_a_backward(outer, lambda inner=inner: train(inner))
+        assert found == [2, 2, 2]
 
-    x, _ = loss_on("sim:1")
-    loss = Between.apply(x, wait).sum()
-    thread = threading.Thread(target=loss.backward)
-    thread.start()
-    assert begun.wait(10)
-    try:
-        _, on_gpu = loss_on(gpus[0])
-        with pytest.raises(RuntimeError, match="begun: cuda, running: sim"):
-            on_gpu.backward()
-    finally:
-        go_on.set()
-        thread.join()
-    assert x.grad.tolist() == [1, 1, 1]
-    _, on_gpu = loss_on(gpus[0])
-    on_gpu.backward()
+
+@pytest.mark.cuda
+def test_a_number_means_a_gpu_beside_a_simulated_backward(
+    gpus, beside_a_backward
+):
+    last = len(gpus) - 1
+
+    def work():
+        parallel = nn.DataParallel(nn.Linear(2, 2).to(gpus[0]))
+        parallel(torch.ones(4, 2, device=gpus[0])).sum().backward()
+        return [
+            torch.device(last),
+            torch.ones(2).to(last).device,
+            torch.Stream(last).device,
+            parallel.module.weight.grad.device,
+        ]
+
+    assert beside_a_backward("sim:1", work) == [gpus[-1]] * 3 + [gpus[0]]
+
+
+@pytest.mark.cuda
+def test_the_graph_of_a_backward_on_gpus_is_walked_once(gpus, monkeypatch):
+    walks = []
+    nodes = backward.nodes
+    monkeypatch.setattr(
+        backward, "nodes", lambda outputs: walks.append(1) or nodes(outputs)
+    )
+    loss_on(gpus[0])[1].backward()
+    assert len(walks) == 1
 
 
 @pytest.mark.cuda

@@ -386,7 +386,7 @@ def equal_sequences():
     for i in range(3):
         net.zero_grad()
         generator = torch.Generator().manual_seed(10 * i + dist.get_rank())
-        X = torch.randn(4, 5, generator=generator).to(rank_device())
+        X = torch.randn(4, 5, generator=generator).double().to(rank_device())
         net(X, dist.get_rank() % 2).sum().backward()
         found.append(grads(net.module))
     names = {p: name for name, p in net.module.named_parameters()}
@@ -399,7 +399,8 @@ class Crossed(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.a, self.b = nn.Linear(5, 5), nn.Linear(5, 5)
+        self.a = nn.Linear(5, 5, dtype=torch.double)
+        self.b = nn.Linear(5, 5, dtype=torch.double)
 
     def forward(self, X, swap):
         first, second = (self.b, self.a) if swap else (self.a, self.b)
@@ -413,12 +414,12 @@ def test_equal_sequences(outcomes):
         alone.zero_grad()
         for rank in range(len(outcomes)):
             generator = torch.Generator().manual_seed(10 * i + rank)
-            X = torch.randn(4, 5, generator=generator)
+            X = torch.randn(4, 5, generator=generator).double()
             (alone(X, rank % 2).sum() / len(outcomes)).backward()
         for found, layout in outcomes:
             assert layout == outcomes[0][1]
             assert [name[0][0] for name in layout] == ["b", "b", "a", "a"]
-            assert difference(found[i], grads(alone)) < 1e-6
+            assert difference(found[i], grads(alone)) < 1e-12
 
 
 # Gradients that add up.

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import rehearse
-from rehearsal import parts, printed
+from rehearsal import graders, parts, printed
 from rehearsal.printed import masked
+
+from tests import test_exercises
 
 ROOT = Path(__file__).parent.parent
 
@@ -89,7 +91,7 @@ def test_a_whole_rehearsal_has_each_chapter_and_what_readme_says(
     for path in (ROOT / "book").glob("*.ipynb"):
         assert f"{path.stem} on {num_gpus}" in names
     assert "README: -m dpkit devices" in names
-    others = "cuda-tests calibrate gpu-report train evaluate".split()
+    others = "cuda-tests calibrate gpu-report graders train evaluate".split()
     assert set(others) <= set(names)
 
 
@@ -124,6 +126,37 @@ def test_a_part_that_passes(outcome):
     found = outcome('echo "$@"')
     assert found.fault == ""
     assert found.last_line == "2 x"
+
+
+def test_a_part_rounds_as_a_gpu_might(outcome, monkeypatch):
+    monkeypatch.delenv("CUDA_DOUBLE_ROUNDING", raising=False)
+    source = 'echo "rounding: $CUDA_DOUBLE_ROUNDING"'
+    assert outcome(source).last_line == "rounding: 1"
+    monkeypatch.setenv("CUDA_DOUBLE_ROUNDING", "7")
+    assert outcome(source).last_line == "rounding: 7"
+    monkeypatch.setenv("CUDA_DOUBLE_ROUNDING", "")
+    assert outcome(source).last_line == "rounding: "
+
+
+def test_graders_that_say_wrong_things_are_named(monkeypatch):
+    def right():
+        return 5
+
+    def wrong():
+        return 6
+
+    exercise = test_exercises.Exercise(stub=right, solution=wrong)
+    monkeypatch.setattr(graders, "PAGES", {"five": "a page"})
+    monkeypatch.setattr(graders, "exercises", lambda page: {"five": exercise})
+    monkeypatch.setattr(
+        graders, "failure", lambda f: None if f() == 5 else "it is 6"
+    )
+    assert graders.faults() == [
+        "five: the solution is refused (it is 6)",
+        "five: the stub is accepted",
+    ]
+    exercise = test_exercises.Exercise(stub=wrong, solution=right)
+    assert graders.faults() == []
 
 
 def test_a_part_that_fails(outcome):

@@ -61,10 +61,12 @@ def put_aside(error: BaseException) -> None:
 
 def run_backward(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
     """Stand in for PyTorch's engine, and call it."""
-    engine = _run_simulated if has_simulated(outputs) else _engine
     if not has_gpus():
+        engine = _run_simulated if has_simulated(outputs) else _engine
         return engine(outputs, *args, **kwargs)
-    with backward_on(_kinds_of_device(outputs)):
+    kinds = _kinds_of_device(outputs)  # walks the graph: once
+    engine = _run_simulated if "sim" in kinds else _engine
+    with backward_on(kinds):
         return engine(outputs, *args, **kwargs)
 
 

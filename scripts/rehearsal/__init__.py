@@ -1,6 +1,7 @@
 """A rehearsal of GPUs on the double of CUDA.
 
 ``parts`` -- what is run, as a list.
+``graders`` -- what exercises are graded by, where values lie on a GPU.
 ``printed`` -- compares what cells print with their stored outputs.
 ``exempt.toml`` -- the cells whose outputs differ by right, and why.
 """

@@ -54,6 +54,7 @@ def short_rehearsal() -> list[Part]:
     return [
         Part("edge", (*PYTEST, "-m", "cuda", *tests), 2),
         Part("the double itself", (*PYTEST, "tests/cuda_double"), 0),
+        graders(),
         *(chapter(name, k) for name, k in SHORT_CHAPTERS),
     ]
 
@@ -74,6 +75,7 @@ def whole_rehearsal(num_gpus: int, folder: Path) -> list[Part]:
         *readme_commands(num_gpus),
         calibrate(folder / "double.json", num_gpus),
         report(folder, num_gpus),
+        graders(),
         *jobs(num_gpus),
         python("evaluate", num_gpus, "-m", "rehearsal.evaluate"),
     ]
@@ -88,6 +90,11 @@ def chapter(name: str, num_gpus: int) -> Part:
     """Return a chapter, whose cells are compared with the stored ones."""
     words = (*PYTEST, "-p", "rehearsal.printed", *NBVAL, f"book/{name}.ipynb")
     return Part(f"{name} on {num_gpus}", words, num_gpus)
+
+
+def graders() -> Part:
+    """Return the graders of exercises, their devices held on one GPU."""
+    return python("graders", 1, "-m", "rehearsal.graders")
 
 
 def calibrate(file: Path, num_gpus: int) -> Part:

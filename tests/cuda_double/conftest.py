@@ -51,7 +51,8 @@ def run(built: None) -> Run:
         **variables: str,
     ) -> "subprocess.CompletedProcess[str]":
         environment = os.environ | {"OMP_NUM_THREADS": "1"} | variables
-        environment.pop("CUDA_DOUBLE_LOG", None)
+        for name in ("CUDA_DOUBLE_LOG", "CUDA_DOUBLE_ROUNDING"):
+            environment.pop(name, None)
         environment |= {"PYTHON": sys.executable} | variables
         command = [str(HERE / "run"), str(num_gpus), sys.executable]
         # Messages of NCCL lie there until the next group of ranks begins.

@@ -10,6 +10,7 @@
 
 #include "aliases.h"
 #include "random.h"
+#include "rounding.h"
 
 namespace cuda_double {
 namespace {
@@ -50,6 +51,7 @@ class Call {
     {
       at::AutoDispatchBelowADInplaceOrView no_autograd;
       op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack_);
+      if (rounds_otherwise()) round_results(replaced);
     }
     auto operation = begin_on(device_, short_name());
     for (auto& tensor : read_) reads(operation, tensor);
@@ -120,8 +122,11 @@ class Call {
       device_ = c10::Device(at::kCUDA, c10::cuda::current_device());
   }
 
-  static Tensor replaced(const Tensor& x) {
-    return x.defined() && x.is_cuda() ? alias_on_cpu(x) : x;
+  Tensor replaced(size_t i, const Tensor& x) const {
+    if (!x.defined() || !x.is_cuda()) return x;
+    Tensor alias = alias_on_cpu(x);
+    bool is_read = rounds_otherwise() && !is_written(i);
+    return is_read ? as_read_by(short_name(), alias) : alias;
   }
 
   void replace_arguments() {
@@ -129,16 +134,16 @@ class Call {
       const IValue& value = given_[i];
       IValue& place = (*stack_)[first_ + i];
       if (value.isTensor()) {
-        place = replaced(value.toTensor());
+        place = replaced(i, value.toTensor());
       } else if (value.isTensorList()) {
         c10::List<Tensor> list;
         for (const Tensor& x : value.toTensorVector())
-          list.push_back(replaced(x));
+          list.push_back(replaced(i, x));
         place = list;
       } else if (value.isOptionalTensorList()) {
         c10::List<std::optional<Tensor>> list;
         for (const auto& x : value.toOptionalTensorVector())
-          list.push_back(x ? std::optional(replaced(*x)) : x);
+          list.push_back(x ? std::optional(replaced(i, *x)) : x);
         place = list;
       } else if (value.isDevice()) {
         place = c10::Device(at::kCPU);
@@ -146,6 +151,25 @@ class Call {
         place = generator_for_cpu(value, device_);
       }
     }
+  }
+
+  // What is put at indices is not added, unless that is asked for.
+  bool adds() const {
+    for (size_t i = 0; i < given_.size(); ++i)
+      if (schema_.arguments()[i].name() == "accumulate")
+        return given_[i].toBool();
+    return true;
+  }
+
+  void round_results(const std::vector<IValue>& replaced) const {
+    if (!adds()) return;
+    Tensor terms;
+    for (const IValue& value : replaced)
+      if (!terms.defined() && value.isTensor()) terms = value.toTensor();
+    size_t first = stack_->size() - schema_.returns().size();
+    for (size_t i = first; i < stack_->size(); ++i)
+      for (const Tensor& x : tensors_of((*stack_)[i]))
+        if (x.defined() && x.is_cpu()) round_otherwise(short_name(), x, terms);
   }
 
   bool is_generator(size_t i) const {
