@@ -209,6 +209,29 @@ def test_a_thread_that_has_no_turn_cannot_wait():
     assert "key 'k'" in told
 
 
+def ask_in_a_thread():
+    told = []
+
+    def ask():
+        for question in (dist.is_initialized, dist.get_rank, dist.barrier):
+            try:
+                told.append(question())
+            except RuntimeError as error:
+                told.append(str(error))
+
+    thread = threading.Thread(target=ask, name="helper")
+    thread.start()
+    thread.join()
+    return told
+
+
+def test_a_thread_of_a_rank_does_not_take_itself_for_a_program_alone():
+    """As where a library saves in a thread, if it has no process group."""
+    for told in dpkit.sim.launch(ask_in_a_thread, 2):
+        assert len(told) == 3
+        assert all("(asked for by: 'helper')" in str(x) for x in told)
+
+
 # -- who waits elsewhere is named
 
 

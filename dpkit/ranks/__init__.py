@@ -11,6 +11,7 @@
 ``works`` -- what a rank holds of an operation, and waits for;
 ``shards`` -- what DTensor lacks for simulated devices: ``shard_random``, how
 ranks draw random numbers, and ``shard_attention``, how they attend;
+``saving`` -- what PyTorch's checkpoints need of ranks;
 ``store`` -- keys and values that one rank sets and another reads.
 """
 

@@ -12,6 +12,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from dpkit.library import LIBRARY
 from dpkit.ranks.group import SimGroup
+from dpkit.ranks.saving import save_by_ranks
 from dpkit.ranks.shards import compute_on_shards
 from dpkit.ranks.store import RankStore
 from dpkit.ranks.turns import Turns
@@ -39,6 +40,7 @@ def run_ranks(
     with ExitStack() as stack:
         isolate_threads(stack)
         compute_on_shards(stack)
+        save_by_ranks(stack)
         world = World(size, algorithm)
         values: list[Any] = [copy.deepcopy(args) for _ in range(size)]
         store = RankStore(world.turns)
