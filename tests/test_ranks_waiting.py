@@ -301,6 +301,73 @@ def test_a_rank_at_work_is_not_named(monkeypatch):
     assert warned(monkeypatch, sleep_shortly, after=60.0)[0] == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it")
+def test_a_rank_that_gets_no_processor_is_not_named(monkeypatch):
+    """It is ready to work, while other processes use all of the CPU."""
+    monkeypatch.setattr(watching, "_used", lambda: 0.0)
+    assert warned(monkeypatch, work_long)[0] == []
+
+
+# -- a limit ends who waits elsewhere
+
+
+def wait_for_a_lock():
+    if rank_is(1):
+        with LOCK:
+            return total()
+    return total()
+
+
+def sleep_in_turn():
+    """Do nothing for longer than the limit, but not in one turn."""
+    for _ in range(4):
+        time.sleep(0.2)
+        total()
+
+
+def limited(program, **limit):
+    """Run a program whose rank 1 waits for a lock; let it end afterwards."""
+    with LOCK, pytest.raises(RuntimeError) as caught:
+        dpkit.sim.launch(program, 2, **limit)
+    for thread in threading.enumerate():
+        if thread.name == "rank 1":
+            thread.join(30)
+    return caught.value
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("way", ["argument", "environment"])
+def test_a_limit_ends_a_rank_that_waits_elsewhere(monkeypatch, way):
+    if way == "environment":
+        monkeypatch.setenv("DPKIT_IDLE_LIMIT", "0.5")
+    given = {"idle_limit": 0.5} if way == "argument" else {}
+    error = limited(wait_for_a_lock, **given)
+    line = wait_for_a_lock.__code__.co_firstlineno + 2
+    place = f"line {line} of {__file__}, in wait_for_a_lock"
+    words = rf"rank 1 has done nothing for \d+ s \({re.escape(place)}; limit"
+    assert re.match(words, str(error))
+    assert error.__notes__ == [f"rank 1 does not end: it waits in {place}"]
+    assert dpkit.sim.launch(total, 2) == [2.0, 2.0]
+
+
+def test_a_limit_is_for_each_turn():
+    dpkit.sim.launch(sleep_in_turn, 2, idle_limit=0.5)
+
+
+def test_an_argument_goes_before_the_environment(monkeypatch):
+    monkeypatch.setenv("DPKIT_IDLE_LIMIT", "0.3")
+    dpkit.sim.launch(time.sleep, 1, 0.8, idle_limit=30)
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, "soon", float("nan")])
+def test_a_limit_is_a_positive_number_of_seconds(monkeypatch, limit):
+    with pytest.raises(ValueError, match=r"\(idle_limit: "):
+        dpkit.sim.launch(total, 2, idle_limit=limit)
+    monkeypatch.setenv("DPKIT_IDLE_LIMIT", str(limit))
+    with pytest.raises(ValueError, match=r"\(DPKIT_IDLE_LIMIT: "):
+        dpkit.sim.launch(total, 2)
+
+
 # -- Ctrl-C
 
 

@@ -27,6 +27,7 @@ def launch(
     world_size: int,
     *args: Any,
     algorithm: str | None = None,
+    idle_limit: float | None = None,
 ) -> list[Any]:
     """Run ``fn(*args)`` on ranks of this process; return their values.
 
@@ -41,7 +42,8 @@ def launch(
 
     A rank that waits for another outside of ``torch.distributed``, such as for
     a lock, keeps its turn, and waits for ever. After 5 s without work a
-    warning names its line. Ctrl-C ends the launch then, too.
+    warning names its line. Ctrl-C ends the launch then, too, and so does
+    ``idle_limit``.
 
     Args:
         fn: Each rank calls it. All see the same variables.
@@ -50,10 +52,15 @@ def launch(
         algorithm: How collectives are sent: "library" is one launch, as by
             NCCL; "ring", "star" and the like is an allreduce by hand, beside
             which others take rings and trees. None: a ring up to 8 ranks.
+        idle_limit: The seconds after which a rank that does nothing ends the
+            launch. None: the variable DPKIT_IDLE_LIMIT of the environment, as
+            on a machine that runs tests; without it there is no limit.
 
     Raises:
-        RuntimeError: a rank raised an exception, which is its cause; or no
-            rank could go on, and the error names what each has waited for.
+        RuntimeError: a rank raised an exception, which is its cause; no
+            rank could go on, and the error names what each has waited for; or
+            a rank has done nothing for ``idle_limit``.
+        ValueError: the limit is no positive number of seconds.
 
     Example:
         >>> import torch.distributed as dist
@@ -69,5 +76,7 @@ def launch(
     sim.check_ranks(world_size)
     # Here, not above: all else works where torch lacks what ranks need.
     from dpkit.ranks.launching import run_ranks
+    from dpkit.ranks.watching import limit_of
 
-    return run_ranks(fn, world_size, args, algorithm)
+    limit = limit_of(idle_limit)
+    return run_ranks(fn, world_size, args, algorithm, limit)

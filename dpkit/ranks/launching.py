@@ -30,7 +30,11 @@ LEFT_AFTER = 2.0  # seconds without work of a rank that was told to end
 
 
 def run_ranks(
-    fn: Callable[..., Any], size: int, args: Any, algorithm: str | None
+    fn: Callable[..., Any],
+    size: int,
+    args: Any,
+    algorithm: str | None,
+    idle_limit: float,
 ) -> list[Any]:
     """Do what :func:`dpkit.sim.launch` says."""
     if isinstance(c10d._world, Registry):
@@ -61,7 +65,7 @@ def run_ranks(
                     dist.destroy_process_group()
 
         with _freeing(world, values):
-            _take_turns(world.turns, program)
+            _take_turns(world.turns, program, idle_limit)
             world.check()
     return values
 
@@ -83,7 +87,9 @@ def _freeing(world: World, values: list[Any]) -> Iterator[None]:
     world.free()
 
 
-def _take_turns(turns: Turns, program: Callable[[int], None]) -> None:
+def _take_turns(
+    turns: Turns, program: Callable[[int], None], idle_limit: float
+) -> None:
     """Run all ranks to their end."""
     threads = [
         Thread(None, turns.run, f"rank {rank}", (rank, program), daemon=True)
@@ -92,14 +98,14 @@ def _take_turns(turns: Turns, program: Callable[[int], None]) -> None:
     for thread in threads:
         thread.start()
     turns.begin()
-    watch = TurnWatch(turns, program.__code__)
+    watch = TurnWatch(turns, program.__code__, idle_limit)
     # Not by join: Ctrl-C in it would make Python 3.11 take the thread it waits
     # for as ended (github.com/python/cpython/issues/90882).
     try:
         # Without a limit, Ctrl-C just before it would be lost.
         while not turns.ended.wait(0.1):
-            watch.warn()
-    except BaseException as error:  # Ctrl-C
+            watch.look()
+    except BaseException as error:  # Ctrl-C, or the limit
         watch = TurnWatch(turns, program.__code__)  # from now on
         while not turns.ended.is_set():
             with suppress(KeyboardInterrupt):  # another one
