@@ -98,6 +98,18 @@ def ask_for_a_key():
     return store.get("k")
 
 
+def ask_in_turn():
+    """One looks five times before it sets what the other looks for."""
+    mine, other = ("a", "b") if rank_is(0) else ("b", "a")
+    for look in range(50):
+        if look == 5 and rank_is(0):
+            the_store().set(mine, "1")
+        if rank_is(2) or the_store().check([other]):
+            the_store().set(mine, "1")
+            return "found"
+    return "given up"
+
+
 def take_a_lock_in_turn():
     store, own = the_store(), str(dist.get_rank())
     while store.compare_set("lock", "", own) != own.encode():
@@ -116,6 +128,7 @@ WAITS = {
     meet_in_the_store: [1, 2, 3],
     ask_for_a_counter: [b"3"] * 3,
     ask_for_a_key: [b"1"] * 3,
+    ask_in_turn: ["found"] * 3,
 }
 
 
@@ -184,6 +197,26 @@ def set_late():
 def test_who_reads_is_no_earlier_than_who_has_set():
     reader, setter = dpkit.sim.launch(set_late, 2)
     assert reader == setter > 50e-6
+
+
+def add_after_work():
+    """Rank 0 works before it waits for rank 2, and rank 1 does not."""
+    x = torch.empty(10_000_000, device="sim")
+    y = torch.zeros(1, device="sim")
+    if rank_is(2):
+        dist.isend(y, 0)
+        dist.isend(y, 1)
+        return None
+    if rank_is(0):
+        for _ in range(50):
+            x.add_(1)
+        torch.sim.synchronize()
+    dist.recv(y, 2)
+    return the_store().add("n", 1)
+
+
+def test_who_is_earlier_on_the_clock_goes_on_first():
+    assert dpkit.sim.launch(add_after_work, 3) == [2, 1, None]
 
 
 def wait_in_a_thread():
