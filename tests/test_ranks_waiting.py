@@ -532,3 +532,29 @@ def test_an_interrupt_ends_who_waits_elsewhere(program, forking):
     left = [f"rank {rank}"] * is_left
     assert f"left: {left}\nthreads: 1\ngroup: True\n[2.0, 2.0]" in told
     assert told.count("[2.0, 2.0]") == 2
+
+
+INTERRUPTED_IMPORT = """
+import signal
+import sys
+import dpkit
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch._dynamo.variables.functions":
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+dpkit.devices(2, kind="sim")
+sys.meta_path.insert(0, Interrupt())
+for _ in range(2):
+    try:
+        print(dpkit.sim.launch(lambda: "worked", 2))
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+def test_an_interrupt_while_a_first_launch_imports(run_new):
+    """Else half a module would be left, and the next launch blame torch."""
+    assert run_new(INTERRUPTED_IMPORT) == "interrupted\n['worked', 'worked']\n"

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpkit import sim
+from dpkit.processes.starting import ctrl_c_deferred
 from dpkit.theory.units import check_count
 
 
@@ -73,10 +74,12 @@ def launch(
     """
     check_count("world_size", world_size)
     sim.register()
-    sim.check_ranks(world_size)
-    # Here, not above: all else works where torch lacks what ranks need.
-    from dpkit.ranks.launching import run_ranks
-    from dpkit.ranks.watching import limit_of
+    # What a first launch imports would be there in half.
+    with ctrl_c_deferred():
+        sim.check_ranks(world_size)
+        # Here, not above: all else works where torch lacks what ranks need.
+        from dpkit.ranks.launching import run_ranks
+        from dpkit.ranks.watching import limit_of
 
     limit = limit_of(idle_limit)
     return run_ranks(fn, world_size, args, algorithm, limit)

@@ -223,6 +223,7 @@ def check_ranks(world_size: int) -> None:
             f"{world_size}, devices: {count}); "
             f"dpkit.sim.machine(num_devices={world_size}) has as many"
         )
+    _dispatcher()  # imports the rest, before there are ranks
 
 
 def lacking() -> list[str]:
