@@ -473,6 +473,13 @@ def test_convert_keeps_the_very_tensors():
     assert net[1].running_mean is mean
 
 
+@pytest.mark.parametrize("m", [None, 2])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_convert_keeps_the_options(options, m):
+    norm = make(1, options)
+    assert norm.extra_repr() in convert(norm, m).extra_repr()
+
+
 def test_convert_of_a_batch_norm_itself():
     norm = nn.BatchNorm2d(3, eps=0.1, momentum=None, affine=False)
     new = convert(norm, 4)

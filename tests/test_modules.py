@@ -181,6 +181,18 @@ def test_data_of_a_leaf_on_another_device(start, end):
     assert (frozen + x).tolist() == [2, 2, 2]
 
 
+def test_a_gradient_of_another_shape_goes_along():
+    """FSDP1 sends a whole parameter to the host, and has one of its shard."""
+    p = nn.Parameter(torch.ones(2, device="sim:1"))
+    p.grad = gradient = torch.tensor([3.0, 4.0], device="sim:1")
+    p.data = torch.ones(5, device="sim:1")
+    for device in ("cpu", "sim:1"):
+        p.data = p.data.to(device)
+        assert (str(p.device), p.shape) == (device, (5,))
+        assert p.grad is gradient
+        assert (str(gradient.device), gradient.tolist()) == (device, [3, 4])
+
+
 def test_what_was_assigned_is_not_reshaped_with_the_tensor():
     value = torch.zeros(2, 3, device="sim:1")
     x = torch.ones(1, device="sim:1")

@@ -98,6 +98,18 @@ def ask_for_a_key():
     return store.get("k")
 
 
+def ask_in_turn():
+    """One looks five times before it sets what the other looks for."""
+    mine, other = ("a", "b") if rank_is(0) else ("b", "a")
+    for look in range(50):
+        if look == 5 and rank_is(0):
+            the_store().set(mine, "1")
+        if rank_is(2) or the_store().check([other]):
+            the_store().set(mine, "1")
+            return "found"
+    return "given up"
+
+
 def take_a_lock_in_turn():
     store, own = the_store(), str(dist.get_rank())
     while store.compare_set("lock", "", own) != own.encode():
@@ -116,6 +128,7 @@ WAITS = {
     meet_in_the_store: [1, 2, 3],
     ask_for_a_counter: [b"3"] * 3,
     ask_for_a_key: [b"1"] * 3,
+    ask_in_turn: ["found"] * 3,
 }
 
 
@@ -186,6 +199,26 @@ def test_who_reads_is_no_earlier_than_who_has_set():
     assert reader == setter > 50e-6
 
 
+def add_after_work():
+    """Rank 0 works before it waits for rank 2, and rank 1 does not."""
+    x = torch.empty(10_000_000, device="sim")
+    y = torch.zeros(1, device="sim")
+    if rank_is(2):
+        dist.isend(y, 0)
+        dist.isend(y, 1)
+        return None
+    if rank_is(0):
+        for _ in range(50):
+            x.add_(1)
+        torch.sim.synchronize()
+    dist.recv(y, 2)
+    return the_store().add("n", 1)
+
+
+def test_who_is_earlier_on_the_clock_goes_on_first():
+    assert dpkit.sim.launch(add_after_work, 3) == [2, 1, None]
+
+
 def wait_in_a_thread():
     told = []
 
@@ -207,6 +240,29 @@ def test_a_thread_that_has_no_turn_cannot_wait():
     ((told,),) = dpkit.sim.launch(wait_in_a_thread, 1)
     assert "only the program of a rank" in told
     assert "key 'k'" in told
+
+
+def ask_in_a_thread():
+    told = []
+
+    def ask():
+        for question in (dist.is_initialized, dist.get_rank, dist.barrier):
+            try:
+                told.append(question())
+            except RuntimeError as error:
+                told.append(str(error))
+
+    thread = threading.Thread(target=ask, name="helper")
+    thread.start()
+    thread.join()
+    return told
+
+
+def test_a_thread_of_a_rank_does_not_take_itself_for_a_program_alone():
+    """As where a library saves in a thread, if it has no process group."""
+    for told in dpkit.sim.launch(ask_in_a_thread, 2):
+        assert len(told) == 3
+        assert all("(asked for by: 'helper')" in str(x) for x in told)
 
 
 # -- who waits elsewhere is named
@@ -276,6 +332,73 @@ def test_a_function_of_a_library_is_named(monkeypatch):
 def test_a_rank_at_work_is_not_named(monkeypatch):
     assert warned(monkeypatch, work_long)[0] == []
     assert warned(monkeypatch, sleep_shortly, after=60.0)[0] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it")
+def test_a_rank_that_gets_no_processor_is_not_named(monkeypatch):
+    """It is ready to work, while other processes use all of the CPU."""
+    monkeypatch.setattr(watching, "_used", lambda: 0.0)
+    assert warned(monkeypatch, work_long)[0] == []
+
+
+# -- a limit ends who waits elsewhere
+
+
+def wait_for_a_lock():
+    if rank_is(1):
+        with LOCK:
+            return total()
+    return total()
+
+
+def sleep_in_turn():
+    """Do nothing for longer than the limit, but not in one turn."""
+    for _ in range(4):
+        time.sleep(0.2)
+        total()
+
+
+def limited(program, **limit):
+    """Run a program whose rank 1 waits for a lock; let it end afterwards."""
+    with LOCK, pytest.raises(RuntimeError) as caught:
+        dpkit.sim.launch(program, 2, **limit)
+    for thread in threading.enumerate():
+        if thread.name == "rank 1":
+            thread.join(30)
+    return caught.value
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("way", ["argument", "environment"])
+def test_a_limit_ends_a_rank_that_waits_elsewhere(monkeypatch, way):
+    if way == "environment":
+        monkeypatch.setenv("DPKIT_IDLE_LIMIT", "0.5")
+    given = {"idle_limit": 0.5} if way == "argument" else {}
+    error = limited(wait_for_a_lock, **given)
+    line = wait_for_a_lock.__code__.co_firstlineno + 2
+    place = f"line {line} of {__file__}, in wait_for_a_lock"
+    words = rf"rank 1 has done nothing for \d+ s \({re.escape(place)}; limit"
+    assert re.match(words, str(error))
+    assert error.__notes__ == [f"rank 1 does not end: it waits in {place}"]
+    assert dpkit.sim.launch(total, 2) == [2.0, 2.0]
+
+
+def test_a_limit_is_for_each_turn():
+    dpkit.sim.launch(sleep_in_turn, 2, idle_limit=0.5)
+
+
+def test_an_argument_goes_before_the_environment(monkeypatch):
+    monkeypatch.setenv("DPKIT_IDLE_LIMIT", "0.3")
+    dpkit.sim.launch(time.sleep, 1, 0.8, idle_limit=30)
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, "soon", float("nan")])
+def test_a_limit_is_a_positive_number_of_seconds(monkeypatch, limit):
+    with pytest.raises(ValueError, match=r"\(idle_limit: "):
+        dpkit.sim.launch(total, 2, idle_limit=limit)
+    monkeypatch.setenv("DPKIT_IDLE_LIMIT", str(limit))
+    with pytest.raises(ValueError, match=r"\(DPKIT_IDLE_LIMIT: "):
+        dpkit.sim.launch(total, 2)
 
 
 # -- Ctrl-C
@@ -409,3 +532,29 @@ def test_an_interrupt_ends_who_waits_elsewhere(program, forking):
     left = [f"rank {rank}"] * is_left
     assert f"left: {left}\nthreads: 1\ngroup: True\n[2.0, 2.0]" in told
     assert told.count("[2.0, 2.0]") == 2
+
+
+INTERRUPTED_IMPORT = """
+import signal
+import sys
+import dpkit
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch._dynamo.variables.functions":
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+dpkit.devices(2, kind="sim")
+sys.meta_path.insert(0, Interrupt())
+for _ in range(2):
+    try:
+        print(dpkit.sim.launch(lambda: "worked", 2))
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+def test_an_interrupt_while_a_first_launch_imports(run_new):
+    """Else half a module would be left, and the next launch blame torch."""
+    assert run_new(INTERRUPTED_IMPORT) == "interrupted\n['worked', 'worked']\n"

@@ -1,5 +1,7 @@
 """Each group of ranks sends on streams of its own, which bear its name."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -107,24 +109,34 @@ def test_rows_of_a_ring_say_what_they_do(tmp_path):
     assert ">tp, receives<" in picture
 
 
-def coalesced():
-    """Return when the first of two sums is over, and when the stream is."""
+def scatter(x):
+    dist.reduce_scatter_tensor(x.chunk(2)[0].clone(), x)
+
+
+def coalesced(collective):
+    """Return when a stream goes on that waits for two, joined in one."""
     small, large = empty(1_000_000), empty(100_000_000)
     torch.sim.synchronize()
     begin = sim.now()
     manager = dist._coalescing_manager(device=small.device, async_ops=True)
     with manager as together:
-        dist.all_reduce(small)
-        dist.all_reduce(large)
+        collective(small)
+        collective(large)
     together.wait()
     torch.sim.current_stream().synchronize()
     return sim.now() - begin
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_coalesced_collectives_wait_for_the_last(algorithm):
-    """100 MB on a link of 10 GB/s and less take more than 10 ms."""
-    found, timeline = traced(coalesced, algorithm, num_ranks=2)
+@pytest.mark.parametrize("collective", [dist.all_reduce, scatter])
+def test_coalesced_collectives_wait_for_the_last(collective, algorithm):
+    """100 MB on a link of 10 GB/s and less take more than 10 ms.
+
+    Two sums are one operation of the group; two sums of parts are two, whose
+    work has to wait for both.
+    """
+    program = partial(coalesced, collective)
+    found, timeline = traced(program, algorithm, num_ranks=2)
     copies = [s for s in timeline.spans if s.kind == "copy"]
     last = max(s.end for s in copies)
     begin = min(s.start for s in copies)

@@ -55,7 +55,7 @@ def kill(process: Process) -> None:
 
 @contextmanager
 def ctrl_c_deferred() -> Iterator[None]:
-    """Delay Ctrl-C to the end of the block, so that no process is forgotten.
+    """Delay Ctrl-C to the end of the block, which is not to end in half.
 
     Ctrl-C interrupts the main thread alone; in others this does nothing.
     """

@@ -11,6 +11,7 @@
 ``works`` -- what a rank holds of an operation, and waits for;
 ``shards`` -- what DTensor lacks for simulated devices: ``shard_random``, how
 ranks draw random numbers, and ``shard_attention``, how they attend;
+``saving`` -- what PyTorch's checkpoints need of ranks;
 ``store`` -- keys and values that one rank sets and another reads.
 """
 
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpkit import sim
+from dpkit.processes.starting import ctrl_c_deferred
 from dpkit.theory.units import check_count
 
 
@@ -26,6 +28,7 @@ def launch(
     world_size: int,
     *args: Any,
     algorithm: str | None = None,
+    idle_limit: float | None = None,
 ) -> list[Any]:
     """Run ``fn(*args)`` on ranks of this process; return their values.
 
@@ -40,7 +43,8 @@ def launch(
 
     A rank that waits for another outside of ``torch.distributed``, such as for
     a lock, keeps its turn, and waits for ever. After 5 s without work a
-    warning names its line. Ctrl-C ends the launch then, too.
+    warning names its line. Ctrl-C ends the launch then, too, and so does
+    ``idle_limit``.
 
     Args:
         fn: Each rank calls it. All see the same variables.
@@ -49,10 +53,15 @@ def launch(
         algorithm: How collectives are sent: "library" is one launch, as by
             NCCL; "ring", "star" and the like is an allreduce by hand, beside
             which others take rings and trees. None: a ring up to 8 ranks.
+        idle_limit: The seconds after which a rank that does nothing ends the
+            launch. None: the variable DPKIT_IDLE_LIMIT of the environment, as
+            on a machine that runs tests; without it there is no limit.
 
     Raises:
-        RuntimeError: a rank raised an exception, which is its cause; or no
-            rank could go on, and the error names what each has waited for.
+        RuntimeError: a rank raised an exception, which is its cause; no
+            rank could go on, and the error names what each has waited for; or
+            a rank has done nothing for ``idle_limit``.
+        ValueError: the limit is no positive number of seconds.
 
     Example:
         >>> import torch.distributed as dist
@@ -65,8 +74,12 @@ def launch(
     """
     check_count("world_size", world_size)
     sim.register()
-    sim.check_ranks(world_size)
-    # Here, not above: all else works where torch lacks what ranks need.
-    from dpkit.ranks.launching import run_ranks
+    # What a first launch imports would be there in half.
+    with ctrl_c_deferred():
+        sim.check_ranks(world_size)
+        # Here, not above: all else works where torch lacks what ranks need.
+        from dpkit.ranks.launching import run_ranks
+        from dpkit.ranks.watching import limit_of
 
-    return run_ranks(fn, world_size, args, algorithm)
+    limit = limit_of(idle_limit)
+    return run_ranks(fn, world_size, args, algorithm, limit)

@@ -82,6 +82,7 @@ class SimGroup(_Group):  # type: ignore[misc]
 
     group_name = property(lambda self: self._name)
     supports_coalescing = property(lambda self: True)
+    supports_splitting = property(lambda self: False)
     getBackendName = lambda self: "sim"  # noqa: E731, N815
     size = lambda self: self._size  # noqa: E731
     rank = lambda self: self._place  # noqa: E731

@@ -12,6 +12,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from dpkit.library import LIBRARY
 from dpkit.ranks.group import SimGroup
+from dpkit.ranks.saving import save_by_ranks
 from dpkit.ranks.shards import compute_on_shards
 from dpkit.ranks.store import RankStore
 from dpkit.ranks.turns import Turns
@@ -29,7 +30,11 @@ LEFT_AFTER = 2.0  # seconds without work of a rank that was told to end
 
 
 def run_ranks(
-    fn: Callable[..., Any], size: int, args: Any, algorithm: str | None
+    fn: Callable[..., Any],
+    size: int,
+    args: Any,
+    algorithm: str | None,
+    idle_limit: float,
 ) -> list[Any]:
     """Do what :func:`dpkit.sim.launch` says."""
     if isinstance(c10d._world, Registry):
@@ -40,6 +45,7 @@ def run_ranks(
     with ExitStack() as stack:
         isolate_threads(stack)
         compute_on_shards(stack)
+        save_by_ranks(stack)
         world = World(size, algorithm)
         values: list[Any] = [copy.deepcopy(args) for _ in range(size)]
         store = RankStore(world.turns)
@@ -60,7 +66,7 @@ def run_ranks(
                     dist.destroy_process_group()
 
         with _freeing(world, values):
-            _take_turns(world.turns, program)
+            _take_turns(world.turns, program, idle_limit)
             world.check()
     return values
 
@@ -82,7 +88,9 @@ def _freeing(world: World, values: list[Any]) -> Iterator[None]:
     world.free()
 
 
-def _take_turns(turns: Turns, program: Callable[[int], None]) -> None:
+def _take_turns(
+    turns: Turns, program: Callable[[int], None], idle_limit: float
+) -> None:
     """Run all ranks to their end."""
     threads = [
         Thread(None, turns.run, f"rank {rank}", (rank, program), daemon=True)
@@ -91,14 +99,14 @@ def _take_turns(turns: Turns, program: Callable[[int], None]) -> None:
     for thread in threads:
         thread.start()
     turns.begin()
-    watch = TurnWatch(turns, program.__code__)
+    watch = TurnWatch(turns, program.__code__, idle_limit)
     # Not by join: Ctrl-C in it would make Python 3.11 take the thread it waits
     # for as ended (github.com/python/cpython/issues/90882).
     try:
         # Without a limit, Ctrl-C just before it would be lost.
         while not turns.ended.wait(0.1):
-            watch.warn()
-    except BaseException as error:  # Ctrl-C
+            watch.look()
+    except BaseException as error:  # Ctrl-C, or the limit
         watch = TurnWatch(turns, program.__code__)  # from now on
         while not turns.ended.is_set():
             with suppress(KeyboardInterrupt):  # another one

@@ -2,15 +2,19 @@
 
 A rank that waits for another outside of ``torch.distributed``, such as for a
 lock, keeps its turn, and waits for ever. What tells it from a rank at work is
-that the process uses no CPU. But that is so, too, while a rank downloads, or
-while it asks a person: it is named, and nothing else is done about it.
+that the process uses no CPU, and that no thread of it is ready to. But that is
+so, too, while a rank downloads, or while it asks a person. So it is named, and
+the launch ends only where there is a limit.
 """
 
+import os
 import sys
 import sysconfig
+import threading
 import time
 import traceback
 import warnings
+from contextlib import suppress
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -18,6 +22,8 @@ from dpkit.ranks.turns import Turns
 
 WARN_AFTER = 5.0  # seconds without work
 AT_WORK = 0.05  # who uses less of one core than this is not
+LIMIT = "DPKIT_IDLE_LIMIT"  # the variable that has the usual limit, in seconds
+TASKS = "/proc/self/task"  # a folder for each thread, on Linux
 LIBRARIES = tuple({*sysconfig.get_paths().values(), "<frozen"})
 
 
@@ -32,53 +38,79 @@ class ProgramLine(NamedTuple):
         return f"line {self.line} of {self.file}, in {self.function}"
 
 
+def limit_of(asked: float | None) -> float:
+    """Return after how many seconds without work a launch ends.
+
+    Raises:
+        ValueError: it is no positive number; or the environment has none.
+    """
+    name, given = "idle_limit", str(asked)
+    if asked is None:
+        name, given = LIMIT, os.environ.get(LIMIT) or "inf"
+    with suppress(ValueError):
+        limit = float(given)
+        if limit > 0:
+            return limit
+    raise ValueError(f"not a positive number of seconds ({name}: {given!r})")
+
+
 class TurnWatch:
     """How long the rank whose turn it is has done nothing.
 
-    ``program`` is the code that runs the function of a rank.
+    ``program`` is the code that runs the function of a rank. ``limit`` is the
+    number of seconds after which a rank that does nothing ends the launch.
     """
 
-    def __init__(self, turns: Turns, program: CodeType) -> None:
-        self._turns, self._program = turns, program
+    def __init__(
+        self, turns: Turns, program: CodeType, limit: float = float("inf")
+    ) -> None:
+        self._turns, self._program, self._limit = turns, program, limit
         self._told: set[ProgramLine] = set()
         self._place: ProgramLine | None = None
+        self._ready: set[str] = set()
         self._begin()
 
     def _begin(self) -> None:
         self.number = self._turns.number  # of the turn
         self._since = self._asked = time.monotonic()
-        self._used = time.process_time()
+        self._used = _used()
 
     def seconds(self) -> float:
         """Return since when it does nothing.
 
         This is to be asked again and again: each time it looks at what the
-        process has used since it was asked before.
+        process has used since it was asked before. On a busy machine that may
+        be nothing, although a thread of it is ready both times.
         """
-        now, used = time.monotonic(), time.process_time()
+        now, used = time.monotonic(), _used()
         share = (used - self._used) / max(now - self._asked, 1e-9)
         self._asked, self._used = now, used
-        if self.number != self._turns.number or share > AT_WORK:
+        before = self._ready
+        self._ready = _ready_threads() if share <= AT_WORK else set()
+        is_at_work = share > AT_WORK or before & self._ready
+        if self.number != self._turns.number or is_at_work:
             self._begin()
         return self._asked - self._since
 
-    def warn(self) -> None:
-        """Name the rank and its line, once, if it has long done nothing."""
+    def look(self) -> None:
+        """Name the rank and its line, once, if it has long done nothing.
+
+        Raises:
+            RuntimeError: it has done nothing for as long as the limit.
+        """
         rank, before = self._turns.running, self._place
         seconds = self.seconds()
-        if seconds < WARN_AFTER:
+        if seconds < min(WARN_AFTER, self._limit):
             return
         self._place = place = self.place()
+        if seconds >= self._limit:
+            limit = f"limit: {self._limit:g} s"
+            raise RuntimeError(_text(rank, seconds, f"{place}; {limit}"))
         # Elsewhere than just before: it has gone on by now.
         if place is None or place != before or place in self._told:
             return
         self._told.add(place)
-        text = (
-            f"rank {rank} has done nothing for {seconds:.0f} s ({place}). One "
-            "rank runs at a time: if it waits for another, outside of "
-            "torch.distributed, it waits for ever. dist.barrier, dist.send "
-            "and dist.recv, and the store let other ranks run"
-        )
+        text = _text(rank, seconds, place)
         warnings.warn_explicit(text, RuntimeWarning, place.file, place.line)
 
     def place(self) -> ProgramLine | None:
@@ -86,6 +118,35 @@ class TurnWatch:
         thread = self._turns.threads.get(self._turns.running)
         frame = sys._current_frames().get(thread or 0)
         return _place(frame, self._program)
+
+
+def _text(rank: int, seconds: float, place: object) -> str:
+    return (
+        f"rank {rank} has done nothing for {seconds:.0f} s ({place}). One "
+        "rank runs at a time: if it waits for another, outside of "
+        "torch.distributed, it waits for ever. dist.barrier, dist.send "
+        "and dist.recv, and the store let other ranks run"
+    )
+
+
+def _used() -> float:
+    """Return the seconds of CPU of all threads except for this one."""
+    return time.process_time() - time.thread_time()
+
+
+def _ready_threads() -> set[str]:
+    """Return the threads, except for this one, that run or could run.
+
+    The system tells, on Linux: "12 (python) R 1 …" is ready.
+    """
+    if not os.path.isdir(TASKS):
+        return set()
+    ready = set()
+    for task in {*os.listdir(TASKS)} - {str(threading.get_native_id())}:
+        with suppress(OSError), open(f"{TASKS}/{task}/stat") as stat:
+            if stat.read().rpartition(")")[2].split()[0] == "R":
+                ready.add(task)
+    return ready
 
 
 # What _place looks at, from the innermost call on:

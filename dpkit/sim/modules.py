@@ -73,7 +73,9 @@ def _exchange(tensor: Tensor, value: Tensor) -> None:
     """Make ``tensor``, the same object, hold what ``value`` holds."""
     new = _made_of(value, tensor)
     new.requires_grad = tensor.requires_grad
-    new.grad = _move_gradient(tensor, value.device)
+    gradient = _move_gradient(tensor, value.device)
+    if gradient is not None:
+        _give_gradient(new, gradient)
     torch.clear_autocast_cache()  # it would hold on to what was inside
     torch._C._swap_tensor_impl(tensor, new)
     tensor.__class__, new.__class__ = type(new), type(tensor)
@@ -118,6 +120,17 @@ def _move_gradient(tensor: Tensor, device: torch.device) -> Tensor | None:
     if gradient is not None:  # on another device it would be refused
         gradient.data = gradient.detach().to(device)
     return gradient
+
+
+def _give_gradient(tensor: Tensor, gradient: Tensor) -> None:
+    """Give a tensor a gradient that may have another shape or dtype.
+
+    FSDP's flat parameter is whole at times, while its gradient is a shard.
+    """
+    kept = gradient.detach()
+    gradient.data = tensor.detach()  # for a moment, or it would be refused
+    tensor.grad = gradient
+    gradient.data = kept
 
 
 def _check_home(

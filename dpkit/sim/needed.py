@@ -6,7 +6,8 @@ Nothing of torch is changed before a launch, and only ranks refuse without it.
 import copy
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
 from threading import local
@@ -16,15 +17,17 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 from torch.nn.modules import module as modules
 
+from dpkit.sim import sending
 from dpkit.sim.configuration import Simulation, machine, simulation
 from dpkit.sim.patching import replaced
 from dpkit.sim.random_states import RandomStates
-from dpkit.sim.sending import kind_of_rank
 from dpkit.sim.tracing import tracing
 from dpkit.theory.clock.clock import Clock
 
 # What DTensor draws its shards by, and what of it ranks use.
 _TRACKER = "torch.distributed.tensor._random.OffsetBasedRNGTracker"
+
+_CHECKPOINT = "torch.distributed.checkpoint"
 
 # Private names of torch that ranks use, or that PyTorch calls on their group.
 NAMES = (
@@ -40,8 +43,12 @@ NAMES = (
     "torch.distributed.ProcessGroup._end_coalescing",
     "torch.distributed.ProcessGroup._get_backend",
     "torch.distributed.ProcessGroup._start_coalescing",
+    f"{_CHECKPOINT}._async_process_executor.ThreadPoolExecutor",
+    f"{_CHECKPOINT}._async_thread_executor.ThreadPoolExecutor",
+    f"{_CHECKPOINT}.filesystem._get_available_device_type",
     "torch.distributed.distributed_c10d._World.pg_config_info",
     "torch.distributed.distributed_c10d._world",
+    "torch.distributed.fsdp._debug_utils.SimpleProfiler.profile",
     "torch.distributed.tensor.DTensor._op_dispatcher._custom_op_handlers",
     "torch.nn.modules.module._global_forward_hooks",
     "torch.ops.c10d.allreduce_.default._op_dk",
@@ -73,11 +80,21 @@ HOOKS = [name for name in vars(modules) if name.startswith("_global_")]
 
 
 class Registry(local):
-    """PyTorch's registry of process groups, another in each thread."""
+    """PyTorch's registry of process groups, another in each rank.
+
+    Other threads are refused: in an empty registry a thread that a rank has
+    started would take itself for a program that runs alone.
+    """
 
     pg_config_info = c10d._World.pg_config_info
 
-    def __init__(self) -> None:
+    def __init__(self, caller: int) -> None:  # run in each thread
+        if sending.thread.rank is None and threading.get_ident() != caller:
+            raise RuntimeError(
+                "a process group is for the program of its rank, in the "
+                "thread that runs it (asked for by: "
+                f"{threading.current_thread().name!r})"
+            )
         for name, make in REGISTRY.items():
             setattr(self, name, make())
 
@@ -90,32 +107,18 @@ def isolate_threads(stack: ExitStack) -> None:
         stack.callback(_pass_time, caller, simulation.clock)
     compiled: Any = torch._C._distributed_c10d
     changes: list[tuple[Any, str, Any]] = [
-        (c10d, "_world", Registry()),
+        (c10d, "_world", Registry(threading.get_ident())),
         (Simulation, "ranks_run", True),
         # Each group puts its rank before errors, also after a launch.
         (sys, "excepthook", sys.excepthook),
         # DDP has no timer for simulated devices, and would warn.
         (compiled.Logger, "set_runtime_stats_and_log", lambda logger: None),
-        *_answers_to_checkpoints(),
     ]
     for owner, name, value in changes:
         stack.callback(replaced(owner, name, value).apply())
     stack.callback(ThreadState.now().restore)
     compiled._set_thread_isolation_mode(True)
     stack.callback(compiled._set_thread_isolation_mode, False)
-
-
-def _answers_to_checkpoints() -> Iterator[tuple[Any, str, Any]]:
-    """Yield what tells that ranks save simulated tensors.
-
-    PyTorch saves tensors of the kind of device that it finds first: of GPUs
-    where there are some. It may import the second module during a launch, and
-    then keeps the answer that the first has there.
-    """
-    for module in ("torch._utils", "torch.distributed.checkpoint.filesystem"):
-        if module in sys.modules:
-            name = "_get_available_device_type"
-            yield sys.modules[module], name, kind_of_rank
 
 
 def _pass_time(caller: Clock, ranks: Clock) -> None:
@@ -220,6 +223,7 @@ def check_ranks(world_size: int) -> None:
             f"{world_size}, devices: {count}); "
             f"dpkit.sim.machine(num_devices={world_size}) has as many"
         )
+    _dispatcher()  # imports the rest, before there are ranks
 
 
 def lacking() -> list[str]:
