@@ -20,6 +20,7 @@ import ctypes
 import signal
 import sys
 import threading
+import time
 import traceback
 from _signal import getsignal  # type: ignore[import-not-found]
 from collections.abc import Callable, Iterator, Sequence
@@ -210,6 +211,8 @@ _MAIN = threading.main_thread().ident
 _NO_CALL = 0, 0
 _calls = [_NO_CALL]  # the last of PyTorch: the frame with it, and where in it
 _told: dict[int, type[BaseException] | None] = {}  # errors to raise, by thread
+_told_at: dict[int, float] = {}  # since when, by the clock of the system
+HEARD_WITHIN = 1.0  # seconds from one operation to the next
 
 
 def hear() -> None:
@@ -249,15 +252,20 @@ _ASKED: CodeType = Guard.type_.__code__
 def raise_outside(number: int, error: type[BaseException]) -> bool:
     """Raise an error in a thread of that number, at its next operation.
 
-    If none has come when it is called again: at the next line of Python, but
-    not in a backward, where that would end the process. Return whether the
-    thread has the error.
+    If none has come in a second, and it is called again: at the next line of
+    Python. That line must not be one of the guard, or the process would end.
+    So it is not done in a backward; and outside of one PyTorch asks the guard
+    only at the start of an operation, which takes less than a second.
+
+    Return whether the thread has the error.
     """
     if number not in _told:
         _told[number] = error
+        _told_at[number] = time.monotonic()
     elif _told[number] and not _is_in_backward(number):
-        _told[number] = None
-        _raise_at_next_line(number, ctypes.py_object(error))
+        if time.monotonic() - _told_at[number] > HEARD_WITHIN:
+            _told[number] = None
+            _raise_at_next_line(number, ctypes.py_object(error))
     return _told[number] is None
 
 
