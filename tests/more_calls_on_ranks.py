@@ -1,4 +1,4 @@
-"""More that torch.distributed can be asked for: pairs, groups, columns.
+"""More that torch.distributed can be asked for: pairs, groups, a column.
 
 They are added to ``CALLS``.
 """
@@ -96,47 +96,11 @@ def reduce_scatter_uneven(here):
     return [out]
 
 
-@calling("all_reduce of columns", lambda r, k: [sum(every(k, 3, 4))[:, 1]])
-def all_reduce_column(here):
-    x = here.own(3, 4)
-    dist.all_reduce(x[:, 1])
-    return [x[:, 1]]
-
-
 @calling("complex", lambda r, k: [sum(every(k, 3, 4))])
 def all_reduce_complex(here):
     x = torch.view_as_complex(here.own(3, 2, 2))
     dist.all_reduce(x)
     return [torch.view_as_real(x).reshape(3, 4)]
-
-
-@calling(
-    "all_gather columns",
-    lambda r, k: [torch.cat([x[:, 1] for x in every(k, 3, 4)])],
-)
-def all_gather_columns(here):
-    x = here.own(3, 4)
-    out = here.empty(here.k * 3)
-    dist.all_gather_into_tensor(out, x[:, 1])
-    return [out]
-
-
-@calling(
-    "all_gather lists of columns",
-    lambda r, k: [x[:, 1] for x in every(k, 3, 4)],
-)
-def all_gather_into_columns(here):
-    x = here.own(3, 4)
-    outs = [here.empty(3, 2)[:, 1] for _ in range(here.k)]
-    dist.all_gather(outs, x[:, 1])
-    return outs
-
-
-@calling("broadcast columns", lambda r, k: [numbers(0, 3, 4)[:, 1]])
-def broadcast_column(here):
-    x = here.own(3, 4)
-    dist.broadcast(x[:, 1], 0)
-    return [x[:, 1]]
 
 
 @calling(

@@ -247,6 +247,20 @@ def test_numbers_are_given_by_overwriting_all(meta, give):
     assert (x.tolist(), y.tolist()) == ([7, 8, 9], [8, 9])
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda memory: memory.copy_(whole(7, 8, 9).untyped_storage()),
+        lambda memory: memory.fill_(0),
+        lambda memory: memory.__setitem__(0, 1),
+    ],
+)
+def test_what_is_written_to_memory_itself_is_not_known(meta, write):
+    x = whole(1, 2, 3)
+    write(x.untyped_storage())
+    refused(x[1:].tolist)
+
+
 def test_what_is_resized_has_the_numbers_in_their_places(meta):
     x = torch.arange(6, device=ZERO).view(2, 3).t()
     out = torch.empty(0, dtype=torch.long, device=ZERO)

@@ -12,6 +12,8 @@
 ``shards`` -- what DTensor lacks for simulated devices: ``shard_random``, how
 ranks draw random numbers, and ``shard_attention``, how they attend;
 ``saving`` -- what PyTorch's checkpoints need of ranks;
+``layouts`` -- which tensors a group sends;
+``refused`` -- what only a process can do;
 ``store`` -- keys and values that one rank sets and another reads.
 """
 

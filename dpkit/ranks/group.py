@@ -15,6 +15,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from dpkit import streams
 from dpkit.ranks import sending
+from dpkit.ranks.layouts import check_layouts
 from dpkit.ranks.meetings import Brought, Meeting
 from dpkit.ranks.modes import shown_as
 from dpkit.ranks.reductions import check_reduction, reduction_of
@@ -212,6 +213,12 @@ class SimGroup(_Group):  # type: ignore[misc]
     def _pair(
         self, place: int, source: int, target: int, tag: int, xs: Tensors
     ) -> SimWork:
+        for rank in (source, target):
+            if not 0 <= rank < self._size:
+                raise ValueError(
+                    f"there is no such rank in the group (rank: {rank}, "
+                    f"ranks: 0 to {self._size - 1})"
+                )
         told = f"{self._ranks[source]} → {self._ranks[target]}, tag {tag}"
         return self._meet("message", xs[0], xs, None, xs, (told, place))
 
@@ -232,7 +239,10 @@ class SimGroup(_Group):  # type: ignore[misc]
         """
         how, tensors = _settings(opts), list(tensors_in(brought))
         check_rank(self._rank)
-        check_reduction(how.get("op", ""), tensors)
+        if "op" in how:
+            check_reduction(tensors, **how)
+        if kind != "message":
+            check_layouts(brought)
         who, place = end = pair or ("", self._place)
         number = self._counts[end] = self._counts.get(end, -1) + 1
         own = self._issue(kind, brought)

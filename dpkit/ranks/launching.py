@@ -12,6 +12,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from dpkit.library import LIBRARY
 from dpkit.ranks.group import SimGroup
+from dpkit.ranks.refused import refuse_in_ranks
 from dpkit.ranks.saving import save_by_ranks
 from dpkit.ranks.shards import compute_on_shards
 from dpkit.ranks.store import RankStore
@@ -46,6 +47,7 @@ def run_ranks(
         isolate_threads(stack)
         compute_on_shards(stack)
         save_by_ranks(stack)
+        refuse_in_ranks(stack)
         world = World(size, algorithm)
         values: list[Any] = [copy.deepcopy(args) for _ in range(size)]
         store = RankStore(world.turns)

@@ -56,10 +56,35 @@ def reduction_of(asked: Any) -> dict[str, Any]:
     return {"op": OPS[name], "factor": factor}
 
 
-def check_reduction(op: str, tensors: Sequence[Tensor]) -> None:
-    """Refuse the mean of truth values, as NCCL's group does."""
-    if op == "mean" and any(x.dtype == torch.bool for x in tensors):
-        raise TypeError("Cannot use ReduceOp.AVG with bool inputs")
+# NCCL's group in PyTorch does not reduce these.
+UNKNOWN = {
+    *(torch.uint16, torch.uint32, torch.uint64),
+    *(value for name, value in vars(torch).items() if "float8_" in name),
+}
+FRACTIONS = {torch.half, torch.float, torch.bfloat16, torch.double}
+
+
+def check_reduction(
+    tensors: Sequence[Tensor], op: str, factor: float | None = None, **_: Any
+) -> None:
+    """Refuse the types that NCCL's group refuses, as far as in its words.
+
+    Raises:
+        TypeError: a type is not reduced, or not so.
+    """
+    for dtype in {x.dtype for x in tensors}:
+        if dtype in UNKNOWN:
+            raise TypeError(
+                "Input tensor data type is not supported for reductions by "
+                f"NCCL, nor by the backend sim (dtype: {dtype})"
+            )
+        if op == "mean" and dtype == torch.bool:
+            raise TypeError("Cannot use ReduceOp.AVG with bool inputs")
+        if factor is not None and dtype not in FRACTIONS:
+            raise TypeError(
+                "PreMulSum Data type must be half, float, bfloat16 or double "
+                f"(dtype: {dtype})"
+            )
 
 
 # The three steps of a reduction. A factor of 1/2, and the mean of integers:

@@ -194,6 +194,10 @@ PATCHES = [
     ),
     # Storages, and loading them
     replaced(torch.UntypedStorage, "resize_", storages.resize_storage),
+    *(
+        wrapped(torch.UntypedStorage, name, storages.losing_numbers)
+        for name in ("copy_", "fill_", "__setitem__")
+    ),
     replaced(torch.UntypedStorage, "__new__", storages.new_storage),
     Patch(
         "torch.serialization.register_package",

@@ -79,10 +79,10 @@ def may_keep(tensor: Tensor) -> bool:
     if not is_small_integer(tensor):
         return False
     is_whole = tensor.nbytes == tensor.untyped_storage().nbytes()
-    return is_whole and _has_no_gaps(tensor)
+    return is_whole and has_no_gaps(tensor)
 
 
-def _has_no_gaps(tensor: Tensor) -> bool:
+def has_no_gaps(tensor: Tensor) -> bool:
     """Return whether a tensor has each number of a piece of memory once."""
     places = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
     return tensor.is_contiguous() or tensor.permute(places).is_contiguous()
@@ -101,7 +101,12 @@ def keep_numbers(tensor: Tensor, numbers: Tensor) -> None:
 def lose_numbers(tensor: Tensor) -> None:
     """Take the numbers from the memory of a tensor, and so from its views."""
     if tensor.is_meta:
-        vars(tensor.untyped_storage()).pop(_BESIDE, None)
+        lose_beside(tensor.untyped_storage())
+
+
+def lose_beside(storage: torch.UntypedStorage) -> None:
+    """Take the numbers from a memory."""
+    vars(storage).pop(_BESIDE, None)
 
 
 def deepcopy_backing(tensor: Tensor, memo: dict[Any, Any]) -> Tensor:

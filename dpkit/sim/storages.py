@@ -17,7 +17,7 @@ memory, and its storage has a mark, which its views see as well.
 
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, wraps
 from typing import Any, NoReturn
 
 import torch
@@ -26,6 +26,7 @@ from torch import serialization
 from dpkit.accelerator import real_devices
 from dpkit.sim.configuration import simulation
 from dpkit.sim.device_names import full_device
+from dpkit.sim.small_integers import lose_beside
 
 # They take pin_memory=True, and C++ looks for the memory.
 PINNING_FUNCTIONS = (
@@ -67,6 +68,17 @@ def resize_storage(self: torch.UntypedStorage, size: int) -> Any:
     if simulation.races is not None and device is not None:
         simulation.races.resized(self, device)
     return resized
+
+
+def losing_numbers(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that writes to a storage, of which none then knows."""
+
+    @wraps(original)
+    def write(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+        lose_beside(self)
+        return original(self, *args, **kwargs)
+
+    return write
 
 
 class SimStorage(torch.UntypedStorage):

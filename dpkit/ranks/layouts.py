@@ -1,0 +1,38 @@
+"""How tensors must lie in memory that a process group sends.
+
+NCCL sends a piece of memory, so PyTorch refuses tensors with gaps::
+
+    x              0 1 2 3 4 5      contiguous
+    x[::2]         0   2   4        has gaps: refused
+    x.view(2, 3).t()                has none, but another order: only among
+                                    several tensors, which are copied first
+"""
+
+from typing import Any
+
+from torch import Tensor
+from torch._prims_common import suggest_memory_format
+
+from dpkit.sim.memory import tensors_in
+from dpkit.sim.small_integers import has_no_gaps
+
+
+def check_layouts(brought: Any) -> None:
+    """Raise ValueError for tensors that NCCL's group refuses to send.
+
+    A rank brings one list of tensors, or a pair of what it takes and gives.
+    """
+    parts = brought if isinstance(brought, tuple) else (brought,)
+    for part in map(tensors_in, parts):
+        for x in part:
+            fits = _is_in_order if len(part) == 1 else has_no_gaps
+            if x.device.type == "sim" and not fits(x):
+                raise ValueError(
+                    "Tensors must be contiguous (shape: "
+                    f"{tuple(x.shape)}, strides: {x.stride()}); "
+                    "x.contiguous() copies one"
+                )
+
+
+def _is_in_order(x: Tensor) -> bool:
+    return x.is_contiguous(memory_format=suggest_memory_format(x))
