@@ -20,8 +20,8 @@ slot of a name we read them as the linker does::
 There are two tables of slots. On x86-64, libraries call most functions by
 slots of the first one, which the linker fills at the first call. On ARM,
 PyTorch's call by slots of the second one: these are filled at once, and the
-linker makes their memory read-only afterwards. There a slot is writable for
-the moment in which it is written.
+linker makes their memory read-only afterwards. There a slot can be
+written to for the moment in which it is changed.
 
 Source: the specification of ELF, "Dynamic Linking" (elf(5) of Linux).
 """
@@ -77,7 +77,7 @@ class Slot:
         """Call the function at another address from now on.
 
         Raises:
-            OSError: the slot cannot be made writable.
+            OSError: the system does not let this process write to the slot.
         """
         if not self.read_only:
             self._content.value = function
