@@ -21,7 +21,7 @@ ifeq ($(PY),)
 $(error there is no Python in the environment (ENV: $(ENV)); \
   give the folder that holds bin/python)
 endif
-export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
+export PYTHONPATH := $(CURDIR):$(CURDIR)/book$(if $(PYTHONPATH),:$(PYTHONPATH))
 endif
 unexport ENV
 
@@ -40,6 +40,10 @@ endif
 # The stored outputs of the chapters are those of the simulated devices.
 ON_SIM := DPKIT_DEVICES=sim
 PYTEST := $(PY) -m pytest
+# The library, and the code of the book.
+CODE   := dpkit book/dpbook
+# What the scripts and the pages have to do, and how tests are run.
+SITE   := tests/site tests/running tests/left_behind
 # Workers with one thread each: with more threads than cores, they spin. Large
 # tensors go back to the system when they are freed; else glibc keeps them, and
 # a worker grows to 4 GB.
@@ -59,22 +63,28 @@ HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|k
 # In a few seconds: can the tests run on this machine at all?
 FIT := $(PY) -P scripts/fit_for_tests.py
 # These tests run without DPKIT_DEVICES, as for a reader who has not set it.
-FOUND := processes workers job machine sim configuration pinned
+FOUND := $(patsubst %,tests/dpkit/test_%.py,\
+  processes workers machine sim configuration pinned) tests/book/test_job.py
 # These run on any torch that dpkit.sim.TRIED names.
-ON_RANKS := ranks ranks_waiting engines_on_ranks needed
+ON_RANKS := $(patsubst %,tests/dpkit/test_%.py,\
+  ranks ranks_waiting engines_on_ranks needed)
 # torch itself is not asked, because it counts simulated devices too.
 ASK_GPUS := from dpkit.accelerator import real_devices, why_unusable; \
   gpus = real_devices()
 
 # Older and other CPUs, as this one can play them: their kernels round in other
 # places, and draw other numbers. CPU=avx2 has no AVX-512, and CPU=compat rounds
-# as any x86-64 does (and torch.randn draws what it draws on ARM).
+# as any x86-64 does (and torch.randn draws what it draws on ARM). On a CPU with
+# AMX, attention in bfloat16 would pack its tensors by kernels of AVX-512 all the
+# same, and fail; so oneDNN is told of no AMX.
 CPU = compat
-AS_avx2   := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2
-AS_compat := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE
+NO_AMX    := ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16
+AS_avx2   := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 $(NO_AMX)
+AS_compat := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE $(NO_AMX)
 # What can change with the CPU: every chapter, and the files of tests that speak
 # of torch. The others are about pages, pictures, schedules and exact times.
-WITH_TORCH = $(shell grep -il torch tests/test_*.py)
+WITH_TORCH = $(filter-out tests/cuda_double/%,\
+  $(shell grep -il torch tests/*/test_*.py))
 
 # The tests start a few hundred Pythons. None of them should compile dpkit
 # again.
@@ -105,7 +115,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 
 .DEFAULT_GOAL := help
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
-        test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
+        test-dpkit test-book test-site test-double test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
         new-chapter gpu-outputs bench coverage \
         elsewhere reproduce reproducible lint words format lock clean environment free-port
 
@@ -182,33 +192,46 @@ test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu on GPUs
 	  if $(PY) -c '$(ASK_GPUS); exit(not gpus)'; then $(MAKE) test-gpu; \
 	  else $(PY) scripts/without_gpu_tests.py; fi; fi
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
-	  $(or $(FILES),$(if $(ONLY),,dpkit tests) $(CHOSEN))
+	  $(or $(FILES),$(if $(ONLY),,$(CODE) tests) $(CHOSEN))
+
+test-dpkit: $(READY)  ## the library alone: its tests, its examples
+	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" $(or $(FILES),dpkit tests/dpkit)
+
+test-book: $(READY)  ## the book: its code, each cell, or ONLY=name
+	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
+	  $(or $(FILES),$(if $(ONLY),,book/dpbook tests/book) $(CHOSEN))
+
+test-site: $(READY)  ## pages, scripts, and how tests are run
+	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" $(or $(FILES),$(SITE))
+
+test-double: $(READY)  ## the double of CUDA itself, by its own tests
+	$(ONE) $(PYTEST) $(or $(FILES),tests/cuda_double)
 
 test-report: $(READY)  ## write one file about the last run, to attach
 	@$(PY) scripts/report_tests.py
 
 test-fast: $(READY)  ## the tests without the slow ones and the notebooks
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not slow" \
-	  $(or $(FILES),dpkit tests)
+	  $(or $(FILES),$(CODE) tests)
 
 ranks: $(READY)  ## PyTorch's engines on 2, 4 and 8 ranks; TORCH=2.11: by that
 	DPKIT_RANKS="2 4 8" $(ON_SIM) $(ONE) $(PYTEST) $(SHARED) \
-	  $(or $(FILES),$(ON_RANKS:%=tests/test_%.py))
+	  $(or $(FILES),$(ON_RANKS))
 
 test-other-cpu: $(READY)  ## what changes with the CPU, as CPU=avx2 or compat
 	$(if $(AS_$(CPU)),,$(error unknown CPU (CPU: $(CPU), known: avx2, compat)))
 	$(AS_$(CPU)) $(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
-	  $(or $(FILES),$(if $(ONLY),,dpkit $(WITH_TORCH)) $(CHOSEN))
+	  $(or $(FILES),$(if $(ONLY),,$(CODE) $(WITH_TORCH)) $(CHOSEN))
 
 test-reader: $(READY)  ## the tests of which devices are found by default
 	env -u DPKIT_DEVICES $(ONE) $(PYTEST) $(SHARED) -m "not cuda" \
-	  $(or $(FILES),$(FOUND:%=tests/test_%.py))
+	  $(or $(FILES),$(FOUND))
 
 coverage: $(READY)  ## check that the tests reach 95 % of dpkit
 	rm -rf _build/coverage && mkdir -p _build/coverage
 	$(ON_SIM) $(ONE) $(PY) -m coverage run -m \
 	  pytest $(SHARED) --doctest-modules -m "not cuda" \
-	  $(or $(FILES),dpkit tests)
+	  $(or $(FILES),$(CODE) tests)
 	$(PY) -m coverage combine --quiet
 	$(PY) -m coverage report --fail-under=95
 
@@ -246,8 +269,9 @@ gpu-outputs: $(READY)  ## the chapters' outputs on CUDA devices, in _build/gpu
 	env -u DPKIT_DEVICES $(PY) scripts/execute_notebooks.py --live \
 	  _build/gpu/*.ipynb
 
-bench: $(READY)  ## measure speed, as ratios taken side by side in one run
-	$(PY) scripts/bench.py
+bench: $(READY)  ## measure speed, as ratios; AGAINST=commit, ROWS=, RECORD=yes
+	$(PY) scripts/bench.py $(if $(AGAINST),--against "$(AGAINST)") \
+	  $(if $(RECORD),--record) $(ROWS)
 
 elsewhere: $(READY)  ## the step in JAX, TensorFlow, MXNet; FRAMEWORK=, RENEW=1
 	$(ONE) $(PY) scripts/elsewhere.py $(FRAMEWORK) $(if $(RENEW),--renew) \
@@ -262,13 +286,11 @@ lint: $(READY)  ## check style (notebooks too), types, words and workflows
 	$(PY) -m mypy
 	$(PY) -c 'from importlinter.cli import lint_imports_command as lint; lint()'
 	$(PY) scripts/words.py
-	$(PY) scripts/sizes.py
 	PATH="$(dir $(PY)):$$PATH" zizmor --offline --quiet .github
 	scripts/check/lint_workflows
 
-words: $(READY)  ## list what is hard to read, and how long things are
+words: $(READY)  ## list what is hard to read
 	$(PY) scripts/words.py
-	$(PY) scripts/sizes.py
 
 format: $(READY)  ## format and mend with ruff
 	$(PY) -m ruff format .

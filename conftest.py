@@ -34,7 +34,8 @@ def _names_in_examples(doctest_namespace: dict[str, Any]) -> None:
 def forking() -> Iterator[Any]:
     """Stand in for the module subprocess, where it starts ``python -c …``.
 
-    The Pythons are forked from one that has imported torch.
+    The Pythons are forked from one that has imported torch. Where they can be,
+    ``prepare`` runs a program that imports more, for all that follow.
     """
     if sys.platform != "linux":
         yield subprocess
@@ -42,7 +43,9 @@ def forking() -> Iterator[Any]:
     from tests.forking import Server
 
     with Server() as server:
-        yield SimpleNamespace(Popen=server.popen, PIPE=subprocess.PIPE)
+        yield SimpleNamespace(
+            Popen=server.popen, PIPE=subprocess.PIPE, prepare=server.prepare
+        )
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ Floor 1, theory: the standard library alone
     ``theory/collectives/`` -- who sends what to whom.
     ``theory/pipelines/`` -- who computes what, in which order.
     ``theory/timeline/`` -- what happened, as a picture and in files.
-    ``theory/`` itself -- tables, units, least squares, formulas.
+    ``theory/`` itself -- tables, units, least squares.
 Floor 2, used by every floor above
     ``accelerator/`` -- which GPUs torch can use here, and why not others.
     ``arguments`` -- checks of arguments that many functions take.
@@ -22,6 +22,7 @@ Floor 4, one concept each
     ``batch_norm/`` -- batch norm of a batch that lies in parts.
     ``buckets/`` -- gradients in flat buckets, and back.
     ``processes/`` -- functions in real processes.
+    ``traffic`` -- what a piece of code sends from device to device.
 Floor 5, copies beside the work
     ``streams`` -- send from device to device beside the work.
 Floor 6, batches and messages
@@ -42,26 +43,19 @@ Floor 10, scores
     ``evaluate`` -- accuracy over all devices.
 Floor 11, whole runs
     ``training`` -- epochs of steps, timed and scored.
-Floor 12, for the chapters
-    ``lab/common/`` -- data, models, pictures and listings that they share.
-    ``lab/<chapter>/`` -- what one chapter runs, draws and checks.
-    ``lab/museum/`` -- the bugs on the page of that name.
-Floor 13, the training job
-    ``job/`` -- ranks, checkpoints, resume: ``python -m dpkit train``.
-Floor 14, the command line
-    ``commands/`` -- ``python -m dpkit devices``, ``… train``, ….
-Floor 15, the way in
+Floor 12, the command line
+    ``commands/`` -- ``python -m dpkit devices``, ``… step``, ….
+Floor 13, the way in
     ``__main__`` -- chooses the command.
+What the chapters run, draw and check besides is in ``dpbook``.
 
 Where to look
     A copy is sent by ``streams.send`` and charged by ``charge_copy`` in
-    ``sim/charge.py``: ``theory/hardware/costs.py`` gives its seconds,
+    ``sim/tensors/charge.py``: ``theory/hardware/costs.py`` gives its seconds,
     ``theory/clock/`` its start.
     A schedule is checked by ``check`` in ``theory/pipelines/check.py``, a plan
     of messages in ``theory/collectives/check.py``.
-    The figures of a chapter, ``book/<chapter>.ipynb``, are drawn in
-    ``lab/<chapter>/pictures.py`` or, where there is none, by
-    ``lab/common/plots.py``; a timeline draws itself, in ``theory/timeline/``.
+    A timeline draws itself, in ``theory/timeline/``.
     A new link or accelerator is a preset: ``theory/hardware/__init__.py``
     lists the steps.
     ``sim.register()`` applies the table in ``sim/patches.py`` to torch.
@@ -69,35 +63,36 @@ Where to look
     importing dpkit does not.
 """
 
-from dpkit import sim
-from dpkit.clipping import clip_grad_norm
-from dpkit.collectives import (
-    allgather,
-    allreduce,
-    alltoall,
-    broadcast,
-    reduce,
-    reduce_scatter,
-)
-from dpkit.data_parallel import (
-    DataParallel,
-    DistributedDataParallel,
-    train_batch,
-)
-from dpkit.evaluate import evaluate_accuracy
-from dpkit.layer_partition import (
-    ChannelParallelConv2d,
-    ColumnParallelLinear,
-    RowParallelLinear,
-)
-from dpkit.machine import Timer, devices, synchronize
-from dpkit.network_partition import Pipeline, split_layers
-from dpkit.placement import gather, replicate, scatter, split_batch
-from dpkit.processes import launch
-from dpkit.ranks import launch as launch_on_sim
-from dpkit.training import TrainingRecord, train
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-sim.launch = launch_on_sim  # beside sim.machine, though on a higher floor
+if TYPE_CHECKING:
+    from dpkit import sim
+    from dpkit.clipping import clip_grad_norm
+    from dpkit.collectives import (
+        allgather,
+        allreduce,
+        alltoall,
+        broadcast,
+        reduce,
+        reduce_scatter,
+    )
+    from dpkit.data_parallel import (
+        DataParallel,
+        DistributedDataParallel,
+        train_batch,
+    )
+    from dpkit.evaluate import evaluate_accuracy
+    from dpkit.layer_partition import (
+        ChannelParallelConv2d,
+        ColumnParallelLinear,
+        RowParallelLinear,
+    )
+    from dpkit.machine import Timer, devices, synchronize
+    from dpkit.network_partition import Pipeline, split_layers
+    from dpkit.placement import gather, replicate, scatter, split_batch
+    from dpkit.processes import launch
+    from dpkit.training import TrainingRecord, train
 
 __all__ = [
     "ChannelParallelConv2d",
@@ -128,3 +123,61 @@ __all__ = [
     "train",
     "train_batch",
 ]
+
+# The module that defines a name is imported when the name is first asked for,
+# so that "import dpkit" takes no time: as SciPy does it (Scientific Python,
+# SPEC 1). Type checkers read the imports above instead. The rooms and modules
+# of the floor plan are imported when asked for, too: ``dpkit.batch_norm``.
+_DEFINED_IN = {
+    "ChannelParallelConv2d": "dpkit.layer_partition",
+    "ColumnParallelLinear": "dpkit.layer_partition",
+    "DataParallel": "dpkit.data_parallel",
+    "DistributedDataParallel": "dpkit.data_parallel",
+    "Pipeline": "dpkit.network_partition",
+    "RowParallelLinear": "dpkit.layer_partition",
+    "Timer": "dpkit.machine",
+    "TrainingRecord": "dpkit.training",
+    "allgather": "dpkit.collectives",
+    "allreduce": "dpkit.collectives",
+    "alltoall": "dpkit.collectives",
+    "broadcast": "dpkit.collectives",
+    "clip_grad_norm": "dpkit.clipping",
+    "devices": "dpkit.machine",
+    "evaluate_accuracy": "dpkit.evaluate",
+    "gather": "dpkit.placement",
+    "launch": "dpkit.processes",
+    "reduce": "dpkit.collectives",
+    "reduce_scatter": "dpkit.collectives",
+    "replicate": "dpkit.placement",
+    "scatter": "dpkit.placement",
+    "split_batch": "dpkit.placement",
+    "split_layers": "dpkit.network_partition",
+    "synchronize": "dpkit.machine",
+    "train": "dpkit.training",
+    "train_batch": "dpkit.data_parallel",
+}
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_parts()})
+
+
+def _parts() -> set[str]:
+    """Return the rooms and modules of the floor plan, as files tell."""
+    # Here, not above: it takes a millisecond.
+    from pkgutil import iter_modules
+
+    return {part.name for part in iter_modules(__path__)} - {"__main__"}
+
+
+if not TYPE_CHECKING:  # or any name would be one of the package
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name, and keep it, or a part of the package."""
+        if name in _DEFINED_IN:
+            found = getattr(import_module(_DEFINED_IN[name]), name)
+            globals()[name] = found
+            return found
+        if name in _parts():
+            return import_module(f"dpkit.{name}")
+        raise AttributeError(f"module 'dpkit' has no attribute {name!r}")

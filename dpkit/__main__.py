@@ -1,36 +1,28 @@
-"""The command line: ``python -m dpkit devices``, ``step``, ``train``, ….
+"""The command line: ``python -m dpkit devices``, ``step``, ``calibrate``.
 
 ``commands/`` has a file for each command.
 """
 
-import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from dpkit.commands.calibrate import add_calibrate
 from dpkit.commands.devices import add_devices
-from dpkit.commands.parser import PROGRAM, Parser
+from dpkit.commands.parser import PROGRAM, Parser, make_parser, run_command
 from dpkit.commands.step import add_step
-from dpkit.commands.train import add_train
+
+DESCRIPTION = "Training neural networks on many devices."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, by default that of this process; return its status."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    options = _parser().parse_args(words)
-    command: Callable[[argparse.Namespace, str], None] = options.command
-    command(options, " ".join([PROGRAM, *words]))
-    return 0
+    return run_command(command_parser(), arguments)
 
 
-def _parser() -> Parser:
-    parser = Parser(
-        prog=PROGRAM, description="Training neural networks on many devices."
-    )
-    commands = parser.add_subparsers(required=True, metavar="command")
-    for add in (add_devices, add_step, add_calibrate, add_train):
-        add(commands)
-    return parser
+def command_parser() -> Parser:
+    """Return the parser of all commands."""
+    adders = (add_devices, add_step, add_calibrate)
+    return make_parser(PROGRAM, DESCRIPTION, adders)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,16 @@ Devices = Sequence[torch.device]  # devices[rank]
 def device_list(
     devices: Iterable[torch.device], least: int = 0
 ) -> list[torch.device]:
-    """Return devices as a list; refuse one device, and too few."""
+    """Return devices as a list.
+
+    Args:
+        devices: The devices, in any iterable.
+        least: 1 to refuse a list without devices.
+
+    Raises:
+        TypeError: it is one device, or no iterable.
+        ValueError: there are fewer devices than ``least``.
+    """
     one = isinstance(devices, str | torch.device)
     if one or not isinstance(devices, Iterable):
         raise TypeError(
@@ -28,7 +37,11 @@ def device_list(
 
 
 def tensor_list(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Return tensors as a list; refuse one tensor, and other things."""
+    """Return tensors as a list.
+
+    Raises:
+        TypeError: it is one tensor, or something in it is no tensor.
+    """
     if isinstance(tensors, Tensor):
         raise TypeError(
             "a tensor where a list of tensors belongs (shape: "
@@ -95,7 +108,13 @@ def check_trained(module: nn.Module) -> None:
 
 
 def check_tensors(tensors: Sequence[Tensor]) -> None:
-    """Raise an error unless the tensors can take part together."""
+    """Raise an error unless tensors can take part in one collective.
+
+    Raises:
+        TypeError: it is one tensor, or something in it is no tensor.
+        ValueError: there are none, shapes or dtypes differ, or an element
+            would be changed twice because memory is shared.
+    """
     tensors = tensor_list(tensors)
     if len(tensors) == 0:
         raise ValueError("no tensors to communicate (tensors: 0)")

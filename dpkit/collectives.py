@@ -79,7 +79,7 @@ def broadcast(
     check_known("algorithm", algorithm, BROADCASTS)
     steps = BROADCASTS[algorithm](len(tensors), root)
     plan = Plan("broadcast", len(tensors), 1, steps)
-    with _flat(tensors) as flats:
+    with flattened(tensors) as flats:
         perform(algorithm, "broadcast", plan, flats, root=root)
 
 
@@ -91,12 +91,16 @@ def reduce(
 ) -> None:
     """Reduce the tensors of all to one, in the root's tensor.
 
-    ``tensors`` are k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
+    The tensors of the other ranks stay as they are.
 
-    The tensors of the other ranks stay as they are. In the algorithm "star"
-    all send to the root, which adds in order of rank, starting from its own.
-    In "tree", half of the ranks that are left send to the other half. For
-    "library" see :func:`allreduce`.
+    Args:
+        tensors: k of one shape and dtype, ``tensors[r]`` on ``devices[r]``.
+        op: "sum", "mean", "product", "max" or "min".
+        root: The rank whose tensor gets the result.
+        algorithm: In "star" all send to the root, which adds in order of
+            rank, starting from its own. In "tree", half of the ranks that
+            are left send to the other half. For "library" see
+            :func:`allreduce`.
 
     Raises:
         ValueError: as for :func:`allreduce`, or the root is not a rank.
@@ -116,7 +120,7 @@ def reduce(
     plan = Plan("reduce", len(tensors), 1, steps)
     # In a tree, others add too: they do so in a copy.
     adding = {m.target for m in plan.messages} - {root}
-    with _flat([tensors[root]]) as (total,):
+    with flattened([tensors[root]]) as (total,):
         flats = [t.detach().reshape(-1) for t in tensors]
         for rank in sorted(adding):
             flats[rank] = flats[rank].clone()
@@ -164,7 +168,7 @@ def allreduce(
     p = len(tensors)
     name = "ring" if algorithm == LIBRARY else algorithm
     plan = algorithms.allreduce_plan(name, p, ranks_per_node)
-    with _flat(tensors) as flats:
+    with flattened(tensors) as flats:
         perform(algorithm, "allreduce", plan, flats, op)
         _divide(flats, op, p)
 
@@ -194,7 +198,7 @@ def reduce_scatter(
     check_op(op, tensors[0].dtype)
     check_known("algorithm", algorithm, SCATTERS)
     p = len(tensors)
-    with _flat(tensors) as flats:
+    with flattened(tensors) as flats:
         plan = Plan("reduce-scatter", p, p, SCATTERS[algorithm](p))
         perform(algorithm, "reduce_scatter", plan, flats, op)
         parts = [flat.tensor_split(p)[r] for r, flat in enumerate(flats)]
@@ -221,7 +225,7 @@ def allgather(tensors: Sequence[Tensor], algorithm: str = "ring") -> None:
     check_tensors(tensors)
     check_known("algorithm", algorithm, GATHERS)
     p = len(tensors)
-    with _flat(tensors) as flats:
+    with flattened(tensors) as flats:
         plan = Plan("allgather", p, p, GATHERS[algorithm](p))
         perform(algorithm, "allgather", plan, flats)
 
@@ -249,7 +253,7 @@ def alltoall(tensors: Sequence[Tensor]) -> None:
             "parts that are exchanged need one size (elements: "
             f"{tensors[0].numel()}, ranks: {p})"
         )
-    with _flat(tensors) as flats:
+    with flattened(tensors) as flats:
         run(direct.pairwise(p), flats)
 
 
@@ -260,7 +264,7 @@ def _members(p: int) -> tuple[range, list[Chunks]]:
 
 
 @contextmanager
-def _flat(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+def flattened(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """Give the tensors as contiguous ones of shape (n,), to change."""
     with torch.no_grad():
         flats = [

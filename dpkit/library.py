@@ -19,15 +19,15 @@ import torch
 from torch import Tensor
 from torch.cuda import nccl
 
-from dpkit.plan_runner import run, run_in_pieces
-from dpkit.sim.configuration import simulation
-from dpkit.sim.operations import check_home
-from dpkit.sim.small_integers import (
-    keep_numbers,
-    lose_numbers,
+from dpkit.plan_runner import run_in_pieces
+from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.memory.small_integers import (
+    keep_values,
+    lose_values,
     may_keep,
-    numbers_of,
+    values_of,
 )
+from dpkit.sim.operators.operations import check_machine_of
 from dpkit.theory.collectives.library import library_seconds, passes_a_port
 from dpkit.theory.collectives.plans import Plan
 
@@ -56,9 +56,16 @@ def perform(
 ) -> None:
     """Send the messages of a plan, or have a library do what it does.
 
-    ``operation`` is a name in ``theory.collectives.library.TRIPS``; the other
-    arguments are those of ``plan_runner.run``, and the rank that a broadcast
-    starts from and a reduce ends at.
+    Args:
+        algorithm: "library" for the library; any other name, for the plan.
+        operation: "allreduce", "reduce_scatter", "allgather", "broadcast" or
+            "reduce": what the library is asked for.
+        plan: Messages that do the operation.
+        flats: ``flats[r]``, of shape (n,) and contiguous, lies on
+            ``devices[r]``; those that receive are changed in place.
+        op: "sum", "product", "max" or "min". For "mean" the caller has to
+            divide the sums.
+        root: The rank that a broadcast starts from and a reduce ends at.
 
     Example:
         >>> from dpkit.library import LIBRARY, perform
@@ -77,9 +84,10 @@ def perform(
         NCCL[operation](flats, NCCL_OPS[op], root)
         _mark_changed(plan, flats)
     elif operation in ("reduce_scatter", "allgather"):
-        run(plan, flats, op)
-    else:
         run_in_pieces(plan, flats, op)
+    else:
+        # As one piece of all: this view takes a host some time, too.
+        run_in_pieces(plan, [flat[0 : len(flat)] for flat in flats], op)
 
 
 def _kind(flats: Sequence[Tensor]) -> str:
@@ -93,21 +101,41 @@ def _run_simulated(
     operation: str, plan: Plan, flats: Sequence[Tensor], op: str
 ) -> None:
     """Compute on the tensors that hold the numbers; charge one kernel each."""
-    check_home(list(flats))
+    check_machine_of(list(flats))
     simulated: list[Any] = list(flats)
     held = [x.backing for x in simulated]
     if held[0].is_meta:
         _run_without_numbers(plan, held, op)
     else:
-        run(plan, held, op)
-    n, clock = flats[0].nbytes, simulation.clock
-    devices = [x.device.index for x in flats]
-    seconds = library_seconds(operation, devices, n, clock.cluster)
-    moved = round(passes_a_port(operation, len(flats), n))
+        run_in_pieces(plan, held, op)
     if simulation.races is not None:
         simulation.races.met(operation, flats, _changed(plan))
+    devices = [x.device.index for x in flats]
+    _charge_library(operation, flats[0].nbytes, devices)
+
+
+def _charge_library(operation: str, n: int, devices: Sequence[int]) -> None:
+    """Charge for an operation of n bytes on each of the devices."""
+    clock = simulation.clock
+    seconds = library_seconds(operation, devices, n, clock.cluster)
+    moved = round(passes_a_port(operation, len(devices), n))
     with clock.lock:
         clock.collective(devices, operation, seconds, moved)
+
+
+def perform_alike(
+    operation: str, flat: Tensor, devices: Sequence[int]
+) -> None:
+    """Charge for an operation where one device stands for all of them.
+
+    ``flat`` lies on the first of the devices. Nothing is computed.
+    """
+    if flat.device.type != "sim" or len(devices) == 1:
+        return
+    check_machine_of([flat])
+    if simulation.races is not None:
+        simulation.races.met(operation, [flat], [0])
+    _charge_library(operation, flat.nbytes, devices)
 
 
 def _run_without_numbers(plan: Plan, held: Sequence[Tensor], op: str) -> None:
@@ -118,22 +146,23 @@ def _run_without_numbers(plan: Plan, held: Sequence[Tensor], op: str) -> None:
     #               before           after "rank 0 to rank 1, adds"
     #     rank 0    3 1   ✓ ✓        3 1   ✓ ✓
     #     rank 1    · ·   ✗ ✗        · ·   ✗ ✗
-    found = [numbers_of(x) for x in held]
+    found = [values_of(x) for x in held]
     if all(numbers is None for numbers in found):
         return
-    values, known = [], []
+    values = []
+    known = []
     for x, numbers in zip(held, found):
         blank = torch.zeros(x.shape, dtype=x.dtype, device="cpu")
         values.append(blank if numbers is None else numbers)
         flag = numbers is not None
         known.append(torch.full(x.shape, flag, device="cpu"))
-    run(plan, values, op)
-    run(plan, known, "min")
+    run_in_pieces(plan, values, op)
+    run_in_pieces(plan, known, "min")
     for rank in _changed(plan):
         if not known[rank].all():
-            lose_numbers(held[rank])
+            lose_values(held[rank])
         elif found[rank] is None and may_keep(held[rank]):
-            keep_numbers(held[rank], values[rank])
+            keep_values(held[rank], values[rank])
 
 
 def _changed(plan: Plan) -> set[int]:

@@ -38,7 +38,12 @@ def check_sum(loss: Loss) -> None:
 
 
 def tried_as_sum(loss: Loss) -> Loss:
-    """Return the loss, with a check of its value: no mean of two halves."""
+    """Wrap a loss that is to be a sum over examples, and check its values.
+
+    What is returned gives the values that ``loss`` gives. It raises ValueError
+    where one of a batch is nearer to the mean of those of its two halves than
+    to their sum.
+    """
 
     def tried(outputs: Tensor, y: Tensor) -> Tensor:
         total = loss(outputs, y)
@@ -77,7 +82,8 @@ def check_mean(loss: Loss) -> None:
             "the loss is a sum over examples (reduction: 'sum'); it has to "
             "be a mean"
         )
-    left_out, weight = _setting(loss, "ignore_index"), _setting(loss, "weight")
+    left_out = _setting(loss, "ignore_index")
+    weight = _setting(loss, "weight")
     if left_out is not None and weight is not None:
         raise ValueError(
             "the loss divides by the weights of the examples (shape of "
@@ -91,7 +97,10 @@ def check_mean(loss: Loss) -> None:
 
 
 def check_labels(loss: Loss, y: Tensor) -> None:
-    """Refuse labels that PyTorch's losses leave out unless told otherwise."""
+    """Refuse a batch with labels that the loss leaves out of its mean.
+
+    They are those equal to its ``ignore_index``, -100 unless told otherwise.
+    """
     left_out = _setting(loss, "ignore_index")
     if left_out is None or not _has_numbers(y):
         return
@@ -105,7 +114,13 @@ def check_labels(loss: Loss, y: Tensor) -> None:
 
 
 def tried_as_mean(loss: Loss) -> Loss:
-    """Return the loss, with a check of each micro-batch and the one before."""
+    """Wrap a loss that is to be a mean over examples, and check its values.
+
+    What is returned gives the values that ``loss`` gives. It raises ValueError
+    where one of two micro-batches together, a micro-batch and the one before,
+    is not the mean of both, each by its number of examples. A loss of
+    PyTorch's that says that it is a mean comes back as it is.
+    """
     # check_labels finds the labels that a mean of PyTorch's leaves out.
     says_mean = _setting(loss, "reduction") in DIVIDED
     if says_mean and _setting(loss, "weight") is None:

@@ -71,7 +71,8 @@ def _asked_kind(kind: str | None) -> str | None:
     """Return the kind by argument or by environment; None: neither says."""
     source = "kind"
     if kind is None:
-        source, kind = "DPKIT_DEVICES", os.environ.get("DPKIT_DEVICES") or None
+        source = "DPKIT_DEVICES"
+        kind = os.environ.get(source) or None
     if kind is not None and kind not in DEVICE_KINDS:
         raise ValueError(
             f"unknown kind of device ({source}: {kind!r}, known: "

@@ -38,9 +38,8 @@ ADD: dict[str, Callable[[Tensor, Tensor], object]] = {
     "max": lambda mine, x: torch.maximum(mine, x, out=mine),
     "min": lambda mine, x: torch.minimum(mine, x, out=mine),
 }
-# On a CPU, all ranks' pieces of a buffer should fit into its cache together:
-# then each number is read from memory once, and written once.
-CACHE_BYTES = 16 * 2**20
+# The second cache of a core, its own, has this or more in most CPUs.
+CACHE_BYTES = 2**20
 
 
 @torch.no_grad()
@@ -71,7 +70,7 @@ def _run_step(
 ) -> None:
     """Send all messages of a step, then change what has been sent."""
     crossing = _crossing(step)
-    parcels = []
+    pending = []
     for m in step:
         x = view(plan, range(m.first, m.stop), flats[m.source])
         target = flats[m.target]
@@ -79,8 +78,8 @@ def _run_step(
             x = x.clone()  # send() copies nothing on one device
         later = m.adds or m in crossing
         into = None if later else view(plan, m.landing, target)
-        parcels.append(send(x, target.device, into))
-    arrived = [parcel.open() for parcel in parcels]
+        pending.append(send(x, target.device, into))
+    arrived = [tensor.wait() for tensor in pending]
     for m, x in zip(step, arrived):
         if m.adds:
             ADD[op](view(plan, m.landing, flats[m.target]), x)
@@ -98,13 +97,58 @@ def check_op(op: str, dtype: torch.dtype) -> None:
 
 
 def run_in_pieces(plan: Plan, flats: Sequence[Tensor], op: str) -> None:
-    """Run a plan that treats every element alike, piece by piece on a CPU."""
-    # Three ranks of float32: 16 MiB / (3 · 4 bytes) = 1.4 million elements.
-    most = max(1, CACHE_BYTES // (len(flats) * flats[0].element_size()))
+    """Run a plan on CPUs a piece at a time; elsewhere by :func:`run`.
+
+    The results are the same bits. In this plan each chunk has to land in its
+    own place.
+
+    Example:
+        >>> from dpkit.plan_runner import run_in_pieces
+        >>> from dpkit.theory.collectives.rings import ring
+        >>> flats = [torch.full((5,), r) for r in range(3)]
+        >>> run_in_pieces(ring(3), flats, "sum")
+        >>> flats[2]
+        tensor([3, 3, 3, 3, 3])
+    """
     if any(has_streams(flat.device) for flat in flats):
-        most = max(1, len(flats[0]))
-    for start in range(0, len(flats[0]), most):
-        run(plan, [flat[start : start + most] for flat in flats], op)
+        run(plan, flats, op)
+        return
+    # The pieces of all ranks fit into the caches together. So each number is
+    # read from memory once and written once, however often it is sent. Three
+    # ranks of float32, two threads: 2 MiB / (3 · 4 bytes) = 174,762 elements.
+    cache = CACHE_BYTES * torch.get_num_threads()
+    most = max(1, cache // (len(flats) * flats[0].element_size()))
+    for number in range(plan.num_chunks):
+        steps = _steps_of_chunk(plan, number)
+        parts = [view(plan, range(number, number + 1), x) for x in flats]
+        for pieces in zip(*[part.split(most) for part in parts]):
+            for step in steps:
+                _run_in_memory(step, pieces, op)
+
+
+def _steps_of_chunk(plan: Plan, number: int) -> list[Step]:
+    """Return the messages that carry a chunk, step by step."""
+    steps = [
+        [m for m in step if m.first <= number < m.stop] for step in plan.steps
+    ]
+    return [step for step in steps if step]
+
+
+def _run_in_memory(step: Step, pieces: Sequence[Tensor], op: str) -> None:
+    """Do what a step does to a piece of a chunk, in the memory of a CPU."""
+    # A rank reads what another one holds, without a copy on the way. Only
+    # what is changed in this step too is copied first: 0 → 1 beside 1 → 0.
+    changed = {m.target for m in step}
+    sent = [
+        pieces[m.source].clone() if m.source in changed else pieces[m.source]
+        for m in step
+    ]
+    for m, x in zip(step, sent):
+        mine = pieces[m.target]
+        if m.adds:
+            ADD[op](mine, x)
+        else:
+            mine.copy_(x)
 
 
 def view(plan: Plan, chunks: range, flat: Tensor) -> Tensor:
@@ -120,7 +164,8 @@ def _crossing(step: Step) -> set[Message]:
     # Rank 0 sends chunk 0 to rank 1, which sends chunk 1 to rank 0: neither.
     found = set()
     for one, other in product(step, step):
-        sent, changed = range(one.first, one.stop), other.landing
+        sent = range(one.first, one.stop)
+        changed = other.landing
         overlap = sent.start < changed.stop and changed.start < sent.stop
         if one.source == other.target and overlap:
             found |= {one, other}

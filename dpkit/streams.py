@@ -1,4 +1,4 @@
-"""Send tensors from device to device, beside their work.
+"""Send tensors from device to device on side streams.
 
 A copy from device to device takes its turn in the current streams of both
 ends. So device 1 would have to finish its work before device 0 could go on.
@@ -21,8 +21,9 @@ each device has one stream to send on and one to receive on::
     device 2, receiving     |= to 2 =|
 
 Both ends wait for it, so that no buffer is changed while it is sent, nor read
-before it has arrived. Where one end is a CPU, nothing runs beside, except
-what is received from its pinned memory: the next batch, during this step.
+before it has arrived. Where one end is a CPU, nothing is overlapped,
+except what is received from its pinned memory: the next batch, during this
+step.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,18 +42,19 @@ from dpkit.machine import has_streams
 
 
 @dataclass(frozen=True)
-class Parcel:
-    """A tensor on its way to another device: ``x``, on the one that receives.
+class PendingTensor:
+    """A tensor ``x`` that has been sent, and may not have arrived yet.
 
-    ``arrived`` is the event at which it has arrived; None: it is there. The
-    devices in ``waiting`` wait for it; the last one receives it.
+    It lies on the device that receives. ``arrived`` is the event at which it
+    has arrived; None: it is there. :meth:`wait` makes the devices in
+    ``waiting`` wait for that event; the last of them receives.
     """
 
     x: Tensor
     arrived: Any = None
     waiting: tuple[torch.device, ...] = ()
 
-    def open(self) -> Tensor:
+    def wait(self) -> Tensor:
         """Make later work of the devices wait for the tensor; return it."""
         for device in self.waiting:
             stream = _current(device)
@@ -64,68 +66,77 @@ class Parcel:
 
 
 class Channel:
-    """A way from one device to another, with a stream on each end.
+    """A connection from one device to another, with a stream on each end.
 
     If both are one device, nothing is copied.
 
     Example:
         >>> source, target = dpkit.devices(2, kind="sim")
         >>> channel = dpkit.streams.Channel(source, target)
-        >>> parcel = channel.send(torch.ones(3, device=source))
-        >>> parcel.open()
+        >>> pending = channel.send(torch.ones(3, device=source))
+        >>> pending.wait()
         tensor([1., 1., 1.], device='sim:1')
     """
 
     def __init__(self, source: torch.device, target: torch.device) -> None:
-        self.source, self.target = source, target
+        self.source = source
+        self.target = target
         self._streams: list[Any] = []
         if source != target and has_streams(source) and has_streams(target):
             self._streams = [_module(d).Stream(d) for d in (source, target)]
 
-    def send(self, x: Tensor) -> Parcel:
+    def send(self, x: Tensor) -> PendingTensor:
         """Copy a tensor once it is ready, while both devices go on.
 
-        ``x`` lies on the source; :meth:`Parcel.open` waits for the copy.
+        ``x`` lies on the source. :meth:`PendingTensor.wait` waits for it.
         """
         if not self._streams:
-            return Parcel(x.to(self.target))
+            return PendingTensor(x.to(self.target))
         sending, receiving = self._streams
         sending.wait_stream(_current(self.source))
         copy = _copy(x, self.target, sending, receiving)
-        return Parcel(copy, receiving.record_event(), (self.target,))
+        arrived = receiving.record_event()
+        return PendingTensor(copy, arrived, waiting=(self.target,))
 
 
 def send(
     x: Tensor, target: torch.device, into: Tensor | None = None
-) -> Parcel:
-    """Copy a tensor to another device, beside the work of both.
+) -> PendingTensor:
+    """Copy a tensor to another device, on side streams of both.
 
     It waits for what both devices have been asked for so far, in their
-    current streams. The copy goes ``into`` a tensor there of the same shape;
-    None: a new one, or on the same device ``x`` itself.
+    current streams.
+
+    Args:
+        x: The tensor; its memory is kept until it has been sent.
+        target: The device to which it is copied.
+        into: A tensor there of the same shape, which is overwritten. None: a
+            new one, or on the same device ``x`` itself.
 
     Example:
         >>> from dpkit.streams import send
         >>> zero, one = dpkit.devices(2, kind="sim")
-        >>> send(torch.ones(3, device=zero), one).open()
+        >>> send(torch.ones(3, device=zero), one).wait()
         tensor([1., 1., 1.], device='sim:1')
     """
     source = x.device
-    sender, receiver = copy_streams(source), copy_streams(target)
+    sender = copy_streams(source)
+    receiver = copy_streams(target)
     if source == target or sender is None or receiver is None:
-        return Parcel(x.to(target) if into is None else into.copy_(x))
+        return PendingTensor(x.to(target) if into is None else into.copy_(x))
     sender.sending.wait_stream(_current(source))
     receiver.receiving.wait_stream(_current(target))
     copy = _copy(x, target, sender.sending, receiver.receiving, into)
-    return Parcel(copy, receiver.receiving.record_event(), (source, target))
+    arrived = receiver.receiving.record_event()
+    return PendingTensor(copy, arrived, waiting=(source, target))
 
 
 def receive(x: Tensor, device: torch.device | str) -> Tensor:
     """Return a copy of a tensor on a device; never ``x`` itself.
 
-    From pinned memory of the host it is made beside the work that the device
-    has. Python goes on at once, and what the device is asked for from now on
-    waits for the copy. Until then nothing may be written to ``x``.
+    From pinned memory of the host it is made while the device works on.
+    Python goes on at once, and what the device is asked for from now on waits
+    for the copy. Until then nothing may be written to ``x``.
 
     Example:
         >>> from dpkit.streams import receive
@@ -140,7 +151,8 @@ def receive(x: Tensor, device: torch.device | str) -> Tensor:
         return x.to(device, copy=True)
     with _module(device).stream(streams.receiving):
         copy = x.to(device, non_blocking=True)
-    return Parcel(copy, streams.receiving.record_event(), (device,)).open()
+    arrived = streams.receiving.record_event()
+    return PendingTensor(copy, arrived, waiting=(device,)).wait()
 
 
 def _copy(
@@ -164,15 +176,16 @@ def _copy(
 
 
 class CopyStreams:
-    """The streams of a device for what is sent on one way beside its work.
+    """The side streams of a device for one channel.
 
     They are made when they are first asked for, those that send and receive
-    together. In timelines they have the name of the way: "tp", "tp, sends",
-    "tp, receives". Without a name the first is called "beside".
+    together. In timelines they have the name of the channel: "tp",
+    "tp, sends", "tp, receives". Without a name the first is called "beside".
     """
 
-    def __init__(self, device: torch.device, way: str) -> None:
-        self._device, self._way = device, way
+    def __init__(self, device: torch.device, channel: str) -> None:
+        self._device = device
+        self._channel = channel
 
     @property
     def sending(self) -> Any:
@@ -186,14 +199,14 @@ class CopyStreams:
 
     @cached_property
     def _pair(self) -> tuple[Any, Any]:
-        way = self._way
-        names = (f"{way}, sends", f"{way}, receives") if way else ("", "")
+        name = self._channel
+        names = (f"{name}, sends", f"{name}, receives") if name else ("", "")
         return self._make(names[0]), self._make(names[1])
 
     @cached_property
-    def beside(self) -> Any:
-        """On which a block of :func:`beside` runs."""
-        return self._make(self._way or "beside")
+    def side(self) -> Any:
+        """On which a block of :func:`on_side_streams` runs."""
+        return self._make(self._channel or "beside")
 
     def _make(self, name: str) -> Any:
         stream = _module(self._device).Stream(self._device)
@@ -207,23 +220,24 @@ _STREAMS: WeakKeyDictionary[Any, dict[Any, CopyStreams]] = WeakKeyDictionary()
 
 
 class _Thread(local):
-    """What this thread of Python sends on; see :func:`beside`."""
+    """The channel that this thread of Python is in: of ``on_side_streams``."""
 
-    way = ""
+    channel = ""
 
 
 _thread = _Thread()
 
 
 def copy_streams(device: torch.device) -> CopyStreams | None:
-    """Return the streams of a device for the way that is in use.
+    """Return the side streams of a device for the channel that is in use.
 
     They are the same each time; None if the device has none.
     """
     if not has_streams(device):
         return None
     owner = sim.current_machine() if device.type == "sim" else _module(device)
-    key, streams = (device, _thread.way), _STREAMS.setdefault(owner, {})
+    key = (device, _thread.channel)
+    streams = _STREAMS.setdefault(owner, {})
     if key not in streams:
         streams[key] = CopyStreams(*key)
     return streams[key]
@@ -235,38 +249,44 @@ def record_event(device: torch.device) -> Any:
 
 
 @contextmanager
-def beside(
-    events: Mapping[torch.device, Any], way: str = ""
+def on_side_streams(
+    events: Mapping[torch.device, Any], channel: str = ""
 ) -> Iterator[None]:
-    """Issue a block beside the work of devices, on a stream of each.
+    """Issue a block on a side stream of each device, as a context manager.
 
-    On each device it waits for an event of :func:`record_event`, and for what
-    was issued so before on this ``way``. What is sent on one way, here or by
-    :func:`send` in the block, does not hold up what is sent on another.
+    It overlaps with the work on the devices' current streams. On each device
+    it waits for an event, and for earlier blocks of the same channel.
+
+    Args:
+        events: Device -> what :func:`record_event` returned there: what the
+            block needs. Devices without streams have None, and are left out.
+        channel: A name. Blocks of different channels, and what :func:`send`
+            sends in them, do not wait for each other.
     """
     found = {d: event for d, event in events.items() if event is not None}
     simulated = {d: e for d, e in found.items() if d.type == "sim"}
     with ExitStack() as stack:
-        stack.callback(setattr, _thread, "way", _thread.way)
-        _thread.way = way
+        stack.callback(setattr, _thread, "channel", _thread.channel)
+        _thread.channel = channel
         if simulated:
-            stack.enter_context(sim.beside(simulated))
+            stack.enter_context(sim.overlapped(simulated))
         for device, event in found.items():
             streams = copy_streams(device)
             assert streams is not None  # for it has events
-            streams.beside.wait_event(event)
-            stack.enter_context(_module(device).stream(streams.beside))
+            streams.side.wait_event(event)
+            stack.enter_context(_module(device).stream(streams.side))
         yield
 
 
-def wait_for_beside(device: torch.device) -> None:
-    """Make later work of a device wait for what ran beside it so far.
+def wait_for_side_streams(device: torch.device) -> None:
+    """Make later work of a device wait for its side stream.
 
-    It waits for the blocks of :func:`beside` on the way that is in use.
+    It waits for the blocks of :func:`on_side_streams` so far, of the channel
+    that is in use.
     """
     streams = copy_streams(device)
     if streams is not None:
-        _current(device).wait_stream(streams.beside)
+        _current(device).wait_stream(streams.side)
 
 
 def _module(device: torch.device) -> Any:

@@ -86,11 +86,12 @@ def train(
     devices = device_list(devices)
     device_params = replicate(params, devices)
     record = TrainingRecord(devices, device_params=device_params)
-    settings = device_params, devices, lr, algorithm
     for epoch in range(1, num_epochs + 1):
         with Timer(devices) as timer:
             _train_epoch(
-                lambda X, y: train_batch(net, loss, X, y, *settings),
+                lambda X, y: train_batch(
+                    net, loss, X, y, device_params, devices, lr, algorithm
+                ),
                 train_batches,
                 epoch,
             )

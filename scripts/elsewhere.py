@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dpkit.lab.elsewhere.results import (
+from dpbook.elsewhere.results import (
     FRAMEWORKS,
     Results,
     listing,
@@ -71,7 +71,8 @@ def end_of(framework: str, renew: bool) -> str:
 def environment(framework: str) -> tuple[Path | None, str]:
     """Make the environment of a framework; return its Python, or why not."""
     folder = ROOT / f".venv-{framework}"
-    python, ready = folder / "bin" / "python", folder / "bin" / "ready"
+    python = folder / "bin" / "python"
+    ready = folder / "bin" / "ready"
     pins = BOOK / "elsewhere" / f"{framework}.txt"
     if ready.exists() and ready.stat().st_mtime > pins.stat().st_mtime:
         return python, ""

@@ -34,7 +34,8 @@ LEAST_SECONDS = 10
 
 def environment(stand_in: int) -> dict[str, str]:
     """Return the environment of the parts: what is there is used."""
-    path = [str(ROOT), str(ROOT / "scripts"), os.environ.get("PYTHONPATH", "")]
+    path = [str(ROOT / folder) for folder in ("", "book", "scripts")]
+    path.append(os.environ.get("PYTHONPATH", ""))
     found = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, path)),
         "PYTHONUNBUFFERED": "1",
@@ -83,9 +84,11 @@ class Call:
         self.parts = plan(folder, len(facts["gpus"]), stand_in)
         self.records = Records(folder, machine, digest())
         self.path = folder.with_suffix(".md")
-        self._facts, self._stand_in = facts, stand_in
+        self._facts = facts
+        self._stand_in = stand_in
         self._end = end
-        self._mark, self._lock = f"{os.getpid()}-", Lock()
+        self._mark = f"{os.getpid()}-"
+        self._lock = Lock()
 
     def run(self, parts: list[Part], lanes: int) -> None:
         """Run the parts, and those that may, ``lanes`` at a time."""
@@ -113,7 +116,8 @@ class Call:
         limit = min(part.limit, left)
         print(f"{part.name}: begins (at most {limit:.0f} s)", flush=True)
         # Some names begin with another's, but none has a slash.
-        log, mark = self.records.log(part), f"{self._mark}{part.name}/"
+        log = self.records.log(part)
+        mark = f"{self._mark}{part.name}/"
         env = environment(self._stand_in)
         ended = run(part.words, log, limit, mark, env, ROOT)
         outcome = PASSED if ended.status == 0 else FAILED

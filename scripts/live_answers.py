@@ -13,8 +13,8 @@ import random
 import sys
 from typing import Any
 
-from dpkit.theory.explore.all import FIGURES
-from dpkit.theory.explore.figure import Choice, Control, Number
+from dpbook.explore.all import FIGURES
+from dpbook.explore.figure import Choice, Control, Number
 
 COUNT = 50
 
@@ -24,7 +24,8 @@ def some_value(control: Control, chance: random.Random) -> Any:
     if isinstance(control, Choice):
         return chance.choice(control.options)
     if isinstance(control, Number):
-        first, last = control.stops[0], control.stops[-1]
+        first = control.stops[0]
+        last = control.stops[-1]
         if all(isinstance(stop, int) for stop in control.stops):
             field: float = chance.randint(int(first), int(last))
         else:

@@ -4,8 +4,8 @@
 
 Takes every sixth training image and every fifth test image of each class, in
 the order of the full set: 1,000 and 200 per class. Writes them as four idx
-``.gz`` files to FOLDER (``dpkit/lab/common/data``). It is the same choice each
-time, and the same bytes wherever zlib is the same.
+``.gz`` files to FOLDER (``book/dpbook/common/data``). It is the same choice
+each time, and the same bytes wherever zlib is the same.
 """
 
 import gzip
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
-from dpkit.lab.common.datasets import Labelled, load_fashion_mnist
+from dpbook.common.datasets import Labelled, load_fashion_mnist
 
-FOLDER = Path(__file__).parent.parent / "dpkit" / "lab" / "common" / "data"
+FOLDER = Path(__file__).parent.parent / "book" / "dpbook" / "common" / "data"
 
 
 def thin_out(labelled: Labelled, step: int) -> Labelled:

@@ -70,9 +70,9 @@ def made(root: Path, name: str) -> list[Path]:
     module = name.replace("-", "_")
     return [
         root / "book" / f"{name}.ipynb",
-        root / "dpkit/lab" / module / "__init__.py",
-        root / "dpkit/lab" / module / "check.py",
-        root / "tests" / f"test_checks_{module}.py",
+        root / "book/dpbook" / module / "__init__.py",
+        root / "book/dpbook" / module / "check.py",
+        root / "tests/book" / f"test_checks_{module}.py",
     ]
 
 
@@ -98,11 +98,11 @@ def notebook(root: Path, name: str) -> str:
 # list, and what is put before that end.
 LISTS = {
     "_toc.yml": (
-        "  - caption: Chapters\n",
+        "  - caption: What may change\n",
         r"  - caption: |\Z",
         "      - file: book/{name}\n",
     ),
-    "book/index.ipynb": ("(chapter-map)=", r'    "::::\\n",\n', CARD),
+    "book/index.ipynb": ("**What may change.**", r'    "::::\\n",\n', CARD),
     "book/exercises.md": ("", r"\Z", INDEXED),
 }
 
@@ -156,7 +156,8 @@ def finish(root: Path, name: str) -> None:
         [*ruff, "format", "--quiet", *sources],
         [*run, sources[0]],
     ):
-        environment = os.environ | {"PYTHONPATH": str(root)}
+        path = os.pathsep.join([str(root), str(root / "book")])
+        environment = os.environ | {"PYTHONPATH": path}
         subprocess.run(command, check=True, cwd=root, env=environment)
 
 

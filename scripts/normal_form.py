@@ -58,7 +58,8 @@ def number_cells(notebook: NotebookNode) -> None:
 def normalise(notebook: NotebookNode) -> None:
     """Remove from `notebook` what differs between two equal runs."""
     notebook.metadata = nbformat.from_dict(METADATA)
-    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    notebook.nbformat = 4
+    notebook.nbformat_minor = 5
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":

@@ -1,7 +1,9 @@
 """Pack Python for the pages: `_build/live/python.js` and `theory.js`.
 
-Node does it, by `scripts/pyodide/pack.mjs`. Pyodide comes from npm once, by
-version and hash; where that cannot be had, the pages do without.
+The second has what a page runs: the library's theory, and the figures and
+exercises of the book. Node does it, by `scripts/pyodide/pack.mjs`. Pyodide
+comes from npm once, by version and hash; where that cannot be had, the pages
+do without.
 """
 
 import hashlib
@@ -16,14 +18,27 @@ ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "scripts" / "pyodide"
 PACKED = ROOT / "_build" / "live"
 NAMES = ("python.js", "theory.js")
+# What pages run; all of it needs Python's standard library alone.
+PACKAGES = (
+    "dpkit/theory",
+    "book/dpbook/exercises",
+    "book/dpbook/explore",
+    "book/dpbook/formulas",
+    "book/dpbook/planner",
+    "book/dpbook/plans",
+)
 MARK = "made-from.txt"  # the hash of what the two were made from
 
 
 def hash_of_sources() -> str:
     """Return a hash of all files that what is packed depends on."""
-    theory = (ROOT / "dpkit" / "theory").rglob("*")
-    files = [p for p in theory if "__pycache__" not in p.parts and p.is_file()]
     found = hashlib.sha256()
+    files = [
+        path
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if "__pycache__" not in path.parts and path.is_file()
+    ]
     for path in sorted([*files, *HERE.glob("*.*")]):
         found.update(f"{path.name} {path.stat().st_size}\n".encode())
         found.update(path.read_bytes())
@@ -58,11 +73,12 @@ def pack() -> Path | None:
     """Pack Python if a source has changed; return the folder, or None."""
     PACKED.parent.mkdir(exist_ok=True)
     with FileLock(PACKED.with_suffix(".lock")):
-        mark, wanted = PACKED / MARK, hash_of_sources()
+        mark = PACKED / MARK
+        wanted = hash_of_sources()
         if mark.exists() and mark.read_text(encoding="utf-8") == wanted:
             return PACKED
         shutil.rmtree(PACKED, ignore_errors=True)
-        why = install() or run("node", "pack.mjs", ROOT, PACKED)
+        why = install() or run("node", "pack.mjs", ROOT, PACKED, *PACKAGES)
         if why:
             print(f"live figures go without Python ({why}): only frames")
             return None

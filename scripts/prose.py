@@ -1,7 +1,8 @@
 """The prose of the project, and where each sentence of it stands.
 
 The pages are the notebooks, ``book/*.md``, README.md and CONTRIBUTING.md. In
-the code of ``dpkit/`` and ``scripts/`` docstrings and comments are prose.
+the code of ``dpkit/``, ``book/dpbook/`` and ``scripts/`` docstrings and
+comments are prose.
 """
 
 import ast
@@ -53,11 +54,12 @@ def pages(root: Path) -> Iterator[Text]:
 
 def code(root: Path) -> Iterator[Text]:
     """Yield the docstrings and comments of all modules."""
-    for folder in ("dpkit", "scripts"):
+    for folder in ("dpkit", "book/dpbook", "scripts"):
         for path in sorted((root / folder).rglob("*.py")):
             if "node_modules" in path.parts:  # what others wrote
                 continue
-            name, source = str(path.relative_to(root)), path.read_text("utf-8")
+            name = str(path.relative_to(root))
+            source = path.read_text("utf-8")
             yield from docstrings(source, name)
             yield from comments(source, name)
 

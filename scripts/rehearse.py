@@ -40,17 +40,18 @@ class Outcome:
 def run(part: Part) -> Outcome:
     """Run a part on the double; its output goes to a file."""
     name = "".join(c if c.isalnum() else "-" for c in part.name)[:60]
-    log, found = LOGS / f"{name}.log", LOGS / f"{name}.found"
+    log = LOGS / f"{name}.log"
+    found = LOGS / f"{name}.found"
     found.unlink(missing_ok=True)
     double = ROOT / "tests/cuda_double/run"
-    path = os.pathsep.join([str(ROOT), str(ROOT / "scripts")])
+    path = [str(ROOT / folder) for folder in ("", "book", "scripts")]
     # Other last bits than the CPU's, unless the caller asks for others still.
     environment = {"CUDA_DOUBLE_ROUNDING": "1"} | os.environ
     environment |= {
         "CUDA_DOUBLE_LOG": str(found),
         "OMP_NUM_THREADS": "1",
         "PYTHON": sys.executable,
-        "PYTHONPATH": path,
+        "PYTHONPATH": os.pathsep.join(path),
         "TQDM_DISABLE": "1",
     }
     doubled = (str(double), str(part.num_gpus)) if part.num_gpus else ()

@@ -54,7 +54,8 @@ def check(address: str) -> str:
 
 def changes(root: Path, address: str) -> dict[Path, str]:
     """Return the new text of each file that holds the address."""
-    config, cited = root / "_config.yml", root / "CITATION.cff"
+    config = root / "_config.yml"
+    cited = root / "CITATION.cff"
     texts = {p: p.read_text("utf-8") for p in [config, cited]}
     texts[config], count = CONFIG.subn(rf'\1"{address}"', texts[config])
     if count != 1:

@@ -67,7 +67,8 @@ def main(folder: Path) -> int:
         )
         return 1
     if not file.exists():
-        torch, vision = find_spec("torch"), find_spec("torchvision")
+        torch = find_spec("torch")
+        vision = find_spec("torchvision")
         if torch is None:
             print(
                 f"there is no torch (Python: {sys.executable}); name the one "

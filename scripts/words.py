@@ -3,8 +3,7 @@
 Usage: words.py
 
 ``words.toml`` has the words that are refused. Each finding is printed with
-its file and place, and is to be mended: any ends with exit status 1. How long
-chapters, cells and sentences are is not judged here; ``sizes.py`` prints it.
+its file and place, and is to be mended: any ends with exit status 1.
 """
 
 import re
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from prose import Text, code, notebooks, pages, sentences
 
 ROOT = Path(__file__).parent.parent
@@ -114,10 +114,14 @@ def formatting_cells(root: Path) -> Iterator[Finding]:
 
 
 def chapters(root: Path) -> list[str]:
-    """Return the notebooks of the part "Chapters" in the table of contents."""
-    contents = (root / "_toc.yml").read_text("utf-8")
-    part = contents.partition("caption: Chapters")[2].partition("caption:")[0]
-    return [f"{name}.ipynb" for name in re.findall(r"file: (\S+)", part)]
+    """Return the notebooks of the numbered parts in the table of contents."""
+    contents = yaml.safe_load((root / "_toc.yml").read_text("utf-8"))
+    return [
+        f"{chapter['file']}.ipynb"
+        for part in contents["parts"]
+        if part.get("numbered")
+        for chapter in part["chapters"]
+    ]
 
 
 def on_the_page(root: Path, chapter: str) -> Iterator[dict[str, Any]]:

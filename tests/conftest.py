@@ -15,22 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from filelock import FileLock
 from hypothesis import settings
+
+from tests.repository import ROOT
 
 # Imported where it is used: the process that only gives out the work would
 # import torch before it starts the others.
 if TYPE_CHECKING:
     import torch
-    from matplotlib.axes import Axes
 
 GetDevices = Callable[[int], list["torch.device"]]
 NeedGpus = Callable[[int], None]
 PretendGpus = Callable[[int], None]
-BuildSite = Callable[..., Path]
-CheckPages = Callable[[Path], tuple[int, list[str]]]
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-REPOSITORY = Path(__file__).parent.parent
 
 
 # How long an example takes depends on what else the machine does.
@@ -228,84 +224,6 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 @pytest.fixture
-def axes(monkeypatch: pytest.MonkeyPatch) -> list["Axes"]:
-    """Collect the axes that pictures are drawn on."""
-    from dpkit.lab.common import plots
-
-    drawn: list[Axes] = []
-    savefig = plots.Figure.savefig
-
-    def watched(figure: plots.Figure, *args: Any, **kwargs: Any) -> None:
-        drawn.extend(figure.axes)
-        savefig(figure, *args, **kwargs)
-
-    monkeypatch.setattr(plots.Figure, "savefig", watched)
-    return drawn
-
-
-@pytest.fixture(scope="session")
-def build_site() -> BuildSite:
-    """Build the site of the book in a folder; a warning is a failure."""
-
-    def build(folder: Path, **environment: str) -> Path:
-        if not (folder / "book").exists():
-            shutil.copytree(REPOSITORY / "book", folder / "book")
-            for name in ("_config.yml", "_toc.yml"):
-                shutil.copy(REPOSITORY / name, folder)
-        script = REPOSITORY / "scripts" / "build_site.py"
-        run = subprocess.run(
-            [sys.executable, script, folder],
-            capture_output=True,
-            text=True,
-            env=os.environ | environment,
-        )
-        assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-        return folder / "_build" / "html"
-
-    return build
-
-
-@pytest.fixture(scope="session")
-def site(
-    build_site: BuildSite,
-    tmp_path_factory: pytest.TempPathFactory,
-    worker_id: str,
-) -> Path:
-    """Give the folder of the built site, to read; all workers share one."""
-    folder = tmp_path_factory.getbasetemp()
-    if worker_id != "master":
-        folder = folder.parent
-    html = folder / "site" / "_build" / "html"
-    with FileLock(folder / "site.lock"):
-        return html if html.exists() else build_site(folder / "site")
-
-
-@pytest.fixture(scope="session")
-def check_pages() -> CheckPages:
-    """Look at a built site as `make check` does, where anything can.
-
-    Where nothing can, a test is skipped; but not in continuous integration.
-    """
-    checks = REPOSITORY / "scripts" / "check"
-    give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-    if not (checks / "node_modules").exists():
-        give_up("what make check needs is not installed (run: make check)")
-    if not any(map(shutil.which, BROWSERS)):
-        give_up("no chromium on the PATH")
-
-    def check(root: Path) -> tuple[int, list[str]]:
-        run = subprocess.run(
-            ["node", checks / "main.mjs", root, sys.executable],
-            capture_output=True,
-            text=True,
-        )
-        assert run.stderr == ""
-        return run.returncode, run.stdout.splitlines()
-
-    return check
-
-
-@pytest.fixture
 def pretend_gpus(monkeypatch: pytest.MonkeyPatch) -> PretendGpus:
     """Make torch and the driver tell of k GPUs; no tensor can lie on them."""
     import torch
@@ -333,7 +251,7 @@ def driver_stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no compiler of C, or not Linux")
     folder = tmp_path_factory.mktemp("driver_stub")
     library = folder / "libcuda.so.1"
-    source = REPOSITORY / "tests" / "driver_stub" / "driver_stub.c"
+    source = ROOT / "tests" / "driver_stub" / "driver_stub.c"
     words = [compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", library]
     subprocess.run([*words, source], check=True)
     shutil.copy(library, folder / "libnvidia-ml.so.1")

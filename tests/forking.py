@@ -29,20 +29,16 @@ from concurrent.futures import ThreadPoolExecutor
 PR_SET_CHILD_SUBREAPER = 36
 
 SERVER = """
-import functools, gc, gzip, json, os, socket, sys, tempfile, threading, time
+import gc, json, os, socket, sys, tempfile, threading, time
 import traceback
 import pytest, torch
 import torch.distributed.pipelining, torch.distributed.tensor.parallel
 import dpkit.__main__, dpkit.processes
-from dpkit.lab.common.datasets import load_fashion_mnist
 
 # What torch imports when it is first needed, a second worth of it.
 p = torch.nn.Parameter(torch.zeros(3))
 p.grad = torch.zeros(3)
 torch.optim.SGD([p], 0.1, 0.9).step()
-# And a tenth of a second for the images, which are the same for all.
-gzip.decompress = functools.cache(gzip.decompress)
-load_fashion_mnist()
 gc.freeze()  # or every process would look through all of it
 
 asked = socket.socket(fileno=int(sys.argv[1]))
@@ -51,6 +47,11 @@ while True:
     message, files, _, _ = socket.recv_fds(asked, 2**20, 3)
     if not message:
         os._exit(0)
+    if not files:  # what all processes that follow are to have
+        exec(message, {})
+        gc.freeze()
+        asked.send(b"prepared")
+        continue
     between = os.fork()
     if not between:
         between = os.getpid()
@@ -209,6 +210,12 @@ class Server:
     def popen(self, *args, **kwargs):
         """Return a Python that is forked."""
         return Forked(self, *args, **kwargs)
+
+    def prepare(self, program):
+        """Run a program whose imports all later processes have."""
+        with self._lock:
+            self._socket.send(program.encode())
+            assert self._socket.recv(9) == b"prepared"
 
     def fork(self, job, files):
         """Let a process run; return its number."""

@@ -14,7 +14,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
-from dpkit.theory.exercises.listed import CHECKS
+from dpbook.exercises.listed import CHECKS
 
 PLACE = '<div class="exercise-in-page" data-exercise="{name}" hidden></div>'
 START = "```{solution-start}"

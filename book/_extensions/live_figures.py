@@ -12,8 +12,9 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
+import dpbook
 import dpkit
-from dpkit.theory.explore.all import FIGURES
+from dpbook.explore.all import FIGURES
 
 FOLDER = "_static/live/frames"
 FIGURE = re.compile(
@@ -60,10 +61,11 @@ def with_ids(body: str, page: str, folder: Path) -> tuple[str, int]:
 
 
 def package_checksum() -> int:
-    """Return a number that changes with the package: it makes the frames."""
+    """Return a number that changes with the packages: they make the frames."""
     found = 0
-    for path in sorted(Path(dpkit.__path__[0]).rglob("*.py")):
-        found = zlib.crc32(path.read_bytes(), found)
+    for package in (dpkit, dpbook):
+        for path in sorted(Path(package.__path__[0]).rglob("*.py")):
+            found = zlib.crc32(path.read_bytes(), found)
     return found
 
 

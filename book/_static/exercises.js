@@ -3,7 +3,7 @@
 document.addEventListener("DOMContentLoaded", () => {
   const python = globalThis.dpkitPython; // engine.js
   if (!python?.available) return;
-  const RUN = "dpkit.theory.exercises.page:run_code";
+  const RUN = "dpbook.exercises.page:run_code";
   const make = (tag, properties, ...inside) => {
     const made = Object.assign(document.createElement(tag), properties);
     made.append(...inside);

@@ -47,14 +47,23 @@
       `${+factor.toPrecision(2)} times ${way}`, factor];
   }
 
+  /** The words of an option, as they are drawn; mathematics is no text. */
+  function option(form, number) {
+    const words = document.createElement("span");
+    const shown = form.querySelector(`[type=radio][value="${number}"]`).nextElementSibling;
+    words.append("“", shown.cloneNode(true), "”");
+    return words;
+  }
+
   /** What a box was told: rows of what, said, found, miss, and its factor. */
   function rowsOf(form) {
     const said = kept[form.name] ?? [];
     return JSON.parse(form.dataset.asked).flatMap(([what, unit, found], i) => {
       if (!said[i]) return [];
-      const off = unit === null ? [said[i] === found ? "right" : "wrong"] :
-        miss(number(said[i], unit), number(found, unit), unit);
-      return [[what, `${said[i]} ${unit ?? ""}`, `${found} ${unit ?? ""}`, ...off]];
+      if (unit === null) return [[what, option(form, said[i]), option(form, found),
+        said[i] === found ? "right" : "wrong"]];
+      const off = miss(number(said[i], unit), number(found, unit), unit);
+      return [[what, `${said[i]} ${unit}`.trim(), `${found} ${unit}`.trim(), ...off]];
     });
   }
 
@@ -63,8 +72,8 @@
     const rows = rowsOf(form);
     if (!rows.length) return;
     form.classList.add("predict-done");
-    say(form.lastElementChild, rows.map(([what, said, found, off]) =>
-      `${what}: you said ${said.trim()}; it is ${found.trim()}: ${off}.`).join("\n"));
+    form.lastElementChild.replaceChildren(...rows.flatMap(([what, said, found, off]) =>
+      [`${what}: you said `, said, "; it is ", found, `: ${off}.\n`]));
     all("input", form).forEach((input) => {
       input.readOnly = true;
       input.disabled = input.type === "radio" && !input.checked;
@@ -81,7 +90,7 @@
       const link = row.insertCell().appendChild(document.createElement("a"));
       say(link, what).href = `#${form.id}`;
       const factor = rest.splice(3)[0];
-      rest.forEach((text) => say(row.insertCell(), text));
+      rest.forEach((shown) => row.insertCell().append(shown));
       if (factor) {
         logs += Math.log(factor);
         count += 1;

@@ -46,9 +46,10 @@ def ask_driver(visible: str | None, order: str | None) -> DriverAnswer:
     """Return what the driver says to another process.
 
     Args:
-        visible: The environment's ``CUDA_VISIBLE_DEVICES``, and
-        order: its ``CUDA_DEVICE_ORDER``: the process is started once for
-            each of them, for they change the answer.
+        visible: The environment's ``CUDA_VISIBLE_DEVICES``; None if it is
+            not set.
+        order: Its ``CUDA_DEVICE_ORDER``; None if it is not set. Both change
+            the answer, so the process is started once for each pair.
     """
     words = [sys.executable, "-I", "-S", __file__]
     try:
@@ -84,8 +85,8 @@ def started() -> dict[str, object]:
     facts["cuda"] = number.value
     error = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(number))
     if error:
-        told = f"the driver does not start ({_error_name(cuda, error)})"
-        return facts | {"error": told}
+        reason = f"the driver does not start ({_error_name(cuda, error)})"
+        return facts | {"error": reason}
     return facts | {"gpus": [_gpu(cuda, i) for i in range(number.value)]}
 
 
@@ -103,7 +104,8 @@ def _version() -> str:
 
 def _gpu(cuda: ctypes.CDLL, index: int) -> tuple[str, int, int]:
     """Return the name of a GPU, and its compute capability."""
-    gpu, number = ctypes.c_int(), ctypes.c_int()
+    gpu = ctypes.c_int()
+    number = ctypes.c_int()
     cuda.cuDeviceGet(ctypes.byref(gpu), index)
     name = ctypes.create_string_buffer(96)
     cuda.cuDeviceGetName(name, len(name), gpu)

@@ -98,7 +98,8 @@ def _runs_on(capability: tuple[int, int], architecture: str) -> bool:
     match = ARCHITECTURE.match(architecture)
     if not match:
         return False
-    kind, exact = match[1], match[4]
+    kind = match[1]
+    exact = match[4]
     built = int(match[2]), int(match[3])
     if exact:
         return built == capability

@@ -96,10 +96,19 @@ def statistics_dtype(x: Tensor) -> torch.dtype:
 
 
 def normalize_alone(norm: _BatchNorm, x: Tensor, own: bool) -> Tensor:
-    """Normalize a batch by its own statistics, or by the running ones."""
-    mean, var = (None, None) if own else (norm.running_mean, norm.running_var)
-    weight, bias = norm.weight, norm.bias
-    return F.batch_norm(x, mean, var, weight, bias, own, eps=norm.eps)
+    """Normalize a batch by its ``own`` statistics, else by the running ones.
+
+    The running statistics stay as they are.
+    """
+    return F.batch_norm(
+        x,
+        running_mean=None if own else norm.running_mean,
+        running_var=None if own else norm.running_var,
+        weight=norm.weight,
+        bias=norm.bias,
+        training=own,
+        eps=norm.eps,
+    )
 
 
 @torch.no_grad()

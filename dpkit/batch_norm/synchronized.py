@@ -89,7 +89,16 @@ class Normalize(torch.autograd.Function):
         batch: Moments,
         eps: float,
     ) -> Tensor:
-        """Return y, of the shape and dtype of x."""
+        """Return y, of the shape and dtype of x.
+
+        Args:
+            ctx: Keeps what backward needs.
+            x: The rows of this rank, shape (rows, channels, …).
+            weight: w, shape (channels,); None: ones.
+            bias: b, shape (channels,); None: zeros.
+            batch: The moments of the rows of all ranks.
+            eps: Is added to the variance, and keeps the root from zero.
+        """
         scale = (batch.variance + eps).rsqrt()
         x_hat = (x - channels(batch.mean, x)) * channels(scale, x)
         ctx.save_for_backward(x, weight, batch.mean, scale, batch.num_values)
@@ -147,5 +156,5 @@ def num_ranks() -> int:
 
 
 def channels(values: Tensor, x: Tensor) -> Tensor:
-    """Return a value for each channel in a shape that goes with x."""
+    """Return values, shape (channels,), as (1, channels, 1, …) of x's rank."""
     return values.view(1, -1, *[1] * (x.dim() - 2))

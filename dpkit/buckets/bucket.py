@@ -13,11 +13,16 @@ def assign(
 ) -> list[list[int]]:
     """Return which tensors share a bucket: neighbours, until it is filled.
 
-    A bucket takes no more once it has ``bucket_bytes`` or above, the first one
-    of a dtype and device ``first_bytes``: its last tensor may reach beyond
-    them, as in PyTorch. Tensors of two dtypes or devices never share a bucket.
-    Tensors are in the order in which they will be ready. The result has their
-    places in each bucket, in the order in which the buckets will be full.
+    The last tensor of a bucket may reach beyond its size, as in PyTorch.
+    Tensors of two dtypes or devices never share a bucket. The result is a list
+    for each bucket, of the places of its tensors in ``tensors``; the buckets
+    are in the order in which they will be full.
+
+    Args:
+        tensors: In the order in which their gradients will be ready.
+        bucket_bytes: A bucket takes no more once it has that or above.
+        first_bytes: The same for the first bucket of a dtype and device;
+            None: ``bucket_bytes``.
 
     Example:
         >>> tensors = [torch.zeros(n) for n in (3, 2, 4, 7, 1)]
@@ -82,7 +87,8 @@ class Bucket:
     @torch.no_grad()
     def take_in(self, place: int) -> None:
         """Make the gradient of ``params[place]``, if any, our view."""
-        p, view = self.params[place], self.gradients[place]
+        p = self.params[place]
+        view = self.gradients[place]
         if p.grad is None or p.grad is view:
             return
         if p.grad.layout != torch.strided:

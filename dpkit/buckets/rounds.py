@@ -83,7 +83,9 @@ class Buckets:
         first_megabytes = min(first_megabytes, bucket_megabytes)
         self._bucket_bytes = bucket_megabytes * BYTES_PER_MEGABYTE
         self._first_bytes = first_megabytes * BYTES_PER_MEGABYTE
-        self._on_start, self._on_full, self._on_end = on_start, on_full, on_end
+        self._on_start = on_start
+        self._on_full = on_full
+        self._on_end = on_end
         self._end: weakref.ref[partial[None]] | None = None
         self._made: list[int] = []  # the places of gradients, in order of time
         self._build(list(range(len(self.params)))[::-1])
@@ -107,7 +109,11 @@ class Buckets:
                     bucket.take_in(place)
 
     def settle(self) -> None:
-        """Call :meth:`Bucket.settle` of all buckets."""
+        """Give a gradient to parameters that lack one, if a rank had it.
+
+        To be called when all buckets have been summed, or averaged, over all
+        ranks.
+        """
         for bucket in self.buckets:
             bucket.settle()
 
@@ -155,7 +161,8 @@ class Buckets:
         self._on_start(self)
         for bucket in self.buckets:
             bucket.clear()
-        self._made, self._waiting = [], deque(self.buckets)
+        self._made = []
+        self._waiting = deque(self.buckets)
         # Only the engine holds `end`: until it has called it, or until an
         # exception ends backward. Then the reference to it is dead, and the
         # next gradient starts a round.

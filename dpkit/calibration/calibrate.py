@@ -25,13 +25,27 @@ def calibrate(
 ) -> Calibration:
     """Measure a device by microbenchmarks, in about half a minute.
 
-    If times do not grow with sizes, a ValueError is raised.
+    Args:
+        device: The CPU or GPU to measure.
+        sizes: How large the tensors are; by default what suits the device.
+        rounds: How often each probe is timed: the fastest time counts.
+        now: A clock that returns seconds.
+
+    Returns:
+        Presets of the device, its host and its link.
+
+    Raises:
+        ValueError: times do not grow with sizes, so that no rate follows.
     """
     measured = measure(probes(device, sizes), rounds, now)
     name = device_name(device)
-    on_cpu, peers = device.type == "cpu", _reaches_peer(device)
-    capability = compute_capability(device)
-    about = DeviceFacts(name, memory_bytes(device), on_cpu, peers, capability)
+    about = DeviceFacts(
+        name=name,
+        memory_bytes=memory_bytes(device),
+        synchronous=device.type == "cpu",
+        peer_to_peer=_reaches_peer(device),
+        compute_capability=compute_capability(device),
+    )
     source = f"python -m dpkit calibrate on {name}, {date.today()}"
     found = to_presets(fastest(measured), about, source)
     return replace(found, spread=spread_of(measured))

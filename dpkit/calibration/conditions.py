@@ -71,8 +71,20 @@ def machine_load() -> float:
 
 
 def doubts(spread: float, load: float, threads: int) -> list[str]:
-    """Return why measurements may be wrong, with the figures."""
-    found, cores = [], os.cpu_count() or 1
+    """Return the reasons why measurements may be wrong, with the figures.
+
+    Args:
+        spread: How far the median repetition lies above the fastest, as a
+            share of it.
+        load: How many programs ran or waited to run; see
+            :func:`machine_load`.
+        threads: How many threads the measured program has.
+
+    Returns:
+        A sentence for each reason; none if there is no doubt.
+    """
+    found = []
+    cores = os.cpu_count() or 1
     if load + threads > cores + 0.5:  # what starts Python may linger
         found.append(
             f"the machine was busy (load: {load:.1f}, threads: {threads}, "

@@ -42,7 +42,8 @@ class Calibration:
     spread: float = 0.0  # median over fastest repetition, less 1
 
     def __str__(self) -> str:
-        device, host = self.accelerator, self.host
+        device = self.accelerator
+        host = self.host
         rows = {
             f"products, {dtype}": f"{rate / 1e9:.4g} GFLOP/s"
             for dtype, rate in device.flops_per_second.items()
@@ -67,16 +68,21 @@ class _Conversion:
     """The lines fitted for one device; its launch, wait and kernel times."""
 
     def __init__(self, times: Times, device: DeviceFacts, source: str) -> None:
-        self.times, self.device, self.source = times, device, source
+        self.times = times
+        self.device = device
+        self.source = source
         self.products = {
             kind.removeprefix("product "): fit_line(samples)
             for kind, samples in times.items()
             if kind.startswith("product ")
         }
-        self.traffic = fit_line(times["elementwise"])
+        self.elementwise = fit_line(times["elementwise"])
         # What the smallest operation takes, issued and waited for.
-        self.least = min(self.traffic.fixed, self.products["float32"].fixed)
-        self.launch, self.wait = self.least, 0.0
+        self.least = min(
+            self.elementwise.fixed, self.products["float32"].fixed
+        )
+        self.launch = self.least
+        self.wait = 0.0
         if not device.synchronous:
             # least 11 µs, launch 5, wait 4: the kernel takes 2; but with a
             # launch of 12 it takes nothing, and launch is 11
@@ -105,19 +111,21 @@ class _Conversion:
 
     def accelerator(self, host_link: Link) -> Accelerator:
         """Return the device; what is achieved is part of the rates."""
-        single, source = self.products["float32"], self.source
+        single = self.products["float32"]
+        source = self.source
         kernel = f"{source}: the smallest operation, without launch and wait"
         if self.device.synchronous:
             kernel = "counted as launch_seconds: the host does the work itself"
         return Accelerator(
             name=self.device.name,
             flops_per_second={k: v.rate for k, v in self.products.items()},
-            bytes_per_second=self.traffic.rate,
+            bytes_per_second=self.elementwise.rate,
             memory_bytes=self.device.memory_bytes,
             achieved_flops=dict.fromkeys(self.products, 1.0),
             achieved_bytes=1.0,
             half_flops=(single.fixed - self.least) * single.rate,
-            half_bytes=(self.traffic.fixed - self.least) * self.traffic.rate,
+            half_bytes=(self.elementwise.fixed - self.least)
+            * self.elementwise.rate,
             kernel_seconds=self.kernel,
             host_link=host_link,
             synchronous=self.device.synchronous,
@@ -138,6 +146,8 @@ class _Conversion:
                 "fast_convolutions": f"{source}: 3×3, forward and backward",
                 "other_convolutions": f"{source}: 1×1, and 3×3 of stride 2, "
                 "forward and backward",
+                "fused_attention": "not measured: half of the rate of "
+                "products, in 16 bits",
             },
         )
 
@@ -145,7 +155,7 @@ class _Conversion:
         """Return what issuing costs."""
         backward = 1 / fit_line(self.times["backward"]).rate
         if self.device.synchronous:  # less what the device takes
-            backward -= self.traffic.fixed - self.launch
+            backward -= self.elementwise.fixed - self.launch
         source = self.source
         copies = f"{source}: copies, the host's memory not pinned"
         return Host(
@@ -169,7 +179,11 @@ class _Conversion:
         )
 
     def _rate(self, kind: str) -> float:
-        """Return the rate of such copies; on a CPU all are to new memory."""
+        """Return the rate of copies of a kind.
+
+        Where the kind was not timed, as on a CPU, that of copies to new
+        memory.
+        """
         new = self.times["copy to new memory"]
         return fit_line(self.times.get(kind, new)).rate
 
@@ -192,7 +206,13 @@ class _Conversion:
 
 
 def to_presets(times: Times, device: DeviceFacts, source: str) -> Calibration:
-    """Turn the times of ``probes`` into presets."""
+    """Turn what was timed into presets of a device, its host and its links.
+
+    Args:
+        times: By kind, each size with its seconds.
+        device: What is known of the device without timing.
+        source: What the presets name as the source of their numbers.
+    """
     found = _Conversion(times, device, source)
     name = "memory" if device.synchronous else "host memory"
     how = "copies to memory that is there, pinned on a host"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dpkit.theory.least_squares import fit_two
 
-PASSES = 10  # the weights have settled by then
+PASSES = 10  # the weights no longer change by then
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,13 @@ def fit_line(samples: Sequence[tuple[float, float]]) -> Line:
 
     Short times count as much as long ones, and half of a time is as wrong as
     twice the time. It is a weighted least squares, a few times over, with
-    weights from the fit before. Samples are (size, seconds). A ValueError is
-    raised if the times do not grow.
+    weights from the fit before.
+
+    Args:
+        samples: Pairs of a size and the seconds that it took.
+
+    Raises:
+        ValueError: the times do not grow with the sizes.
     """
     fitted = [seconds for _, seconds in samples]
     for _ in range(PASSES):
@@ -62,6 +67,8 @@ def _least_squares(
         above = sum(w * x * t for w, x, t in zip(weights, xs, times))
         slope = above / sum(w * x * x for w, x in zip(weights, xs))
     if not slope > 0:
-        facts = f"samples: {list(samples)}"
-        raise ValueError(f"times do not grow with sizes ({facts})")
+        raise ValueError(
+            f"times do not grow with sizes (samples: {list(samples)}); "
+            "measure again when nothing else runs"
+        )
     return Line(fixed, unit / slope)

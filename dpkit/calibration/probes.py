@@ -27,7 +27,7 @@ class Sizes:
     lengths: Sequence[int]  # of float32 vectors, for sums and copies
     images: Sequence[tuple[int, int, int]]  # rows, channels and side
     chains: Sequence[int] = (10, 100)  # operations in a backward pass
-    pool: int = 2**25  # how many numbers the operands are parts of
+    pool: int = 2**25  # how many values the operands are parts of
 
 
 # The largest vectors have 16 MB on a CPU. For more than 32 MB the C library
@@ -52,7 +52,12 @@ SHAPES = {"fast": [(3, 1)], "other": [(1, 1), (3, 2)]}
 
 
 def probes(device: torch.device, sizes: Sizes | None = None) -> list[Probe]:
-    """Return what is timed on a CPU or GPU, at sizes that suit it or given."""
+    """Return what is timed on a device.
+
+    Args:
+        device: A CPU or GPU.
+        sizes: How large the tensors are; by default what suits the device.
+    """
     on_cpu = device.type == "cpu"
     sizes = sizes or (ON_CPU if on_cpu else ON_GPU)
     pool, other = (_pool(device, sizes) for _ in range(2))
@@ -90,7 +95,7 @@ def peer_of(device: torch.device) -> torch.device | None:
 def _pool(
     device: torch.device, sizes: Sizes, dtype: str = "float32"
 ) -> Tensor:
-    """Return random numbers, enough for two operands; float32 for "tf32"."""
+    """Return random values, enough for two operands; float32 for "tf32"."""
     images = [(b * c * n * n, (3 * c) ** 2) for b, c, n in sizes.images]
     products = [n * n for n in sizes.rows]
     largest = max(*sizes.lengths, *products, *map(max, images))
@@ -229,5 +234,5 @@ def _issue(device: torch.device) -> Iterator[Probe]:
     wait = partial(torch.get_device_module(device).synchronize, device)
     x = torch.ones(1, device=device)
     w = x.clone().requires_grad_()
-    yield Probe("launch", 1, [partial(torch.add, x, w)], settle=wait)
+    yield Probe("launch", 1, [partial(torch.add, x, w)], synchronize=wait)
     yield Probe("wait", 1, [wait])

@@ -25,7 +25,7 @@ class Probe:
     # Each does it once; they take turns, so that a call does not find its
     # operands in a cache.
     calls: Sequence[Callable[[], object]]
-    settle: Callable[[], object] = lambda: None  # waits for all; untimed
+    synchronize: Callable[[], object] = lambda: None  # waits for all; untimed
 
 
 def measure(
@@ -36,7 +36,15 @@ def measure(
     """Time each probe in each round; a bar shows how far it is.
 
     In each round all take their turn, so that a machine that is slow for a
-    while is slow for all of them. Seconds are those of one call.
+    while is slow for all of them.
+
+    Args:
+        probes: What to time.
+        rounds: How often to time each of them.
+        now: A clock that returns seconds.
+
+    Returns:
+        By kind, each size with the seconds of one call in every round.
     """
     seconds: list[list[float]] = [[] for _ in probes]
     bar = tqdm(probes, "first calls", leave=False)
@@ -51,7 +59,10 @@ def measure(
 
 
 def fastest(rounds: Rounds) -> Times:
-    """Return the fastest round of each probe: other work slowed the rest."""
+    """Return the fastest seconds of each probe, over all rounds.
+
+    Other programs can only make a round slower.
+    """
     return {
         kind: [(size, min(seconds)) for size, seconds in found]
         for kind, found in rounds.items()
@@ -80,10 +91,10 @@ def _count(probe: Probe, now: Callable[[], float]) -> int:
 def _time(probe: Probe, count: int, now: Callable[[], float]) -> float:
     """Return the seconds that so many calls take together."""
     calls = islice(cycle(probe.calls), count)
-    probe.settle()
+    probe.synchronize()
     start = now()
     for call in calls:
         call()
     seconds = now() - start
-    probe.settle()
+    probe.synchronize()
     return seconds

@@ -6,7 +6,6 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
 
@@ -15,8 +14,8 @@ from dpkit.accelerator import real_devices
 from dpkit.calibration.calibrate import calibrate
 from dpkit.calibration.conditions import doubts, machine_load, provenance
 from dpkit.calibration.conversion import Calibration
+from dpkit.calibration.predictions import CASES, Prediction, predictions, table
 from dpkit.commands.parser import PROGRAM, Commands, refuse
-from dpkit.lab.limits.predictions import CASES, Prediction, predictions, table
 from dpkit.theory.hardware.presets import save
 
 # In the median of the steps; on a machine without other work it was 1.2.
@@ -75,27 +74,17 @@ def calibrate_machine(options: argparse.Namespace, command: str) -> None:
         print(f"\nTraining steps that it has not seen, on {device}:\n")
         print(table(rows), flush=True)
         _judge(rows, options.force)
-    path = _save(options.output, found, facts)
+    path = options.output
+    save(
+        path,
+        accelerator=found.accelerator,
+        host=found.host,
+        link=found.link,
+        provenance=facts,
+    )
     print(f"\nwritten: {path}; to simulate this machine:")
     parts = (f'{x}="{path}"' for x in ("accelerator", "host", "link"))
     print(f"dpkit.sim.configure({', '.join(parts)})")
-
-
-def _save(path: Path, found: Calibration, facts: dict[str, Any]) -> Path:
-    """Write what was found, elsewhere if need be; return where."""
-    parts: dict[str, Any] = {
-        "accelerator": found.accelerator,
-        "host": found.host,
-        "link": found.link,
-        "provenance": facts,
-    }
-    try:
-        save(path, **parts)
-    except OSError as error:
-        print(f"cannot write '{path}': {error.strerror}", file=sys.stderr)
-        path = Path(tempfile.mkdtemp()) / path.name
-        save(path, **parts)
-    return path
 
 
 def _device(name: str) -> torch.device:
@@ -108,7 +97,8 @@ def _device(name: str) -> torch.device:
         return torch.device("cpu")
     if device.type != "cuda":
         refuse(f"not a CPU or GPU (--device: {name!r}); say cpu or cuda:0")
-    gpus, index = real_devices(), device.index or 0
+    gpus = real_devices()
+    index = device.index or 0
     if index >= len(gpus):
         refuse(f"there is no such GPU (--device: {name!r}, GPUs: {len(gpus)})")
     return gpus[index]  # only on CUDA

@@ -10,7 +10,7 @@ from dpkit.accelerator import real_devices, why_unusable
 from dpkit.calibration.conditions import cpu_name, device_name, memory_bytes
 from dpkit.commands.parser import Commands
 from dpkit.machine import devices
-from dpkit.sim.configuration import simulation
+from dpkit.sim.devices.configuration import simulation
 from dpkit.theory.units import show_memory
 
 
@@ -23,7 +23,7 @@ def add_devices(commands: Commands) -> None:
 
 def show_devices(options: argparse.Namespace, command: str) -> None:
     """Print what this machine has, and what would be used."""
-    # First: what holds the numbers of simulated devices depends on it.
+    # First: what holds the values of simulated devices depends on it.
     used = {f"dpkit.devices({k})": _used(k) for k in (1, 2, 8)}
     rows = {
         "torch": torch.__version__,
@@ -58,7 +58,7 @@ def _simulated() -> str:
     return (
         f"{simulation.settings['num_devices']} × "
         f"{simulation.clock.cluster.name}, "
-        f"{show_memory(simulation.memory.capacity)} each, numbers on "
+        f"{show_memory(simulation.memory.capacity)} each, values on "
         f"{simulation.backing}"
     )
 

@@ -1,9 +1,10 @@
-"""What the commands share: a parser, and how to refuse."""
+"""What the commands share: a parser, how to run one, how to refuse."""
 
 import argparse
 import os
 import sys
 import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn, TypeAlias
 
 PROGRAM = "python -m dpkit"
@@ -15,19 +16,51 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Refuse the arguments."""
-        refuse(f"{message}; {self.prog} --help tells more")
+        program = " ".join(self.prog.split()[:3])  # without the command
+        refuse(f"{message}; {self.prog} --help tells more", program)
 
 
 # What Parser.add_subparsers() returns; the name is argparse's own.
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
-def refuse(message: object) -> NoReturn:
+def make_parser(
+    program: str,
+    description: str,
+    adders: Iterable[Callable[[Commands], None]],
+) -> Parser:
+    """Return the parser of a program with several commands.
+
+    Args:
+        program: How it is called, such as "python -m dpkit".
+        description: What ``--help`` says of it.
+        adders: Functions that add one command each.
+    """
+    parser = Parser(prog=program, description=description)
+    commands = parser.add_subparsers(required=True, metavar="command")
+    for add in adders:
+        add(commands)
+    return parser
+
+
+def run_command(parser: Parser, arguments: Sequence[str] | None) -> int:
+    """Run the command in the arguments, by default those of this process.
+
+    Returns:
+        The exit status, 0.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options = parser.parse_args(words)
+    options.command(options, " ".join([parser.prog, *words]))
+    return 0
+
+
+def refuse(message: object, program: str = PROGRAM) -> NoReturn:
     """Print why a command cannot be done, as one line, and end."""
     # One process of a host prints; then torchrun kills those that wait here.
     if os.environ.get("LOCAL_RANK", "0") != "0":
         time.sleep(KILLED_WITHIN_SECONDS)
         raise SystemExit(2)
     line = " ".join(str(message).split())
-    print(f"{PROGRAM}: {line}", file=sys.stderr, flush=True)
+    print(f"{program}: {line}", file=sys.stderr, flush=True)
     raise SystemExit(2)

@@ -14,7 +14,8 @@ from dpkit.theory.units import show_seconds
 
 _SUMMARY = "train one step on k devices and on one, compare and time them"
 _DESCRIPTION = f"{_SUMMARY}; one device is compared with the CPU"
-WIDTH, ROWS = 1024, 512
+NUM_FEATURES = 1024
+NUM_ROWS = 512
 NEAR = 1e-5  # the sums of the gradients are taken in another order
 
 
@@ -42,9 +43,14 @@ def print_step(options: argparse.Namespace, command: str) -> None:
         refuse(error)
     torch.manual_seed(0)
     net = nn.Sequential(
-        *(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 10))
+        *(
+            nn.Linear(NUM_FEATURES, NUM_FEATURES),
+            nn.ReLU(),
+            nn.Linear(NUM_FEATURES, 10),
+        )
     )
-    X, y = torch.randn(ROWS, WIDTH), torch.randint(10, (ROWS,))
+    X = torch.randn(NUM_ROWS, NUM_FEATURES)
+    y = torch.randint(10, (NUM_ROWS,))
     one = used[0] if len(used) > 1 else torch.device("cpu")
     together, timer = trained(net, X, y, used)
     alone, timer_of_one = trained(net, X, y, [one])

@@ -36,7 +36,8 @@ def check_module(module: nn.Module) -> None:
             "there is no process group (torch.distributed is not "
             "initialised); launch() and torchrun start processes for one"
         )
-    params, buffers = list(module.parameters()), list(module.buffers())
+    params = list(module.parameters())
+    buffers = list(module.buffers())
     if any(map(is_lazy, params + buffers)):
         raise ValueError(
             "a parameter has no shape yet (module: "
@@ -58,7 +59,12 @@ def check_module(module: nn.Module) -> None:
 
 
 def check_alike(module: nn.Module, **options: object) -> None:
-    """Raise ValueError on all ranks unless module and options are the same."""
+    """Raise ValueError on all ranks unless they have the same wrapper.
+
+    Parameters and buffers have to agree in names, dtypes, shapes, strides and
+    in whether they require a gradient; ``options``, those of the wrapper, in
+    their values.
+    """
     tensors = [
         (name, str(t.dtype), tuple(t.shape), t.stride(), t.requires_grad)
         for name, t in chain(module.named_parameters(), module.named_buffers())

@@ -1,7 +1,7 @@
 """The same buckets in one process, which drives all devices.
 
 Each device has a replica and runs its own backward. A bucket that is full on
-all of them is reduced, on streams beside their work::
+all of them is reduced, on side streams::
 
     device 0, backward    g5  g4 | g3  g2 | g1  g0
     device 1, backward      g5  g4 | g3  g2 | g1  g0
@@ -24,7 +24,7 @@ from dpkit.buckets import Bucket, Buckets
 from dpkit.collectives import allreduce
 from dpkit.losses import Loss
 from dpkit.placement import split_batch
-from dpkit.streams import beside, record_event, wait_for_beside
+from dpkit.streams import on_side_streams, record_event, wait_for_side_streams
 
 
 class BucketedDataParallel:
@@ -35,10 +35,19 @@ class BucketedDataParallel:
     batch, as views of its ``buckets``; buffers stay each replica's own. An
     optimizer of all their parameters then takes the same step everywhere.
 
-    A bucket is closed when it has ``bucket_megabytes`` of 2^20 bytes or above,
-    the first when it has one. ``float("inf")`` gives one bucket for all. With
-    ``overlap`` a bucket is reduced while backward goes on, else when it has
-    ended. ``algorithm`` is that of the allreduces.
+    Args:
+        module: Is copied to each device, and lies on any.
+        devices: k devices, one for each replica.
+        bucket_megabytes: The size of a bucket in MiB (2^20 bytes). A bucket
+            is closed when it has that or above, the first when it has one
+            MiB. ``float("inf")`` gives one bucket for all.
+        overlap: Whether a bucket is reduced while backward goes on; if not,
+            all are reduced when it has ended.
+        algorithm: That of the allreduces, as for :func:`dpkit.allreduce`.
+
+    Raises:
+        ValueError: no parameter requires a gradient, there is no device, or
+            a bucket has room for nothing.
 
     Example:
         >>> from dpkit.data_parallel import BucketedDataParallel
@@ -60,7 +69,8 @@ class BucketedDataParallel:
     ) -> None:
         devices = device_list(devices, least=1)
         check_trained(module)
-        self.overlap, self.algorithm = overlap, algorithm
+        self.overlap = overlap
+        self.algorithm = algorithm
         self.replicas = [copy.deepcopy(module).to(d) for d in devices]
         self.devices = [next(r.parameters()).device for r in self.replicas]
         # self._full[1] = {3: …, 0: …}: bucket 1 was full on rank 3 first, then
@@ -116,7 +126,7 @@ class BucketedDataParallel:
         finally:
             # After an exception too: what is on its way uses the buckets.
             for device in self.devices:
-                wait_for_beside(device)
+                wait_for_side_streams(device)
         for buckets in self.buckets:
             if buckets.enabled:
                 buckets.settle()
@@ -147,5 +157,5 @@ class BucketedDataParallel:
         if self.overlap:
             # Where ranks share a device, the latest of them counts.
             events = {self.devices[rank]: full[rank][1] for rank in full}
-        with beside(events):
+        with on_side_streams(events):
             allreduce(flats, "mean", self.algorithm)

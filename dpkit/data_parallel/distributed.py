@@ -113,7 +113,8 @@ class DistributedDataParallel(nn.Module):
         The next backward after it takes the mean of the sums over ranks.
         Every rank has to do the same.
         """
-        before, self.buckets.enabled = self.buckets.enabled, False
+        before = self.buckets.enabled
+        self.buckets.enabled = False
         try:
             yield
         finally:
@@ -188,6 +189,7 @@ class Means:
         self.are_awaited = False
 
     def _wait(self) -> None:
-        works, self._works = self._works, []
+        works = self._works
+        self._works = []  # also if a wait ends in an exception
         for work in works:
             work.wait()

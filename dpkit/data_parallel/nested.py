@@ -41,7 +41,15 @@ def scatter_nested(nested: Any, devices: Devices) -> list[Any]:
 def gather_nested(
     parts: Sequence[Any], device: torch.device, name: str = "outputs"
 ) -> Any:
-    """Join structures that are alike into one, whose tensors are whole."""
+    """Join the outputs of replicas into one structure, with all rows.
+
+    Tensors are joined by rows, in order of the replicas, on ``device``; those
+    without dimensions become one with an entry for each. All else has to be
+    equal, and is there once. ``name`` is how an error calls the outputs.
+
+    Raises:
+        ValueError: the structures differ, or tensors in more than their rows.
+    """
     first = parts[0]
     if not all(_are_alike(first, part) for part in parts):
         raise ValueError(
@@ -63,7 +71,10 @@ def gather_nested(
 
 
 def named_tensors(nested: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Yield all tensors of a structure, each with the way to it."""
+    """Yield all tensors of a structure, each with its name: ``[1]['y'][0]``.
+
+    ``name`` is that of the structure, with which all names begin.
+    """
     # In [zeros, {"y": (zeros, "a word")}]: [0] and [1]['y'][0].
     if isinstance(nested, Tensor):
         yield name, nested
@@ -72,7 +83,7 @@ def named_tensors(nested: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
 
 
 def _inside(nested: Any) -> dict[str, Any]:
-    """Return what is directly in a structure, by the way to it."""
+    """Return the items of a structure by name: "[0]", "['y']", ".field"."""
     if isinstance(nested, dict):
         return {f"[{key!r}]": item for key, item in nested.items()}
     if isinstance(nested, tuple) and hasattr(nested, "_fields"):
@@ -109,7 +120,10 @@ def _shards(x: Tensor, devices: Devices) -> list[Tensor]:
 def _cut(
     nested: Any, shards: Mapping[int, Sequence[Tensor]], count: int
 ) -> list[Any]:
-    """Return the structure with each shard in place of its tensor."""
+    """Return ``count`` structures like this one, number r with shards r.
+
+    ``shards`` has the shards of each tensor, by the id of the tensor.
+    """
     if isinstance(nested, Tensor):
         return list(shards[id(nested)])
     if not _has_tensors(nested):
@@ -134,7 +148,12 @@ def _rebuild(nested: Any, items: Sequence[Any]) -> Any:
 
 
 def _are_alike(one: Any, other: Any) -> bool:
-    """Return whether two can be joined, apart from what is inside."""
+    """Return whether two parts of outputs can be joined, at their top.
+
+    Tensors may differ in their rows alone; structures that hold tensors need
+    the same type and keys, and their items are compared when these are
+    joined; all else has to be equal.
+    """
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return (one.dim(), one.shape[1:]) == (other.dim(), other.shape[1:])
     if type(one) is not type(other):

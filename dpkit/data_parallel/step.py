@@ -88,7 +88,13 @@ def train_batch(
 def allreduce_gradients(
     device_params: Sequence[Sequence[Tensor]], algorithm: str = "ring"
 ) -> None:
-    """Replace each gradient, or zeros, by its sum over all devices."""
+    """Replace each gradient by its sum over all devices; none counts as 0.
+
+    Args:
+        device_params: ``device_params[r]`` are the parameters on
+            ``devices[r]``, as :func:`dpkit.replicate` makes them.
+        algorithm: That of the allreduces, as for :func:`dpkit.allreduce`.
+    """
     for copies in zip(*device_params, strict=True):
         allreduce([gradient(p) for p in copies], algorithm=algorithm)
 
@@ -109,7 +115,14 @@ def clear_gradients(device_params: Sequence[Sequence[Tensor]]) -> None:
 
 @torch.no_grad()
 def sgd(params: Sequence[Tensor], lr: float, batch_size: int) -> None:
-    """Step against the mean gradient, given gradients that are sums."""
+    """Take a step of SGD, in place, with gradients that are sums.
+
+    Args:
+        params: The parameters of one device; one without a gradient stays.
+        lr: The learning rate.
+        batch_size: How many examples the gradients are summed over, on all
+            devices together. They are divided by it.
+    """
     # A sum over 6 examples, on whichever devices, is 6 times their mean.
     for p in params:
         if p.grad is not None:

@@ -149,7 +149,11 @@ def _as_current(device: torch.device) -> AbstractContextManager[Any]:
 def _name_as_held(
     wrapper: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any
 ) -> None:
-    """Name the entries as the wrapper does, where another module loads it."""
+    """Put "module." before the names of a state dict that is about to load.
+
+    The wrapper's state dict has the names of the module within. If the
+    wrapper is part of another module, PyTorch looks for its own names.
+    """
     for name in [name for name in state_dict if name.startswith(prefix)]:
         held = f"{prefix}module.{name.removeprefix(prefix)}"
         state_dict[held] = state_dict.pop(name)

@@ -34,9 +34,12 @@ class HeadParallelAttention(SplitModule):
     the ``output`` by rows. It takes and gives replicas, with one allreduce
     forward and one backward.
 
-    The parameters of ``attention`` are copied; it has ``batch_first=True``.
-    ``causal`` says whether a position sees only those up to its own;
-    ``algorithm`` is that of the allreduces, as for :func:`dpkit.allreduce`.
+    Args:
+        attention: The layer whose parameters are copied. It needs
+            ``batch_first=True``.
+        devices: k devices, each of which gets a head or more.
+        causal: Whether a position sees only those up to its own.
+        algorithm: That of the allreduces, as for :func:`dpkit.allreduce`.
 
     Raises:
         ValueError: the layer has other options, or fewer heads than devices.
@@ -62,8 +65,8 @@ class HeadParallelAttention(SplitModule):
         super().__init__()
         plain = {"kdim": attention.embed_dim, "vdim": attention.embed_dim}
         check_plain(attention, "attention", PLAIN_ATTENTION | plain)
-        num_heads, size = attention.num_heads, attention.head_dim
-        heads = checked_sizes(None, num_heads, "heads", devices)
+        size = attention.head_dim
+        heads = checked_sizes(None, attention.num_heads, "heads", devices)
         self.project = ColumnParallelLinear(
             _by_head(attention),
             devices,
@@ -73,7 +76,8 @@ class HeadParallelAttention(SplitModule):
         self.output = RowParallelLinear(
             attention.out_proj, devices, [size * n for n in heads], algorithm
         )
-        self.head_size, self.causal = size, causal
+        self.head_size = size
+        self.causal = causal
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
         """Return replicas (b, s, features) of replicas of that shape."""
@@ -112,5 +116,7 @@ def _by_head(attention: nn.MultiheadAttention) -> nn.Linear:
         by_head = by_kind.transpose(0, 1).flatten(0, 2)
         return nn.Parameter(by_head, tensor.requires_grad)
 
-    weight, bias = attention.in_proj_weight, attention.in_proj_bias
-    return linear_of(rows(weight), None if bias is None else rows(bias))
+    bias = attention.in_proj_bias
+    return linear_of(
+        rows(attention.in_proj_weight), None if bias is None else rows(bias)
+    )

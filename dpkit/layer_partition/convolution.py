@@ -24,9 +24,15 @@ class ChannelParallelConv2d(SplitModule):
         k · m    False          shards    its own channels, and sends nothing
 
     The last is what a convolution with groups does on one device. Where it
-    takes replicas, the gradients of the input are added up in an allreduce,
-    by ``algorithm``. The parameters of ``conv`` are copied into ``parts``, a
-    convolution for each of the k devices.
+    takes replicas, the gradients of the input are added up in an allreduce.
+
+    Args:
+        conv: The layer whose parameters are copied into ``parts``, a
+            convolution for each device.
+        devices: k devices, each of which gets an output channel or more.
+        gather_input: Whether the layer takes shards of the channels and
+            gathers them; see the table.
+        algorithm: That of the allreduce, as for :func:`dpkit.allreduce`.
 
     Raises:
         ValueError: there are more devices than output channels, or groups

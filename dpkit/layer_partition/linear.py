@@ -35,9 +35,13 @@ class ColumnParallelLinear(SplitModule):
     It takes replicas and gives shards of the features. Forward sends nothing;
     backward adds up the gradients of the input, in one allreduce.
 
-    ``linear`` is copied into ``parts``, a layer for each of k devices. Each
-    computes as many outputs as ``sizes`` say, one at least; None: evenly.
-    ``algorithm`` is that of the allreduce, as for :func:`dpkit.allreduce`.
+    Args:
+        linear: The layer whose parameters are copied into ``parts``, a layer
+            for each device.
+        devices: k devices.
+        sizes: How many outputs each device computes, one at least; None:
+            evenly.
+        algorithm: That of the allreduce, as for :func:`dpkit.allreduce`.
 
     Raises:
         ValueError: the sizes do not give each device some of the outputs.
@@ -77,8 +81,16 @@ class RowParallelLinear(SplitModule):
     It takes shards of the features and gives replicas. Forward adds up what
     the devices have computed, in one allreduce; backward sends nothing. Each
     device has a copy of the bias, in ``biases``, and adds it after the sum.
-    ``parts`` have none. ``sizes`` are the inputs that each device takes. The
-    other arguments are as in :class:`ColumnParallelLinear`.
+
+    Args:
+        linear: The layer whose parameters are copied: its weight into
+            ``parts``, a layer without bias for each device.
+        devices: k devices.
+        sizes: How many inputs each device takes, one at least; None: evenly.
+        algorithm: That of the allreduce, as for :func:`dpkit.allreduce`.
+
+    Raises:
+        ValueError: the sizes do not give each device some of the inputs.
 
     Example:
         >>> devices = dpkit.devices(2, kind="sim")
@@ -131,7 +143,15 @@ class ParallelMLP(nn.Sequential):
 
     The first is split by its outputs and the second by the same features, its
     inputs: what one gives is what the other takes. It takes and gives
-    replicas, with one allreduce forward and one backward, by ``algorithm``.
+    replicas, with one allreduce forward and one backward.
+
+    Args:
+        first: From inputs to the features between; copied.
+        activation: Works on each of these features by itself; copied to
+            every device.
+        second: From these features to outputs; copied.
+        devices: k devices, each of which gets some of the features.
+        algorithm: That of the allreduces, as for :func:`dpkit.allreduce`.
 
     Raises:
         ValueError: the layers do not fit together, or the activation has
@@ -154,7 +174,8 @@ class ParallelMLP(nn.Sequential):
         devices: Devices,
         algorithm: str = "ring",
     ) -> None:
-        outputs, inputs = first.out_features, second.in_features
+        outputs = first.out_features
+        inputs = second.in_features
         if outputs != inputs:
             raise ValueError(
                 "the second layer does not take what the first gives "
@@ -179,7 +200,8 @@ def _check_activation(activation: nn.Module) -> None:
     x = torch.linspace(-3, 3, 6)[None]
     probe = copy.deepcopy(activation).cpu()
     try:
-        whole, parts = probe(x), [probe(part) for part in x.split(2, dim=1)]
+        whole = probe(x)
+        parts = [probe(part) for part in x.split(2, dim=1)]
         alone = torch.equal(whole, torch.cat(parts, dim=1))
     except (RuntimeError, ValueError, TypeError):
         alone = False

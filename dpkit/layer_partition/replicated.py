@@ -47,7 +47,7 @@ class Replicated(SplitModule):
         return [list(group) for group in zip(*of_each, strict=True)]
 
     def full_tensors(self, pick: Pick) -> dict[str, Tensor]:
-        """Return what is picked of the first copy's parameters, by name."""
+        """Return the tensors of the first copy, by name, as ``pick`` says."""
         return {
             name: pick(parameter).detach().cpu()
             for name, parameter in self.parts[0].named_parameters()

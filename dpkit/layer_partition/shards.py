@@ -21,7 +21,10 @@ class SplitModule(nn.Module):
         return []
 
     def full_tensors(self, pick: Pick) -> dict[str, Tensor]:
-        """Return what is picked of the parameters, joined, by name."""
+        """Return the tensors of the layer before it was split, by name.
+
+        ``pick`` takes a parameter and returns it, or its gradient.
+        """
         return {
             name: joined([pick(p.get_parameter(name)) for p in self.parts])
             for name, _ in self.parts[0].named_parameters()
@@ -37,7 +40,11 @@ def even_sizes(length: int, count: int) -> list[int]:
 def check_plain(
     layer: nn.Module, what: str, plain: Mapping[str, object]
 ) -> None:
-    """Raise ValueError for an option of a layer that is not split here."""
+    """Raise ValueError for an option of a layer that is not split here.
+
+    ``plain`` has the one value that is possible for each option; ``what`` is
+    the layer's kind, for the error.
+    """
     for name, value in plain.items():
         found = getattr(layer, name)
         if found is not value and found != value:
@@ -51,7 +58,18 @@ def check_plain(
 def checked_sizes(
     sizes: Sequence[int] | None, length: int, what: str, devices: Devices
 ) -> list[int]:
-    """Return how many of ``length`` each device has; None: evenly."""
+    """Return how many things each device has, once that is known to fit.
+
+    Args:
+        sizes: How many each device is to have; None: evenly.
+        length: How many there are.
+        what: What they are, for the error: "heads", "output channels".
+        devices: k devices.
+
+    Raises:
+        ValueError: there are fewer things than devices, or ``sizes`` do not
+            give each device one or more and add up to ``length``.
+    """
     num_devices = len(device_list(devices, least=1))
     if length < num_devices:
         raise ValueError(
@@ -72,7 +90,14 @@ def checked_sizes(
 def shards_of(
     parameter: Tensor, sizes: Sequence[int], devices: Devices, dim: int = 0
 ) -> list[nn.Parameter]:
-    """Return one part of a parameter for each device, in its own memory."""
+    """Return one part of a parameter for each device, in its own memory.
+
+    Args:
+        parameter: The whole, of any shape.
+        sizes: How long each part is along ``dim``.
+        devices: As many as there are sizes: part r lies on ``devices[r]``.
+        dim: The dimension that is cut.
+    """
     parts = parameter.detach().split(list(sizes), dim)
     return [
         _parameter_like(parameter, part, device)

@@ -138,7 +138,8 @@ def _looked_up(
     """Return what each device finds: else zeros, or NaN for no word."""
     # Words 5 6 0 9 on rank 1, sizes 4 and 3: its words are 4, 5 and 6.
     # local  1 2 -4 5, of which it finds the first two; 0 is another's; 9: NaN
-    values, start = [], 0
+    values = []
+    start = 0
     for rank, (word, size) in enumerate(zip(words, sizes, strict=True)):
         local = word - start
         own = (local >= 0) & (local < size)

@@ -80,7 +80,7 @@ class _Border(Function):
 
     @staticmethod
     def backward(ctx: Any, dx: Tensor) -> None:
-        """End here."""
+        """Give no gradient to what came before: backward ends here."""
 
 
 def _timed(layer: nn.Module, given: Any) -> tuple[LayerCost, Any]:

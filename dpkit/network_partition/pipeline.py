@@ -87,7 +87,7 @@ class Pipeline(nn.Module):
         split = any(action.kind == "I" for action in every)
         firsts = accumulate([0, *(len(layers_of(s)) for s in stages)])
         self._stages = [
-            Stage(stage, device, first, split, recompute)
+            Stage(stage, device, first, split=split, recompute=recompute)
             for stage, device, first in zip(stages, self.devices, firsts)
         ]
         self._channels = _channels(self.devices)
@@ -145,7 +145,8 @@ class Pipeline(nn.Module):
         if not self._has_run:
             loss_fn = tried_as_mean(loss_fn)
         m = self.num_micro_batches
-        X, y = X.to(self.devices[0]), y.to(self.devices[-1])
+        X = X.to(self.devices[0])
+        y = y.to(self.devices[-1])
         ends = [_end(part, len(y), loss_fn) for part in y.tensor_split(m)]
         run = Interpreter(
             self._stages, self._channels, X.tensor_split(m), ends

@@ -16,7 +16,7 @@ script, a notebook or standard input can call :func:`launch` on its first line.
 ``starting`` -- a new Python for a rank;
 ``jobs`` -- a function and its arguments on the way to the ranks;
 ``rank`` -- the program of a rank;
-``whereabouts`` -- each rank notes where it is, for the parent to read;
+``locations`` -- each rank notes where it is, for the parent to read;
 ``failures`` -- what the parent says when a rank fails or is late.
 """
 

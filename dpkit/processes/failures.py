@@ -7,7 +7,7 @@ The first line has the fact and the values, the rest what each rank was doing::
     rank 0 was waiting in all_reduce(), called from step() at train.py:31, …
       File "/home/…/train.py", line 31, in step
         dist.all_reduce(gradient)
-    rank 2 is stopped, by a signal such as SIGSTOP: it was in load() at …
+    rank 2 was in load() at train.py:12, for 58.9 s
       File "/home/…/train.py", line 12, in load
         return read(path)
     rank 1 had returned
@@ -22,16 +22,17 @@ from pathlib import Path
 
 import torch
 
-from dpkit.processes.starting import Process
-from dpkit.processes.whereabouts import (
+from dpkit.processes.locations import (
     Note,
     StackLine,
     ask,
     read_answer,
     read_note,
 )
+from dpkit.processes.starting import Process
 
-ANSWER_SECONDS, NUM_SHOWN = 0.5, 3
+ANSWER_SECONDS = 0.5  # how long a late rank has to say where it is
+NUM_SHOWN = 3  # lines of a stack
 # What most often lies behind a signal that none of us sent.
 REASONS = {
     -signal.SIGKILL: "\n\nthe kernel ends a process this way when memory runs "
@@ -69,21 +70,28 @@ def lateness(
     late: Sequence[int],
     timeout_seconds: float,
 ) -> str:
-    """Describe what each of the late ranks is doing."""
-    stopped = [r for r in late if _is_stopped(processes[r].pid)]
-    now, place = time.monotonic(), folder.parent
+    """Describe what each of the late ranks is doing.
+
+    Args:
+        processes: Those of all ranks.
+        folder: That of the run; the notes of ranks are in its parent.
+        late: The ranks that have not returned.
+        timeout_seconds: How long the caller allowed, for the first line.
+    """
+    now = time.monotonic()
+    place = folder.parent
     notes = {r: n for r in late if (n := read_note(place, r))}
     ask({processes[r]: place / f"answer-{r}" for r in notes}, ANSWER_SECONDS)
     notes = {r: read_answer(place, r, n) for r, n in notes.items()}
-    size, names = len(processes), ", ".join(map(str, late))
-    waiting = [note for r, note in notes.items() if r not in stopped]
+    size = len(processes)
+    names = ", ".join(map(str, late))
     lines = [
         f"some ranks had not returned in time (ranks: {names} of {size}, "
         f"timeout_seconds: {timeout_seconds:g})",
         "",
-        *(_story(r, notes.get(r), now, r in stopped) for r in late),
+        *(_story(r, notes.get(r), now) for r in late),
         *(f"rank {r} had returned" for r in range(size) if r not in late),
-        *_advice(waiting),
+        *_advice(notes.values()),
     ]
     return "\n".join(lines)
 
@@ -97,17 +105,14 @@ def _last_words(rank: int, folder: Path) -> str:
     return f"rank {rank} was last seen {_where(note)}\n{_stack(note)}".rstrip()
 
 
-def _story(rank: int, note: Note | None, now: float, is_stopped: bool) -> str:
+def _story(rank: int, note: Note | None, now: float) -> str:
     """Describe where a rank is that still runs, and since when."""
-    line = f"rank {rank} "
-    if is_stopped:
-        line += "is stopped, by a signal such as SIGSTOP: it "
     if note is None:
-        return f"{line}had not started"
-    line += f"was {_where(note)}"
+        return f"rank {rank} had not started"
+    line = f"rank {rank} was {_where(note)}"
     if now - note.since >= 1:
         line += f", for {now - note.since:.1f} s"
-    if now - note.seen >= 1 and not is_stopped:
+    if now - note.seen >= 1:
         line += ", and let no other of its threads run"
     return f"{line}\n{_stack(note)}".rstrip()
 
@@ -119,7 +124,8 @@ def _where(note: Note) -> str:
     if not note.calls:
         return note.doing
     before = "" if note.doing == "running" else f"{note.doing}, "
-    inner, own = note.calls[0], _own(note)
+    inner = note.calls[0]
+    own = _own(note)
     if inner.file.startswith(WAITING):
         before += "waiting "
     if not own or own[0] is inner:
@@ -152,14 +158,6 @@ def _stack(note: Note) -> str:
     shown = (_own(note) or note.calls)[:NUM_SHOWN]
     lines = [(call.file, call.line, call.name, None) for call in shown[::-1]]
     return "".join(traceback.format_list(lines))
-
-
-def _is_stopped(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:  # no such folder on this system: no way to tell
-        return False
-    return stat.rpartition(")")[2].split()[0] in "Tt"
 
 
 def _advice(notes: Iterable[Note]) -> list[str]:

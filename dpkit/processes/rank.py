@@ -5,7 +5,7 @@
     parent                                  rank
       │ writes run-0/job
       │ "run-0" ───── standard input ─────▶ reads run-0/job
-      │                                     meets the others at run-0/meeting
+      │                                     joins the group at run-0/rendezvous
       │ looks for run-0/value-r ◀────────── leaves run-0/value-r, rests
       │ "run-1" ──────────────────────────▶ …
       ╳ the end of the input ─────────────▶ removes the folder, ends
@@ -32,7 +32,7 @@ import torch.distributed as dist
 
 from dpkit.accelerator import real_devices
 from dpkit.processes.jobs import unpickled
-from dpkit.processes.whereabouts import Watch
+from dpkit.processes.locations import Watch
 
 PR_SET_PDEATHSIG = 1
 INIT_BARRIER = "TORCH_DIST_INIT_BARRIER"
@@ -51,7 +51,8 @@ def rank_device() -> torch.device:
 
 def run_rank() -> None:
     """Do the jobs of one rank; the program of the processes of Workers."""
-    folder, parent, backend = Path(sys.argv[1]), *sys.argv[2:4]
+    folder = Path(sys.argv[1])
+    parent, backend = sys.argv[2:4]
     _end_with_parent(int(parent))
     # No rank may be through, and gone, before all have joined.
     os.environ[INIT_BARRIER] = "1"
@@ -99,7 +100,7 @@ def _own_part(trace: TracebackType | None) -> TracebackType | None:
 
 
 def join_group(folder: Path, rank: int, backend: str | None) -> None:
-    """Join the process group of all ranks, which meet at a file."""
+    """Join the process group of all ranks, by a file that they share."""
     world_size = int(os.environ["WORLD_SIZE"])
     gpus = gpus_for_ranks()
     if backend is None:
@@ -109,9 +110,9 @@ def join_group(folder: Path, rank: int, backend: str | None) -> None:
         # Without the GPUs that torch cannot use, which may come first.
         device = gpus[rank] if rank < len(gpus) else torch.device("cuda", rank)
         torch.cuda.set_device(device)
-    meeting = (folder / "meeting").as_uri()
+    rendezvous = (folder / "rendezvous").as_uri()
     dist.init_process_group(
-        backend, meeting, rank=rank, world_size=world_size, device_id=device
+        backend, rendezvous, rank=rank, world_size=world_size, device_id=device
     )
 
 

@@ -16,7 +16,14 @@ RANK_PROGRAM = "from dpkit.processes import run_rank; run_rank()"
 def start(
     folder: Path, rank: int, world_size: int, backend: str | None
 ) -> Process:
-    """Start the process of a rank, which waits for jobs in the folder."""
+    """Start the process of a rank, which waits for jobs in the folder.
+
+    Args:
+        folder: That of all ranks; each job is a folder within it.
+        rank: From 0 to ``world_size`` - 1.
+        world_size: The number of ranks.
+        backend: "gloo" or "nccl"; None: the rank chooses.
+    """
     path = (str(entry) or os.getcwd() for entry in sys.path)
     environment = {
         "OMP_NUM_THREADS": "1",  # more threads than cores would spin

@@ -22,8 +22,8 @@ from dpkit.processes.starting import (
 )
 from dpkit.theory.units import check_count, check_known
 
-# How often the parent looks; how long it waits for whose failure was first.
-LOOK_SECONDS, SETTLE_SECONDS = 0.005, 0.1
+PARENT_LOOK_SECONDS = 0.005  # how often the parent looks
+SETTLE_SECONDS = 0.1  # how long it waits for whose failure was first
 
 
 def launch(
@@ -81,7 +81,11 @@ class Workers:
     and environment variables of the caller. What earlier functions left in
     their modules stays: seeds, the default dtype, caches, and the modules
     themselves, even if their files change. Runs that several threads call
-    take turns. Arguments and errors are those of :func:`dpkit.launch`.
+    take turns. Errors are those of :func:`dpkit.launch`.
+
+    Args:
+        world_size: The number of processes.
+        backend: "gloo", "nccl" or None, as for :func:`dpkit.launch`.
 
     Example:
         >>> import torch.distributed as dist
@@ -96,15 +100,24 @@ class Workers:
         check_count("world_size", world_size)
         if backend is not None:
             check_known("backend", backend, dist.Backend.backend_list)
-        self._world_size, self._backend = world_size, backend
+        self._world_size = world_size
+        self._backend = backend
         self._processes: list[Process] = []
         self._folder: TemporaryDirectory[str] | None = None
-        self._num_runs, self._turn = 0, threading.Lock()
+        self._num_runs = 0
+        self._turn = threading.Lock()
 
     def run(
         self, fn: Callable[..., Any], *args: Any, timeout_seconds: float = 60.0
     ) -> list[Any]:
-        """Run ``fn(*args)`` on every rank; return their values."""
+        """Run ``fn(*args)`` on every rank; return their values.
+
+        Args:
+            fn: As for :func:`dpkit.launch`.
+            *args: Every rank gets a copy; tensors on the CPU.
+            timeout_seconds: For this run, with the start of the processes if
+                there are none.
+        """
         job = pickled(fn, args)
         with self._turn:
             try:
@@ -153,8 +166,8 @@ class Workers:
         folder = Path(self._folder.name)
         with ctrl_c_deferred():
             for rank in range(len(self._processes), self._world_size):
-                arguments = (folder, rank, self._world_size, self._backend)
-                self._processes.append(start(*arguments))
+                process = start(folder, rank, self._world_size, self._backend)
+                self._processes.append(process)
         return folder
 
     def _end(self) -> None:
@@ -177,7 +190,7 @@ def _wait(
     """Wait for the values of all ranks; return the ranks that are late."""
     running = list(range(len(processes)))
     while running and time.monotonic() <= deadline:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(PARENT_LOOK_SECONDS)
         ended = [r for r in running if processes[r].poll() is not None]
         left = {path.name for path in folder.iterdir()}
         running = [r for r in running if f"value-{r}" not in left]

@@ -1,12 +1,12 @@
-"""A process group of the backend "sim": what PyTorch calls, as meetings.
+"""A process group of the backend "sim": the methods that PyTorch calls.
 
 PyTorch makes an object of this class on each rank for each group. The
 objects of one group find each other by its name and its ranks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -14,36 +14,28 @@ from torch import Tensor
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit import streams
-from dpkit.ranks import sending
 from dpkit.ranks.layouts import check_layouts
-from dpkit.ranks.meetings import Brought, Meeting
-from dpkit.ranks.modes import shown_as
+from dpkit.ranks.modes import dispatched_as
+from dpkit.ranks.pending import Contribution, PendingCollective
 from dpkit.ranks.reductions import check_reduction, reduction_of
+from dpkit.ranks.sending import SENDERS
 from dpkit.ranks.works import SimWork
 from dpkit.ranks.world import World
-from dpkit.sim.configuration import simulation
-from dpkit.sim.memory import tensors_in
-from dpkit.sim.sending import check_rank
-from dpkit.sim.streams import current_stream
+from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.memory.accounting import tensors_in
+from dpkit.sim.streams.sending import check_rank
+from dpkit.sim.streams.streams import current_stream
 
 Tensors = Sequence[Tensor]
 Parts = Sequence[Tensors]
 _Group: Any = dist.ProcessGroup  # whose annotations differ by version
 
 
-def _in_place(kind: str) -> Callable[..., SimWork]:
-    """Return an operation that reads and writes the same tensors."""
-    return lambda self, xs, opts: self._meet(kind, xs, xs, opts, xs)
+class PairEnd(NamedTuple):
+    """One end of a pair of ranks that send messages, in order."""
 
-
-def _each(one: Callable[..., SimWork]) -> Callable[..., SimWork]:
-    """Return an operation that does another several times, with one work."""
-
-    def run(self: Any, outs: Any, xs: Tensors, opts: Any = None) -> Any:
-        works = [one(self, *pair, opts) for pair in zip(outs, xs)]
-        return self._work([m for w in works for m in w.meetings], outs)
-
-    return run
+    pair: str  # "0 → 3, tag 0"; "" for the whole group
+    place: int  # 0 sends, 1 receives; in the whole group the rank in it
 
 
 class SimGroup(_Group):  # type: ignore[misc]
@@ -55,41 +47,52 @@ class SimGroup(_Group):  # type: ignore[misc]
     """
 
     def __init__(self, options: Any, world: World, rank: int) -> None:
-        self._size, self._place = options.group_size, options.group_rank
+        self._size = options.group_size
+        self._place = options.group_rank
         super().__init__(self._place, self._size)
-        self._name, self._world, self._rank = options.group_id, world, rank
+        self._name = options.group_id
+        self._world = world
+        self._rank = rank
         self._ranks = tuple(options.global_ranks_in_group or range(self._size))
         # What the ranks of the group are at. A name alone is not unique.
-        self._meetings = world.add(self, self._name, self._ranks)
-        self._counts: dict[Any, int] = {}  # of operations, by pair and place
-        self._together: list[Meeting] | None = None  # that are joined
+        self._pending = world.add(self, self._name, self._ranks)
+        self._counts: dict[PairEnd, int] = {}  # of operations so far
+        # Those that are joined in one work, while PyTorch asks for that.
+        self._coalesced: list[PendingCollective] | None = None
 
     def free(self) -> None:
         """Drop every reference to tensors; see ``World.free``."""
-        self._meetings.clear()
-        self._together = None
+        self._pending.clear()
+        self._coalesced = None
 
     @cached_property
-    def _way(self) -> str:
+    def _channel(self) -> str:
         """The name of the streams that it sends on, which no other has here.
 
         It is that of its dimension of a mesh, or "world", or "group 3".
         """
         usual = {"default_pg": "world", "undefined": f"group {self._name}"}
         words = self.group_desc.removeprefix("mesh_")
-        return self._world.way_of(
+        return self._world.channel_of(
             self._rank, self._name, usual.get(words, words)
         )
 
-    group_name = property(lambda self: self._name)
-    supports_coalescing = property(lambda self: True)
-    supports_splitting = property(lambda self: False)
-    getBackendName = lambda self: "sim"  # noqa: E731, N815
-    size = lambda self: self._size  # noqa: E731
-    rank = lambda self: self._place  # noqa: E731
-    _get_backend = lambda self, device: self  # noqa: E731
-    shutdown = lambda self: None  # noqa: E731
-    monitored_barrier = lambda self, *_, **__: self.barrier().wait()  # noqa: E731
+    # -- what PyTorch asks of a group
+
+    @property
+    def group_name(self) -> str:
+        """The name that PyTorch has given to the group."""
+        return str(self._name)
+
+    @property
+    def supports_coalescing(self) -> bool:
+        """Whether several operations can be joined in one work."""
+        return True
+
+    @property
+    def supports_splitting(self) -> bool:
+        """Whether PyTorch may make a smaller group by splitting this one."""
+        return False
 
     @property
     def _device_types(self) -> list[torch.device]:
@@ -97,97 +100,160 @@ class SimGroup(_Group):  # type: ignore[misc]
         made = self in c10d._world.pg_map
         return [torch.device("sim"), torch.device("cpu")] if made else []
 
-    allreduce = shown_as("allreduce_")(_in_place("allreduce"))
-    allreduce_coalesced = shown_as("allreduce_coalesced_")(
-        _in_place("allreduce")
-    )
-    broadcast = shown_as("broadcast_")(_in_place("broadcast"))
-    reduce = shown_as("reduce_")(_in_place("reduce"))
+    def getBackendName(self) -> str:  # noqa: N802
+        """Return the name of the backend."""
+        return "sim"
 
-    @shown_as("allgather_")
+    def _get_backend(self, device: torch.device) -> "SimGroup":
+        return self
+
+    def size(self) -> int:
+        """Return the number of ranks in the group."""
+        return int(self._size)
+
+    def rank(self) -> int:
+        """Return the number of this rank in the group."""
+        return int(self._place)
+
+    def shutdown(self) -> None:
+        """Do nothing: there is no connection to close."""
+
+    # -- collectives that read and write the same tensors
+
+    @dispatched_as("allreduce_")
+    def allreduce(self, xs: Tensors, opts: Any) -> SimWork:
+        """Reduce the tensor of all ranks, on all ranks."""
+        return self._call("allreduce", xs, outs=xs, opts=opts, alike=xs)
+
+    @dispatched_as("allreduce_coalesced_")
+    def allreduce_coalesced(self, xs: Tensors, opts: Any) -> SimWork:
+        """Reduce the first tensors of all, then the second ones, …."""
+        return self._call("allreduce", xs, outs=xs, opts=opts, alike=xs)
+
+    @dispatched_as("broadcast_")
+    def broadcast(self, xs: Tensors, opts: Any) -> SimWork:
+        """Give all ranks the tensor of the root."""
+        return self._call("broadcast", xs, outs=xs, opts=opts, alike=xs)
+
+    @dispatched_as("reduce_")
+    def reduce(self, xs: Tensors, opts: Any) -> SimWork:
+        """Reduce the tensor of all ranks, on the root."""
+        return self._call("reduce", xs, outs=xs, opts=opts, alike=xs)
+
+    # -- collectives of parts
+
+    @dispatched_as("allgather_")
     def allgather(self, outs: Parts, xs: Tensors, opts: Any = None) -> SimWork:
         """Give all ranks the tensors of all."""
-        return self._meet("allgather", (outs[0], xs[0]), outs)
+        return self._call("allgather", (outs[0], xs[0]), outs)
 
-    @shown_as("allgather_coalesced_")
+    @dispatched_as("allgather_coalesced_")
     def allgather_coalesced(
         self, outs: Parts, xs: Tensors, opts: Any = None
     ) -> SimWork:
         """Give all ranks the lists of all; ``outs[r]`` takes rank r's."""
         taken = [[out[i] for out in outs] for i in range(len(xs))]
         works = [
-            self._meet("allgather", pair, outs) for pair in zip(taken, xs)
+            self._call("allgather", pair, outs) for pair in zip(taken, xs)
         ]
-        return self._work([m for w in works for m in w.meetings], outs)
+        return self._joined(works, outs)
 
-    @shown_as("_allgather_base_")
+    @dispatched_as("_allgather_base_")
     def all_gather_single(
         self, out: Tensor, x: Tensor, opts: Any = 0
     ) -> SimWork:
         """Give all ranks the tensors of all, one behind another."""
-        return self._meet("allgather", ([out], x), [out], None, [x])
+        return self._call("allgather", ([out], x), [out], alike=[x])
 
-    @shown_as("reduce_scatter_")
+    @dispatched_as("allgather_into_tensor_coalesced_")
+    def all_gather_single_coalesced(
+        self, outs: Tensors, xs: Tensors, opts: Any = None
+    ) -> SimWork:
+        """Gather several tensors, with one work for all."""
+        works = [
+            self.all_gather_single(out, x, opts) for out, x in zip(outs, xs)
+        ]
+        return self._joined(works, outs)
+
+    @dispatched_as("reduce_scatter_")
     def reduce_scatter(self, outs: Tensors, xs: Parts, opts: Any) -> SimWork:
         """Give rank r the sum of the tensors r of all."""
-        return self._meet("reduce_scatter", (outs[0], xs[0]), outs, opts)
+        return self._call("reduce_scatter", (outs[0], xs[0]), outs, opts)
 
-    @shown_as("_reduce_scatter_base_")
+    @dispatched_as("_reduce_scatter_base_")
     def reduce_scatter_single(
         self, out: Tensor, x: Tensor, opts: Any
     ) -> SimWork:
         """Give rank r part r of the sum."""
-        return self._meet("reduce_scatter", (out, [x]), [out], opts, [x])
+        return self._call("reduce_scatter", (out, [x]), [out], opts, [x])
 
-    @shown_as("alltoall_")
+    @dispatched_as("reduce_scatter_tensor_coalesced_")
+    def reduce_scatter_single_coalesced(
+        self, outs: Tensors, xs: Tensors, opts: Any = None
+    ) -> SimWork:
+        """Reduce and scatter several tensors, with one work for all."""
+        works = [
+            self.reduce_scatter_single(out, x, opts)
+            for out, x in zip(outs, xs)
+        ]
+        return self._joined(works, outs)
+
+    @dispatched_as("alltoall_")
     def alltoall(self, outs: Tensors, xs: Tensors, _: Any = None) -> SimWork:
-        """Give rank s the tensor s of each."""
-        return self._meet("all_to_all", (outs, xs), outs)
+        """Give rank s tensor s of the list of each rank."""
+        return self._call("all_to_all", (outs, xs), outs)
 
-    @shown_as("alltoall_base_")
+    @dispatched_as("alltoall_base_")
     def all_to_all_single(
         self, out: Tensor, x: Tensor, outs: list[int], xs: list[int], *_: Any
     ) -> SimWork:
-        """Give rank s part s of each; without sizes the parts are equal."""
-        parts = [
-            whole.split(sizes or [whole.size(0) // self._size] * self._size)
-            for whole, sizes in ((out, outs), (x, xs))
-        ]
-        return self._meet("all_to_all", parts, [out])
+        """Give rank s part s of each.
 
-    @shown_as("scatter_")
+        Args:
+            out: What this rank takes, one part behind another.
+            x: What it gives.
+            outs: The sizes of the parts of ``out``, along its first axis.
+                Empty: all are equal.
+            xs: The sizes of the parts of ``x``, in the same way.
+            *_: PyTorch's options, which are not looked at.
+        """
+        equal = [out.size(0) // self._size] * self._size
+        taken = out.split(outs or equal)
+        equal = [x.size(0) // self._size] * self._size
+        given = x.split(xs or equal)
+        return self._call("all_to_all", [taken, given], [out])
+
+    @dispatched_as("scatter_")
     def scatter(self, outs: Tensors, xs: Parts, opts: Any) -> SimWork:
         """Give rank r the tensor r of the root."""
-        brought = outs[0], xs[0] if xs else []
-        return self._meet("scatter", brought, outs, opts, outs)
+        tensors = outs[0], xs[0] if xs else []
+        return self._call("scatter", tensors, outs, opts, alike=outs)
 
-    @shown_as("gather_")
+    @dispatched_as("gather_")
     def gather(self, outs: Parts, xs: Tensors, opts: Any) -> SimWork:
         """Give the root the tensors of all."""
-        brought = outs[0] if outs else [], xs[0]
-        return self._meet("gather", brought, outs, opts, xs)
+        tensors = outs[0] if outs else [], xs[0]
+        return self._call("gather", tensors, outs, opts, alike=xs)
 
-    @shown_as("barrier")
+    @dispatched_as("barrier")
     def barrier(self, opts: Any = None) -> SimWork:
-        """Hold the hosts until all have come, with what they had issued."""
+        """Hold the hosts until all have arrived, with what they had issued."""
         stream = current_stream(torch.device("sim", self._rank))
         if not stream.record_event().is_passed():
             stream.synchronize()
-        return self._meet("barrier", self._rank, [])
+        return self._call("barrier", self._rank, [])
+
+    def monitored_barrier(self, *_: Any, **__: Any) -> bool:
+        """Wait for a barrier; the time limit is not looked at."""
+        return bool(self.barrier().wait())
 
     def _start_coalescing(self, device: Any = None) -> None:
-        self._together = []
+        self._coalesced = []
 
     def _end_coalescing(self, device: Any = None) -> SimWork:
-        meetings, self._together = self._together or [], None
-        return self._work(meetings, [])
-
-    all_gather_single_coalesced = shown_as("allgather_into_tensor_coalesced_")(
-        _each(all_gather_single)
-    )
-    reduce_scatter_single_coalesced = shown_as(
-        "reduce_scatter_tensor_coalesced_"
-    )(_each(reduce_scatter_single))
+        collectives = self._coalesced or []
+        self._coalesced = None
+        return self._work(collectives, [])
 
     # The names of older versions of PyTorch.
     _allgather_base = all_gather_single
@@ -196,90 +262,150 @@ class SimGroup(_Group):  # type: ignore[misc]
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
 
-    @shown_as("send")
+    # -- messages
+
+    @dispatched_as("send")
     def send(self, xs: Tensors, target: int, tag: int = 0) -> SimWork:
         """Send to a rank of the group."""
-        return self._pair(0, self._place, target, tag, xs)
+        return self._call_pair(0, self._place, target, tag, xs)
 
-    @shown_as("recv_")
+    @dispatched_as("recv_")
     def recv(self, xs: Tensors, source: int, tag: int = 0) -> SimWork:
         """Receive from a rank of the group."""
-        return self._pair(1, source, self._place, tag, xs)
+        return self._call_pair(1, source, self._place, tag, xs)
 
     def recv_anysource(self, xs: Tensors, tag: int = 0) -> SimWork:
-        """Refuse to take what comes first."""
+        """Refuse a receive that names no source.
+
+        Raises:
+            NotImplementedError: in any case.
+        """
         raise NotImplementedError("recv needs a source on the backend sim")
 
-    def _pair(
+    # -- what they have in common
+
+    def _call_pair(
         self, place: int, source: int, target: int, tag: int, xs: Tensors
     ) -> SimWork:
+        """Call the next operation of a pair, as its source or its target.
+
+        Args:
+            place: 0 for the source, 1 for the target.
+            source: The rank in the group that sends.
+            target: The rank in the group that receives.
+            tag: What tells apart several pairs of the same two ranks.
+            xs: A list of the one tensor that is sent, or written to.
+        """
         for rank in (source, target):
             if not 0 <= rank < self._size:
                 raise ValueError(
                     f"there is no such rank in the group (rank: {rank}, "
                     f"ranks: 0 to {self._size - 1})"
                 )
-        told = f"{self._ranks[source]} → {self._ranks[target]}, tag {tag}"
-        return self._meet("message", xs[0], xs, None, xs, (told, place))
+        pair = f"{self._ranks[source]} → {self._ranks[target]}, tag {tag}"
+        end = PairEnd(pair, place)
+        return self._call("message", xs[0], outs=xs, alike=xs, end=end)
 
-    def _meet(
+    def _call(
         self,
         kind: str,
-        brought: Any,
+        tensors: Any,
         outs: Any,
         opts: Any = None,
         alike: Tensors = (),
-        pair: tuple[str, int] | None = None,
+        end: PairEnd | None = None,
     ) -> SimWork:
-        """Come to the next operation of all ranks, or of a pair.
+        """Contribute to the next operation of all ranks, or of a pair.
 
-        Ranks have to agree on the options, and on the shapes and dtypes of
-        the tensors that are ``alike``. ``pair`` is the name of a pair, and
-        the place of this rank in it.
+        Ranks have to agree on the kind, on the options, and on the shapes and
+        dtypes of the tensors that are ``alike``.
+
+        Args:
+            kind: A key of ``SENDERS``, such as "allreduce".
+            tensors: What this rank contributes, as the sender takes it.
+            outs: What the future of the work has as its value.
+            opts: PyTorch's options, with the root and what to reduce by.
+            alike: The tensors that all ranks have in the same shape.
+            end: The end of a pair; None: all ranks of the group.
+
+        Raises:
+            RuntimeError: another rank has called something else; or a tensor
+                is on another device than that of this rank, or the CPU.
+            TypeError: a type of tensors is not reduced.
+            ValueError: a tensor has gaps in memory.
         """
-        how, tensors = _settings(opts), list(tensors_in(brought))
+        how = _settings(opts)
+        found = list(tensors_in(tensors))
         check_rank(self._rank)
         if "op" in how:
-            check_reduction(tensors, **how)
+            check_reduction(found, **how)
         if kind != "message":
-            check_layouts(brought)
-        who, place = end = pair or ("", self._place)
-        number = self._counts[end] = self._counts.get(end, -1) + 1
-        own = self._issue(kind, brought)
-        call = _told(kind, how, alike, tensors, who)
-        meeting = self._meeting(kind, number, who, call)
-        send = vars(sending)[f"send_{kind}"]
-        run = partial(send, algorithm=self._world.algorithm, **how)
+            check_layouts(tensors)
+        end = end or PairEnd("", self._place)
+        number = self._counts.get(end, -1) + 1
+        self._counts[end] = number
+        contribution = self._issue(kind, tensors)
+        call = _described(kind, how, alike, found, end.pair)
+        pending = self._find_pending(kind, number, end.pair, call)
         try:
             with torch.no_grad():
-                meeting.come(place, own, run)
+                self._arrive(pending, end.place, contribution, kind, how)
         finally:
-            if meeting.is_over:
-                del self._meetings[who, number]
-        if self._together is not None:
-            self._together.append(meeting)
-        return self._work([meeting], outs)
+            if pending.is_over:
+                del self._pending[end.pair, number]
+        if self._coalesced is not None:
+            self._coalesced.append(pending)
+        return self._work([pending], outs)
 
-    def _meeting(self, kind: str, number: int, who: str, call: str) -> Meeting:
-        """Return an operation that a rank comes to; refuse another call."""
-        what = f"{kind} {who}".strip()
-        place = f"number {number} of group {self._name}"
-        size = 2 if who else self._size
+    def _arrive(
+        self,
+        pending: PendingCollective,
+        place: int,
+        own: Contribution,
+        kind: str,
+        how: dict[str, Any],
+    ) -> None:
+        """Contribute to an operation; the last rank to arrive sends."""
+        send: Callable[..., None] = SENDERS[kind]
+        run = partial(send, algorithm=self._world.algorithm, **how)
+        pending.arrive(place, own, run)
+
+    def _find_pending(
+        self, kind: str, number: int, pair: str, call: str
+    ) -> PendingCollective:
+        """Return the operation that a rank calls; the first makes it.
+
+        Raises:
+            RuntimeError: the ranks before have called something else.
+        """
+        what = f"{kind} {pair}".strip()
+        where = f"number {number} of group {self._name}"
         # A pair has other streams than the group.
-        way = f"{self._way} {who}".strip().removesuffix(", tag 0")
-        new = Meeting(f"{what} {place}", call, self._rank, size, way)
-        meeting = self._meetings.setdefault((who, number), new)
-        if meeting.call != call:
+        channel = f"{self._channel} {pair}".strip().removesuffix(", tag 0")
+        new = PendingCollective(
+            name=f"{what} {where}",
+            call=call,
+            caller=self._rank,
+            size=2 if pair else self._size,
+            channel=channel,
+        )
+        pending = self._pending.setdefault((pair, number), new)
+        if pending.call != call:
             raise RuntimeError(
-                f"ranks call different operations (rank {meeting.caller}: "
-                f"{meeting.call}, rank {self._rank}: {call}; {place})"
+                f"ranks call different operations (rank {pending.caller}: "
+                f"{pending.call}, rank {self._rank}: {call}; {where})"
             )
-        return meeting
+        return pending
 
-    def _issue(self, kind: str, brought: Any) -> Brought:
-        """Launch an operation on the clock, for the tensors of this rank."""
+    def _issue(self, kind: str, tensors: Any) -> Contribution:
+        """Charge the host of this rank for the call; return its contribution.
+
+        Raises:
+            RuntimeError: a tensor is neither on the device of this rank nor,
+                as all others are, on the CPU.
+        """
         own = f"sim:{self._rank}"
-        found = {str(x.device) for x in tensors_in(brought)} or {"cpu"}
+        found = {str(x.device) for x in tensors_in(tensors)} or {"cpu"}
         if found not in ({own}, {"cpu"}):
             raise RuntimeError(
                 f"rank {self._rank} sends or receives what is not all on its "
@@ -289,10 +415,17 @@ class SimGroup(_Group):  # type: ignore[misc]
         if device.type == "sim":
             simulation.clock.hosts.launch(device.index, kind)
         begin = streams.record_event(device)
-        return Brought(self._rank, brought, device, begin)
+        return Contribution(self._rank, tensors, device, begin)
 
-    def _work(self, meetings: Sequence[Meeting], outs: Any) -> SimWork:
-        return SimWork(self._world.turns, self._rank, meetings, outs)
+    def _work(
+        self, collectives: Sequence[PendingCollective], outs: Any
+    ) -> SimWork:
+        """Return the work by which this rank waits for collectives."""
+        return SimWork(self._world.scheduler, self._rank, collectives, outs)
+
+    def _joined(self, works: Iterable[SimWork], outs: Any) -> SimWork:
+        """Return one work for the operations of several."""
+        return self._work([c for work in works for c in work.pending], outs)
 
 
 def _settings(opts: Any) -> dict[str, Any]:
@@ -305,15 +438,16 @@ def _settings(opts: Any) -> dict[str, Any]:
     return found
 
 
-def _told(
+def _described(
     kind: str, how: dict[str, Any], alike: Tensors, all_: Tensors, pair: str
 ) -> str:
     """Return a call in words: "allreduce(op=sum) of (2, 3) float32"."""
-    told = ", ".join(f"{name}={value}" for name, value in how.items())
-    told = f"{kind}({told})" if told else kind
+    settings = ", ".join(f"{name}={value}" for name, value in how.items())
+    text = f"{kind}({settings})" if settings else kind
     # A pair has to agree on the number alone.
     sizes = [(x.numel() if pair else tuple(x.shape), x.dtype) for x in alike]
     what = [f"{n} {dtype}" for n, dtype in sizes]
-    told += " of " + ", ".join(what or sorted({str(x.dtype) for x in all_}))
-    told += " on the CPU" if {x.device.type for x in all_} == {"cpu"} else ""
-    return told.replace("torch.", "").removesuffix(" of ")
+    text += " of " + ", ".join(what or sorted({str(x.dtype) for x in all_}))
+    if {x.device.type for x in all_} == {"cpu"}:
+        text += " on the CPU"
+    return text.replace("torch.", "").removesuffix(" of ")

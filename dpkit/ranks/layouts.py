@@ -13,16 +13,17 @@ from typing import Any
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
-from dpkit.sim.memory import tensors_in
-from dpkit.sim.small_integers import has_no_gaps
+from dpkit.sim.memory.accounting import tensors_in
+from dpkit.sim.memory.small_integers import has_no_gaps
 
 
-def check_layouts(brought: Any) -> None:
+def check_layouts(tensors: Any) -> None:
     """Raise ValueError for tensors that NCCL's group refuses to send.
 
-    A rank brings one list of tensors, or a pair of what it takes and gives.
+    A rank contributes one list of tensors, or a pair: what it takes, and what
+    it gives.
     """
-    parts = brought if isinstance(brought, tuple) else (brought,)
+    parts = tensors if isinstance(tensors, tuple) else (tensors,)
     for part in map(tensors_in, parts):
         for x in part:
             fits = _is_in_order if len(part) == 1 else has_no_gaps

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import _pop_mode_temporarily
 Method = Callable[..., Any]
 
 
-class ShownCall:
+class DispatchedCall:
     """A call of a group, which passes for an operation of ``c10d``."""
 
     def __init__(self, name: str, run: Callable[..., Any]) -> None:
@@ -45,8 +45,11 @@ class ShownCall:
         return str(self._operation)
 
 
-def shown_as(name: str) -> Callable[[Method], Method]:
-    """Return a decorator for a method that modes see as ``c10d.<name>``."""
+def dispatched_as(name: str) -> Callable[[Method], Method]:
+    """Return a decorator for a method that modes see as ``c10d.<name>``.
+
+    Without a mode the method is called as it is.
+    """
 
     def decorate(method: Method) -> Method:
         @wraps(method)
@@ -57,7 +60,7 @@ def shown_as(name: str) -> Callable[[Method], Method]:
             def run_with_the_others(*args: Any, **kwargs: Any) -> Any:
                 return run(self, *args, **kwargs)
 
-            shown = ShownCall(name, run_with_the_others)
+            shown = DispatchedCall(name, run_with_the_others)
             with _pop_mode_temporarily() as mode:
                 return mode.__torch_dispatch__(shown, (), args, kwargs)
 

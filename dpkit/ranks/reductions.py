@@ -1,14 +1,11 @@
 """By what ranks reduce: PyTorch's operations, in terms of dpkit's own.
 
-Two of them are NCCL's, which does in its kernel what is done at no cost here:
-
-- ``PREMUL_SUM`` multiplies by a factor before it adds. FSDP2 divides its
-  gradients so, where it is given a factor.
-- ``AVG`` of integers is the sum, divided towards zero: -7 / 2 becomes -3.
+One of them is NCCL's, which does in its kernel what is done at no cost here:
+``PREMUL_SUM`` multiplies by a factor before it adds. FSDP2 divides its
+gradients so, where it is given a factor.
 
 Source:
-    NVIDIA/nccl, src/device/reduce_kernel.h, ``FuncPreMulSum`` and
-    ``FuncSumPostDiv``.
+    NVIDIA/nccl, src/device/reduce_kernel.h, ``FuncPreMulSum``.
 """
 
 from collections.abc import Sequence
@@ -17,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpkit.sim.kernels.unpaid import divide_towards_zero, multiply
+from dpkit.sim.kernels.uncharged import multiply
 
 OPS = {
     "SUM": "sum",
@@ -69,6 +66,8 @@ def check_reduction(
 ) -> None:
     """Refuse the types that NCCL's group refuses, as far as in its words.
 
+    The mean of integers is refused as well, which NCCL rounds towards zero.
+
     Raises:
         TypeError: a type is not reduced, or not so.
     """
@@ -80,6 +79,11 @@ def check_reduction(
             )
         if op == "mean" and dtype == torch.bool:
             raise TypeError("Cannot use ReduceOp.AVG with bool inputs")
+        if op == "mean" and not (dtype.is_floating_point or dtype.is_complex):
+            raise TypeError(
+                "the backend sim has no ReduceOp.AVG of integers (dtype: "
+                f"{dtype}); reduce by SUM, and divide"
+            )
         if factor is not None and dtype not in FRACTIONS:
             raise TypeError(
                 "PreMulSum Data type must be half, float, bfloat16 or double "
@@ -87,32 +91,8 @@ def check_reduction(
             )
 
 
-# The three steps of a reduction. A factor of 1/2, and the mean of integers:
-#
-#     given          4  6            -4 -3
-#     before adding  2  3            -4 -3
-#     added             5               -7
-#     after adding      5               -3
-
-
 def before_adding(tensors: Sequence[Tensor], factor: float) -> None:
     """Multiply what all give by the factor, in place."""
     if factor != 1:
         for x in tensors:
             multiply(x, factor)
-
-
-def to_add_by(op: str, dtype: torch.dtype) -> str:
-    """Return the op of dpkit by which tensors are added up."""
-    return "sum" if op == "mean" and _is_whole(dtype) else op
-
-
-def after_adding(op: str, sums: Sequence[Tensor], count: int) -> None:
-    """Divide sums of integers by the number of ranks, in place."""
-    if op == "mean" and _is_whole(sums[0].dtype):
-        for x in sums:
-            divide_towards_zero(x, count)
-
-
-def _is_whole(dtype: torch.dtype) -> bool:
-    return not (dtype.is_floating_point or dtype.is_complex)

@@ -19,9 +19,9 @@ from torch.distributed.checkpoint import (
 )
 from torch.distributed.fsdp import _debug_utils
 
-from dpkit.ranks.turns import Ended
-from dpkit.sim.patching import replaced
-from dpkit.sim.sending import kind_of_rank
+from dpkit.ranks.scheduler import Ended
+from dpkit.sim.changes.change import replaced
+from dpkit.sim.streams.sending import kind_of_rank
 
 
 class AtOnce(Executor):

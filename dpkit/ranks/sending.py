@@ -1,14 +1,14 @@
 """What a process group sends, by dpkit's own functions.
 
-Each operation takes what all ranks brought, in order of rank: ``xs[r]`` is
-what rank r gave. Collectives go by one of two ways:
+Each operation takes what all ranks contribute, in order of rank: ``xs[r]`` is
+what rank r gave. Collectives are sent in one of two ways:
 
     "ring", "star", …    message by message, as by hand; what is no allreduce
                          takes the tree or the ring
     "library"            in one launch, by a closed form, as NCCL's
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,8 +16,8 @@ from torch import Tensor
 
 from dpkit import collectives
 from dpkit.library import LIBRARY
-from dpkit.ranks.reductions import after_adding, before_adding, to_add_by
-from dpkit.sim.kernels.unpaid import put, scratch, to_overwrite
+from dpkit.ranks.reductions import before_adding
+from dpkit.sim.kernels.uncharged import put, scratch, to_overwrite
 from dpkit.sim.tracing import meet
 from dpkit.streams import send
 
@@ -29,12 +29,17 @@ def _or(name: str, algorithm: str) -> str:
 def send_allreduce(
     xs: list[Any], algorithm: str, op: str, factor: float = 1.0
 ) -> None:
-    """Reduce the first tensors of all, then the second ones, …."""
+    """Reduce the first tensors of all, then the second ones, ….
+
+    Args:
+        xs: ``xs[r]`` is the list of tensors of rank r, each overwritten.
+        algorithm: How it is sent, such as "ring" or "library".
+        op: What they are reduced by, such as "sum".
+        factor: What they are multiplied by before.
+    """
     for tensors in zip(*xs):
         before_adding(tensors, factor)
-        how = to_add_by(op, tensors[0].dtype)
-        collectives.allreduce(tensors, how, algorithm)
-        after_adding(op, tensors, len(tensors))
+        collectives.allreduce(tensors, op, algorithm)
 
 
 def send_broadcast(xs: list[Any], algorithm: str, root: int) -> None:
@@ -46,20 +51,26 @@ def send_broadcast(xs: list[Any], algorithm: str, root: int) -> None:
 def send_reduce(
     xs: list[Any], algorithm: str, op: str, root: int, factor: float = 1.0
 ) -> None:
-    """Reduce the tensors of all to those of the root; the others stay."""
+    """Reduce the tensors of all to those of the root; the others stay.
+
+    Args:
+        xs: ``xs[r]`` is the list of tensors of rank r.
+        algorithm: As for :func:`send_allreduce`, with ``op`` and ``factor``.
+        op: What they are reduced by.
+        root: The rank in the group whose tensors are overwritten.
+        factor: What they are multiplied by before.
+    """
     for tensors in zip(*xs):
         given = list(tensors)
         if factor != 1:
-            given = [_flat_copy([x]) for x in tensors]
+            given = [flat_copy([x]) for x in tensors]
             before_adding(given, factor)
-        how = to_add_by(op, given[0].dtype)
-        collectives.reduce(given, how, root, _or("tree", algorithm))
-        after_adding(op, [given[root]], len(given))
+        collectives.reduce(given, op, root, _or("tree", algorithm))
         if factor != 1:
             put(given[root], tensors[root])
 
 
-# Three ranks gather 2 numbers of each. Rank 1 gives c and d:
+# Three ranks gather 2 values of each. Rank 1 gives c and d:
 #
 #     its flat tensor, before     · · c d · ·
 #     after                       a b c d e f
@@ -71,11 +82,13 @@ def send_allgather(xs: list[Any], algorithm: str) -> None:
     A rank takes a list, of one tensor or of a tensor for each rank.
     """
     most = max(given.numel() for _, given in xs)
-    _ = [_for_all(outs, xs) for outs, _ in xs if len(outs) > 1]
+    for outs, _ in xs:
+        if len(outs) > 1:
+            check_one_for_each(outs, xs)
     flats = []
     for rank, (outs, given) in enumerate(xs):
         for source, out in enumerate(outs):
-            _check_sizes(xs[source][1], out, len(xs) // len(outs))
+            check_sizes(xs[source][1], out, len(xs) // len(outs))
         one = to_overwrite(outs[0], given) if len(outs) == 1 else None
         flats.append(scratch(given, most * len(xs)) if one is None else one)
         put(given, flats[rank], to=rank * most)
@@ -90,17 +103,26 @@ def send_reduce_scatter(
 ) -> None:
     """Put part r of the sum of what all give into what rank r takes.
 
-    A rank gives a list, of one tensor or of a tensor for each rank.
+    Args:
+        xs: ``xs[r]`` is a pair for rank r: the tensor that it takes, and the
+            list that it gives, of one tensor or of a tensor for each rank.
+        algorithm: As for :func:`send_allreduce`, with ``op`` and ``factor``.
+        op: What they are reduced by.
+        factor: What they are multiplied by before.
+
+    Raises:
+        RuntimeError: sizes or dtypes do not fit; or a list has several
+            tensors, but not one for each rank.
     """
     most = max(part.numel() for _, parts in xs for part in parts)
-    _ = [_for_all(parts, xs) for _, parts in xs if len(parts) > 1]
-    flats = [_flat_copy(parts, most) for _, parts in xs]
+    for _, parts in xs:
+        if len(parts) > 1:
+            check_one_for_each(parts, xs)
+    flats = [flat_copy(parts, most) for _, parts in xs]
     before_adding(flats, factor)
-    how = to_add_by(op, flats[0].dtype)
-    sums = collectives.reduce_scatter(flats, how, _or("ring", algorithm))
-    after_adding(op, sums, len(sums))
+    sums = collectives.reduce_scatter(flats, op, _or("ring", algorithm))
     for rank, ((out, parts), part) in enumerate(zip(xs, sums)):
-        _check_sizes(out, parts[rank % len(parts)], len(xs) // len(parts))
+        check_sizes(out, parts[rank % len(parts)], len(xs) // len(parts))
         put(part, out)
 
 
@@ -114,36 +136,39 @@ def send_all_to_all(xs: list[Any], algorithm: str) -> None:
         pairs = []
         for rank, (_, given) in enumerate(xs):
             target = (rank + distance) % len(xs)
-            outs = _for_all(xs[target][0], xs)
-            pairs.append((_for_all(given, xs)[target], outs[rank]))
-        _send_all(pairs)
+            outs = for_all(xs[target][0], xs)
+            pairs.append((for_all(given, xs)[target], outs[rank]))
+        send_all(pairs)
 
 
 def send_scatter(xs: list[Any], algorithm: str, root: int) -> None:
     """Put the tensors that the root gives into what each takes."""
-    given = _for_all(xs[root][1], xs)
-    _send_all(list(zip(given, [out for out, _ in xs])))
+    given = for_all(xs[root][1], xs)
+    send_all(list(zip(given, [out for out, _ in xs])))
 
 
 def send_gather(xs: list[Any], algorithm: str, root: int) -> None:
     """Put what each gives into the tensors that the root takes."""
-    outs = _for_all(xs[root][0], xs)
-    _send_all(list(zip([given for _, given in xs], outs)))
+    outs = for_all(xs[root][0], xs)
+    send_all(list(zip([given for _, given in xs], outs)))
 
 
 def send_message(xs: list[Tensor], algorithm: str) -> None:
-    """Copy the first tensor to the second."""
+    """Copy the tensor of the first rank to that of the second."""
     given, out = xs
     _shaped(out, given).copy_(given)
 
 
 def send_barrier(xs: list[int], algorithm: str) -> None:
-    """Hold the hosts of these ranks until all have come."""
+    """Hold the hosts of these ranks until all have arrived."""
     meet([torch.device("sim", rank) for rank in xs])
 
 
-def _flat_copy(parts: Sequence[Tensor], most: int | None = None) -> Tensor:
-    """Return parts in one flat tensor, ``most`` elements apart."""
+def flat_copy(parts: Sequence[Tensor], most: int | None = None) -> Tensor:
+    """Return parts in one flat tensor; part r begins at ``r * most``.
+
+    None: they are as long as the first, and adjoin.
+    """
     most = parts[0].numel() if most is None else most
     flat = scratch(parts[0], most * len(parts))
     for rank, part in enumerate(parts):
@@ -151,19 +176,26 @@ def _flat_copy(parts: Sequence[Tensor], most: int | None = None) -> Tensor:
     return flat
 
 
-def _send_all(pairs: list[tuple[Tensor, Tensor]]) -> None:
+def send_all(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    """Send the first tensor of each pair into the second."""
     shaped = [(given, _shaped(out, given)) for given, out in pairs]
     full = [(given, out) for given, out in shaped if given.numel()]
-    for parcel in [send(given, out.device, out) for given, out in full]:
-        parcel.open()
+    messages = [send(given, out.device, out) for given, out in full]
+    for message in messages:
+        message.wait()
 
 
 def _shaped(out: Tensor, given: Tensor) -> Tensor:
-    _check_sizes(given, out)
+    check_sizes(given, out)
     return out if out.shape == given.shape else out.view(given.shape)
 
 
-def _check_sizes(given: Tensor, out: Tensor, times: int = 1) -> None:
+def check_sizes(given: Tensor, out: Tensor, times: int = 1) -> None:
+    """Check that a tensor fills another when it is put there several times.
+
+    Raises:
+        RuntimeError: the numbers of elements do not fit, or the dtypes differ.
+    """
     if (given.numel() * times, given.dtype) != (out.numel(), out.dtype):
         raise RuntimeError(
             "what is given and what is taken differ in size or dtype (given: "
@@ -172,8 +204,33 @@ def _check_sizes(given: Tensor, out: Tensor, times: int = 1) -> None:
         )
 
 
-def _for_all(tensors: list[Tensor], xs: list[Any]) -> list[Tensor]:
-    if len(tensors) != len(xs):
-        found = f"tensors: {len(tensors)}, ranks: {len(xs)}"
-        raise RuntimeError(f"a list needs a tensor for each rank ({found})")
+def for_all(tensors: list[Tensor], ranks: Sequence[Any]) -> list[Tensor]:
+    """Return a list of tensors that has one for each rank.
+
+    Raises:
+        RuntimeError: it has more, or fewer.
+    """
+    check_one_for_each(tensors, ranks)
     return tensors
+
+
+def check_one_for_each(tensors: list[Tensor], ranks: Sequence[Any]) -> None:
+    """Raise RuntimeError unless there is one tensor for each rank."""
+    if len(tensors) != len(ranks):
+        found = f"tensors: {len(tensors)}, ranks: {len(ranks)}"
+        raise RuntimeError(f"a list needs a tensor for each rank ({found})")
+
+
+#: Each kind of operation -> the function that sends it.
+SENDERS: dict[str, Callable[..., None]] = {
+    "allreduce": send_allreduce,
+    "broadcast": send_broadcast,
+    "reduce": send_reduce,
+    "allgather": send_allgather,
+    "reduce_scatter": send_reduce_scatter,
+    "all_to_all": send_all_to_all,
+    "scatter": send_scatter,
+    "gather": send_gather,
+    "message": send_message,
+    "barrier": send_barrier,
+}

@@ -39,13 +39,13 @@ Source:
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.distributed.tensor import _random
 
-from dpkit.sim.random_numbers import check_kind, default_generator
+from dpkit.sim.operators.random_numbers import default_generator
 
 _Tracker: Any = _random.OffsetBasedRNGTracker
 
@@ -54,40 +54,30 @@ class ShardTracker(_Tracker):  # type: ignore[misc]
     """What DTensor asks before and after a rank draws its shard."""
 
     def _get_device_state(self) -> torch.Tensor:
-        # On the CPU, where it has values without numbers on devices, too.
+        # On the CPU: there it has values, also where devices have none.
         return default_generator().get_state()
 
     @contextmanager
     def _distribute_region(
         self, spec: Any, generator: torch.Generator | None = None
     ) -> Iterator[None]:
-        """Have a rank draw its shard inside; then let all go on alike."""
+        """Have a rank draw its shard inside; then let all go on alike.
+
+        Raises:
+            NotImplementedError: there is a generator, which DTensor does not
+                pass on to what draws.
+        """
         if not self.distribute_region_enabled:
             yield
             return
-        default = _generator_of(spec.mesh)
-        taking: AbstractContextManager[None] = nullcontext()
         if generator is not None:
-            check_kind(generator, torch.device(spec.mesh.device_type))
-            taking = _taking_the_place(default, generator)
-        with taking, _drawing_a_shard(default, *_shards(spec)):
+            raise NotImplementedError(
+                "a DTensor on simulated devices draws from the default "
+                f"generator alone (given: one for {generator.device}); "
+                "torch.manual_seed(…) seeds it"
+            )
+        with _drawing_a_shard(_generator_of(spec.mesh), *_shards(spec)):
             yield
-
-
-@contextmanager
-def _taking_the_place(default: Any, given: Any) -> Iterator[None]:
-    """Draw from the generator that DTensor was given.
-
-    DTensor calls the operation without it. So the default generator takes its
-    place inside, and is afterwards where it was.
-    """
-    before = default.get_state()
-    default.set_state(given.get_state())
-    try:
-        yield
-        given.set_state(default.get_state())
-    finally:
-        default.set_state(before)
 
 
 @contextmanager
@@ -120,7 +110,8 @@ def _shards(spec: Any) -> tuple[int, int]:
     rank at (1, 2) has number 5. If only the second axis cuts, there are 3
     shards. The ranks at (0, 2) and (1, 2) both have number 2.
     """
-    count, number = 1, 0
+    count = 1
+    number = 0
     mesh = spec.mesh
     places = mesh.get_coordinate()
     if places is None:

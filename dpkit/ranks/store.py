@@ -14,9 +14,9 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from dpkit.ranks.turns import Turns
-from dpkit.sim.configuration import simulation
-from dpkit.sim.sending import thread
+from dpkit.ranks.scheduler import Scheduler
+from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.streams.sending import thread
 
 # Their annotations differ by version, and say str where bytes will do.
 _Store: Any = c10d.Store
@@ -51,12 +51,19 @@ class RankStore(_Store):  # type: ignore[misc]
 
     PyTorch's own, in C++, call the methods by the names that they have here. A
     time limit is not looked at: where no rank can go on, all end at once.
+
+    Where one program runs for several ranks, what it adds and appends is added
+    and appended for each of them.
     """
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(
+        self, scheduler: Scheduler, ranks_per_program: int = 1
+    ) -> None:
         super().__init__()
+        self._ranks_per_program = ranks_per_program
         self._changes = 0  # how many there were
-        self._turns, self._values = turns, _HashStore()
+        self._scheduler = scheduler
+        self._values = _HashStore()
         self._times: dict[str, int] = {}  # when keys were set, in picoseconds
         self._seen: dict[int, int] = {}  # changes when a rank last looked
 
@@ -69,7 +76,7 @@ class RankStore(_Store):  # type: ignore[misc]
 
     def append(self, key: str, value: bytes) -> None:
         """Add to the end of a value."""
-        self._values.append(key, value)
+        self._values.append(key, value * self._ranks_per_program)
         self._change(key)
 
     def multi_set(self, keys: list[str], values: list[bytes]) -> None:
@@ -88,7 +95,7 @@ class RankStore(_Store):  # type: ignore[misc]
         """Add to a number, which begins at 0; return the sum."""
         if amount == 0:
             self._look([key])
-        total = int(self._values.add(key, amount))
+        total = int(self._values.add(key, amount * self._ranks_per_program))
         if amount:
             self._change(key)
         return total
@@ -120,7 +127,7 @@ class RankStore(_Store):  # type: ignore[misc]
         if awaited.is_over:
             self._look(keys)
             return
-        self._turns.wait(_own_rank(awaited.name), awaited)
+        self._scheduler.wait(_own_rank(awaited.name), awaited)
         self._go_on_after(keys)
 
     def check(self, keys: list[str]) -> bool:
@@ -157,12 +164,15 @@ class RankStore(_Store):  # type: ignore[misc]
         self._changes += 1
 
     def _look(self, keys: list[str]) -> None:
-        """Make others run if the rank has seen the store as it is."""
+        """Make others run if nothing has changed since this rank looked.
+
+        Its host goes on no earlier than the keys were set.
+        """
         rank = thread.rank
         if rank is None:
             return
         if self._seen.get(rank) == self._changes:
-            self._turns.let_others(rank)
+            self._scheduler.let_others(rank)
         self._seen[rank] = self._changes
         self._go_on_after(keys)
 
@@ -175,7 +185,11 @@ class RankStore(_Store):  # type: ignore[misc]
 
 
 def _own_rank(awaited: str) -> int:
-    """Return the rank whose program calls; others cannot hand on a turn."""
+    """Return the rank whose program calls.
+
+    Raises:
+        RuntimeError: another thread calls, which has no turn to hand on.
+    """
     if thread.rank is None:
         raise RuntimeError(
             "only the program of a rank can wait in the store, in its own "

@@ -18,7 +18,7 @@ from contextlib import suppress
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from dpkit.ranks.turns import Turns
+from dpkit.ranks.scheduler import Scheduler
 
 WARN_AFTER = 5.0  # seconds without work
 AT_WORK = 0.05  # who uses less of one core than this is not
@@ -44,9 +44,12 @@ def limit_of(asked: float | None) -> float:
     Raises:
         ValueError: it is no positive number; or the environment has none.
     """
-    name, given = "idle_limit", str(asked)
     if asked is None:
-        name, given = LIMIT, os.environ.get(LIMIT) or "inf"
+        name = LIMIT
+        given = os.environ.get(LIMIT) or "inf"
+    else:
+        name = "idle_limit"
+        given = str(asked)
     with suppress(ValueError):
         limit = float(given)
         if limit > 0:
@@ -62,16 +65,21 @@ class TurnWatch:
     """
 
     def __init__(
-        self, turns: Turns, program: CodeType, limit: float = float("inf")
+        self,
+        scheduler: Scheduler,
+        program: CodeType,
+        limit: float = float("inf"),
     ) -> None:
-        self._turns, self._program, self._limit = turns, program, limit
-        self._told: set[ProgramLine] = set()
+        self._scheduler = scheduler
+        self._program = program
+        self._limit = limit
+        self._warned: set[ProgramLine] = set()
         self._place: ProgramLine | None = None
         self._ready: set[str] = set()
         self._begin()
 
     def _begin(self) -> None:
-        self.number = self._turns.number  # of the turn
+        self.number = self._scheduler.number  # of the turn
         self._since = self._asked = time.monotonic()
         self._used = _used()
 
@@ -82,13 +90,15 @@ class TurnWatch:
         process has used since it was asked before. On a busy machine that may
         be nothing, although a thread of it is ready both times.
         """
-        now, used = time.monotonic(), _used()
+        now = time.monotonic()
+        used = _used()
         share = (used - self._used) / max(now - self._asked, 1e-9)
-        self._asked, self._used = now, used
+        self._asked = now
+        self._used = used
         before = self._ready
         self._ready = _ready_threads() if share <= AT_WORK else set()
         is_at_work = share > AT_WORK or before & self._ready
-        if self.number != self._turns.number or is_at_work:
+        if self.number != self._scheduler.number or is_at_work:
             self._begin()
         return self._asked - self._since
 
@@ -98,7 +108,8 @@ class TurnWatch:
         Raises:
             RuntimeError: it has done nothing for as long as the limit.
         """
-        rank, before = self._turns.running, self._place
+        rank = self._scheduler.running
+        before = self._place
         seconds = self.seconds()
         if seconds < min(WARN_AFTER, self._limit):
             return
@@ -107,15 +118,15 @@ class TurnWatch:
             limit = f"limit: {self._limit:g} s"
             raise RuntimeError(_text(rank, seconds, f"{place}; {limit}"))
         # Elsewhere than just before: it has gone on by now.
-        if place is None or place != before or place in self._told:
+        if place is None or place != before or place in self._warned:
             return
-        self._told.add(place)
+        self._warned.add(place)
         text = _text(rank, seconds, place)
         warnings.warn_explicit(text, RuntimeWarning, place.file, place.line)
 
     def place(self) -> ProgramLine | None:
         """Return where the rank is: in the line that called a library."""
-        thread = self._turns.threads.get(self._turns.running)
+        thread = self._scheduler.threads.get(self._scheduler.running)
         frame = sys._current_frames().get(thread or 0)
         return _place(frame, self._program)
 

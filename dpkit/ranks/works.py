@@ -14,45 +14,62 @@ import torch
 import torch.distributed as dist
 from torch.futures import Future
 
-from dpkit.ranks.meetings import Meeting
-from dpkit.ranks.turns import Turns
-from dpkit.sim.backward import in_backward
-from dpkit.sim.sending import check_rank
-from dpkit.sim.streams import SimEvent, current_stream
+from dpkit.ranks.pending import PendingCollective
+from dpkit.ranks.scheduler import Scheduler
+from dpkit.sim.streams.sending import check_rank
+from dpkit.sim.streams.streams import SimEvent, current_stream
+from dpkit.sim.tensors.backward import in_backward
 
 _Work: Any = vars(dist)["_Work"]
 
 
 class SimWork(_Work):  # type: ignore[misc]
-    """Operations that a rank has called, and what comes out."""
+    """What a rank waits for: collectives that it has called, and their result.
+
+    Args:
+        scheduler: Lets other ranks run while this one waits.
+        rank: The rank that has called them.
+        pending: The collectives.
+        out: The tensors that they leave, as the value of a future.
+    """
 
     def __init__(
-        self, turns: Turns, rank: int, meetings: Sequence[Meeting], out: Any
+        self,
+        scheduler: Scheduler,
+        rank: int,
+        pending: Sequence[PendingCollective],
+        out: Any,
     ) -> None:
         super().__init__()
-        self._turns, self._rank = turns, rank
-        self.meetings, self._out = meetings, out
+        self._scheduler = scheduler
+        self._rank = rank
+        self.pending = pending
+        self._out = out
 
     def wait(self, timeout: Any = None) -> bool:
-        """Make the rank's current stream wait until they are over."""
-        self._come()
+        """Make the rank's current stream wait until they are over.
+
+        The host goes on at once, when all ranks have arrived. The time limit
+        is not looked at.
+        """
+        self._let_all_arrive()
         self._wait_in_stream()
         return True
 
-    def _come(self) -> None:
-        """Give other ranks their turns until all have come.
+    def _let_all_arrive(self) -> None:
+        """Give other ranks their turns until all have arrived.
 
         Raises:
-            RuntimeError: what they have brought could not be sent.
+            RuntimeError: what they have contributed could not be sent.
         """
         check_rank(self._rank)
-        for meeting in self.meetings:
-            self._turns.wait(self._rank, meeting)
-            if meeting.error is not None:
-                why = f"{type(meeting.error).__name__}: {meeting.error}"
+        for collective in self.pending:
+            self._scheduler.wait(self._rank, collective)
+            if collective.error is not None:
+                why = f"{type(collective.error).__name__}: {collective.error}"
                 raise RuntimeError(
-                    f"{meeting.name} has failed ({why})"
-                ) from meeting.error
+                    f"{collective.name} has failed ({why})"
+                ) from collective.error
 
     def _wait_in_stream(self) -> None:
         for event in self._ends():
@@ -60,27 +77,29 @@ class SimWork(_Work):  # type: ignore[misc]
 
     def _ends(self) -> list[SimEvent]:
         """Return the events at which they are over on this rank's device."""
-        found = [meeting.ends.get(self._rank) for meeting in self.meetings]
-        return [event for event in found if event is not None]  # not the CPU
+        ends = [c.ends.get(self._rank) for c in self.pending]
+        return [event for event in ends if event is not None]  # not the CPU
 
     def get_future(self) -> Future[Any]:
         """Return a future that is done; see the top of this module."""
-        self._come()
+        self._let_all_arrive()
         future = _Future()
         future.wait_in_stream = self._wait_in_stream
         future.set_result(self._out)
         engine = torch.autograd.Variable._execution_engine
-        later = engine.queue_callback if in_backward() else lambda run: run()
-        later(self._wait_in_stream)
+        if in_backward():
+            engine.queue_callback(self._wait_in_stream)
+        else:
+            self._wait_in_stream()
         return future
 
     def is_completed(self) -> bool:
         """Return whether they are over, at this time of the rank's clock.
 
-        It gives other ranks their turns until all have come. To ask the
+        It gives other ranks their turns until all have arrived. To ask the
         device then takes a moment, as :meth:`SimEvent.query` does.
         """
-        self._come()
+        self._let_all_arrive()
         return all(event.query() for event in self._ends())
 
     synchronize = block_current_stream = wait
@@ -102,4 +121,6 @@ class _Future(Future[Any]):
     """A future that is done; what follows it in Python waits for the work."""
 
     wait_in_stream: Callable[[], None]
-    then, wait, value = map(_after_waiting, ("then", "wait", "value"))
+    then = _after_waiting("then")
+    wait = _after_waiting("wait")
+    value = _after_waiting("value")

@@ -8,66 +8,85 @@ rules of DTensor and what it draws shards by, the hooks of all modules.
 
 from typing import Any
 
-from dpkit.ranks.meetings import Meeting
-from dpkit.ranks.turns import Turns
-from dpkit.sim.configuration import simulation
-from dpkit.sim.needed import ThreadState
+from dpkit.ranks.pending import PendingCollective
+from dpkit.ranks.scheduler import Scheduler
+from dpkit.ranks.thread_state import ThreadState
+from dpkit.sim.devices.configuration import simulation
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     """Return an error in words, with the one that was handled before it."""
-    told = f"{type(error).__name__}: {_text(error)}".rstrip(": ")
-    told = ", ".join([told, *map(str, getattr(error, "__notes__", ()))])
+    words = f"{type(error).__name__}: {error}".rstrip(": ")
+    words = ", ".join([words, *map(str, getattr(error, "__notes__", ()))])
     before = None if error.__suppress_context__ else error.__context__
-    return told if before is None else f"{told}; after {_told(before)}"
-
-
-def _text(error: BaseException) -> str:
-    """Return the text of an error, which may fail to tell it."""
-    try:
-        return str(error)
-    except Exception as failed:
-        return f"its text fails with {type(failed).__name__}"
+    return words if before is None else f"{words}; after {_described(before)}"
 
 
 class World:
-    """The ranks of a launch."""
+    """What the ranks of a launch share.
 
-    def __init__(self, size: int, algorithm: str) -> None:
-        self.size, self.algorithm = size, algorithm
-        self._states = ThreadState.of_ranks(size)
-        enter = lambda rank: self._states[rank].restore()  # noqa: E731
-        self.turns = Turns(size, self._time, enter, self._leave)
-        self._meetings: dict[Any, dict[Any, Meeting]] = {}
-        self._ways: dict[tuple[int, str], str] = {}  # rank, way -> its group
+    Args:
+        size: The number of ranks.
+        algorithm: How collectives are sent, such as "ring" or "library".
+        running: The number of ranks that run; None: all.
+    """
+
+    def __init__(
+        self, size: int, algorithm: str, running: int | None = None
+    ) -> None:
+        self.size = size
+        self.algorithm = algorithm
+        count = size if running is None else running
+        self._states = ThreadState.of_ranks(count)
+        self.scheduler = Scheduler(
+            count, time=self._time, enter=self._enter, leave=self._leave
+        )
+        # By group: its collectives, by pair and number.
+        self._pending: dict[Any, dict[Any, PendingCollective]] = {}
+        # By rank and channel: the group that sends on it.
+        self._channels: dict[tuple[int, str], str] = {}
         self._groups: list[Any] = []  # of all ranks
 
-    def add(self, group: Any, name: str, ranks: Any) -> dict[Any, Meeting]:
-        """Take in the group of a rank; return what all its ranks are at."""
-        self._groups.append(group)
-        return self._meetings.setdefault((name, ranks), {})
+    def add(
+        self, group: Any, name: str, ranks: Any
+    ) -> dict[Any, PendingCollective]:
+        """Take in the group of a rank.
 
-    def way_of(self, rank: int, group: str, wanted: str) -> str:
-        """Return a name that no other group of this rank has for its way."""
+        Return its pending collectives, in a dict that the objects of one group
+        on all ranks share.
+        """
+        self._groups.append(group)
+        return self._pending.setdefault((name, ranks), {})
+
+    def channel_of(self, rank: int, group: str, wanted: str) -> str:
+        """Return the name of a channel that no other group of a rank has.
+
+        It is the wanted one, or that with a number: "tp", "tp 2".
+        """
         # Two meshes of one rank may each have a dimension called "tp".
-        way, count = wanted, 1
-        while self._ways.setdefault((rank, way), group) != group:
+        channel = wanted
+        count = 1
+        while self._channels.setdefault((rank, channel), group) != group:
             count += 1
-            way = f"{wanted} {count}"
-        return way
+            channel = f"{wanted} {count}"
+        return channel
 
     def check(self) -> None:
-        """Raise what went wrong, if anything."""
+        """Raise RuntimeError if the launch has failed.
+
+        It has if a rank has raised, if none could go on, or if a rank has left
+        out a collective.
+        """
         left = [
-            f"a rank left out {meeting}"
-            for meetings in self._meetings.values()
-            for meeting in meetings.values()
+            f"a rank left out {collective}"
+            for collectives in self._pending.values()
+            for collective in collectives.values()
         ]
-        stuck = self.turns.stuck
+        stuck = self.scheduler.stuck
         what = [f"no rank can go on ({stuck})"] if stuck else []
-        rank, error = next(iter(self.turns.errors.items()), (0, None))
+        rank, error = next(iter(self.scheduler.errors.items()), (0, None))
         if error is not None:
-            what.append(f"rank {rank} failed ({_told(error)})")
+            what.append(f"rank {rank} failed ({_described(error)})")
         if what or left:
             raise RuntimeError("; ".join(what or left[:1])) from error
 
@@ -78,13 +97,18 @@ class World:
         """
         for group in self._groups:
             group.free()
-        self.turns.errors.clear()  # a traceback has variables
+        self.scheduler.errors.clear()  # a traceback has variables
         self._states.clear()  # a hook may have a module
 
     def _time(self, rank: int) -> int:
-        """Return how far the host of a rank is, in picoseconds."""
+        """Return the time on the clock of a rank's host, in picoseconds."""
         return simulation.clock.hosts.python.mark(rank)
 
+    def _enter(self, rank: int) -> None:
+        """Bring back what PyTorch has once, as this rank has left it."""
+        self._states[rank].restore()
+
     def _leave(self, rank: int) -> None:
+        """Keep what PyTorch has once, for the next turn of this rank."""
         self._states[rank] = ThreadState.now()
-        simulation.clock.settle()  # what backward has issued so far
+        simulation.clock.flush()  # what backward has issued so far

@@ -15,9 +15,9 @@ what in shards::
 ``passes`` -- forward and backward, block by block on all devices;
 ``copied`` -- data parallelism, which keeps everything everywhere;
 ``zero1``, ``zero2``, ``zero3`` -- what each does before and after a block;
-``messages`` -- what a block sends beside the work.
+``messages`` -- what a block sends while the devices work on.
 
-The bytes as formulas are in :mod:`dpkit.theory.sharding`.
+The bytes as formulas are in :mod:`dpbook.formulas.sharding`.
 
 Source:
     S. Rajbhandari et al., ZeRO: memory optimizations toward training trillion

@@ -81,7 +81,7 @@ class FlatBlock:
         self.free()
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Yield those of all replicas."""
+        """Yield the parameters of all replicas, rank by rank."""
         return chain.from_iterable(r.parameters() for r in self.replicas)
 
     def forget_gradients(self) -> None:

@@ -1,11 +1,11 @@
-"""What a block sends beside the work of its devices.
+"""What a block sends, overlapped with the work of its devices.
 
-Both kinds of message run on another stream of each device. They start when
+Both kinds of message run on a side stream of each device. They start when
 the device is done with what it has been asked for so far. What needs the
 result waits for it::
 
     device 0    |= block 0 =|= block 1 ==|= block 2 =|
-    beside      |gather 1|  |gather 2|
+    side        |gather 1|  |gather 2|
 """
 
 from collections.abc import Sequence
@@ -15,26 +15,28 @@ from torch import Tensor
 
 from dpkit.collectives import reduce_scatter
 from dpkit.sharding.flat_block import FlatBlock
-from dpkit.streams import Parcel, beside, record_event
+from dpkit.streams import PendingTensor, on_side_streams, record_event
 
 
-def gather_beside(block: FlatBlock, algorithm: str = "ring") -> list[Parcel]:
-    """Gather a block; opening what is returned waits for it.
+def gather_on_side_streams(
+    block: FlatBlock, algorithm: str = "ring"
+) -> list[PendingTensor]:
+    """Gather a block on side streams; return its tensors, to be waited for.
 
     Example:
-        >>> from dpkit.sharding.messages import gather_beside
+        >>> from dpkit.sharding.messages import gather_on_side_streams
         >>> block = dpkit.sharding.FlatBlock(
         ...     nn.Linear(2, 1), dpkit.devices(2, "sim")
         ... )
         >>> block.cut()
-        >>> for parcel in gather_beside(block):
-        ...     print(parcel.open().shape)
+        >>> for tensor in gather_on_side_streams(block):
+        ...     print(tensor.wait().shape)
         torch.Size([3])
         torch.Size([3])
     """
-    with beside(_now(block.wholes)):
+    with on_side_streams(_now(block.wholes)):
         block.gather(algorithm)
-        return _parcels(block.wholes)
+        return _pending(block.wholes)
 
 
 class Scattering:
@@ -46,20 +48,21 @@ class Scattering:
     def __init__(self, block: FlatBlock, algorithm: str = "ring") -> None:
         self._block = block
         wholes = block.take_gradients()
-        with beside(_now(wholes)):
+        with on_side_streams(_now(wholes)):
             self._parts = reduce_scatter(wholes, "mean", algorithm)
-            self._parcels = _parcels(wholes)
+            self._pending = _pending(wholes)
 
     def wait(self) -> None:
         """Have each device wait until the gradients have been sent."""
-        for parcel in self._parcels:
-            parcel.open()
+        for tensor in self._pending:
+            tensor.wait()
 
     def keep(self) -> None:
         """Wait, and add the parts to the gradients of the shards, once."""
         self.wait()
         self._block.add_gradients(self._parts)
-        self._parts, self._parcels = [], []
+        self._parts = []
+        self._pending = []
 
 
 def _now(tensors: Sequence[Tensor]) -> dict[torch.device, object]:
@@ -67,10 +70,10 @@ def _now(tensors: Sequence[Tensor]) -> dict[torch.device, object]:
     return {x.device: record_event(x.device) for x in tensors}
 
 
-def _parcels(tensors: Sequence[Tensor]) -> list[Parcel]:
-    """Return the tensors, to be opened when what is issued here is over."""
+def _pending(tensors: Sequence[Tensor]) -> list[PendingTensor]:
+    """Return the tensors, which are ready when what is issued here is done."""
     events = [record_event(x.device) for x in tensors]
     return [
-        Parcel(x, event, (x.device,) if event is not None else ())
+        PendingTensor(x, event, (x.device,) if event is not None else ())
         for x, event in zip(tensors, events)
     ]

@@ -86,9 +86,13 @@ class Passes:
     def forward_backward_parts(
         self, xs: Sequence[Tensor], ys: Sequence[Tensor], loss: Loss
     ) -> Tensor:
-        """Do the same for a batch whose part r is on device r already."""
+        """Do what :meth:`forward_backward` does, for a batch that is cut.
+
+        ``xs[r]`` and ``ys[r]``, shapes (rows of r, …), lie on ``devices[r]``.
+        """
         self.begin()
-        k, num_rows = len(xs), sum(map(len, xs))
+        k = len(xs)
+        num_rows = sum(map(len, xs))
         # The mean over ranks of these is the mean over the batch: of 5
         # examples on 2 devices, 3 count 2 · 3/5 and 2 count 2 · 2/5.
         shares = [k * len(x) / num_rows for x in xs]

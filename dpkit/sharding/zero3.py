@@ -1,18 +1,18 @@
 """ZeRO, stage 3: a device keeps a shard of everything.
 
 The parameters of a block are gathered before it, in forward and in backward,
-and freed after it. A gather can run beside the work of the block before. When
-it is asked for decides whether it does::
+and freed after it. A gather can overlap with the work of the block before.
+When it is asked for decides whether it does::
 
     "just in time"    |gather 0| block 0 |gather 1| block 1 |gather 2| block 2
     "too late"        |gather 0| block 0 |gather 1| block 1 |gather 2| block 2
     "prefetched"      |gather 0|gather 1|gather 2|
                                | block 0 | block 1 | block 2
 
-"too late" asks for the next block beside the work, as "prefetched" does, but
+"too late" asks for the next block during the work, as "prefetched" does, but
 when the work has been issued: what is asked for now waits for that.
 
-Gradients are reduced and scattered beside the backward of the next block. The
+Gradients are reduced and scattered during the backward of the next block. The
 whole of them stays until then, because it is being sent.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from dpkit.sharding.messages import Scattering, gather_beside
+from dpkit.sharding.messages import Scattering, gather_on_side_streams
 from dpkit.sharding.passes import Passes
 from dpkit.theory.units import check_known
 
@@ -57,8 +57,9 @@ class Zero3(Passes):
         **options: Any,
     ) -> None:
         check_known("gather", gather, REQUESTS)
-        self.gather, self.dtype = gather, dtype
-        self._coming: dict[int, Any] = {}  # the parcels of blocks, by place
+        self.gather = gather
+        self.dtype = dtype
+        self._coming: dict[int, Any] = {}  # the gathers of blocks, by place
         self._leaving: Scattering | None = None
         super().__init__(*arguments, **options)
 
@@ -68,9 +69,9 @@ class Zero3(Passes):
 
     def begin(self) -> None:
         """Forget what an exception has left on its way, when it is there."""
-        for parcels in self._coming.values():
-            for parcel in parcels:
-                parcel.open()
+        for block in self._coming.values():
+            for tensor in block:
+                tensor.wait()
         self._coming.clear()
         if self._leaving is not None:
             self._leaving.wait()
@@ -81,8 +82,8 @@ class Zero3(Passes):
     def before(self, place: int, following: int | None) -> None:
         """Have a block whole and, if prefetched, the next one on its way."""
         self._ask_for(place)
-        for parcel in self._coming.pop(place):
-            parcel.open()
+        for tensor in self._coming.pop(place):
+            tensor.wait()
         if self.gather == "prefetched":
             self._ask_for(following)
 
@@ -105,4 +106,4 @@ class Zero3(Passes):
     def _ask_for(self, place: int | None) -> None:
         if place is not None and place not in self._coming:
             block = self.blocks[place]
-            self._coming[place] = gather_beside(block, self.algorithm)
+            self._coming[place] = gather_on_side_streams(block, self.algorithm)

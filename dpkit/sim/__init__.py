@@ -1,39 +1,54 @@
 """Simulated devices: ``sim:0``, ``sim:1``, … are devices of torch.
 
-Begin with ``tensor.py``: what happens in ``x + y``, step by step.
+Begin with ``tensors/tensor.py``: what happens in ``x + y``, step by step. The
+rooms, each with a docstring that says what is in it:
 
-- What changes in torch when sim is registered: ``patches.py``, one table.
-  The functions that it puts into torch are in ``kernels/``, ``backward``,
-  ``modules``, ``storages``, ``random_numbers``, ``device_names``,
-  ``sending`` and ``refusals``. ``torch.sim`` is ``torch_sim.py``.
-  What ranks need besides, and nothing else does: ``needed.py``.
-- GPUs beside simulated devices, in one process: ``both_kinds.py``.
-- Where operations and copies are charged: ``charge.py``. What they compute:
-  ``flops.py``, and in which numbers: ``precision.py``. Where memory is
-  counted: ``memory.py``; what is freed before it is judged: ``garbage.py``.
-- Which devices may mix in an operation, and which arguments it writes to:
-  ``operations.py``. What Python sees of a tensor: ``behaviour.py``.
-- The hardware that is simulated: ``configuration.py``; its streams:
-  ``streams.py``; what happened on it: ``tracing.py``; what nothing orders
-  there, for a trace that looks for it: ``races/``.
+``devices/`` -- the hardware that is simulated, and which device a name means;
+``memory/`` -- live and peak bytes, and what is freed before they are judged;
+``streams/`` -- streams, events, and what is sent between devices;
+``operators/`` -- what is known of an operator of torch, and what it costs;
+``tensors/`` -- the simulated tensor, and what charges the clock for it;
+``kernels/`` -- what computes operations that are not run by the CPU's kernel;
+``races/`` -- what nothing orders, for a trace that looks for it;
+``places`` -- the lines of the program that races and warnings name;
+``tracing`` -- what happened in a block of code, as a timeline;
+``changes/`` -- how torch is changed, and changed back;
+``patches`` -- all that is changed when sim is registered, in one table;
+``torch_sim`` -- the module ``torch.sim``.
 """
 
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dpkit.sim.both_kinds import why_apart
-from dpkit.sim.configuration import configure, hold_on_gpu, machine
-from dpkit.sim.needed import check_ranks as check_ranks
-from dpkit.sim.streams import issued_beside as beside
-from dpkit.sim.streams import name_stream
+from dpkit.sim.changes.mixed_backends import why_apart
+from dpkit.sim.devices.configuration import configure, hold_on_gpu, machine
+from dpkit.sim.streams.streams import name_stream, overlapped
 from dpkit.sim.tracing import current_machine, label, meet, now, trace
+from dpkit.theory.hardware import (
+    ACCELERATORS,
+    HOSTS,
+    LINKS,
+    Accelerator,
+    Host,
+    Link,
+)
+from dpkit.theory.hardware.clusters import Cluster
+from dpkit.theory.timeline.timeline import Timeline
 
 __all__ = [
-    "beside",
+    "ACCELERATORS",
+    "HOSTS",
+    "LINKS",
+    "Accelerator",
+    "Cluster",
+    "Host",
+    "Link",
+    "Timeline",
     "configure",
     "hold_on_gpu",
     "label",
@@ -42,29 +57,46 @@ __all__ = [
     "meet",
     "name_stream",
     "now",
+    "overlapped",
     "current_machine",
     "register",
     "trace",
     "why_apart",
 ]
 
-launch: Callable[..., list[Any]]  # dpkit.ranks.launch; dpkit puts it here
+launch: Callable[..., list[Any]]  # dpkit.ranks.launch, by __getattr__
 TRIED = ((2, 11), (2, 13), (2, 15))  # all tests of dpkit.sim were run on these
+
+
+if not TYPE_CHECKING:  # or any name would be one of the package
+
+    def __getattr__(name: str) -> Any:
+        """Import ``launch``, which stands on a higher floor."""
+        if name == "launch":
+            return import_module("dpkit.ranks").launch
+        raise AttributeError(f"module 'dpkit.sim' has no attribute {name!r}")
 
 
 def register() -> None:
     """Make ``sim:0``, ``sim:1``, … devices of torch.
 
-    A second call does nothing.
+    A second call does nothing. ``dpkit.devices`` calls it when it is first
+    asked for simulated devices.
 
     Raises:
         RuntimeError: this torch does not fit, and is left unchanged.
+
+    Example:
+        >>> dpkit.sim.register()
+        >>> x = torch.ones(2, device="sim:1")
+        >>> x + x
+        tensor([2., 2.], device='sim:1')
     """
     check_torch_version(torch.__version__)
     try:
         # Here, not above: it imports private names, which may change.
+        from dpkit.sim.changes.change import apply_all
         from dpkit.sim.patches import PATCHES
-        from dpkit.sim.patching import apply_all
     except ImportError as error:
         raise RuntimeError(
             "simulated devices do not fit this torch (torch: "

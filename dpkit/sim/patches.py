@@ -9,10 +9,10 @@ changed by hand. Each change is a :class:`Patch`::
     apply     makes the change
     undo      what apply returns: takes the change back
 
-:func:`dpkit.sim.patching.apply_all` asks every patch whether it fits before it
-applies any. The order matters once: the last patch gives the backend its name,
+``changes.change.apply_all`` asks every patch whether it fits before it applies
+any. The order matters once: the last patch gives the backend its name,
 which torch does not take back. What ``dpkit.sim.launch`` needs besides is
-listed in ``needed.py``.
+listed in ``dpkit/ranks/needed.py``.
 """
 
 import inspect
@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import nested, nn
+from torch._library import simple_registry
 from torch.distributed.distributed_c10d import Backend, BackendConfig
 from torch.fx.experimental import proxy_tensor
 from torch.nested._internal.nested_tensor import NestedTensor
@@ -30,22 +31,9 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.optim import optimizer
 from torch.utils import _device, _foreach_utils, backend_registration
 
-from dpkit.sim import (
-    backward,
-    both_kinds,
-    device_names,
-    generic_streams,
-    initialization,
-    modules,
-    random_numbers,
-    refusals,
-    sending,
-    storages,
-    torch_sim,
-    tracing,
-)
-from dpkit.sim.kernels.registered import AUTOCAST, aten_kernels
-from dpkit.sim.patching import (
+from dpkit.sim import torch_sim, tracing
+from dpkit.sim.changes import mixed_backends
+from dpkit.sim.changes.change import (
     Kernel,
     Patch,
     Undo,
@@ -58,7 +46,19 @@ from dpkit.sim.patching import (
     stood_in,
     wrapped,
 )
-from dpkit.sim.tensor import SimTensor
+from dpkit.sim.devices import names as device_names
+from dpkit.sim.kernels.registered import AUTOCAST, aten_kernels
+from dpkit.sim.operators import random_numbers, refusals
+from dpkit.sim.streams import generic as generic_streams
+from dpkit.sim.streams import sending
+from dpkit.sim.tensors import (
+    backward,
+    dispatch_rule,
+    initialization,
+    modules,
+    storages,
+)
+from dpkit.sim.tensors.tensor import SimTensor
 
 
 @cache
@@ -98,7 +98,9 @@ def _register_backend() -> Undo:
     """Make "sim" a backend of torch.distributed, for the CPU as well."""
     kinds = ["sim", "cpu"]
     maker = sending.make_group
-    Backend.register_backend(sending.BACKEND, maker, True, kinds)
+    Backend.register_backend(
+        sending.BACKEND, maker, extended_api=True, devices=kinds
+    )
     tables = Backend.backend_type_map, Backend.backend_capability
     return lambda: _unregister_backend(*tables, Backend._plugins)
 
@@ -130,7 +132,7 @@ def _place_is_free() -> bool:
 def _take_the_place() -> Undo:
     # Before sim has a name: it takes a while, and may be interrupted. C++ must
     # at no moment take sim for the accelerator of a machine with GPUs.
-    both_kinds.choose_gpus()
+    mixed_backends.choose_gpus()
     backend_registration._setup_privateuseone_for_python_backend(
         "sim", backend_module=torch_sim, device_guard=backward.Guard()
     )
@@ -147,6 +149,13 @@ PATCHES = [
     required(torch._C, "_current_autograd_node"),
     required(torch._C._autograd, "_get_sequence_nr"),
     required(torch.serialization, "_serialization_tls"),
+    # Operations
+    wrapped(
+        simple_registry,
+        "find_torch_dispatch_rule",
+        dispatch_rule.finding_sim,
+        ["op", "torch_dispatch_class"],
+    ),
     # Backward
     replaced(torch.autograd.graph, "_engine_run_backward", *_ENGINE),
     replaced(torch.autograd, "_engine_run_backward", *_ENGINE),
@@ -195,7 +204,7 @@ PATCHES = [
     # Storages, and loading them
     replaced(torch.UntypedStorage, "resize_", storages.resize_storage),
     *(
-        wrapped(torch.UntypedStorage, name, storages.losing_numbers)
+        wrapped(torch.UntypedStorage, name, storages.losing_values)
         for name in ("copy_", "fill_", "__setitem__")
     ),
     replaced(torch.UntypedStorage, "__new__", storages.new_storage),
@@ -266,7 +275,10 @@ PATCHES = [
         "scaled_dot_product_attention",
         "_scaled_dot_product_flash_attention_for_cpu",
         "_thnn_fused_lstm_cell",
+        "_native_multi_head_attention",
+        "_transformer_encoder_layer_fwd",
     ),
+    _aten("Meta", "_transform_bias_rescale_qkv", "_masked_softmax"),
     _aten(AUTOCAST, "linear", "matmul", "softmax.int"),
     # What autocast has no rule for goes through as it is.
     fallback(AUTOCAST, torch.library.fallthrough_kernel),

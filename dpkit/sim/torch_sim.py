@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import torch
 from torch import OutOfMemoryError
 
-from dpkit.sim.configuration import simulation
-from dpkit.sim.device_names import (
+from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.devices.names import (
     DeviceLike,
     current_device,
     device_count,
     full_device,
     set_device,
 )
-from dpkit.sim.random_numbers import (
+from dpkit.sim.operators.random_numbers import (
     default_generator,
     get_rng_state,
     get_rng_state_all,
@@ -30,17 +30,17 @@ from dpkit.sim.random_numbers import (
     set_rng_state,
     set_rng_state_all,
 )
-from dpkit.sim.random_numbers import manual_seed as manual_seed_all
-from dpkit.sim.random_numbers import seed_all as seed
-from dpkit.sim.streams import SimEvent as Event
-from dpkit.sim.streams import SimStream as Stream
-from dpkit.sim.streams import (
+from dpkit.sim.operators.random_numbers import manual_seed as manual_seed_all
+from dpkit.sim.operators.random_numbers import seed_all as seed
+from dpkit.sim.streams.streams import SimEvent as Event
+from dpkit.sim.streams.streams import SimStream as Stream
+from dpkit.sim.streams.streams import (
     current_stream,
     default_stream,
     set_stream,
     stream,
 )
-from dpkit.sim.streams import wait_for_device as synchronize
+from dpkit.sim.streams.streams import wait_for_device as synchronize
 
 
 def is_available() -> bool:
@@ -184,7 +184,8 @@ def memory_summary(
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     """Restart max_memory_allocated from what is occupied now."""
-    memory, index = simulation.memory, full_device(device).index
+    memory = simulation.memory
+    index = full_device(device).index
     memory.peak[index] = memory.live[index]
 
 

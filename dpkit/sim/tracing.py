@@ -7,16 +7,16 @@ and after an optimizer's step, by what they hold.
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dpkit.sim import sending
-from dpkit.sim.configuration import simulation
-from dpkit.sim.device_names import full_device
+from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.devices.names import full_device
+from dpkit.sim.memory.accounting import Allocation
 from dpkit.sim.races import Races
+from dpkit.sim.streams import sending
 from dpkit.theory.clock.record import Block
 from dpkit.theory.hardware import AS_FLOAT32, Accelerator
 from dpkit.theory.hardware.clusters import Cluster
@@ -58,19 +58,44 @@ def now(device: torch.device | None = None) -> float:
 
 
 def label() -> str:
-    """Return what stands beside simulated times: the presets' names."""
-    return f"simulated ({simulation.clock.cluster.name})"
+    """Return what stands beside simulated times: the presets' names.
+
+    Example:
+        >>> with dpkit.sim.machine(accelerator="a100", link="nvlink3"):
+        ...     dpkit.sim.label()
+        'simulated (a100, nvlink3)'
+    """
+    text = f"simulated ({simulation.clock.cluster.name})"
+    count = simulation.clock.ranks_alike
+    return f"{text}, one rank of {count}" if count else text
 
 
 def current_machine() -> object:
-    """Return what stands for the machine that is simulated now."""
+    """Return what stands for the machine that is simulated now.
+
+    Example:
+        >>> before = dpkit.sim.current_machine()
+        >>> with dpkit.sim.machine(link="pcie3"):
+        ...     dpkit.sim.current_machine() is before
+        False
+    """
     return simulation.clock
 
 
 def meet(devices: Sequence[torch.device]) -> None:
-    """Make the hosts of ``devices`` wait for the last of them."""
+    """Make the hosts of ``devices`` wait for the last of them.
+
+    Example:
+        >>> with dpkit.sim.machine(num_devices=2, hosts="per_device"):
+        ...     devices = dpkit.devices(2, "sim")
+        ...     x = torch.ones(3, device=devices[1])  # its host is busy: 8 µs
+        ...     early = dpkit.sim.now(devices[0])
+        ...     dpkit.sim.meet(devices)
+        ...     early, round(1e6 * dpkit.sim.now(devices[0]))
+        (0.0, 8)
+    """
     indices = [full_device(device).index for device in devices]
-    simulation.clock.hosts.meet(indices)
+    simulation.clock.hosts.catch_up(indices)
     if simulation.races is not None:
         simulation.races.meet(indices)
 
@@ -87,7 +112,7 @@ def trace(races: bool = False) -> Iterator[Timeline]:
     nothing orders, if one of the two writes. It also lists memory that was
     freed while another stream used it, without ``record_stream``, and that
     another tensor may then have got. On a GPU such a program may compute with
-    wrong numbers. What was done before the block counts as done. On the CPU
+    wrong values. What was done before the block counts as done. On the CPU
     the trace sees what PyTorch does, but neither NumPy nor what is printed.
 
     Args:
@@ -116,21 +141,24 @@ def trace(races: bool = False) -> Iterator[Timeline]:
         >>> race.second.name, race.second.what
         ('copy to sim:1', 'reads')
     """
-    clock, memory = simulation.clock, simulation.memory
+    clock = simulation.clock
+    memory = simulation.memory
     if memory.blocks is not None:
         raise RuntimeError("a trace is running already")
-    order, memory.blocks = memory.order, memory.alive()
+    order = memory.order
+    memory.blocks = memory.alive()
     timeline = Timeline(spans=clock.record(), label=label())
+    simulation.timeline = timeline
     try:
         with looking_for_races(timeline) if races else nullcontext():
             yield timeline
     finally:
         clock.stop_recording()
         timeline.blocks += [
-            _renumbered(block, order, memory.order) for block in memory.blocks
+            _block(made, order, memory.order) for made in memory.blocks
         ]
         timeline.assumptions += _assumptions()
-        memory.blocks = None
+        memory.blocks = simulation.timeline = None
 
 
 @contextmanager
@@ -142,7 +170,7 @@ def looking_for_races(timeline: Timeline) -> Iterator[None]:
         with watching_host():
             yield
     finally:
-        races.settle()
+        races.flush()
         simulation.races = None
 
 
@@ -152,16 +180,16 @@ def watching_host() -> AbstractContextManager[None]:
     return nullcontext() if races is None else races.watching_host()
 
 
-def _renumbered(block: Block, first: int, last: int) -> Block:
-    """Return a copy whose order of issue begins with the trace."""
+def _block(made: Allocation, first: int, last: int) -> Block:
+    """Return what a trace notes of memory; the order begins with the trace."""
     # The trace saw orders 7 to 11. Allocated at 9, freed at 12: 2, None.
     # Allocated at 3, before it, and freed at 8: -1, 1.
-    freed = block.freed
+    freed = made.freed
     if freed is not None:
         freed = None if freed >= last else freed - first
-    return replace(
-        block, allocated=max(block.allocated - first, -1), freed=freed
-    )
+    allocated = max(made.allocated - first, -1)
+    device = f"sim:{made.device}"
+    return Block(device, made.num_bytes, made.category, allocated, freed)
 
 
 def _assumptions() -> list[str]:

@@ -6,10 +6,7 @@ The standard library alone, so that it runs in a browser too. Rooms:
     ``collectives/`` -- who sends what to whom.
     ``pipelines/`` -- who computes what, in which order.
     ``timeline/`` -- what happened, as a picture and in files.
-    ``exercises/`` -- checks of the chapters' exercises, in a page too.
-Beside them ``splits`` compares the ways to split a step, ``overlap`` computes
-when buckets have been reduced, ``parallel_step`` what a step of data
-parallelism takes, from the counts in ``networks``. ``least_squares`` fits two
-numbers, ``tables`` makes tables, and ``units`` checks numbers and writes them
-with their units.
+Three modules stand outside of rooms: ``least_squares`` fits two numbers,
+``tables`` makes tables, and ``units`` checks numbers and writes them with
+their units.
 """

@@ -20,7 +20,11 @@ def fit_two(
 ) -> tuple[float, float]:
     """Return the a and b with which a·u + b·v comes closest to each total.
 
-    ``weights`` say how much each squared error counts; None: all the same.
+    Args:
+        us: What a is multiplied by, one number for each measurement.
+        vs: What b is multiplied by, as many.
+        totals: What was measured, as many.
+        weights: How much each squared error counts; by default all the same.
 
     Raises:
         ZeroDivisionError: the measurements cannot tell the two apart.

@@ -18,6 +18,7 @@ class Table:
             puts words to the right. Without one a value is shown as it is.
         rows: The cells of each row. A word keeps its form in any column,
             and None leaves its cell empty.
+        caption: A title above the table; by default none.
 
     Example:
         >>> Table("link | ms:.1f", [("nvlink2", 8.25), ("pcie3", 92)])
@@ -72,7 +73,8 @@ class Table:
         return "\n".join(text)
 
     def _repr_html_(self) -> str:
-        lefts, others = self._lefts(), len(self.heads) - 1
+        lefts = self._lefts()
+        others = len(self.heads) - 1
         heads = _html_row(self.heads, ['th scope="col"'] * (1 + others), lefts)
         tags = ['th scope="row"', *["td"] * others]
         caption = f"<caption>{escape(self.caption, quote=False)}</caption>"

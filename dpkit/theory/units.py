@@ -37,6 +37,17 @@ def show_bytes(num_bytes: float) -> str:
     return show_amount(num_bytes, "B")
 
 
+def show_factor(factor: float) -> str:
+    """Return a factor as words: how many times too large, or too small.
+
+    Example:
+        >>> from dpkit.theory.units import show_factor
+        >>> show_factor(1.86), show_factor(0.223)
+        ('×1.86', '÷4.48')
+    """
+    return f"×{factor:.2f}" if factor >= 1 else f"÷{1 / factor:.2f}"
+
+
 def show_amount(value: float, unit: str) -> str:
     """Write an amount in powers of 1000: "128 GFLOP" in the unit "FLOP"."""
     size, prefix = next((u for u in DECIMAL if value >= u[0]), DECIMAL[-1])
@@ -49,18 +60,26 @@ def _digits(value: float) -> str:
 
 
 def round_ticks(start: float, end: float, at_most: int = 6) -> list[str]:
-    """Return the round numbers of an axis, in about so many steps at most."""
+    """Return the round numbers of an axis, as words.
+
+    Args:
+        start: The value at the left end of the axis.
+        end: The value at its right end, greater than ``start``.
+        at_most: About how many steps between the numbers there may be.
+    """
     # A step is 1, 2 or 5 times a power of ten, the least that is long enough.
     # From 96 to 128 in 6 steps: at least 5.33, so 10.
     least = (end - start) / at_most
     power = math.floor(math.log10(least))
     step = next(m for m in (1, 2, 5, 10) if m * 10.0**power >= least * 0.999)
     if step == 10:
-        step, power = 1, power + 1
+        step = 1
+        power += 1
     size = step * 10.0**power
     slack = 1e-6  # a tick that falls on the end is on the axis
-    first, last = start / size - slack, end / size + slack
-    ticks = range(math.ceil(first), math.floor(last) + 1)
+    first = math.ceil(start / size - slack)
+    last = math.floor(end / size + slack)
+    ticks = range(first, last + 1)
     return [f"{tick * size:.{max(0, -power)}f}" for tick in ticks]
 
 

@@ -1,6 +1,6 @@
 """New chapter: the check of its exercise."""
 
-from dpkit.theory.exercises.verdict import Answer, require
+from dpbook.exercises.verdict import Answer, require
 from dpkit.theory.hardware import ACCELERATORS
 from dpkit.theory.hardware.costs import operation_seconds
 

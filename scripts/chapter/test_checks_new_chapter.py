@@ -2,12 +2,13 @@
 
 import pytest
 
-from dpkit.lab.common.checks import failure
+from dpbook.common.checks import failure
 from dpkit.theory.hardware.costs import operation_seconds
 
 
 def rate(n, accelerator):
-    flops, num_bytes = 2 * n**3, 3 * n**2 * 4
+    flops = 2 * n**3
+    num_bytes = 3 * n**2 * 4
     return flops / operation_seconds(accelerator, flops, num_bytes)
 
 

@@ -1,6 +1,6 @@
 // Exercises in the page: the stub is refused, the solution solves, and each
-// wrong answer that tests/wrong_answers lists is refused with its reason. And
-// no notebook that a page hands out holds a solution.
+// wrong answer of tests/book/wrong_answers is refused with its reason. And no
+// notebook that a page hands out holds a solution.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 
@@ -16,7 +16,7 @@ const nameOf = (code) => [...code.matchAll(/^def (\w+)/gm)].at(-1)?.[1];
 
 /** The wrong answers: {name, code, why}. */
 function wrongAnswers() {
-  const folder = join(HERE, "tests", "wrong_answers");
+  const folder = join(HERE, "tests", "book", "wrong_answers");
   return readdirSync(folder).filter((f) => f.endsWith(".py")).flatMap((file) => {
     const parts = readFileSync(join(folder, file), "utf-8")
       .split(/^# refused: (.*)\n/m).slice(1);

@@ -3,14 +3,14 @@
 // byte, over http and from a disk; and nothing is loaded before a touch.
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { delimiter, join, resolve } from "node:path";
 
 import { examineFigure, unfold } from "./axe.mjs";
 import { visit } from "./browser.mjs";
 import { finding, PRINT } from "./site.mjs";
 
 const HERE = resolve(import.meta.dirname, "..", "..");
-const PATH = "dpkit.theory.explore.all:answer";
+const PATH = "dpbook.explore.all:answer";
 const LIVE = /<figure class="live" id="(live-[^"]+)" data-frames="([^"]+?)\.js/g;
 const TOLD = /<script type="application\/json">(.*?)<\/script>/gs;
 const PATIENCE = Number(process.env.LIVE_PATIENCE ?? 30_000); // milliseconds
@@ -27,7 +27,8 @@ function figuresOf(site, page) {
 /** What Python shows: for each figure [[settings, answer as text]]. */
 function askPython(python, figures) {
   const input = JSON.stringify(figures.map(({ told }) => told));
-  const env = { ...process.env, PYTHONPATH: HERE };
+  const path = [HERE, join(HERE, "book")].join(delimiter);
+  const env = { ...process.env, PYTHONPATH: path };
   const said = execFileSync(python, ["scripts/live_answers.py"],
     { cwd: HERE, env, input, maxBuffer: 1e9 });
   JSON.parse(said).forEach((list, i) => { figures[i].answers = list; });

@@ -36,21 +36,31 @@ async function wholeWithout(tab, page, what) {
   ];
 }
 
+/** What a box has to tell: a number, or the words of the right option. */
+function answerOf(form) {
+  const asked = JSON.parse(form.dataset.asked);
+  const isNumber = form.querySelector("input").type === "text";
+  const [, , found] = isNumber ? asked[0] : asked.at(-1);
+  if (isNumber) return `it is ${found}`;
+  const right = form.querySelector(`[type=radio][value="${found}"]`);
+  return `it is “${right.closest("label").textContent.trim()}”`;
+}
+
 /** Guesses in each box by keyboard: it opens, and tells what it is. */
 async function guess(tab, page) {
   const forms = tab.locator("form.predict");
   const silent = [];
   for (const form of await forms.all()) {
-    const [box, isText, asked] = await form.evaluate((part) => {
+    const isText = await form.evaluate((part) => {
       const input = part.querySelector("input");
       input.focus({ preventScroll: true });
-      return [part.name, input.type === "text", JSON.parse(part.dataset.asked)];
+      return input.type === "text";
     });
     await tab.keyboard.press(isText ? "1" : "Space");
     await tab.keyboard.press("Enter");
-    const [, , found] = isText ? asked[0] : asked.at(-1);
+    const answer = await form.evaluate(answerOf);
     const said = await form.locator("[role=status]").textContent();
-    if (!said.includes(found)) silent.push(box);
+    if (!said.includes(answer)) silent.push(await form.getAttribute("name"));
   }
   const folded = await tab.evaluate(foldsThat, { areOpen: false });
   return [

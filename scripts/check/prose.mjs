@@ -53,5 +53,6 @@ export function prose(root) {
     ...pages(root),
     ...files(root, "book", ".ipynb").flatMap((n) => notebookParts(root, n)),
     ...files(root, "dpkit", ".py", true).map((n) => docstrings(root, n)),
+    ...files(root, "book/dpbook", ".py", true).map((n) => docstrings(root, n)),
   ];
 }

@@ -33,6 +33,6 @@ has $browsers || give_up "no chromium on the PATH"
 
 status=0
 node "$here/main.mjs" "$1" "$2" || status=$?
-"$2" -m pytest -q -n 0 -p no:cacheprovider "$1/tests/test_check.py" \
-  "$1/tests/test_workflows.py" || status=1
+"$2" -m pytest -q -n 0 -p no:cacheprovider "$1/tests/site/test_check.py" \
+  "$1/tests/site/test_workflows.py" || status=1
 exit "$status"

@@ -20,7 +20,8 @@ import psutil
 MARK = "DPKIT_GPU_REPORT_PART"
 # What is interrupted may say where it was, and a test run what failed so far.
 GRACE_SECONDS = 5.0
-SWEEPS, SWEEP_SECONDS = 50, 0.1
+SWEEPS = 50
+SWEEP_SECONDS = 0.1
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-NUM_ROWS, NUM_STEPS = 257, 3  # two GPUs do not divide the rows
+NUM_ROWS = 257  # two GPUs do not divide them
+NUM_STEPS = 3
 # In double precision; what differs is the order of sums.
 TOLERANCE = 1e-9
 

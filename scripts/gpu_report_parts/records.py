@@ -8,8 +8,10 @@ from pathlib import Path
 
 from gpu_report_parts.plan import ROOT, Part
 
-PASSED, FAILED = "passed", "failed"
-LATE, CUT = "ended at its limit", "cut off at the end of its call"
+PASSED = "passed"
+FAILED = "failed"
+LATE = "ended at its limit"
+CUT = "cut off at the end of its call"
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,12 @@ class Record:
 def digest(root: Path = ROOT) -> str:
     """Return a name for the code, committed or not, and where git is not."""
     found = hashlib.sha256()
-    for pattern in ("dpkit/**/*.py", "tests/*.py", "book/*.ipynb"):
+    for pattern in (
+        "dpkit/**/*.py",
+        "book/dpbook/**/*.py",
+        "tests/**/*.py",
+        "book/*.ipynb",
+    ):
         for path in sorted(root.glob(pattern)):
             found.update(path.read_bytes())
     return found.hexdigest()[:8]
@@ -48,7 +55,9 @@ class Records:
     """
 
     def __init__(self, folder: Path, machine: str, code: str) -> None:
-        self.folder, self.code, self._machine = folder, code, machine
+        self.folder = folder
+        self.code = code
+        self._machine = machine
         folder.mkdir(parents=True, exist_ok=True)
 
     def log(self, part: Part) -> Path:

@@ -9,7 +9,8 @@ from gpu_report_parts.plan import ROOT, Part
 from gpu_report_parts.records import PASSED, Records
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-NUM_LINES, NUM_COLUMNS = 400, 110
+NUM_LINES = 400
+NUM_COLUMNS = 110
 FENCE = "`" * 5
 
 

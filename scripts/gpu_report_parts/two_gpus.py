@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import dpkit
+from dpbook.common.resnet import resnet18
 from dpkit.accelerator import real_devices
 from dpkit.collectives import ALGORITHMS
-from dpkit.lab.common.resnet import resnet18
 from gpu_report_parts import two_ranks
 from gpu_report_parts.nets import batch, compare, small_net, trained
 
@@ -106,7 +106,8 @@ def wrapper(devices: Devices) -> None:
 
 def evaluation(devices: Devices) -> None:
     """Accuracy on two GPUs beside one, of wrappers too."""
-    first, batches = devices[0], [batch(seed) for seed in range(4)]
+    first = devices[0]
+    batches = [batch(seed) for seed in range(4)]
     net = small_net().to(first)
     ways = {
         "one GPU": (net, devices[:1]),
@@ -121,7 +122,8 @@ def evaluation(devices: Devices) -> None:
     print(found)
     if len(set(found.values())) > 1:
         raise ValueError(f"the accuracies differ ({found})")
-    big, some = resnet18().to(first), [images(devices)] * 4
+    big = resnet18().to(first)
+    some = [images(devices)] * 4
     measured = {
         f"{len(on)} GPU(s)": partial(dpkit.evaluate_accuracy, big, some, on)
         for on in (devices[:1], devices)

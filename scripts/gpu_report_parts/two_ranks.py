@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import dpkit
+from dpbook.common.resnet import resnet18
 from dpkit.data_parallel import DistributedDataParallel
-from dpkit.lab.common.resnet import resnet18
 from dpkit.processes import rank_device
 from gpu_report_parts.nets import small_net, trained
 
@@ -26,7 +26,8 @@ def numbers() -> tuple[list[Tensor], list[Tensor]]:
 
     The network has no batch norm: of the buffers PyTorch sends more.
     """
-    device, rank = rank_device(), dist.get_rank()
+    device = rank_device()
+    rank = dist.get_rank()
 
     def mine(rows: Tensor) -> Tensor:
         return rows.tensor_split(dist.get_world_size())[rank]

@@ -1,7 +1,7 @@
 // Packs Python for the pages: python.js is the interpreter with what is used
-// of its library, theory.js is dpkit.theory. Both are plain scripts, which a
+// of its library, theory.js has the packages. Both are plain scripts, which a
 // page opened from a disk may load; they hold gzip as base64.
-// Usage: node pack.mjs ROOT OUT
+// Usage: node pack.mjs ROOT OUT PACKAGE…, such as: . _build/live dpkit/theory
 import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
@@ -13,20 +13,26 @@ const here = import.meta.dirname;
 const home = dirname(createRequire(import.meta.url).resolve("pyodide"));
 const PARTS = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm"];
 
-/** Pyodide, with the theory and its data in /src. */
-async function prepared(root) {
+/** Put a package, such as book/dpbook/explore, into /src/dpbook/explore. */
+function copy(FS, root, name) {
+  const folder = join(root, name);
+  const target = join("/src", name.replace(/^book\//, ""));
+  FS.mkdirTree(dirname(target));
+  // What the package around it imports is not there in a page.
+  FS.writeFile(join(dirname(target), "__init__.py"), "");
+  for (const path of readdirSync(folder, { recursive: true }).sort()) {
+    const file = join(folder, path);
+    if (path.includes("__pycache__") || !statSync(file).isFile()) continue;
+    FS.mkdirTree(dirname(join(target, path)));
+    FS.writeFile(join(target, path), readFileSync(file));
+  }
+}
+
+/** Pyodide, with the packages and their data in /src. */
+async function prepared(root, packages) {
   // A fixed seed: sets are written in the same order each time.
   const python = await loadPyodide({ env: { PYTHONHASHSEED: "0", HOME: "/" } });
-  const theory = join(root, "dpkit", "theory");
-  const { FS } = python;
-  FS.mkdirTree("/src/dpkit");
-  FS.writeFile("/src/dpkit/__init__.py", "");
-  for (const path of readdirSync(theory, { recursive: true }).sort()) {
-    const file = join(theory, path);
-    if (path.includes("__pycache__") || !statSync(file).isFile()) continue;
-    FS.mkdirTree(dirname(`/src/dpkit/theory/${path}`));
-    FS.writeFile(`/src/dpkit/theory/${path}`, readFileSync(file));
-  }
+  for (const name of packages) copy(python.FS, root, name);
   return python;
 }
 
@@ -39,8 +45,8 @@ function script(name, files, words) {
   return `// ${words}\ndpkitPython.parts.${name} = ${told};\n`;
 }
 
-const [root, out] = process.argv.slice(2);
-const python = await prepared(root);
+const [root, out, ...packages] = process.argv.slice(2);
+const python = await prepared(root, packages);
 python.runPython(readFileSync(join(here, "trim.py"), "utf-8"));
 const version = JSON.parse(readFileSync(join(home, "package.json"))).version;
 const { info } = JSON.parse(readFileSync(join(home, "pyodide-lock.json")));
@@ -53,5 +59,5 @@ writeFileSync(join(out, "python.js"), script("python", [
   ["python.zip", read("/python.zip")],
 ], `Pyodide ${version} (MPL-2.0) and CPython ${info.python} (PSF-2.0): https://pyodide.org`));
 writeFileSync(join(out, "theory.js"),
-  script("theory", [["theory.zip", read("/theory.zip")]], "dpkit.theory"));
+  script("theory", [["theory.zip", read("/theory.zip")]], packages.join(", ")));
 process.exit(0); // Pyodide would keep node awake

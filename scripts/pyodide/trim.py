@@ -1,7 +1,7 @@
-"""Compile dpkit.theory, and what it needs of Python's library, in Pyodide.
+"""Compile the packages, and what they need of Python's library, in Pyodide.
 
 `pack.mjs` runs this file inside Pyodide, as its Python reads what it compiled
-itself and nothing else. The folder `/src` there holds dpkit/theory.
+itself and nothing else. The folder `/src` there holds the packages.
 """
 
 import importlib.util
@@ -50,21 +50,20 @@ def archive(files):
         for name in sorted(files):
             data = files[name]
             if name.endswith(".py"):
-                data, name = compiled(data, name), name + "c"
+                data = compiled(data, name)
+                name += "c"
             made.writestr(zipfile.ZipInfo(name), data)
     return out.getvalue()
 
 
 def use_everything():
-    """Import all of the theory, and ask each figure for its frames."""
+    """Import all that is there, and ask each figure for its frames."""
     sys.path.insert(0, str(SOURCE))
-    import dpkit.theory
-    from dpkit.theory.explore.all import FIGURES
+    from dpbook.explore.all import FIGURES
 
     for name in ALSO:
         importlib.import_module(name)
-    found = pkgutil.walk_packages(dpkit.theory.__path__, "dpkit.theory.")
-    for module in found:
+    for module in pkgutil.walk_packages([str(SOURCE)]):
         importlib.import_module(module.name)
     for figure in FIGURES.values():
         for _, shown in figure.frames():
@@ -81,7 +80,7 @@ def library():
 
 
 def theory():
-    """Return name -> bytes of all files of the theory."""
+    """Return name -> bytes of all files of the packages."""
     return {
         str(path.relative_to(SOURCE)): path.read_bytes()
         for path in SOURCE.rglob("*")

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import astuple, replace
 from typing import Any
 
-from dpkit.lab.limits.comparisons import Comparison
+from dpbook.limits.comparisons import Comparison
 from recorders.provenance import DATA, load, provenance, store
 from recorders.trust import (
+    attention,
     collectives,
     convolution_rates,
     grouped,
@@ -41,7 +42,8 @@ def begun_with() -> Rows:
 
 def on_pcie() -> Rows:
     """Compare copies and rings of cards on PCI Express."""
-    record, servers = load("pcie"), load("nccl_servers")["tables"]
+    record = load("pcie")
+    servers = load("nccl_servers")["tables"]
     v100s = links.allreduce_rows(
         servers["v100-pcie"], "pcie3-p2p", links.FITTED
     )
@@ -116,6 +118,11 @@ def on_one_gpu() -> Rows:
     ]
 
 
+def kernels_of_attention() -> Rows:
+    """Compare fused attention on one GPU."""
+    return attention.comparisons(load)
+
+
 def planned() -> Rows:
     """Compare what the planner says."""
     return plans.comparisons(load)
@@ -130,6 +137,7 @@ PARTS: tuple[Callable[[], Rows], ...] = (
     in_groups,
     transformers,
     on_one_gpu,
+    kernels_of_attention,
     several_gpus,
     planned,
 )

@@ -18,18 +18,20 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
+import dpbook
 import dpkit
-from dpkit.lab.common.models import lenet, lenet_params
-from dpkit.lab.common.resnet import resnet18
-from dpkit.lab.data_parallelism.runs import train_step
-from dpkit.lab.overlap.runs import wide
-from dpkit.sim import charge
+from dpbook.common.models import lenet, lenet_params
+from dpbook.common.resnet import resnet18
+from dpbook.data_parallelism.runs import train_step
+from dpbook.overlap.runs import wide
+from dpkit.sim.tensors import charge
 from dpkit.theory.hardware import HOSTS, costs
 
-FILE = Path(dpkit.__file__).parent / "theory" / "data" / "networks.json"
+FILE = Path(dpbook.__file__).parent / "formulas" / "data" / "networks.json"
 # The parameters, and a step for images and labels.
 Made = tuple[list[Tensor], Callable[[Tensor, Tensor], object]]
-SMALL, LARGE = 64, 256  # images
+SMALL = 64  # images
+LARGE = 256
 PARTS = ("forward", "backward", "update")
 HOST = HOSTS["eager"]
 
@@ -142,7 +144,9 @@ def _entries(
 ) -> dict[str, list[list[Any]]]:
     """Join what the host launched to what the device did for it."""
     parts: dict[str, list[list[Any]]] = {part: [] for part in PARTS}
-    works, views, last = iter(charged), 0, "forward"
+    works = iter(charged)
+    views = 0
+    last = "forward"
     for span in sorted(launches, key=lambda s: s.start):
         part = "backward" if "backward" in span.stream else last
         last = "update" if part == "backward" else last

@@ -27,7 +27,8 @@ from torchvision import models
 from recorders.provenance import provenance, store
 
 WIDTH = 2  # channels and features, at most
-TOGETHER, ROUNDS = 20, 5  # calls timed together; how often all are timed
+TOGETHER = 20  # calls timed together
+ROUNDS = 5  # how often all are timed
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
@@ -141,7 +142,9 @@ def optimizers(params: list[nn.Parameter]) -> dict[str, Any]:
 def main() -> None:
     """Measure; write the record when all has been measured."""
     torch.set_num_threads(1)
-    forward, without_autograd, steps = {}, {}, {}
+    forward = {}
+    without_autograd = {}
+    steps = {}
     for name, (net, X) in networks().items():
         run = partial(net, X)
         forward[name] = compared(run)

@@ -11,9 +11,9 @@ from typing import Any
 from torch import nn
 
 import dpkit
-from dpkit.lab.common.batches import Batches
-from dpkit.lab.common.datasets import load_fashion_mnist
-from dpkit.lab.common.models import lenet, lenet_params
+from dpbook.common.batches import Batches
+from dpbook.common.datasets import load_fashion_mnist
+from dpbook.common.models import lenet, lenet_params
 from recorders.provenance import provenance, store
 
 RECIPE = {"scale": 0.01, "batch_size": 256, "lr": 0.2, "num_epochs": 10}

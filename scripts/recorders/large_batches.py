@@ -1,6 +1,6 @@
 """Rerun the experiment on large batches and record it in book/_data.
 
-The recipe is that of dpkit.lab.large_batches.runs. A run is known by how many
+The recipe is that of dpbook.large_batches.runs. A run is known by how many
 times the batch of one device it takes (k), its learning rate, its warm-up and
 its seed. It takes about a quarter of an hour on one CPU core.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from dpkit.lab.large_batches.runs import (
+from dpbook.large_batches.runs import (
     NUM_EXAMPLES,
     RECIPE,
     WARMUPS,
@@ -86,10 +86,20 @@ def steps_by_rate() -> list[dict[str, Any]]:
 def steps_to(
     target: float, k: int, lr: float, seed: int, max_steps: int
 ) -> int | None:
-    """Train at one rate until the test error is at most the target, percent.
+    """Train at one rate until the test error is low enough.
 
     The error is measured after each step, but not more often than once in
-    1,024 images. Return the steps that it took, or None after ``max_steps``.
+    1,024 images.
+
+    Args:
+        target: The test error to be reached, in percent.
+        k: How many devices share a batch.
+        lr: The learning rate.
+        seed: Decides the first parameters and the shuffling.
+        max_steps: After how many steps it gives up.
+
+    Returns:
+        The number of steps that it took. None: it gave up.
     """
     net = network(seed)
     every = max(1, 1024 // (k * RECIPE.batch_size))

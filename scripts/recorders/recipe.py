@@ -1,7 +1,7 @@
 """Train ResNet-18 by a published recipe; record it in book/_data.
 
 The recipe, its three ways and the network are those of
-dpkit.lab.data_parallelism_concise.recipe_runs; the images are all of
+dpbook.data_parallelism_concise.recipe_runs; the images are all of
 Fashion-MNIST at half size. It computes on the CPU with one thread, so that it
 can be repeated, and takes about half an hour.
 """
@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 import dpkit
-from dpkit.lab.common.datasets import load_fashion_mnist
-from dpkit.lab.data_parallelism_concise.recipe_runs import (
+from dpbook.common.datasets import load_fashion_mnist
+from dpbook.data_parallelism_concise.recipe_runs import (
     DEVIATION,
     WAYS,
     WIDTH,

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import dpkit
+from dpbook.common.datasets import load_fashion_mnist
+from dpbook.common.models import lenet_params
+from dpbook.data_parallelism.runs import time_resident_epoch
 from dpkit.accelerator import real_devices
-from dpkit.lab.common.datasets import load_fashion_mnist
-from dpkit.lab.common.models import lenet_params
-from dpkit.lab.data_parallelism.runs import time_resident_epoch
 from recorders.provenance import DATA, provenance
 
 RECORD = DATA / "resident_epoch.json"

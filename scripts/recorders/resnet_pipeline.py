@@ -39,10 +39,20 @@ def forward(
     device: torch.device,
     split_size: int | None = None,
 ) -> Tensor:
-    """Send a batch through both halves, in pieces of ``split_size`` rows.
+    """Send a batch through both halves of a network, in pieces.
 
     A piece is issued to the first device after the one before has been issued
-    to the second. The second half lies on ``device``.
+    to the second.
+
+    Args:
+        first: The first half, on the device of the batch.
+        second: The second half.
+        X: The batch, shape (b, …).
+        device: That of the second half.
+        split_size: The rows of a piece. None: all, in one piece.
+
+    Returns:
+        The outputs of the whole batch, on the second device.
     """
     head, *rest = X.split(split_size or len(X))
     between = first(head).to(device)
@@ -102,7 +112,8 @@ def resnet50_seconds(
 def _program(split_size: int | None, num_batches: int, waits: bool) -> float:
     """Train as the tutorial does, on all simulated devices."""
     found = devices(kind="sim")
-    here, there = found[0], found[-1]
+    here = found[0]
+    there = found[-1]
     net = torchvision.models.resnet50(num_classes=NUM_CLASSES)
     first, second = (x.to(d) for x, d in zip(halves(net), (here, there)))
     parameters = [*first.parameters(), *second.parameters()]

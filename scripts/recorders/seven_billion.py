@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from dpkit.lab.sharding.seven_billion import SIZES, sharded_steps
+from dpbook.sharding.seven_billion import SIZES, sharded_steps
 from recorders.provenance import provenance, store
 
 RUNS: list[dict[str, Any]] = [

@@ -12,7 +12,7 @@ from itertools import product
 
 from tqdm import tqdm
 
-from dpkit.lab.splitting.three_ways import (
+from dpbook.splitting.three_ways import (
     data_parallelism,
     layer_partitioning,
     network_partitioning,
@@ -43,7 +43,15 @@ def points() -> Iterator[tuple[str, int, int, int]]:
 def simulated_seconds(
     way: str, link: str, k: int, rows: int, width: int
 ) -> float:
-    """Return what a step takes on simulated V100s that have room for it."""
+    """Return the seconds of a step on simulated V100s with room for it.
+
+    Args:
+        way: A name in ``WAYS``.
+        link: A preset.
+        k: The number of devices.
+        rows: The examples of the batch, over all devices.
+        width: The values that go into each layer and come out of it.
+    """
     room = {"accelerator": "v100", "link": link, "memory_bytes": 10**15}
     return traced(WAYS[way], k, rows, width, DEPTH, **room).makespan
 

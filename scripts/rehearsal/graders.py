@@ -7,8 +7,8 @@ GPU rounds otherwise than the CPU.
 import sys
 
 import dpkit
-from dpkit.lab.common.checks import failure
-from tests.test_exercises import PAGES, exercises
+from dpbook.common.checks import failure
+from tests.book.test_exercises import PAGES, exercises
 
 
 def faults() -> list[str]:

@@ -13,15 +13,16 @@ PYTEST = (
 )  # fmt: skip
 NBVAL = ("--nbval", "--nbval-current-env", "--nbval-kernel-name=python3")
 # What a double has no numbers for: how fast GPUs are.
-NOT_DOUBLED = ("test_calibration.py::test_a_gpu_is_measured",)
+NOT_DOUBLED = ("dpkit/test_calibration.py::test_a_gpu_is_measured",)
 # The tests of where dpkit meets torch, with the faults that they hold.
 EDGE = (
-    "test_both_kinds.py",
-    "test_edge_of_cuda.py",
-    "test_own_gpu.py",
-    "test_pinned.py",
-    "test_accelerator.py",
-    "test_gpu_fits.py",
+    "dpkit/test_mixed_backends.py",
+    "dpkit/test_edge_of_cuda.py",
+    "dpkit/test_pinned.py",
+    "dpkit/test_accelerator.py",
+    "book/test_device_assignment.py",
+    "book/test_torchrun.py",
+    "site/test_gpu_fits.py",
 )
 # For a short rehearsal: each chapter, and on how many GPUs.
 SHORT_CHAPTERS = (
@@ -111,7 +112,7 @@ def report(folder: Path, num_gpus: int) -> Part:
 
 def jobs(num_gpus: int) -> list[Part]:
     """Return the training job, as one process and as one for each GPU."""
-    train = "-m dpkit train --model linear --max-steps 20"
+    train = "-m dpbook train --model linear --max-steps 20"
     torchrun = "-m torch.distributed.run --standalone --nproc-per-node"
     return [
         python("train", num_gpus, *train.split()),

@@ -96,7 +96,8 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     for item in items:
         if not hasattr(item, "sanitize"):
             continue
-        chapter, cell = item.path.stem, item.cell.get("id")
+        chapter = item.path.stem
+        cell = item.cell.get("id")
         if cell in EXEMPT["all"].get(chapter, {}):
             item.options["check"] = False
         item.sanitize = _sanitizer(cell in EXEMPT["numbers"].get(chapter, {}))

@@ -7,7 +7,7 @@ from typing import Any
 from tests.left_behind.kinds import Change, Fault, Kind, Seen, from_to
 
 # What is kept of how the machine was set, besides its settings.
-KEPT = ("backing_is_chosen", "stands_for_gpus", "is_for_a_block")
+KEPT = ("backing_is_chosen", "replaces_gpus", "is_for_a_block")
 
 
 class Machine(Kind):
@@ -56,12 +56,12 @@ class Machine(Kind):
 
 
 def _simulation() -> Any:
-    configuration = sys.modules.get("dpkit.sim.configuration")
+    configuration = sys.modules.get("dpkit.sim.devices.configuration")
     return configuration and configuration.simulation
 
 
 def _entered() -> list[Any]:
-    streams = sys.modules.get("dpkit.sim.streams")
+    streams = sys.modules.get("dpkit.sim.streams.streams")
     return streams._thread.entered if streams else []
 
 

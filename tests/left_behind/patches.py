@@ -1,4 +1,4 @@
-"""Patches: functions and classes of dpkit, torch and Python, replaced."""
+"""Patches: functions and classes of dpkit, dpbook, torch and Python."""
 
 import builtins
 import os
@@ -22,6 +22,7 @@ BY_DYNAMO = (
     ("torch.nn.Module", "__init__"),
     ("torch.nn.Module", "__setstate__"),
 )
+OURS = ("dpkit", "dpbook")
 OF_PYTHON = (builtins, os, shutil, signal, socket, subprocess, time)
 OF_TORCH = (
     "torch",
@@ -134,7 +135,7 @@ def _owners() -> Iterator[tuple[str, Any]]:
     for module in OF_PYTHON:
         yield module.__name__, module
     for name, module in [*sys.modules.items()]:
-        if name.partition(".")[0] != "dpkit" or module is None:
+        if name.partition(".")[0] not in OURS or module is None:
             continue
         yield name, module
         for value in [*vars(module).values()]:
@@ -155,7 +156,7 @@ def _is_code(value: object) -> bool:
 
 
 def _is_registered() -> bool:
-    patching = sys.modules.get("dpkit.sim.patching")
+    patching = sys.modules.get("dpkit.sim.changes.change")
     return patching is not None and bool(patching._undo)
 
 

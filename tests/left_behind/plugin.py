@@ -158,7 +158,7 @@ def changes_since(before: Snapshot) -> Changes:
     """Return what has been left, and does not go by itself."""
     changes = _compare(before)
     # There are few young objects. And what a graph of autograd keeps becomes
-    # garbage only when the graph has been freed (dpkit/sim/garbage.py).
+    # garbage only when the graph has been freed (dpkit/sim/memory/garbage.py).
     for generation in (0, 1, 2, 2, 2):
         if any(changes):
             gc.collect(generation)

@@ -71,7 +71,7 @@ def _list(
 def _handler(number: signal.Signals) -> Setting:
     def read() -> Any:
         handler = signal.getsignal(number)
-        backward = sys.modules.get("dpkit.sim.backward")
+        backward = sys.modules.get("dpkit.sim.tensors.backward")
         if backward and handler is backward._interrupt:
             # It comes with the first operation on a simulated device.
             return signal.default_int_handler

@@ -33,9 +33,7 @@ class Tensors(Kind):
 
     def describe(self, changes: list[Change]) -> Iterator[str]:
         """Describe each tensor, and who holds it."""
-        storages = {
-            id(held.block): held.key for held in _memory()._storages.values()
-        }
+        storages = {id(made): made.key for made in _memory().alive()}
         gc.unfreeze()  # what is frozen is not searched
         tensors = _by_storage()
         for change in changes[:MOST]:
@@ -49,19 +47,19 @@ class Tensors(Kind):
     def put_back(self, changes: list[Change]) -> None:
         """Count them no more: they are in the way of other hardware."""
         memory, left = _memory(), {change.key for change in changes}
-        for held in [*memory._storages.values()]:
-            if id(held.block) in left:
-                memory._release(held)
+        for made in memory.alive():
+            if id(made) in left:
+                memory._release(made)
 
 
 def _memory() -> Any:
-    configuration = sys.modules.get("dpkit.sim.configuration")
+    configuration = sys.modules.get("dpkit.sim.devices.configuration")
     return configuration and configuration.simulation.memory
 
 
 def _by_storage() -> dict[int, list[Any]]:
     """Return the simulated tensors that there are, by their storages."""
-    from dpkit.sim.behaviour import Behaviour
+    from dpkit.sim.tensors.behaviour import Behaviour
 
     found: dict[int, list[Any]] = {}
     for value in gc.get_objects():
@@ -72,7 +70,7 @@ def _by_storage() -> dict[int, list[Any]]:
 
 
 def _describe(block: Any, tensors: list[Any]) -> str:
-    place = f"{block.num_bytes} bytes on {block.device} ({block.category})"
+    place = f"{block.num_bytes} bytes on sim:{block.device} ({block.category})"
     if not tensors:
         return f"a storage of {place}, which no tensor of Python has"
     kind = f"{tuple(tensors[0].shape)}, {tensors[0].dtype}"

@@ -1,11 +1,11 @@
 """What the tests of how tests are run share."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parent.parent.parent
+from tests.repository import ROOT
+
 RunTests = Callable[..., pytest.RunResult]
 
 
@@ -14,7 +14,7 @@ def run_tests(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> RunTests:
     """Run pytest in a new process, in a folder of its own."""
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_AUTO_NUM_WORKERS", "CI"):
         monkeypatch.delenv(name, raising=False)
 

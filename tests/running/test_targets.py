@@ -5,11 +5,10 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parent.parent.parent
+from tests.repository import ROOT
 
 # What this run itself was given: make exports it.
 GIVEN = ("ENV", "CPU", "ONLY", "FILES", "SHUFFLE", "AGAIN", "LIMIT")
@@ -28,7 +27,7 @@ def dry_run(*words, **environment):
             "-n",
             "--no-print-directory",
             "-C",
-            REPOSITORY,
+            ROOT,
             *words,
             f"ENV={sys.prefix}",
         ],
@@ -62,6 +61,26 @@ def test_a_seed_is_given_to_pytest_and_repeated(target):
     assert "--shuffle" not in dry_run(target)
 
 
+def given_to(target):
+    """Return the files and folders that a target gives to pytest."""
+    run = dry_run(target).replace("\\\n", "")
+    (line,) = [line for line in run.splitlines() if "-m pytest" in line]
+    words = line.partition("-m pytest")[2].split()
+    return {word for word in words if (ROOT / word).exists()}
+
+
+def test_the_targets_of_the_rooms_together_run_all():
+    rooms = [given_to(f"test-{name}") for name in ("dpkit", "book", "site")]
+    assert sum(map(len, rooms)) == len(set.union(*rooms))
+    found = set.union(*rooms, given_to("test-double"))
+    folders = {
+        f"tests/{path.parent.name}"
+        for path in (ROOT / "tests").glob("*/test_*.py")
+    }
+    assert folders <= found
+    assert found - folders == given_to("test") - {"tests"}
+
+
 def test_the_report_of_gpus_has_its_own_meaning_of_again():
     assert "--again" not in dry_run("gpu-report")
     assert dry_run("gpu-report", "AGAIN=all").count("--again all") == 1
@@ -75,8 +94,8 @@ def test_files_take_the_place_of_all():
 
 
 def test_continuous_integration_shuffles():
-    workflow = REPOSITORY / ".github" / "workflows" / "cpu.yml"
-    for file in (REPOSITORY / ".ci" / "run", workflow):
+    workflow = ROOT / ".github" / "workflows" / "cpu.yml"
+    for file in (ROOT / ".ci" / "run", workflow):
         assert 'make test SHUFFLE="$' in file.read_text(encoding="utf-8")
 
 
@@ -94,14 +113,15 @@ def test_another_cpu_runs_chapters_and_what_speaks_of_torch(cpu, words):
     assert option("again", run).endswith(f"CPU='{cpu}'")
     given = line.split()
     chapters = {
-        f"book/{path.name}" for path in (REPOSITORY / "book").glob("*.ipynb")
+        f"book/{path.name}" for path in (ROOT / "book").glob("*.ipynb")
     }
     assert chapters <= set(given)
     assert "--nbval" in given
-    for name in ("transparency", "sharding", "ranks", "transformer"):
-        assert f"tests/test_{name}.py" in given
-    for name in ("words", "front", "schedules"):
-        assert f"tests/test_{name}.py" not in given
+    for name in ("dpkit/test_ranks", "book/test_sharding_runs"):
+        assert f"tests/{name}.py" in given
+    for name in ("dpkit/test_schedules", "site/test_words"):
+        assert f"tests/{name}.py" not in given
+    assert "tests/cuda_double" not in run
 
 
 def test_the_first_cpu_is_the_one_that_differs_most():

@@ -117,7 +117,7 @@ var dpkitPython = globalThis.dpkitPython ?? (() => {
     parts: {}, // what python.js and theory.js give
     available: true, // where they could not be made, the build says false
     /**
-     * Calls a function, such as "dpkit.theory.explore.all:answer", with a
+     * Calls a function, such as "dpbook.explore.all:answer", with a
      * string. One call runs at a time. What takes longer than `seconds` is
      * ended, and Python starts afresh for the next call.
      */

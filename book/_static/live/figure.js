@@ -6,7 +6,7 @@
 var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
 (() => {
   const folder = new URL("frames/", document.currentScript.src);
-  const PATH = "dpkit.theory.explore.all:answer";
+  const PATH = "dpbook.explore.all:answer";
   const QUIET = 250; // milliseconds without a change, until it is spoken
   const make = (tag, properties = {}, ...children) => {
     const made = Object.assign(document.createElement(tag), properties);

@@ -3,5 +3,5 @@
 ``registered`` -- those that do not come to ``SimTensor.__torch_dispatch__``;
 ``own`` -- those that the CPU's own kernel does not compute;
 ``statistics`` -- of these, what ``nn.SyncBatchNorm`` is made of;
-``unpaid`` -- copies for the buffers of collectives.
+``uncharged`` -- copies for the buffers of collectives.
 """

@@ -1,43 +1,45 @@
 """Operations that are computed otherwise than by the CPU's own kernel.
 
-- Attention: PyTorch would compose it of products and a softmax on a device
-  that it does not know, which rounds in another order. Here it is the kernel
-  that PyTorch chooses on the CPU.
 - The cells of recurrent layers: PyTorch calls a fused cell on every device but
   the CPU, and the CPU has none. The values equal the CPU's up to rounding.
 - What CUDA takes and the CPU does not: ``ctc_loss`` takes lengths from the CPU
-  for what lies on a GPU, and ``histc`` takes integers there. What
-  ``nn.SyncBatchNorm`` is made of is in ``statistics``.
+  for what lies on a GPU, and ``histc`` takes integers there.
+- What ``nn.SyncBatchNorm`` is made of is in ``statistics``, and what CUDA's
+  operators of attention compute in ``attention_values``.
 """
 
 from itertools import zip_longest
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend
 
-from dpkit.sim.behaviour import plain
-from dpkit.sim.configuration import simulation
-from dpkit.sim.kernels.statistics import ABSENT
-from dpkit.sim.kernels.without_numbers import run_without_numbers
-from dpkit.sim.operations import OpCall, aten
+from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.kernels.attention_values import FUSED_ATTENTION
+from dpkit.sim.kernels.statistics import SYNC_BATCH_NORM
+from dpkit.sim.kernels.without_values import run_without_values
+from dpkit.sim.operators.operations import Args, Kwargs, OpCall, Operator, aten
+from dpkit.sim.operators.record import STAND_INS
 
+STAND_INS.update(SYNC_BATCH_NORM | FUSED_ATTENTION)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
-def run_plain(call: OpCall) -> Any:
-    """Run an operation on plain tensors."""
-    func, args, kwargs = call
+def run_plain(operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    """Run an operation on plain tensors, by what computes it there."""
+    if torch.is_inference_mode_enabled():
+        # Backings are ordinary tensors in any mode.
+        with torch.inference_mode(False), torch.no_grad():
+            return run_plain(operator, args, kwargs)
+    holder = simulation.holder
     try:
-        if simulation.backing.type == "meta":
-            return run_without_numbers(call)
-        if torch.is_inference_mode_enabled():
-            # Backings are ordinary tensors in any mode.
-            with torch.inference_mode(False), torch.no_grad():
-                return func(*args, **kwargs)
-        return ABSENT.get(func, func)(*args, **kwargs)
+        if holder == "meta":
+            return run_without_values(OpCall(operator, args, kwargs))
+        if holder == "cuda":  # only on CUDA
+            args, kwargs = _blocking(operator, args, kwargs)
+        return operator.run(*args, **kwargs)
     except NotImplementedError:
+        func = operator.func
         if func is aten.histc.default and args[0].dtype in INTEGERS:
             # CUDA rounds the limits towards zero, and then counts integers
             # as the CPU counts equal floats.
@@ -50,57 +52,19 @@ def run_plain(call: OpCall) -> Any:
         raise
 
 
-def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    **options: Any,
-) -> Tensor:
-    """Stand in for ``torch.nn.functional.scaled_dot_product_attention``."""
-    if is_causal and attn_mask is not None:
-        raise RuntimeError(
-            "_scaled_dot_product_attention: Explicit attn_mask should not be "
-            "set when is_causal=True"
-        )
-    operands, mask = [query, key, value], attn_mask
-    if mask is not None and mask.dtype == torch.bool:
-        nothing = torch.zeros_like(mask, dtype=query.dtype)
-        mask = nothing.masked_fill_(mask.logical_not(), -torch.inf)
-    like = [None if x is None else _on_cpu_like(x) for x in (*operands, mask)]
-    choice = aten._fused_sdp_choice(*like, dropout_p, is_causal, **options)
-    composes = choice != SDPBackend.FLASH_ATTENTION.value
-    learnt_mask = mask is not None and mask.requires_grad
-    on_gpu = simulation.backing.type == "cuda"
-    if composes or learnt_mask or on_gpu:
-        if is_causal and plain(query) is query:  # a DTensor takes DTensors
-            square = query.shape[-2], key.shape[-2]
-            mask = query.new_full(square, -torch.inf).triu(1)
-            is_causal = False
-        rest = mask, dropout_p, is_causal
-        math = aten._scaled_dot_product_attention_math
-        return cast(Tensor, math(*operands, *rest, **options)[0])
-    missing = 4 - query.dim()  # the kernel wants a batch of heads
-    fused: Tensor = aten._scaled_dot_product_flash_attention_for_cpu(
-        *[x[(None,) * missing] for x in operands],
-        dropout_p,
-        is_causal,
-        attn_mask=mask,
-        scale=options.get("scale"),
-    )[0]
-    return fused.flatten(0, missing) if missing else fused
+def _blocking(
+    operator: Operator, args: Args, kwargs: Kwargs
+) -> tuple[Args, Kwargs]:  # only on CUDA
+    """Return a copy as one that the host waits for, all else as it is.
 
-
-def _on_cpu_like(tensor: Tensor) -> Tensor:
-    """Return a tensor on the CPU to choose a kernel by."""
-    backing = plain(tensor)
-    if backing.device.type == "cpu":
-        return backing
-    # A row of numbers, as if it were all of them: only its layout is asked.
-    row = torch.empty(tensor.shape[-1:], dtype=tensor.dtype)
-    return row.expand(tensor.shape)
+    The program will wait for it on the simulated clock. Nobody would wait for
+    the GPU that holds the values.
+    """
+    if operator.name == "copy_" and len(args) > 2:
+        args = (*args[:2], False)  # copy_(target, source, non_blocking)
+    if kwargs.get("non_blocking"):
+        kwargs = {**kwargs, "non_blocking": False}
+    return args, kwargs
 
 
 def lstm_cell(
@@ -141,7 +105,15 @@ def ctc_loss(
     labels: Tensor,
     *more: Any,
 ) -> Tensor:
-    """Stand in for ``ctc_loss``: the host reads the lengths from tensors."""
+    """Stand in for ``ctc_loss``: the host reads the lengths from tensors.
+
+    Args:
+        log_probs: Of shape (time, batch, classes).
+        targets: The labels, of shape (batch, longest) or one behind another.
+        inputs: The lengths in time, of shape (batch,).
+        labels: The numbers of labels, of shape (batch,).
+        *more: PyTorch's settings: the blank, the reduction.
+    """
     lengths = inputs.tolist(), labels.tolist()
     loss: Tensor = aten.ctc_loss.IntList(log_probs, targets, *lengths, *more)
     return loss

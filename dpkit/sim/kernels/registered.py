@@ -17,33 +17,30 @@ Source: PyTorch's documentation of torch.amp, "CUDA Op-Specific Behavior".
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from dpkit.sim.behaviour import plain
-from dpkit.sim.charge import charge_copy, charge_factory
-from dpkit.sim.configuration import simulation
-from dpkit.sim.device_names import full_device
-from dpkit.sim.kernels import own
-from dpkit.sim.kernels.without_numbers import (
-    copy_without_numbers,
-    make_without_numbers,
-)
-from dpkit.sim.memory import tensors_in
-from dpkit.sim.operations import (
+from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.devices.names import full_device
+from dpkit.sim.kernels import fast_path, own
+from dpkit.sim.kernels.attention import attention
+from dpkit.sim.kernels.without_values import copy_without_values
+from dpkit.sim.memory.accounting import tensors_in
+from dpkit.sim.operators.operations import (
     OpCall,
     aten,
+    check_not_freed,
     check_readable,
-    check_there,
-    has_kernel,
 )
-from dpkit.sim.random_numbers import check_generator
-from dpkit.sim.storages import NOT_ON_CPU, pinned_kernels
-from dpkit.sim.tensor import SimTensor, read_number
+from dpkit.sim.operators.random_numbers import check_generator
+from dpkit.sim.operators.record import has_kernel, operator_of
+from dpkit.sim.tensors.behaviour import plain
+from dpkit.sim.tensors.charge import charge_copy, charge_factory
+from dpkit.sim.tensors.storages import NOT_ON_CPU, pinned_kernels
+from dpkit.sim.tensors.tensor import SimTensor, read_number
 
 # Name of an operation, its kernel, its dispatch key.
 _Registered = tuple[str, Callable[..., Any], str]
@@ -73,38 +70,48 @@ _WIDEST = """
 
 def aten_kernels() -> Iterator[_Registered]:
     """Yield all kernels that simulated devices register for aten."""
-    for name in _operations():
+    for name, schema in _operations():
         composed = has_kernel(f"aten::{name}", "CompositeImplicitAutograd")
-        if _makes_tensor(name) and not composed:
+        if composed:
+            if has_kernel(f"aten::{name}", "CPU"):
+                yield name, _dispatching(name), "PrivateUse1"
+        elif _makes_tensor(schema):
             yield name, _factory(name), "PrivateUse1"
-        elif composed and has_kernel(f"aten::{name}", "CPU"):
-            yield name, _dispatching(name), "PrivateUse1"
     yield "_copy_from", _copy_from, "PrivateUse1"
     yield "_local_scalar_dense", read_number, "PrivateUse1"
     key = "AutogradPrivateUse1"
-    yield "scaled_dot_product_attention", own.attention, key
+    yield "scaled_dot_product_attention", attention, key
     yield "_thnn_fused_lstm_cell", own.lstm_cell, key
     yield "_thnn_fused_gru_cell", own.gru_cell, key
     yield "ctc_loss.Tensor", own.ctc_loss, key
+    attend = fast_path.multi_head_attention
+    yield "_native_multi_head_attention", attend, key
+    yield "_transformer_encoder_layer_fwd", fast_path.encoder_layer, key
+    for_shapes = fast_path.shapes_of_heads
+    yield "_transform_bias_rescale_qkv", for_shapes, "Meta"
+    yield "_masked_softmax", _like_scores, "Meta"
     yield from pinned_kernels()
     yield from _autocast_kernels()
 
 
-def _operations() -> list[str]:
-    """Return the names of all operations, such as ``add.Tensor``."""
-    schemas = torch._C._jit_get_all_schemas()
-    names = [f"{s.name}.{s.overload_name}".rstrip(".") for s in schemas]
-    return [
-        name.removeprefix("aten::")
-        for name in names
-        if name.startswith("aten::") and torch._C._dispatch_has_kernel(name)
-    ]
+def _like_scores(scores: Tensor, *_: Any) -> Tensor:
+    """Return attention weights: their shape alone, without values."""
+    return torch.empty_like(scores)
 
 
-def _makes_tensor(name: str) -> bool:
+def _operations() -> Iterator[tuple[str, Any]]:
+    """Yield the name of each operation, such as ``add.Tensor``: its schema."""
+    for schema in torch._C._jit_get_all_schemas():
+        name = f"{schema.name}.{schema.overload_name}".rstrip(".")
+        if name.startswith("aten::") and torch._C._dispatch_has_kernel(name):
+            yield name.removeprefix("aten::"), schema
+
+
+def _makes_tensor(schema: Any) -> bool:
     """Return whether it takes a device and has no tensor to go by."""
-    kinds = {a.name: str(a.type) for a in _overload(name)._schema.arguments}
-    return "device" in kinds and "Tensor" not in str(kinds)
+    given = schema.arguments
+    takes_device = any(argument.name == "device" for argument in given)
+    return takes_device and not any("Tensor" in str(a.type) for a in given)
 
 
 def _overload(name: str) -> Any:
@@ -132,15 +139,13 @@ def _factory(name: str) -> Callable[..., Tensor]:
         device = full_device(kwargs.pop("device"))
         if kwargs.pop("pin_memory", None):
             raise RuntimeError(NOT_ON_CPU)
-        call = OpCall(func, args, kwargs)
+        call = OpCall(operator_of(func), args, kwargs)
         check_generator(call, device)
         if measures:
             shape = None if place is None else args[place]
             _check_room(call, shape, device)
-        is_meta = simulation.backing.type == "meta"
-        run = partial(make_without_numbers, func) if is_meta else func
-        with torch.inference_mode(False):  # as in __torch_dispatch__
-            backing = run(*args, device=simulation.backing, **kwargs)
+        kwargs["device"] = simulation.backing
+        backing = own.run_plain(call.operator, args, kwargs)
         fills = not name.startswith("empty")
         charge_factory(name, backing, device.index, fills)
         return SimTensor(backing, device)
@@ -152,15 +157,15 @@ def _check_room(
     call: OpCall, shape: Sequence[int] | None, device: torch.device
 ) -> None:
     """Refuse a size that does not fit before memory is taken for it."""
-    func, args, kwargs = call
+    operator, args, kwargs = call
     memory = simulation.memory
     free = memory.capacity - memory.live[device.index]
     if shape is not None and math.prod(shape) * _LARGEST_ITEM <= free:
         return  # it fits in any dtype
     if "generator" in kwargs:
         kwargs = {**kwargs, "generator": None}
-    asked = func(*args, device="meta", **kwargs).untyped_storage().nbytes()
-    memory.check_room(asked, device.index)
+    sized = operator.func(*args, device="meta", **kwargs)
+    memory.check_room(sized.untyped_storage().nbytes(), device.index)
 
 
 def _dispatching(name: str) -> Callable[..., Any]:
@@ -174,14 +179,15 @@ def _dispatching(name: str) -> Callable[..., Any]:
 def _copy_from(
     source: Tensor, target: Tensor, non_blocking: bool = False
 ) -> Tensor:
-    """Copy between two devices."""
-    check_there(aten._copy_from.default, [source, target])
+    """Copy a tensor to another, of which one is on a simulated device."""
+    check_not_freed(operator_of(aten._copy_from.default), [source, target])
     if simulation.backing.type == "meta":
-        check_readable(OpCall(aten.copy_.default, (target, source), {}))
-        copy_without_numbers(plain(source), plain(target))
+        copy = operator_of(aten.copy_.default)
+        check_readable(OpCall(copy, (target, source), {}))
+        copy_without_values(plain(source), plain(target))
     else:
-        plain(target).copy_(plain(source))  # see _unwrap in tensor.py
-    charge_copy(source, target, non_blocking)
+        plain(target).copy_(plain(source))
+    charge_copy(source, target, non_blocking=non_blocking)
     return target
 
 

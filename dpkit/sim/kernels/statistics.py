@@ -18,16 +18,16 @@ from typing import Any
 
 from torch import Tensor
 
-from dpkit.sim.operations import aten
+from dpkit.sim.operators.operations import aten
 
 
 def _each(of_channels: Tensor, x: Tensor) -> Tensor:
-    """Give a value of each channel the form to go with ``x``."""
+    """Return a vector by channel, viewed to broadcast against ``x``."""
     return of_channels.view(1, -1, *[1] * (x.dim() - 2))
 
 
 def _others(x: Tensor) -> list[int]:
-    """Return the dimensions that a channel's sum goes over."""
+    """Return all dimensions of ``x`` except for that of the channels."""
     return [d for d in range(x.dim()) if d != 1]
 
 
@@ -51,7 +51,8 @@ def _joined(
 
     The running ones, where there are any, go on with them.
     """
-    n, weights = counts.sum(), counts.view(-1, 1)
+    n = counts.sum()
+    weights = counts.view(-1, 1)
     mean = (weights * means).sum(0) / n
     squares = inverses**-2 - eps + means**2
     variance = (weights * squares).sum(0) / n - mean**2
@@ -71,7 +72,16 @@ def normed(
     inverse: Tensor,
     eps: float,
 ) -> Tensor:
-    """Return the output."""
+    """Return the output of a batch normalization.
+
+    Args:
+        x: The input, of shape (batch, channels, …).
+        weight: Of shape (channels,); None: 1.
+        bias: Of shape (channels,); None: 0.
+        mean: Of shape (channels,).
+        inverse: 1 / √(variance + eps), of shape (channels,).
+        eps: PyTorch passes it on; it is in ``inverse`` already.
+    """
     y = (x - _each(mean, x)) * _each(inverse, x)
     if weight is not None:
         y = y * _each(weight, x)
@@ -110,7 +120,7 @@ def _gradient(
     return dx if weight is None else dx * _each(weight, x)
 
 
-ABSENT: dict[Any, Any] = {
+SYNC_BATCH_NORM: dict[Any, Any] = {
     aten.batch_norm_stats.default: statistics,
     aten.batch_norm_gather_stats_with_counts.default: _joined,
     aten.batch_norm_elemt.default: normed,

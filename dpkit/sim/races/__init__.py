@@ -1,6 +1,6 @@
 """Races: uses of one memory that nothing orders, for ``trace(races=True)``.
 
-The numbers of simulated devices are computed at once, so a missing wait does
+The values of simulated devices are computed at once, so a missing wait does
 not change them. Here it is looked for in another way::
 
     sim:0 compute    write x    record event
@@ -13,8 +13,7 @@ What happens before what is in ``dpkit.theory.clock.order``.
 ``shadows`` -- the accesses to a storage that matter to later ones;
 ``extents`` -- the bytes that a tensor occupies in its storage;
 ``autograd`` -- the streams that CUDA's backward runs in;
-``host`` -- what PyTorch does on the CPU;
-``places`` -- the lines of the program that a race names.
+``host`` -- what PyTorch does on the CPU.
 """
 
 from dpkit.sim.races.checker import Races as Races

@@ -39,7 +39,8 @@ class AutogradStreams(local):
         """Note that backward was called, with these current streams."""
         self._depth += 1
         if self._depth == 1:
-            self._first, self._last = list(current), list(current)
+            self._first = list(current)
+            self._last = list(current)
 
     def end_backward(self) -> None:
         """Make the streams that were current then wait for backward."""

@@ -29,19 +29,12 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from dpkit.sim.memory import tensors_in
-from dpkit.sim.operations import (
-    UNREAD,
-    OpCall,
-    alias_kind,
-    base_name,
-    launches_kernel,
-    written,
-)
+from dpkit.sim.memory.accounting import tensors_in
+from dpkit.sim.operators.operations import OpCall, written
+from dpkit.sim.places import SourcePlace, here
 from dpkit.sim.races.autograd import AutogradStreams
 from dpkit.sim.races.extents import extent_of
 from dpkit.sim.races.host import HostWatch
-from dpkit.sim.races.places import SourcePlace, here
 from dpkit.sim.races.shadows import Access, Issued, Shadow, use
 from dpkit.theory.clock.clock import Clock
 from dpkit.theory.clock.order import HappensBefore, Past
@@ -74,11 +67,18 @@ class Races:
     def ran(
         self, call: OpCall, inputs: Sequence[Tensor], out: Any, device: int
     ) -> None:
-        """Note an operation of PyTorch on a device."""
-        self.settle()
-        is_new = alias_kind(call.func)[0] == "new"
-        made = [x for x in tensors_in(out) if is_new]
-        if not launches_kernel(call.func):
+        """Note an operation of PyTorch on a device, after it has run.
+
+        Args:
+            call: The operation with its arguments.
+            inputs: The simulated tensors among these.
+            out: What it has returned.
+            device: The number of the device.
+        """
+        self.flush()
+        operator = call.operator
+        made = tensors_in(out) if operator.kind == "new" else []
+        if not operator.launches:
             self.made(made, device)
             return
         writes = written(call)
@@ -86,10 +86,9 @@ class Races:
         reads = [x for x in inputs if id(x) not in to and _is_simulated(x)]
         for x in reads:
             self._memory_of(x)  # known now, so what shares it is not new
-        name = base_name(call.func)
-        if name in UNREAD:
+        if operator.asks_form:
             reads = []
-        self.used(name, device, reads, writes + made, made)
+        self.used(operator.name, device, reads, writes + made, made)
 
     def used(
         self,
@@ -99,17 +98,25 @@ class Races:
         writes: Iterable[Tensor] = (),
         made: Iterable[Tensor] = (),
     ) -> None:
-        """Note an operation: what it reads, writes to, and has made."""
+        """Note an operation on the current stream of a device.
+
+        Args:
+            name: What a race calls it.
+            device: The number of the device.
+            reads: The tensors that it reads.
+            writes: Those that it writes to.
+            made: Those that it has made, whose memory may be new.
+        """
         self.made(made, device)
         operation = self._issue(name, [device])[device]
         for x in reads:
-            self._access(x, operation, False)
+            self._access(x, operation, writes=False)
         for x in writes:
-            self._access(x, operation, True)
+            self._access(x, operation, writes=True)
 
     def made(self, tensors: Iterable[Tensor], device: int) -> None:
         """Note memory of the current stream of a device, if it is new."""
-        self.settle()
+        self.flush()
         owner = self._stream(device)
         for x in tensors:
             self._memory_of(x, owner)
@@ -123,7 +130,7 @@ class Races:
         issued = self._issue(f"copy to {target.device}", devices)
         for x, writes in zip(ends, (False, True)):
             place = x.device.index if _is_simulated(x) else devices[0]
-            self._access(x, issued[place], writes)
+            self._access(x, issued[place], writes=writes)
             if not _is_simulated(x):
                 self._on_host.add(x.untyped_storage()._cdata)
 
@@ -137,23 +144,24 @@ class Races:
         places = set(written)
         issued = self._issue(name, [x.device.index for x in tensors])
         for place, x in enumerate(tensors):
-            self._access(x, issued[x.device.index], place in places)
+            operation = issued[x.device.index]
+            self._access(x, operation, writes=place in places)
 
     # -- what orders
 
     def record(self, event: Any, stream: Stream) -> None:
         """Note an event at the end of what a stream has so far."""
-        self.settle()
+        self.flush()
         self._events[event] = dict(self._order.past(stream))
 
     def wait(self, stream: Stream, event: Any) -> None:
         """Note that a stream waits for an event."""
-        self.settle()
+        self.flush()
         self._order.stream_waits(stream, self._events.get(event, {}))
 
     def host_waits(self, device: int, stream: int | None = None) -> None:
         """Note that a host waits for a stream of its device, or for all."""
-        self.settle()
+        self.flush()
         past = (
             self._order.past_of_device(device)
             if stream is None
@@ -168,14 +176,14 @@ class Races:
 
     def host_waits_for(self, event: Any) -> None:
         """Note that a host has waited for an event, or asked if it is over."""
-        self.settle()
+        self.flush()
         past = self._events.get(event, {})
         self._order.host_waits(event.device.index, past)
 
     def meet(self, devices: Sequence[int]) -> None:
         """Note that hosts wait for each other."""
-        self.settle()
-        self._order.hosts_meet(devices)
+        self.flush()
+        self._order.join_hosts(devices)
 
     def begin_backward(self) -> None:
         """Note that autograd issues from now on."""
@@ -183,26 +191,26 @@ class Races:
 
     def end_backward(self) -> None:
         """Note that the program issues again."""
-        self.settle()
+        self.flush()
         self._autograd.end_backward()
 
     # -- memory
 
     def record_stream(self, tensor: Tensor, stream: Stream) -> None:
         """Note that memory is not given away before a stream is done."""
-        self.settle()
+        self.flush()
         self._memory_of(tensor).recorded.add(stream)
 
     def resized(self, storage: torch.UntypedStorage, device: int) -> None:
         """Note that a storage has given its memory back, and got another."""
-        self.settle()
+        self.flush()
         memory = self._memories.pop(storage._cdata, None)
         if memory is not None:
             self._give_back(memory, here())
         if storage.nbytes():
             self._remember(storage, self._stream(device))
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Look at the memory that is gone, before anything else is noted."""
         while self._gone:
             memory, place = self._gone.popleft()
@@ -219,18 +227,19 @@ class Races:
 
     def _host_ran(self, call: OpCall) -> None:
         """Note an operation, unless it is one that a device runs."""
-        if not self._on_host or not launches_kernel(call.func):
+        operator = call.operator
+        if not self._on_host or not operator.launches:
             return
         given = tensors_in([call.args, call.kwargs])
         if any(type(x) not in _ON_HOST or not x.is_cpu for x in given):
             return
-        self.settle()
+        self.flush()
         to = {id(x) for x in written(call)}
-        if base_name(call.func) in UNREAD:
+        if operator.asks_form:
             given = []
         for x in given:
             if x.untyped_storage()._cdata in self._on_host:
-                self._check_on_host(base_name(call.func), x, id(x) in to)
+                self._check_on_host(operator.name, x, id(x) in to)
 
     def _check_on_host(self, name: str, x: Tensor, writes: bool) -> None:
         """Find accesses by devices that the host has not waited for."""
@@ -246,9 +255,10 @@ class Races:
 
     def _issue(self, name: str, devices: Sequence[int]) -> dict[int, Issued]:
         """Number an operation in the stream of each device."""
-        self.settle()
+        self.flush()
         streams = [self._stream(device) for device in devices]
-        past, place = self._order.issue(streams), here()
+        past = self._order.issue(streams)
+        place = here()
         if self._clock.cluster.accelerator.synchronous:
             for device in devices:
                 self._order.host_waits(device, past)
@@ -272,8 +282,10 @@ class Races:
         if owner is not None:
             self._check_free(owner)
         memory = Shadow(storage, self._note_gone)
-        memory.key, memory.owner = storage._cdata, owner
-        memory.accesses, memory.recorded = [], set()
+        memory.key = storage._cdata
+        memory.owner = owner
+        memory.accesses = []
+        memory.recorded = set()
         self._memories[memory.key] = memory
         return memory
 
@@ -287,13 +299,14 @@ class Races:
             return
         memory = self._memory_of(x)
         past = self._order.past(operation.stream)
-        new, kept = Access(operation, writes, extent_of(x)), []
+        new = Access(operation, writes, extent_of(x))
+        kept = []
         for old in memory.accesses:
             if old.races(writes, new.extent, past):
                 self._tell(old, new.use(self._row_of(new)))
                 # One missing wait is one race: it is taken for mended.
                 self._order.stream_waits(operation.stream, _up_to(old))
-            if not new.stands_for(old, past):
+            if not new.replaces(old, past):
                 kept.append(old)
         memory.accesses = [*kept, new]
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dpkit.sim.operations import OpCall
+from dpkit.sim.operators.operations import OpCall
+from dpkit.sim.operators.record import operator_of
 
 
 class HostWatch(TorchDispatchMode):
@@ -21,5 +22,5 @@ class HostWatch(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        self._see(OpCall(func, args, kwargs or {}))
+        self._see(OpCall(operator_of(func), args, kwargs or {}))
         return func(*args, **(kwargs or {}))

@@ -5,15 +5,15 @@ from typing import NamedTuple
 
 import torch
 
+from dpkit.sim.places import SourcePlace
 from dpkit.sim.races.extents import Extent
-from dpkit.sim.races.places import SourcePlace
 from dpkit.theory.clock.order import Past
 from dpkit.theory.clock.queues import Stream
 from dpkit.theory.clock.record import Row, Use
 
 
 class Issued(NamedTuple):
-    """One that has been issued: what, from where, and where it runs."""
+    """An operation that has been issued to a stream."""
 
     name: str
     place: SourcePlace
@@ -21,7 +21,11 @@ class Issued(NamedTuple):
     number: int  # in its stream
 
     def is_in(self, past: Past) -> bool:
-        """Return whether it has ended before what has this past."""
+        """Return whether it has ended for what has this past.
+
+        A past has, by stream, the number of the last operation that it waits
+        for.
+        """
         return past.get(self.stream, 0) >= self.number
 
 
@@ -38,11 +42,14 @@ class Access(NamedTuple):
             return False
         return self.extent.overlaps(extent)
 
-    # A later read stands for an earlier read, and a later write for anything,
-    # if it comes after it and has all of its bytes.
+    # A later read replaces an earlier read, and a later write replaces
+    # anything, if it comes after it and has all of its bytes.
 
-    def stands_for(self, old: "Access", past: Past) -> bool:
-        """Return whether what races with the old one races with this."""
+    def replaces(self, old: "Access", past: Past) -> bool:
+        """Return whether this access makes the old one needless.
+
+        So it is if all that races with the old one races with this, too.
+        """
         if not (self.writes or not old.writes):
             return False
         return old.operation.is_in(past) and self.extent.contains(old.extent)
@@ -59,8 +66,15 @@ class Access(NamedTuple):
 
 
 def use(what: str, name: str, row: Row, place: SourcePlace) -> Use:
-    """Return what a race says of an access, or of memory that was freed."""
-    return Use(what, name, *row, place.told(), place.code())
+    """Return what a race says of an access, or of memory that was freed.
+
+    Args:
+        what: "reads", "writes" or "frees".
+        name: The name of the operation.
+        row: The row of a timeline in which it is.
+        place: The line of the program that has issued it.
+    """
+    return Use(what, name, *row, place.described(), place.code())
 
 
 class Shadow(weakref.ref[torch.UntypedStorage]):
@@ -69,5 +83,5 @@ class Shadow(weakref.ref[torch.UntypedStorage]):
     __slots__ = ("accesses", "key", "owner", "recorded")
     key: int
     owner: Stream | None  # in which it was made, if that was in the trace
-    accesses: list[Access]  # that no later one stands for
+    accesses: list[Access]  # that no later one replaces
     recorded: set[Stream]  # those that record_stream has named

@@ -49,6 +49,7 @@ class Clock:
         self._compute = [[Resource()] for _ in range(count)]
         self._adders = [[Resource()] for _ in range(count)]
         self._paths = Paths(cluster)
+        self.ranks_alike = 0  # for how many device 0 stands, if it does
         self.lock = RLock()  # what a thread holds while it issues
 
     @property
@@ -57,12 +58,23 @@ class Clock:
         return self.hosts.thread.current
 
     def now(self, device: int | None = None) -> float:
-        """Return the time of the host of ``device``; None: of the latest."""
+        """Return the time of the host that drives a device, in seconds.
+
+        Without a device: the time of the host that is furthest on.
+        """
         return self.mark(device) / SECOND
 
     def mark(self, device: int | None = None) -> int:
-        """Return the same in picoseconds."""
+        """Return the time of :meth:`now` in picoseconds, a whole number."""
         return self.hosts.at_work.mark(device)
+
+    def stand_for(self, count: int) -> None:
+        """Make device 0 stand for the first ``count`` devices.
+
+        The others are taken to do the same at the same moments. With a
+        ``count`` of 0 it stands for itself alone again.
+        """
+        self.ranks_alike = count
 
     # -- what the host issues and waits for
 
@@ -75,23 +87,36 @@ class Clock:
         flops: int = 0,
         launches: int = 1,
     ) -> None:
-        """Issue an operation of so many kernels to the current stream."""
-        beside = self.hosts.at_work is self.hosts.communication
-        resources = (self._adders if beside else self._compute)[device]
-        slowness = self.cluster.slow.get(device, 1.0)
+        """Issue an operation to the current stream of a device.
+
+        Args:
+            device: The number of the device that computes.
+            name: What timelines call the operation, such as "mm".
+            seconds: What it takes on a device that is not slow.
+            num_bytes: What it moves to and from memory.
+            flops: The arithmetic in it.
+            launches: Of how many kernels it is: the host pays for each.
+        """
+        hosts = self.hosts
+        thread = hosts.thread
+        slow = self.cluster.slow
+        if slow:
+            seconds *= slow.get(device, 1.0)
+        overlapped = thread.at_work is hosts.communication
+        # Most work is made here: keywords would take twice as long.
         work = Work(
-            streams=((device, self.current[device]),),
-            issued=self.hosts.launch(device, name, launches),
-            kind="compute",
-            names=(name,),
-            duration=round(SECOND * seconds * slowness),
-            num_bytes=num_bytes,
-            flops=flops,
-            resources=resources,
+            ((device, thread.current[device]),),
+            hosts.launch(device, name, launches),
+            "compute",
+            (name,),
+            round(SECOND * seconds),
+            num_bytes,
+            flops,
+            self._adders[device] if overlapped else self._compute[device],
         )
         self._issue(work)
         if self.cluster.accelerator.synchronous:
-            self.wait(device, self.current[device], cost=0.0)
+            self.wait(device, thread.current[device], cost=0.0)
 
     # A copy from sim:0 to sim:1, one host, a launch of 8 µs, 1 ms to copy:
     #
@@ -110,17 +135,33 @@ class Clock:
         blocking: bool = False,
         share: float = 1.0,
     ) -> int:
-        """Issue a copy; return the mark at which the host had issued it.
+        """Issue a copy to the current streams of both of its ends.
 
-        It takes that ``share`` of a path on which others may copy as well.
+        Devices that are alike copy to and from the host at the same moment.
+
+        Args:
+            source: The number of the device that sends, None for the host.
+            target: The same of where the copy arrives.
+            seconds: What it takes once it starts.
+            num_bytes: Its size.
+            blocking: Whether the host waits until the copy has arrived.
+            share: The part of a shared path that the copy takes, from 0 to
+                1: other copies may use the rest.
+
+        Returns:
+            The mark at which the host had issued it, in picoseconds.
         """
         ends = _names(source, target)
+        rounds = 1
+        if self.ranks_alike and None in (source, target):
+            rounds = self._rounds(share)
+            share = 1.0
         work = Work(
             streams=[(device, self.current[device]) for device in ends],
             issued=self.hosts.launch_copy(ends),
             kind="copy",
             names=list(ends.values()),
-            duration=round(SECOND * seconds),
+            duration=rounds * round(SECOND * seconds),
             num_bytes=num_bytes,
             resources=self._paths.between(source, target, share),
         )
@@ -134,21 +175,32 @@ class Clock:
     ) -> None:
         """Issue what runs on several devices together, as one kernel on each.
 
-        It starts when all are ready, and occupies their ports both ways;
-        ``num_bytes`` leave each device, and arrive there. Over several nodes
-        the network sets the rate, and the ports inside have room for others.
+        It starts when all are ready, and occupies their ports both ways. Over
+        several nodes the network sets the rate, and the ports inside have
+        room for others. Where devices are alike, the first one alone runs its
+        kernel.
+
+        Args:
+            devices: The numbers of those that take part.
+            name: What timelines call it, such as "allreduce".
+            seconds: What it takes once all are ready.
+            num_bytes: What leaves each device; as much arrives there.
         """
+        alike = bool(self.ranks_alike)
         inside, across = self._rings(devices)
-        link, part = self.cluster.link, 1.0
+        part = 1.0
         if across and seconds:
+            link = self.cluster.link
             rate = link.bytes_per_second * link.achieved
             part = num_bytes / seconds / rate
         path: dict[Needed, None] = {}
         for rings, of_port in (inside, part), (across, 1.0):
             for ring in rings:
                 for ends in zip(ring, ring[1:] + ring[:1]):
-                    needed = self._paths.between(*ends, of_port=of_port)
-                    path |= dict.fromkeys(needed)
+                    if not alike or devices[0] in ends:
+                        needed = self._paths.between(*ends, of_port=of_port)
+                        path |= dict.fromkeys(needed)
+        devices = devices[:1] if alike else devices
         work = Work(
             kind="copy",
             names=[name] * len(devices),
@@ -169,12 +221,16 @@ class Clock:
     def wait(
         self, device: int, stream: int | None = None, cost: float | None = None
     ) -> None:
-        """Make the host wait for a stream of ``device``; None: for all.
+        """Make the host of a device wait for what it has issued.
 
-        Waiting costs it ``cost`` seconds besides; None: what its preset says.
+        Args:
+            device: The number of the device.
+            stream: The stream to wait for; by default all of the device's.
+            cost: The seconds that waiting takes besides; by default those of
+                the host's preset.
         """
         with self.lock:
-            self.settle()
+            self.flush()
             ends = [
                 self._queues.end_of(work)
                 for (owner, number), work in self._queues.last.items()
@@ -188,16 +244,19 @@ class Clock:
         return self.hosts.recorder.spans
 
     def stop_recording(self) -> None:
-        """Note what has been issued, and nothing more."""
+        """Finish the recording: it has all work that was issued so far."""
         with self.lock:
-            self.settle()
+            self.flush()
             self._queues.place_before(inf)
             self.hosts.recorder = None
 
     # -- streams and events
 
     def new_stream(self, device: int) -> int:
-        """Return the number of a stream; beyond a few they are used again."""
+        """Return the number of a new stream of a device.
+
+        A device has ``MOST_STREAMS``; after these they are given out again.
+        """
         self.num_streams[device] += 1
         return (self.num_streams[device] - 1) % MOST_STREAMS + DEFAULT + 1
 
@@ -208,8 +267,8 @@ class Clock:
 
     def row_of(self, device: int, stream: int) -> Row:
         """Return the row of a timeline for a stream of a device."""
-        usual = f"stream {stream}" if stream != DEFAULT else "compute"
-        return f"sim:{device}", self.names.get((device, stream), usual)
+        default = f"stream {stream}" if stream != DEFAULT else "compute"
+        return f"sim:{device}", self.names.get((device, stream), default)
 
     def mark_stream(self, device: int, stream: int, *after: Work) -> Work:
         """Put a mark at the end of a stream; return it.
@@ -219,18 +278,18 @@ class Clock:
         """
         mark = Work(((device, stream),), issued=self.mark(device))
         with self.lock:
-            self.settle()
-            self._queues.add(mark, after)
+            self.flush()
+            self._queues.add(mark, after, until=inf)
         return mark
 
     def end_of(self, work: Work) -> int:
         """Return when work is done, in picoseconds."""
         with self.lock:
-            self.settle()
+            self.flush()
             return self._queues.end_of(work)
 
     def poll(self, device: int) -> None:
-        """Make the host ask ``device`` something, for a moment."""
+        """Make the host ask whether ``device`` is done: it costs a moment."""
         with self.lock:
             self.hosts.poll(device)
 
@@ -238,7 +297,7 @@ class Clock:
         """Return whether work is done at the time of the host of a device."""
         now = self.mark(device)
         with self.lock:
-            self.settle()
+            self.flush()
             self._queues.place_before(now)
         return work.end is not None and work.end <= now
 
@@ -257,15 +316,23 @@ class Clock:
                 self._add(waiting)
 
     @contextmanager
-    def beside(self, since: Mapping[int, int]) -> Iterator[None]:
-        """Issue a block from other threads: one beside each host.
+    def communication_threads(
+        self, since: Mapping[int, int]
+    ) -> Iterator[None]:
+        """Issue a block from the communication threads of the hosts.
 
-        What they compute takes nothing from the device's compute. ``since``
-        is, by device, the mark from which the thread of its host issues.
+        Each host has one, besides the thread that runs Python. What these
+        threads compute is overlapped: it takes nothing from the compute of
+        the device.
+
+        Args:
+            since: Device -> the mark, in picoseconds, from which on the
+                thread of its host issues.
         """
         with self.lock:
-            self.settle()
-        hosts, before = self.hosts, self.hosts.at_work
+            self.flush()
+        hosts = self.hosts
+        before = hosts.at_work
         hosts.at_work = hosts.communication
         for device, mark in since.items():
             hosts.at_work.reach(device, mark)
@@ -274,13 +341,27 @@ class Clock:
         finally:
             hosts.at_work = before
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Queue what the threads have issued, in the order of time."""
-        issuers = self.hosts.at_work
-        waiting, issuers.waiting = issuers.waiting, []
-        self._add(waiting)
+        issuers = self.hosts.thread.at_work
+        if issuers.waiting:
+            waiting = issuers.waiting
+            issuers.waiting = []
+            self._add(waiting)
 
     # -- inside
+
+    # Five devices share a path to their host, and a copy takes 2/5 of it: two
+    # fit side by side, so that the last is done after three rounds.
+
+    def _rounds(self, share: float) -> int:
+        """Return after how many copies the last of those alike is done."""
+        switch_of = self.cluster.switch_of
+        if self.cluster.host_link.peer_to_peer:
+            return 1
+        switches = map(switch_of, range(self.ranks_alike))
+        count = list(switches).count(switch_of(0))
+        return -(-count // int(1 / share))
 
     # Devices 0 1 2 3 and 4 5 on two nodes: 0 1 2 3 and 4 5 send in their
     # nodes. Between the nodes there is a ring of the first of each, 0 4, and
@@ -299,17 +380,21 @@ class Clock:
 
     def _issue(self, work: Work) -> None:
         """Queue work; what several threads issue, when all have."""
-        work.recorder, issuers = self.hosts.recorder, self.hosts.at_work
+        hosts = self.hosts
+        issuers = hosts.thread.at_work
+        work.recorder = hosts.recorder
         if issuers.kind == "backward":
             issuers.waiting.append(work)
         else:
-            self._queues.add(work)
             # What is issued from now on cannot start earlier.
-            self._queues.place_before(min(issuers.times))
+            until = min(issuers.times)
+            self._queues.add(work, until=until)
+            self._queues.place_before(until)
 
     def _add(self, waiting: list[Work]) -> None:
+        until = min(self.hosts.at_work.times)
         for work in sorted(waiting, key=lambda work: work.issued):
-            self._queues.add(work)
+            self._queues.add(work, until=min(until, work.issued))
 
 
 def _names(source: int | None, target: int | None) -> dict[int, str]:

@@ -6,7 +6,6 @@ from threading import local
 
 from dpkit.theory.clock.queues import Work
 from dpkit.theory.clock.record import SECOND, Recorder, Row, place_name
-from dpkit.theory.hardware import Host
 from dpkit.theory.hardware.clusters import Cluster
 
 DEFAULT = 0  # the number of a device's default stream
@@ -23,32 +22,30 @@ class Issuers:
 
     kind: str  # "python", "backward" (autograd's) or "communication"
     times: list[int]  # picoseconds: of one for all devices, or one for each
+    launch: int  # picoseconds that it costs them to issue an operation
     depth: int = 1  # of backward passes inside each other
     waiting: list[Work] = field(default_factory=list)  # what backward issued
 
     def of(self, device: int) -> int:
-        """Return the number of the one that drives a device."""
+        """Return the number of the thread that issues for a device."""
         return 0 if len(self.times) == 1 else device
 
     def mark(self, device: int | None = None) -> int:
-        """Return the time of the one of a device; None: of the latest."""
+        """Return how far the thread of a device is, in picoseconds.
+
+        Without a device: how far the thread is that is furthest on.
+        """
         if device is None:
             return max(self.times)
         return self.times[self.of(device)]
 
     def reach(self, device: int, mark: int) -> None:
-        """Move the one of a device on to a time, unless it is beyond it."""
+        """Move the thread of a device on to a mark, never back."""
         number = self.of(device)
         self.times[number] = max(self.times[number], mark)
 
-    def launch_seconds(self, host: Host) -> float:
-        """Return what it costs them to issue an operation."""
-        if self.kind == "python":
-            return host.launch_seconds
-        return host.backward_launch_seconds
-
     def row(self, device: int, num_hosts: int) -> Row:
-        """Return the row of a timeline for the one that drives a device."""
+        """Return the row in which a timeline shows the thread of a device."""
         if num_hosts > 1:
             return f"host:{device}", self.kind
         if self.kind == "backward":
@@ -73,8 +70,10 @@ class Hosts:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         count = 1 if cluster.hosts == "one" else cluster.num_devices
-        self.python = Issuers("python", [0] * count)
-        self.communication = Issuers("communication", [0] * count)
+        launch = round(SECOND * cluster.host.launch_seconds)
+        later = round(SECOND * cluster.host.backward_launch_seconds)
+        self.python = Issuers("python", [0] * count, launch)
+        self.communication = Issuers("communication", [0] * count, later)
         self.thread = Thread(self.python, cluster.num_devices)
         self.recorder: Recorder | None = None
 
@@ -90,18 +89,18 @@ class Hosts:
     @property
     def in_backward(self) -> bool:
         """Whether autograd's threads issue."""
-        return self.at_work.kind == "backward"
+        return self.thread.at_work.kind == "backward"
 
     def busy(self, device: int, name: str, seconds: float) -> int:
         """Occupy the host of ``device`` for a while; return the mark after."""
-        end = self.at_work.mark(device) + round(SECOND * seconds)
-        self._go_on(device, end, name, "launch")
-        return end
+        return self._spend(device, name, round(SECOND * seconds))
 
     def launch(self, device: int, name: str, count: int = 1) -> int:
-        """Make the host of ``device`` pay for so many kernels."""
-        each = self.at_work.launch_seconds(self.cluster.host)
-        return self.busy(device, name, count * each)
+        """Make the host of ``device`` pay for ``count`` kernels.
+
+        Return the mark at which it has issued them.
+        """
+        return self._spend(device, name, count * self.thread.at_work.launch)
 
     # The hosts that pay for a copy from sim:0 to sim:1:
     #
@@ -128,10 +127,15 @@ class Hosts:
     def poll(self, device: int) -> None:
         """Make the host that drives ``device`` ask whether it is done."""
         end = self.at_work.mark(device) + round(SECOND * POLL_SECONDS)
-        self._go_on(device, end, f"query {place_name(device)}", "wait", True)
+        self._go_on(
+            device, end, f"query {place_name(device)}", "wait", again=True
+        )
 
-    def meet(self, devices: Sequence[int]) -> None:
-        """Move the hosts of ``devices`` on to the time of the latest."""
+    def catch_up(self, devices: Sequence[int]) -> None:
+        """Move the hosts of ``devices`` on to the time of the latest.
+
+        Nothing happens where other threads than Python's issue.
+        """
         if self.at_work is self.python:
             latest = max(map(self.python.mark, devices), default=0)
             for device in devices:
@@ -144,7 +148,7 @@ class Hosts:
             return
         devices = range(self.cluster.num_devices)
         times = [self.python.mark(device) for device in devices]
-        self.at_work = Issuers("backward", times)
+        self.at_work = Issuers("backward", times, self.communication.launch)
 
     def end_backward(self) -> bool:
         """Return whether Python issues again: the last thread is done."""
@@ -161,6 +165,18 @@ class Hosts:
         if self.in_backward:
             self.at_work.reach(device, issued)
 
+    def _spend(self, device: int, name: str, duration: int) -> int:
+        """Move the issuer of ``device`` on; return its time after that."""
+        issuers = self.thread.at_work
+        times = issuers.times
+        number = device if len(times) > 1 else 0
+        start = times[number]
+        end = times[number] = start + duration
+        if self.recorder is not None and duration:
+            row = issuers.row(number, len(self.python.times))
+            self.recorder.note(row, name, "launch", start, end)
+        return end
+
     def _go_on(
         self, device: int, end: int, name: str, kind: str, again: bool = False
     ) -> None:
@@ -169,7 +185,8 @@ class Hosts:
         ``again``: what is the same as just before it becomes one with it.
         """
         issuers = self.at_work
-        number, start = issuers.of(device), issuers.mark(device)
+        number = issuers.of(device)
+        start = issuers.mark(device)
         issuers.times[number] = end
         if self.recorder and end > start:
             row = issuers.row(number, len(self.python.times))

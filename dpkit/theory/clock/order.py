@@ -100,8 +100,11 @@ class HappensBefore:
         self._hosts[host] = dict(self._hosts[host])
         join(self._hosts[host], past)
 
-    def hosts_meet(self, devices: Sequence[int]) -> None:
-        """Make the hosts of some devices wait for each other."""
+    def join_hosts(self, devices: Sequence[int]) -> None:
+        """Make the hosts of some devices wait for each other.
+
+        What each of them has waited for is then in the past of all.
+        """
         together: Past = {}
         for device in devices:
             join(together, self.past_of_host(device))

@@ -1,6 +1,12 @@
 """What copies pass over: the ports of devices, and what they share."""
 
-from dpkit.theory.clock.resources import FULL, Needed, Resource, Rest, Share
+from dpkit.theory.clock.resources import (
+    FULL,
+    Needed,
+    ResidualBandwidth,
+    Resource,
+    Share,
+)
 from dpkit.theory.hardware.clusters import Cluster
 
 
@@ -12,7 +18,7 @@ class Paths:
     through the host over one path each way. A copy that is slower than the
     path takes only a share of it, and leaves the rest to others. So does a
     collective of several nodes, which the network slows, with the ports in
-    the nodes: a copy beside it goes at the rate that is left.
+    the nodes: a copy at the same time goes at the residual bandwidth.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -36,10 +42,14 @@ class Paths:
         share: float = 1.0,
         of_port: float = 1.0,
     ) -> list[Needed]:
-        """Return what a copy occupies; None is the host's memory.
+        """Return what a copy occupies.
 
-        ``share`` is its rate, as a part of what the path between can carry,
-        and ``of_port`` as a part of what a port can.
+        Args:
+            source: The number of the device that sends, None for the host's
+                memory.
+            target: The same of where the copy arrives.
+            share: Its rate, as a part of what the shared path can carry.
+            of_port: Its rate, as a part of what a port can carry.
         """
         cluster = self.cluster
         link = cluster.link_between(source, target)
@@ -55,12 +65,12 @@ class Paths:
             if device is not None:
                 own = self._resource(kind, port, device)
                 part = Share(own, int(FULL * of_port))
-                path.append(part if of_port < 1 else Rest(own))
+                path.append(part if of_port < 1 else ResidualBandwidth(own))
                 if not link.peer_to_peer:
                     switch = cluster.switch_of(device)
                     common = self._resource(kind, shared, switch)
                     path.append(Share(common, int(FULL * share)))
         return path
 
-    def _resource(self, kind: str, way: str, owner: object) -> Resource:
-        return self._found.setdefault((kind, way, owner), Resource())
+    def _resource(self, link: str, channel: str, owner: object) -> Resource:
+        return self._found.setdefault((link, channel, owner), Resource())

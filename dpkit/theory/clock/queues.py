@@ -17,9 +17,10 @@ somebody asks for its end.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from math import inf
 
 from dpkit.theory.clock.record import Recorder
-from dpkit.theory.clock.resources import Needed, fit_in
+from dpkit.theory.clock.resources import Needed, earliest_fit
 
 Stream = tuple[int, int]  # a device, and the number of a stream there
 
@@ -57,19 +58,45 @@ class Queues:
         # been ready, and its number. The least is placed first.
         self._heads: list[tuple[int, int, int, Work]] = []
 
-    def add(self, work: Work, after: Sequence[Work] = ()) -> None:
-        """Put work at the end of its streams; it waits for other work too."""
-        work.ready, work.number = work.issued, self._count
+    def add(
+        self,
+        work: Work,
+        after: Sequence[Work] = (),
+        until: float = -inf,
+    ) -> None:
+        """Put work at the end of its streams.
+
+        Args:
+            work: What was issued.
+            after: Work in other streams that it waits for as well.
+            until: A mark before which nothing more is issued that could go
+                first. Work that is ready by then gets its time at once.
+        """
+        work.ready = work.issued
+        work.number = self._count
         self._count += 1
+        last = self.last
+        heads = self._heads
         for stream in work.streams:
-            if (other := self.last.get(stream)) is not None:
+            if (other := last.get(stream)) is not None:
                 _follow(work, other)
         for other in after:
             _follow(work, other)
         for stream in work.streams:
-            self.last[stream] = work
-        if not work.missing:
-            heappush(self._heads, (work.ready, work.ready, work.number, work))
+            last[stream] = work
+        if work.missing:
+            return
+        ready = work.ready
+        # A mark in a stream occupies nothing, and need not be the first.
+        is_first = not (heads and heads[0][0] <= ready)
+        if ready <= until and (is_first or not work.resources):
+            start, duration = earliest_fit(
+                work.resources, ready, work.duration
+            )
+            if start == ready:
+                self._place(work, start, duration)
+                return
+        heappush(heads, (ready, ready, work.number, work))
 
     def place_before(self, mark: float) -> None:
         """Place all work that starts until a time, which may be infinite."""
@@ -90,10 +117,14 @@ class Queues:
     def _place_first(self) -> None:
         """Place the head that starts first, or learn that it is later."""
         start, ready, number, work = heappop(self._heads)
-        free, duration = fit_in(work.resources, start, work.duration)
+        free, duration = earliest_fit(work.resources, start, work.duration)
         if free > start:
             heappush(self._heads, (free, ready, number, work))
             return
+        self._place(work, start, duration)
+
+    def _place(self, work: Work, start: int, duration: int) -> None:
+        """Make work run from ``start`` on; what follows it may be ready."""
         for resource in work.resources:
             resource.occupy(start, duration)
         work.end = end = start + duration
@@ -120,7 +151,8 @@ def _follow(work: Work, other: Work) -> None:
 
 def _note(work: Work, recorder: Recorder, start: int, end: int) -> None:
     """Record a span for each stream that ``work`` runs on."""
-    sizes = work.num_bytes, work.flops
     for stream, name in zip(work.streams, work.names):
         row = recorder.row_of(*stream)
-        recorder.note(row, name, work.kind, start, end, *sizes)
+        recorder.note(
+            row, name, work.kind, start, end, work.num_bytes, work.flops
+        )

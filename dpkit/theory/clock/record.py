@@ -36,7 +36,7 @@ class Block:
     #: Its place in the order of issue of all allocations and releases; -1 if
     #: it was alive when the timeline began.
     allocated: int
-    #: The same of its release; None while it is alive.
+    #: The place of its release in that order; None while it is alive.
     freed: int | None = None
 
 
@@ -66,9 +66,8 @@ class Race:
     second: Use  #: in the order of issue
 
     def __str__(self) -> str:
-        uses = [self.first, self.second]
-        told = [f"{use}\n    {use.code}" for use in uses]
-        return "\n".join(told)
+        lines = [f"{use}\n    {use.code}" for use in (self.first, self.second)]
+        return "\n".join(lines)
 
 
 @dataclass
@@ -136,7 +135,16 @@ class Recorder:
     def note(
         self, row: Row, name: str, kind: str, start: int, end: int, *sizes: int
     ) -> None:
-        """Add a span; ``sizes`` are its bytes and its flops."""
+        """Add a span.
+
+        Args:
+            row: The device and the stream, as a timeline names them.
+            name: What took the time.
+            kind: What sort of thing it is, one of those in :class:`Span`.
+            start: When it began, in picoseconds.
+            end: When it ended, in picoseconds.
+            sizes: Its bytes and its flops; without them, 0 of each.
+        """
         since = (start - self._zero) / SECOND
         until = (end - self._zero) / SECOND
         self.spans.append(Span(*row, name, kind, since, until, *sizes))
@@ -144,7 +152,15 @@ class Recorder:
     def note_again(
         self, row: Row, name: str, kind: str, start: int, end: int
     ) -> None:
-        """Add a span, joined to the last one if that is the same before it."""
+        """Add a span, or lengthen the last one if this only continues it.
+
+        Args:
+            row: The device and the stream, as a timeline names them.
+            name: What took the time.
+            kind: What sort of thing it is, one of those in :class:`Span`.
+            start: When it began, in picoseconds.
+            end: When it ended, in picoseconds.
+        """
         # A loop that asks a thousand times is one span.
         last = self.spans[-1] if self.spans else None
         self.note(row, name, kind, start, end)

@@ -28,14 +28,14 @@ KEPT = 512  # marks that are remembered; earlier gaps are not used
 
 
 class Resource:
-    """How much of something is taken, and when; all of it unless told."""
+    """How much of something is taken, and when; by default all of it."""
 
     def __init__(self) -> None:
         self.marks = [0]  # from marks[i] on, until the next one,
         self.loads = [0]  # the shares that are taken add up to loads[i]
 
     def earliest(self, ready: int, duration: int, share: int = FULL) -> int:
-        """Return the earliest start, from ``ready`` on, of such work."""
+        """Return the earliest time, from ``ready`` on, with room for work."""
         marks, loads = self.marks, self.loads
         if ready >= marks[-1]:
             return ready
@@ -60,19 +60,38 @@ class Resource:
         """Be busy from ``start``, which :meth:`earliest` gave."""
         if duration == 0:
             return
-        if start == self.marks[-1] and self.loads[-2:-1] == [share]:
-            self.marks[-1] += duration  # the usual case, and the fastest
+        if start < self.marks[-1]:
+            self._occupy_between(start, duration, share)
+        else:
+            self._occupy_last(start, duration, share)
+        if len(self.marks) > 2 * KEPT:
+            # What is further back is taken for busy.
+            self.loads[0] = FULL
+            del self.marks[1 : KEPT + 1], self.loads[1 : KEPT + 1]
+
+    def _occupy_last(self, start: int, duration: int, share: int) -> None:
+        """Be busy after all that is known: the usual case, and the fastest."""
+        marks, loads = self.marks, self.loads
+        if start > marks[-1]:
+            marks.append(start)
+            loads.append(share)
+        elif loads[-2:-1] == [share]:  # it goes on as before
+            marks[-1] += duration
             return
-        first, last = self._mark(start), self._mark(start + duration)
+        else:
+            loads[-1] = share
+        marks.append(start + duration)
+        loads.append(0)
+
+    def _occupy_between(self, start: int, duration: int, share: int) -> None:
+        """Be busy in a gap, or while other work takes a share."""
+        first = self._mark(start)
+        last = self._mark(start + duration)
         for i in range(first, last):
             self.loads[i] += share
         for i in (last, first):  # of equal neighbours one is enough
             if i and self.loads[i] == self.loads[i - 1]:
                 del self.marks[i], self.loads[i]
-        if len(self.marks) > 2 * KEPT:
-            # What is further back is taken for busy.
-            self.loads[0] = FULL
-            del self.marks[1 : KEPT + 1], self.loads[1 : KEPT + 1]
 
     def _mark(self, time: int) -> int:
         """Return where the load that begins at ``time`` is; make it so."""
@@ -90,7 +109,7 @@ class Share(NamedTuple):
     share: int
 
     def earliest(self, ready: int, duration: int) -> int:
-        """Return the earliest start, from ``ready`` on, of such work."""
+        """Return the earliest time, from ``ready`` on, with room for work."""
         return self.resource.earliest(ready, duration, self.share)
 
     def occupy(self, start: int, duration: int) -> None:
@@ -98,13 +117,16 @@ class Share(NamedTuple):
         self.resource.occupy(start, duration, self.share)
 
 
-class Rest(NamedTuple):
-    """All that others leave of a resource, which is half of it at least."""
+class ResidualBandwidth(NamedTuple):
+    """The residual bandwidth: all that others leave of a resource.
+
+    It is half of the resource at least.
+    """
 
     resource: Resource
 
     def earliest(self, ready: int, duration: int) -> int:
-        """Return the earliest start, from ``ready`` on, of such work."""
+        """Return the earliest time, from ``ready`` on, with room for work."""
         return self.resource.earliest(ready, duration, FULL // 2)
 
     def occupy(self, start: int, duration: int) -> None:
@@ -113,7 +135,7 @@ class Rest(NamedTuple):
         self.resource.occupy(start, duration, room)
 
 
-Needed = Resource | Share | Rest  # what work may have to occupy
+Needed = Resource | Share | ResidualBandwidth  # what work may have to occupy
 
 
 # Both ports have to be free at once. Sender busy 0-2, receiver busy 3-4:
@@ -123,8 +145,15 @@ Needed = Resource | Share | Rest  # what work may have to occupy
 
 
 def earliest(resources: Sequence[Needed], ready: int, duration: int) -> int:
-    """Return the earliest time at which all are free for so long."""
-    start, moved = ready, True
+    """Return the earliest time at which all resources are free at once.
+
+    Args:
+        resources: What has to be free.
+        ready: The earliest time that is asked for.
+        duration: For how long all have to be free from then on.
+    """
+    start = ready
+    moved = True
     while moved:
         moved = False
         for resource in resources:
@@ -138,18 +167,33 @@ def earliest(resources: Sequence[Needed], ready: int, duration: int) -> int:
 # 4. What is left is 3/4, so that it takes 6 / (3/4) = 8:
 #
 #     1/4      ####
-#     rest     ++++++++       it goes on at 3/4: it is not sped up again
+#     residual ++++++++       it goes on at 3/4: it is not sped up again
 
 
-def fit_in(
+def earliest_fit(
     resources: Sequence[Needed], ready: int, duration: int
 ) -> tuple[int, int]:
-    """Return the earliest start of such work, and how long it takes there."""
-    rests = [x.resource for x in resources if isinstance(x, Rest)]
+    """Return where work fits in: its start, and how long it takes there.
+
+    Nothing is occupied by this.
+
+    Args:
+        resources: What the work occupies.
+        ready: The earliest time at which it may start.
+        duration: What it takes with all of the resources to itself.
+    """
+    if not resources:
+        return ready, duration
+    only = resources[0]
+    if len(resources) == 1 and type(only) is Resource:  # nothing slows it
+        return only.earliest(ready, duration), duration
+    residuals = [
+        x.resource for x in resources if isinstance(x, ResidualBandwidth)
+    ]
     longer = duration
     while True:
         start = earliest(resources, ready, longer)
-        room = min([x.room(start, longer) for x in rests], default=FULL)
+        room = min([x.room(start, longer) for x in residuals], default=FULL)
         slowed = -(-duration * FULL // room)
         if slowed <= longer:
             return start, slowed

@@ -10,6 +10,5 @@
 ``library`` -- what a library takes, which runs a ring as one kernel;
 ``bounds`` -- what no plan can beat;
 ``choice`` -- which plan is the fastest;
-``alpha_beta`` -- the numbers that the closed forms need;
-``plan_pictures``, ``plan_animation`` -- a plan as a picture, step by step.
+``alpha_beta`` -- the numbers that the closed forms need.
 """

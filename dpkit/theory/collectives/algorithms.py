@@ -21,6 +21,8 @@ from dpkit.theory.collectives import direct, doubling, rings, trees
 from dpkit.theory.collectives.plans import Plan
 from dpkit.theory.units import check_known, check_whole
 
+# A new one also needs its chain in ``costs.CHAINS`` and its place in
+# ``choice.CANDIDATES``; tests tell where a name is missing.
 ALLREDUCE: dict[str, Callable[..., Plan]] = {
     "star": trees.star,
     "tree": trees.tree,
@@ -37,10 +39,14 @@ BROADCAST = {"star": trees.star_broadcast, "tree": trees.tree_broadcast}
 def allreduce_plan(
     algorithm: str, p: int, ranks_per_node: int | None = None
 ) -> Plan:
-    """Return the plan of an allreduce by its name in ``ALLREDUCE``.
+    """Return the plan of an allreduce by the name of its algorithm.
 
-    "hierarchical" needs ``ranks_per_node``; the others refuse it. It may
-    stand in the name, as the number of a device does: "hierarchical:4".
+    Args:
+        algorithm: A name in ``ALLREDUCE``.
+        p: The number of ranks.
+        ranks_per_node: How many ranks a node has. "hierarchical" needs it,
+            and the others refuse it. It may stand in the name instead:
+            "hierarchical:4".
 
     Raises:
         ValueError: the name is unknown, or the nodes do not fit the ranks.
@@ -52,7 +58,8 @@ def allreduce_plan(
     """
     name, _, nodes = algorithm.partition(":")
     if nodes.isdecimal() and ranks_per_node is None:
-        algorithm, ranks_per_node = name, int(nodes)
+        algorithm = name
+        ranks_per_node = int(nodes)
     check_known("algorithm", algorithm, ALLREDUCE)
     if algorithm == "hierarchical" and ranks_per_node is None:
         raise ValueError(

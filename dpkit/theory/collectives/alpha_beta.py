@@ -1,4 +1,4 @@
-"""Where α, β and γ come from: from a preset, or from measurements."""
+"""The rates α, β and γ, of a preset or fitted to measurements."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,7 +10,16 @@ from dpkit.theory.least_squares import fit_two
 INFINITE = float("inf")
 # A host that issues for nothing. A library that runs a whole collective as
 # one kernel is nearer to it than a Python that launches each message.
-FREE_HOST = Host("free", 0.0, 0.0, 0.0, 0.0, INFINITE, INFINITE, INFINITE)
+FREE_HOST = Host(
+    name="free",
+    launch_seconds=0.0,
+    backward_launch_seconds=0.0,
+    view_seconds=0.0,
+    wait_seconds=0.0,
+    to_device_bytes_per_second=INFINITE,
+    from_device_bytes_per_second=INFINITE,
+    new_memory_bytes_per_second=INFINITE,
+)
 
 
 def rates_of(accelerator: Accelerator, link: Link) -> Rates:
@@ -54,8 +63,13 @@ def ideal_cluster(num_devices: int, rates: Rates) -> Cluster:
 
 def _ideal_link(prefix: str, rates: Rates) -> Link:
     bandwidth = 1 / float(rates.beta) if rates.beta else INFINITE
-    name = f"{prefix}{1e-9 * bandwidth:.4g} GB/s"
-    return Link(name, bandwidth, 1.0, float(rates.alpha), True)
+    return Link(
+        name=f"{prefix}{1e-9 * bandwidth:.4g} GB/s",
+        bytes_per_second=bandwidth,
+        achieved=1.0,
+        latency_seconds=float(rates.alpha),
+        peer_to_peer=True,
+    )
 
 
 def fit(
@@ -91,7 +105,17 @@ def errors(
     chain: Callable[[float], Chain],
     rates: Rates,
 ) -> dict[float, float]:
-    """Return bytes -> predicted over measured time, less one."""
+    """Return the relative error of each predicted time, by bytes.
+
+    Args:
+        measured: Bytes on each rank -> measured seconds.
+        chain: Gives the longest chain of messages, from bytes on each rank.
+        rates: What messages and additions take.
+
+    Returns:
+        Bytes on each rank -> predicted over measured time, less 1: 0.1 where
+        the prediction is 10 % too long.
+    """
     return {
         num_bytes: chain(num_bytes).seconds(rates) / seconds - 1
         for num_bytes, seconds in measured.items()

@@ -6,7 +6,7 @@ ring first send and then receive, nobody receives, and all wait for ever::
     rank 0  send to 1 …        rank 1  send to 2 …        rank 2  send to 0 …
 
 So the messages of a step are sent in turns. In a turn each rank takes part in
-one message at most, so that a rank that sends meets one that receives.
+one message at most: while one rank sends, the other one receives.
 """
 
 from collections.abc import Sequence

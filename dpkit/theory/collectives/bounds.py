@@ -1,7 +1,7 @@
 """What no allreduce can beat, and the rate that one seems to have.
 
 Before any algorithm is chosen, three things are known of p ranks with n bytes
-each. A rank hears of all others after at least ⌈lg p⌉ messages, because in
+each. A rank knows of all others after at least ⌈lg p⌉ messages, because in
 each step the number of ranks that know can at most double. In all, p ranks
 have to add (p - 1)n bytes. And every rank's part has to leave it, and the sums
 of all have to reach it, so 2(p - 1)/p n bytes pass the average port each way.
@@ -64,8 +64,16 @@ def bus_bandwidth(
     """Return the rate that each port has, if it sends no more than it must.
 
     Compare it with the bytes per second that the links promise, whatever the
-    number of ranks. A rank has ``num_bytes`` in its whole buffer; the names
-    of collectives are in ``SHARES``.
+    number of ranks.
+
+    Args:
+        collective: A name in ``SHARES``.
+        p: The number of ranks.
+        num_bytes: The size of a rank's whole buffer.
+        seconds: What the collective took.
+
+    Raises:
+        ValueError: the name is unknown.
 
     Example:
         >>> bus_bandwidth("allreduce", 4, num_bytes=160, seconds=2)
@@ -77,19 +85,42 @@ def bus_bandwidth(
 def seconds_at(
     collective: str, p: int, num_bytes: float, bytes_per_second: float
 ) -> float:
-    """Return what a collective took, from its bus bandwidth."""
+    """Return the seconds that a collective took, from its bus bandwidth.
+
+    Args:
+        collective: A name in ``SHARES``.
+        p: The number of ranks.
+        num_bytes: The size of a rank's whole buffer.
+        bytes_per_second: The bus bandwidth, as nccl-tests print it.
+
+    Raises:
+        ValueError: the name is unknown.
+
+    Example:
+        >>> seconds_at("allreduce", 4, num_bytes=160, bytes_per_second=120)
+        2.0
+    """
     return share(collective, p) * num_bytes / bytes_per_second
 
 
 def share(collective: str, p: int) -> float:
-    """Return how many bytes pass a port for each byte of the size."""
+    """Return how many bytes pass a port for each byte of a rank's buffer.
+
+    Raises:
+        ValueError: ``collective`` is no name in ``SHARES``.
+
+    Example:
+        >>> share("allreduce", 4), share("allgather", 4)
+        (1.5, 0.75)
+    """
     check_known("collective", collective, SHARES)
     return SHARES[collective](p)
 
 
 def in_switch_share(p: int) -> float:
-    """Return the same of an allreduce whose additions a switch does.
+    """Return how many bytes pass a port where a switch adds, of each byte.
 
+    This is :func:`share` of an allreduce that runs in the switch.
     Each rank asks for one part of p. The switch fetches that part from all
     ranks, adds, and hands it the sum; the rank sends the sum back, and the
     switch hands a copy to each. So a port sends its n bytes, and then one

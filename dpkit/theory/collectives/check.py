@@ -1,6 +1,6 @@
 """Check a plan without a tensor: where does each rank's share end up?
 
-Instead of numbers a chunk holds names: of the ranks whose numbers were added
+Instead of values a chunk holds names: of the ranks whose values were added
 up in it, and the number of that chunk. After an allreduce every chunk of
 every rank must hold the same chunk of every rank once. A sum of tensors can
 be right by chance, or in element 0 alone; a list of names cannot. A ring of
@@ -21,7 +21,7 @@ Held = list[list[Names]]  # of each rank, of each chunk
 
 
 def follow(plan: Plan) -> Held:
-    """Return whose numbers each chunk of each rank holds in the end.
+    """Return whose values each chunk of each rank holds in the end.
 
     ``held[rank][chunk]`` has the rank and the chunk of everything that was
     added up in it; what was added twice is there twice.
@@ -90,11 +90,14 @@ def _fact(names: Names, expected: Names) -> str:
 
 
 def _check_step(plan: Plan, number: int, step: Step) -> None:
-    """Raise ValueError if a step cannot be, with a port for each way."""
+    """Raise ValueError if a step asks a rank to do two things at once.
+
+    A rank can send one message and receive one in the same step.
+    """
     for message in step:
         if not _is_possible(plan, message):
             raise ValueError(
-                "a message between ranks or of chunks that are not there "
+                "a message needs two ranks and some chunks of the plan "
                 f"(step: {number}, message: {message}, ranks: "
                 f"{plan.world_size}, chunks: {plan.num_chunks})"
             )

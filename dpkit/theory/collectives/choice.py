@@ -23,7 +23,15 @@ class Fastest(NamedTuple):
 
 
 def choose(p: int, num_bytes: float, rates: Rates) -> Fastest:
-    """Return the fastest algorithm on equal links; of equals the first.
+    """Return the fastest algorithm of an allreduce on equal links.
+
+    Args:
+        p: The number of ranks.
+        num_bytes: The bytes on each rank.
+        rates: What messages and additions take.
+
+    Returns:
+        The fastest of ``CANDIDATES``, of equals the first, with all times.
 
     Example:
         >>> nvlink = Rates(alpha=2.3e-6, beta=1 / 145e9)
@@ -42,7 +50,13 @@ def choose(p: int, num_bytes: float, rates: Rates) -> Fastest:
 def winners(
     world_sizes: Iterable[int], sizes: Sequence[float], rates: Rates
 ) -> list[list[str]]:
-    """Return the fastest for each world size (rows) and size (columns)."""
+    """Return the fastest algorithm of an allreduce, as a table of names.
+
+    Args:
+        world_sizes: Numbers of ranks, one for each row.
+        sizes: Bytes on each rank, one for each column.
+        rates: What messages and additions take.
+    """
     return [
         [choose(p, n, rates).algorithm for n in sizes] for p in world_sizes
     ]

@@ -102,7 +102,11 @@ CHAINS: dict[str, Callable[[int, float], Chain]] = {
 
 
 def chain(algorithm: str, p: int, n: float) -> Chain:
-    """Return the longest chain of an allreduce on equal links."""
+    """Return the longest chain of an allreduce on equal links.
+
+    Raises:
+        ValueError: the name is not in ``CHAINS``, or there is no rank.
+    """
     check_known("algorithm", algorithm, CHAINS)
     if p < 1:
         raise ValueError(f"the number of ranks is below one (ranks: {p})")
@@ -110,7 +114,16 @@ def chain(algorithm: str, p: int, n: float) -> Chain:
 
 
 def seconds(algorithm: str, p: int, n: float, rates: Rates) -> float:
-    """Return what an allreduce takes where nothing contends.
+    """Return the seconds of an allreduce in which no two messages contend.
+
+    Args:
+        algorithm: A name in ``CHAINS``.
+        p: The number of ranks.
+        n: The bytes on each rank.
+        rates: The seconds for a message, and for a byte sent or added.
+
+    Raises:
+        ValueError: the name is unknown, or there is no rank.
 
     Example:
         160 MB on 4 devices, over links of 16 GB/s:
@@ -125,7 +138,17 @@ def seconds(algorithm: str, p: int, n: float, rates: Rates) -> float:
 def hierarchical_seconds(
     p: int, n: float, g: int, inside: Rates, across: Rates
 ) -> float:
-    """Return what an allreduce takes by rings inside and between nodes.
+    """Return the seconds of an allreduce by rings inside and across nodes.
+
+    Args:
+        p: The number of ranks.
+        n: The bytes on each rank.
+        g: The number of ranks in a node.
+        inside: The rates of the links inside a node.
+        across: The rates of the network between nodes.
+
+    Raises:
+        ValueError: the ranks do not fill the nodes.
 
     Example:
         >>> hierarchical_seconds(8, 160, 4, Rates(1, 0.5), Rates(5, 2))
@@ -133,9 +156,11 @@ def hierarchical_seconds(
     """
     if g < 1 or p % g:
         raise ValueError(
-            f"the ranks do not fill the nodes (ranks: {p}, in a node: {g})"
+            f"the ranks do not fill the nodes (ranks: {p}, in a node: {g}); "
+            "give a divisor of the number of ranks"
         )
-    in_node, between = ring_chain(g, n), ring_chain(p // g, n / g)
+    in_node = ring_chain(g, n)
+    between = ring_chain(p // g, n / g)
     return in_node.seconds(inside) + between.seconds(across)
 
 

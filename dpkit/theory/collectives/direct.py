@@ -11,7 +11,7 @@ from dpkit.theory.collectives.plans import Message, Plan, Step
 
 
 def direct_reduce_scatter(p: int) -> list[Step]:
-    """Each rank sends each part straight to the rank that adds it up."""
+    """Return steps in which each part goes straight to who adds it up."""
     return [
         [_part(r, (r + t) % p, (r + t) % p, adds=True) for r in range(p)]
         for t in range(1, p)
@@ -19,18 +19,18 @@ def direct_reduce_scatter(p: int) -> list[Step]:
 
 
 def direct_allgather(p: int) -> list[Step]:
-    """Each rank sends its part straight to each other rank."""
+    """Return steps in which each rank sends its part straight to all."""
     return [[_part(r, (r + t) % p, r) for r in range(p)] for t in range(1, p)]
 
 
 def direct(p: int) -> Plan:
-    """Each rank adds up one part, and gives the sum to all."""
+    """Return the plan of an allreduce: each rank adds up one part for all."""
     steps = direct_reduce_scatter(p) + direct_allgather(p)
     return Plan("direct", p, p, steps)
 
 
 def pairwise(p: int) -> Plan:
-    """Each pair of ranks exchanges two chunks: a transposition.
+    """Return the plan of an all-to-all: ranks exchange chunks in pairs.
 
     In step t ranks r and t - r exchange. So rank r gives away chunk s to
     rank s, which puts it in the place of the chunk that it gives to r.

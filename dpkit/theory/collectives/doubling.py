@@ -25,10 +25,16 @@ from dpkit.theory.collectives.plans import (
 
 
 def halving_reduce_scatter(p: int) -> list[Step]:
-    """Exchange halves with a far rank, quarters with a nearer, and so on."""
+    """Return the steps of a reduce-scatter by recursive halving.
+
+    Ranks exchange halves with a far rank, quarters with a nearer, and so on.
+    ``p`` is a power of two.
+    """
     return [
         [
-            Message(r, r ^ distance, *_block(r ^ distance, distance), True)
+            Message(
+                r, r ^ distance, *_block(r ^ distance, distance), adds=True
+            )
             for r in range(p)
         ]
         for distance in reversed(powers_of_two(p))
@@ -36,7 +42,11 @@ def halving_reduce_scatter(p: int) -> list[Step]:
 
 
 def doubling_allgather(p: int) -> list[Step]:
-    """Exchange a chunk with a near rank, two with one farther, and so on."""
+    """Return the steps of an allgather by recursive doubling.
+
+    Ranks exchange a chunk with a near rank, two with one farther, and so on.
+    ``p`` is a power of two.
+    """
     return [
         [Message(r, r ^ distance, *_block(r, distance)) for r in range(p)]
         for distance in powers_of_two(p)
@@ -50,16 +60,23 @@ def _block(rank: int, size: int) -> Chunks:
 
 
 def recursive_doubling(p: int) -> Plan:
-    """Exchange everything with ranks at distance 1, 2, 4, and so on."""
+    """Return the plan of an allreduce by exchanges of whole buffers.
+
+    Partners are at distance 1, then 2, then 4, and so on.
+    """
     steps: list[Step] = [
-        [Message(r, r ^ distance, 0, 1, True) for r in range(core(p))]
+        [Message(r, r ^ distance, 0, 1, adds=True) for r in range(core(p))]
         for distance in powers_of_two(core(p))
     ]
     return Plan("recursive doubling", p, 1, _folded(p, 1, steps))
 
 
 def halving_doubling(p: int) -> Plan:
-    """Halve what is exchanged while adding, double it while spreading."""
+    """Return the plan of an allreduce by recursive halving, then doubling.
+
+    What is exchanged is halved in each step of the sum, and doubled in each
+    step of giving it to all.
+    """
     q = core(p)
     steps = halving_reduce_scatter(q) + doubling_allgather(q)
     return Plan("halving-doubling", p, q, _folded(p, q, steps))
@@ -82,6 +99,6 @@ def _folded(p: int, num_chunks: int, steps: list[Step]) -> list[Step]:
     q = core(p)
     if p == q:
         return steps
-    into = [Message(q + i, i, 0, num_chunks, True) for i in range(p - q)]
+    into = [Message(q + i, i, 0, num_chunks, adds=True) for i in range(p - q)]
     back = [Message(i, q + i, 0, num_chunks) for i in range(p - q)]
     return [into, *steps, back]

@@ -1,9 +1,9 @@
 """What a collective of a library takes: one kernel on each device.
 
 A library such as NCCL launches a kernel on each device. The kernels hand
-pieces round a ring, with no host in between. It knows two ways and takes the
-faster one. Small pieces with a flag in each arrive soon, but fill a quarter of
-the link. Large pieces fill the link::
+pieces round a ring, with no host in between. It has two protocols and takes
+the faster one. Small pieces with a flag in each arrive soon, but fill a
+quarter of the link. Large pieces fill the link::
 
     seconds = 6.6 µs + steps · step seconds · a + b · bytes past a port / rate
 
@@ -12,8 +12,8 @@ the link. Large pieces fill the link::
     large    2.5     1      76.6 µs for 1 kB     76.6 +  32 µs for 4.2 MB
 
 Devices of several nodes form rings through all nodes, as many as a node has
-ports. So each port carries its part of the bytes, and the slowest place on the
-way sets the rate of all.
+ports. So each port carries its part of the bytes, and the slowest link of the
+ring sets the rate of all.
 
 Where p ranks hold n bytes each, on k nodes::
 
@@ -44,14 +44,14 @@ from dpkit.theory.units import check_known
 BASE_SECONDS = 6.6e-6
 
 
-class Way(NamedTuple):
-    """A way to hand pieces on: how many times its steps and bytes cost."""
+class Protocol(NamedTuple):
+    """How pieces are handed on: how many times its steps and bytes cost."""
 
     steps: float
     num_bytes: float
 
 
-PROTOCOLS = {"small": Way(1, 4), "large": Way(2.5, 1)}
+PROTOCOLS = {"small": Protocol(1, 4), "large": Protocol(2.5, 1)}
 # How many times each chunk goes round the ring, and whether in p parts.
 TRIPS = {
     "allreduce": (2, True),
@@ -69,19 +69,30 @@ class Route(NamedTuple):
     num_bytes: float
     bytes_per_second: float
 
-    def seconds(self, way: Way) -> float:
+    def seconds(self, protocol: Protocol) -> float:
         """Return what the ring takes in one of ``PROTOCOLS``."""
         sending = self.num_bytes / self.bytes_per_second
         waiting = self.step_seconds
-        return BASE_SECONDS + way.steps * waiting + way.num_bytes * sending
+        return (
+            BASE_SECONDS
+            + protocol.steps * waiting
+            + protocol.num_bytes * sending
+        )
 
 
 def library_seconds(
     operation: str, devices: Sequence[int], n: float, cluster: Cluster
 ) -> float:
-    """Return what an operation of a library takes on devices of a cluster.
+    """Return the seconds of a library's operation on devices of a cluster.
 
-    ``operation`` is a name in ``TRIPS``, ``n`` the bytes on each device.
+    Args:
+        operation: A name in ``TRIPS``.
+        devices: The numbers of the devices that take part.
+        n: The bytes on each device.
+        cluster: The devices and their links.
+
+    Raises:
+        ValueError: the name is unknown.
 
     Example:
         >>> from dpkit.theory.hardware.clusters import cluster
@@ -94,11 +105,16 @@ def library_seconds(
     if len(devices) == 1:
         return 0.0
     found = route(operation, devices, n, cluster)
-    return min(found.seconds(way) for way in PROTOCOLS.values())
+    return min(found.seconds(protocol) for protocol in PROTOCOLS.values())
 
 
 def passes_a_port(operation: str, p: int, n: float) -> float:
-    """Return the bytes that each device sends, and receives.
+    """Return the bytes that each device sends; it receives as many.
+
+    Args:
+        operation: A name in ``TRIPS``.
+        p: The number of devices.
+        n: The bytes on each of them.
 
     Example:
         >>> passes_a_port("allreduce", 8, 160)
@@ -111,9 +127,18 @@ def passes_a_port(operation: str, p: int, n: float) -> float:
 def even_seconds(
     operation: str, p: int, stride: int, n: float, cluster: Cluster
 ) -> float:
-    """Return the same for ranks 0, ``stride``, 2 · ``stride`` … of a cluster.
+    """Return the seconds of a library's operation on evenly spaced devices.
 
-    It takes no list of devices, so that thousands of ranks cost no time.
+    The devices are 0, ``stride``, 2 · ``stride`` and so on. Where devices
+    reach each other, the result is that of :func:`library_seconds`. Here is no
+    list of devices to go through, so that thousands of them cost no time.
+
+    Args:
+        operation: A name in ``TRIPS``.
+        p: How many devices take part.
+        stride: The distance from one to the next.
+        n: The bytes on each device.
+        cluster: The devices and their links.
 
     Example:
         >>> from dpkit.theory.hardware.clusters import cluster
@@ -127,21 +152,43 @@ def even_seconds(
         return 0.0
     size = cluster.ranks_per_node or cluster.num_devices
     on_node = min(p, max(1, size // stride))
-    found = _ring(operation, p, -(-p // on_node), on_node, 1, n, cluster)
-    return min(found.seconds(way) for way in PROTOCOLS.values())
+    found = _ring(
+        operation,
+        p=p,
+        nodes=-(-p // on_node),
+        on_node=on_node,
+        shared=1,
+        n=n,
+        cluster=cluster,
+    )
+    return min(found.seconds(protocol) for protocol in PROTOCOLS.values())
 
 
 def route(
     operation: str, devices: Sequence[int], n: float, cluster: Cluster
 ) -> Route:
-    """Return the ring that an operation takes through devices."""
+    """Return the ring that a library's operation takes through devices.
+
+    Args:
+        operation: A name in ``TRIPS``.
+        devices: The numbers of the devices that take part.
+        n: The bytes on each device.
+        cluster: The devices and their links.
+    """
     on_node = Counter(map(cluster.node_of, devices))
     # Without peer-to-peer the devices of a switch share one path.
     shared = 1
     if not cluster.link.peer_to_peer:
         shared = max(Counter(map(cluster.switch_of, devices)).values())
-    counts = len(devices), len(on_node), min(on_node.values())
-    return _ring(operation, *counts, shared, n, cluster)
+    return _ring(
+        operation,
+        p=len(devices),
+        nodes=len(on_node),
+        on_node=min(on_node.values()),
+        shared=shared,
+        n=n,
+        cluster=cluster,
+    )
 
 
 def _ring(
@@ -157,7 +204,8 @@ def _ring(
     # 8 devices, 4 on a node: 2 nodes. Each chunk of an allreduce takes 14
     # steps, 4 of them between nodes; a port carries 2 · 7/8 · n inside, and
     # a quarter of that across.
-    link, network = cluster.link, cluster.network
+    link = cluster.link
+    network = cluster.network
     across = min(nodes, p - 1) if nodes > 1 else 0
     steps = (p - 1 - across) * link.library_step_seconds
     steps += across * network.library_step_seconds

@@ -106,12 +106,19 @@ def bounds(length: int, num_chunks: int, chunks: range) -> tuple[int, int]:
     # 8 elements in 3 chunks: size 2, and the first 2 chunks are larger by 1.
     # Chunk 2 begins at 2 · 2 + 2 = 6.
     size, larger = divmod(length, num_chunks)
-    first, stop = chunks.start, chunks.stop
-    return first * size + min(first, larger), stop * size + min(stop, larger)
+    start = chunks.start * size + min(chunks.start, larger)
+    end = chunks.stop * size + min(chunks.stop, larger)
+    return start, end
 
 
 def num_elements(plan: Plan, message: Message, length: int) -> int:
-    """Return the elements in a message, from those in a rank's buffer."""
+    """Return how many elements a message carries.
+
+    Args:
+        plan: The plan that the message is part of.
+        message: It carries some of the plan's chunks.
+        length: The elements in the buffer of each rank.
+    """
     chunks = range(message.first, message.stop)
     start, end = bounds(length, plan.num_chunks, chunks)
     return end - start
@@ -128,8 +135,9 @@ class Count:
 
 
 def count(plan: Plan, length: int) -> list[Count]:
-    """Return what passes the port of each rank, with so many elements on each.
+    """Return what passes the port of each rank: ``counts[rank]``.
 
+    The buffer of each rank has ``length`` elements.
     A message without elements is not sent: where there are more chunks than
     elements, some are empty.
 
@@ -143,7 +151,8 @@ def count(plan: Plan, length: int) -> list[Count]:
         elements = num_elements(plan, message, length)
         if elements == 0:
             continue
-        source, target = counts[message.source], counts[message.target]
+        source = counts[message.source]
+        target = counts[message.target]
         source.sent += elements
         source.sends += 1
         target.received += elements
@@ -152,7 +161,10 @@ def count(plan: Plan, length: int) -> list[Count]:
 
 
 def together(*parts: Iterable[Step]) -> list[Step]:
-    """Join the steps of parts that run at the same time, on other ranks."""
+    """Return the steps of several parts that run at the same time.
+
+    The parts have as many steps, and no rank in common.
+    """
     return [
         [message for step in steps for message in step]
         for steps in zip(*parts, strict=True)

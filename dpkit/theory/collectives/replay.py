@@ -9,8 +9,9 @@ so one buffer for what arrives is enough: it is added before more comes. Rank
     receiving     |from 0 =|     |from 0 =|
     adding                 |add|          |add|
 
-Ports and shared paths carry one message at a time each way. Where messages
-meet, some wait; where none do, the time is that of the closed form.
+Ports and shared paths carry one message at a time in each direction. Where
+two need the same one, one of them waits. Where none has to wait, the time is
+that of the closed form.
 """
 
 from dataclasses import replace
@@ -23,7 +24,8 @@ from dpkit.theory.hardware.clusters import Cluster
 from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
 from dpkit.theory.timeline.timeline import Timeline
 
-SENDING, RECEIVING = DEFAULT + 1, DEFAULT + 2
+SENDING = DEFAULT + 1
+RECEIVING = DEFAULT + 2
 STREAMS = {
     "compute": "adding",
     f"stream {SENDING}": "sending",
@@ -36,9 +38,16 @@ def replay_plan(
 ) -> Timeline:
     """Give every message and every addition of a plan its time.
 
-    The buffer of each rank has ``length`` elements. The cluster is one of
-    known hardware, whose host launches every message and addition, or an
-    ``ideal_cluster``, which has the rates of the closed forms.
+    Args:
+        plan: The messages.
+        length: The elements in the buffer of each rank.
+        cluster: Known hardware, whose host launches every message and
+            addition, or an ``ideal_cluster``, which has the rates of the
+            closed forms.
+        element_bytes: The size of an element.
+
+    Returns:
+        A timeline with a row for each rank's messages and additions.
 
     Raises:
         ValueError: there are fewer devices than ranks.
@@ -54,7 +63,7 @@ def replay_plan(
     if cluster.num_devices < plan.world_size:
         raise ValueError(
             f"too few devices for the ranks (devices: {cluster.num_devices}, "
-            f"ranks: {plan.world_size})"
+            f"ranks: {plan.world_size}); each rank needs one"
         )
     clock = Clock(cluster)
     spans = clock.record()
@@ -93,11 +102,19 @@ def _wait(clock: Clock, rank: int, stream: int, other: int) -> None:
 
 def _send(clock: Clock, message: Message, num_bytes: int) -> None:
     """Copy from the stream on which one sends to where the other receives."""
-    source, target = message.source, message.target
+    source = message.source
+    target = message.target
     link = clock.cluster.link_between(source, target)
-    clock.current[source], clock.current[target] = SENDING, RECEIVING
-    clock.copy(source, target, copy_seconds(link, num_bytes), num_bytes)
-    clock.current[source] = clock.current[target] = DEFAULT
+    clock.current[source] = SENDING
+    clock.current[target] = RECEIVING
+    clock.copy(
+        source,
+        target,
+        seconds=copy_seconds(link, num_bytes),
+        num_bytes=num_bytes,
+    )
+    clock.current[source] = DEFAULT
+    clock.current[target] = DEFAULT
 
 
 def _add(clock: Clock, rank: int, size: int, element_bytes: int) -> None:
@@ -105,7 +122,7 @@ def _add(clock: Clock, rank: int, size: int, element_bytes: int) -> None:
     moved = 3 * size * element_bytes
     accelerator = clock.cluster.accelerator
     taken = operation_seconds(accelerator, flops=size, num_bytes=moved)
-    clock.compute(rank, "add", taken, moved, flops=size)
+    clock.compute(rank, "add", taken, num_bytes=moved, flops=size)
 
 
 def _renamed(span: Span) -> Span:

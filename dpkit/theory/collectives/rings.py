@@ -29,10 +29,14 @@ from dpkit.theory.collectives.plans import (
 def ring_reduce_scatter(
     ranks: Sequence[int], parts: Sequence[Chunks]
 ) -> list[Step]:
-    """Send each part once around; all add to it; it ends where it belongs.
+    """Return the steps of a reduce-scatter by a ring.
 
-    ``ranks`` are in the order of the ring; ``ranks[i]`` ends up with the sum
-    of ``parts[i]``.
+    Each part goes around once and each rank adds to it.
+
+    Args:
+        ranks: The ranks in the order of the ring.
+        parts: The chunks of each part; ``ranks[i]`` ends up with the sum of
+            ``parts[i]``.
 
     Example:
         >>> parts = [(0, 1), (1, 2), (2, 3)]
@@ -44,7 +48,9 @@ def ring_reduce_scatter(
     size = len(ranks)
     return [
         [
-            Message(rank, ranks[(i + 1) % size], *parts[(i - t) % size], True)
+            Message(
+                rank, ranks[(i + 1) % size], *parts[(i - t) % size], adds=True
+            )
             for i, rank in enumerate(ranks)
         ]
         for t in range(1, size)
@@ -62,7 +68,13 @@ def ring_reduce_scatter(
 def ring_allgather(
     ranks: Sequence[int], parts: Sequence[Chunks]
 ) -> list[Step]:
-    """Send each part once around; ``ranks[i]`` has ``parts[i]`` at first."""
+    """Return the steps of an allgather by a ring: each part goes around.
+
+    Args:
+        ranks: The ranks in the order of the ring.
+        parts: The chunks of each part; at first ``ranks[i]`` has
+            ``parts[i]``.
+    """
     size = len(ranks)
     return [
         [
@@ -74,8 +86,12 @@ def ring_allgather(
 
 
 def ring(p: int) -> Plan:
-    """Parts go around once to be added up, and once more to all."""
-    ranks, parts = range(p), [(i, i + 1) for i in range(p)]
+    """Return the plan of an allreduce by a ring.
+
+    Parts go around once to be added up, and once more to all.
+    """
+    ranks = range(p)
+    parts = [(i, i + 1) for i in range(p)]
     steps = ring_reduce_scatter(ranks, parts) + ring_allgather(ranks, parts)
     return Plan("ring", p, p, steps)
 
@@ -90,18 +106,25 @@ def ring(p: int) -> Plan:
 
 
 def hierarchical(p: int, ranks_per_node: int) -> Plan:
-    """Rings inside the nodes, and between them with a part of the data.
+    """Return the plan of an allreduce by rings inside and across nodes.
 
     Inside each node the ranks scatter the sum of their buffers. Then the
     ranks with the same part, one in each node, form a ring and add it up.
     Then each node gathers what its ranks have. The ranks of a node follow
     each other.
+
+    Args:
+        p: The number of ranks.
+        ranks_per_node: How many of them are on each node.
+
+    Raises:
+        ValueError: the ranks do not fill the nodes.
     """
     g = ranks_per_node
     if g < 1 or p % g:
         raise ValueError(
             f"the ranks do not fill the nodes (ranks: {p}, ranks_per_node: "
-            f"{g})"
+            f"{g}); give a divisor of the number of ranks"
         )
     k = p // g
     nodes = [range(first, first + g) for first in range(0, p, g)]

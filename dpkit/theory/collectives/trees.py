@@ -4,13 +4,13 @@ from dpkit.theory.collectives.plans import Message, Plan, Step, powers_of_two
 
 
 def star_reduce(p: int, root: int = 0) -> list[Step]:
-    """All send to the root, one after another."""
+    """Return the steps of a reduce: all send to the root, one by one."""
     others = [rank for rank in range(p) if rank != root]
     return [[Message(rank, root, 0, 1, adds=True)] for rank in others]
 
 
 def star_broadcast(p: int, root: int = 0) -> list[Step]:
-    """The root sends to all, one after another."""
+    """Return the steps of a broadcast: the root sends to all, one by one."""
     others = [rank for rank in range(p) if rank != root]
     return [[Message(root, rank, 0, 1)] for rank in others]
 
@@ -25,7 +25,10 @@ def star_broadcast(p: int, root: int = 0) -> list[Step]:
 
 
 def tree_reduce(p: int, root: int = 0) -> list[Step]:
-    """Half of those that are left send to the other half."""
+    """Return the steps of a reduce up a binomial tree, to the root.
+
+    In each step, half of the ranks that are left send to the other half.
+    """
     return [
         [
             Message((s + root) % p, (s - distance + root) % p, 0, 1, adds=True)
@@ -36,7 +39,10 @@ def tree_reduce(p: int, root: int = 0) -> list[Step]:
 
 
 def tree_broadcast(p: int, root: int = 0) -> list[Step]:
-    """The same backward: those that have it send to as many that do not."""
+    """Return the steps of a broadcast down a binomial tree, from the root.
+
+    In each step, the ranks that have the buffer send it to as many others.
+    """
     return [
         [Message(m.target, m.source, 0, 1) for m in step]
         for step in reversed(tree_reduce(p, root))
@@ -44,10 +50,10 @@ def tree_broadcast(p: int, root: int = 0) -> list[Step]:
 
 
 def star(p: int) -> Plan:
-    """All to rank 0, which adds, and back."""
+    """Return the plan of an allreduce: all send to rank 0, and it to all."""
     return Plan("star", p, 1, star_reduce(p) + star_broadcast(p))
 
 
 def tree(p: int) -> Plan:
-    """Up a binomial tree to rank 0, and down again."""
+    """Return the plan of an allreduce: up a tree to rank 0, and down again."""
     return Plan("tree", p, 1, tree_reduce(p) + tree_broadcast(p))

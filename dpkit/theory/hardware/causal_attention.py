@@ -21,9 +21,11 @@ of it is masked. With blocks of 2 queries and 3 keys::
 Backward goes over the blocks of keys, and for each over those of the queries
 that see one of its keys: the same rule. The blocks have other sizes there.
 
-Assumed: the largest blocks, which kernels take on an A100 without dropout. An
-H100 takes 64 queries by 64 keys for heads of more than 192. Some cards take
-smaller ones, and cuDNN's are not known.
+Assumed: the blocks that kernels take on an A100 without dropout. Other cards
+take smaller ones: an H100 64 queries by 64 keys for heads of more than 192,
+and cards of compute capability 8.6 and 8.9, such as an RTX 4090, 128 by 64
+backward for heads of 65 to 96 ("efficient"). cuDNN's are not known: 128 by
+128 is assumed.
 
 Source:
     Dao-AILab/flash-attention, csrc/flash_attn/src: ``n_block_max`` in
@@ -70,10 +72,11 @@ BLOCKS: dict[tuple[str, bool], dict[float, ScoreBlock]] = {
     },
     ("efficient", True): {
         64: ScoreBlock(64, 64),
-        96: ScoreBlock(128, 64),
         128: ScoreBlock(128, 128),
         inf: ScoreBlock(128, 64),
     },
+    ("cudnn", False): {inf: ScoreBlock(128, 128)},
+    ("cudnn", True): {inf: ScoreBlock(128, 128)},
 }
 CPU_BLOCKS = {
     191: ScoreBlock(32, 512),
@@ -88,19 +91,21 @@ def block_of_scores(
     """Return the size of the blocks that a kernel computes.
 
     Args:
-        kernel: "flash", "efficient" or "cpu".
+        kernel: "flash", "efficient", "cudnn" or "cpu".
         backward: Whether it is the kernel of backward.
-        queries: How many there are.
-        head_size: The numbers of a query.
+        queries: How many queries a head has.
+        head_size: The length of the vector of a query.
 
     Example:
         >>> block_of_scores("flash", False, queries=2048, head_size=80)
         ScoreBlock(queries=128, keys=64)
     """
     if kernel == "cpu":
-        sizes, asked = CPU_BLOCKS, queries
+        sizes = CPU_BLOCKS
+        asked = queries
     else:
-        sizes, asked = BLOCKS[kernel, backward], head_size
+        sizes = BLOCKS[kernel, backward]
+        asked = head_size
     return next(block for most, block in sizes.items() if asked <= most)
 
 

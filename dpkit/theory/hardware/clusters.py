@@ -125,6 +125,20 @@ def cluster(
 ) -> Cluster:
     """Return a :class:`Cluster`, where a preset may be given by its name.
 
+    Args:
+        num_devices: How many devices there are, in all nodes together.
+        accelerator: The devices: a name in ``ACCELERATORS``, a preset, or a
+            file of presets, whose name ends in ".json".
+        link: What joins the devices of a node, in ``LINKS`` or as above.
+        host: What drives the devices, in ``HOSTS`` or as above.
+        hosts: "one" host drives all devices, or one "per_device" each its own.
+        slow: Rank -> how many times as long its operations take; by default
+            all are equally fast.
+        ranks_per_node: How many devices a node has; None: all are on one.
+        network: What joins the nodes, in ``LINKS`` or as above.
+        devices_per_switch: How many devices of a node share a path to its
+            host; None: all of them.
+
     Raises:
         ValueError: a name is unknown, or a number is out of its range.
 

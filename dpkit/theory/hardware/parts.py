@@ -10,11 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dpkit.theory.hardware.presets import check_numbers, shipped
+from dpkit.theory.units import check_known
 
 DTYPES = ("float64", "float32", "tf32", "float16", "bfloat16", "float8")
 # Where there is no rate for one of these, it is computed as float32 is.
 AS_FLOAT32 = ("float64", "tf32", "float16", "bfloat16")
 CONVOLUTIONS = ("fast_convolutions", "other_convolutions")
+HALVES = ("float16", "bfloat16")
+# The kernels of attention that presets may have a rate for, both directions.
+ATTENTION_KINDS = (
+    "flash",
+    "flash backward",
+    "efficient",
+    "efficient backward",
+    "cudnn",
+    "cudnn backward",
+)
 
 
 @dataclass(frozen=True)
@@ -58,14 +69,15 @@ class Host:
     name: str
     #: The host's time for an operation of the forward pass.
     launch_seconds: float
-    backward_launch_seconds: float  #: the same when autograd issues it
+    #: The host's time for an operation that autograd issues.
+    backward_launch_seconds: float
     view_seconds: float  #: the host's time for a view, which launches nothing
     wait_seconds: float  #: the host's time for waiting on a device
     #: The rate of copies from memory that is not pinned.
     to_device_bytes_per_second: float
     from_device_bytes_per_second: float  #: the rate of copies to such memory
-    #: The same where the memory is new, as with ``x.to("cpu")``, and the
-    #: system hands it out page by page.
+    #: The rate of copies to new memory, as by ``x.to("cpu")``, which the
+    #: system hands out page by page.
     new_memory_bytes_per_second: float
     sources: Mapping[str, str] = field(default_factory=dict)
 
@@ -75,7 +87,13 @@ class Host:
     def issuing(
         self, launches: float, views: float, in_backward: bool
     ) -> float:
-        """Return the seconds in which it issues operations and views."""
+        """Return the seconds in which it issues operations and views.
+
+        Args:
+            launches: How many operations.
+            views: How many views.
+            in_backward: Whether autograd issues the operations.
+        """
         each = self.launch_seconds
         if in_backward:
             each = self.backward_launch_seconds
@@ -107,7 +125,8 @@ class Accelerator:
     #: too little to fill the device. One number for all dtypes, right for
     #: float32; small products in the faster ones take longer than it says.
     half_flops: float
-    half_bytes: float  #: the same, for traffic to memory
+    #: The bytes at which traffic to memory reaches half of its rate.
+    half_bytes: float
     kernel_seconds: float  #: what each operation costs the device besides
     #: The link to its host, or its name in ``LINKS``.
     host_link: str | Link
@@ -118,8 +137,14 @@ class Accelerator:
     #: 3×3 or 5×5, stride 1, all channels joined. It may be more than one. A
     #: dtype that is left out goes at the rate of products.
     fast_convolutions: Mapping[str, float] = field(default_factory=dict)
-    #: The same, for all other convolutions.
+    #: The rate of all other large convolutions, as a multiple of each peak.
     other_convolutions: Mapping[str, float] = field(default_factory=dict)
+    #: The fraction of the peak of 16 bits that kernels of attention reach with
+    #: long sequences and heads of 128, by the scores that they compute. Its
+    #: keys are of ``ATTENTION_KINDS``. A kernel that is left out has half the
+    #: rate of products: assumed. With heads of 64 kernels are slower than it
+    #: says: by up to 1.5 times with cuDNN on an H100, 1.4 with the others.
+    fused_attention: Mapping[str, float] = field(default_factory=dict)
     #: The features of a GPU, by NVIDIA's number, such as "9.0". It is "" for
     #: what is none of its GPUs, and where a file does not say.
     compute_capability: str = ""
@@ -133,6 +158,8 @@ class Accelerator:
                         f"unknown dtype ({given}: {dtype!r}, "
                         f"known: {', '.join(DTYPES)})"
                     )
+        for kind in self.fused_attention:
+            check_known("fused_attention", kind, ATTENTION_KINDS)
         if "float32" not in self.flops_per_second:
             raise ValueError(
                 "there must be a rate for float32 "

@@ -41,9 +41,16 @@ EXPECTED = {
 def find(
     known: Mapping[str, Preset], name: str | Preset, what: str = ""
 ) -> Preset:
-    """Return the preset of a name or a file "….json"; a preset as it is.
+    """Return a preset by its name or its file; return a preset as it is.
 
-    An error calls it ``what``, or else by its kind.
+    Args:
+        known: The presets that have names.
+        name: A name, a file that ends in ".json", or a preset.
+        what: What errors call it; by default its kind, such as "link".
+
+    Raises:
+        ValueError: the name is unknown, or the file has no such preset.
+        TypeError: it is neither a name nor a preset.
     """
     kind = type(next(iter(known.values())))
     part = what or kind.__name__.lower()
@@ -74,25 +81,37 @@ def save(
     provenance: Mapping[str, Any],
     **presets: Dataclass,
 ) -> None:
-    """Write presets to a file: ``accelerator``, ``host`` and ``link``.
+    """Write presets to a file.
 
-    ``provenance`` says what was measured, with what and when. If writing
-    fails, what was in the file is still there.
+    If writing fails, what was in the file is still there.
+
+    Args:
+        path: The file to write, or to write over.
+        provenance: What was measured, with what and when.
+        presets: ``accelerator``, ``host`` and ``link``, or some of them.
     """
     content: dict[str, Any] = {k: asdict(v) for k, v in presets.items()}
     content["provenance"] = provenance
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     path = Path(path)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
 
 
 def read_preset(path: str, kind: type[Preset]) -> Preset:
-    """Return the part of a file that is of this kind."""
+    """Read a preset from a file.
+
+    Args:
+        path: The file, as ``python -m dpkit calibrate`` writes it.
+        kind: ``Accelerator``, ``Host`` or ``Link``: which part to read.
+
+    Raises:
+        ValueError: the file cannot be read, or has no such part.
+    """
     part = kind.__name__.lower()
     where = f"({part}: {path!r})"
     content = _content(path, where)
@@ -110,19 +129,26 @@ def read_preset(path: str, kind: type[Preset]) -> Preset:
 
 
 def check_numbers(preset: Dataclass) -> None:
-    """Refuse numbers that cannot be; the ends of names say what they are."""
+    """Raise ValueError for a number of a preset that makes no sense.
+
+    What a number is follows from how the name of its field ends.
+    """
     for name, label, value in _numbers(preset):
         if name.endswith(("_per_second", "_share")):
-            fact, good = "a rate must be positive", value > 0
+            fact = "a rate must be positive"
+            good = value > 0
         elif name.endswith("_convolutions"):
-            fact, good = "a multiple must be positive", value > 0
+            fact = "a multiple must be positive"
+            good = value > 0
         elif name == "memory_bytes":
-            fact, good = "a size must be positive", value > 0
-        elif name.startswith("achieved"):
+            fact = "a size must be positive"
+            good = value > 0
+        elif name.startswith(("achieved", "fused")):
             fact = "a fraction must be positive and at most one"
             good = 0 < value <= 1
         else:
-            fact, good = "a cost must not be negative", value >= 0
+            fact = "a cost must not be negative"
+            good = value >= 0
         if not good:
             raise ValueError(f"{fact} ({label}: {value})")
 
@@ -150,7 +176,10 @@ def _content(path: str, where: str) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"the file is not JSON {where}: {error}") from error
     if not isinstance(content, dict):
-        raise ValueError(f"the file is not one of presets {where}")
+        raise ValueError(
+            f"the file is not one of presets {where}: a table of its parts "
+            "was expected"
+        )
     return content
 
 

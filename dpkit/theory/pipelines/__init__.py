@@ -2,6 +2,7 @@
 
 ``actions`` -- what a stage can do: begin here;
 ``schedules`` -- who does what, in which order;
+``walk`` -- in which order its devices do that, and when;
 ``check`` -- refuses a wrong schedule, and says why;
 ``replay`` -- the time that a schedule takes;
 ``bubble`` -- the same in closed form;

@@ -85,4 +85,5 @@ def most_in_flight(actions: Sequence[Action]) -> int:
 
 def owners(schedule: Schedule) -> dict[int, int]:
     """Return the number of the device that each stage is on."""
-    return {a.stage: r for r, row in enumerate(schedule) for a in row}
+    stages = [{action[0] for action in row} for row in schedule]
+    return {stage: r for r, found in enumerate(stages) for stage in found}

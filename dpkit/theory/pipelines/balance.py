@@ -12,9 +12,14 @@ NONE = (float("inf"), float("inf"), 0)
 
 
 def balance(costs: Sequence[float], num_parts: int) -> list[int]:
-    """Return how many costs go to each part, the largest sum being least.
+    """Return how many costs go to each part, so that the largest is least.
 
-    No part is empty. Layers that cost nothing stay with the one before.
+    The size of a part is the sum of its costs. No part is empty. Layers that
+    cost nothing stay with the one before.
+
+    Args:
+        costs: The cost of each layer, in their order.
+        num_parts: How many parts to make.
 
     Raises:
         ValueError: there are fewer costs than parts, or a cost is negative.
@@ -27,7 +32,7 @@ def balance(costs: Sequence[float], num_parts: int) -> list[int]:
     """
     if not 1 <= num_parts <= len(costs):
         raise ValueError(
-            f"cannot cut so many costs into so many parts (costs: "
+            "there must be at least one part, and a cost for each (costs: "
             f"{len(costs)}, parts: {num_parts})"
         )
     if min(costs) < 0:
@@ -39,7 +44,8 @@ def balance(costs: Sequence[float], num_parts: int) -> list[int]:
     best = [(total, total**2, 0) for total in sums]
     cuts = []
     for part in range(1, num_parts):
-        before, best = best, [NONE] * len(sums)
+        before = best
+        best = [NONE] * len(sums)
         for n in range(part + 1, len(sums)):
             best[n] = min(
                 (

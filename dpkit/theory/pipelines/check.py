@@ -2,29 +2,16 @@
 
 A schedule is right if every action is done once and each stage is on one
 device. Going through their lists in order, the devices must come to the end:
-no action waits for one that never comes.
+no action waits for one that is never done.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from itertools import islice, product
+from collections.abc import Collection, Iterator
+from itertools import product
+from typing import cast
 
 from dpkit.theory.pipelines.actions import Action, Schedule, Triple, owners
-
-
-def needs(action: Triple, num_stages: int, split: bool) -> list[Triple]:
-    """Return the actions that must be done before ``action``.
-
-    ``split``: whether the schedule splits backward into I and W.
-    """
-    stage, kind, m = action
-    if kind == "F":
-        return [(stage - 1, "F", m)] if stage else []
-    if kind == "W":
-        return [(stage, "I", m)]
-    if stage == num_stages - 1:
-        return [(stage, "F", m)]
-    return [(stage, "F", m), (stage + 1, "I" if split else "B", m)]
+from dpkit.theory.pipelines.walk import needs, walk
 
 
 def check(
@@ -34,12 +21,15 @@ def check(
 ) -> list[Action]:
     r"""Refuse a wrong schedule; return its actions in an order that works.
 
-    There are as many stages and micro-batches as the schedule names, unless
-    their numbers are given.
+    Args:
+        schedule: The actions of each device.
+        num_stages: How many stages there must be; by default as many as the
+            schedule names.
+        num_micro_batches: The same of micro-batches.
 
     Raises:
         ValueError: an action is missing, there twice, or waits for one that
-            never comes; a stage is on two devices.
+            is never done; a stage is on two devices.
 
     Example:
         >>> from dpkit.theory.pipelines.actions import parse
@@ -51,57 +41,40 @@ def check(
         ...
         ValueError: 1B0 waits for 1F0, which comes after it on device 1
     """
-    found = steps(schedule, num_stages, num_micro_batches)
-    return [action for _, action, _ in found]
-
-
-def steps(
-    schedule: Schedule,
-    num_stages: int | None = None,
-    num_micro_batches: int | None = None,
-) -> Iterator[tuple[int, Action, list[Triple]]]:
-    """Yield device, action and what it needed, in an order that works."""
     every = [action for row in schedule for action in row]
     if num_stages is None:
         num_stages = 1 + max((a[0] for a in every), default=-1)
     if num_micro_batches is None:
         num_micro_batches = 1 + max((a[2] for a in every), default=-1)
-    split = any(a[1] in "IW" for a in every)
+    split = is_split(schedule)
     _check_once(every, num_stages, num_micro_batches, split)
-    _check_devices(schedule)
-    return _run(schedule, num_stages, split)
+    check_devices(schedule)
+    done = walk(schedule, owners(schedule), split)
+    if len(done) < len(every):
+        _refuse(schedule, done, split)
+    return cast(list[Action], list(done))  # those of the schedule
 
 
-def _run(
-    schedule: Schedule, num_stages: int, split: bool
-) -> Iterator[tuple[int, Action, list[Triple]]]:
-    """Move each device on as far as it can go, until all are done."""
-    # GPipe of two stages and one micro-batch:
-    #
-    #     device 1 is awake   needs 0F0     sleeps until 0F0 is done
-    #     device 0 is awake   0F0           wakes device 1
-    #                         needs 1B0     sleeps until 1B0 is done
-    #     device 1 is awake   1F0 1B0       wakes device 0
-    #     device 0 is awake   0B0           all done
-    done: set[Triple] = set()
-    places = [0] * len(schedule)
-    sleeping: dict[Triple, list[int]] = {}  # what devices wait for
-    awake = list(reversed(range(len(schedule))))
-    while awake:
-        device = awake.pop()
-        for action in islice(schedule[device], places[device], None):
-            needed = needs(action, num_stages, split)
-            missing = next((a for a in needed if a not in done), None)
-            if missing:
-                sleeping.setdefault(missing, []).append(device)
-                break
-            yield device, action, needed
-            done.add(action)
-            places[device] += 1
-            if action in sleeping:
-                awake += sleeping.pop(action)
-    if sleeping:
-        _refuse(schedule, sleeping, places)
+def steps(schedule: Schedule) -> Iterator[tuple[int, Action, list[Triple]]]:
+    """Yield the actions of a schedule, in an order that works.
+
+    Yields:
+        The number of the device, its action, and the actions that had to be
+        done before it.
+
+    Raises:
+        ValueError: the schedule is wrong, as :func:`check` says.
+    """
+    order = check(schedule)
+    owner = owners(schedule)
+    split = is_split(schedule)
+    for action in order:
+        yield owner[action.stage], action, needs(action, len(owner), split)
+
+
+def is_split(schedule: Schedule) -> bool:
+    """Return whether a schedule splits backward into I and W."""
+    return any(action[1] in "IW" for row in schedule for action in row)
 
 
 def _check_once(
@@ -131,7 +104,7 @@ def _check_once(
     )
 
 
-def _check_devices(schedule: Schedule) -> None:
+def check_devices(schedule: Schedule) -> None:
     """Refuse a stage on two devices: its weights lie on one."""
     found: dict[int, int] = {}
     for device, actions in enumerate(schedule):
@@ -144,30 +117,33 @@ def _check_devices(schedule: Schedule) -> None:
                 )
 
 
-def _refuse(
-    schedule: Schedule, sleeping: dict[Triple, list[int]], places: list[int]
-) -> None:
+def _refuse(schedule: Schedule, done: Collection[Triple], split: bool) -> None:
     """Raise ValueError with the reason why the devices do not finish."""
-    # A device that sleeps waits for an action of another that sleeps, or for
-    # its own action further on. Follow the waits until a device comes back:
+    # Each waits at an action, for an action of another device that waits or
+    # for its own further on. Follow the waits until a device comes back:
     #
     #     device 0    waits at 0B0 for 1B0, an action of device 1
     #     device 1    waits at 1F1 for 0F1, an action of device 0: comes back
-    awaited = {r: action for action in sleeping for r in sleeping[action]}
     owner = owners(schedule)
+    left = [[a for a in row if a not in done] for row in schedule]
+    at = {r: actions[0] for r, actions in enumerate(left) if actions}
+    awaited = {
+        r: next(n for n in needs(a, len(owner), split) if n not in done)
+        for r, a in at.items()
+    }
     waiting = device = min(awaited)
     seen: set[int] = set()
     while device not in seen:
         seen.add(device)
-        waiting, device = device, owner[awaited[device][0]]
-    action, needed = schedule[waiting][places[waiting]], awaited[waiting]
+        waiting = device
+        device = owner[awaited[device][0]]
+    needed = Action(*awaited[waiting])
     if device == waiting:
         raise ValueError(
-            f"{action} waits for {Action(*needed)}, which comes after it on "
+            f"{at[waiting]} waits for {needed}, which comes after it on "
             f"device {device}"
         )
-    other = schedule[device][places[device]]
     raise ValueError(
-        f"{action} on device {waiting} waits for {Action(*needed)}, but "
-        f"device {device} waits at {other}: neither goes on"
+        f"{at[waiting]} on device {waiting} waits for {needed}, but "
+        f"device {device} waits at {at[device]}: neither goes on"
     )

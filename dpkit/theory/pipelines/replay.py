@@ -9,11 +9,20 @@ hop later. Two stages, F of 1 s, B of 2 s, a hop of 1 s::
                    hop             hop
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from itertools import product
 
 from dpkit.theory.clock.record import Span
-from dpkit.theory.pipelines.actions import KIND_NAMES, Action, Schedule, Triple
-from dpkit.theory.pipelines.check import steps
+from dpkit.theory.pipelines.actions import (
+    KIND_NAMES,
+    Action,
+    Schedule,
+    Triple,
+    owners,
+)
+from dpkit.theory.pipelines.check import check, check_devices, is_split
+from dpkit.theory.pipelines.walk import Marks, walk
 from dpkit.theory.timeline.timeline import Timeline
 
 Seconds = Mapping[str, float] | Callable[[Action], float]
@@ -31,8 +40,12 @@ def replay(
     micro-batches may be on their way at once. For transfers that occupy links
     and launches that occupy a host, run the schedule on simulated devices.
 
-    ``seconds`` is how long an action takes: by its kind, or as a function of
-    the action. Its result is ``hop_seconds`` on the way to another device.
+    Args:
+        schedule: The actions of each device.
+        seconds: How long an action takes: a mapping from its kind, such as
+            ``{"F": 1.0, "B": 2.0}``, or a function of the action.
+        hop_seconds: What the result of an action takes to another device.
+        label: The title of the timeline.
 
     Raises:
         ValueError: the schedule is wrong, or a time is negative or missing.
@@ -54,46 +67,65 @@ def replay(
 
 def times(
     schedule: Schedule, seconds: Seconds, hop_seconds: float = 0
-) -> dict[Triple, tuple[float, float]]:
-    """Return when each action starts and ends, as plain numbers.
+) -> Marks:
+    """Return the start and the end of each action, in seconds.
 
     They are exact where the seconds are integers or fractions.
+
+    Args:
+        schedule: The actions of each device.
+        seconds: How long an action takes, as for :func:`replay`.
+        hop_seconds: What the result of an action takes to another device.
+
+    Raises:
+        ValueError: the schedule is wrong, or a time is negative or missing.
     """
     if hop_seconds < 0:
-        raise ValueError(f"a hop takes time (hop_seconds: {hop_seconds})")
-    duration = seconds if callable(seconds) else _by_kind(seconds)
-    free: list[float] = [0] * len(schedule)  # when each device is
-    found: dict[Triple, tuple[float, float]] = {}
-    owner: dict[int, int] = {}  # the device of each stage
-    for device, action, needed in steps(schedule):
-        owner[action.stage] = device
-        start = free[device]
-        for other in needed:
-            arrival = found[other][1]
-            if owner[other[0]] != device:
-                arrival += hop_seconds
-            start = max(start, arrival)
-        free[device] = end = start + duration(action)
-        if end < start:
-            raise ValueError(
-                f"an action takes time (action: {action}, seconds: "
-                f"{end - start})"
-            )
-        found[action] = start, end
+        raise ValueError(
+            f"a hop cannot take negative time (hop_seconds: {hop_seconds})"
+        )
+    owner = owners(schedule)
+    split = is_split(schedule)
+    duration = _duration(seconds, schedule)
+    found = walk(schedule, owner, split, duration, hop_seconds)
+    if not _is_whole(found, schedule, len(owner), split):
+        check(schedule)  # says what is wrong
+    check_devices(schedule)
     return found
 
 
-def _by_kind(seconds: Mapping[str, float]) -> Callable[[Action], float]:
-    """Return a function of the action, which refuses unknown kinds."""
+def _is_whole(
+    found: Collection[Triple], schedule: Schedule, num_stages: int, split: bool
+) -> bool:
+    """Return whether what was done is every action, each there once."""
+    kinds = "FIW" if split else "FB"
+    count = sum(map(len, schedule))
+    num_micro_batches, rest = divmod(count, max(num_stages, 1) * len(kinds))
+    every = product(range(num_stages), kinds, range(num_micro_batches))
+    once = len(found) == count and not rest
+    return once and all(map(found.__contains__, every))
 
-    def duration(kind: str) -> float:
+
+def _duration(
+    seconds: Seconds, schedule: Schedule
+) -> Callable[[Action], float]:
+    """Return a function of the action, which refuses negative times."""
+    if callable(seconds):
+        return partial(_checked, seconds)
+    for kind in [*seconds, *{a[1] for row in schedule for a in row}]:
         if kind not in KIND_NAMES or seconds.get(kind, -1.0) < 0:
             raise ValueError(
                 f"no duration of an action (kind: {kind!r}, seconds: "
                 f"{dict(seconds)}); the kinds are {', '.join(KIND_NAMES)}"
             )
-        return seconds[kind]
+    return lambda action: seconds[action[1]]
 
-    for kind in seconds:
-        duration(kind)
-    return lambda action: duration(action.kind)
+
+def _checked(seconds: Callable[[Action], float], action: Action) -> float:
+    found = seconds(action)
+    if found < 0:
+        raise ValueError(
+            "an action cannot take negative time (action: "
+            f"{Action(*action)}, seconds: {found})"
+        )
+    return found

@@ -166,7 +166,11 @@ def by_name(
 ) -> Schedule:
     """Return the schedule "naive", "gpipe", "1f1b", "interleaved" or "zb-h1".
 
-    There are as many stages as devices; for "interleaved" a multiple of them.
+    Args:
+        name: The name of the schedule, in letters of either case.
+        num_devices: How many devices work on it.
+        num_stages: As many as devices; for "interleaved" a multiple of them.
+        num_micro_batches: How many parts the batch is cut into.
 
     Raises:
         ValueError: the name is unknown, or its counts do not fit.
@@ -176,7 +180,7 @@ def by_name(
         0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1
     """
     name = name.lower()
-    check_known("schedule", name, sorted([*NAMED, "interleaved"]))
+    check_known("schedule", name, sorted(SCHEDULE_NAMES))
     if name == "interleaved":
         if num_stages % num_devices:
             raise ValueError(
@@ -193,12 +197,15 @@ def by_name(
     return NAMED[name](num_stages, num_micro_batches)
 
 
+# Those with one stage on each device; then all. A new one also has a row in
+# ``bubble.FORMULAS``.
 NAMED = {
     "naive": naive,
     "gpipe": gpipe,
     "1f1b": one_f_one_b,
     "zb-h1": zero_bubble_h1,
 }
+SCHEDULE_NAMES = (*NAMED, "interleaved")
 
 
 # warm_up 2 of 4:    F0 F1    F2 B0 F3 B1    B2 B3

@@ -4,7 +4,7 @@
 ``summary`` -- its sums: busy, idle, overlapped;
 ``gantt`` -- its picture, of the ``bars`` that can be seen;
 ``memory_chart`` -- the picture of a device's memory;
-``drawing`` -- what pictures are made of, here and in dpkit.lab;
+``drawing`` -- what pictures are made of, here and in dpbook;
 ``chrome`` -- files for Perfetto, written and read;
 ``kineto`` -- files of torch.profiler, read.
 """

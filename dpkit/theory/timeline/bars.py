@@ -27,9 +27,14 @@ class Bar:
 def fewest(
     spans: Iterable[Span], pixel: float, framed: float, at_most: int = 1200
 ) -> dict[Row, list[Bar]]:
-    """Return about ``at_most`` bars, by row.
+    """Return the bars to draw for spans, by row.
 
-    ``pixel`` is the seconds of a pixel, ``framed`` as in :func:`merge`.
+    Args:
+        spans: What is drawn, in any order.
+        pixel: How many seconds a pixel of the picture stands for.
+        framed: The seconds from which on a wait can be seen; see
+            :func:`merge`.
+        at_most: About how many bars to return, in all rows together.
     """
     rows: dict[Row, list[Span]] = {}
     for span in sorted(spans, key=lambda s: (s.start, s.end)):

@@ -1,7 +1,7 @@
 """Timelines in files: the trace events of Chrome, which Perfetto shows.
 
-Our files have a list of events, as any trace, for the viewer. Beside it
-stands the timeline itself, to be read back as it was.
+Files of dpkit have a list of events, as any trace, for the viewer. They also
+hold the timeline itself, to be read back as it was.
 """
 
 import gzip
@@ -26,7 +26,12 @@ def write_trace(record: Record, path: str | Path) -> None:
 
 
 def read_trace(path: str | Path) -> Record:
-    """Read a trace that :func:`write_trace` or torch.profiler wrote."""
+    """Read a trace that :func:`write_trace` or torch.profiler wrote.
+
+    Raises:
+        ValueError: the file is no trace, or no work of devices or hosts is
+            in it.
+    """
     content = _load(path)
     events = content.get("traceEvents")
     if not isinstance(events, list):
@@ -93,7 +98,8 @@ def _names(what: str, name: str, place: Place, i: int) -> list[TraceEvent]:
 def _event(span: Span, places: dict[Row, Place]) -> TraceEvent:
     pid, tid = places[span.device, span.stream]
     # Whole nanoseconds: spans that touch in time touch in the viewer.
-    start, end = round(span.start * 1e9), round(span.end * 1e9)
+    start = round(span.start * 1e9)
+    end = round(span.end * 1e9)
     return {
         "name": span.name,
         "cat": span.kind,
@@ -107,7 +113,7 @@ def _event(span: Span, places: dict[Row, Place]) -> TraceEvent:
 
 
 def _ours(fields: dict[str, Any]) -> Record:
-    """Return the timeline that :func:`as_trace` put beside the events."""
+    """Return the timeline that :func:`as_trace` stored with the events."""
     spans = [Span(**span) for span in fields["spans"]]
     blocks = [Block(**block) for block in fields["blocks"]]
     return Record(spans, blocks, fields["assumptions"], fields["label"])

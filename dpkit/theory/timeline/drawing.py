@@ -84,7 +84,16 @@ def number(value: float) -> str:
 def box(
     x: float, y: float, width: float, height: float, fill: str, more: str = ""
 ) -> str:
-    """Draw a rectangle, with more attributes such as ``' rx="2"'``."""
+    """Draw a rectangle, as SVG text.
+
+    Args:
+        x: Its left edge, in pixels.
+        y: Its upper edge, in pixels.
+        width: In pixels.
+        height: In pixels.
+        fill: A colour, or a pattern such as "url(#name)".
+        more: More attributes, such as ``' rx="2"'``.
+    """
     numbers = {"x": x, "y": y, "width": width, "height": height}
     where = " ".join(f'{k}="{number(v)}"' for k, v in numbers.items())
     return f'<rect {where} fill="{fill}"{more}/>'
@@ -93,7 +102,16 @@ def box(
 def line(
     x1: float, y1: float, x2: float, y2: float, colour: str, more: str = ""
 ) -> str:
-    """Draw a line from (x1, y1) to (x2, y2)."""
+    """Draw a line, as SVG text.
+
+    Args:
+        x1: Where it begins, in pixels from the left,
+        y1: and from above.
+        x2: Where it ends, in pixels from the left,
+        y2: and from above.
+        colour: Its colour.
+        more: More attributes, such as ``' stroke-width="2"'``.
+    """
     ends = f"M{number(x1)} {number(y1)}L{number(x2)} {number(y2)}"
     return f'<path d="{ends}" stroke="{colour}"{more}/>'
 
@@ -101,7 +119,15 @@ def line(
 def text(
     x: float, y: float, words: str, anchor: str = "start", more: str = ""
 ) -> str:
-    """Write words; y is the line that they stand on."""
+    """Write words, as SVG text.
+
+    Args:
+        x: Where they are, in pixels from the left.
+        y: The line that they stand on, in pixels from above.
+        words: What is written; signs that XML keeps for itself are escaped.
+        anchor: What is at x: the "start", "middle" or "end" of the words.
+        more: More attributes, such as ``' font-weight="600"'``.
+    """
     if anchor != "start":
         more += f' text-anchor="{anchor}"'
     at = f'x="{number(x)}" y="{number(y)}"'
@@ -109,7 +135,14 @@ def text(
 
 
 def quiet_text(x: float, y: float, words: str, anchor: str = "start") -> str:
-    """Write words in grey."""
+    """Write words in grey, as SVG text.
+
+    Args:
+        x: Where they are, in pixels from the left.
+        y: The line that they stand on, in pixels from above.
+        words: What is written.
+        anchor: What is at x: the "start", "middle" or "end" of the words.
+    """
     return text(x, y, words, anchor, f' fill="{QUIET}"')
 
 
@@ -126,7 +159,14 @@ def cut(words: str, length: int) -> str:
 def hatch(
     name: str, colour: str, angle: int = 45, stripe: str = "#ffffff"
 ) -> str:
-    """Define stripes, which ``url(#name)`` fills with."""
+    """Define a pattern of stripes, as SVG text.
+
+    Args:
+        name: What a ``fill`` calls it: "url(#name)".
+        colour: The ground.
+        angle: The direction of the stripes, in degrees.
+        stripe: The colour of the stripes, which lets the ground through.
+    """
     return (
         f'<pattern id="{name}" width="5" height="5" '
         f'patternUnits="userSpaceOnUse" patternTransform="rotate({angle})">'
@@ -172,7 +212,15 @@ def known_first(fills: Mapping[str, str], found: set[str]) -> list[str]:
 def ticks(
     start: float, end: float, left: float, right: float, at_most: int = 6
 ) -> list[tuple[float, str]]:
-    """Return where the round numbers of an axis stand, and their words."""
+    """Return the round numbers of an axis: where each stands, and its words.
+
+    Args:
+        start: The value at the left end of the axis.
+        end: The value at its right end.
+        left: Where the axis begins, in pixels.
+        right: Where it ends, in pixels.
+        at_most: About how many steps between the numbers there may be.
+    """
     scale = (right - left) / (end - start)
     words = round_ticks(start, end, at_most)
     return [(left + (float(w) - start) * scale, w) for w in words]

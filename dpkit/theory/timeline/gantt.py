@@ -39,7 +39,12 @@ STRIPES = (
 COMPUTES = ("compute", "computes")  # rows that are hatched where idle
 ALWAYS = ("compute", "python")  # a row alone under this name needs no name
 NO_NAMES = ("stream ", "copies", "peer copies")  # begin like these
-TOP, ROW, BAR, GAP, RIGHT = 66, 23, 20, 8, 14
+# Pixels of the picture.
+FIRST_ROW_Y = 66
+ROW = 23
+BAR = 20
+GAP = 8  # between devices
+RIGHT_MARGIN = 14
 LONG = 12  # letters: where a device has more, names stand above the rows
 FRAMED = 4.0  # the width of a frame that can be seen as one
 NARROW = "#7d8796"  # what fills a frame that is narrower
@@ -59,7 +64,9 @@ class Scale:
     @property
     def pixels_per_second(self) -> float:
         """The width of one second."""
-        return (drawing.WIDTH - RIGHT - self.left) / (self.end - self.start)
+        return (drawing.WIDTH - RIGHT_MARGIN - self.left) / (
+            self.end - self.start
+        )
 
     def x(self, seconds: float) -> float:
         """Return where a moment lies."""
@@ -78,7 +85,10 @@ def draw_timeline(
 ) -> drawing.Drawing:
     """Draw what :meth:`Timeline.draw` shows.
 
-    ``by_row`` has the bars of each row, if they are more than their spans.
+    Args:
+        record: What happened.
+        least_seconds: What the axis covers at the least.
+        by_row: The bars of each row; by default those of its spans.
     """
     rows = streams(record.spans)
     title = _title(record, rows)
@@ -147,7 +157,8 @@ def _gutter(rows: Rows) -> float:
 
 def _places(rows: Rows, lines: int) -> Places:
     """Return the top of each row, below the lines of the legend."""
-    places, y = {}, TOP + 22.0 * (lines - 1)
+    places = {}
+    y = FIRST_ROW_Y + 22.0 * (lines - 1)
     for device, row in rows.items():
         y += ROW * _above(rows)
         for stream in row:
@@ -196,7 +207,7 @@ def _tracks(rows: Rows, places: Places, scale: Scale) -> list[str]:
     names = _row_names(rows)
     for row, y in places.items():
         device, stream = names[row]
-        width = drawing.WIDTH - RIGHT - scale.left
+        width = drawing.WIDTH - RIGHT_MARGIN - scale.left
         ground = "url(#idle)" if row[1] in COMPUTES else drawing.TRACK
         parts.append(drawing.box(scale.left, y, width, BAR, ground))
         if device:
@@ -211,22 +222,29 @@ def _tracks(rows: Rows, places: Places, scale: Scale) -> list[str]:
 def _axis(scale: Scale, top: float, bottom: float) -> list[str]:
     """Draw round times below the rows, and a thin line up from each."""
     unit, name = time_unit(scale.end - scale.start)
-    ends = scale.start / unit, scale.end / unit
     parts = [drawing.quiet_text(14, bottom + 17, name)]
-    for x, words in drawing.ticks(*ends, scale.left, drawing.WIDTH - RIGHT):
+    for x, words in drawing.ticks(
+        start=scale.start / unit,
+        end=scale.end / unit,
+        left=scale.left,
+        right=drawing.WIDTH - RIGHT_MARGIN,
+    ):
         parts.append(drawing.line(x, top - 4, x, bottom, drawing.GRID))
         # Words at the right end would reach over the edge.
         half = drawing.LETTER * len(words) / 2
-        at, anchor = x, "middle"
+        at = x
+        anchor = "middle"
         if x + half > drawing.WIDTH - 4:
-            at, anchor = drawing.WIDTH - 6, "end"
+            at = drawing.WIDTH - 6
+            anchor = "end"
         parts.append(drawing.quiet_text(at, bottom + 17, words, anchor))
     return parts
 
 
 def _bar(bar: Bar, y: float, scale: Scale) -> list[str]:
     """Draw a bar, its tooltip, and its name where that fits."""
-    x, width = scale.x(bar.start), scale.width(bar)
+    x = scale.x(bar.start)
+    width = scale.width(bar)
     shape = _shape(bar, x, y, width)
     words = drawing.escape(tooltip(bar))
     parts = [f"{shape[:-2]}><title>{words}</title></rect>"]
@@ -234,7 +252,8 @@ def _bar(bar: Bar, y: float, scale: Scale) -> list[str]:
 
 
 def _shape(bar: Bar, x: float, y: float, width: float) -> str:
-    kind, height = bar.first.kind, _height(bar)
+    kind = bar.first.kind
+    height = _height(bar)
     # Low bars of these kinds hang from the top of the row, so that they do
     # not hide those of the other kind.
     top = y if kind in ("copy", "wait") else y + BAR - height

@@ -27,7 +27,7 @@ PROFILE_ASSUMPTIONS = (
 
 
 def read_profile(content: Mapping[str, Any]) -> Record:
-    """Return the timeline in a trace; without spans, if it has none."""
+    """Return the timeline in a trace; it is empty if nothing ran in it."""
     every = content["traceEvents"]
     events = [e for e in every if e.get("ph") == "X"]
     work = [e for e in events if e.get("cat") in WORK]
@@ -47,7 +47,7 @@ def read_profile(content: Mapping[str, Any]) -> Record:
 
 
 def outermost(events: Iterable[TraceEvent]) -> list[TraceEvent]:
-    """Return the events that lie in no other of the same thread."""
+    """Return the events that lie within no other event of their thread."""
     # linear 0–6 contains mm 2–5, relu 6–7 follows: linear and relu are left.
     found: list[TraceEvent] = []
     reached: dict[Place, int] = {}
@@ -83,7 +83,8 @@ def _on_device(event: TraceEvent, zero: int) -> list[Span]:
     args = event.get("args", {})
     number = args.get("device", args.get("inDevice", event["pid"]))
     stream = f"stream {args.get('stream', event['tid'])}"
-    source, target = args.get("fromDevice"), args.get("toDevice")
+    source = args.get("fromDevice")
+    target = args.get("toDevice")
     if source == target:
         row = f"cuda:{number}", stream
         return [_span(event, zero, row, *_kind_and_name(event))]

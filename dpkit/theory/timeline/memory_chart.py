@@ -14,7 +14,12 @@ CATEGORY_FILLS = {
     "activations": "url(#activations)",
     "other": drawing.QUIET,
 }
-LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 66, drawing.WIDTH - 14, 102, 300, 352
+# Pixels of the picture; its axes enclose a plot.
+PLOT_LEFT = 66
+PLOT_RIGHT = drawing.WIDTH - 14
+PLOT_TOP = 102
+PLOT_BOTTOM = 300
+HEIGHT = 352
 MOST_COLUMNS = 540
 
 
@@ -42,7 +47,10 @@ def draw_memory(record: Record, device: str) -> drawing.Drawing:
 
 
 def history(blocks: Sequence[Block]) -> list[dict[str, int]]:
-    """Return the bytes alive by category: before, and after each event."""
+    """Return how much memory is alive, before all events and after each.
+
+    Every entry of the list is category -> bytes, with all categories.
+    """
     changes: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
     changes[-1] = []  # before all events
     for block in blocks:
@@ -78,28 +86,35 @@ def _head(device: str, label: str, peak: int) -> list[str]:
     name = drawing.cut(f"memory of {device}", 30)
     return [
         drawing.bold_text(14, 22, name),
-        drawing.quiet_text(RIGHT, 22, f"peak {show_memory(peak)}", "end"),
-        drawing.quiet_text(RIGHT, HEIGHT - 8, drawing.cut(label, 44), "end"),
+        drawing.quiet_text(PLOT_RIGHT, 22, f"peak {show_memory(peak)}", "end"),
+        drawing.quiet_text(
+            PLOT_RIGHT, HEIGHT - 8, drawing.cut(label, 44), "end"
+        ),
     ]
 
 
 def _axes(top: float) -> list[str]:
     unit, name = memory_unit(int(top))
-    parts = [drawing.quiet_text(LEFT - 6, TOP - 8, name, "end")]
-    for y, words in drawing.ticks(0, top / unit, BOTTOM, TOP, at_most=4):
-        parts.append(drawing.line(LEFT, y, RIGHT, y, drawing.GRID))
-        parts.append(drawing.quiet_text(LEFT - 6, y + 4.5, words, "end"))
+    parts = [drawing.quiet_text(PLOT_LEFT - 6, PLOT_TOP - 8, name, "end")]
+    for y, words in drawing.ticks(
+        0, top / unit, PLOT_BOTTOM, PLOT_TOP, at_most=4
+    ):
+        parts.append(drawing.line(PLOT_LEFT, y, PLOT_RIGHT, y, drawing.GRID))
+        parts.append(drawing.quiet_text(PLOT_LEFT - 6, y + 4.5, words, "end"))
     words = "allocations and releases, in order"
-    middle = (LEFT + RIGHT) / 2
-    return [*parts, drawing.quiet_text(middle, BOTTOM + 19, words, "middle")]
+    middle = (PLOT_LEFT + PLOT_RIGHT) / 2
+    return [
+        *parts,
+        drawing.quiet_text(middle, PLOT_BOTTOM + 19, words, "middle"),
+    ]
 
 
 def _x(column: int, count: int) -> float:
-    return LEFT + (RIGHT - LEFT) * column / count
+    return PLOT_LEFT + (PLOT_RIGHT - PLOT_LEFT) * column / count
 
 
 def _y(num_bytes: float, top: float) -> float:
-    return BOTTOM - (BOTTOM - TOP) * num_bytes / top
+    return PLOT_BOTTOM - (PLOT_BOTTOM - PLOT_TOP) * num_bytes / top
 
 
 def _areas(moments: Sequence[dict[str, int]], top: float) -> list[str]:
@@ -137,7 +152,7 @@ def _peak(totals: Sequence[int], top: float) -> list[str]:
     y = _y(totals[column], top)
     dashed = ' stroke-dasharray="2 3"'
     return [
-        drawing.line(LEFT, y, RIGHT, y, drawing.INK, dashed),
+        drawing.line(PLOT_LEFT, y, PLOT_RIGHT, y, drawing.INK, dashed),
         f'<circle cx="{drawing.number(x)}" cy="{drawing.number(y)}" r="4" '
         f'fill="#ffffff" stroke="{drawing.INK}" stroke-width="2"/>',
     ]

@@ -72,12 +72,13 @@ class Summary:
         label = f"{self.label}: " if self.label else ""
         spans = f"{self.num_spans} span{'s' if self.num_spans != 1 else ''}"
         head = f"{label}{spans}, makespan {show_seconds(self.makespan)}"
-        unit = time_unit(self.makespan)[1]
+        _, unit = time_unit(self.makespan)
         return f"{head} (times in {unit})" if self.num_spans else head
 
     def _tables(self) -> list[Table]:
         """Return the tables of devices, hosts and streams that have rows."""
-        f, unit = self._format(), time_unit(self.makespan)[0]
+        f = self._format()
+        unit, _ = time_unit(self.makespan)
         devices = Table(
             f"device | computing:{f} | exposed:{f} | idle:{f} | copying:{f}"
             " | sent:> | received:>"
@@ -120,20 +121,21 @@ def summarize(record: Record) -> Summary:
             running = (span for span in row if span.kind != "wait")
             by_stream[device, stream] = covered(running)
     return Summary(
-        record.label,
-        len(record.spans),
-        makespan,
-        devices,
-        hosts,
-        by_stream,
-        list(record.assumptions),
+        label=record.label,
+        num_spans=len(record.spans),
+        makespan=makespan,
+        devices=devices,
+        hosts=hosts,
+        streams=by_stream,
+        assumptions=list(record.assumptions),
     )
 
 
 def _device(spans: list[Span], makespan: float) -> DeviceTimes:
     copies = [s for s in spans if s.kind == "copy"]
     computing = [s for s in spans if s.kind not in ("copy", "wait")]
-    busy, either = covered(computing), covered(computing + copies)
+    busy = covered(computing)
+    either = covered(computing + copies)
     return DeviceTimes(
         busy=busy,
         exposed=max(0.0, either - busy),
@@ -150,8 +152,11 @@ def _host(spans: list[Span], makespan: float) -> HostTimes:
     # left of the operation is the launching.
     waiting = covered(s for s in spans if s.kind == "wait")
     either = covered(spans)
-    busy, idle = max(0.0, either - waiting), max(0.0, makespan - either)
-    return HostTimes(busy, waiting, idle)
+    return HostTimes(
+        busy=max(0.0, either - waiting),
+        waiting=waiting,
+        idle=max(0.0, makespan - either),
+    )
 
 
 def _moved(copies: Iterable[Span], but: str) -> int:

@@ -23,7 +23,10 @@ from dpkit import sim
 from dpkit.machine import Timer, devices
 from recorders.trust.transformer_layer import dropped
 
-HIDDEN, HEADS, LAYERS, POSITIONS = 1024, 16, 24, 512
+HIDDEN = 1024
+HEADS = 16
+LAYERS = 24
+POSITIONS = 512
 WORDS = 30528  # 30,522, and some that round it to a multiple of 8
 REPEATED = 5  # steps that are timed together
 
@@ -193,8 +196,13 @@ def layer_sequences_per_second(
 ) -> float:
     """Return the sequences per second of one layer, in float16.
 
-    ``backward`` is whether gradients are computed, too. Several steps follow
-    each other, and nobody waits between them.
+    Several steps follow each other, and nobody waits between them.
+
+    Args:
+        rows: The sequences of a batch.
+        length: The tokens of a sequence.
+        backward: Whether gradients are computed, too.
+        **machine: What :func:`dpkit.sim.machine` changes, by name.
 
     Example:
         >>> from recorders.trust.bert import layer_sequences_per_second

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpkit.lab.limits.comparisons import Comparison
+from dpbook.limits.comparisons import Comparison
 from dpkit.theory.collectives.alpha_beta import fit
 from dpkit.theory.collectives.bounds import seconds_at
 from dpkit.theory.collectives.costs import Chain, ring_chain
@@ -20,7 +20,8 @@ from recorders.trust.library_fit import (
     servers,
 )
 
-INSIDE, ACROSS = "collectives in a node", "collectives between nodes"
+INSIDE = "collectives in a node"
+ACROSS = "collectives between nodes"
 BY_MESSAGES = "collectives by messages"
 HARDWARE = {
     "a100-nvlink": "8 A100, NVLink",

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from dpkit.lab.limits.comparisons import Comparison
+from dpbook.limits.comparisons import Comparison
 from dpkit.theory.hardware import ACCELERATORS, Accelerator
 from dpkit.theory.least_squares import fit_two
 from recorders.trust.convolutional import images_per_second
@@ -91,7 +91,9 @@ def fit_rates(
     2 + 6/fast + 4/other takes 9.5. The fast rate is 2, and the other is 8/9:
     3/2 + 4·9/8 = 6, and 6/2 + 4·9/8 = 7.5.
     """
-    us, vs, rest = [], [], []
+    us = []
+    vs = []
+    rest = []
     for name, (rows, rate) in measured.items():
         seconds = rows / rate
         us.append(steps[name].fast / seconds)
@@ -110,7 +112,8 @@ def left_out(
     """
     measured = one_gpu(published, hardware)
     gpu = ACCELERATORS[HARDWARE[hardware][0]]
-    steps, found = parts(gpu, measured), []
+    steps = parts(gpu, measured)
+    found = []
     for name, (rows, rate) in measured.items():
         others = {k: v for k, v in measured.items() if k != name}
         rates = fit_rates(steps, others)
@@ -145,8 +148,15 @@ def scaling_comparisons(
 ) -> list[Comparison]:
     """Compare what k GPUs do with k times what one does: 0.95 of it, say.
 
-    Between a server and a GPU all copies pass over the host's PCIe. ``gpus``
-    has another GPU for each network, ``wiring`` joins them in another way.
+    Between a server and a GPU all copies pass over the host's PCIe.
+
+    Args:
+        published: What the file in ``book/_data`` holds.
+        hardware: A name in ``HARDWARE``.
+        gpus: Network -> its GPU, where it is another than that of the
+            hardware.
+        **wiring: Settings of :func:`dpkit.sim.machine` that join the GPUs in
+            another way.
     """
     found = []
     for name, rates in published["images_per_second"][hardware].items():

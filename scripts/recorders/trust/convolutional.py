@@ -25,7 +25,7 @@ from torchvision.ops import (  # type: ignore[import-untyped]
 from dpkit import sim
 from dpkit.data_parallel import BucketedDataParallel
 from dpkit.machine import Timer, devices
-from dpkit.streams import beside
+from dpkit.streams import on_side_streams
 
 
 def alexnet() -> nn.Module:
@@ -48,7 +48,8 @@ def first_stride(net: nn.Module) -> nn.Module:
     """
     for block in net.modules():
         if isinstance(block, Bottleneck):
-            first, second = block.conv1, block.conv2
+            first = block.conv1
+            second = block.conv2
             first.stride, second.stride = second.stride, first.stride
     return net
 
@@ -109,7 +110,8 @@ class _Trainer(BucketedDataParallel):
         server: bool,
     ) -> None:
         super().__init__(net, ranks, algorithm="library")
-        self.mixed, self.server = mixed, server
+        self.mixed = mixed
+        self.server = server
         self._pinned: dict[int, Tensor] = {}
         self.optimizers = [
             torch.optim.SGD(replica.parameters(), lr=0.1)
@@ -138,7 +140,7 @@ class _Trainer(BucketedDataParallel):
             return
         full = self._full[index]
         for rank, (bucket, event) in full.items():
-            with beside({self.devices[rank]: event}):
+            with on_side_streams({self.devices[rank]: event}):
                 bucket.flat.to("cpu", non_blocking=True)
 
     def _there(self, flat: Tensor) -> Tensor:
@@ -159,10 +161,14 @@ def images_per_second(
 ) -> float:
     """Return the simulated images per second of training a network.
 
-    ``network`` is one of ``NETWORKS``, ``rows`` are the images on each
-    device, and ``mixed`` computes in float16 where autocast does. With
-    ``server`` the sums are made in the memory of the host. ``machine`` is what
-    :func:`dpkit.sim.machine` changes.
+    Args:
+        network: A name in ``NETWORKS``.
+        rows: The images on each device.
+        num_devices: How many there are.
+        mixed: Whether it computes in float16 where autocast does.
+        server: Whether gradients are summed in the memory of the host. If not,
+            the devices reduce them in buckets.
+        **machine: What :func:`dpkit.sim.machine` changes, by name.
 
     Example:
         >>> from recorders.trust.convolutional import images_per_second

@@ -12,14 +12,15 @@ import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpkit.lab.limits.comparisons import Comparison, Decision
-from dpkit.lab.limits.trust import BY_ZERO, PLANS
-from dpkit.theory.planner.case import Case
-from dpkit.theory.planner.layouts import Layout
-from dpkit.theory.planner.networks import NETWORKS, Network, Planned
+from dpbook.limits.comparisons import Comparison, Decision
+from dpbook.limits.trust import BY_ZERO, PLANS
+from dpbook.planner.case import Case
+from dpbook.planner.layouts import Layout
+from dpbook.planner.networks import NETWORKS, Network, Planned
 from recorders.trust.decisions import by, neighbours
 
-WORDS, SEQUENCE = 51_200, 2048
+WORDS = 51_200
+SEQUENCE = 2048
 OF_2021 = "cut of 2021"  # how subjects of these rows begin
 FASTER = "which cut is faster"
 FASTEST = "which of five cuts is the fastest"
@@ -57,7 +58,9 @@ def flops_computed_twice(network: Network, batch: int) -> float:
         Formula 3 of the paper: 96Bslh²(1 + s/6h + V/16lh).
     """
     assert isinstance(network, Planned)
-    s, h, layers = network.sequence, network.hidden, network.layers
+    s = network.sequence
+    h = network.hidden
+    layers = network.layers
     inside = 1 + s / (6 * h) + network.vocabulary / (16 * layers * h)
     return 96 * batch * s * layers * h**2 * inside
 

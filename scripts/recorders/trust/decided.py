@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
-from dpkit.lab.limits.comparisons import Comparison, Decision, unseen
-from dpkit.lab.limits.trust import PLANS
+from dpbook.limits.comparisons import Comparison, Decision, unseen
+from dpbook.limits.trust import PLANS
 from recorders.trust import grouped, plans
 from recorders.trust.collectives import ACROSS, BY_MESSAGES, INSIDE
 from recorders.trust.decisions import (

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
 
-from dpkit.lab.limits.comparisons import Comparison, Decision
+from dpbook.limits.comparisons import Comparison, Decision
 
 ENOUGH = 0.9  # of k times one, or of the largest rate
 SAVED = 0.75  # what one large message takes, of what several small ones do
@@ -35,6 +35,12 @@ def neighbours(
 
     "Next to each other" as they were measured: of 5, 9 and 7 seconds these
     are 5 and 7, and 7 and 9. The answers are the hardest to get right.
+
+    Args:
+        rows: Comparisons of what could be chosen.
+        question: What is asked, such as "which GPU".
+        named: From a comparison to the name of what it is about.
+        work: The class of work. None: the comparisons'.
     """
     ordered = sorted(rows, key=lambda row: row.measured)
     for pair in pairwise(ordered):

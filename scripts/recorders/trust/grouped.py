@@ -10,10 +10,11 @@ an effect.
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from dpkit.lab.limits.comparisons import Comparison
+from dpbook.limits.comparisons import Comparison
 from recorders.trust.convolutional import images_per_second
 
-GROUPED, DEPTHWISE = "grouped convolutions", "depthwise convolutions"
+GROUPED = "grouped convolutions"
+DEPTHWISE = "depthwise convolutions"
 # Network -> the class of work of its images per second.
 WORK = {
     "resnext101-32x4d": GROUPED,
@@ -47,7 +48,14 @@ class Case(NamedTuple):
     def row(
         self, where: str, unit: str, values: tuple[float, float], work: str
     ) -> Comparison:
-        """Return a comparison of two values, predicted and measured."""
+        """Return a comparison of two values, predicted and measured.
+
+        Args:
+            where: What tells the case from its neighbours, such as the batch.
+            unit: That of both values.
+            values: What was predicted, and what was measured.
+            work: The class of work.
+        """
         hardware = f"{self.hardware} {self.precision}"
         names = self.network, hardware, where, unit
         return Comparison(*names, *values, "unseen", work)

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from dpkit.lab.limits.comparisons import Comparison
+from dpbook.limits.comparisons import Comparison
 from dpkit.theory.collectives.library import library_seconds
 from dpkit.theory.hardware import LINKS
 from dpkit.theory.hardware.clusters import Cluster, cluster
@@ -90,7 +90,14 @@ def step_seconds(
     fused: bool = False,
     by_rows: bool = False,
 ) -> float:
-    """Return the seconds of a step; the options are those of a layer.
+    """Return the seconds of a step.
+
+    Args:
+        model: The sizes of the model, and how it is cut.
+        recompute: What backward computes again: "none", "selective" or "full".
+        fused: Whether attention is one kernel.
+        by_rows: Whether devices share the rows between products, too: sequence
+            parallelism.
 
     Example:
         22 billion weights on 8 devices, where 1.42 s were measured:
@@ -101,7 +108,8 @@ def step_seconds(
         >>> 1.4 < step_seconds(model) < 1.5
         True
     """
-    count, shape = model.num_micro_batches, model.shape
+    count = model.num_micro_batches
+    shape = model.shape
     later = count > 1  # most micro-batches add to gradients that are there
     layer = layer_seconds(shape, recompute, fused, by_rows, later)
     ends = first_seconds(shape, later), last_seconds(shape, later)
@@ -135,7 +143,8 @@ def hop_seconds(model: Model, gathers: bool = True) -> float:
     sending = copy_seconds(LINKS[NETWORK], num_bytes / count)
     if not gathers:
         return sending
-    node, ranks = _cluster(count), range(count)
+    node = _cluster(count)
+    ranks = range(count)
     return sending + library_seconds("allgather", ranks, num_bytes, node)
 
 

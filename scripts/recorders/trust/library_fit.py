@@ -70,7 +70,9 @@ def fit_ring(times: Mapping[float, float], p: int) -> tuple[float, float]:
     step = (min(times.values()) - BASE_SECONDS) / steps
     rate = passes_a_port("allreduce", p, max(times)) / max(times.values())
     for _ in range(PASSES):
-        us, vs, totals = [], [], []
+        us = []
+        vs = []
+        totals = []
         for n, seconds in times.items():
             moved = passes_a_port("allreduce", p, n)
             ring = Route(steps * step, moved, rate)
@@ -84,14 +86,20 @@ def fit_ring(times: Mapping[float, float], p: int) -> tuple[float, float]:
 
 
 def allreduce_seconds(machine: Cluster, num_bytes: float) -> float:
-    """Return what an allreduce takes among all devices, by closed form."""
+    """Return the seconds of an allreduce among all devices, by closed form.
+
+    Args:
+        machine: The devices and their links.
+        num_bytes: The size of the tensor on each device.
+    """
     devices = range(machine.num_devices)
     return library_seconds("allreduce", devices, num_bytes, machine)
 
 
 def library_errors(path: str | Path) -> dict[str, dict[int, float]]:
     """Return table -> bytes -> predicted over measured time, less one."""
-    tables, machines = measured(path), servers()
+    tables = measured(path)
+    machines = servers()
     return {
         name: {
             n: allreduce_seconds(m, n) / seconds - 1

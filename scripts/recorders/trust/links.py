@@ -7,7 +7,7 @@ the host. The links ``pcie3-p2p`` and ``pcie3`` stand for the two.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpkit.lab.limits.comparisons import Comparison
+from dpbook.limits.comparisons import Comparison
 from dpkit.theory.clock.clock import Clock
 from dpkit.theory.collectives.alpha_beta import FREE_HOST
 from dpkit.theory.collectives.replay import replay_plan
@@ -61,7 +61,8 @@ def allreduce_rows(
     ``record`` has ``what``, ``num_ranks`` and ``microseconds`` by bytes.
     """
     p = record["num_ranks"]
-    cards, plan = _cards(p, link), ring(p)
+    cards = _cards(p, link)
+    plan = ring(p)
     return [
         Comparison(
             f"allreduce over {link}",

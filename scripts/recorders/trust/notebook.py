@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import dpkit
-from dpkit.lab.common.models import lenet, lenet_params
-from dpkit.lab.data_parallelism_concise.scaling import wrapper_step
-from dpkit.lab.limits.comparisons import Comparison
+from dpbook.common.models import lenet, lenet_params
+from dpbook.data_parallelism_concise.scaling import wrapper_step
+from dpbook.limits.comparisons import Comparison
 
 CARDS: Any = {"accelerator": "v100-pcie", "link": "pcie3"}
 HARDWARE = "not named; V100 PCIe"
@@ -82,7 +82,8 @@ def lenet_seconds(num_devices: int, **machine: Any) -> float:
     with dpkit.sim.machine(num_devices=num_devices, **{**CARDS, **machine}):
         devices = dpkit.devices(num_devices, "sim")
         params = dpkit.replicate(lenet_params(), devices)
-        X, y = torch.ones(256, 1, 28, 28), torch.arange(256) % 10
+        X = torch.ones(256, 1, 28, 28)
+        y = torch.arange(256) % 10
         loss = nn.CrossEntropyLoss(reduction="none")
         for _ in range(2):  # the first step also makes the gradients
             with dpkit.Timer(devices) as timer:

@@ -6,10 +6,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpkit.lab.limits.comparisons import Comparison
-from dpkit.lab.network_partitioning.torchgpipe import Row, amoebanet_table
+from dpbook.limits.comparisons import Comparison
+from dpbook.network_partitioning.torchgpipe import Row, amoebanet_table
 
-SPEEDS, SPEEDUPS = "pipelines", "speed-ups of pipelines"
+SPEEDS = "pipelines"
+SPEEDUPS = "speed-ups of pipelines"
 PRESET = "k80"  # the slowest: the tutorial does not name its GPUs
 
 
@@ -17,7 +18,8 @@ def tutorial_rows(
     published: Mapping[str, Any], simulated: Mapping[str, Any]
 ) -> Iterator[Comparison]:
     """Compare the seconds of PyTorch's tutorial, and those over one GPU's."""
-    measured, found = published["seconds"], simulated["seconds"][PRESET]
+    measured = published["seconds"]
+    found = simulated["seconds"][PRESET]
     who = "ResNet-50 in two halves", "not named; K80"
     for name, seconds in measured.items():
         way = _way(name)
@@ -45,7 +47,8 @@ def torchgpipe_rows(
     """
     who = "AmoebaNet-D in stages", "P40"
     for number, row in enumerate(amoebanet_table(published, simulated)):
-        speed, measured = row.samples_per_second, row.run.samples_per_second
+        speed = row.samples_per_second
+        measured = row.run.samples_per_second
         values = "samples/s", speed, measured, "unseen", SPEEDS
         yield Comparison(*who, _run(row), *values)
         if number:
@@ -55,5 +58,6 @@ def torchgpipe_rows(
 
 
 def _run(row: Row) -> str:
-    n, m = row.run.num_stages, row.run.num_micro_batches
+    n = row.run.num_stages
+    m = row.run.num_micro_batches
     return f"{n} GPUs, {m} micro-batches"

@@ -7,23 +7,26 @@ once more, by what the other alone would have chosen: these rows are left out
 of the fit, and they test it.
 
 How many stages a device had for Llama 3 was not told: 8 are assumed, of a
-layer each.
+layer each. Its kernel of attention was not told either: FlashAttention-2 is
+assumed, with which the runs with ZeRO-3 were made. The runs of 2021 and 2022
+had no fused kernel.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dpkit.lab.limits.comparisons import Comparison, Decision, mean_factor
+from dpbook.limits.comparisons import Comparison, Decision, mean_factor
+from dpbook.planner.case import Case
+from dpbook.planner.layouts import Layout
+from dpbook.planner.networks import NETWORKS, Planned
+from dpbook.planner.work import SUSTAINED
 from dpkit.theory.hardware.clusters import Cluster, cluster
-from dpkit.theory.planner.case import Case
-from dpkit.theory.planner.layouts import Layout
-from dpkit.theory.planner.networks import NETWORKS, Planned
-from dpkit.theory.planner.work import SUSTAINED
 from recorders.trust import cuts
 from recorders.trust.decisions import by, neighbours
 
 FITTED = "7B", "8 H100"
+KERNEL = "flash"  # of attention, in the runs of 2023 and 2024
 LEFT_OUT = ", left out of the fit"
 Rows = list[Comparison]
 NEAR = 0.02  # of a rate: nobody chooses between two that are as near
@@ -78,10 +81,8 @@ def of_2022(
 
 def replicas(record: Mapping[str, Any]) -> Comparison:
     """Compare what 8 replicas of 530B add to a step."""
-    row, several = (
-        record["models"]["530B"],
-        record["data_parallel_530B_seconds"],
-    )
+    row = record["models"]["530B"]
+    several = record["data_parallel_530B_seconds"]
     measured = several["eight replicas"] - several["one replica"]
     size = row["tensor"], row["pipeline"], 1, row["interleave"]
     layout = Layout(8, *size, "selective", zero=0, overlap=False)
@@ -104,7 +105,7 @@ def sharded(
         recompute = "full" if again else "none"
         layout = Layout(count, 1, 1, b, 1, recompute, zero=3)
         where = gpus(count, accelerator)
-        case = Case(model, batch, where, sustained=sustained)
+        case = Case(model, batch, where, sustained=sustained, attention=KERNEL)
         tokens = batch * record["sequence"] / count
         predicted = tokens / case.seconds(layout).total
         card = f"{count} {accelerator.upper()}"
@@ -119,7 +120,8 @@ def on_a100s(load: Any) -> Rows:
 
     Each is there twice: as fitted, and left out of the fit.
     """
-    foundry, korthikanti = load("plans")["foundry"], load("korthikanti2022")
+    foundry = load("plans")["foundry"]
+    korthikanti = load("korthikanti2022")
 
     def of_zero(sustained: float | None = None) -> Rows:
         return list(sharded(foundry, "a100", sustained))
@@ -154,7 +156,8 @@ def kept_rates(load: Any) -> list[tuple[float, float, float]]:
     those of Korthikanti and others. The parts are what each of the two wants
     alone, what is planned with, and all.
     """
-    foundry, korthikanti = load("plans")["foundry"], load("korthikanti2022")
+    foundry = load("plans")["foundry"]
+    korthikanti = load("korthikanti2022")
 
     def of_zero(part: float) -> Rows:
         return list(sharded(foundry, "a100", part))
@@ -175,7 +178,7 @@ def llama3(record: Mapping[str, Any]) -> Iterator[Comparison]:
     network = NETWORKS["405B"]
     for count, tensor, pipeline, data, batch, teraflops in record["rows"]:
         layout = Layout(data, tensor, pipeline, chunks=8, zero=2)
-        case = Case(network, batch, gpus(count, "h100"))
+        case = Case(network, batch, gpus(count, "h100"), attention=KERNEL)
         seconds = case.seconds(layout).total
         measured = network.flops(batch) / (count * teraflops * 1e12)
         what = "planned step of Llama 3 405B", f"{count:,} H100"

@@ -52,8 +52,11 @@ class SequenceParallelBranch(nn.Module):
         algorithm: str,
     ) -> None:
         super().__init__()
-        self.norm, self.columns, self.rows = norm, columns, rows
-        self.between, self.dropout = between, dropout
+        self.norm = norm
+        self.columns = columns
+        self.rows = rows
+        self.between = between
+        self.dropout = dropout
         self.algorithm = algorithm
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:

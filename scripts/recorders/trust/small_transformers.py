@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dpkit.lab.limits.comparisons import Comparison
+from dpbook.limits.comparisons import Comparison
 from dpkit.theory.hardware import ACCELERATORS, Accelerator
 from recorders.trust.bert import (
     HIDDEN,
@@ -15,7 +15,9 @@ from recorders.trust.bert import (
     sequences_per_second,
 )
 
-STEPS, LAYERS = "small transformers", "one layer"  # classes of work
+# Classes of work.
+STEPS = "small transformers"
+LAYERS = "one layer"
 GIB = 2**30
 # Hardware -> the preset, with the memory that the source names. An A100 of
 # 40 GB has slower memory; the record bert_nvidia has the source.

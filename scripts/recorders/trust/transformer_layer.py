@@ -33,7 +33,9 @@ from dpkit.layer_partition import (
 )
 from recorders.trust.sequence_parallel import SequenceParallelBranch
 
-SEQUENCE, DROPOUT, DTYPE = 2048, 0.1, torch.float16
+SEQUENCE = 2048
+DROPOUT = 0.1
+DTYPE = torch.float16
 LIBRARY = "library"  # the algorithm of all allreduces: one launch each
 
 
@@ -60,7 +62,15 @@ def split_parts(
     fused: bool = False,
     recompute: str = "none",
 ) -> tuple[HeadParallelAttention, ParallelMLP]:
-    """Return attention and the linear layers, of which each has a part."""
+    """Return attention and the linear layers, split over devices.
+
+    Args:
+        shape: The sizes of a layer.
+        owners: The devices. Each has a part of both.
+        fused: Whether attention is one kernel.
+        recompute: With "selective", backward computes attention again.
+            Fused attention keeps no scores anyway.
+    """
     hidden = shape.hidden
     with owners[0]:
         attention = nn.MultiheadAttention(
@@ -88,7 +98,13 @@ def replicas_layer(
 ) -> nn.Module:
     """Return the layer in which each device has all rows between its parts.
 
-    It takes and gives replicas (b, s, hidden).
+    It takes and gives replicas of shape (b, s, hidden).
+
+    Args:
+        shape: The sizes of the layer.
+        owners: The devices.
+        heads: Attention, split over them.
+        mlp: The linear layers, split over them.
     """
     branches = [
         nn.Sequential(norm_of(shape, owners), part, Dropout())
@@ -105,7 +121,13 @@ def rows_layer(
 ) -> nn.Module:
     """Return the layer in which each device has some of the rows there.
 
-    It takes and gives shards (b · s / k, hidden), for k devices.
+    It takes and gives shards of shape (b · s / k, hidden), for k devices.
+
+    Args:
+        shape: The sizes of the layer.
+        owners: The devices.
+        heads: Attention, split over them.
+        mlp: The linear layers, split over them.
     """
 
     def attend(rows: Tensor) -> Tensor:

@@ -1,0 +1,157 @@
+"""The checks of the exercises on data parallelism."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dpbook.common.batches import Batches
+from dpbook.common.datasets import Labelled
+from dpbook.common.models import lenet, lenet_params
+from dpbook.common.verdict import require_ports
+from dpbook.exercises.verdict import Answer, require
+from dpkit.machine import devices
+from dpkit.placement import replicate
+from dpkit.traffic import Traffic
+from dpkit.training import TrainingRecord, train
+
+LOSS = nn.CrossEntropyLoss(reduction="none")
+
+
+def _small_set(num_examples: int, seed: int) -> Labelled:
+    """Return ten patterns, each example one of them in noise."""
+    generator = torch.Generator().manual_seed(0)
+    patterns = torch.rand(10, 1, 28, 28, generator=generator)
+    generator.manual_seed(seed)
+    noise = torch.rand(num_examples, 1, 28, 28, generator=generator)
+    labels = torch.arange(num_examples) % 10
+    return Labelled(patterns[labels] + 0.3 * noise, labels)
+
+
+def _batches(batch_size: int) -> tuple[Batches, Batches]:
+    train_batches = Batches(*_small_set(60, seed=1), batch_size)
+    return train_batches, Batches(*_small_set(50, seed=2), batch_size=50)
+
+
+@contextmanager
+def _float32_in_convolutions() -> Iterator[None]:
+    """Keep GPUs from rounding what convolutions read to TF32 in the block.
+
+    They do so by default. A difference in the last of 24 bits can move a
+    value to another number of 11 bits, and training lets that grow.
+    """
+    cudnn: Any = torch.backends.cudnn
+    precision = cudnn.conv
+    before = precision.fp32_precision
+    precision.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        precision.fp32_precision = before
+
+
+def _train_on_one(batch_size: int, lr: float) -> TrainingRecord:
+    """Train LeNet on the small sets and one device, as the answers should."""
+    batches = _batches(batch_size)
+    ranks = devices(1, "sim")
+    return train(
+        lenet, LOSS, lenet_params(), *batches, ranks, lr, num_epochs=2
+    )
+
+
+def _require_same_training(
+    record: Any, reference: TrainingRecord, num_devices: int
+) -> None:
+    """Raise NotYet unless a run ended with the reference's values."""
+    words = f"it returned {record!r}, not what train() returns"
+    require(isinstance(record, TrainingRecord), words)
+    used = len(record.device_params)
+    words = f"it trained on {used} devices, not {num_devices}"
+    require(used == num_devices, words)
+    distance = max(
+        float((p.detach().cpu() - q.detach().cpu()).abs().max())
+        for params in record.device_params
+        for p, q in zip(params, reference.device_params[0], strict=True)
+    )
+    words = f"its parameters are {distance:.0e} away from those of one device"
+    require(distance < 1e-4, f"{words} that takes the whole batch")
+    found = record.accuracies[-1]
+    expected = reference.accuracies[-1]
+    words = f"its accuracy on the test set is {found}, expected {expected}"
+    require(abs(found - expected) < 0.05, words)
+
+
+@_float32_in_convolutions()
+def check_train_scaled(answer: Answer) -> None:
+    """``batch_size`` rows on each device, whatever their number."""
+    sets = _small_set(60, seed=1), _small_set(50, seed=2)
+    for k in (1, 3):
+        record = answer(*sets, devices(k, "sim"), 8, 0.03, 2)
+        _require_same_training(record, _train_on_one(8 * k, lr=0.03), k)
+
+
+@_float32_in_convolutions()
+def check_accuracies_by_rate(answer: Answer) -> None:
+    """One accuracy for each rate, alike on any number of devices."""
+    rates = [0.03, 0.01]
+    expected = {lr: _train_on_one(20, lr).accuracies[-1] for lr in rates}
+    for k in (1, 3):
+        ranks = devices(k, "sim")
+        with Traffic() as traffic:
+            found = answer(rates, *_batches(20), ranks, 2)
+        words = f"it returned {found}, not an accuracy for each of {rates}"
+        require(isinstance(found, dict) and list(found) == rates, words)
+        idle = [str(d) for d in ranks if not traffic.received[d]]
+        require(not idle, f"nothing was sent to {', '.join(idle)}")
+        words = f"on {k} devices it returned {found}, expected {expected}"
+        # Rounding may move an example or two of the fifty.
+        near = all(abs(found[lr] - expected[lr]) < 0.05 for lr in rates)
+        require(near, words)
+
+
+def check_allreduce_by_parts(answer: Answer) -> None:
+    """The sum on every rank, and no port busier than it must be."""
+    for k, length in ((2, 8), (3, 7), (4, 3), (5, 40)):
+        ranks = devices(k, "sim")
+        tensors = [
+            torch.arange(length, device=d) * 10**r for r, d in enumerate(ranks)
+        ]
+        total = torch.stack([t.cpu() for t in tensors]).sum(dim=0)
+        given = list(tensors)  # the answer may put others into its list
+        with Traffic() as traffic:
+            answer(tensors)
+        case = f"{length} elements on {k} devices"
+        for rank, tensor in enumerate(given):
+            wrong = (tensor.cpu() != total).nonzero().flatten().tolist()
+            require(not wrong, f"{case}: rank {rank} is wrong at {wrong}")
+        # A rank receives its own part, 8 bytes a value, from the k - 1
+        # others, and the finished parts of the others from them. 7 values
+        # on 3 devices: parts of 3 at most, 2 * 2 * 3 values each way.
+        limit = 2 * (k - 1) * 8 * -(-length // k)
+        require_ports(traffic, ranks, limit, case)
+
+
+def check_accuracy_on_all(answer: Answer) -> None:
+    """The exact fraction, with every device at work."""
+    scores = torch.eye(7)
+    y = torch.tensor([0, 1, 2, 3, 4, 0, 0])
+    for k in (1, 2, 3, 8):
+        ranks = devices(k, "sim")
+        seen: set[torch.device] = set()
+
+        def net(
+            X: Tensor, params: Sequence[Tensor], seen: set[Any] = seen
+        ) -> Tensor:
+            require(len(X) > 0, "it runs the network on an empty shard")
+            seen.add(X.device)
+            return X @ params[0]
+
+        params = replicate([torch.eye(7)], ranks)
+        found = answer(net, scores, y, params, ranks)
+        right = found is not None and abs(float(found) - 5 / 7) < 1e-6
+        words = f"the accuracy is 5/7; devices: {k}, returned: {found}"
+        require(right, words)
+        idle = len(set(ranks[: len(y)]) - seen)
+        require(not idle, f"{idle} of {k} devices had nothing to do")

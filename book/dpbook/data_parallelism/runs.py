@@ -1,0 +1,90 @@
+"""A step of ResNet-18, and an epoch whose images lie on the device."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpbook.common.batches import Batches
+from dpbook.common.datasets import Labelled
+from dpbook.common.models import lenet
+from dpkit.collectives import allreduce
+from dpkit.data_parallel import train_batch
+from dpkit.machine import Timer
+from dpkit.placement import split_batch
+
+
+def train_step(
+    nets: Sequence[nn.Module],
+    X: Tensor,
+    y: Tensor,
+    devices: Sequence[torch.device],
+    lr: float = 0.1,
+) -> None:
+    """Take one step of SGD on all devices together, with a net on each.
+
+    Batch norm takes each shard by itself, so that this is not exactly the step
+    of one device.
+
+    Args:
+        nets: One replica on each device.
+        X: The examples of the batch, shape (b, …).
+        y: Their labels, shape (b,).
+        devices: As many as there are nets, in the same order.
+        lr: The learning rate, for the mean of the gradients.
+    """
+    shards = zip(*split_batch(X, y, devices))
+    losses = [
+        F.cross_entropy(net(X), y, reduction="sum")
+        for net, (X, y) in zip(nets, shards)
+    ]
+    torch.autograd.backward(losses)
+    for copies in zip(*(net.parameters() for net in nets)):
+        allreduce([p.grad for p in copies if p.grad is not None])
+    # Allreduce leaves the gradient of the sum over the batch. With 512 rows
+    # a rate of 0.1 for their mean is a rate of 0.1 / 512 for their sum.
+    for net in nets:
+        optimizer = torch.optim.SGD(net.parameters(), lr / len(X))
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def time_resident_epoch(
+    images: Labelled,
+    device_params: Sequence[Sequence[Tensor]],
+    devices: Sequence[torch.device],
+    lr: float = 0.2,
+    batch_size: int = 256,
+) -> Timer:
+    """Train LeNet for one epoch on images that lie on the first device.
+
+    They are copied there before the time begins. From then on the host sends
+    an order of rows, once, and launches operations.
+
+    Args:
+        images: The training set, with n images of shape (1, 28, 28).
+        device_params: LeNet's parameters, a list for each device.
+        devices: The devices of the parameters, in their order.
+        lr: The learning rate, for the mean of the gradients.
+        batch_size: The examples of a step, over all devices together.
+
+    Returns:
+        A timer that has stopped.
+    """
+    X, y = (tensor.to(devices[0]) for tensor in images)
+    loss = nn.CrossEntropyLoss(reduction="none")
+    batches = Batches(X, y, batch_size, shuffle=True)
+    with Timer(devices) as timer:
+        for X, y in batches:
+            train_batch(
+                lenet,
+                loss,
+                X,
+                y,
+                device_params,
+                devices,
+                lr=lr,
+                algorithm="star",
+            )
+    return timer

@@ -1,0 +1,33 @@
+"""All live figures by name, and the one function that the pages call.
+
+The page sends a figure's name and settings as JSON, and shows what returns.
+"""
+
+import json
+
+from dpbook.explore.collectives import COLLECTIVES
+from dpbook.explore.decision import DECISION
+from dpbook.explore.figure import LiveFigure
+from dpbook.explore.pipeline import PIPELINE
+from dpbook.explore.planner import PLANNER
+from dpbook.explore.puzzles import BUCKETS, MESSAGES, ORDER, PLACEMENT
+from dpbook.explore.step import STEP
+from dpkit.theory.units import check_known
+
+_MODELS = (STEP, PIPELINE, COLLECTIVES, DECISION, PLANNER)
+_PUZZLES = (ORDER, BUCKETS, MESSAGES, PLACEMENT)
+
+FIGURES: dict[str, LiveFigure] = {f.name: f for f in (*_MODELS, *_PUZZLES)}
+
+
+def answer(question: str) -> str:
+    """Answer a page: JSON of a figure's name and settings in, of Shown out.
+
+    Example:
+        >>> found = answer('{"figure": "pipeline", "settings": {"hop": 1}}')
+        >>> sorted(json.loads(found))
+        ['facts', 'pictures', 'place', 'refused', 'sentence']
+    """
+    asked = json.loads(question)
+    check_known("figure", asked["figure"], FIGURES)
+    return FIGURES[asked["figure"]].ask(**asked["settings"]).as_json()

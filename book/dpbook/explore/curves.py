@@ -1,0 +1,173 @@
+"""Curves over a size: a logarithmic axis either way, or an even one."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from dpkit.theory.timeline import drawing
+from dpkit.theory.timeline.drawing import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GRID,
+    INK,
+    LETTER,
+    QUIET,
+    VIOLET,
+    WIDTH,
+)
+
+LEFT = 88
+RIGHT = 24
+# A colour and a pattern for each curve, so that either tells them apart.
+LOOKS = (
+    (BLUE, ""),
+    (AMBER, "8 3"),
+    (GREEN, "2 3"),
+    (VIOLET, "10 3 2 3"),
+    (QUIET, "5 5"),
+    ("#be123c", "1 3"),
+)
+Curve = Sequence[tuple[float, float]]
+
+
+class Axis(NamedTuple):
+    """An axis: what it shows, how it writes a value, where values stand."""
+
+    name: str
+    write: Callable[[float], str]
+    ticks: Sequence[float]
+    logarithmic: bool = True
+
+    def place(self, value: float, start: float, end: float) -> float:
+        """Return the pixel of a value, on an axis between two pixels."""
+        first = self.ticks[0]
+        last = self.ticks[-1]
+        if self.logarithmic:
+            value, first, last = map(math.log, (value, first, last))
+        return start + (end - start) * (value - first) / (last - first)
+
+
+def decades(low: float, high: float) -> list[float]:
+    """Return the powers of ten from below one number to above another.
+
+    Example:
+        >>> decades(30, 2000)
+        [10.0, 100.0, 1000.0, 10000.0]
+    """
+    first = math.floor(math.log10(low))
+    last = math.ceil(math.log10(high))
+    return [10.0**i for i in range(first, last + 1)]
+
+
+def even(high: float, at_most: int = 5) -> list[float]:
+    """Return round numbers, as far apart, from nothing to beyond a number.
+
+    Example:
+        >>> even(70)
+        [0.0, 20.0, 40.0, 60.0, 80.0]
+    """
+    step = high / at_most
+    size = 10.0 ** math.floor(math.log10(step))
+    step = next(m * size for m in (1, 2, 5, 10) if m * size >= step * 0.999)
+    return [i * step for i in range(math.ceil(high / step * 0.999) + 1)]
+
+
+def draw_curves(
+    curves: Mapping[str, Curve],
+    title: str,
+    x: Axis,
+    y: Axis,
+    mark: float,
+    chosen: str = "",
+) -> drawing.Drawing:
+    """Draw curves, the chosen one wide, and a vertical line at a mark.
+
+    Args:
+        curves: Name -> its points. A point that lies at the mark is a dot.
+        title: What the picture shows, for those who cannot see it.
+        x: The axis below.
+        y: The axis on the left.
+        mark: Where the line is, as a value of x.
+        chosen: The name of the curve that is wide. "": none is.
+    """
+    widths = [3.5 if name == chosen else 1.8 for name in curves]
+    key, top = _key(list(curves), widths)
+    bottom = top + 250.0
+    ends = LEFT, WIDTH - RIGHT
+    parts = [*key, *draw_grid(x, y, top, bottom)]
+    across = x.place(mark, *ends)
+    dashed = ' stroke-width="1.5" stroke-dasharray="4 3"'
+    parts.append(drawing.line(across, top - 6, across, bottom, INK, dashed))
+    for i, curve in enumerate(curves.values()):
+        points = {
+            a: (x.place(a, *ends), y.place(b, bottom, top)) for a, b in curve
+        }
+        parts.append(_path(list(points.values()), i, widths[i]))
+        if mark in points:
+            parts.append(_dot(*points[mark], LOOKS[i][0], 2 + widths[i]))
+    return drawing.page(parts, bottom + 46, title)
+
+
+def _key(
+    names: Sequence[str], widths: Sequence[float]
+) -> tuple[list[str], float]:
+    """Write what each curve is; return where the words end."""
+    parts = []
+    x = 14.0
+    y = 24.0
+    for i, name in enumerate(names):
+        if x + 34 + LETTER * len(name) > WIDTH:
+            x = 14.0
+            y += 24
+        parts.append(_path([(x, y - 5), (x + 26, y - 5)], i, widths[i]))
+        parts.append(drawing.text(x + 32, y, name))
+        x += 32 + LETTER * len(name) + 12
+    return parts, y + 44
+
+
+def _path(points: Curve, number: int, width: float) -> str:
+    colour, dashes = LOOKS[number % len(LOOKS)]
+    ends = "L".join(
+        f"{drawing.number(x)} {drawing.number(y)}" for x, y in points
+    )
+    more = f' stroke-dasharray="{dashes}"' if dashes else ""
+    return (
+        f'<path d="M{ends}" fill="none" stroke="{colour}" '
+        f'stroke-width="{width:g}"{more}/>'
+    )
+
+
+def _dot(x: float, y: float, colour: str, radius: float) -> str:
+    at = f'cx="{drawing.number(x)}" cy="{drawing.number(y)}"'
+    return f'<circle {at} r="{radius:g}" fill="{colour}"/>'
+
+
+def draw_grid(x: Axis, y: Axis, top: float, bottom: float) -> list[str]:
+    """Draw a line at each tick, its value beside, and the axes' names.
+
+    Args:
+        x: The axis below.
+        y: The axis on the left.
+        top: Where the plot begins, in pixels from the top of the picture.
+        bottom: Where it ends.
+    """
+    left = LEFT
+    right = WIDTH - RIGHT
+    parts = [drawing.quiet_text(14, top - 14, y.name)]
+    for value in y.ticks:
+        at = y.place(value, bottom, top)
+        parts.append(drawing.line(left, at, right, at, GRID))
+        words = y.write(value)
+        parts.append(drawing.quiet_text(left - 8, at + 5, words, "end"))
+    for value in x.ticks:
+        at = x.place(value, left, right)
+        parts.append(drawing.line(at, top, at, bottom, GRID))
+        words = x.write(value)
+        anchor = "middle"
+        if at + LETTER * len(words) / 2 > WIDTH:
+            at = WIDTH - 4
+            anchor = "end"
+        parts.append(drawing.quiet_text(at, bottom + 19, words, anchor))
+    parts.append(drawing.quiet_text(right, bottom + 40, x.name, "end"))
+    return parts

@@ -1,0 +1,146 @@
+"""What a step of a transformer costs: counts, from the sizes of the model.
+
+Legend::
+
+    s  tokens of an example      h  values of a token        a  heads
+    b  examples that go through  f  values inside the MLP    L  layers
+       together                  g  values of all keys       V  words
+
+A layer, without gates, where f = 4h and g = h. All values have 16 bits::
+
+                            here                       the usual form
+    parameters        2h² + 2hg + 2hf                  12h²
+    flops forward     2sb · parameters + 4s²bh         24sbh² (1 + s/6h)
+    bytes kept        sb (10h + 4h + 4g + 4f + 5as)    sbh (34 + 5as/h)
+
+Kept are the values that backward needs. On t devices with tensor parallelism
+each has a t-th of all but the 10h, and of these too with sequence parallelism.
+The 5as are attention's weights of all pairs of tokens. Selective recomputation
+and fused attention compute them again; full recomputation keeps the layer's
+input alone, 2h::
+
+    22 billion: s = 2048, b = 4, h = 6144, a = 64, on t = 8 devices
+    MB of a layer        none    selective    full
+    without sequence    1,325         654     101
+    with sequence         885         214      13
+
+Source:
+    V. Korthikanti et al., Reducing activation recomputation in large
+    transformer models, 2022, arXiv:2205.05198, for what is kept;
+    D. Narayanan et al., Efficient large-scale language model training on GPU
+    clusters, 2021, arXiv:2104.04473, for the flops.
+"""
+
+from dataclasses import dataclass
+
+from dpkit.theory.units import check_known
+
+RECOMPUTE = ("none", "selective", "full")
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """The sizes of a model, and of an example.
+
+    Example:
+        >>> gpt = Transformer(48, 6144, 64, 51_200, 2048, fused=False)
+        >>> f"{gpt.parameters / 1e9:.1f} billion"
+        '22.1 billion'
+    """
+
+    layers: int  #: how many layers, L
+    hidden: int  #: the values of a token, h
+    heads: int  #: the heads of attention, a
+    vocabulary: int  #: the words, V
+    sequence: int  #: the tokens of an example, s
+    feed_forward: int = 0  #: the values inside the MLP, f; 0 stands for 4h
+    key_heads: int = 0  #: the heads of keys and of values; 0 stands for a
+    gated: bool = False  #: whether the MLP has a third matrix, as SwiGLU has
+    #: Whether embedding and scores of words share their weights.
+    tied: bool = True
+    #: Whether attention is one kernel, which writes no weights.
+    fused: bool = True
+    dropout: bool = True  #: whether there is dropout, of which masks are kept
+    dtype: str = "bfloat16"  #: in which it computes
+
+    @property
+    def inner(self) -> int:
+        """The values inside the MLP, f."""
+        return self.feed_forward or 4 * self.hidden
+
+    @property
+    def keys(self) -> float:
+        """The values of all keys of a token, g."""
+        return self.hidden * (self.key_heads or self.heads) / self.heads
+
+    @property
+    def layer_parameters(self) -> float:
+        """The parameters of a layer, without biases and norms."""
+        matrices = 3 if self.gated else 2
+        inner = matrices * self.hidden * self.inner
+        return 2 * self.hidden * (self.hidden + self.keys) + inner
+
+    @property
+    def word_parameters(self) -> float:
+        """The parameters of the embedding; scoring the words has as many."""
+        return float(self.vocabulary * self.hidden)
+
+    @property
+    def parameters(self) -> float:
+        """The parameters of the whole model."""
+        ends = (1 if self.tied else 2) * self.word_parameters
+        return self.layers * self.layer_parameters + ends
+
+    def flops(self, num_examples: float) -> float:
+        """Return the flops that a step needs, forward and backward.
+
+        Attention is counted without its mask, as the sources do.
+
+        Example:
+            >>> gpt = Transformer(48, 6144, 64, 51_200, 2048)
+            >>> h, s, v, layers = 6144, 2048, 51_200, 48
+            >>> inside = 1 + s / (6 * h) + v / (12 * layers * h)
+            >>> round(gpt.flops(4) / (72 * 4 * s * layers * h**2 * inside), 9)
+            1.0
+        """
+        weights = self.layers * self.layer_parameters + self.word_parameters
+        pairs = 2 * self.layers * self.sequence * self.hidden
+        return 6 * num_examples * self.sequence * (weights + pairs)
+
+    def kept_bytes(
+        self,
+        micro_batch: int,
+        tensor: int = 1,
+        recompute: str = "selective",
+        sequence_parallel: bool = True,
+    ) -> float:
+        """Return the bytes that a device keeps of a layer for backward.
+
+        Args:
+            micro_batch: The examples that go through together.
+            tensor: How many devices share the layer.
+            recompute: What backward computes again: "none"; "selective", the
+                weights of attention; "full", the layer.
+            sequence_parallel: Whether these devices share what lies between
+                products, too.
+
+        Example:
+            >>> gpt = Transformer(48, 6144, 64, 51_200, 2048, fused=False)
+            >>> for recompute in ("none", "selective", "full"):
+            ...     print(f"{gpt.kept_bytes(4, 8, recompute) / 1e6:,.0f} MB")
+            885 MB
+            214 MB
+            13 MB
+        """
+        check_known("recompute", recompute, RECOMPUTE)
+        rows = tensor if sequence_parallel else 1  # that share the rest
+        tokens = micro_batch * self.sequence
+        h = self.hidden
+        if recompute == "full":
+            return 2 * tokens * h / rows
+        inner = (6 if self.gated else 4) * self.inner
+        shared = 4 * h + 4 * self.keys + inner
+        if recompute == "none" and not self.fused:
+            shared += 5 * self.heads * self.sequence
+        outside = (10 if self.dropout else 8) * h
+        return tokens * (outside / rows + shared / tensor)

@@ -1,0 +1,108 @@
+"""A lock on a folder: one process has it, and loses it when it ends.
+
+The kernel keeps it (``flock``), and releases it when the process ends in any
+way. The file stays, locks nothing, and names the last holder::
+
+    run/lock        process 1234 on host-a
+
+NFS keeps the lock of a host that was cut off for some time, often 90 seconds.
+Where there are no locks, the job says so and goes on. A ``lock`` that is a
+link is refused, because the file behind it would be overwritten.
+"""
+
+import errno
+import os
+import socket
+import sys
+import time
+from io import FileIO
+from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
+
+# A killed process takes a moment to end, and the next may start at once.
+WAIT_SECONDS = 2.0
+LOOK_SECONDS = 0.05
+# Windows has no such flag.
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+# What a file system without locks says; Lustre, NFS without its daemon.
+NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
+
+
+class FolderLock:
+    """A lock on a folder, for this process or for none."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "lock"
+        self._file: FileIO | None = None
+
+    def take(self) -> None:
+        """Take the lock, which this process may have already.
+
+        A RuntimeError is raised if another process has it, and a ValueError
+        if ``lock`` is a link. The ``errno`` of an OSError is among
+        ``NO_LOCKS`` where there are no locks.
+        """
+        self.release()
+        self._file = _open(self._path)
+        try:
+            _wait(self._file, self._path.parent)
+            self._file.truncate(0)  # not before this process has the lock
+            holder = f"process {os.getpid()} on {socket.gethostname()}"
+            self._file.write(holder.encode())
+        except (OSError, RuntimeError) as error:
+            self._file.close()
+            if isinstance(error, OSError):
+                error.filename = str(self._path)  # of a full disk
+            raise
+
+    def release(self) -> None:
+        """Release the lock, if this process has it."""
+        if self._file:
+            self._file.close()
+
+
+def _open(path: Path) -> FileIO:
+    """Open the file of a lock, or make it; raise a ValueError for a link."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | NO_FOLLOW, 0o666)  # less what umask takes
+
+    try:
+        file = FileIO(str(path), "a+", opener=opener)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise _link(path) from error
+    if os.fstat(file.fileno()).st_nlink > 1:
+        file.close()
+        raise _link(path)
+    return file
+
+
+def _link(path: Path) -> ValueError:
+    return ValueError(
+        f"{path} is a link to a file that is not the job's; delete the link, "
+        "and start again"
+    )
+
+
+def _wait(file: FileIO, folder: Path) -> None:
+    """Lock a file, as soon as no other process has; refuse after a time."""
+    if sys.platform == "win32":
+        raise OSError(errno.ENOTSUP, "this system has no flock")
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # another process has it, or another lock
+            if time.monotonic() > deadline:
+                break
+        time.sleep(LOOK_SECONDS)
+    file.seek(0)
+    holder = file.read().decode() or "one that has not said who it is"
+    raise RuntimeError(
+        f"another job uses this folder (folder: {folder}, used by: {holder}); "
+        "give each run a folder of its own"
+    )

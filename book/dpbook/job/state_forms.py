@@ -1,0 +1,75 @@
+"""Checks that a state that was saved fits the run that would resume from it.
+
+The forms of a state say which parts it has, of which kinds and shapes. Empty
+dictionaries count too: ``torch.utils._pytree`` would not show them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+
+def forms(whole: Any, place: str = "state") -> dict[str, str]:
+    """Return the kind of each part of a state, and the shapes of tensors.
+
+    Example:
+        >>> forms({"w": torch.ones(2, 3)})
+        {'state': 'dict', 'state/w': 'float32 of shape (2, 3)'}
+    """
+    if isinstance(whole, Tensor):
+        dtype = str(whole.dtype).removeprefix("torch.")
+        return {place: f"{dtype} of shape {tuple(whole.shape)}"}
+    if not isinstance(whole, Mapping):
+        return {place: type(whole).__name__}
+    found = {place: "dict"}
+    for key, part in whole.items():
+        found |= forms(part, f"{place}/{key}")
+    return found
+
+
+def check_fit(state: Any, wanted: Mapping[str, str]) -> None:
+    """Raise a ValueError if a part of a state has not the wanted form.
+
+    It names the first such part. Extra parts are allowed except tensors.
+    Whether it fits does not depend on values: see ``not_finite``.
+
+    Example:
+        >>> wanted = forms({"w": torch.zeros(2, 3), "step": 0})
+        >>> check_fit({"w": torch.ones(2, 3)}, wanted)
+        Traceback (most recent call last):
+            ...
+        ValueError: does not fit this run (state/step: none there, int here)
+    """
+    found = forms(state)
+    extra = {p for p, form in found.items() if "shape" in form} - wanted.keys()
+    for place in (*wanted, *sorted(extra)):
+        there, here = (f.get(place, "none") for f in (found, wanted))
+        if there != here:
+            raise ValueError(
+                f"does not fit this run ({place}: {there} there, {here} here)"
+            )
+
+
+def not_finite(whole: Any, place: str = "state") -> str:
+    """Return the first tensor of a state with a value that is not finite.
+
+    Returns:
+        Its place, and how many of its values are infinite or NaN; "" if all
+        values are finite.
+
+    Example:
+        >>> not_finite({"w": torch.tensor([1.0, torch.inf, torch.nan])})
+        'state/w: 2 of 3 values are not finite'
+        >>> not_finite({"w": torch.ones(3)})
+        ''
+    """
+    if isinstance(whole, Tensor):
+        total = whole.numel()
+        if count := total - int(whole.isfinite().sum()):
+            return f"{place}: {count} of {total} values are not finite"
+    elif isinstance(whole, Mapping):
+        for key, part in whole.items():
+            if found := not_finite(part, f"{place}/{key}"):
+                return found
+    return ""

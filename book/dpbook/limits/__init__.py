@@ -1,0 +1,11 @@
+"""What the page ``limits`` runs.
+
+``comparisons`` -- predictions beside measurements, and decisions: the record;
+``trust`` -- which question each class of work may be asked, and why;
+``tables`` -- speeds and speed-ups, before and now, what is not modelled;
+``pictures`` -- predicted over measured, by class of work;
+``on_cpu`` -- the training steps of a calibrated machine, as comparisons;
+``on_ranks`` -- what PyTorch's engines cannot do on simulated devices.
+
+``scripts/recorders/trust`` has the programs that predict.
+"""

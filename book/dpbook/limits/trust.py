@@ -1,0 +1,227 @@
+"""Which question each class of work may be asked.
+
+A class of work may be asked "how much" if its unseen rows are off by a factor
+of 1.2 at most, in their geometric mean. It may be asked "which" if it has
+five decisions or more, and four of five came out right. A test holds ``WORK``
+to the record.
+"""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from dpbook.limits.comparisons import (
+    Comparisons,
+    mean_factor,
+    read,
+    unseen,
+    worst,
+)
+from dpbook.limits.on_cpu import compared
+from dpkit.calibration.predictions import Prediction
+from dpkit.theory.tables import Table
+from dpkit.theory.units import show_factor
+
+MOST_FACTOR = 1.2  # of a class that may be asked how much
+LEAST_DECISIONS = 5  # of a class that may be asked which
+LEAST_RIGHT = 0.8  # of these
+
+
+class Questions(NamedTuple):
+    """What a class of work may be asked, and in words."""
+
+    how_much: bool
+    which: bool
+    ask: str
+    limit: str  # what not to ask, or why not
+
+
+JOINING = "whether it pays to join messages"
+BY_ZERO = {
+    "H100": "plans by ZeRO-3 on H100s",
+    "A100": "plans by ZeRO-3 on A100s",
+}
+PLANS = ("plans", *BY_ZERO.values())
+WORK = {
+    "products": Questions(
+        how_much=False,
+        which=False,
+        ask="",
+        limit="all rows were fitted: no test",
+    ),
+    "copies": Questions(
+        how_much=False,
+        which=False,
+        ask="",
+        limit="nodes differ in copies to and through the host",
+    ),
+    "convolutions": Questions(
+        how_much=True,
+        which=True,
+        ask="images/s of one GPU, and which GPU or network",
+        limit="",
+    ),
+    "grouped convolutions": Questions(
+        how_much=True,
+        which=True,
+        ask="images/s of one GPU, and which GPU or network",
+        limit=(
+            "groups of several channels; not a V100 in mixed precision "
+            "against an A100 in TF32"
+        ),
+    ),
+    "depthwise convolutions": Questions(
+        how_much=False,
+        which=True,
+        ask="which GPU or network",
+        limit=(
+            "no images/s: such kernels have no separate rate, and are "
+            "too fast here"
+        ),
+    ),
+    "scaling": Questions(
+        how_much=True,
+        which=False,
+        ask="the speed-up of several GPUs, over PCI Express",
+        limit=(
+            "an upper bound by NCCL over NVLink; not up to how many GPUs the "
+            "efficiency is 90 %"
+        ),
+    ),
+    "pipelines": Questions(
+        how_much=False, which=False, ask="their speed-ups", limit="no seconds"
+    ),
+    "speed-ups of pipelines": Questions(
+        how_much=True,
+        which=True,
+        ask="how many times faster, and which cut",
+        limit="",
+    ),
+    "transformers": Questions(
+        how_much=True,
+        which=True,
+        ask="seconds of a layer or step, and what to recompute",
+        limit="",
+    ),
+    "attention": Questions(
+        how_much=True,
+        which=False,
+        ask="the rate of a fused kernel, with heads of 128",
+        limit="heads of 64 are slower than here, by up to 1.5 times",
+    ),
+    "small transformers": Questions(
+        how_much=False,
+        which=True,
+        ask="which GPU, and which precision",
+        limit="no seconds: all are too short here",
+    ),
+    "one layer": Questions(
+        how_much=False,
+        which=False,
+        ask="",
+        limit="small batches wait for Python, which takes no time here",
+    ),
+    "plans": Questions(
+        how_much=True,
+        which=True,
+        ask="seconds of a step, what to recompute, and which grid",
+        limit="not which of two similar layouts, nor what replicas add",
+    ),
+    BY_ZERO["H100"]: Questions(
+        how_much=True,
+        which=False,
+        ask="seconds of a step, on up to 64 GPUs",
+        limit="no close choice",
+    ),
+    BY_ZERO["A100"]: Questions(
+        how_much=False,
+        which=False,
+        ask="",
+        limit="hundreds of GPUs took up to 4.5 times as long as planned",
+    ),
+    "collectives in a node": Questions(
+        how_much=True, which=True, ask=f"microseconds, and {JOINING}", limit=""
+    ),
+    "collectives between nodes": Questions(
+        how_much=False, which=True, ask=JOINING, limit="no seconds"
+    ),
+    "collectives by messages": Questions(
+        how_much=False, which=True, ask=JOINING, limit="no seconds"
+    ),
+    "small networks": Questions(
+        how_much=False,
+        which=False,
+        ask="",
+        limit="Python's work and first calls take no time here",
+    ),
+    "networks on a CPU": Questions(
+        how_much=False,
+        which=True,
+        ask="which batch gives the most examples a second",
+        limit="no seconds: one rate for all sizes of an operation",
+    ),
+}
+
+
+def read_all(folder: str | Path) -> Comparisons:
+    """Return what is compared in ``book/_data``, and on a calibrated CPU."""
+    found = read(Path(folder) / "comparisons.json")
+    record = json.loads((Path(folder) / "calibrated_cpu.json").read_text())
+    facts = record["provenance"]
+    steps = [Prediction(**row) for row in facts["check"]]
+    on_cpu = compared(steps, f"CPU, {facts['device_name']}")
+    return Comparisons(
+        found.rows + on_cpu.rows, found.decisions + on_cpu.decisions
+    )
+
+
+def questions(found: Comparisons) -> tuple[bool, bool]:
+    """Return whether a class of work may be asked how much, and which."""
+    rows = unseen(found.rows)
+    decisions = found.decisions
+    right = sum(decision.right for decision in decisions)
+    return (
+        bool(rows) and mean_factor(rows) <= MOST_FACTOR,
+        len(decisions) >= LEAST_DECISIONS
+        and right >= LEAST_RIGHT * len(decisions),
+    )
+
+
+def summary(found: Comparisons) -> Table:
+    """Return a line for each class of work: its misses, and its decisions."""
+    values = "mean factor:.2f | largest:>"
+    table = Table(f"work | fitted | unseen | {values} | decisions right")
+    for work in WORK:
+        rows, decisions = found.of(work)
+        left = unseen(rows)
+        mean = None
+        largest = None
+        if left:
+            mean = mean_factor(left)
+            largest = show_factor(worst(left).factor)
+        right = sum(decision.right for decision in decisions)
+        words = f"{right} of {len(decisions)}" if decisions else ""
+        counts = len(rows) - len(left), len(left)
+        table.add(work, *counts, mean, largest, words)
+    return table
+
+
+def worst_table(found: Comparisons) -> Table:
+    """Return the unseen row of each class of work that is off most."""
+    table = Table("work | what | hardware | configuration | factor:>")
+    for work in WORK:
+        left = unseen(found.of(work).rows)
+        if left:
+            row = worst(left)
+            what = row.subject, row.hardware, row.configuration
+            table.add(work, *what, show_factor(row.factor))
+    return table
+
+
+def words_table() -> Table:
+    """Return what each class of work may be asked."""
+    table = Table("work | how much? | which? | ask for | limit")
+    for work, (how_much, which, *words) in WORK.items():
+        answers = ("yes" if yes else "no" for yes in (how_much, which))
+        table.add(work, *answers, *words)
+    return table

@@ -1,0 +1,1 @@
+"""What the chapter ``memory`` alone needs: checks of its exercises."""

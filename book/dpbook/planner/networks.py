@@ -1,0 +1,153 @@
+"""The networks that the book plans for.
+
+Source:
+    book/_data/korthikanti2022.json for 22B to 1T; Llama 2's config.json
+    (huggingface.co/TheBloke/Llama-2-7B-fp16, a7ac37e) for 7B; A. Grattafiori
+    et al., The Llama 3 herd of models, 2024, arXiv:2407.21783, table 3, for
+    70B and 405B.
+"""
+
+from dataclasses import dataclass
+from math import gcd
+from typing import ClassVar, TypeAlias
+
+from dpbook.formulas.transformer import RECOMPUTE, Transformer
+from dpbook.planner.launches import LaunchCounts, Launches
+from dpbook.planner.layouts import Layout
+from dpbook.planner.work import Counts, ends_counts, layer_counts
+
+
+class Planned(Transformer):
+    """A transformer as a network of equal blocks, trained with Adam."""
+
+    # A parameter has itself and two averages in float32.
+    state_bytes: ClassVar[int] = 12
+    most_micro_batch: ClassVar[int] = 16
+
+    @property
+    def num_blocks(self) -> int:
+        """The number of layers."""
+        return self.layers
+
+    @property
+    def recompute(self) -> tuple[str, ...]:
+        """What backward may compute again, each a name of ``RECOMPUTE``.
+
+        Fused attention computes the scores again anyway, so that "selective"
+        would change nothing.
+        """
+        return ("none", "full") if self.fused else RECOMPUTE
+
+    @property
+    def most_tensor(self) -> int:
+        """The largest tensor group; all others divide it.
+
+        Its devices share the heads evenly, of queries and of keys::
+
+            heads    heads of keys    groups
+              64           64         1, 2, 4, 8, 16, 32, 64
+              64            8         1, 2, 4, 8
+              96           96         1, 2, 3, 4, 6, 8, 12, … 96
+        """
+        return gcd(self.heads, self.key_heads or self.heads)
+
+    def block(self, layout: Layout) -> Counts:
+        """Return what a device computes and keeps for a layer."""
+        return layer_counts(self, layout)
+
+    def ends(self, layout: Layout) -> Counts:
+        """Return the same for the embedding and the scores of the words."""
+        return ends_counts(self, layout)
+
+
+@dataclass(frozen=True)
+class Convolutional:
+    """A network of convolutions, as so many equal blocks, trained with SGD.
+
+    Blocks that differ are taken as equal. What leaves a block is taken as
+    large as the largest.
+    """
+
+    num_blocks: int  #: how many there are
+    parameters: float  #: of all
+    fast: float  #: flops of an example in fast convolutions
+    other: float  #: those in all other convolutions
+    #: The bytes that all other kernels move for an example.
+    memory_traffic: float
+    kept: float  #: the bytes that an example keeps for backward
+    border: float  #: the bytes of an example between two blocks
+    num_products: int  #: how many convolutions and products a step has
+    num_kernels: int  #: how many other kernels
+    launches: LaunchCounts  #: what the host issues for a micro-batch
+    dtype: str = "float16"
+
+    state_bytes: ClassVar[int] = 8  # itself and its momentum
+    most_micro_batch: ClassVar[int] = 256
+    most_tensor: ClassVar[int] = 1
+    recompute: ClassVar[tuple[str, ...]] = ("none",)
+
+    def flops(self, num_examples: float) -> float:
+        """Return the flops of a step, forward and backward."""
+        return num_examples * (self.fast + self.other)
+
+    def block(self, layout: Layout) -> Counts:
+        """Return what a device computes and keeps for a block."""
+        b = layout.micro_batch
+        count = self.num_blocks
+        return Counts(
+            parameters=self.parameters / count,
+            num_products=self.num_products // count,
+            memory_traffic=b * self.memory_traffic / count,
+            num_kernels=self.num_kernels // count,
+            kept=b * self.kept / count,
+            border=b * self.border,
+            convolutions=(b * self.fast / count, b * self.other / count),
+            launches=LaunchCounts(
+                *(Launches(k / count, v / count) for k, v in self.launches)
+            ),
+        )
+
+    def ends(self, _: Layout) -> Counts:
+        """Return that nothing comes before or behind the blocks."""
+        return Counts(0.0)
+
+
+Network: TypeAlias = Planned | Convolutional
+
+
+def _of_2022(layers: int, hidden: int, heads: int) -> Planned:
+    sizes = layers, hidden, heads, 51_200, 2048
+    return Planned(*sizes, fused=False, dtype="float16")
+
+
+def _llama(
+    layers: int, hidden: int, heads: int, inner: int, s: int, keys: int = 8
+) -> Planned:
+    words = 32_000 if s == 4096 else 128_256
+    sizes = layers, hidden, heads, words, s, inner, keys
+    return Planned(*sizes, gated=True, tied=False, dropout=False)
+
+
+NETWORKS: dict[str, Network] = {
+    "ResNet-50": Convolutional(
+        16,
+        parameters=25.6e6,
+        fast=9.02e9,
+        other=15.27e9,
+        memory_traffic=351e6,
+        kept=44.2e6,
+        border=1.61e6,
+        num_products=160,
+        num_kernels=584,
+        launches=LaunchCounts(Launches(286, 105), Launches(406, 67)),
+    ),
+    "7B": _llama(
+        layers=32, hidden=4096, heads=32, inner=11_008, s=4096, keys=32
+    ),
+    "70B": _llama(layers=80, hidden=8192, heads=64, inner=28_672, s=8192),
+    "405B": _llama(layers=126, hidden=16_384, heads=128, inner=53_248, s=8192),
+    "22B of 2022": _of_2022(48, 6144, 64),
+    "175B of 2022": _of_2022(96, 12_288, 96),
+    "530B of 2022": _of_2022(105, 20_480, 128),
+    "1T of 2022": _of_2022(128, 25_600, 160),
+}

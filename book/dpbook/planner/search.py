@@ -1,0 +1,121 @@
+"""All layouts that fit, by their seconds, and why one is behind another."""
+
+from typing import NamedTuple
+
+from dpbook.planner.case import Case, StepMemory, StepSeconds
+from dpbook.planner.layouts import Layout
+from dpkit.theory.units import show_memory, show_seconds
+
+
+class LayoutCost(NamedTuple):
+    """A layout, what the fullest device holds, and what a step takes."""
+
+    layout: Layout
+    memory: StepMemory
+    seconds: StepSeconds
+
+
+class SearchResult(NamedTuple):
+    """What a search found."""
+
+    num_layouts: int  #: how many there are
+    plans: list[LayoutCost]  #: those that fit, the fastest first
+    #: The layout that needs the least memory; of no use but to tell by how
+    #: much it does not fit, if none does.
+    smallest: LayoutCost | None
+
+
+def plan(case: Case, layout: Layout) -> LayoutCost:
+    """Return the memory and the seconds of a layout."""
+    return LayoutCost(layout, case.memory(layout), case.seconds(layout))
+
+
+def search(case: Case) -> SearchResult:
+    """Return all layouts of a case that fit, the fastest first.
+
+    If two take equally long, the one with more free memory is first.
+
+    Example:
+        >>> from dpbook.planner.networks import NETWORKS
+        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> eight = cluster(8, "v100", "nvlink2")
+        >>> found = search(Case(NETWORKS["ResNet-50"], 2048, eight))
+        >>> print(found.plans[0].layout)
+        8 × 1 × 1, b = 256, recompute none, ZeRO-2
+    """
+    room = case.room
+    plans = []
+    count = 0
+    least: tuple[float, Layout] | None = None
+    for layout in case.layouts():
+        count += 1
+        memory = case.memory(layout)
+        total = memory.total
+        if total <= room:
+            plans.append(LayoutCost(layout, memory, case.seconds(layout)))
+        if least is None or total < least[0]:
+            least = total, layout
+    plans.sort(key=lambda p: (p.seconds.total, p.memory.total))
+    return SearchResult(count, plans, plan(case, least[1]) if least else None)
+
+
+def others(plans: list[LayoutCost]) -> list[LayoutCost]:
+    """Return the fastest plan for each grid of d × t × p devices."""
+    first: dict[tuple[int, ...], LayoutCost] = {}
+    for each in plans:
+        first.setdefault(each.layout[:3], each)
+    return list(first.values())
+
+
+PART_WORDS = {
+    "products": "products",
+    "kernels": "other kernels",
+    "messages": "messages in its layers",
+    "launches": "waiting for launches",
+    "bubble": "bubble",
+    "hops": "hops between stages",
+    "gradients": "messages between replicas",
+}
+
+
+def why(best: LayoutCost, other: LayoutCost) -> str:
+    """Return a sentence that says where a slower layout loses its time.
+
+    Example:
+        >>> from dpbook.planner.networks import NETWORKS
+        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> case = Case(NETWORKS["ResNet-50"], 2048, cluster(8, "v100"))
+        >>> best, second, *_ = others(search(case).plans)
+        >>> print(why(best, second))  # doctest: +NORMALIZE_WHITESPACE
+        4 × 1 × 2 takes 13.6 ms longer than 8 × 1 × 1: 10.9 ms more of
+        bubble, 1.658 ms more of other kernels, 1.061 ms more of products.
+    """
+    names = [_cut(best, other), _cut(other, best)]
+    more = other.seconds.total - best.seconds.total
+    parts = {
+        name: theirs - ours
+        for name, ours, theirs in zip(
+            StepSeconds._fields, best.seconds, other.seconds
+        )
+    }
+    if more < best.seconds.total / 1000:
+        held = show_memory(int(other.memory.total))
+        return f"{names[1]} takes as long as {names[0]}, and holds {held}."
+    # What is a twentieth of the difference is not worth a word.
+    chosen = sorted(parts, key=lambda name: -abs(parts[name]))[:3]
+    reasons = ", ".join(
+        f"{show_seconds(abs(parts[name]))} "
+        f"{'more' if parts[name] > 0 else 'less'} of {PART_WORDS[name]}"
+        for name in chosen
+        if abs(parts[name]) > more / 20
+    )
+    longer = f"takes {show_seconds(more)} longer than {names[0]}"
+    return f"{names[1]} {longer}: {reasons}."
+
+
+def _cut(one: LayoutCost, other: LayoutCost) -> str:
+    """Return d × t × p, or all, where another has the same."""
+    layout = one.layout
+    if layout[:3] != other.layout[:3]:
+        return f"{layout.data} × {layout.tensor} × {layout.pipeline}"
+    return f"[{layout}]"

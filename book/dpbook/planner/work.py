@@ -1,0 +1,289 @@
+"""What a block of a network does and keeps: counts, and then seconds.
+
+A block is a layer of a transformer, say. A device runs it for one micro-batch,
+forward and backward. A transformer's layer counts, for each token::
+
+                         forward            backward   computed again
+    products: flops      2 · parameters     twice      selective: scores
+    scores: flops        4sh                twice      full: all forward
+    – if fused           4sh · computed     2.5        full: all forward
+    other kernels, bytes
+      two norms          2 (read, write) · 2 values of h
+      two residuals      (3 read and write, a mask of half a value) · h, twice
+      GELU, or gate      2 or 3 values of f
+      softmax, dropout   4.5 values for each of as scores; not if fused
+
+A value has 2 bytes. Backward moves three values where forward moves two, and
+reads and writes 4 bytes of a sum of gradients for each weight. A fused kernel
+of attention computes the scores once more in backward, which makes 2.5. It
+leaves masked scores out by blocks, so a little more than half are computed
+(``theory.hardware.causal_attention``). Its rate is that of the kernel which
+the card takes, or of the one that a run is said to have taken.
+
+Assumed: which kernels are fused, as above, and that backward moves 1.5 times
+what forward does. Nothing stays in a cache. What the host takes is in
+``launches``. The published steps in ``book/_data/plans.json`` test all of this
+together.
+
+Not all programs fuse them so. Other kernels of a layer of 4,096 tokens, h =
+4096, on an H100::
+
+                                      simulated, plain modules      here
+    GPT: LayerNorm, GELU, dropout             1.32 ms              1.15 ms
+    Llama: norm, rotary positions, SwiGLU     3.33 ms              1.15 ms
+"""
+
+from typing import NamedTuple
+
+from dpbook.formulas.transformer import Transformer
+from dpbook.planner.launches import (
+    NO_LAUNCHES,
+    LaunchCounts,
+    layer_launches,
+)
+from dpbook.planner.layouts import Layout
+from dpkit.theory.hardware import Accelerator
+from dpkit.theory.hardware.causal_attention import block_of_scores, num_scores
+from dpkit.theory.hardware.costs import achieved_flops_per_second
+from dpkit.theory.hardware.fused_attention import attention_kernel
+
+NUM_BYTES = 2  # of a value
+# The part of the rate of products that a whole program keeps in a long run, of
+# what short measurements of single products gave. It is the residue of such
+# runs, and so it says something of runs and not of cards: a short run of a
+# compiled program keeps more (``Case.sustained``).
+# H100: fitted to one row of book/_data/plans.json, 7B on 8 of them.
+# H200: assumed as H100, as no run was compared.
+# A100: 0.87 has the least mean factor over the 15 steps of transformers that
+# the book had when it was chosen, of two sources
+# (recorders.trust.plans.best_sustained). The mean factors of seconds:
+#
+#     kept                                  0.79   0.87   0.94   1.00
+#     ZeRO-3, 7 steps                       1.05   1.10   1.17   1.24
+#     Korthikanti and others, 8 steps       1.13   1.06   1.04   1.06
+#
+# So each source alone wants another number. A V100 keeps all: the one step
+# that was compared is within 4 %.
+SUSTAINED = {"a100": 0.87, "h100": 0.65, "h200": 0.65}
+SUM_BYTES = 8  # read and write a sum of gradients in float32
+KERNELS = 8  # of a layer forward beside its products
+
+
+class Attention(NamedTuple):
+    """Fused causal attention; its flops are those without the mask."""
+
+    forward: float = 0.0  #: flops, computed again included
+    backward: float = 0.0
+    calls: int = 0  #: how many are forward; one is backward
+    length: int = 1  #: of a sequence
+    head_size: int = 1
+
+
+class Counts(NamedTuple):
+    """What a device does for one micro-batch, forward and backward."""
+
+    parameters: float  #: those on the device
+    flops: float = 0.0  #: of products; those of fused attention are apart
+    num_products: int = 0  #: how many they are
+    memory_traffic: float = 0.0  #: the bytes that all other kernels move
+    num_kernels: int = 0  #: how many they are
+    kept: float = 0.0  #: bytes from forward to backward
+    #: Bytes besides, while backward computes the block again.
+    again: float = 0.0
+    summed: float = 0.0  #: the bytes of each allreduce of its tensor group
+    num_sums: int = 0  #: how many there are
+    border: float = 0.0  #: the bytes that go on to the next device
+    #: Flops of the two classes that presets know.
+    convolutions: tuple[float, float] = (0.0, 0.0)
+    launches: LaunchCounts = NO_LAUNCHES  #: what the host issues
+    attention: Attention = Attention()
+
+
+def layer_counts(model: Transformer, layout: Layout) -> Counts:
+    """Return what a device does for a layer of a transformer.
+
+    Example:
+        The flops of the paper, 72bsh²(1 + s/6h), over the devices:
+
+        >>> gpt = Transformer(48, 6144, 64, 51_200, 2048, fused=False)
+        >>> found = layer_counts(gpt, Layout(1, 8, micro_batch=4)).flops
+        >>> expected = 72 * 4 * 2048 * 6144**2 * (1 + 2048 / (6 * 6144)) / 8
+        >>> round(found / expected, 9)
+        1.0
+    """
+    t = layout.tensor
+    again = layout.recompute
+    tokens = layout.micro_batch * model.sequence
+    h = model.hidden
+    full = 1 if again == "full" else 0
+    products = (3 + full) * 2 * tokens * model.layer_parameters / t
+    scores = 4 * tokens * model.sequence * h / t
+    attention = Attention()
+    if model.fused:
+        sizes = model.sequence, h // model.heads
+        calls = 1 + full
+        attention = Attention(calls * scores, 2.5 * scores, calls, *sizes)
+    else:
+        products += ((4 if again == "selective" else 3) + full) * scores
+    rows = layout.sequence_parallel
+    kept, whole = (
+        model.kept_bytes(layout.micro_batch, t, recompute, rows)
+        for recompute in (again, "none")
+    )
+    sums = 4 + 2 * full if t > 1 else 0
+    # With sequence parallelism a sum is two collectives.
+    collectives = sums * (2 if rows else 1)
+    return Counts(
+        parameters=model.layer_parameters / t,
+        flops=products,
+        num_products=(4 if model.fused else 6) * (3 + full),
+        memory_traffic=tokens * _memory_traffic(model, layout)
+        + SUM_BYTES * model.layer_parameters / t,
+        num_kernels=KERNELS * (2 + full),
+        kept=kept,
+        again=whole - kept if full else 0.0,
+        summed=NUM_BYTES * tokens * h if t > 1 else 0.0,
+        num_sums=sums,
+        border=NUM_BYTES * tokens * h / t,
+        launches=layer_launches(model, collectives, twice=again == "full"),
+        attention=attention,
+    )
+
+
+def _memory_traffic(model: Transformer, layout: Layout) -> float:
+    """Return the bytes of all other kernels, for a token."""
+    t = layout.tensor
+    again = layout.recompute
+    between = NUM_BYTES * (2 * 2 + 2 * 3.5) * model.hidden
+    between /= t if layout.sequence_parallel else 1
+    inside = NUM_BYTES * (3 if model.gated else 2) * model.inner / t
+    softmax = NUM_BYTES * 4.5 * model.heads * model.sequence / t
+    softmax = 0.0 if model.fused else softmax
+    # Forward 1, backward 1.5; softmax again, if that is selective.
+    passes = 3.5 if again == "full" else 2.5
+    moved = passes * (between + inside + softmax)
+    return moved + (softmax if again == "selective" else 0.0)
+
+
+def ends_counts(model: Transformer, layout: Layout) -> Counts:
+    """Return what a device does for the words: their scores, the embedding.
+
+    What the first stage keeps of the embedding is left out. With one stage, a
+    device has both ends, which share their weights if they are tied.
+
+    Source:
+        Korthikanti et al., 2022, for what is kept.
+    """
+    t = layout.tensor
+    tokens = layout.micro_batch * model.sequence
+    alone = layout.pipeline == 1
+    both = 2 if alone and not model.tied else 1
+    h = model.hidden
+    words = model.vocabulary
+    return Counts(
+        parameters=both * model.word_parameters / t,
+        flops=6 * tokens * model.word_parameters / t,
+        num_products=3,
+        kept=4 * tokens * (h + words) / t if alone else 0.0,
+    )
+
+
+class BlockWork(NamedTuple):
+    """The seconds of a device for some counts, and the counts."""
+
+    products: float
+    kernels: float
+    counts: Counts
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of products and of all other kernels; no messages."""
+        return self.products + self.kernels
+
+
+def work(
+    counts: Counts,
+    accelerator: Accelerator,
+    dtype: str,
+    sustained: float = 1.0,
+    kernel: str = "",
+) -> BlockWork:
+    """Return the seconds that a device takes for counts.
+
+    Convolutions keep all of their rate: the sustained parts were fitted to
+    transformers.
+
+    The preset's ``half_flops`` is the work of 4 µs at the peak of float32. In
+    a faster dtype half of the rate takes as many microseconds and more work::
+
+        H100, bfloat16     n = 1024   2048   4096   8192
+        measured, µs           12.2   25.4    174   1379
+        here                    9.2   27.9    178   1379
+        with half_flops         4.5   23.2    173   1375
+
+    Args:
+        counts: What it computes and moves.
+        accelerator: The device.
+        dtype: That of products, such as "bfloat16".
+        sustained: The part of their rate that products and attention keep.
+        kernel: That of fused attention. "": the one that the card takes.
+
+    Source:
+        zzc0721/torch-performance-test-data, issue 79, for the measurements.
+
+    Example:
+        >>> from dpkit.theory.hardware import ACCELERATORS
+        >>> one = Counts(0, flops=2 * 2048**3, num_products=1)
+        >>> done = work(one, ACCELERATORS["h100"], "bfloat16")
+        >>> f"{1e6 * done.seconds:.1f} µs"
+        '27.9 µs'
+    """
+    rate = sustained * achieved_flops_per_second(accelerator, dtype)
+    peaks = accelerator.flops_per_second
+    half = accelerator.half_flops * peaks[dtype] / peaks["float32"]
+    each = accelerator.kernel_seconds + half / rate
+    products = counts.flops / rate + counts.num_products * each
+    for flops, kind in zip(counts.convolutions, ("fast", "other")):
+        if flops:
+            products += flops / achieved_flops_per_second(
+                accelerator, dtype, kind
+            )
+    if counts.attention.calls:
+        products += _attention_seconds(
+            counts.attention,
+            accelerator,
+            dtype=dtype,
+            sustained=sustained,
+            half=half,
+            kernel=kernel,
+        )
+    rate = accelerator.bytes_per_second * accelerator.achieved_bytes
+    each = accelerator.kernel_seconds + accelerator.half_bytes / rate
+    kernels = counts.memory_traffic / rate + counts.num_kernels * each
+    return BlockWork(products, kernels, counts)
+
+
+def _attention_seconds(
+    attention: Attention,
+    accelerator: Accelerator,
+    dtype: str,
+    sustained: float,
+    half: float,
+    kernel: str,
+) -> float:
+    """Return what fused attention takes, forward and backward."""
+    kernel = kernel or attention_kernel(accelerator, dtype)
+    s = attention.length
+    size = attention.head_size
+    total = 0.0
+    for flops, calls, backward in (
+        (attention.forward, attention.calls, False),
+        (attention.backward, 1, True),
+    ):
+        block = block_of_scores(kernel, backward, s, size)
+        computed = flops * num_scores(s, s, block) / s**2
+        kind = f"{kernel} backward" if backward else kernel
+        rate = sustained * achieved_flops_per_second(accelerator, dtype, kind)
+        each = accelerator.kernel_seconds + half / rate
+        total += computed / rate + calls * each
+    return total

@@ -1,0 +1,97 @@
+"""Several steps in one figure, and what is alive when memory is fullest."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dpbook.sharding.runs import WATCHED, Step
+from dpkit.theory.clock.record import Block, Span, streams
+from dpkit.theory.tables import Table
+from dpkit.theory.timeline.timeline import Timeline
+
+
+def both_timelines(steps: Mapping[str, Step]) -> Timeline:
+    """Return what one device does in several steps, as one timeline.
+
+    It has forward and backward of the device that is watched, under the name
+    of the step and the peak of its memory. A row has what the device computes,
+    sends or receives, or adds up beside that.
+    """
+    spans = [
+        replace(span, device=f"{name}, {step.peak / 1e6:.0f} MB", stream=row)
+        for name, step in steps.items()
+        for row, found in _rows(step.timeline).items()
+        for span in found
+        if span.start < step.seconds
+    ]
+    (label, *_) = (step.timeline.label for step in steps.values())
+    return Timeline(spans, label=label)
+
+
+def _rows(timeline: Timeline) -> dict[str, list[Span]]:
+    """Return the spans of the device by what a stream is for."""
+    rows: dict[str, list[Span]] = {}
+    for stream, spans in streams(timeline.spans)[WATCHED].items():
+        name = "compute" if stream == "compute" else _purpose(spans)
+        rows.setdefault(name, []).extend(spans)
+    for spans in rows.values():
+        spans.sort(key=lambda span: span.start)
+    return rows
+
+
+def _purpose(spans: list[Span]) -> str:
+    """Return what a stream beside the work is for, by its first span."""
+    first = spans[0].name
+    if first.startswith("copy to sim"):
+        return "sends"
+    return "receives" if first.startswith("copy from sim") else "sums"
+
+
+def fullest(timeline: Timeline) -> list[Block]:
+    """Return what is alive on the watched device when that is the most."""
+    blocks = [b for b in timeline.blocks if b.device == WATCHED]
+
+    def alive(moment: int) -> list[Block]:
+        return [
+            b
+            for b in blocks
+            if b.allocated <= moment and (b.freed is None or b.freed > moment)
+        ]
+
+    moments = {block.allocated for block in blocks}
+    return max(
+        map(alive, moments), key=lambda bs: sum(b.num_bytes for b in bs)
+    )
+
+
+def alive_at_peak(step: Step, least: float = 0.01) -> Table:
+    """Return what is alive at the peak of a step, as a table.
+
+    What has less than a share of ``least`` in all stands in the last row.
+    """
+    blocks = fullest(step.timeline)
+    total = sum(b.num_bytes for b in blocks)
+    table = Table("what | MB each:.2f | number | MB:.1f")
+    rest = 0
+    found = Counter((b.num_bytes, b.category) for b in blocks)
+    for (size, what), number in sorted(found.items(), reverse=True):
+        if size * number < least * total:
+            rest += size * number
+        else:
+            table.add(what, size / 1e6, number, size * number / 1e6)
+    table.add("smaller", "", "", rest / 1e6)
+    table.add("together", "", "", total / 1e6)
+    return table
+
+
+def computing(step: Step) -> defaultdict[str, float]:
+    """Return the seconds that a device computes, by the operation's name.
+
+    They are those of forward and backward on the watched device.
+    """
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for span in step.timeline.spans:
+        within = span.start < step.seconds
+        if span.device == WATCHED and span.kind == "compute" and within:
+            seconds[span.name] += span.end - span.start
+    return seconds

@@ -1,9 +1,0 @@
-"""What three chapters or more share.
-
-``datasets``, ``batches`` -- data; ``models``, ``resnet`` -- networks;
-``loop`` -- the training loop;
-``plots``, ``boxes`` -- pictures; ``show`` -- listings;
-``beside`` -- our engines beside PyTorch's, on ranks;
-``rounding`` -- a bound of differences that are rounding;
-``traffic`` -- a counter of messages; ``checks``, ``verdict`` -- exercises.
-"""

@@ -1,0 +1,6 @@
+"""How torch is changed, and changed back; what is changed is in ``patches``.
+
+``change`` -- one change: whether it fits, how it is made and taken back;
+``mixed_backends`` -- GPUs and simulated devices in one process, by a change of
+``call_slot`` -- the pointer by which one library calls another.
+"""

@@ -1,0 +1,189 @@
+"""Attention: the clock and the memory of CUDA's kernels, the CPU's values.
+
+``scaled_dot_product_attention`` becomes the operator that CUDA would take
+(``attention_on_cuda``), so that the gradients and DTensor's rules are those of
+this operator::
+
+    on CUDA      operator
+    flash        _scaled_dot_product_flash_attention
+    efficient    _scaled_dot_product_efficient_attention
+    cudnn        _scaled_dot_product_cudnn_attention
+    composed     _scaled_dot_product_flash_attention_for_cpu if the CPU has
+                 one kernel for it, as in float64; else products and a softmax
+
+What the operators compute is in ``attention_values``.
+"""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend
+
+from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.kernels.attention_on_cuda import AttentionCall, kernel_on_cuda
+from dpkit.sim.operators.operations import aten
+from dpkit.sim.tensors.behaviour import plain
+from dpkit.theory.hardware.fused_attention import capability
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Stand in for ``torch.nn.functional.scaled_dot_product_attention``.
+
+    Args:
+        query: Of shape (…, heads, queries, width).
+        key: Of shape (…, heads, keys, width).
+        value: Of shape (…, heads, keys, width of the output).
+        attn_mask: What is added to the scores, or True where a query sees a
+            key; its shape is that of the scores, (…, heads, queries, keys).
+        dropout_p: The part of the weights that is set to 0.
+        is_causal: Whether a query sees no later keys.
+        scale: The factor of the scores. None: 1 / √width.
+        enable_gqa: Whether several heads of queries share one of keys.
+
+    Raises:
+        RuntimeError: PyTorch's settings allow no kernel that takes these.
+    """
+    _check((query, key, value), attn_mask, dropout_p, is_causal)
+    mask = _additive_mask(attn_mask, query)
+    settings = dropout_p, is_causal, enable_gqa
+    asked = AttentionCall(query, key, value, mask, *settings)
+    card = simulation.clock.cluster.accelerator
+    if not card.synchronous:  # a GPU
+        kernel = kernel_on_cuda(asked, capability(card))
+        if kernel is not None:
+            return _on_cuda(kernel, asked, scale)
+        if not torch.backends.cuda.math_sdp_enabled():
+            raise RuntimeError("No available kernel. Aborting execution.")
+    if _is_one_kernel_on_cpu(asked):
+        return _on_cpu(asked, scale)
+    return _composed(asked, scale)
+
+
+def _check(
+    operands: Sequence[Tensor],
+    mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+) -> None:
+    """Refuse what PyTorch refuses on all devices."""
+    if is_causal and mask is not None:
+        raise RuntimeError(
+            "_scaled_dot_product_attention: Explicit attn_mask should not be "
+            "set when is_causal=True"
+        )
+    dtypes = [x.dtype for x in operands]
+    if len(set(dtypes)) > 1:
+        raise RuntimeError(
+            "Expected query, key, and value to have the same dtype, but got "
+            f"{', '.join(map(str, dtypes))}"
+        )
+    dims = [x.dim() for x in operands]
+    if min(dims) < 2:
+        raise RuntimeError(
+            "Expected query, key, and value to all be at least 2 dimensional, "
+            f"but got {', '.join(map(str, dims))} dimensions"
+        )
+    possible = torch.bool, torch.float32, dtypes[0]
+    if mask is not None and mask.dtype not in possible:
+        raise RuntimeError(
+            "Expected attn_mask dtype to be bool or float or to match query "
+            f"dtype, but got {mask.dtype} and query: {dtypes[0]}"
+        )
+    if not 0 <= dropout_p <= 1:
+        raise RuntimeError(
+            "dropout probability has to be between 0 and 1, but got "
+            f"{dropout_p:g}"
+        )
+
+
+def _check_dtype_of_mask(mask: Tensor, query: Tensor) -> None:
+    """Refuse what kernels of CUDA refuse."""
+    if mask.dtype != query.dtype:
+        raise RuntimeError(
+            "invalid dtype for bias - should match query's dtype (attn_mask: "
+            f"{mask.dtype}, query: {query.dtype})"
+        )
+
+
+def _additive_mask(mask: Tensor | None, query: Tensor) -> Tensor | None:
+    """Return a mask as what is added to the scores: 0 or -infinity."""
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    nothing = torch.zeros_like(mask, dtype=query.dtype)
+    return nothing.masked_fill_(mask.logical_not(), -torch.inf)
+
+
+def _on_cuda(kernel: str, asked: AttentionCall, scale: float | None) -> Tensor:
+    """Call the operator of one of CUDA's kernels."""
+    query, key, value, mask, dropout_p, is_causal, _ = asked
+    run = getattr(aten, f"_scaled_dot_product_{kernel}_attention")
+    settings: tuple[Any, ...] = dropout_p, is_causal
+    if kernel != "flash":  # which takes no mask
+        learns = asked.trains
+        if mask is not None:
+            _check_dtype_of_mask(mask, query)
+            learns = learns or mask.requires_grad
+            mask = mask.expand(*query.shape[:-1], key.shape[-2])
+        settings = mask, learns, *settings
+    return cast(Tensor, run(query, key, value, *settings, scale=scale)[0])
+
+
+def _is_one_kernel_on_cpu(asked: AttentionCall) -> bool:
+    """Return whether PyTorch's CPU computes attention in one kernel."""
+    tensors = asked[:4]
+    if any(x is not None and plain(x) is x for x in tensors):
+        return False  # DTensors, which have no rule for that kernel
+    if asked.mask is not None and asked.mask.requires_grad:
+        return False
+    like = [None if x is None else _on_cpu_like(x) for x in tensors]
+    settings = asked.dropout_p, asked.is_causal
+    choice = aten._fused_sdp_choice(*like, *settings, enable_gqa=asked.grouped)
+    return bool(choice == SDPBackend.FLASH_ATTENTION.value)
+
+
+def _on_cpu_like(tensor: Tensor) -> Tensor:
+    """Return a tensor of this layout on the CPU, to choose a kernel by."""
+    backing = plain(tensor)
+    if backing.device.type == "cpu":
+        return backing
+    # A row of values, as if it were all of them: only its layout is asked.
+    row = torch.empty(tensor.shape[-1:], dtype=tensor.dtype)
+    return row.expand(tensor.shape)
+
+
+def _on_cpu(asked: AttentionCall, scale: float | None) -> Tensor:
+    """Call the operator of the CPU's kernel."""
+    query, key, value, mask, dropout_p, is_causal, _ = asked
+    missing = 4 - query.dim()  # the kernel wants a batch of heads
+    out: Tensor = aten._scaled_dot_product_flash_attention_for_cpu(
+        *[x[(None,) * missing] for x in (query, key, value)],
+        dropout_p,
+        is_causal,
+        attn_mask=mask,
+        scale=scale,
+    )[0]
+    return out.flatten(0, missing) if missing else out
+
+
+def _composed(asked: AttentionCall, scale: float | None) -> Tensor:
+    """Compute attention by products and a softmax, an operation each."""
+    query, key, value, mask, dropout_p, is_causal, grouped = asked
+    if is_causal and plain(query) is query:  # a DTensor takes DTensors
+        square = query.shape[-2], key.shape[-2]
+        mask = query.new_full(square, -torch.inf).triu(1)
+        is_causal = False
+    math = aten._scaled_dot_product_attention_math
+    settings = mask, dropout_p, is_causal
+    options = {"scale": scale, "enable_gqa": grouped}
+    return cast(Tensor, math(query, key, value, *settings, **options)[0])

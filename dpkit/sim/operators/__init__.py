@@ -1,0 +1,11 @@
+"""What is known of an operator of torch, and what it costs.
+
+``record`` -- all that is known of one, made at its first call: begin here;
+``operations`` -- what it reads and writes, on which devices;
+``flops`` -- its arithmetic;
+``memory_traffic`` -- the bytes that it reads and writes;
+``precision`` -- the rate of its arithmetic;
+``random_numbers`` -- what it draws;
+``uncharged`` -- products that are not charged, which warn;
+``refusals`` -- what is refused, in words that say what to use instead.
+"""

@@ -1,0 +1,176 @@
+"""What simulated devices refuse, in words that say what to use instead.
+
+- Tensors that are not dense: a tensor that stands for another cannot show
+  PyTorch the values of sparse and nested ones.
+- ``torch.nn.DataParallel``, which copies from GPU to GPU by functions of CUDA.
+  Once there is a backend from outside it would choose that also for a module
+  on the CPU; there it works as before.
+- Two settings of ``DistributedDataParallel`` whose C++ asks for pinned memory,
+  and one, ``mixed_precision``, whose C++ changes the type of its buckets in
+  place; and a module that two ranks wrap, for whose gradients it would wait.
+"""
+
+import sys
+import threading
+from collections.abc import Callable
+from itertools import chain
+from typing import Any, NoReturn
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakIdKeyDictionary
+
+from dpkit.sim.streams import sending
+
+# Where PyTorch looks for the kernels of each kind of tensor, on a backend
+# from outside.
+LAYOUT_KEYS = {
+    "nested": "NestedTensorPrivateUse1",
+    "sparse": "SparsePrivateUse1",
+    "sparse in rows": "SparseCsrPrivateUse1",
+}
+NESTED = (
+    "as_nested_tensor",
+    "narrow",
+    "nested_tensor",
+    "nested_tensor_from_jagged",
+)
+
+# torch.nn.parallel.data_parallel is a function, not this module.
+DATA_PARALLEL = sys.modules[nn.DataParallel.__module__]
+_init: Any = nn.DataParallel.__init__
+_forward: Any = nn.DataParallel.forward
+_available: Any = vars(DATA_PARALLEL)["_get_available_device_type"]
+
+
+def not_dense(kind: str, device: object) -> NotImplementedError:
+    """Return the error for a tensor that is not dense."""
+    return NotImplementedError(
+        "a simulated device holds dense tensors alone (kind of tensor: "
+        f"{kind}, device: {device}); leave this one on the CPU, or make it "
+        "dense"
+    )
+
+
+def check_dense(tensor: torch.Tensor, device: torch.device) -> None:
+    """Refuse a tensor that is not dense; it is to be on ``device``."""
+    if tensor.is_nested:
+        raise not_dense("nested", device)
+    if tensor.layout is not torch.strided:
+        kind = str(tensor.layout).removeprefix("torch.").removeprefix("_")
+        raise not_dense(kind, device)
+
+
+def _simulated_in(args: Any, kwargs: dict[str, Any]) -> torch.device | None:
+    """Return the first simulated device among arguments, if there is one."""
+    named = kwargs.get("device")
+    found = [torch.device(named)] if isinstance(named, str) else []
+    for leaf in tree_leaves((args, kwargs)):
+        found.append(getattr(leaf, "device", leaf))
+    found = [x for x in found if isinstance(x, torch.device)]
+    return next((device for device in found if device.type == "sim"), None)
+
+
+def refusing_layout(kind: str) -> Callable[..., NoReturn]:
+    """Return what stands for all kernels of a kind of tensor."""
+
+    def refuse(func: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        raise not_dense(kind, _simulated_in(args, kwargs))
+
+    return refuse
+
+
+def refusing_nested(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that makes nested tensors elsewhere alone."""
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        device = _simulated_in(args, kwargs)
+        if device is not None:
+            raise not_dense("nested", device)
+        return original(*args, **kwargs)
+
+    return make
+
+
+def data_parallel_kind() -> str | None:
+    """Return the kind of device that ``DataParallel`` may copy between."""
+    kind: str | None = _available()
+    return None if kind == "sim" else kind
+
+
+def init_data_parallel(
+    self: Any, module: nn.Module, device_ids: Any = None, *args: Any, **kw: Any
+) -> None:
+    """Stand in for ``DataParallel.__init__``."""
+    _refuse_simulated(module, device_ids)
+    _init(self, module, device_ids, *args, **kw)
+
+
+def forward_data_parallel(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Stand in for ``DataParallel.forward``; the module may have moved."""
+    _refuse_simulated(self.module)
+    return _forward(self, *args, **kwargs)
+
+
+def without_unused(original: Callable[..., None]) -> Callable[..., None]:
+    """Return an ``__init__`` of PyTorch's DDP that refuses some settings."""
+
+    def init(self: Any, module: nn.Module, *args: Any, **kwargs: Any) -> None:
+        if any(p.device.type == "sim" for p in module.parameters()):
+            _refuse_settings(kwargs)
+        _refuse_shared(module)
+        original(self, module, *args, **kwargs)
+
+    return init
+
+
+def _refuse_settings(given: dict[str, Any]) -> None:
+    """Refuse what DDP's C++ cannot do on simulated devices."""
+    unused, static = (
+        given.get(name) for name in ("find_unused_parameters", "static_graph")
+    )
+    if unused or static:
+        raise NotImplementedError(
+            "DistributedDataParallel on simulated devices cannot look for "
+            f"unused parameters (find_unused_parameters: {unused}, "
+            f"static_graph: {static})"
+        )
+    if given.get("mixed_precision") is not None:
+        raise NotImplementedError(
+            "DistributedDataParallel on simulated devices computes in the "
+            "dtype of its parameters (mixed_precision: "
+            f"{given['mixed_precision']}); torch.autocast, or FSDP2's "
+            "MixedPrecisionPolicy, computes in another"
+        )
+
+
+_wrapped = WeakIdKeyDictionary()  # parameter -> thread of the rank
+
+
+def _refuse_shared(module: nn.Module) -> None:
+    """Refuse a module that another rank has wrapped."""
+    if sending.thread.rank is None:
+        return
+    this = threading.current_thread()
+    for p in module.parameters():
+        first = _wrapped.get(p)
+        if first not in (None, this) and first.is_alive():
+            raise RuntimeError(
+                "two ranks wrap one module; make it inside the function that "
+                f"they run ({first.name}, {this.name})"
+            )
+        _wrapped[p] = this
+
+
+def _refuse_simulated(module: nn.Module, devices: Any = None) -> None:
+    """Refuse a module, or devices, of the simulation."""
+    tensors = chain(module.parameters(), module.buffers())
+    named = [x for x in devices or [] if isinstance(x, (str, torch.device))]
+    for device in [*(t.device for t in tensors), *map(torch.device, named)]:
+        if device.type == "sim":
+            raise NotImplementedError(
+                "torch.nn.DataParallel copies by functions of CUDA (device: "
+                f"{device}); dpkit.DataParallel(module, devices) does the "
+                "same on simulated devices"
+            )

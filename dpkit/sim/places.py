@@ -1,0 +1,94 @@
+"""The lines of the program that races and warnings name: "train.py:12"."""
+
+import linecache
+import os
+import sys
+import sysconfig
+from functools import cache
+from types import FrameType
+from typing import NamedTuple
+
+import torch
+
+SourceLine = tuple[str, int]  # a file, and the number of a line
+
+
+class SourcePlace(NamedTuple):
+    """A line of the program, and the line of dpkit that it has led to.
+
+    If it did not lead into dpkit, both are the same.
+    """
+
+    program: SourceLine
+    within: SourceLine
+
+    def described(self) -> str:
+        """Return "train.py:12", or "train.py:12 (dpkit/streams.py:219)"."""
+        line = _described(*self.program)
+        if self.within != self.program:
+            line += f" ({_described(*self.within)})"
+        return line
+
+    def code(self) -> str:
+        """Return what stands in the line of the program."""
+        return linecache.getline(*self.program).strip()
+
+
+def here() -> SourcePlace:
+    """Return the place of what runs now.
+
+    Left out are PyTorch, what is installed beside it, Python's own library
+    and the simulation. A package that is installed beside PyTorch counts as
+    a part of the program if its ``__init__`` says ``IS_PROGRAM = True``.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    within: SourceLine | None = None
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        kind = _kind(frame.f_code.co_filename, name.partition(".")[0])
+        if kind:
+            line = frame.f_code.co_filename, frame.f_lineno
+            within = within or line
+            if kind == "program":
+                return SourcePlace(line, within)
+        frame = frame.f_back
+    return SourcePlace(*[within or ("?", 0)] * 2)
+
+
+_SIM = os.path.dirname(os.path.abspath(__file__))
+_DPKIT = os.path.dirname(_SIM) + os.sep
+_NAMES = ("stdlib", "platstdlib", "purelib", "platlib")
+_LIBRARIES = (
+    *[sysconfig.get_path(name) + os.sep for name in _NAMES],
+    os.path.dirname(os.path.dirname(torch.__file__)) + os.sep,
+    "<frozen ",
+)
+
+
+@cache
+def _kind(file: str, package: str) -> str:
+    """Return whose a file is: "program", "dpkit", or "" for all others."""
+    if file.startswith(_DPKIT):
+        room = file.removeprefix(_DPKIT).split(os.sep)[0]
+        return "" if room == "sim" else "dpkit"
+    is_installed = file.startswith(_LIBRARIES)
+    says_so = getattr(sys.modules.get(package), "IS_PROGRAM", False)
+    return "" if is_installed and not says_so else "program"
+
+
+def _described(file: str, number: int) -> str:
+    if file.startswith(_DPKIT):
+        name = f"dpkit/{file.removeprefix(_DPKIT)}".replace(os.sep, "/")
+    else:
+        name = "a cell" if _is_cell(file) else os.path.basename(file)
+    return f"{name}:{number}"
+
+
+def _is_cell(file: str) -> bool:
+    """Return whether IPython has made a file of a cell.
+
+    The number of the cell is left out: it changes each time the cell is run.
+    """
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return bool(shell and shell.compile.format_code_name(file))

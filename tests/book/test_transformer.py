@@ -1,0 +1,70 @@
+"""A transformer's costs against its papers, and against what it is made of."""
+
+import pytest
+from torch import nn
+
+from dpbook.formulas.transformer import Transformer
+from dpbook.planner.networks import NETWORKS
+
+GPT = Transformer(48, 6144, 64, 51_200, 2048, fused=False)
+PUBLISHED = {
+    "7B": 6.74e9,
+    "70B": 70.6e9,
+    "405B": 405.9e9,
+    "22B of 2022": 22e9,
+    "175B of 2022": 175e9,
+    "530B of 2022": 530e9,
+    "1T of 2022": 1008e9,
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_parameters_are_those_that_were_published(name):
+    assert NETWORKS[name].parameters == pytest.approx(
+        PUBLISHED[name], rel=0.01
+    )
+
+
+def test_a_layer_has_the_weights_of_torch():
+    """Without biases and norms: 2h² + 2hg for attention, 2hf for the MLP."""
+    layer = nn.TransformerEncoderLayer(8, 2, 24, bias=False, device="meta")
+    weights = [p for p in layer.parameters() if p.dim() == 2]
+    model = Transformer(1, 8, 2, 10, 5, feed_forward=24)
+    assert sum(p.numel() for p in weights) == model.layer_parameters
+
+
+@pytest.mark.parametrize("t", [1, 2, 8])
+@pytest.mark.parametrize("b", [1, 4])
+def test_kept_bytes_are_those_of_the_paper(b, t):
+    s, h, a = GPT.sequence, GPT.hidden, GPT.heads
+    unit = s * b * h
+
+    def kept(recompute, rows):
+        return GPT.kept_bytes(b, t, recompute, rows) / unit
+
+    assert kept("none", False) == pytest.approx(
+        10 + 24 / t + 5 * a * s / (h * t)
+    )
+    assert kept("none", True) == pytest.approx((34 + 5 * a * s / h) / t)
+    assert kept("selective", True) == pytest.approx(34 / t)
+    assert kept("full", False) == 2
+
+
+def test_fused_attention_keeps_no_weights():
+    fused = Transformer(48, 6144, 64, 51_200, 2048)
+    assert fused.kept_bytes(1, recompute="none") == GPT.kept_bytes(1)
+
+
+def test_fewer_keys_and_a_gate_change_what_is_kept():
+    plain = Transformer(2, 64, 8, 100, 10)
+    few = Transformer(2, 64, 8, 100, 10, key_heads=2)
+    assert plain.kept_bytes(1) - few.kept_bytes(1) == 10 * 4 * (64 - 16)
+    gate = Transformer(2, 64, 8, 100, 10, gated=True)
+    assert gate.kept_bytes(1) - plain.kept_bytes(1) == 10 * 2 * 256
+    dry = Transformer(2, 64, 8, 100, 10, dropout=False)
+    assert plain.kept_bytes(1) - dry.kept_bytes(1) == 10 * 2 * 64
+
+
+def test_an_unknown_recomputation_is_refused():
+    with pytest.raises(ValueError, match=r"unknown recompute .*'some'"):
+        GPT.kept_bytes(1, recompute="some")

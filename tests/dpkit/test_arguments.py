@@ -1,0 +1,218 @@
+"""What cannot be is refused at the door, with the value."""
+
+from math import inf, nan
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import dpkit
+from dpkit import layer_partition as lp
+from dpkit.data_parallel import BucketedDataParallel
+from dpkit.processes import Workers
+from dpkit.sim.devices.configuration import DEFAULTS, simulation
+from dpkit.theory.hardware import HOSTS, LINKS
+
+X, Y = torch.ones(4, 3), torch.zeros(4, dtype=torch.int64)
+EACH = nn.CrossEntropyLoss(reduction="none")
+
+
+@pytest.fixture(autouse=True)
+def _default_machine():
+    yield
+    dpkit.sim.configure()
+
+
+def net(X, params):
+    return X @ params[0]
+
+
+def attention():
+    return nn.MultiheadAttention(8, 2, batch_first=True)
+
+
+def mlp(devices):
+    return lp.ParallelMLP(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3), devices)
+
+
+TAKE_DEVICES = {
+    "scatter": lambda d: dpkit.scatter(X, d),
+    "split_batch": lambda d: dpkit.split_batch(X, Y, d),
+    "replicate": lambda d: dpkit.replicate([X], d),
+    "synchronize": dpkit.synchronize,
+    "Timer": dpkit.Timer,
+    "train_batch": lambda d: dpkit.train_batch(
+        net, EACH, X, Y, [[torch.ones(3, 2, requires_grad=True)]], d, 0.1
+    ),
+    "train": lambda d: dpkit.train(
+        net, EACH, [torch.ones(3, 2)], [(X, Y)], [(X, Y)], d, 0.1, 1
+    ),
+    "evaluate_accuracy": lambda d: dpkit.evaluate_accuracy(
+        nn.Linear(3, 2), [(X, Y)], d
+    ),
+    "DataParallel": lambda d: dpkit.DataParallel(nn.Linear(3, 2), d),
+    "BucketedDataParallel": lambda d: BucketedDataParallel(
+        nn.Linear(3, 2), d
+    ),
+    "Pipeline": lambda d: dpkit.Pipeline([nn.Linear(3, 2)], d),
+    "ColumnParallelLinear": lambda d: dpkit.ColumnParallelLinear(
+        nn.Linear(9, 9), d
+    ),
+    "RowParallelLinear": lambda d: dpkit.RowParallelLinear(
+        nn.Linear(9, 9), d
+    ),
+    "ChannelParallelConv2d": lambda d: dpkit.ChannelParallelConv2d(
+        nn.Conv2d(9, 9, 3), d
+    ),
+    "VocabParallelEmbedding": lambda d: lp.VocabParallelEmbedding(
+        nn.Embedding(9, 2), d
+    ),
+    "HeadParallelAttention": lambda d: lp.HeadParallelAttention(
+        attention(), d
+    ),
+    "ParallelMLP": mlp,
+    "Replicated": lambda d: lp.Replicated(nn.ReLU(), d),
+    "LayerParallel": lambda d: lp.LayerParallel(nn.ReLU(), d),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("given", ["sim:0", torch.device("cpu"), 2, None])
+@pytest.mark.parametrize("act", TAKE_DEVICES.values(), ids=TAKE_DEVICES)
+def test_what_is_no_list_of_devices(act, given):
+    with pytest.raises(TypeError) as caught:
+        act(given)
+    told = f"not a list of devices (devices: {given!r})"
+    assert str(caught.value).startswith(told)
+
+
+@pytest.mark.parametrize("act", TAKE_DEVICES.values(), ids=TAKE_DEVICES)
+def test_a_list_and_a_tuple_of_devices_will_do(act):
+    for kind in (list, tuple):
+        act(kind(dpkit.devices(1, "cpu")))
+
+
+def test_a_generator_of_devices_will_do_where_they_are_gone_through_once():
+    for name in ("synchronize", "Timer", "Pipeline", "Replicated"):
+        TAKE_DEVICES[name](iter(dpkit.devices(1, "cpu")))
+
+
+TAKE_COUNTS = {
+    "count": lambda n: dpkit.devices(n, "cpu"),
+    "num_devices": lambda n: dpkit.sim.configure(num_devices=n),
+    "ranks_per_node": lambda n: dpkit.sim.configure(ranks_per_node=n),
+    "devices_per_switch": lambda n: dpkit.sim.configure(devices_per_switch=n),
+    "num_epochs": lambda n: dpkit.train(
+        net, EACH, [torch.ones(3, 2)], [(X, Y)], [(X, Y)],
+        dpkit.devices(1, "cpu"), 0.1, n,
+    ),
+    "num_stages": lambda n: dpkit.split_layers(
+        nn.Sequential(nn.ReLU(), nn.ReLU()), n
+    ),
+    "num_micro_batches": lambda n: dpkit.Pipeline(
+        [nn.ReLU(), nn.ReLU()], dpkit.devices(2, "cpu"), "gpipe", n
+    ),
+    "world_size": Workers,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [2.0, 1.5, nan, "2"])
+@pytest.mark.parametrize("name", TAKE_COUNTS)
+def test_what_is_no_count(name, given):
+    with pytest.raises(TypeError) as caught:
+        TAKE_COUNTS[name](given)
+    assert str(caught.value) == f"not a whole number ({name}: {given!r})"
+    assert simulation.settings == DEFAULTS
+
+
+def test_what_is_no_count_elsewhere():
+    tensors = [torch.ones(4) for _ in range(4)]
+    with pytest.raises(TypeError, match=r"\(ranks_per_node: 2.0\)"):
+        dpkit.allreduce(tensors, "sum", "hierarchical", ranks_per_node=2.0)
+    for act in (dpkit.broadcast, dpkit.reduce):
+        with pytest.raises(TypeError, match=r"not a whole number \(root: 1."):
+            act(tensors, root=1.0)
+    layers, devices = nn.Sequential(nn.ReLU(), nn.ReLU()), ["cpu", "cpu"]
+    with pytest.raises(TypeError, match=r"not a whole number \(sizes: 1.0"):
+        dpkit.split_layers(layers, 2, sizes=[1.0, 1])
+    with pytest.raises(TypeError, match=r"not a whole number \(sizes: 2.0"):
+        dpkit.RowParallelLinear(nn.Linear(4, 3), devices, [2.0, 2])
+
+
+@pytest.mark.parametrize("lr", [nan, inf, -inf])
+def test_what_is_no_learning_rate(lr):
+    devices = dpkit.devices(2, "sim")
+    replicas = dpkit.replicate([torch.ones(3, 2)], devices)
+    told = rf"the learning rate is not a finite number \(lr: {lr}\)"
+    with pytest.raises(ValueError, match=told):
+        dpkit.train_batch(net, EACH, X, Y, replicas, devices, lr)
+    with pytest.raises(ValueError, match=told):
+        dpkit.train(net, EACH, [X[:3]], [(X, Y)], [(X, Y)], devices, lr, 1)
+    for (p,) in replicas:
+        assert p.grad is None
+        assert torch.equal(p.cpu(), torch.ones(3, 2))
+
+
+def test_one_tensor_is_no_list_of_parameters():
+    """Its rows would be the parameters."""
+    W, devices = torch.ones(3, 2), dpkit.devices(2, "sim")
+    told = r"a tensor where a list of tensors belongs \(shape: \(3, 2\)\)"
+    with pytest.raises(TypeError, match=told):
+        dpkit.replicate(W, devices)
+    with pytest.raises(TypeError, match=told):
+        dpkit.train(net, EACH, W, [(X, Y)], [(X, Y)], devices, 0.1, 1)
+    with pytest.raises(TypeError, match=r"not a tensor \(type: ReLU\)"):
+        dpkit.replicate(nn.Sequential(nn.ReLU()), devices)
+
+
+@pytest.mark.parametrize("name", ["accelerator", "link", "host", "network"])
+def test_what_is_no_preset(name):
+    told = rf"neither a name nor a preset \({name}: "
+    other = LINKS["nvlink2"] if name == "host" else HOSTS["eager"]
+    for given in (3, None, other):
+        with pytest.raises(TypeError, match=told + str(given)[:4]):
+            dpkit.sim.configure(**{name: given})
+    assert simulation.settings == DEFAULTS
+
+
+@pytest.mark.parametrize("factor", [inf, nan, 0.0, -1.0])
+def test_what_is_no_factor_of_time(factor):
+    with pytest.raises(ValueError, match=rf"\(slow: \{{0: {factor}\}}\)"):
+        dpkit.sim.configure(slow={0: factor})
+    assert simulation.settings == DEFAULTS
+
+
+@pytest.mark.parametrize("memory_bytes", [inf, nan, 0])
+def test_what_is_no_size_of_memory(memory_bytes):
+    with pytest.raises(ValueError, match=rf"memory_bytes: {memory_bytes}\)"):
+        dpkit.sim.configure(memory_bytes=memory_bytes)
+    assert simulation.settings == DEFAULTS
+
+
+@pytest.mark.parametrize("device", ["cpu", torch.device("cpu"), "meta"])
+def test_what_is_no_current_device(device):
+    dpkit.devices(1, "sim")
+    with pytest.raises(ValueError, match=rf"\(device: {device}\)"):
+        torch.sim.set_device(device)
+    with (
+        pytest.raises(ValueError, match="not a simulated device"),
+        torch.sim.device(device),
+    ):
+        pass
+    assert torch.zeros(1, device="sim").device.index == 0
+
+
+def test_devices_without_a_number_meet():
+    """Each host has a clock of its own, and that device's is known."""
+    with dpkit.sim.machine(hosts="per_device"):
+        plain, one = torch.device("sim"), dpkit.devices(2, "sim")[1]
+        x = torch.ones(1000, 1000, device=one)
+        x @ x
+        dpkit.synchronize([plain])
+        dpkit.synchronize([plain, one])
+        zero = dpkit.devices(1, "sim")[0]
+        assert dpkit.sim.now(plain) == dpkit.sim.now(zero)
+        assert dpkit.sim.now(zero) == dpkit.sim.now(one) > 0
+        with dpkit.Timer([plain]) as timer:
+            F.relu(torch.ones(3, device=plain))
+        assert timer.seconds > 0

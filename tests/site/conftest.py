@@ -1,0 +1,79 @@
+"""Fixtures of the tests of pages: a built site, and how it is looked at."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from tests.repository import ROOT
+
+BuildSite = Callable[..., Path]
+CheckPages = Callable[[Path], tuple[int, list[str]]]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def build_site() -> BuildSite:
+    """Build the site of the book in a folder; a warning is a failure."""
+
+    def build(folder: Path, **environment: str) -> Path:
+        if not (folder / "book").exists():
+            shutil.copytree(ROOT / "book", folder / "book")
+            for name in ("_config.yml", "_toc.yml"):
+                shutil.copy(ROOT / name, folder)
+        script = ROOT / "scripts" / "build_site.py"
+        run = subprocess.run(
+            [sys.executable, script, folder],
+            capture_output=True,
+            text=True,
+            env=os.environ | environment,
+        )
+        assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+        return folder / "_build" / "html"
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def site(
+    build_site: BuildSite,
+    tmp_path_factory: pytest.TempPathFactory,
+    worker_id: str,
+) -> Path:
+    """Give the folder of the built site, to read; all workers share one."""
+    folder = tmp_path_factory.getbasetemp()
+    if worker_id != "master":
+        folder = folder.parent
+    html = folder / "site" / "_build" / "html"
+    with FileLock(folder / "site.lock"):
+        return html if html.exists() else build_site(folder / "site")
+
+
+@pytest.fixture(scope="session")
+def check_pages() -> CheckPages:
+    """Look at a built site as `make check` does, where anything can.
+
+    Where nothing can, a test is skipped; but not in continuous integration.
+    """
+    checks = ROOT / "scripts" / "check"
+    give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+    if not (checks / "node_modules").exists():
+        give_up("what make check needs is not installed (run: make check)")
+    if not any(map(shutil.which, BROWSERS)):
+        give_up("no chromium on the PATH")
+
+    def check(root: Path) -> tuple[int, list[str]]:
+        run = subprocess.run(
+            ["node", checks / "main.mjs", root, sys.executable],
+            capture_output=True,
+            text=True,
+        )
+        assert run.stderr == ""
+        return run.returncode, run.stdout.splitlines()
+
+    return check

@@ -1,0 +1,255 @@
+"""One command writes the repository's address; the pages lead there."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from types import SimpleNamespace
+
+import pytest
+import repository_links as links
+import set_address as address
+
+from tests.repository import ROOT
+
+NOTEBOOKS = sorted(ROOT.glob("book/*.ipynb"))
+NEW = "https://github.com/some/book"
+
+
+def first_code_cell(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return next(cell for cell in cells if cell["cell_type"] == "code")
+
+
+def written():
+    """Return the address that `_config.yml` holds, or the placeholder."""
+    config = (ROOT / "_config.yml").read_text(encoding="utf-8")
+    return re.search(r'(?m)^  url: "(.*)"', config)[1] or address.PLACEHOLDER
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_first_cell_fetches_dpkit_from_the_one_address(path):
+    cell = first_code_cell(path)
+    source = "".join(cell["source"]) + "\n"
+    assert source == address.SETUP.format(address=written())
+    assert cell["metadata"]["tags"] == ["remove-cell"]
+    assert cell["outputs"] == []
+
+
+@pytest.fixture
+def copy(tmp_path):
+    shutil.copytree(ROOT / "book", tmp_path / "book")
+    for name in ("_config.yml", "CITATION.cff"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def set_to(root, url):
+    """Write the address; return which files changed."""
+    changed = []
+    for path, text in address.changes(root, address.check(url)).items():
+        if path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            changed.append(path.name)
+    return changed
+
+
+def test_all_places_are_written_and_nothing_else(copy):
+    names = [path.name for path in NOTEBOOKS]
+    assert set_to(copy, NEW + ".git/") == [
+        *("_config.yml", "CITATION.cff"),
+        *names,
+    ]
+    assert set_to(copy, NEW) == []
+    other = "https://gitlab.com/another/book"
+    assert len(set_to(copy, other)) == 2 + len(names)
+    for path in [*copy.glob("book/*.ipynb"), copy / "_config.yml"]:
+        text = path.read_text(encoding="utf-8")
+        assert other in text
+        assert NEW not in text
+    cited = (copy / "CITATION.cff").read_text(encoding="utf-8")
+    assert cited.count("repository-code") == cited.count(other) == 1
+    before = json.loads((ROOT / "book" / names[0]).read_text("utf-8"))
+    after = json.loads((copy / "book" / names[0]).read_text("utf-8"))
+    different = [
+        i for i, cells in enumerate(zip(before["cells"], after["cells"]))
+        if cells[0] != cells[1]
+    ]  # fmt: skip
+    assert len(different) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "some/book",
+        "http://github.com/a/b",
+        "https://x.org/a/b",
+        NEW + "/c",
+    ],
+)
+def test_what_is_no_address_is_refused_by_name(url):
+    with pytest.raises(ValueError, match=r"not the address") as caught:
+        address.check(url)
+    assert repr(url.rstrip("/")) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "launchers"),
+    [
+        ("", set()),
+        (NEW, {"colab_url", "binderhub_url", "notebook_interface"}),
+        ("https://gitlab.com/a/b", {"binderhub_url", "notebook_interface"}),
+    ],
+)
+def test_buttons_derive_from_the_address(url, launchers):
+    config = SimpleNamespace(html_theme_options={"repository_url": url})
+    links.add_buttons(None, config)
+    options = config.html_theme_options
+    assert options["use_repository_button"] == bool(url)
+    assert set(options["launch_buttons"]) == launchers
+
+
+@pytest.mark.slow
+def test_the_buttons_open_the_notebook_itself(copy):
+    set_to(copy, NEW)
+    for page in [*copy.glob("book/*.ipynb"), *copy.glob("book/*.md")]:
+        if page.stem not in ("index", "splitting"):
+            page.unlink()
+    pages = "format: jb-book\nroot: book/index\nchapters:\n"
+    (copy / "_toc.yml").write_text(pages + "- file: book/splitting\n")
+    program = "from jupyter_book.cli.main import main; main()"
+    tool = [sys.executable, "-P", "-c", program]
+    command = [*tool, "build", copy, "--quiet"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-3000:]
+    built = copy / "_build" / "html"
+    html = (built / "book" / "splitting.html").read_text(encoding="utf-8")
+    path = "book/splitting.ipynb"
+    for href in (
+        f"https://colab.research.google.com/github/some/book/blob/main/{path}",
+        f"https://mybinder.org/v2/gh/some/book/main?urlpath=lab/tree/{path}",
+        f"../_sources/{path}",  # to download
+    ):
+        assert f'href="{href}"' in html
+    ours, given = (
+        {cell["id"]: cell for cell in json.loads(file.read_text())["cells"]}
+        for file in (copy / path, built / "_sources" / path)
+    )
+    assert list(given) == [name for name in ours if name in given]
+    assert outside_solutions(ours) <= set(given)
+    for cell in given.values():
+        assert "solution" not in cell["metadata"].get("tags", ())
+
+
+def outside_solutions(cells):
+    """Return the names of all cells that are no part of a solution."""
+    outside, names = True, set()
+    for name, cell in cells.items():
+        text = "".join(cell["source"])
+        if "{solution-start}" in text:
+            outside = False
+        elif outside:
+            names.add(name)
+        if "{solution-end}" in text:  # the next exercise may begin here
+            outside = "{solution-start}" not in text.rpartition("-end}")[2]
+    assert outside
+    assert len(names) > 20
+    return names
+
+
+def run_cell(python, source, folder, **environment):
+    """Run a cell in the IPython of a Python, in a folder without dpkit."""
+    program = (
+        "import sys; from IPython.core.interactiveshell import *;"
+        "shell = InteractiveShell.instance();"
+        "result = shell.run_cell(sys.argv[1]); result.raise_error()"
+    )
+    # `make test ENV=…` names the clone there, and dpkit would be found in it.
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    # In another locale Python does not read a path file with other letters.
+    inherited["LC_ALL"] = "C.UTF-8"
+    run = subprocess.run(
+        [python, "-c", program, source],
+        capture_output=True, text=True, env=inherited | environment,
+        cwd=folder,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
+    return run.stdout
+
+
+@pytest.fixture
+def bare(tmp_path_factory):
+    """Return a Python that has every package of this one but dpkit.
+
+    A path file makes them importable; the editable dpkit is not, for its own
+    path file is only read in the folder of this Python.
+    """
+    folder = tmp_path_factory.mktemp("bare")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder],
+                   check=True)  # fmt: skip
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "all.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin" / "python"
+
+
+@pytest.mark.slow
+def test_the_first_cell_installs_dpkit_where_it_is_not(bare, tmp_path):
+    clone = tmp_path / "book"
+    shutil.copytree(ROOT / "dpkit", clone / "dpkit")
+    for name in ("_data", "dpbook"):
+        shutil.copytree(ROOT / "book" / name, clone / "book" / name)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, clone)
+    git = ["git", "-C", clone, "-c", "user.name=a", "-c", "user.email=b"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "a"]):
+        subprocess.run([*git, *command], check=True)
+    source = "".join(first_code_cell(NOTEBOOKS[0])["source"])
+    # Without a network: git finds the clone at the address, and pip builds
+    # with the setuptools that is there.
+    offline = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.file://{clone}.insteadOf",
+        "GIT_CONFIG_VALUE_0": written(),
+        "PIP_NO_BUILD_ISOLATION": "0",
+        "PIP_NO_INDEX": "1",
+    }
+    where = "\nimport dpbook.job, dpkit; print('found', dpkit.__file__)"
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    output = run_cell(bare, source + where, folder, **offline)
+    assert f"found {bare.parent.parent}" in output
+    # What the cells read by a path is there too.
+    assert (folder / "_data" / "headline.json").exists()
+
+
+@pytest.mark.slow
+def test_the_first_cell_leaves_the_torch_that_is_there(bare, tmp_path):
+    """Pip refuses, rather than bring one that may not fit the driver."""
+    (site,) = bare.parent.parent.glob("lib/python*/site-packages")
+    older = site / "torch-2.5.0.dist-info"
+    older.mkdir()
+    facts = "Metadata-Version: 2.1\nName: torch\nVersion: 2.5.0\n"
+    (older / "METADATA").write_text(facts)
+    (older / "INSTALLER").write_text("pip\n")
+    for name in ("dpkit", "book", "pyproject.toml", "README.md", "LICENSE"):
+        (tmp_path / "dpkit-book").mkdir(exist_ok=True)
+        (tmp_path / "dpkit-book" / name).symlink_to(ROOT / name)
+    source = "".join(first_code_cell(NOTEBOOKS[0])["source"])
+    log = tmp_path / "pip.log"
+    offline = {"PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1"}
+    try:
+        run_cell(bare, source, tmp_path, PIP_LOG=str(log), **offline)
+    finally:
+        shutil.rmtree(older)
+    said = log.read_text()
+    assert "depends on torch>=2.11" in said
+    assert "The user requested (constraint) torch==2.5.0" in said
+
+
+def test_the_first_cell_does_nothing_where_dpkit_is(tmp_path):
+    source = "".join(first_code_cell(NOTEBOOKS[0])["source"])
+    assert run_cell(sys.executable, source, tmp_path, PIP_NO_INDEX="1") == ""

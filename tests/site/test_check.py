@@ -1,0 +1,235 @@
+"""The checks of the pages find a fault, and say what is wrong and where.
+
+They run on a small site with a page for each fault, planted there alone.
+"""
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from tests.repository import ROOT
+
+CHECKS = ROOT / "scripts" / "check"
+
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>A page</title>
+<link rel="stylesheet" href="../style.css">
+</head>
+<body>
+<main>
+<h1 id="top">A page</h1>
+<p>It leads to <a href="two.html#top">another</a>.</p>
+<img src="../dot.svg" width="9" height="9" alt="A dot.">
+</main>
+</body>
+</html>
+"""
+STYLE = """
+html[data-theme="dark"] { background: #111; color: #eee; }
+html[data-theme="dark"] a { color: #9cf; }
+p { animation: arrive 60s; }
+@keyframes arrive { from { opacity: 0.4; } }
+"""
+DOT = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">'
+    '<circle cx="4" cy="4" r="4"/></svg>'
+)
+
+pytestmark = pytest.mark.slow
+
+
+def build(root, pages):
+    """Write a site of pages, by name, and a source for each."""
+    site = root / "_build" / "html"
+    (site / "book").mkdir(parents=True)
+    (root / "book").mkdir()
+    (site / "style.css").write_text(STYLE)
+    (site / "dot.svg").write_text(DOT)
+    for name, text in pages.items():
+        (site / "book" / f"{name}.html").write_text(text)
+        (root / "book" / f"{name}.md").write_text("# A page\n")
+    return site
+
+
+def test_a_site_without_a_fault_passes(check_pages, tmp_path):
+    build(tmp_path, {"one": PAGE, "two": PAGE})
+    status, said = check_pages(tmp_path)
+    assert said[-2].startswith("2 pages, the heaviest book/")
+    assert said[-1] == "nothing found"
+    assert status == 0
+
+
+HEAD, END = "</head>", "</main>"
+FAULTS = {
+    "a broken link": (
+        ("two.html#top", "three.html"),
+        "links: {place}.html [{place}.md]: leads nowhere: /book/three.html",
+    ),
+    "a broken fragment": (
+        ("two.html#top", "two.html#bottom"),
+        "links: {place}.html [{place}.md]: "
+        "leads nowhere: /book/two.html#bottom",
+    ),
+    "an empty text for a picture": (
+        ('alt="A dot."', 'alt=""'),
+        "pictures: {place}.html [{place}.md]: "
+        'a picture without a text: <img src="../dot.svg"',
+    ),
+    "a file name for a text": (
+        ('alt="A dot."', 'alt="../dot.svg"'),
+        "pictures: {place}.html [{place}.md]: "
+        'a picture without a text: <img src="../dot.svg"',
+    ),
+    "no text for a picture": (
+        (' alt="A dot."', ""),
+        "axe: {place}.html (light; dark; phone) [{place}.md]: img: "
+        "Images must have alternative text [image-alt]",
+    ),
+    "a colour that is pale in the dark": (
+        ("<p>", '<p style="color: #222">'),
+        "axe: {place}.html (dark) [{place}.md]: p: Elements must meet "
+        "minimum color contrast ratio thresholds [color-contrast]",
+    ),
+    "an external script": (
+        (HEAD, '<script src="https://example.org/a.js"></script></head>'),
+        "requests: {place}.html [{place}.md]: "
+        "asks another server: https://example.org/a.js",
+    ),
+    "a request of a script": (
+        (END, "</main><script>fetch('//example.org/b')</script>"),
+        "requests: {place}.html [{place}.md]: "
+        "asks another server: http://example.org/b",
+    ),
+    "a name of another server that is not yet asked": (
+        (END, '<img loading="lazy" src="//example.org/c.png" alt="C"></main>'),
+        "requests: {place}.html [{place}.md]: "
+        "names another server: //example.org/c.png",
+    ),
+    "a script that fails": (
+        (END, "</main><script>throw Error('no such box')</script>"),
+        "requests: {place}.html [{place}.md]: a script fails: no such box",
+    ),
+    "a page that is too heavy": (
+        (END, f"<!-- {'much ' * 200_000}--></main>"),
+        "weight: {place}.html [{place}.md]: 1000",
+    ),
+    "invalid html": (
+        ("<p>", "<p><div>a block in a line</div>"),
+        "html: {place}.html:12 [{place}.md]: Stray end tag '</p>'",
+    ),
+    "an id given twice": (
+        ("<p>", '<p id="top">'),
+        "html: {place}.html:12 (html > body > main > p) [{place}.md]: "
+        'Duplicate ID "top"',
+    ),
+}
+
+
+def faulty(number):
+    """Return the page in which one of the faults is planted."""
+    old, new = list(FAULTS.values())[number][0]
+    assert PAGE.count(old) == 1
+    return PAGE.replace(old, new)
+
+
+@pytest.fixture(scope="module")
+def findings(check_pages, tmp_path_factory):
+    """Check a site with one fault a page; return what is said of it."""
+    root = tmp_path_factory.mktemp("faulty")
+    pages = {f"page-{i}": faulty(i) for i in range(len(FAULTS))}
+    site = build(root, {"one": PAGE, "two": PAGE} | pages)
+    with (site / "style.css").open("a") as sheet:
+        sheet.write("@font-face { src: url(https://x.org/a.woff) }")
+    status, said = check_pages(root)
+    assert status == 1
+    found = [line for line in said if re.match(r"\w+: \S+\.(html|css)", line)]
+    assert said[-1] == f"found in all: {len(found)}"
+    return found
+
+
+@pytest.mark.parametrize("number", range(len(FAULTS)), ids=list(FAULTS))
+def test_the_fault_of_a_page_is_found(findings, number):
+    expected = list(FAULTS.values())[number][1]
+    about = [line for line in findings if f"page-{number}.html" in line]
+    place = f"book/page-{number}"
+    expected = expected.format(place=place)
+    assert any(line.startswith(expected) for line in about), about
+
+
+def test_a_page_without_a_fault_is_not_named(findings):
+    about = [line for line in findings if re.search("book/(one|two)", line)]
+    assert all("leads nowhere" in line for line in about)
+
+
+def test_a_style_sheet_that_asks_another_server_is_found(findings):
+    address = "https://x.org/a.woff"
+    assert f"requests: style.css: names another server: {address}" in findings
+
+
+def test_a_misspelt_word_is_found_where_it_stands(check_pages, tmp_path):
+    build(tmp_path, {"one": PAGE, "two": PAGE})
+    (tmp_path / "book" / "one.md").write_text(
+        "# one\n\nThe `wrng` colour, wrod.\n\n"
+        "```\nwrng\n```\n\n```{exercise}\nSum theese\n```\n"
+    )
+    cell = {
+        "cell_type": "markdown",
+        "id": "page-001",
+        "metadata": {},
+        "source": ["A sum\n", "of gradeints\n"],
+    }
+    figure = {
+        "cell_type": "code",
+        "id": "page-002",
+        "metadata": {
+            "mystnb": {"figure": {"caption": "A picure."}, "image": {}}
+        },
+        "source": ["notaword = 1"],
+    }
+    (tmp_path / "book" / "two.md").unlink()
+    (tmp_path / "book" / "two.ipynb").write_text(
+        json.dumps({"cells": [cell, figure]})
+    )
+    (tmp_path / "dpkit").mkdir()
+    (tmp_path / "dpkit" / "sums.py").write_text(
+        '"""Add.\n\nWith behavior."""\n'
+    )
+    status, said = check_pages(tmp_path)
+    found = [line for line in said if line.startswith("spelling")]
+    assert found[:-1] == [
+        "spelling: book/one.md:3: unknown: wrod",
+        "spelling: book/one.md:10: unknown: theese",
+        "spelling: book/two.ipynb, cell page-001, line 2: unknown: gradeints",
+        "spelling: book/two.ipynb, cell page-002 (caption): unknown: picure",
+        "spelling: dpkit/sums.py:3: unknown: behavior",
+    ]
+    assert status == 1
+
+
+def test_a_search_that_is_lost_is_found(check_pages, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEARCH_PATIENCE", "1000")
+    site = build(tmp_path, {"one": PAGE, "two": PAGE})
+    alone = PAGE.replace("two.html#top", "search.html").replace("../", "")
+    (site / "search.html").write_text(alone)
+    status, said = check_pages(tmp_path)
+    found = [line for line in said if line.startswith("search")]
+    assert sorted(found) == [
+        "search: book/one.html [book/one.md]: has no field to search in",
+        "search: book/two.html [book/two.md]: has no field to search in",
+        "search: search.html: finds nothing for: device",
+    ]
+    assert status == 1
+
+
+def test_a_site_that_is_not_built_is_named(check_pages, tmp_path):
+    run = subprocess.run(
+        ["node", CHECKS / "main.mjs", tmp_path], capture_output=True, text=True
+    )
+    assert f"no site is built (folder: {tmp_path}/_build/html)" in run.stderr
+    assert run.returncode == 2

@@ -1,0 +1,139 @@
+"""The check of live figures finds what is planted, and says where.
+
+A site has a page for each fault, and one without.
+"""
+
+import base64
+import gzip
+import io
+import json
+import re
+import shutil
+import zipfile
+from pathlib import Path
+
+import live_figures
+import pack_python
+import pytest
+
+from dpbook.common.live import live
+from dpbook.explore.pipeline import PIPELINE
+
+pytestmark = pytest.mark.slow
+
+SCRIPTS = Path(pack_python.ROOT, "book", "_static", "live")
+PAGE = """<!DOCTYPE html>
+<html lang="en" data-theme="light">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>A page</title>
+<link rel="stylesheet" href="../{folder}/figure.css">
+<script defer src="../{folder}/engine.js"></script>
+<script defer src="../{folder}/figure.js"></script>
+<style>html[data-theme="dark"] {{ background: #111; color: #eee;
+--pst-color-background: #111; --pst-color-text-base: #eee; }}</style>
+</head>
+<body><main><h1>A page</h1>
+{body}
+</main></body>
+</html>
+"""
+
+
+def change(path, old, new):
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) >= 1
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def change_a_frame(folder):
+    """Write another number into a frame."""
+    (path,) = folder.glob("frames/*.js")
+    change(path, "A step takes 4", "A step takes 5")
+
+
+def change_the_theory(folder):
+    """Let the Python of the pages be of an older book."""
+    path = folder / "theory.js"
+    text = path.read_text(encoding="utf-8")
+    told = json.loads(text[text.index("{") : text.rindex(";")])
+    packed = gzip.decompress(base64.b64decode(told["packed"]))
+    out = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(packed)) as old,
+        zipfile.ZipFile(out, "w") as new,
+    ):
+        for name in old.namelist():
+            data = old.read(name)
+            new.writestr(name, data.replace(b"A step takes", b"A stop takes"))
+    whole = out.getvalue()
+    told["index"][0][1] = len(whole)
+    told["packed"] = base64.b64encode(gzip.compress(whole)).decode()
+    path.write_text(f"dpkitPython.parts.theory = {json.dumps(told)};\n")
+
+
+def unbind_a_slider(folder):
+    old = "slider.oninput = () => set("
+    change(
+        folder / "figure.js", old, old.replace("set", 'key !== "hop" && set')
+    )
+
+
+FAULTS = {
+    "one": (lambda folder: None, []),
+    "frame": (
+        change_a_frame,
+        [r"1 of \d+ frames are not Python's, such as that for \{.+\}"],
+    ),
+    "theory": (
+        change_the_theory,
+        [
+            r"\d+ of \d+ answers are not Python's, such as that for \{.+\}",
+            r"from a disk, a sent view is not shown \(.+\)",
+        ],
+    ),
+    "slider": (
+        unbind_a_slider,
+        ["the control does nothing: hop, ms"],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def findings(check_pages, tmp_path_factory):
+    """Check the site; return page -> what is said of it."""
+    packed = pack_python.pack()
+    if packed is None:
+        pytest.skip("npm cannot get Pyodide here")
+    root = tmp_path_factory.mktemp("live")
+    site = root / "_build" / "html"
+    (site / "book").mkdir(parents=True)
+    (root / "book").mkdir()
+    for name, (plant, _) in FAULTS.items():
+        folder = site / f"live-{name}"
+        shutil.copytree(SCRIPTS, folder)
+        for script in pack_python.NAMES:
+            shutil.copy(packed / script, folder)
+        figure = live(PIPELINE)._repr_html_()
+        body, _ = live_figures.with_ids(figure, name, folder / "frames")
+        page = PAGE.format(folder=folder.name, body=body)
+        (site / "book" / f"{name}.html").write_text(page, encoding="utf-8")
+        plant(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LIVE_PATIENCE", "15000")
+        _, said = check_pages(root)
+    found = {name: [] for name in FAULTS}
+    for line in said:
+        if match := re.match(r"\w+: book/(\w+)\.html.*?: (.*)", line):
+            found[match[1]].append(match[2])
+    return found
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_is_planted_is_found_and_nothing_else(findings, name):
+    patterns = FAULTS[name][1]
+    found = findings[name]
+    assert len(found) == len(patterns), found
+    for pattern, words in zip(patterns, found, strict=True):
+        assert re.fullmatch(f"live-pipeline: {pattern}", words), words

@@ -1,0 +1,148 @@
+"""`make check` finds a Predict box that does not do what it is for."""
+
+import json
+import re
+from html import escape
+
+import predict
+import pytest
+
+from tests.repository import ROOT
+
+STATIC = ROOT / "book" / "_static"
+ASKED = escape(json.dumps([["a product", "ms", "27.2"]]))
+WHO = escape(json.dumps([["who waits", None, "2"]]))
+OPTIONS = "".join(
+    f"<li>{predict.CHOICE.format(cell='NAME-who', number=number)}{words}"
+    "</span></label></li>"
+    for number, words in enumerate(("Python", "the device"), 1)
+)
+PAGE = f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>A page</title>
+<link rel="stylesheet" href="../NAME.css">
+<script src="../NAME.js"></script>
+</head>
+<body>
+<main>
+<h1>A page</h1>
+<form class="predict" id="predict-NAME" name="NAME" data-asked="{ASKED}">
+{predict.FIELD.format(label="a product", unit="ms")}{predict.END}
+<p>It goes on.</p>
+{predict.NOTE.format(cell="NAME")}
+<div class="predict-fold" data-box="NAME"><p id="told">27.2 ms</p></div>
+<form class="predict" id="predict-NAME-who" name="NAME-who"
+ data-asked="{WHO}">
+<fieldset>
+<legend>who waits</legend>
+<ol>
+{OPTIONS}
+</ol>
+</fieldset>
+{predict.END}
+<div class="predict-fold" data-box="NAME-who"><p>The device waits.</p></div>
+{predict.FOUND}
+</main>
+</body>
+</html>
+"""
+COLOURS = """
+:root { --book-prediction: #306; --book-prediction-bg: #eef;
+        --pst-color-background: #fff; }
+html[data-theme="dark"] { background: #111; color: #eee;
+  --book-prediction: #cbf; --book-prediction-bg: #334;
+  --pst-color-background: #111; }
+html[data-theme="dark"] a { color: #9cf; }
+"""
+# What is planted: in which file, what in place of what, and what is said.
+FAULTS = {
+    "unfolded": (
+        "js",
+        "foldAll();\n    all(",
+        "all(",
+        "unfolded is not folded",
+    ),
+    "kept": (
+        "js",
+        'fold.removeAttribute("hidden"));\n  };',
+        "fold);\n  };",
+        "kept stays folded after a guess",
+    ),
+    "silent": (
+        "js",
+        '"; it is ", found',
+        '"; it is ", "another"',
+        "silent does not tell its answer",
+    ),
+    "numbered": (  # says which option is right, and not what it says
+        "js",
+        "option(form, found),",
+        "found,",
+        "numbered-who does not tell its answer",
+    ),
+    "deaf": (
+        "js",
+        "function follow() {",
+        "function follow() { all('[hidden]').forEach((fold) =>"
+        " { fold.hidden = true; }); return;",
+        "a link does not unfold #told",
+    ),
+    "paper": (
+        "css",
+        "content-visibility: visible !important",
+        "color: inherit",
+        "paper is folded on paper",
+    ),
+    "bare": (  # and the lightest, which is opened without a script
+        "html",
+        'data-box="bare"><p id="told">27.2 ms</p>',
+        "hidden><p>27.2 ms</p>",
+        "is folded without a script",
+    ),
+    "low": ("css", "min-height: 44px", "height: 20px", "lower than 44 pixels"),
+}
+
+pytestmark = pytest.mark.slow
+
+
+def planted(name):
+    """Return the files of a page, by ending, with a fault."""
+    files = {
+        "html": PAGE.replace("NAME", name),
+        "js": (STATIC / "predict.js").read_text("utf-8"),
+        "css": COLOURS + (STATIC / "predict.css").read_text("utf-8"),
+    }
+    if name in FAULTS:
+        ending, old, new, _ = FAULTS[name]
+        assert old in files[ending]
+        files[ending] = files[ending].replace(old, new)
+    return files
+
+
+@pytest.fixture(scope="module")
+def findings(check_pages, tmp_path_factory):
+    """Check a site with a fault on each page, and a page without one."""
+    root = tmp_path_factory.mktemp("asking")
+    site = root / "_build" / "html"
+    (site / "book").mkdir(parents=True)
+    (root / "book").mkdir()
+    for name in ("good", *FAULTS):
+        files = planted(name)
+        (site / "book" / f"{name}.html").write_text(files["html"])
+        (site / f"{name}.js").write_text(files["js"])
+        (site / f"{name}.css").write_text(files["css"])
+    _, said = check_pages(root)
+    return [line for line in said if re.match(r"[\w ]+: \S+\.html", line)]
+
+
+def test_a_good_box_passes(findings):
+    assert [line for line in findings if "book/good" in line] == []
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found(findings, name):
+    about = [line for line in findings if f"book/{name}" in line]
+    assert any(FAULTS[name][3] in line for line in about), about

@@ -1,0 +1,105 @@
+"""The examples in docstrings are there and run; so do the README's commands.
+
+``make test`` runs them, by ``--doctest-modules``; here none may skip itself.
+"""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import re
+import shlex
+
+import pytest
+
+import dpbook
+import dpkit
+from dpbook.__main__ import job_parser
+from dpkit.__main__ import command_parser
+from tests.repository import ROOT
+
+README = (ROOT / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+MODULES = [
+    found.name
+    for package in (dpkit, dpbook)
+    for found in pkgutil.walk_packages(
+        package.__path__, f"{package.__name__}."
+    )
+] + ["dpkit"]
+PARSERS = {"dpkit": command_parser(), "dpbook": job_parser()}
+
+
+def examples(module):
+    """Return the examples of a module, by the name of what they show."""
+    return {
+        test.name: test.examples
+        for test in doctest.DocTestFinder().find(module)
+    }
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_example_is_skipped(name):
+    for shown, lines in examples(importlib.import_module(name)).items():
+        skipped = [e.source for e in lines if e.options.get(doctest.SKIP)]
+        assert not skipped, f"{shown}: skipped"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_example_is_behind_a_prompt_that_doctest_does_not_see(name):
+    """Such as `>>>` in a comment, or in a string that is no docstring."""
+    module = importlib.import_module(name)
+    written = re.findall(r"^ *>>> ", inspect.getsource(module), re.MULTILINE)
+    assert len(written) == sum(map(len, examples(module).values()))
+
+
+def test_scripts_have_no_examples():
+    """Nothing would run them."""
+    for path in (ROOT / "scripts").glob("*.py"):
+        assert ">>>" not in path.read_text("utf-8"), path.name
+
+
+# A module, whose functions have examples, and what `train` returns.
+WITHOUT = {"sim", "TrainingRecord"}
+
+
+@pytest.mark.parametrize("name", sorted({*dpkit.__all__} - WITHOUT))
+def test_every_public_name_has_an_example(name):
+    assert ">>> " in inspect.getdoc(getattr(dpkit, name))
+
+
+def test_the_program_of_the_readme(capsys):
+    """It shards one layer over four ranks, and prints who waited for whom."""
+    (program,) = [text for kind, text in BLOCKS if kind == "python"]
+    exec(program, {})
+    assert "sim:3 compute" in capsys.readouterr().out
+
+
+def commands():
+    """Return the lines of the README that a reader types, as words."""
+    typed = "".join(text for kind, text in BLOCKS if not kind)
+    lines = typed.replace("\\\n", "").splitlines()
+    return [shlex.split(line, comments=True) for line in lines]
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_the_command_exists(words):
+    if words[0] == "make":
+        makefile = (ROOT / "Makefile").read_text("utf-8")
+        assert re.search(rf"^{words[1]}:.*##", makefile, re.MULTILINE)
+    elif "-m" in words:
+        place = words.index("-m") + 1
+        given = PARSERS[words[place]].parse_args(words[place + 1 :])
+        assert callable(given.command)
+    else:
+        assert words in (["nvidia-smi"], "pip install -e .".split())
+
+
+def test_what_the_readme_names_is_there():
+    make = set(re.findall(r"`make ([a-z-]+)", README))
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert make <= set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    table = README.split("## Where things are")[1]
+    for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE):
+        for name in re.findall(r"`([^`]+)`", row):
+            assert (ROOT / name).exists(), name

