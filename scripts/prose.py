@@ -114,9 +114,17 @@ def paragraphs(content: str) -> Iterator[tuple[int, str]]:
         before = token.type
 
 
+def shown_later(content: str) -> Iterator[tuple[int, str]]:
+    """Yield what a Predict box says of a wrong item, when it is chosen."""
+    for match in re.finditer(r"(?m)^if \d+: (.*)", content):
+        line = content.count("\n", 0, match.start())
+        yield from ((line, words) for _, words in paragraphs(match[1]))
+
+
 def sentences(text: Text) -> Iterator[tuple[str, str]]:
     """Yield each sentence after its place: "file:line" or "file, cell id"."""
-    for first, paragraph in paragraphs(text.content):
+    content = text.content
+    for first, paragraph in (*paragraphs(content), *shown_later(content)):
         sentence: list[str] = []
         start = first
         for line, part in enumerate(paragraph.split("\n"), first):

@@ -24,6 +24,8 @@ SOLUTION_ENDS = re.compile(r"(?s).*\{solution-end\}\s*```\s*")
 DROPDOWN = re.compile(
     r"(?ms)^([:`]{3,})\{\S+\}[^\n]*\n:class:[^\n]*dropdown.*?^\1$"
 )
+# What a Predict box says when a wrong item is chosen.
+SHOWN_LATER = re.compile(r"(?m)^if \d+: .*$")
 RULES = tomllib.loads((ROOT / "scripts/words.toml").read_text("utf-8"))
 
 
@@ -140,7 +142,8 @@ def on_the_page(root: Path, chapter: str) -> Iterator[dict[str, Any]]:
 
 def num_words(text: str) -> int:
     """Return the number of words in a text, without those that unfold."""
-    read = sentences(Text("", 1, DROPDOWN.sub("", text)))
+    open_text = SHOWN_LATER.sub("", DROPDOWN.sub("", text))
+    read = sentences(Text("", 1, open_text))
     return sum(len(re.findall(WORD, sentence)) for _, sentence in read)
 
 

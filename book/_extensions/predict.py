@@ -17,10 +17,12 @@ pattern=" *[+\\-−]?[0-9.,]+(e[+\\-]?[0-9]+)?(/[0-9.]+)? *" \
 title="a number, such as 0.5, 1,024, 3/8 or 2e-7"> {unit}</label>
 """
 CHOICE = '<label><input type="radio" name="{cell}" value="{number}"> <span>'
+IF = '<div class="predict-if" data-if="{number}" hidden>'
 END = """<p class="predict-do"><button type="submit">Compare</button>
-<button type="button">Show without guessing</button>
+<button type="button" class="predict-show">Show without guessing</button>
 <span>The answer is folded.</span></p>
 <p class="predict-told" role="status" tabindex="-1"></p>
+<p class="predict-again"><button type="button">Ask me again</button></p>
 </form>
 """
 NOTE = """<p class="predict-note">Folded until you have answered
@@ -62,8 +64,15 @@ def mark(app: Sphinx, docname: str, content: list[str]) -> None:
             for problem in found[name].problems:
                 LOGGER.warning(problem, location=f"{docname}:{name}")
             source = "".join(cell["source"])
-            cell["source"] = COMMENT.sub(f"\n% predict-box {name}\n", source)
+            marked = marks(found[name])
+            cell["source"] = COMMENT.sub(lambda _, to=marked: to, source)
     content[0] = json.dumps({**notebook, "cells": cells})
+
+
+def marks(box: Box) -> str:
+    """Return what stands in the place of the comment of a box."""
+    ifs = [f"\n% predict-if {n}\n\n{said}\n" for n, said in box.ifs.items()]
+    return "".join(ifs) + f"\n% predict-box {box.cell}\n"
 
 
 def comment(text: str, beside: str) -> dict[str, object]:
@@ -126,6 +135,14 @@ def fold(box: Box, place: nodes.Node) -> None:
     parent.replace(ends[0], raw("</div>"))
 
 
+def hide(number: str, place: nodes.Node) -> None:
+    """Hide the sentence after a comment; the script shows it if need be."""
+    parent = place.parent
+    after = parent.index(place) + 2
+    parent.insert(after, raw("</div>"))
+    parent.replace(place, raw(IF.format(number=number)))
+
+
 def is_mark(node: nodes.Node) -> bool:
     """Tell whether a node is a comment of `mark`."""
     return isinstance(node, nodes.comment) and node.astext().startswith(
@@ -142,6 +159,8 @@ def fold_answers(app: Sphinx, doctree: nodes.document) -> None:
             form(found[name], place.parent, place)
         elif what == "predict-fold":
             fold(found[name], place)
+        elif what == "predict-if":
+            hide(name, place)
     if found:
         last_section(doctree).append(raw(FOUND))
 

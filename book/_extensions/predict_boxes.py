@@ -7,15 +7,17 @@ reader of the notebook does not see it:
     <!-- predict
     number: computing, s | computing: … s
     choice: what a clock shows | 1 | `run` returns a thousand times sooner
+    if 2: The clock would show this if `run` waited for the device.
     fold: devices-007 to devices-011
     -->
 
 `number` has what is asked and its unit, then words of an answering cell; `…`
 stands for the number, and `*` for any word. `choice` has what is asked, which
-item of the numbered list in the box is right, and words that say so. `fold`
-has the first and the last answering cell; there may be several. So no answer
-is written twice: the number is taken from the cells, and words that are not
-there are a problem.
+item of the numbered list in the box is right, and words that say so. Each
+wrong item has a line `if`, shown to a reader who chose that item: what would
+have to be true for it. `fold` has the first and the last answering cell;
+there may be several. So no answer is written twice: the number is taken from
+the cells, and words that are not there are a problem.
 """
 
 import re
@@ -38,11 +40,15 @@ class Asked(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A box: its cell, the runs of cells that answer it, what is wrong."""
+    """A box: its cell, the runs of cells that answer it, what is wrong.
+
+    `ifs` has a sentence for each wrong item of the choice, by its number.
+    """
 
     cell: str
     numbers: list[Asked]
     choice: Asked | None
+    ifs: dict[str, str]
     folds: list[list[str]]
     problems: list[str]
 
@@ -98,9 +104,19 @@ def choice_of(line: str, text: str, items: int) -> Asked:
     return Asked(label, "", right)
 
 
+def check_ifs(box: Box, items: int) -> None:
+    """Raise ValueError unless each wrong item has a sentence, and no other."""
+    right = box.choice and box.choice.found
+    wrong = {str(i + 1) for i in range(items)} - {right} if right else set()
+    for number in sorted(wrong - {*box.ifs}):
+        raise ValueError(f"no line `if` for a wrong item (item: {number})")
+    for number in sorted({*box.ifs} - wrong):
+        raise ValueError(f"a line `if` for no wrong item (item: {number})")
+
+
 def read_box(name: str, source: str, cells: dict[str, Any]) -> Box:
     """Read the box of a cell, with what is wrong with it."""
-    box = Box(name, [], None, [], [])
+    box = Box(name, [], None, {}, [], [])
     comment = COMMENT.search(source)
     if comment is None:
         box.problems.append("the box has no comment `predict`")
@@ -117,10 +133,13 @@ def read_box(name: str, source: str, cells: dict[str, Any]) -> Box:
                 box.numbers.append(number_of(rest, text))
             elif key == "choice":
                 box = box._replace(choice=choice_of(rest, text, items))
+            elif key.startswith("if ") and key[3:] not in box.ifs:
+                box.ifs[key[3:]] = rest
             elif key != "fold":
                 raise ValueError(f"no such line ({key})")
         if not box.numbers and box.choice is None:
             raise ValueError("the box asks for nothing")
+        check_ifs(box, items)
     except ValueError as error:
         box.problems.append(str(error))
     return box

@@ -2,30 +2,42 @@
 // has put down a number or a choice. It stays in this browser. Without this
 // script, and on paper, nothing is folded.
 (() => {
-  const KEY = "dpkit-predictions";
+  const KEY = "dpkit-prediction "; // and the name of a box, or ALL
+  const ALL = "*";
   const page = document.documentElement;
   const all = (selector, from = document) => [...from.querySelectorAll(selector)];
+  const forms = () => all("form.predict");
   const say = (element, text) => Object.assign(element, { textContent: text });
 
-  // By box: what its fields held, then the choice. `all`: fold nothing.
-  let kept = {};
-  try { kept = JSON.parse(localStorage[KEY]); } catch { }
-  const keep = () => {
-    // Where this is not allowed, a prediction lasts as long as the page.
-    try { localStorage[KEY] = JSON.stringify(kept); } catch { }
+  // Each box has a key, so that tabs do not overwrite each other's answers.
+  // Where nothing can be stored, a prediction lasts as long as the page.
+  let storage = {};
+  try { storage = localStorage; } catch { }
+  /** What the fields of a box held, then the choice. ALL: fold nothing. */
+  const kept = (box) => JSON.parse(storage[KEY + box] ?? null);
+  const keep = (box, said) => {
+    const text = JSON.stringify(said);
+    try {
+      storage[KEY + box] = text;
+    } catch {
+      storage = { ...storage, [KEY + box]: text };
+    }
   };
+  const forget = (box) => delete storage[KEY + box];
+  const boxes = () => Object.keys(storage)
+    .filter((key) => key.startsWith(KEY)).map((key) => key.slice(KEY.length));
 
   const open = (box) => {
     document.forms[box].classList.add("predict-open");
     all(`.predict-fold[data-box="${box}"]`)
       .forEach((fold) => fold.removeAttribute("hidden"));
   };
-  const foldAll = () => all(".predict-fold").forEach((fold) => {
-    const { box } = fold.dataset;
-    if (kept.all || kept[box]) return open(box);
-    document.forms[box].classList.remove("predict-open");
-    fold.setAttribute("hidden", "until-found"); // by Ctrl + F
-  });
+  const foldIn = (form) => {
+    if (kept(ALL) || kept(form.name)) return open(form.name);
+    form.classList.remove("predict-open");
+    all(`.predict-fold[data-box="${form.name}"]`)
+      .forEach((fold) => fold.setAttribute("hidden", "until-found")); // by Ctrl + F
+  };
 
   // 1,024 and 0,5 and 3/11 and 2e-7 are numbers.
   function number(text, unit) {
@@ -47,19 +59,23 @@
       `${+factor.toPrecision(2)} times ${way}`, factor];
   }
 
+  const radio = (form, number) =>
+    form.querySelector(`[type=radio][value="${number}"]`);
+
   /** The words of an option, as they are drawn; mathematics is no text. */
   function option(form, number) {
     const words = document.createElement("span");
-    const shown = form.querySelector(`[type=radio][value="${number}"]`).nextElementSibling;
+    const shown = radio(form, number).nextElementSibling;
     words.append("“", shown.cloneNode(true), "”");
     return words;
   }
 
   /** What a box was told: rows of what, said, found, miss, and its factor. */
   function rowsOf(form) {
-    const said = kept[form.name] ?? [];
+    const said = kept(form.name) ?? [];
     return JSON.parse(form.dataset.asked).flatMap(([what, unit, found], i) => {
-      if (!said[i]) return [];
+      // An option may be gone since it was chosen.
+      if (!said[i] || (unit === null && !radio(form, said[i]))) return [];
       if (unit === null) return [[what, option(form, said[i]), option(form, found),
         said[i] === found ? "right" : "wrong"]];
       const off = miss(number(said[i], unit), number(found, unit), unit);
@@ -67,25 +83,38 @@
     });
   }
 
+  /** What would have to be true for the option that was chosen. */
+  function why(form) {
+    const [option] = all(`[data-if="${kept(form.name).at(-1)}"] > p`, form);
+    const words = document.createElement("span");
+    words.className = "predict-why";
+    words.append(...option?.cloneNode(true).childNodes ?? []);
+    return words;
+  }
+
+  const toldIn = (form) => form.querySelector(".predict-told");
+
   /** Tells in a box what was said and what is. */
   function tell(form) {
     const rows = rowsOf(form);
-    if (!rows.length) return;
-    form.classList.add("predict-done");
-    form.lastElementChild.replaceChildren(...rows.flatMap(([what, said, found, off]) =>
+    const isDone = rows.length > 0;
+    form.classList.toggle("predict-done", isDone);
+    toldIn(form).replaceChildren(...rows.flatMap(([what, said, found, off]) =>
       [`${what}: you said `, said, "; it is ", found, `: ${off}.\n`]));
+    if (isDone) toldIn(form).append(why(form));
     all("input", form).forEach((input) => {
-      input.readOnly = true;
-      input.disabled = input.type === "radio" && !input.checked;
+      input.readOnly = isDone;
+      input.disabled = isDone && input.type === "radio" && !input.checked;
     });
   }
 
   /** Tells the same of all boxes in the table at the end. */
   function list() {
+    document.querySelector(".predict-found input").checked = kept(ALL);
     const body = document.querySelector(".predict-found tbody");
     body.replaceChildren();
     let count = 0, logs = 0;
-    all("form.predict").forEach((form) => rowsOf(form).forEach(([what, ...rest]) => {
+    forms().forEach((form) => rowsOf(form).forEach(([what, ...rest]) => {
       const row = body.insertRow();
       const link = row.insertCell().appendChild(document.createElement("a"));
       say(link, what).href = `#${form.id}`;
@@ -101,36 +130,53 @@
       body.rows.length ? "" : "None on this page yet.");
   }
 
-  function compare(form) {
-    const said = all("[type=text]", form).map(({ value }) => value.trim());
-    const told = form.lastElementChild;
-    said.push(form.querySelector(":checked")?.value);
-    if (!said.some(Boolean)) return say(told, "A rough guess will do.");
-    kept[form.name] = said;
-    keep();
-    open(form.name);
-    tell(form);
-    list();
-    told.focus();
-  }
-
-  function prepare(form) {
-    const said = kept[form.name] ?? [];
+  /** Shows in a box what is kept of it. */
+  function restore(form) {
+    const said = kept(form.name) ?? [];
     all("[type=text]", form).forEach((input, i) => { input.value = said[i] ?? ""; });
     all("[type=radio]", form).forEach((input) => {
       input.checked = input.value === said.at(-1);
     });
     tell(form);
+  }
+
+  function compare(form) {
+    const said = all("[type=text]", form).map(({ value }) => value.trim());
+    said.push(form.querySelector(":checked")?.value);
+    if (!said.some(Boolean)) return say(toldIn(form), "A rough guess will do.");
+    keep(form.name, said);
+    open(form.name);
+    tell(form);
+    list();
+    toldIn(form).focus();
+  }
+
+  function prepare(form) {
+    restore(form);
     form.onsubmit = () => {
       compare(form);
       return false;
     };
-    form.querySelector("[type=button]").onclick = () => {
-      kept[form.name] = [];
-      keep();
+    form.querySelector(".predict-show").onclick = () => {
+      keep(form.name, []);
       open(form.name);
-      say(form.lastElementChild, "The answer is shown. A switch at the end of the page shows all.").focus();
+      say(toldIn(form), "The answer is shown. A switch at the end of the page shows all.").focus();
     };
+    form.querySelector(".predict-again button").onclick = () => {
+      forget(form.name);
+      foldIn(form);
+      restore(form);
+      list();
+      form.querySelector("input").focus();
+    };
+  }
+
+  /** Shows what another tab has kept or forgotten: one box, or all of them. */
+  function follows({ key }) {
+    const are = (name) => !key || key === KEY + name;
+    forms().filter(({ name }) => are(name)).forEach(restore);
+    forms().filter(({ name }) => are(name) || are(ALL)).forEach(foldIn);
+    list();
   }
 
   /** Unfolds what a link leads to. */
@@ -143,23 +189,22 @@
   }
 
   function start() {
-    foldAll();
-    all("form.predict").forEach(prepare);
+    forms().forEach(foldIn);
+    forms().forEach(prepare);
     const found = document.querySelector(".predict-found");
     if (!found) return;
-    list();
     const everything = found.querySelector("input");
-    everything.checked = kept.all;
+    list();
     everything.onchange = () => {
-      kept.all = everything.checked;
-      keep();
-      foldAll();
+      if (everything.checked) keep(ALL, true);
+      else forget(ALL);
+      forms().forEach(foldIn);
     };
     found.querySelector("button").onclick = () => {
-      kept = {};
-      keep();
+      boxes().forEach(forget);
       location.reload();
     };
+    addEventListener("storage", follows);
     addEventListener("beforematch", ({ target }) => open(target.dataset.box));
     addEventListener("hashchange", follow);
     addEventListener("click", ({ target }) => {
@@ -170,8 +215,8 @@
 
   // Folds before the page is drawn, so that nothing jumps.
   const early = new CSSStyleSheet();
-  const but = Object.keys(kept).map((box) => `:not([data-box="${box}"])`).join("");
-  early.replaceSync(kept.all ? "" :
+  const but = boxes().map((box) => `:not([data-box="${box}"])`).join("");
+  early.replaceSync(kept(ALL) ? "" :
     `@media screen { .predict-fold${but} { display: none } }`);
   document.adoptedStyleSheets.push(early);
   page.classList.add("predicts");

@@ -46,21 +46,90 @@ function answerOf(form) {
   return `it is “${right.closest("label").textContent.trim()}”`;
 }
 
-/** Guesses in each box by keyboard: it opens, and tells what it is. */
+/** The options of a box that are wrong, each with its sentence. */
+function wrongOf(form) {
+  const [, unit, found] = JSON.parse(form.dataset.asked).at(-1);
+  const wrong = unit !== null ? [] :
+    [...form.querySelectorAll(`[type=radio]:not([value="${found}"])`)];
+  const why = (value) => form.querySelector(`[data-if="${value}"]`);
+  return wrong.map(({ value }) =>
+    ({ value, sentence: why(value)?.textContent.trim() }));
+}
+
+/** Chooses each wrong option: its sentence is shown, and no other one. Then
+ * takes the answer back: the box asks again. */
+async function choose(tab, page) {
+  const wrong = [], open = [];
+  for (const form of await tab.locator("form.predict").all()) {
+    const name = await form.getAttribute("name");
+    if (!await form.locator("[type=submit]").isVisible()) continue;
+    for (const { value, sentence } of await form.evaluate(wrongOf)) {
+      await form.locator(`[value="${value}"]`).check();
+      await form.locator("[type=submit]").press("Enter");
+      const why = form.locator(".predict-told .predict-why");
+      const said = await why.isVisible() ? (await why.textContent()).trim() : "";
+      if (!said || said !== sentence) wrong.push(name);
+      await form.locator(".predict-again button").press("Enter");
+      const opened = await tab.evaluate(foldsThat, { areOpen: true });
+      if (!opened.includes(name) && !await why.count()) continue;
+      open.push(name);
+      break; // nothing can be chosen any more
+    }
+  }
+  return [
+    ...told(page, wrong, "does not say what would make a wrong option right"),
+    ...told(page, open, "does not ask again"),
+  ];
+}
+
+/** What another tab would have stored: sets it all, as it would be heard of.
+ * Run in the page. */
+function store(entries) {
+  const keys = new Set([...Object.keys(localStorage), ...Object.keys(entries)]);
+  for (const key of keys) {
+    if (key in entries) localStorage[key] = entries[key];
+    else delete localStorage[key];
+    dispatchEvent(new StorageEvent("storage", { key }));
+  }
+}
+
+/** That an answer of another tab is shown, and one taken back is not. */
+async function followed(tab, page) {
+  const form = tab.locator("form.predict").first();
+  const stored = () => tab.evaluate(() => ({ ...localStorage }));
+  const isDone = () => form.evaluate((part) => part.matches(".predict-done"));
+  const asked = await stored();
+  await answer(tab, form);
+  const answered = await stored();
+  await tab.evaluate(store, asked);
+  const isAsking = !await isDone();
+  await tab.evaluate(store, answered);
+  const isTold = await isDone();
+  await tab.evaluate(store, asked);
+  const name = await form.getAttribute("name");
+  return isAsking && isTold ? [] : told(page, [name], "differs in another tab");
+}
+
+/** Guesses in a box by keyboard. */
+async function answer(tab, form) {
+  const isText = await form.evaluate((part) => {
+    const input = part.querySelector("input");
+    input.focus({ preventScroll: true });
+    return input.type === "text";
+  });
+  await tab.keyboard.press(isText ? "1" : "Space");
+  await tab.keyboard.press("Enter");
+}
+
+/** Guesses in each box: it opens, and tells what it is. */
 async function guess(tab, page) {
   const forms = tab.locator("form.predict");
   const silent = [];
   for (const form of await forms.all()) {
-    const isText = await form.evaluate((part) => {
-      const input = part.querySelector("input");
-      input.focus({ preventScroll: true });
-      return input.type === "text";
-    });
-    await tab.keyboard.press(isText ? "1" : "Space");
-    await tab.keyboard.press("Enter");
-    const answer = await form.evaluate(answerOf);
+    await answer(tab, form);
+    const found = await form.evaluate(answerOf);
     const said = await form.locator("[role=status]").textContent();
-    if (!said.includes(answer)) silent.push(await form.getAttribute("name"));
+    if (!said.includes(found)) silent.push(await form.getAttribute("name"));
   }
   const folded = await tab.evaluate(foldsThat, { areOpen: false });
   return [
@@ -90,7 +159,7 @@ async function small(tab, page) {
   const found = await tab.evaluate((least) => {
     const touched = "form.predict :is(button, [type=text], li label), .predict-found :is(button, label)";
     return [...document.querySelectorAll(touched)]
-      .filter((part) => Math.round(part.getBoundingClientRect().height) < least)
+      .filter((part) => part.checkVisibility() && Math.round(part.getBoundingClientRect().height) < least)
       .map((part) => part.form?.name ?? part.textContent.trim());
   }, LEAST);
   return told(page, found, `has something lower than ${LEAST} pixels`);
@@ -126,7 +195,9 @@ export async function predict(tab, page, origin, isLooked) {
   await tab.emulateMedia({ media: "print" });
   findings.push(...await wholeWithout(tab, page, "on paper"));
   await tab.emulateMedia({ media: "screen" });
-  findings.push(...await leadInto(tab, page, origin), ...await guess(tab, page));
+  findings.push(...await leadInto(tab, page, origin), ...await choose(tab, page));
+  findings.push(...await followed(tab, page), ...await guess(tab, page));
+  findings.push(...await small(tab, page));
   if (isLooked) findings.push(...await examined(tab, page, "answered"));
   return findings;
 }

@@ -15,7 +15,11 @@ WHO = escape(json.dumps([["who waits", None, "2"]]))
 OPTIONS = "".join(
     f"<li>{predict.CHOICE.format(cell='NAME-who', number=number)}{words}"
     "</span></label></li>"
-    for number, words in enumerate(("Python", "the device"), 1)
+    for number, words in enumerate(("Python", "the device", "nobody"), 1)
+)
+IFS = "".join(
+    f"{predict.IF.format(number=number)}<p>{sentence}</p></div>"
+    for number, sentence in ((1, "If it is busy."), (3, "If all is done."))
 )
 PAGE = f"""<!DOCTYPE html>
 <html lang="en">
@@ -42,6 +46,7 @@ PAGE = f"""<!DOCTYPE html>
 {OPTIONS}
 </ol>
 </fieldset>
+{IFS}
 {predict.END}
 <div class="predict-fold" data-box="NAME-who"><p>The device waits.</p></div>
 {predict.FOUND}
@@ -61,8 +66,8 @@ html[data-theme="dark"] a { color: #9cf; }
 FAULTS = {
     "unfolded": (
         "js",
-        "foldAll();\n    all(",
-        "all(",
+        "forms().forEach(foldIn);\n    forms().forEach(prepare)",
+        "forms().forEach(prepare)",
         "unfolded is not folded",
     ),
     "kept": (
@@ -82,6 +87,24 @@ FAULTS = {
         "option(form, found),",
         "found,",
         "numbered-who does not tell its answer",
+    ),
+    "another": (  # says why another option is wrong
+        "js",
+        '[data-if="${kept(form.name).at(-1)}"]',
+        "[data-if]",
+        "another-who does not say what would make a wrong option right",
+    ),
+    "once": (
+        "js",
+        "forget(form.name);",
+        "",
+        "once-who does not ask again",
+    ),
+    "apart": (
+        "js",
+        'addEventListener("storage", follows);',
+        "",
+        "apart differs in another tab",
     ),
     "deaf": (
         "js",

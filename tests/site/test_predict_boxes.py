@@ -4,6 +4,7 @@ import copy
 import gzip
 import json
 
+import predict
 import predict_boxes
 import pytest
 from predict_boxes import Asked, boxes, found_numbers
@@ -25,6 +26,7 @@ How long does it take, and who waits?
 <!-- predict
 number: a product, ms | one product: … ms
 choice: who waits | 1 | Python waits
+if 2: The device would wait: if `launch` were slow.
 fold: two to three
 -->
 :::"""
@@ -76,6 +78,7 @@ def test_a_box_is_read():
     (box,) = boxes(notebook())
     assert box.numbers == [Asked("a product", "ms", "1,024.5")]
     assert box.choice == Asked("who waits", "", "1")
+    assert box.ifs == {"2": "The device would wait: if `launch` were slow."}
     assert box.folds == [["two", "three"]]
     assert box.problems == []
 
@@ -94,6 +97,10 @@ def test_a_box_is_read():
         ("two to three", "three to two", "the fold has no cells"),
         ("two to three", "one to two", "does not stand before its fold"),
         ("number: a", "figure: a", "no such line (figure)"),
+        ("if 2: ", "choose: ", "no such line (choose)"),
+        ("if 2: ", "if 1: ", "no line `if` for a wrong item (item: 2)"),
+        ("fold", "if 1: A.\nfold", "`if` for no wrong item (item: 1)"),
+        ("fold", "if 2: A.\nfold", "no such line (if 2)"),
         ("two to three", "two\nfold: two", "folds cells that are folded"),
         ("<!-- predict", "<!-- expect", "the box has no comment"),
     ],
@@ -110,7 +117,7 @@ def test_two_numbers_are_not_one():
 
 
 def test_a_box_that_asks_for_nothing_is_told():
-    kept = [line for line in BOX.splitlines() if "|" not in line]
+    kept = [x for x in BOX.splitlines() if "|" not in x and "if" not in x]
     (box,) = boxes(notebook("\n".join(kept)))
     assert box.problems == ["the box asks for nothing"]
 
@@ -136,6 +143,25 @@ def test_the_question_is_no_answer():
     assert predict_boxes.text_of(markdown("one", BOX)) == ""
 
 
+def test_a_choice_without_its_sentences_is_told():
+    kept = [x for x in BOX.splitlines() if not x.startswith("if ")]
+    (box,) = boxes(notebook("\n".join(kept)))
+    assert box.problems == ["no line `if` for a wrong item (item: 2)"]
+
+
+def test_the_sentences_are_marked_for_the_page():
+    (box,) = boxes(notebook())
+    assert predict.marks(box).split() == (
+        f"% predict-if 2 {box.ifs['2']} % predict-box one".split()
+    )
+
+
+def test_no_two_boxes_share_a_name():
+    """Answers are kept by it, for all pages together."""
+    names = [box.cell for nb in NOTEBOOKS.values() for box in boxes(nb)]
+    assert len({*names}) == len(names)
+
+
 def test_the_script_is_small():
     script = (BOOK / "_static" / "predict.js").read_bytes()
-    assert len(gzip.compress(script, 9)) <= 3072
+    assert len(gzip.compress(script, 9)) <= 4096

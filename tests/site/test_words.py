@@ -74,6 +74,13 @@ def test_refused_words(book, sentence):
     assert found(book) == []
 
 
+def test_refused_words_in_a_predict_box(book):
+    box = f"Who?\n<!-- predict\nif 2: {SIMPLY}\nfold: a\n-->"
+    box = f":::{{admonition}} Predict\n{box}\n:::"
+    write(book, "first", cell("markdown", "a", box))
+    assert found(book) == [("refused words", "book/first.ipynb, cell a")]
+
+
 def test_refused_words_in_code(book):
     (book / "dpkit/a.py").write_text(
         '"""Let it go."""\n\n\ndef f():\n    """Return x.\n\n    Args:\n'
@@ -134,6 +141,8 @@ def test_what_unfolds_is_not_read(book):
     assert seen == [text, "More follows."]
     folded = f":::{{note}}\n:class: dropdown\n{text}\n:::\n\nTwo words."
     assert words.num_words(folded) == 2
+    asked = f"<!-- predict\nif 1: {text}\n-->\n\nTwo words."
+    assert words.num_words(asked) == 2
 
 
 def test_cells_without_a_sentence_between(book):
