@@ -31,7 +31,7 @@ CARD = """
 
 the time of a product, predicted and measured
 
-*needs* {{doc}}`devices`; *takes* 5 minutes
+*needs* {{doc}}`devices`; *takes* 5 minutes to read, 15 to do
 :::
 """
 INDEXED = """

@@ -63,7 +63,6 @@ document.addEventListener("DOMContentLoaded", () => {
     const verdict = make("p", { className: "verdict" });
     verdict.setAttribute("role", "status");
     const printed = make("pre", { hidden: true, tabIndex: 0 });
-    const hint = make("div", { hidden: true });
     const fit = () => {
       area.rows = Math.max(5, area.value.split("\n").length + 1);
     };
@@ -99,12 +98,6 @@ document.addEventListener("DOMContentLoaded", () => {
     const acts = {
       Run: () => ask(),
       Check: check,
-      Hint: () => {
-        // The first sentences of the solution, whose formulas are set by now.
-        const first = solution.querySelector("section > p");
-        hint.replaceChildren("Hint: ", ...first.cloneNode(true).childNodes);
-        hint.hidden = false;
-      },
       Solution: () => {
         solution.querySelector(".toggle-button-hidden")?.click();
         solution.scrollIntoView();
@@ -114,7 +107,7 @@ document.addEventListener("DOMContentLoaded", () => {
         write(stub.trimEnd());
         remember(key, null);
         verdict.textContent = "The stub is back.";
-        printed.hidden = hint.hidden = true;
+        printed.hidden = true;
       },
     };
     const buttons = Object.entries(acts).map(([text, onclick]) =>
@@ -126,7 +119,6 @@ document.addEventListener("DOMContentLoaded", () => {
       remember(key, area.value);
     });
     easeTyping(area, check);
-    hint.setAttribute("role", "status");
     printed.setAttribute("aria-label", "printed");
     place.append(
       make("label", { htmlFor: key }, "Your code for ", make("code", {}, name)),
@@ -134,7 +126,7 @@ document.addEventListener("DOMContentLoaded", () => {
       make("p", { className: "keys" },
         "Ctrl + Enter checks. Tab indents; Escape, then Tab, leaves."),
       make("div", { className: "acts" }, ...buttons),
-      verdict, printed, hint,
+      verdict, printed,
     );
     place.hidden = false;
     original.forEach((cell) => cell.classList.add("solved-in-page"));

@@ -10,6 +10,7 @@ import { solve } from "./exercises.mjs";
 import { validate } from "./html.mjs";
 import { follow } from "./links.mjs";
 import { touch } from "./live.mjs";
+import { followMoved } from "./moved.mjs";
 import { nameless } from "./pictures.mjs";
 import { lightest, predict, predictWithoutScript } from "./predict.mjs";
 import { named, styled, watch } from "./requests.mjs";
@@ -32,6 +33,7 @@ const look = (origin, searched, looked) => async (tab, page) => {
     ...await nameless(tab, page),
     ...await predict(tab, page, origin, looked.includes(page)),
     ...await examine(tab, page),
+    ...await followMoved(tab, page, origin),
     ...searched && page !== PRINT ? await openSearch(tab, page) : [],
   ];
   return [...findings, ...asked];
@@ -65,7 +67,7 @@ async function main() {
     await timed("html", () => validate(site, pages)),
     await timed("links", () => follow(origin, pages)),
     await timed("style sheets", () => styled(site)),
-    await timed("axe, pictures, predictions, requests", () => visit(shown, look(origin, searched, looked))),
+    await timed("axe, pictures, predictions, moved sections, requests", () => visit(shown, look(origin, searched, looked))),
     await timed("no script", () => predictWithoutScript(origin, looked)),
     await timed("live figures", () => touch(site, origin, shown, python)),
     await timed("exercises", () => solve(root, site, origin, shown)),

@@ -9,12 +9,12 @@ import re
 from pathlib import Path
 
 import pytest
+import reading_time
 import words
 
 from tests.repository import ROOT
 
 ITEMS = ("You will be able to", "You need", "It takes")
-WORDS_A_MINUTE, CELLS_A_MINUTE = 150, 3
 
 
 def markdown(name):
@@ -31,19 +31,10 @@ def box(name):
     return markdown(name).split(start)[1].split("\n:::")[0].split("\n\n")
 
 
-def minutes(line):
-    """Return the minutes that a chapter says it takes to read."""
-    return int(re.search(r"about (\d+) minutes to read", line)[1])
-
-
-def to_read(name):
-    """Return the minutes to read what is not folded, in steps of five."""
+def minutes(name):
+    """Return the minutes of a chapter: to read, and to do."""
     cells = [*words.on_the_page(ROOT, f"book/{name}.ipynb")]
-    texts = [c["source"] for c in cells if c["cell_type"] == "markdown"]
-    length = sum(words.num_words(text) for text in texts)
-    found = length / WORDS_A_MINUTE
-    found += (len(cells) - len(texts)) / CELLS_A_MINUTE
-    return 5 * max(1, round(found / 5))
+    return reading_time.minutes_of(cells)
 
 
 def cards():
@@ -80,8 +71,9 @@ def test_where_the_outputs_come_from_unfolds(name):
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_a_chapter_takes_as_long_as_its_words_and_cells(name):
-    assert minutes(box(name)[2]) == to_read(name)
+def test_a_box_says_how_long_its_chapter_takes(name):
+    said = reading_time.BOX.search(box(name)[2])
+    assert said[0] == minutes(name).in_box(), "scripts/reading_time.py"
 
 
 def test_the_map_has_every_chapter_in_its_order():
@@ -91,7 +83,7 @@ def test_the_map_has_every_chapter_in_its_order():
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_a_card_says_what_the_box_says(name):
     card, paragraphs = cards()[name], box(name)
-    assert f"*takes* {minutes(paragraphs[2])} minutes" in card
+    assert minutes(name).on_card() + "\n" in card
     pages = r"\{doc\}`([\w-]+)`"
     needs = card.split("*needs*")[1]
     linked = set(re.findall(pages, needs))

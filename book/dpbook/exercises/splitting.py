@@ -2,6 +2,7 @@
 
 from itertools import chain, product
 from math import ceil
+from typing import NamedTuple
 
 from dpbook.exercises.verdict import (
     Answer,
@@ -39,36 +40,61 @@ def check_split_layer(answer: Answer) -> None:
         require_same(found, expected, f"{len(cuts)} ranks")
 
 
-# (link, rows, width), then how long a step of 8 layers may take, in ms, and
-# how many MB of parameters and activations a device may hold.
+class Design(NamedTuple):
+    """A network of 8 layers on a link, and its targets for one device."""
+
+    link: str
+    rows: int
+    width: int
+    most_ms: float  #: of a step
+    most_mb: float  #: of parameters and activations
+
+
 DESIGNS = (
-    (("nvlink2", 8192, 2048), 20, 250),
-    (("nvlink2", 1024, 8192), 70, 800),
-    (("pcie3", 4096, 4096), 90, 200),
+    Design("nvlink2", rows=8192, width=2048, most_ms=20, most_mb=250),
+    Design("nvlink2", rows=1024, width=8192, most_ms=70, most_mb=800),
+    Design("pcie3", rows=4096, width=4096, most_ms=90, most_mb=200),
 )
+NUM_DEVICES = (2, 4, 8)
 
 
 def check_three_designs(answer: Answer) -> None:
-    """A way and a number of devices for each of three networks."""
+    """A way and the fewest devices for each of three networks."""
     found = answer()
     words = f"it returned {found!r}, not three pairs"
     require(isinstance(found, list) and len(found) == len(DESIGNS), words)
     for (way, k), design in zip(found, DESIGNS):
-        (link, rows, width), most_ms, most_mb = design
-        case = f"{rows} rows of {width} over {link}, {way} on {k} devices"
+        network = f"{design.rows} rows of {design.width} over {design.link}"
+        case = f"{network}, {way} on {k} devices"
         require(way in WAYS, f"{case}: the ways are {', '.join(WAYS)}")
-        require(k in (2, 4, 8), f"{case}: take 2, 4 or 8 devices")
-        step = estimate(
-            way,
-            rows=rows,
-            width=width,
-            depth=8,
-            cluster=cluster(k, "v100", link),
-        )
-        ms = 1e3 * step.seconds
-        require_at_most(ms, most_ms, "ms", f"{case}: a step takes")
-        mb = (step.parameter_bytes + step.activation_bytes) / 1e6
-        require_at_most(mb, most_mb, "MB", f"{case}: a device holds")
+        require(k in NUM_DEVICES, f"{case}: take 2, 4 or 8 devices")
+        ms, mb = ms_and_mb(way, k, design)
+        require_at_most(ms, design.most_ms, "ms", f"{case}: a step takes")
+        require_at_most(mb, design.most_mb, "MB", f"{case}: a device holds")
+        require(k == fewest(design), f"{case}: fewer devices are enough")
+
+
+def ms_and_mb(way: str, k: int, design: Design) -> tuple[float, float]:
+    """Return the ms of a step, and the MB that each of k devices holds."""
+    step = estimate(
+        way,
+        rows=design.rows,
+        width=design.width,
+        depth=8,
+        cluster=cluster(k, "v100", design.link),
+    )
+    held = step.parameter_bytes + step.activation_bytes
+    return 1e3 * step.seconds, held / 1e6
+
+
+def fewest(design: Design) -> int:
+    """Return the least number of devices that meets both targets."""
+
+    def meets(way: str, k: int) -> bool:
+        ms, mb = ms_and_mb(way, k, design)
+        return ms <= design.most_ms and mb <= design.most_mb
+
+    return min(k for k in NUM_DEVICES for way in WAYS if meets(way, k))
 
 
 def check_least_devices(answer: Answer) -> None:

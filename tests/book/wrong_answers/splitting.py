@@ -42,12 +42,22 @@ def three_designs():
 
 # refused: layer on 8 devices: a step takes 548 ms, where 90
 def three_designs():
-    return [("data", 8), ("layer", 8), ("layer", 8)]
+    return [("data", 8), ("layer", 4), ("layer", 8)]
+
+
+# refused: layer on 8 devices: fewer devices are enough
+def three_designs():
+    return [("data", 8), ("layer", 8), ("network", 4)]
+
+
+# refused: network on 8 devices: fewer devices are enough
+def three_designs():
+    return [("data", 8), ("layer", 4), ("network", 8)]
 
 
 # refused: take 2, 4 or 8 devices
 def three_designs():
-    return [("data", 3), ("layer", 8), ("network", 8)]
+    return [("data", 3), ("layer", 4), ("network", 4)]
 
 
 # refused: it returned
