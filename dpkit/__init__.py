@@ -53,14 +53,21 @@ Where to look
     A copy is sent by ``streams.send`` and charged by ``charge_copy`` in
     ``sim/tensors/charge.py``: ``theory/hardware/costs.py`` gives its seconds,
     ``theory/clock/`` its start.
+    What an operator of torch costs is in its record, which ``operator_of``
+    in ``sim/operators/record.py`` returns; ``charge`` in
+    ``sim/tensors/charge.py`` makes seconds of it.
     A schedule is checked by ``check`` in ``theory/pipelines/check.py``, a plan
-    of messages in ``theory/collectives/check.py``.
+    of messages in ``theory/collectives/check.py``. Where a new one has to be
+    entered is in the ``__init__.py`` of these two rooms.
     A timeline draws itself, in ``theory/timeline/``.
     A new link or accelerator is a preset: ``theory/hardware/__init__.py``
     lists the steps.
     ``sim.register()`` applies the table in ``sim/patches.py`` to torch.
     :func:`devices` calls it when it is first asked for simulated devices;
     importing dpkit does not.
+    What ``dist.all_reduce`` does on a rank, and so what PyTorch's
+    ``DistributedDataParallel`` does, is in ``ranks/__init__.py``, step by
+    step.
 """
 
 from importlib import import_module

@@ -188,7 +188,14 @@ class _Conversion:
         return fit_line(self.times.get(kind, new)).rate
 
     def link(self, name: str, kind: str, how: str, peers: bool) -> Link:
-        """Return a link, over which copies of this kind went."""
+        """Return a link, over which copies of a kind went.
+
+        Args:
+            name: The link's name.
+            kind: The kind of copies, a key of ``times``.
+            how: What was timed, in words, as part of the source.
+            peers: Whether devices copy to each other without the host.
+        """
         line = fit_line(self.times[kind])
         source = f"{self.source}: {how}"
         return Link(

@@ -43,7 +43,14 @@ class Conjugates(Function):
     def forward(
         ctx: Any, there: Operation, back: Operation, *xs: Tensor
     ) -> tuple[Tensor, ...]:
-        """Return what ``there`` makes of the tensors."""
+        """Return what ``there`` makes of the tensors.
+
+        Args:
+            ctx: PyTorch's; it keeps ``back`` for backward.
+            there: The operation of forward.
+            back: The operation of backward, on the gradients of the outputs.
+            xs: A tensor of each rank.
+        """
         ctx.back = back
         return tuple(there(xs))
 

@@ -73,7 +73,10 @@ class Watch:
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
 
     def doing(self, what: str) -> None:
-        """Note what begins now; no one looks while the rank is resting."""
+        """Note what the rank begins now, such as "importing".
+
+        From "resting" to the next call nobody looks where its main thread is.
+        """
         with self._look:
             self._doing = what
             self._since = time.monotonic()

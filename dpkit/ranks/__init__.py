@@ -18,6 +18,7 @@ refused then; ``one_rank``, what a collective of a library leaves on it;
 ranks draw its random numbers;
 ``saving`` -- what PyTorch's checkpoints need of ranks;
 ``layouts`` -- which tensors a group sends;
+``reductions`` -- by what it reduces, such as ``ReduceOp.AVG``;
 ``refused`` -- what only a process can do;
 ``store`` -- keys and values that one rank sets and another reads.
 
@@ -34,13 +35,18 @@ The way of one ``dist.all_reduce(x)``, on each rank:
    go on from here, with a ``SimWork``.
 5. On the last rank ``PendingCollective.arrive`` calls the sender,
    ``send_allreduce``. This runs ``dpkit.allreduce`` for all ranks, on side
-   streams of their devices.
+   streams of their devices. ``perform`` (``dpkit/library.py``) has its plan
+   run message by message: ``plan_runner.run``, which sends by
+   ``streams.send``. Each message is a copy, which ``charge_copy``
+   (``sim/tensors/charge.py``) issues to the clock: ``Clock.copy``.
 6. ``SimWork.wait`` lets other ranks run until all have arrived
    (``Scheduler.wait``), and makes the current stream wait for the event at
    the end of the collective (``SimWork._wait_in_stream``).
 
 With ``alike=True`` step 4 is ``AlikeGroup._arrive``. For a collective of the
-library it takes ``leave_allreduce`` from ``LEAVERS`` (``one_rank``).
+library it takes ``leave_allreduce`` from ``LEAVERS`` (``one_rank``). With
+``algorithm="library"`` no message is sent in step 5: ``perform`` issues one
+kernel on each device, ``Clock.collective``.
 """
 
 from collections.abc import Callable

@@ -64,8 +64,8 @@ def check_contribution(kind: str, tensors: Any, root: int, place: int) -> None:
     """
     if root != place:
         raise ValueError(
-            f"of ranks that are alike, another one is the root of {kind} than "
-            f"the one that runs (root: {root}, runs: {place})"
+            f"the root of {kind} has to be the rank that runs, the one of "
+            f"all that are alike (root: {root}, runs: {place})"
         )
     if kind not in IN_PARTS:
         return

@@ -68,6 +68,12 @@ def check_reduction(
 
     The mean of integers is refused as well, which NCCL rounds towards zero.
 
+    Args:
+        tensors: What one rank gives to be reduced.
+        op: The name of dpkit's operation, such as "sum" or "mean".
+        factor: What is multiplied before adding; None: nothing.
+        _: What else an operation is called with, which decides nothing.
+
     Raises:
         TypeError: a type is not reduced, or not so.
     """

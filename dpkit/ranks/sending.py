@@ -79,7 +79,14 @@ def send_reduce(
 def send_allgather(xs: list[Any], algorithm: str) -> None:
     """Put what each gives, one behind another, into what each takes.
 
-    A rank takes a list, of one tensor or of a tensor for each rank.
+    Args:
+        xs: ``xs[r]`` is a pair for rank r: the list that it takes, of one
+            tensor or of a tensor for each rank, and the tensor that it gives.
+        algorithm: As for :func:`send_allreduce`.
+
+    Raises:
+        RuntimeError: sizes or dtypes do not fit; or a list has several
+            tensors, but not one for each rank.
     """
     most = max(given.numel() for _, given in xs)
     for outs, _ in xs:
@@ -190,17 +197,20 @@ def _shaped(out: Tensor, given: Tensor) -> Tensor:
     return out if out.shape == given.shape else out.view(given.shape)
 
 
-def check_sizes(given: Tensor, out: Tensor, times: int = 1) -> None:
-    """Check that a tensor fills another when it is put there several times.
+def check_sizes(part: Tensor, whole: Tensor, count: int = 1) -> None:
+    """Check that so many tensors of the size of a part fill another.
+
+    In an allgather the whole is what a rank takes, in a reduce-scatter what
+    it gives.
 
     Raises:
         RuntimeError: the numbers of elements do not fit, or the dtypes differ.
     """
-    if (given.numel() * times, given.dtype) != (out.numel(), out.dtype):
+    if (part.numel() * count, part.dtype) != (whole.numel(), whole.dtype):
         raise RuntimeError(
-            "what is given and what is taken differ in size or dtype (given: "
-            f"{tuple(given.shape)} {given.dtype}, taken: {tuple(out.shape)} "
-            f"{out.dtype}, times: {times})"
+            "what is given and what is taken differ in size or dtype (a part: "
+            f"{tuple(part.shape)} {part.dtype}, the whole: "
+            f"{tuple(whole.shape)} {whole.dtype}, parts: {count})"
         )
 
 

@@ -120,5 +120,6 @@ def _shards(spec: Any) -> tuple[int, int]:
         )
     for place, size, how in zip(places, mesh.shape, spec.placements):
         if not (how.is_replicate() or how.is_partial()):
-            count, number = count * size, number * size + place
+            count *= size
+            number = number * size + place
     return count, number

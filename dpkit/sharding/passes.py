@@ -58,13 +58,26 @@ class Passes:
         """Prepare for a batch, also after one that an exception ended."""
 
     def before(self, place: int, following: int | None) -> None:
-        """Prepare for a block; ``following`` is the one after it, if any."""
+        """Prepare for a block, in forward and again in backward.
+
+        Args:
+            place: The number of the block in ``blocks``.
+            following: The number of the block that runs after this one: in
+                forward the next, in backward the previous one. None: this is
+                the last to run.
+        """
 
     def after_forward(self, place: int, following: int | None) -> None:
-        """Clean up after a block in forward."""
+        """Clean up after a block in forward.
+
+        Arguments are those of :meth:`before`.
+        """
 
     def after_backward(self, place: int, following: int | None) -> None:
-        """Take the gradients of a block, which are complete."""
+        """Take the gradients of a block, which are complete.
+
+        Arguments are those of :meth:`before`.
+        """
 
     def forward_backward(self, X: Tensor, y: Tensor, loss: Loss) -> Tensor:
         """Compute the loss of a batch, and add its gradients to what is there.

@@ -153,7 +153,8 @@ def memory_stats_as_nested_dict(
     device: DeviceLike = None,
 ) -> dict[str, dict[str, dict[str, int]]]:
     """Return the bytes occupied now and at most, by CUDA's names for them."""
-    now, most = memory_allocated(device), max_memory_allocated(device)
+    now = memory_allocated(device)
+    most = max_memory_allocated(device)
     kinds = ("allocated_bytes", "active_bytes", "reserved_bytes")
     return {kind: {"all": {"current": now, "peak": most}} for kind in kinds}
 

@@ -3,7 +3,7 @@
 Usage: python scripts/record.py split_steps
 
 The steps are those of the chapter on splitting. The chapter compares them with
-what ``theory.splits.estimate`` says, which is computed where it is shown. It
+what ``formulas.splits.estimate`` says, which is computed where it is shown. It
 takes about ten minutes on a CPU core.
 """
 

@@ -257,6 +257,18 @@ def test_the_order_of_backward():
     assert log.events == ["start", *range(8), "end"]
 
 
+def test_full_buckets_leave_as_soon_as_the_one_before_has_left():
+    """Not with the next gradient, or at the end: that would be late."""
+    a, b, c = (torch.ones(1, requires_grad=True) for _ in range(3))
+    events = []
+    a.register_post_accumulate_grad_hook(lambda p: events.append("a"))
+    log = Log([a, b, c], TINY)
+    log.events = events
+    # The buckets are those of c, b and a; backward makes b, c, a.
+    (a.exp() * c * b).backward()
+    assert events == ["start", 0, 1, "a", 2, "end"]
+
+
 def test_the_order_is_that_of_the_last_backward():
     net = Fork()
     log = Log(net.parameters())

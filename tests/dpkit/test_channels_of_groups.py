@@ -164,6 +164,32 @@ def test_a_batch_of_messages_waits_for_the_last():
     assert min(found) >= max(s.end - s.start for s in copies) > 1e-4
 
 
+def from_two_ranks():
+    """Return when rank 0 goes on, which receives two messages in a batch."""
+    rank = dist.get_rank()
+    sizes = {1: 100_000_000, 2: 1000}
+    if rank == 0:
+        messages = [
+            dist.P2POp(dist.irecv, empty(size), source)
+            for source, size in sizes.items()
+        ]
+    else:
+        messages = [dist.P2POp(dist.isend, empty(sizes[rank]), 0)]
+    torch.sim.synchronize()
+    begin = sim.now()
+    for work in dist.batch_isend_irecv(messages):
+        work.wait()
+    torch.sim.current_stream().synchronize()
+    return sim.now() - begin
+
+
+def test_a_batch_of_messages_waits_for_each_rank():
+    """Each pair has its own streams, and the last message is the small one."""
+    found, timeline = traced(from_two_ranks, "library", num_ranks=3)
+    copies = [s for s in timeline.spans if s.kind == "copy"]
+    assert found[0] >= max(s.end - s.start for s in copies) > 1e-4
+
+
 def test_a_collective_of_a_library_is_one_launch():
     """The host of each rank pays for it once."""
 

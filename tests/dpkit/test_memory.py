@@ -231,6 +231,14 @@ def test_growing_past_the_capacity_leaves_the_tensor_as_it_was():
         assert x.numel() == x.sum() == 750
 
 
+def test_what_grows_needs_room_for_what_is_added():
+    with dpkit.sim.machine(memory_bytes=10 * KB + live()):
+        before = live()
+        x = kilobytes(6)
+        x.resize_(8 * KB // 4)  # 6 and 8 together would not fit
+        assert live() == before + 8 * KB
+
+
 def test_what_does_not_fit_is_refused_before_memory_is_taken():
     """Ten terabytes, which no machine that runs this has."""
     with pytest.raises(torch.OutOfMemoryError, match=r"9313\.23 GiB"):

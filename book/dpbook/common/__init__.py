@@ -2,8 +2,9 @@
 
 ``datasets``, ``batches`` -- data; ``models``, ``resnet`` -- networks;
 ``loop`` -- the training loop;
-``plots``, ``boxes`` -- pictures; ``show`` -- listings;
-``beside`` -- our engines beside PyTorch's, on ranks;
+``plots``, ``boxes`` -- pictures; ``live`` -- a figure with controls, in a
+    cell; ``show`` -- listings;
+``engine_pairs`` -- our engines beside PyTorch's, on ranks;
 ``rounding`` -- a bound of differences that are rounding;
 ``checks``, ``verdict`` -- exercises.
 """

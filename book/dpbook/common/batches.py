@@ -11,12 +11,17 @@ from dpkit.accelerator import real_devices
 class Batches:
     """Batches of a labelled set that lies in memory, to be iterated over.
 
-    Images have shape (n, …), labels (n,). Each iteration is one epoch: it
-    yields every example once, as pairs (X, y) of fresh tensors on the device
-    of the set; the last batch may be smaller. ``shuffle`` takes a new random
-    order each epoch, from its own generator, which begins with ``seed``.
-    ``pin_memory`` puts batches on the CPU into pinned memory, if there are
-    devices to copy them from there; ``DataLoader`` has a thread for it.
+    Each iteration is one epoch: it yields every example once, as pairs (X, y)
+    of fresh tensors on the device of the set; the last batch may be smaller.
+
+    Args:
+        images: All images, shape (n, …).
+        labels: Their labels, shape (n,).
+        batch_size: The rows of a batch.
+        shuffle: Whether each epoch has a new random order.
+        seed: Where the generator of these orders begins.
+        pin_memory: Whether batches on the CPU lie in pinned memory, if there
+            are devices to copy them to; ``DataLoader`` has a thread for it.
 
     Raises:
         ValueError: If a batch has no rows, or labels and images differ in n.

@@ -3,5 +3,10 @@
 ``figure`` -- what a live figure is: a function of settings, and a control for
     each setting. Begin here;
 ``pipeline`` -- a step of a pipeline;
+``collectives`` -- an allreduce;
+``decision`` -- which way to split is the fastest, on a ``way_map``;
+``planner`` -- a layout of a large run, beside the best one;
+``puzzles`` -- lists to be put into an order;
+``curves``, ``stacked`` -- curves over a size, and bars of parts;
 ``all`` -- all of them by name, and the function that a page calls.
 """

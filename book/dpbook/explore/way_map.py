@@ -152,7 +152,19 @@ def _at(rows: float, width: float) -> tuple[float, float]:
 
 
 def _ground(way: str, width: float, low: float, high: float) -> str:
-    """Colour the ground of a row of the map, half a row either way."""
+    """Colour a strip of the map: at one width, a way is fastest there.
+
+    It reaches half way to the strips of the widths above and below.
+
+    Args:
+        way: The fastest way to split.
+        width: That of the layers.
+        low: The rows of the batch at its left end.
+        high: The rows at its right end.
+
+    Returns:
+        A rectangle, as SVG text.
+    """
     x, y = _at(low, min(width * 2**0.25, WIDTHS[-1]))
     end, bottom = _at(high, max(width / 2**0.25, WIDTHS[0]))
     return drawing.box(x, y, end - x, bottom - y, GROUNDS[way])

@@ -55,7 +55,12 @@ class Dense:
 
     @property
     def backward(self) -> float:
-        """The seconds of both products, and of what is moved besides."""
+        """The seconds of backward.
+
+        Two matrix products make the gradients of the inputs and the weights.
+        The other operations only move values: the backward of ReLU, the sum
+        of the bias's gradients, and what adds gradients to the old ones.
+        """
         moved = (
             self.moved(3 * self.rows * self.outputs)
             + self.moved(self.rows * self.outputs)

@@ -1,5 +1,6 @@
 """The training job behind ``python -m dpbook train``.
 
+``command`` -- its arguments, and what it prints;
 ``run`` -- one run, seen from one of its ranks: begin here;
 ``ranks`` -- the ranks of a job that torchrun starts;
 ``device_assignment`` -- which GPU each rank has for itself;

@@ -5,6 +5,7 @@
 ``tables`` -- speeds and speed-ups, before and now, what is not modelled;
 ``pictures`` -- predicted over measured, by class of work;
 ``on_cpu`` -- the training steps of a calibrated machine, as comparisons;
+``differences`` -- what a simulated device does otherwise than a GPU;
 ``on_ranks`` -- what PyTorch's engines cannot do on simulated devices.
 
 ``scripts/recorders/trust`` has the programs that predict.

@@ -119,7 +119,17 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
 
 
 def train_on(version: Version, num_batches: int, name: str = "Adam") -> None:
-    """Claim that ranks train, and end with the same weight and optimizer."""
+    """Train on three ranks; raise AssertionError unless they end alike.
+
+    They have to take a step, and to end with the same weight and the same
+    state of the optimizer.
+
+    Args:
+        version: What trains a rank, right or wrong.
+        num_batches: How many batches all ranks have together; each trains on
+            every third.
+        name: The optimizer, a name in ``OPTIMIZERS``.
+    """
     batches = torch.arange(2.0 * num_batches).view(num_batches, 2, 1) / 10
     start = sim.launch(values_after, 3, version, [], name)
     found = sim.launch(values_after, 3, version, batches, name)

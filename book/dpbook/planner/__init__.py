@@ -9,5 +9,5 @@ Begin with ``case``: a model, the examples of a step and a cluster.
 ``case`` -- what each device of a layout holds, what each second is for;
 ``search`` -- all layouts that fit, by their seconds, and why one is behind.
 
-The formulas of a transformer are in ``theory.transformer``.
+The formulas of a transformer are in ``formulas.transformer``.
 """

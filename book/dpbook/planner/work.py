@@ -271,7 +271,16 @@ def _attention_seconds(
     half: float,
     kernel: str,
 ) -> float:
-    """Return what fused attention takes, forward and backward."""
+    """Return the seconds of fused attention, forward and backward.
+
+    Args:
+        attention: Its sizes, its arithmetic, and how often forward runs.
+        accelerator: The device.
+        dtype: The name of the type that it computes in.
+        sustained: The part of the rate of attention that is kept.
+        half: The arithmetic that reaches half of the rate.
+        kernel: The kernel, such as "flash"; "": the one that the device takes.
+    """
     kernel = kernel or attention_kernel(accelerator, dtype)
     s = attention.length
     size = attention.head_size

@@ -66,6 +66,13 @@ class LanguageModel(nn.Module):
     """Blocks between an embedding and a head; it returns the mean loss.
 
     It takes words, shape (batch, length), and the words that follow.
+
+    Args:
+        width: The values of a word, inside.
+        num_blocks: How many blocks there are.
+        vocabulary: How many words there are.
+        checkpointed: Whether a block keeps its input alone for backward, and
+            runs again there.
     """
 
     def __init__(

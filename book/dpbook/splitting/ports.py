@@ -1,6 +1,6 @@
 """How long a step sends, how long it multiplies, and what messages add to it.
 
-A threshold of ``theory.splits.boundary`` is the size at which the first two
+A threshold of ``formulas.splits.boundary`` is the size at which the first two
 are equal. Here they are added up from what simulated devices did.
 """
 

@@ -35,14 +35,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # The entries of the dynamic section that say where the tables are (elf.h).
-_STRINGS, _SYMBOLS = 5, 6
+_STRINGS = 5
+_SYMBOLS = 6
 _TABLES_OF_SLOTS = ((23, 2), (7, 8))  # where each is, and how many bytes
 _ENTRY = struct.Struct("<QQ")  # of the dynamic section: which, and its value
 _SLOT = struct.Struct("<QIIq")  # the offset, the kind, the symbol, and more
 _SYMBOL = struct.Struct("<IBBHQQ")  # the offset of the name, and the rest
 # The kinds of slots by which functions are called: JUMP_SLOT and GLOB_DAT.
 _KINDS = {"x86_64": (7, 6), "aarch64": (1026, 1025)}
-_READ, _WRITE = mmap.PROT_READ, mmap.PROT_WRITE
+_READ = mmap.PROT_READ
+_WRITE = mmap.PROT_WRITE
 
 
 class _Library(ctypes.Structure):

@@ -43,7 +43,8 @@ _QUESTION = "_ZN3c1033is_privateuse1_backend_registeredEv"  # as C++ names it
 # A flag that PyTorch keeps for each thread, which is off unless set. It is
 # read by torch.func.functionalize alone, and is no part of a backward.
 _FLAG = "_ZN2at17functionalization4impl35{}FunctionalizationReapplyViewsTLSE{}"
-_GET, _SET = _FLAG.format("get", "v"), _FLAG.format("set", "b")
+_GET = _FLAG.format("get", "v")
+_SET = _FLAG.format("set", "b")
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,9 @@ def find_choice() -> AcceleratorChoice | str:
         slot.lead_to(own)
     except OSError as error:
         return f"the pointer of the call is read-only and stays so ({error})"
-    get, set_to = getattr(asking, _GET), getattr(asking, _SET)
+    get = getattr(asking, _GET)
     get.restype = c_bool
+    set_to = getattr(asking, _SET)
     set_to.argtypes = [c_bool]
     set_to.restype = None
     return AcceleratorChoice(slot, flag, get, set_to)

@@ -175,8 +175,8 @@ def configure(
     loses them when something is written to it that comes from floating-point
     values or is drawn at random, and reading it is refused. To go on, as with
     the counts of a router, overwrite all of it with values:
-    ``counts.copy_(torch.tensor([…]))``. To a view, which is a part of another
-    tensor, that gives none; take ``counts = counts.clone()`` first.
+    ``counts.copy_(torch.tensor([…]))``. A view is a part of another tensor,
+    and stays without values; take ``counts = counts.clone()`` before.
 
     Args:
         num_devices: How many devices there are, at most 128: so many have a

@@ -185,7 +185,8 @@ def _gradients(
     if given.dropout_p:
         assert seed is not None
         kept = _dropout_factors(weights, given.dropout_p, seed)
-        after_dropout, d_weights = weights * kept, d_weights * kept
+        after_dropout = weights * kept
+        d_weights = d_weights * kept
     rows = (gradient * out).sum(-1, keepdim=True)
     d_scores = weights * (d_weights - rows)
     scale = _scale(given)

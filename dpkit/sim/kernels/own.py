@@ -70,7 +70,14 @@ def _blocking(
 def lstm_cell(
     input_gates: Tensor, hidden_gates: Tensor, cell: Tensor, *biases: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the next state, the next cell, and what backward would keep."""
+    """Return the next state, the next cell, and what backward would keep.
+
+    Args:
+        input_gates: What the input gives the gates, shape (b, 4h).
+        hidden_gates: What the state gives them, shape (b, 4h).
+        cell: The cell, shape (b, h).
+        biases: None, or a bias for the input's and one for the state's.
+    """
     # Columns of the gates, h of each: input | forget | cell | output.
     from_input, from_state = _biased([input_gates, hidden_gates], biases)
     gates = from_input + from_state
@@ -82,7 +89,14 @@ def lstm_cell(
 def gru_cell(
     input_gates: Tensor, hidden_gates: Tensor, state: Tensor, *biases: Any
 ) -> tuple[Tensor, Tensor]:
-    """Return the next state, and what backward would keep."""
+    """Return the next state, and what backward would keep.
+
+    Args:
+        input_gates: What the input gives the gates, shape (b, 3h).
+        hidden_gates: What the state gives them, shape (b, 3h).
+        state: The state, shape (b, h).
+        biases: None, or a bias for the input's and one for the state's.
+    """
     # Columns of the gates, h of each: reset | update | new state.
     gates = _biased([input_gates, hidden_gates], biases)
     from_input, from_state = (x.chunk(3, dim=1) for x in gates)

@@ -33,7 +33,8 @@ def _others(x: Tensor) -> list[int]:
 
 def statistics(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Return the mean and 1/σ of each channel."""
-    mean, variance = x.mean(_others(x)), x.var(_others(x), correction=0)
+    mean = x.mean(_others(x))
+    variance = x.var(_others(x), correction=0)
     return mean, (variance + eps).rsqrt()
 
 
@@ -96,7 +97,11 @@ def _sums(
     weight: Tensor | None,
     *wanted: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return Σ dy and Σ dy (x − mean), and the weight's and bias' gradient."""
+    """Return Σ dy and Σ dy (x − mean), and the weight's and bias' gradient.
+
+    The sums are over all but the channels. ``inverse`` is 1/σ of each channel.
+    ``wanted`` says which of the results PyTorch will use; all are made.
+    """
     total = dy.sum(_others(x))
     product = (dy * (x - _each(mean, x))).sum(_others(x))
     return total, product, product * inverse, total.clone()

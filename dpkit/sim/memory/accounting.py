@@ -182,7 +182,8 @@ class Memory:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Count nothing that is allocated in a block of code."""
-        before, self._paused = self._paused, True
+        before = self._paused
+        self._paused = True
         try:
             yield
         finally:

@@ -12,7 +12,7 @@ Its formulas are asked for what is not PyTorch's own, and for what a CPU has no
 kernel for. They are no part of every run, because they import Triton.
 
 Operations that PyTorch makes of several others are counted by these: in
-``operators``, ``_OF_PRODUCTS``, and in ``kernels.fast_path``. What has
+``record``, ``_OF_PRODUCTS``, and in ``kernels.fast_path``. What has
 arithmetic that nobody charges is in ``uncharged``.
 """
 

@@ -102,7 +102,12 @@ def data_parallel_kind() -> str | None:
 def init_data_parallel(
     self: Any, module: nn.Module, device_ids: Any = None, *args: Any, **kw: Any
 ) -> None:
-    """Stand in for ``DataParallel.__init__``."""
+    """Stand in for ``DataParallel.__init__``, whose arguments it takes.
+
+    Raises:
+        NotImplementedError: the module lies on simulated devices, or
+            ``device_ids`` names one.
+    """
     _refuse_simulated(module, device_ids)
     _init(self, module, device_ids, *args, **kw)
 

@@ -35,7 +35,8 @@ class Extent(NamedTuple):
         if (self.is_dense and other.is_dense) or self == other:
             return True
         # Columns of a matrix may lie between each other.
-        start, stop = min(self.first, other.first), max(self.end, other.end)
+        start = min(self.first, other.first)
+        stop = max(self.end, other.end)
         if stop - start > LARGEST_MASK:
             return True
         both = self._mask(start, stop) & other._mask(start, stop)
@@ -46,7 +47,8 @@ class Extent(NamedTuple):
         mask = torch.zeros(stop - start, dtype=torch.bool)
         steps = zip(self.shape, self.strides)
         item = self.end - self.first - sum((n - 1) * step for n, step in steps)
-        shape, strides = (*self.shape, item), (*self.strides, 1)
+        shape = (*self.shape, item)
+        strides = (*self.strides, 1)
         mask.as_strided(shape, strides, self.first - start).fill_(True)
         return mask
 
@@ -58,7 +60,7 @@ def extent_of(x: Tensor) -> Extent:
     steps = [(n, item * s) for n, s in zip(x.shape, x.stride()) if s and n > 1]
     first = item * int(x.storage_offset())
     end = first + sum((n - 1) * step for n, step in steps) + item
-    shape, strides = tuple(n for n, _ in steps), tuple(s for _, s in steps)
-    return Extent(
-        first, end, shape, strides, end - first == item * prod(shape)
-    )
+    shape = tuple(n for n, _ in steps)
+    strides = tuple(step for _, step in steps)
+    is_dense = end - first == item * prod(shape)
+    return Extent(first, end, shape, strides, is_dense)

@@ -203,7 +203,8 @@ class SimEvent:
             raise ValueError(
                 "both events must be made with enable_timing=True"
             )
-        first, last = self.mark, end.mark
+        first = self.mark
+        last = end.mark
         if first is None or last is None:
             raise RuntimeError("both events must be recorded")
         return 1e3 * (last - first) / SECOND

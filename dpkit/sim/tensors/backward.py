@@ -98,7 +98,8 @@ def _run_simulated(
     except BaseException as error:
         put_aside(error)
     finally:
-        first, interrupted = _backward.error, _backward.interrupted
+        first = _backward.error
+        interrupted = _backward.interrupted
         _backward.running, _backward.error = before
         if not _backward.running:
             _backward.interrupted = False

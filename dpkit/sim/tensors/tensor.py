@@ -3,7 +3,7 @@
 A ``SimTensor`` has the shape, dtype and device ``sim:i`` that PyTorch sees,
 and a backing: a plain tensor on the CPU that holds the values. Every
 operation on it comes to ``__torch_dispatch__``, which looks up what is known
-of its operator (``operators.operator_of``), and passes five steps in
+of its operator (``record.operator_of``), and passes five steps in
 :func:`_run`::
 
     open    put backings in place of simulated tensors      _opened

@@ -36,7 +36,8 @@ class Resource:
 
     def earliest(self, ready: int, duration: int, share: int = FULL) -> int:
         """Return the earliest time, from ``ready`` on, with room for work."""
-        marks, loads = self.marks, self.loads
+        marks = self.marks
+        loads = self.loads
         if ready >= marks[-1]:
             return ready
         i = bisect_right(marks, ready) - 1
@@ -71,7 +72,8 @@ class Resource:
 
     def _occupy_last(self, start: int, duration: int, share: int) -> None:
         """Be busy after all that is known: the usual case, and the fastest."""
-        marks, loads = self.marks, self.loads
+        marks = self.marks
+        loads = self.loads
         if start > marks[-1]:
             marks.append(start)
             loads.append(share)
@@ -159,7 +161,8 @@ def earliest(resources: Sequence[Needed], ready: int, duration: int) -> int:
         for resource in resources:
             free = resource.earliest(start, duration)
             if free > start:
-                start, moved = free, len(resources) > 1
+                start = free
+                moved = len(resources) > 1
     return start
 
 

@@ -11,4 +11,12 @@
 ``bounds`` -- what no plan can beat;
 ``choice`` -- which plan is the fastest;
 ``alpha_beta`` -- the numbers that the closed forms need.
+
+A new algorithm of an allreduce is a function that returns its plan. Enter it
+in ``ALLREDUCE`` (``algorithms``), its longest chain of messages in ``CHAINS``
+(``costs``), and its name in ``CANDIDATES`` (``choice``). Then
+``tests/dpkit/test_complete_tables.py`` names the lists that still lack it.
+A new operation is a function in ``dpkit/collectives.py``. If a library does
+it in one kernel, it has a row in ``TRIPS`` (``library``); if ranks do it, one
+in ``SENDERS`` (``dpkit/ranks/sending.py``).
 """

@@ -8,4 +8,10 @@
 ``bubble`` -- the same in closed form;
 ``charts`` -- a schedule as text;
 ``balance`` -- layers cut into stages of equal cost.
+
+A new schedule is a function in ``schedules``. Enter it in ``NAMED`` there, and
+its formulas in ``FORMULAS`` (``bubble``). Then
+``tests/dpkit/test_complete_tables.py`` names the lists that still lack it, and
+``tests/book/test_explore.py`` the live figure. One with several stages on a
+device needs its own lines in ``by_name``, as "interleaved" has them.
 """

@@ -166,7 +166,8 @@ def _moved(copies: Iterable[Span], but: str) -> int:
 def covered(spans: Iterable[Span]) -> float:
     """Return the seconds in which at least one of the spans runs."""
     # Spans 0–2, 1–3 and 5–6: 2, then 1 more, then 1, together 4.
-    total, reached = 0.0, -math.inf
+    total = 0.0
+    reached = -math.inf
     for start, end in sorted((s.start, s.end) for s in spans):
         total += max(0.0, end - max(start, reached))
         reached = max(reached, end)
