@@ -16,7 +16,7 @@ from tqdm import tqdm
 from dpkit import sim
 from dpkit.machine import Timer, devices
 from dpkit.theory.hardware import Accelerator, Host, Link
-from dpkit.theory.tables import Table
+from dpkit.theory.tables import Table, table
 from dpkit.theory.units import show_factor
 
 WARM_UP = 2  # steps that do what is done once: load, allocate, lay out
@@ -184,12 +184,18 @@ def step_seconds(
     return seconds[WARM_UP:]
 
 
-def table(rows: Iterable[Prediction]) -> Table:
+def predictions_table(rows: Iterable[Prediction]) -> Table:
     """Return a table of times, and of the factors by which they are off."""
-    times = "measured ms:.2f | (least):.2f | predicted ms:.2f"
-    table = Table(f"model | batch | {times} | factor:>")
-    for row in rows:
-        measured = row.measured_seconds, row.least_seconds
-        ms = (1e3 * s for s in (*measured, row.predicted_seconds))
-        table.add(row.model, row.batch_size, *ms, show_factor(row.factor))
-    return table
+    return table(
+        [
+            {
+                "model": row.model,
+                "batch": row.batch_size,
+                "measured ms": f"{1e3 * row.measured_seconds:.2f}",
+                "(least)": f"{1e3 * row.least_seconds:.2f}",
+                "predicted ms": f"{1e3 * row.predicted_seconds:.2f}",
+                "factor": show_factor(row.factor),
+            }
+            for row in rows
+        ]
+    )

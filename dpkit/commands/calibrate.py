@@ -14,7 +14,12 @@ from dpkit.accelerator import real_devices
 from dpkit.calibration.calibrate import calibrate
 from dpkit.calibration.conditions import doubts, machine_load, provenance
 from dpkit.calibration.conversion import Calibration
-from dpkit.calibration.predictions import CASES, Prediction, predictions, table
+from dpkit.calibration.predictions import (
+    CASES,
+    Prediction,
+    predictions,
+    predictions_table,
+)
 from dpkit.commands.parser import PROGRAM, Commands, refuse
 from dpkit.theory.hardware.presets import save
 
@@ -72,7 +77,7 @@ def calibrate_machine(options: argparse.Namespace, command: str) -> None:
         rows = predictions(found.accelerator, found.host, found.link, device)
         facts["check"] = [asdict(row) for row in rows]
         print(f"\nTraining steps that it has not seen, on {device}:\n")
-        print(table(rows), flush=True)
+        print(predictions_table(rows), flush=True)
         _judge(rows, options.force)
     path = options.output
     save(

@@ -1,63 +1,56 @@
 """Tables: HTML in a notebook and in the book, aligned text in a terminal.
 
-Words stand at the left of their column and numbers at the right. The first
-cell of a row is its head. On a narrow page heads wrap and letters shrink
-(``.dpkit-table`` in ``book/_static/book.css``), so that no column is lost.
+Words stand at the left of their column, and numbers at the right. A column is
+one of numbers if most of its cells are. The first cell of a row is its head.
+On a narrow page heads wrap and letters shrink (``.dpkit-table`` in
+``book/_static/book.css``), so that no column is lost.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+# "8.25", "1,234", "57%", "< 1e-12", "+3%", "×1.05" and "2.5 MB" are numbers,
+# too, and stand at the right.
+NUMBER = re.compile(
+    r"[<>≈×÷±+−-]?\s*\d[\d,]*(\.\d+)?(e[+-]?\d+)?"
+    r"(\s*%|\s(B|[kMGT]i?B|s|ms|µs|ns))?"
+)
 
-class Table:
-    """Rows under heads, which notebooks display.
+
+def table(rows: Iterable[Mapping[str, object]], caption: str = "") -> "Table":
+    """Show a list of dicts as a table.
+
+    The keys are the heads of columns, and the values are the cells. A float
+    is shown with three digits, or more if it is from 1000 on. Strings stand
+    as they are: ``f"{share:.0%}"`` shows a share in per cent.
 
     Args:
-        columns: The heads, with ``|`` between two of them. What follows a
-            colon is the format of the values below, such as ``,.1f``; ``>``
-            puts words to the right. Without one a value is shown as it is.
-        rows: The cells of each row. A word keeps its form in any column,
-            and None leaves its cell empty.
+        rows: A dict for each row. A head that a row does not have leaves an
+            empty cell in that row, and so does None.
         caption: A title above the table; by default none.
 
     Example:
-        >>> Table("link | ms:.1f", [("nvlink2", 8.25), ("pcie3", 92)])
-        link       ms
-        nvlink2   8.2
-        pcie3    92.0
+        >>> table([
+        ...     {"link": "nvlink2", "ms": 8.251, "of a step": f"{0.073:.0%}"},
+        ...     {"link": "pcie3", "ms": 92, "of a step": f"{0.46:.0%}"},
+        ... ])
+        link       ms  of a step
+        nvlink2  8.25         7%
+        pcie3      92        46%
     """
+    return Table(rows, caption)
+
+
+class Table:
+    """Rows under heads, which notebooks display: what ``table`` returns."""
 
     def __init__(
-        self,
-        columns: str,
-        rows: Iterable[Sequence[object]] = (),
-        caption: str = "",
+        self, rows: Iterable[Mapping[str, object]], caption: str = ""
     ) -> None:
-        # "link | ms:.1f" has the heads "link", "ms", the formats "", ".1f".
-        parts = [part.partition(":") for part in columns.split("|")]
-        self.heads = [head.strip() for head, _, _ in parts]
-        self.formats = [spec.strip() for _, _, spec in parts]
-        self.rows: list[Sequence[object]] = []
+        self.rows = [dict(row) for row in rows]
+        self.heads = list(dict.fromkeys(h for row in self.rows for h in row))
         self.caption = caption
-        for row in rows:
-            self.add(*row)
-
-    def add(self, *cells: object) -> None:
-        """Add a row: a cell for each column.
-
-        Example:
-            >>> table = Table("rank | bytes sent:,")
-            >>> table.add(0, 3000)
-            >>> table
-            rank  bytes sent
-               0       3,000
-        """
-        if len(cells) != len(self.heads):
-            raise ValueError(
-                "a row does not fit the columns "
-                f"(cells: {len(cells)}, columns: {len(self.heads)})"
-            )
-        self.rows.append(cells)
 
     def __repr__(self) -> str:
         lines = [self.heads, *self._written()]
@@ -92,25 +85,41 @@ class Table:
         )
 
     def _lefts(self) -> list[bool]:
-        """Return which columns hold words: no format, not only numbers."""
+        """Return which columns hold words, and not mostly numbers."""
         return [
-            not spec and not all(_is_number(row[i]) for row in self.rows)
-            for i, spec in enumerate(self.formats)
+            2 * sum(map(bool, map(NUMBER.fullmatch, column)))
+            <= sum(map(bool, column))
+            for column in zip(*self._written())
         ]
 
     def _written(self) -> list[list[str]]:
-        return [list(map(_write, row, self.formats)) for row in self.rows]
+        return [
+            [_write(row.get(head)) for head in self.heads] for row in self.rows
+        ]
 
 
-def _is_number(value: object) -> bool:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number or value is None
+def _write(value: object) -> str:
+    """Return the words of a cell.
 
-
-def _write(value: object, spec: str) -> str:
+    Example:
+        >>> [_write(x) for x in (0.01234, 8.2, 123.4, 1234.5, 2048, True)]
+        ['0.0123', '8.20', '123', '1,234', '2,048', 'True']
+    """
     if value is None:
         return ""
-    return format(value, "" if isinstance(value, str) else spec)
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return _three_digits(value)
+    return str(value)
+
+
+def _three_digits(value: float) -> str:
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}".rstrip(".")  # 99.96 is "100."
 
 
 def _html_row(

@@ -58,12 +58,13 @@ def test_the_planner_knows_grids_and_not_zero_3_of_2021(rows):
 def test_steps_measured_both_ways_are_in_the_table():
     found = read(DATA / "comparisons.json").of(*PLANS).rows
     table = cuts_table(found)
-    assert [row[1] for row in table.rows] == (
+    assert [row["GPUs"] for row in table.rows] == (
         "384 768 1,536 1,120 2,240".split()
     )
-    for *_, alone, grid, measured, planned in table.rows:
-        assert measured == pytest.approx(alone / grid)
-        assert measured > 1 > planned
+    for row in table.rows:
+        alone, grid = float(row["ZeRO-3, s"]), float(row["grid, s"])
+        assert float(row["measured"]) == pytest.approx(alone / grid, abs=0.05)
+        assert float(row["measured"]) > 1 > float(row["planned"])
 
 
 def test_with_nothing_hidden_zero_3_is_still_too_fast():

@@ -154,7 +154,7 @@ def test_each_row_is_in_one_group_of_the_page():
     for row in ROWS:
         assert sum(belongs(row) for belongs in GROUPS.values()) == 1
     table = misses_table(ROWS)
-    assert sum(line[1] for line in table.rows) == len(unseen(ROWS))
+    assert sum(line["rows"] for line in table.rows) == len(unseen(ROWS))
 
 
 def test_rates_become_seconds_before_they_are_judged():
@@ -166,10 +166,13 @@ def test_rates_become_seconds_before_they_are_judged():
     ]
     assert row.factor > 1.2
     (line,) = misses_table([row], "ZeRO-3 on A100s").rows
-    assert line[0] == "ZeRO-3 on A100s, left out"
-    assert line[2] == pytest.approx(row.factor)  # the mean factor
-    assert line[3] == show_factor(1 / row.factor)
-    assert line[4] == 1
+    assert line == {
+        "seconds of": "ZeRO-3 on A100s, left out",
+        "rows": 1,
+        "mean factor": f"{row.factor:.2f}",
+        "largest": show_factor(1 / row.factor),
+        "beyond 1.15": 1,
+    }
 
 
 def test_factors_are_the_same_for_too_long_and_too_short():
@@ -178,12 +181,12 @@ def test_factors_are_the_same_for_too_long_and_too_short():
         replace(row, predicted=row.measured * factor) for factor in (2.0, 0.5)
     )
     (line,) = misses_table([long, short], "530B: added by 8 replicas").rows
-    assert line[2:] == (2.0, "×2.00", 2)
+    assert list(line.values())[2:] == ["2.00", "×2.00", 2]
 
 
 def test_fitted_rows_stand_apart():
     names = [
-        line[0]
+        line["seconds of"]
         for line in misses_table(
             ROWS, "ZeRO-3 on H100s", kinds=("fitted", "unseen")
         ).rows
@@ -195,8 +198,13 @@ def test_tables_of_layouts_say_what_was_planned():
     case = Case(NETWORKS["7B"], 1024, nodes_of("h100", 64))
     layouts = [Layout(64, zero=0), Layout(64, zero=3)]
     no, yes = memory_table(case, layouts).rows
-    assert (no[-1], yes[-1]) == ("no", "yes")
-    assert sum(yes[5:9]) == pytest.approx(yes[9])
+    assert (no["fits"], yes["fits"]) == ("no", "yes")
+    parts = ("weights", "gradients", "state", "activations")
+    held = sum(float(yes[part]) for part in parts)
+    assert held == pytest.approx(float(yes["GiB"]), abs=0.2)  # rounded
     (row,) = seconds_table([plan(case, layouts[1])]).rows
-    assert row[:5] == ("64\xa0×\xa01\xa0×\xa01", 1, 1, "none", 3)
-    assert sum(row[7:]) == pytest.approx(1)
+    assert list(row.values())[:5] == (
+        ["64\xa0×\xa01\xa0×\xa01", 1, 1, "none", 3]
+    )
+    shares = [int(share.rstrip("%")) for share in list(row.values())[7:]]
+    assert sum(shares) == pytest.approx(100, abs=3)  # each is rounded

@@ -44,5 +44,7 @@ def test_with_many_sequences_both_are_close_at_the_full_rate():
 
 def test_the_table_has_the_number_of_each_page():
     one, sixteen = clocks_table(RECORD).rows
-    assert [round(x, 3) for x in one] == [1, 0.276, 0.196, 0.242]
-    assert [round(x, 2) for x in sixteen] == [16, 3.8, 2.55, 2.44]
+    assert list(one.values()) == [1, "0.276", "0.196", "0.242"]
+    assert [round(float(x), 2) for x in sixteen.values()] == (
+        [16, 3.8, 2.55, 2.44]
+    )

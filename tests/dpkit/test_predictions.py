@@ -16,8 +16,8 @@ from dpkit.calibration.predictions import (
     lenet,
     mlp,
     predictions,
+    predictions_table,
     step_seconds,
-    table,
 )
 from dpkit.sim.devices.configuration import simulation
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
@@ -144,7 +144,7 @@ def test_the_table_lines_up():
         Prediction("transformer block", 256, 12.3456, 9.87654, 30.5),
         Prediction("MLP", 1, 1e-5, 1e-5, 1e-5),
     ]
-    lines = str(table(rows)).splitlines()
+    lines = str(predictions_table(rows)).splitlines()
     assert len({len(line) for line in lines}) == 1
     assert lines[1].split() == (
         "transformer block 256 12345.60 9876.54 30500.00 ×2.47".split()

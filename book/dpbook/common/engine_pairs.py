@@ -19,7 +19,7 @@ from dpkit import sim
 from dpkit.arguments import Devices
 from dpkit.machine import synchronize
 from dpkit.theory.clock.record import Span
-from dpkit.theory.tables import Table
+from dpkit.theory.tables import Table, table
 from dpkit.theory.timeline.timeline import Timeline
 
 
@@ -65,15 +65,20 @@ class Pair:
             counts_of(step.timeline, device)
             for step in (self.ours, self.theirs)
         )
-        more = "more µs, host:+.0f | device:+.0f"
-        table = Table(f"operation | ours | PyTorch's | {more}")
+        rows = []
         for name in sorted({*ours, *theirs}):
             a, b = (x.get(name, Counted(0, 0, 0)) for x in (ours, theirs))
             if a.times != b.times:
-                host = b.host - a.host
-                run = b.device - a.device
-                table.add(name, a.times, b.times, 1e6 * host, 1e6 * run)
-        return table
+                rows.append(
+                    {
+                        "operation": name,
+                        "ours": a.times,
+                        "PyTorch's": b.times,
+                        "more µs, host": f"{1e6 * (b.host - a.host):+.0f}",
+                        "device": f"{1e6 * (b.device - a.device):+.0f}",
+                    }
+                )
+        return table(rows)
 
 
 class Counted(NamedTuple):
@@ -176,12 +181,15 @@ def engines_table(pairs: Iterable[Pair]) -> Table:
 
     The gradients are in float32, and differ by rounding.
     """
-    head = "ours, ms:.3f | PyTorch's:.3f | takes more:+.1%"
-    table = Table(f"step | {head} | gradients differ by:>")
-    for pair in pairs:
-        seconds = (
-            1e3 * step.timeline.makespan for step in (pair.ours, pair.theirs)
-        )
-        away = below(pair.away, torch.float32)
-        table.add(pair.name, *seconds, pair.slower, away)
-    return table
+    return table(
+        [
+            {
+                "step": pair.name,
+                "ours, ms": f"{1e3 * pair.ours.timeline.makespan:.3f}",
+                "PyTorch's": f"{1e3 * pair.theirs.timeline.makespan:.3f}",
+                "takes more": f"{pair.slower:+.1%}",
+                "gradients differ by": below(pair.away, torch.float32),
+            }
+            for pair in pairs
+        ]
+    )

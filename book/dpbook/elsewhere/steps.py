@@ -12,7 +12,7 @@ from dpbook.common.rounding import below
 from dpbook.elsewhere.results import Array, Results
 from dpkit.data_parallel.step import train_batch
 from dpkit.placement import replicate
-from dpkit.theory.tables import Table
+from dpkit.theory.tables import Table, table
 
 NAMES = ("W1", "b1", "W2", "b2", "W3", "b3", "W4", "b4")
 RATE = 0.1
@@ -62,12 +62,12 @@ def distances(frameworks: Sequence[Results], expected: Array) -> Table:
     All parameters of all ranks count: rank 0's, and those of the others by
     how far they are from it.
     """
-    table = Table("framework | way | k = 1 | k = 2 | k = 3")
+    rows = []
     for found in frameworks:
         for way in dict.fromkeys(way for way, _ in found.params):
-            row = []
+            row = {"framework": found.framework, "way": way}
             for k in (1, 2, 3):
                 away = np.abs(found.params[way, k] - expected).max()
-                row.append(below(float(away) + found.apart[way, k]))
-            table.add(found.framework, way, *row)
-    return table
+                row[f"k = {k}"] = below(float(away) + found.apart[way, k])
+            rows.append(row)
+    return table(rows)

@@ -11,7 +11,7 @@ from math import exp, fsum, log
 from pathlib import Path
 from typing import NamedTuple
 
-from dpkit.theory.tables import Table
+from dpkit.theory.tables import Table, table
 from dpkit.theory.units import show_factor
 
 KINDS = ("fitted", "unseen")
@@ -164,20 +164,35 @@ def unseen(rows: Iterable[Comparison]) -> list[Comparison]:
 
 def rows_table(rows: Iterable[Comparison]) -> Table:
     """Return a table of all rows."""
-    head = "what | hardware | configuration | unit"
-    columns = "predicted:.4g | measured:.4g | factor:> | kind"
-    table = Table(f"{head} | {columns}")
-    for row in rows:
-        names = row.subject, row.hardware, row.configuration, row.unit
-        values = row.predicted, row.measured, show_factor(row.factor)
-        table.add(*names, *values, row.kind)
-    return table
+    return table(
+        [
+            {
+                "what": row.subject,
+                "hardware": row.hardware,
+                "configuration": row.configuration,
+                "unit": row.unit,
+                "predicted": f"{row.predicted:.4g}",
+                "measured": f"{row.measured:.4g}",
+                "factor": show_factor(row.factor),
+                "kind": row.kind,
+            }
+            for row in rows
+        ]
+    )
 
 
 def decisions_table(decisions: Iterable[Decision]) -> Table:
     """Return a table of decisions, the wrong ones marked."""
-    table = Table("question | what | hardware | predicted | measured | right")
-    for d in decisions:
-        names = d.question, d.subject, d.hardware
-        table.add(*names, d.predicted, d.measured, "" if d.right else "no")
-    return table
+    return table(
+        [
+            {
+                "question": decision.question,
+                "what": decision.subject,
+                "hardware": decision.hardware,
+                "predicted": decision.predicted,
+                "measured": decision.measured,
+                "right": "" if decision.right else "no",
+            }
+            for decision in decisions
+        ]
+    )

@@ -11,7 +11,7 @@ from dpbook.limits.comparisons import (
     unseen,
     worst,
 )
-from dpkit.theory.tables import Table
+from dpkit.theory.tables import Table, table
 from dpkit.theory.units import show_factor
 
 # Series -> the classes of its speeds and of its speed-ups, and whose they are.
@@ -58,8 +58,7 @@ def speeds_table(found: Comparisons) -> Table:
     The last column is the factor of the guess that k replicas are k times as
     fast as one.
     """
-    columns = "factor of speeds:.2f | of speed-ups:.2f | of the guess:.2f"
-    table = Table(f"series | {columns}")
+    found_rows = []
     for name, (works, networks) in SERIES.items():
         speeds, ratios = (
             [
@@ -74,9 +73,15 @@ def speeds_table(found: Comparisons) -> Table:
             for row in ratios
             if row.unit == "of k times one"
         ]
-        guess = mean_factor(perfect) if perfect else None
-        table.add(name, mean_factor(speeds), mean_factor(ratios), guess)
-    return table
+        row = {
+            "series": name,
+            "factor of speeds": f"{mean_factor(speeds):.2f}",
+            "of speed-ups": f"{mean_factor(ratios):.2f}",
+        }
+        if perfect:
+            row["of the guess"] = f"{mean_factor(perfect):.2f}"
+        found_rows.append(row)
+    return table(found_rows)
 
 
 # Effects that are not modelled -> rows that they make wrong.
@@ -101,18 +106,26 @@ STAYS_OUT = {
 
 def stays_out(found: Comparisons) -> Table:
     """Return rows that show the size of what is not modelled."""
-    names = "what is absent | row | hardware | configuration | unit"
-    table = Table(f"{names} | predicted:.3g | measured:.3g | factor:>")
     by_name = {
         (row.subject, row.hardware, row.configuration): row
         for row in found.rows
     }
-    for effect, examples in STAYS_OUT.items():
-        for example in examples:
-            row = by_name[example]
-            values = row.unit, row.predicted, row.measured
-            table.add(effect, *example, *values, show_factor(row.factor))
-    return table
+    return table(
+        [
+            {
+                "what is absent": effect,
+                "row": row.subject,
+                "hardware": row.hardware,
+                "configuration": row.configuration,
+                "unit": row.unit,
+                "predicted": f"{row.predicted:.3g}",
+                "measured": f"{row.measured:.3g}",
+                "factor": show_factor(row.factor),
+            }
+            for effect, examples in STAYS_OUT.items()
+            for row in map(by_name.__getitem__, examples)
+        ]
+    )
 
 
 def before_table(found: Comparisons, path: str | Path) -> Table:
@@ -129,12 +142,21 @@ def before_table(found: Comparisons, path: str | Path) -> Table:
             was = replace(row, predicted=before[where])
             group = row.subject, row.hardware, row.unit, row.kind
             groups.setdefault(group, []).append((was, row))
-    head = "what | hardware | unit | kind | rows"
-    table = Table(f"{head} | factor before:.2f | now:.2f")
-    for names, pairs in groups.items():
-        means = (mean_factor(side) for side in zip(*pairs))
-        table.add(*names, len(pairs), *means)
-    return table
+    found_rows = []
+    for (subject, hardware, unit, kind), pairs in groups.items():
+        factor_was, factor_is = (mean_factor(side) for side in zip(*pairs))
+        found_rows.append(
+            {
+                "what": subject,
+                "hardware": hardware,
+                "unit": unit,
+                "kind": kind,
+                "rows": len(pairs),
+                "factor before": f"{factor_was:.2f}",
+                "now": f"{factor_is:.2f}",
+            }
+        )
+    return table(found_rows)
 
 
 LARGE = 2**22  # bytes, 4 MiB
@@ -145,7 +167,7 @@ def by_size_table(found: Comparisons) -> Table:
 
     The RTX cards reach each other through the host alone.
     """
-    table = Table("tensors | link | rows | mean factor:.2f | largest:>")
+    found_rows = []
     messages = unseen(found.of("collectives by messages").rows)
     for size in ("below 4 MiB", "from 4 MiB on"):
         for link in ("direct", "through the host"):
@@ -155,9 +177,16 @@ def by_size_table(found: Comparisons) -> Table:
                 if ("RTX" in row.hardware) == (link != "direct")
                 if (_num_bytes(row) < LARGE) == (size == "below 4 MiB")
             ]
-            largest = show_factor(worst(rows).factor)
-            table.add(size, link, len(rows), mean_factor(rows), largest)
-    return table
+            found_rows.append(
+                {
+                    "tensors": size,
+                    "link": link,
+                    "rows": len(rows),
+                    "mean factor": f"{mean_factor(rows):.2f}",
+                    "largest": show_factor(worst(rows).factor),
+                }
+            )
+    return table(found_rows)
 
 
 def _num_bytes(row: Comparison) -> int:
@@ -184,12 +213,19 @@ def lost_table(found: Comparisons) -> Table:
         for row in found.of(*ONE_GPU).rows
         if row.configuration.startswith("1 GPU")
     }
-    columns = "images/s of one:,.0f | gradients, MB:.0f | lost by 8:.0%"
-    table = Table(f"network | GPUs | {columns}")
+    found_rows = []
     for row in found.of("scaling").rows:
         by_nccl = row.subject in PARAMETERS and "k80" not in row.hardware
         if by_nccl and row.configuration.startswith("8 GPUs"):
-            name = row.subject, row.hardware
+            speed = alone[row.subject, row.hardware]
             megabytes = 4e-6 * PARAMETERS[row.subject]
-            table.add(*name, alone[name], megabytes, 1 - row.measured)
-    return table
+            found_rows.append(
+                {
+                    "network": row.subject,
+                    "GPUs": row.hardware,
+                    "images/s of one": f"{speed:,.0f}",
+                    "gradients, MB": f"{megabytes:.0f}",
+                    "lost by 8": f"{1 - row.measured:.0%}",
+                }
+            )
+    return table(found_rows)

@@ -19,7 +19,7 @@ from dpbook.limits.comparisons import (
 )
 from dpbook.limits.on_cpu import compared
 from dpkit.calibration.predictions import Prediction
-from dpkit.theory.tables import Table
+from dpkit.theory.tables import Table, table
 from dpkit.theory.units import show_factor
 
 MOST_FACTOR = 1.2  # of a class that may be asked how much
@@ -189,39 +189,56 @@ def questions(found: Comparisons) -> tuple[bool, bool]:
 
 def summary(found: Comparisons) -> Table:
     """Return a line for each class of work: its misses, and its decisions."""
-    values = "mean factor:.2f | largest:>"
-    table = Table(f"work | fitted | unseen | {values} | decisions right")
+    lines: list[dict[str, object]] = []
     for work in WORK:
         rows, decisions = found.of(work)
         left = unseen(rows)
-        mean = None
-        largest = None
-        if left:
-            mean = mean_factor(left)
-            largest = show_factor(worst(left).factor)
         right = sum(decision.right for decision in decisions)
-        words = f"{right} of {len(decisions)}" if decisions else ""
-        counts = len(rows) - len(left), len(left)
-        table.add(work, *counts, mean, largest, words)
-    return table
+        lines.append(
+            {
+                "work": work,
+                "fitted": len(rows) - len(left),
+                "unseen": len(left),
+                "mean factor": f"{mean_factor(left):.2f}" if left else "",
+                "largest": show_factor(worst(left).factor) if left else "",
+                "decisions right": (
+                    f"{right} of {len(decisions)}" if decisions else ""
+                ),
+            }
+        )
+    return table(lines)
 
 
 def worst_table(found: Comparisons) -> Table:
     """Return the unseen row of each class of work that is off most."""
-    table = Table("work | what | hardware | configuration | factor:>")
+    lines = []
     for work in WORK:
         left = unseen(found.of(work).rows)
         if left:
             row = worst(left)
-            what = row.subject, row.hardware, row.configuration
-            table.add(work, *what, show_factor(row.factor))
-    return table
+            lines.append(
+                {
+                    "work": work,
+                    "what": row.subject,
+                    "hardware": row.hardware,
+                    "configuration": row.configuration,
+                    "factor": show_factor(row.factor),
+                }
+            )
+    return table(lines)
 
 
 def words_table() -> Table:
     """Return what each class of work may be asked."""
-    table = Table("work | how much? | which? | ask for | limit")
-    for work, (how_much, which, *words) in WORK.items():
-        answers = ("yes" if yes else "no" for yes in (how_much, which))
-        table.add(work, *answers, *words)
-    return table
+    return table(
+        [
+            {
+                "work": work,
+                "how much?": "yes" if how_much else "no",
+                "which?": "yes" if which else "no",
+                "ask for": ask_for,
+                "limit": limit,
+            }
+            for work, (how_much, which, ask_for, limit) in WORK.items()
+        ]
+    )

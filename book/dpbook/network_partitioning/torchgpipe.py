@@ -21,7 +21,7 @@ from dpkit.theory.hardware.costs import copy_seconds
 from dpkit.theory.pipelines.actions import Action, Schedule
 from dpkit.theory.pipelines.check import steps
 from dpkit.theory.pipelines.schedules import gpipe
-from dpkit.theory.tables import Table
+from dpkit.theory.tables import Table, table
 
 
 @dataclass(frozen=True)
@@ -223,15 +223,21 @@ def amoebanet_table(
 
 def show_table(rows: Iterable[Row]) -> Table:
     """Return a table of the speed-ups and how far off the replay is."""
-    speed_ups = "formula:.2f | replayed:.2f | measured:.2f"
-    table = Table(f"p | m | batch | balance | {speed_ups} | error:+z.0%")
-    for row in rows:
-        run = row.run
-        balance = "-".join(map(str, run.balance))
-        times = row.formula, row.replayed, row.measured, row.miss
-        sizes = run.num_stages, run.num_micro_batches, run.batch
-        table.add(*sizes, balance, *times)
-    return table
+    return table(
+        [
+            {
+                "p": row.run.num_stages,
+                "m": row.run.num_micro_batches,
+                "batch": row.run.batch,
+                "balance": "-".join(map(str, row.run.balance)),
+                "formula": f"{row.formula:.2f}",
+                "replayed": f"{row.replayed:.2f}",
+                "measured": f"{row.measured:.2f}",
+                "error": f"{row.miss:+z.0%}",
+            }
+            for row in rows
+        ]
+    )
 
 
 def show_ladder(
@@ -250,8 +256,10 @@ def show_ladder(
     misses = {"formula": [row.formula / row.measured - 1 for row in rows]}
     misses |= {name: [r.miss for r in rows] for name, rows in steps.items()}
     names = [f"{r.run.num_stages}, {r.run.num_micro_batches}" for r in rows]
-    heads = "".join(f" | {name}:+z.0%" for name in names[1:])
-    table = Table(f"p, m{heads} | mean:.0%")
-    for name, (_, *values) in misses.items():
-        table.add(name, *values, sum(map(abs, values)) / len(values))
-    return table
+    lines = []
+    for name, values in misses.items():
+        pairs = list(zip(names, values, strict=True))[1:]
+        of_runs = {run: f"{value:+z.0%}" for run, value in pairs}
+        mean = sum(abs(value) for _, value in pairs) / len(pairs)
+        lines.append({"p, m": name} | of_runs | {"mean": f"{mean:.0%}"})
+    return table(lines)

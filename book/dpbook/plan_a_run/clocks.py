@@ -12,7 +12,7 @@ from dpbook.planner.case import Case, StepSeconds
 from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import Planned
 from dpbook.sharding.seven_billion import HEAD
-from dpkit.theory.tables import Table
+from dpkit.theory.tables import Table, table
 
 
 def planned_step(
@@ -47,10 +47,16 @@ def simulated_step(record: Mapping[str, Any], sequences: int) -> float:
 
 def clocks_table(record: Mapping[str, Any]) -> Table:
     """Return a table of steps by both clocks, for 1 and for 16 sequences."""
-    planner = "planner, a long run, s:.3f | planner, full rate, s:.3f"
-    table = Table(f"sequences on each | {planner} | simulated, s:.3f")
+    rows = []
     for sequences in (1, 16):
         long = planned_step(record, sequences).total
         short = planned_step(record, sequences, sustained=1.0).total
-        table.add(sequences, long, short, simulated_step(record, sequences))
-    return table
+        rows.append(
+            {
+                "sequences on each": sequences,
+                "planner, a long run, s": f"{long:.3f}",
+                "planner, full rate, s": f"{short:.3f}",
+                "simulated, s": f"{simulated_step(record, sequences):.3f}",
+            }
+        )
+    return table(rows)

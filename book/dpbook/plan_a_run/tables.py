@@ -11,31 +11,40 @@ from dpbook.limits.comparisons import (
 from dpbook.planner.case import Case
 from dpbook.planner.layouts import Layout
 from dpbook.planner.search import LayoutCost
-from dpkit.theory.tables import Table
+from dpkit.theory.tables import Table, table
 from dpkit.theory.units import show_factor
 
 GIB = 2**30
 FAR = 1.15  # a factor that is named wherever the planner is used
-CUT = "d × t × p | b | v | recompute | ZeRO"
 
 
-def _cut(layout: Layout) -> tuple[object, ...]:
+def _cut(layout: Layout) -> dict[str, object]:
     """Return the first cells of a row; the cut does not break into lines."""
-    cut = " × ".join(map(str, layout[:3])).replace(" ", "\xa0")
-    chunks = layout.chunks, layout.recompute, layout.zero
-    return cut, layout.micro_batch, *chunks
+    return {
+        "d × t × p": " × ".join(map(str, layout[:3])).replace(" ", "\xa0"),
+        "b": layout.micro_batch,
+        "v": layout.chunks,
+        "recompute": layout.recompute,
+        "ZeRO": layout.zero,
+    }
 
 
 def memory_table(case: Case, layouts: Iterable[Layout]) -> Table:
     """Return the GiB of the fullest device, and whether a layout fits."""
-    parts = "weights:.1f | gradients:.1f | state:.1f | activations:.1f"
-    table = Table(f"{CUT} | {parts} | GiB:.1f | fits")
+    rows = []
     for layout in layouts:
         held = case.memory(layout)
-        sizes = (size / GIB for size in (*held, held.total))
+        sizes = {
+            "weights": held.weights,
+            "gradients": held.gradients,
+            "state": held.state,
+            "activations": held.activations,
+            "GiB": held.total,
+        }
+        in_gib = {name: f"{size / GIB:.1f}" for name, size in sizes.items()}
         fits = "yes" if held.total <= case.room else "no"
-        table.add(*_cut(layout), *sizes, fits)
-    return table
+        rows.append(_cut(layout) | in_gib | {"fits": fits})
+    return table(rows)
 
 
 def seconds_table(plans: Iterable[LayoutCost]) -> Table:
@@ -43,15 +52,21 @@ def seconds_table(plans: Iterable[LayoutCost]) -> Table:
 
     Hops are counted with the bubble.
     """
-    parts = "products:.0% | kernels:.0% | in layers:.0% | launches:.0%"
-    shares_of = f"{parts} | bubble:.0% | gradients:.0%"
-    table = Table(f"{CUT} | GiB:.1f | s:.3g | {shares_of}")
+    heads = ("products", "kernels", "in layers", "launches")
+    rows = []
     for layout, held, seconds in plans:
         *inside, bubble, hops, gradients = seconds
-        parts_of = *inside, bubble + hops, gradients
-        shares = (part / seconds.total for part in parts_of)
-        table.add(*_cut(layout), held.total / GIB, seconds.total, *shares)
-    return table
+        parts = dict(zip(heads, inside, strict=True))
+        parts |= {"bubble": bubble + hops, "gradients": gradients}
+        whole = {
+            "GiB": f"{held.total / GIB:.1f}",
+            "s": f"{seconds.total:.3g}",
+        }
+        shares = {
+            name: f"{part / seconds.total:.0%}" for name, part in parts.items()
+        }
+        rows.append(_cut(layout) | whole | shares)
+    return table(rows)
 
 
 def _has(**parts: str) -> Callable[[Comparison], bool]:
@@ -93,14 +108,14 @@ def misses_table(
     are unseen.
     """
     found = [_as_seconds(row) for row in rows]
-    factors = f"mean factor:.2f | largest:> | beyond {FAR}"
-    table = Table(f"seconds of | rows | {factors}")
+    lines = []
     for name in names or GROUPS:
         for kind in kinds:
             own = [r for r in found if GROUPS[name](r) and r.kind == kind]
             if own:
-                table.add(_named(name, own[0]), len(own), *_misses(own))
-    return table
+                what = {"seconds of": _named(name, own[0]), "rows": len(own)}
+                lines.append(what | _misses(own))
+    return table(lines)
 
 
 def _named(name: str, row: Comparison) -> str:
@@ -110,9 +125,12 @@ def _named(name: str, row: Comparison) -> str:
     return name if row.kind == "unseen" else f"{name}, fitted"
 
 
-def _misses(rows: Sequence[Comparison]) -> tuple[float, str, int]:
-    far = sum(row.times_off > FAR for row in rows)
-    return mean_factor(rows), show_factor(worst(rows).factor), far
+def _misses(rows: Sequence[Comparison]) -> dict[str, object]:
+    return {
+        "mean factor": f"{mean_factor(rows):.2f}",
+        "largest": show_factor(worst(rows).factor),
+        f"beyond {FAR}": sum(row.times_off > FAR for row in rows),
+    }
 
 
 def cuts_table(rows: Iterable[Comparison]) -> Table:
@@ -120,20 +138,25 @@ def cuts_table(rows: Iterable[Comparison]) -> Table:
 
     Each step that was measured both ways has a line.
     """
-    ratios = "measured:.2f | planned:.2f"
-    table = Table(f"network | GPUs | ZeRO-3, s:.0f | grid, s:.0f | {ratios}")
+    lines = []
     for (subject, hardware), pair in groupby(
         filter(_is_cut, rows), lambda row: (row.subject, row.hardware)
     ):
         both = sorted(pair, key=_sharded)
         if len(both) == 2:
             grid, alone = both
-            seconds = alone.measured, grid.measured
-            measured = alone.measured / grid.measured
             planned = alone.predicted / grid.predicted
-            names = subject.split(", ")[1], hardware.split()[0]
-            table.add(*names, *seconds, measured, planned)
-    return table
+            lines.append(
+                {
+                    "network": subject.split(", ")[1],
+                    "GPUs": hardware.split()[0],
+                    "ZeRO-3, s": f"{alone.measured:.0f}",
+                    "grid, s": f"{grid.measured:.0f}",
+                    "measured": f"{alone.measured / grid.measured:.2f}",
+                    "planned": f"{planned:.2f}",
+                }
+            )
+    return table(lines)
 
 
 def _as_seconds(row: Comparison) -> Comparison:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dpbook.sharding.runs import WATCHED, Step
 from dpkit.theory.clock.record import Block, Span, streams
-from dpkit.theory.tables import Table
+from dpkit.theory.tables import Table, table
 from dpkit.theory.timeline.timeline import Timeline
 
 
@@ -71,17 +71,24 @@ def alive_at_peak(step: Step, least: float = 0.01) -> Table:
     """
     blocks = fullest(step.timeline)
     total = sum(b.num_bytes for b in blocks)
-    table = Table("what | MB each:.2f | number | MB:.1f")
+    rows: list[dict[str, object]] = []
     rest = 0
     found = Counter((b.num_bytes, b.category) for b in blocks)
     for (size, what), number in sorted(found.items(), reverse=True):
         if size * number < least * total:
             rest += size * number
         else:
-            table.add(what, size / 1e6, number, size * number / 1e6)
-    table.add("smaller", "", "", rest / 1e6)
-    table.add("together", "", "", total / 1e6)
-    return table
+            rows.append(
+                {
+                    "what": what,
+                    "MB each": f"{size / 1e6:.2f}",
+                    "number": number,
+                    "MB": f"{size * number / 1e6:.1f}",
+                }
+            )
+    rows.append({"what": "smaller", "MB": f"{rest / 1e6:.1f}"})
+    rows.append({"what": "together", "MB": f"{total / 1e6:.1f}"})
+    return table(rows)
 
 
 def computing(step: Step) -> defaultdict[str, float]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 
 from dpkit.theory.clock.record import Record, Row, Span, is_host, streams
-from dpkit.theory.tables import Table
+from dpkit.theory.tables import Table, table
 from dpkit.theory.units import show_bytes, show_seconds, time_unit
 
 EXPOSED = "exposed: copying while the device does not compute"
@@ -77,32 +77,51 @@ class Summary:
 
     def _tables(self) -> list[Table]:
         """Return the tables of devices, hosts and streams that have rows."""
-        f = self._format()
         unit, _ = time_unit(self.makespan)
-        devices = Table(
-            f"device | computing:{f} | exposed:{f} | idle:{f} | copying:{f}"
-            " | sent:> | received:>"
-        )
-        for name, d in self.devices.items():
-            seconds = (d.busy, d.exposed, d.idle, d.copying)
-            moved = map(show_bytes, (d.bytes_sent, d.bytes_received))
-            devices.add(name, *(s / unit for s in seconds), *moved)
-        hosts = Table(f"host | launching:{f} | waiting:{f} | idle:{f}")
-        for name, h in self.hosts.items():
-            hosts.add(name, *(s / unit for s in (h.busy, h.waiting, h.idle)))
-        rows = Table(f"stream | busy:{f} | idle:{f}")
-        if len(self.streams) > len(self.devices) + len(self.hosts):
-            for row, busy in self.streams.items():
-                idle = max(0.0, self.makespan - busy)
-                rows.add(" ".join(row), busy / unit, idle / unit)
-        return [table for table in (devices, hosts, rows) if table.rows]
+        digits = self._digits()
 
-    def _format(self) -> str:
-        """Return the format that shows four digits of the makespan."""
+        def show(seconds: float) -> str:
+            return f"{seconds / unit:.{digits}f}"
+
+        devices = [
+            {
+                "device": name,
+                "computing": show(device.busy),
+                "exposed": show(device.exposed),
+                "idle": show(device.idle),
+                "copying": show(device.copying),
+                "sent": show_bytes(device.bytes_sent),
+                "received": show_bytes(device.bytes_received),
+            }
+            for name, device in self.devices.items()
+        ]
+        hosts = [
+            {
+                "host": name,
+                "launching": show(host.busy),
+                "waiting": show(host.waiting),
+                "idle": show(host.idle),
+            }
+            for name, host in self.hosts.items()
+        ]
+        streams = [
+            {
+                "stream": " ".join(name),
+                "busy": show(busy),
+                "idle": show(max(0.0, self.makespan - busy)),
+            }
+            for name, busy in self.streams.items()
+        ]
+        if len(streams) <= len(devices) + len(hosts):
+            streams = []  # one for each device and host: no news
+        return [table(rows) for rows in (devices, hosts, streams) if rows]
+
+    def _digits(self) -> int:
+        """Return how many digits after the point show four of the makespan."""
         # 1.235 s has three digits after the point, 12.35 ms two.
         unit = time_unit(self.makespan)[0]
         whole = math.floor(math.log10(max(self.makespan / unit, 1.0)))
-        return f".{max(0, 3 - whole)}f"
+        return max(0, 3 - whole)
 
 
 def summarize(record: Record) -> Summary:
