@@ -2,7 +2,7 @@
 
 ``datasets``, ``batches`` -- data; ``models``, ``resnet`` -- networks;
 ``loop`` -- the training loop;
-``plots``, ``boxes`` -- pictures; ``show`` -- listings;
+``plots``, ``boxes``, ``matrices`` -- pictures; ``show`` -- listings;
 ``beside`` -- our engines beside PyTorch's, on ranks;
 ``rounding`` -- a bound of differences that are rounding;
 ``checks``, ``verdict`` -- exercises.
