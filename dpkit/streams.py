@@ -180,7 +180,8 @@ class CopyStreams:
 
     They are made when they are first asked for, those that send and receive
     together. In timelines they have the name of the channel: "tp",
-    "tp, sends", "tp, receives". Without a name the first is called "beside".
+    "tp, sends", "tp, receives". Without a name the first is called
+    "side stream".
     """
 
     def __init__(self, device: torch.device, channel: str) -> None:
@@ -206,7 +207,7 @@ class CopyStreams:
     @cached_property
     def side(self) -> Any:
         """On which a block of :func:`on_side_streams` runs."""
-        return self._make(self._channel or "beside")
+        return self._make(self._channel or "side stream")
 
     def _make(self, name: str) -> Any:
         stream = _module(self._device).Stream(self._device)

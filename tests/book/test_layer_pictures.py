@@ -19,7 +19,7 @@ PICTURES = {
 def test_the_same_bytes_twice(name):
     first, again = PICTURES[name](), PICTURES[name]()
     assert first.svg == again.svg
-    assert repr(first) == f"<picture: {first.title}>"
+    assert repr(first).endswith(f": {first.title}>")
 
 
 def placed(point):

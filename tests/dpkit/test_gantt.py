@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from dpkit.theory.clock.record import Block, Span
+from dpkit.theory.pipelines.replay import replay
+from dpkit.theory.pipelines.schedules import gpipe, interleaved
 from dpkit.theory.timeline import bars, drawing, gantt, memory_chart
 from dpkit.theory.timeline.timeline import Timeline
 
@@ -239,6 +241,12 @@ def test_names_are_written_only_where_they_fit():
     found = words(Timeline(spans).draw())
     assert "elementwise" in found
     assert "reduction" not in found
+    narrow = [
+        Span("sim:0", "compute", name, "compute", i, i + 1.0)
+        for i, name in enumerate(15 * ["mm", "re"])
+    ]
+    found = words(Timeline(narrow).draw())
+    assert (found.count("re"), found.count("mm")) == (15, 0), "m is wide"
     copies = [
         Span("sim:0", "compute", "copy to sim:1", "copy", i, i + 1.0)
         for i in range(8)
@@ -498,9 +506,60 @@ def test_a_long_name_stands_above_its_rows():
     assert x_of_long < x_of_short
 
 
-def test_backward_of_a_trace_has_stripes():
-    spans = [Span("sim:0", "compute", "mm", "traced backward", 0.0, 1.0)]
+def test_forward_and_backward_have_two_colours():
+    spans = [
+        Span("sim:0", "compute", name, "compute", i, i + 1.0, phase=phase)
+        for i, (name, phase) in enumerate(
+            [("mm", "forward"), ("mm", "backward"), ("sgd", "")]
+        )
+    ]
     picture = Timeline(spans).draw()
-    assert "url(#" in drawn(picture)[0][4]
-    assert "backward" in words(picture)
+    forward, backward, other = (bar[4] for bar in drawn(picture))
+    assert (forward, other) == (drawing.BLUE, drawing.VIOLET)
+    assert "backward)" in backward, "it has stripes"
+    assert [w for w in words(picture) if w in gantt.SPAN_FILLS] == [
+        "forward",
+        "backward",
+        "other computing",
+    ]
+    assert picture.title.endswith(
+        "; sim:0: forward 1 s, backward 1 s, other computing 1 s"
+    )
     assert 'backward"' not in timeline().draw().svg
+    alone = Timeline(spans[:1]).draw()
+    assert "computing" in words(alone), "there is no backward to tell from"
+    assert "forward" not in alone.title
+
+
+def test_phases_are_not_drawn_as_one():
+    spans = [
+        Span("sim:0", "compute", "", "compute", i, i + 1.0, phase=phase)
+        for i, phase in enumerate(["forward", "backward"] * 5000)
+    ]
+    assert len({bar[4] for bar in drawn(Timeline(spans).draw())}) == 2
+
+
+def in_bars(schedule, forward=1.0):
+    """Return what stands in the bars, and the notes."""
+    picture = replay(schedule, {"F": forward, "B": 2.0}).draw()
+    found = [
+        t.text
+        for t in parsed(picture).iter(SVG + "text")
+        if t.get("class") == "in-bar"
+    ]
+    return found[:-1], found[-1]
+
+
+def test_bars_of_a_pipeline_have_their_micro_batch():
+    found, note = in_bars(gpipe(2, 3))
+    assert sorted(found) == sorted(2 * "F0 F1 F2 B0 B1 B2".split())
+    assert note == gantt.PASS_NOTE
+    found, _ = in_bars(gpipe(2, 8), forward=0.4)
+    assert sorted(found)[:16] == sorted(2 * "01234567"), "F is narrow"
+    assert {"B0", "B7"} <= set(found)
+
+
+def test_bars_have_their_stage_where_a_device_has_several():
+    found, note = in_bars(interleaved(2, 2, 2))
+    assert {"0F0", "3B1"} <= set(found)
+    assert note == gantt.STAGE_NOTE

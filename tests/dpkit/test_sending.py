@@ -100,6 +100,8 @@ def test_one_host_has_one_thread_beside(devices):
                 torch.empty(1, device=device).add_(1)
     rows = {s.stream for s in timeline.spans if s.device == "host"}
     assert rows == {"communication"}
+    there = {s.stream for s in timeline.spans if s.device != "host"}
+    assert there == {"side stream"}
     spans = sorted(
         (s.start, s.end) for s in timeline.spans if s.device == "host"
     )

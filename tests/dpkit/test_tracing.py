@@ -69,6 +69,35 @@ def test_memory_returns_to_where_it_was():
     assert sum(b.num_bytes for b in born) == sum(b.num_bytes for b in gone)
 
 
+def test_phases_of_a_step():
+    """A product in forward, two in backward, and an update in neither."""
+    x = torch.ones(2, 3, device="sim:0", requires_grad=True)
+    w = torch.ones(3, 4, device="sim:0", requires_grad=True)
+    with dpkit.sim.trace() as timeline:
+        (x @ w).sum().backward()
+        torch.zeros(2, device="sim:0")
+        w.grad /= 2
+        with torch.no_grad():
+            w -= w.grad
+    phases = [
+        (span.name, span.phase)
+        for span in timeline.spans
+        if span.device == "sim:0" and span.kind == "compute"
+    ]
+    assert phases == [
+        ("mm", "forward"),
+        ("sum", "forward"),
+        ("ones_like", "forward"),
+        ("mm", "backward"),
+        ("mm", "backward"),
+        ("zeros", ""),
+        ("div_", ""),
+        ("sub_", ""),
+    ]
+    launched = [s.phase for s in timeline.spans if s.kind == "launch"]
+    assert set(launched) == {""}
+
+
 def test_the_host_waits_and_launches_without_a_gap():
     host = [
         s for s in step().spans if s.device == "host" and s.stream == "python"

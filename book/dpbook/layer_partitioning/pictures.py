@@ -1,40 +1,59 @@
 """Pictures of split layers: columns then rows, towers, and what it gains."""
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 
 from matplotlib.axes import Axes
 
-from dpbook.common.boxes import arrow, box, down
+from dpbook.common.boxes import box, down
+from dpbook.common.matrices import arrow as up_and_down
+from dpbook.common.matrices import band, band_height, in_a_line
 from dpbook.common.plots import COLOURS, Picture, doublings
-from dpkit.theory.timeline.drawing import INK, QUIET
+from dpkit.theory.timeline import drawing
+from dpkit.theory.timeline.drawing import INK
 
+WIDTH = 500.0  # pixels, of two layers
+BETWEEN = 44.0  # pixels between the bands of two devices
 TOWER = 3.0  # from one tower to the other, in units of the drawing
 
 
-def draw_mlp(num_devices: int = 2) -> Picture:
-    """Draw two linear layers split over devices, by columns, then by rows."""
-    middle = (num_devices - 1) / 2
+def draw_mlp(
+    num_devices: int = 2, names: tuple[str, str] = ("W₁", "W₂")
+) -> drawing.Drawing:
+    """Draw two linear layers split over devices, by columns, then by rows.
 
-    def draw(ax: Axes) -> None:
-        box(ax, 7.2, middle, "allreduce:\nsum", QUIET)
-        for rank in range(num_devices):
-            colour = COLOURS[rank % len(COLOURS)]
-            y = num_devices - 1 - rank
-            box(ax, 0.45, y, "x", colour, width=0.7)
-            box(ax, 2.4, y, f"columns {rank}\nof A", colour)
-            box(ax, 4.8, y, f"rows {rank}\nof B", colour)
-            box(ax, 9.15, y, "y", colour, width=0.7)
-            arrow(ax, (0, y), (2.4, y))
-            arrow(ax, (2.4, y), (4.8, y))
-            arrow(ax, (4.8, y), (7.2, middle))
-            arrow(ax, (7.2, middle), (9.6, y))
-        ax.text(3.6, num_devices - 0.6, "activation", ha="center")
-        ax.set(xlim=(0, 9.6), ylim=(-0.5, num_devices - 0.3))
-        ax.axis("off")
+    They are those of the chapter: 5 features, 7 hidden ones and 4, for 3
+    rows. Below each part stands its shape.
 
-    size = (5.5, 0.2 + 0.8 * num_devices)
+    Args:
+        num_devices: Over how many they are split.
+        names: Those of the two matrices.
+    """
+    first, second = names
+    sizes = {"x": (3, 5), first: (5, 7), "h": (3, 7), second: (7, 4)}
+    placed = in_a_line(sizes | {"y": (3, 4)}, 12.0, WIDTH)
+    x, w1, h, w2, y = placed
+    ends = [-(-7 * r // num_devices) for r in range(num_devices + 1)]
+    parts: list[str] = []
+    top = 8.0
+    for device, cut in enumerate(pairwise(ends)):
+        held = [
+            (x, x.whole),
+            (w1, w1.columns(*cut)),
+            (h, h.columns(*cut)),
+            (w2, w2.rows(*cut)),
+            (y, y.whole),
+        ]
+        parts += band(device, top, WIDTH, held, with_shapes=True)
+        top += band_height(held, with_shapes=True)
+        if device < num_devices - 1:
+            parts += up_and_down(y.middle, top + 4, top + BETWEEN - 4, "both")
+            words = "allreduce: the parts of y are summed"
+            at = top + BETWEEN / 2 + 5
+            parts.append(drawing.text(y.middle - 12, at, words, "end"))
+            top += BETWEEN
     title = f"two layers split over {num_devices} devices"
-    return Picture(draw, title, size)
+    return drawing.page(parts, top + 8, title, WIDTH)
 
 
 def draw_towers(layers: Sequence[str], talk: Collection[str]) -> Picture:

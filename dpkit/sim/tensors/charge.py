@@ -16,6 +16,7 @@ from dpkit.sim.operators.operations import OpCall, host_waits
 from dpkit.sim.operators.precision import compute_dtype
 from dpkit.sim.tensors.storages import is_pinned
 from dpkit.sim.tracing import mark_results, tracing
+from dpkit.theory.clock.clock import Clock
 from dpkit.theory.hardware import Host
 from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
 
@@ -81,11 +82,21 @@ def _charge_one(
         if operator.per_gradient:
             launches = sum(call.args[-1])
     seconds = operation_seconds(accelerator, flops, num_bytes, dtype, kind)
-    clock.compute(device, operator.name, seconds, num_bytes, flops, launches)
+    work = seconds, num_bytes, flops, launches
+    clock.compute(device, operator.name, *work, _phase(clock, inputs))
     if operator.may_wait and host_waits(call):
         clock.wait(device, clock.current[device])
         if simulation.races is not None:
             simulation.races.host_waits_for_issued(device)
+
+
+def _phase(clock: Clock, inputs: Sequence[Tensor]) -> str:
+    """Return the phase of training that an operation belongs to."""
+    if clock.hosts.in_backward:
+        return "backward"
+    if not torch.is_grad_enabled():
+        return ""
+    return "forward" if any(x.requires_grad for x in inputs) else ""
 
 
 def _charge_pairs(call: OpCall, out: Any) -> None:
@@ -218,6 +229,7 @@ def charge_factory(
     seconds = operation_seconds(cluster.accelerator, 0, num_bytes)
     with clock.lock:
         if fills:
-            clock.compute(device, name, seconds, num_bytes)
+            phase = _phase(clock, [])
+            clock.compute(device, name, seconds, num_bytes, phase=phase)
         else:
             clock.hosts.busy(device, name, cluster.host.view_seconds)

@@ -86,6 +86,7 @@ class Clock:
         num_bytes: int = 0,
         flops: int = 0,
         launches: int = 1,
+        phase: str = "",
     ) -> None:
         """Issue an operation to the current stream of a device.
 
@@ -96,6 +97,7 @@ class Clock:
             num_bytes: What it moves to and from memory.
             flops: The arithmetic in it.
             launches: Of how many kernels it is: the host pays for each.
+            phase: That of its :class:`~dpkit.theory.clock.record.Span`.
         """
         hosts = self.hosts
         thread = hosts.thread
@@ -112,6 +114,7 @@ class Clock:
             round(SECOND * seconds),
             num_bytes,
             flops,
+            phase,
             self._adders[device] if overlapped else self._compute[device],
         )
         self._issue(work)

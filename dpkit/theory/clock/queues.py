@@ -39,6 +39,7 @@ class Work:
     duration: int = 0  # picoseconds, with all that it needs to itself
     num_bytes: int = 0
     flops: int = 0
+    phase: str = ""  # as that of a Span
     resources: Sequence[Needed] = ()  # what it occupies
     recorder: Recorder | None = None  # where it is noted
     end: int | None = None  # picoseconds, once it has been placed
@@ -153,6 +154,6 @@ def _note(work: Work, recorder: Recorder, start: int, end: int) -> None:
     """Record a span for each stream that ``work`` runs on."""
     for stream, name in zip(work.streams, work.names):
         row = recorder.row_of(*stream)
-        recorder.note(
-            row, name, work.kind, start, end, work.num_bytes, work.flops
-        )
+        times = start, end
+        sizes = work.num_bytes, work.flops
+        recorder.note(row, name, work.kind, *times, *sizes, work.phase)

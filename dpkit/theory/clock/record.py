@@ -23,6 +23,9 @@ class Span:
     end: float  #: seconds since the timeline began
     num_bytes: int = 0  #: moved to and from memory, or over a link
     flops: int = 0  #: the arithmetic in it
+    #: "forward" for what autograd records and "backward" for what it issues,
+    #: of what computes in a trace; "" for all else.
+    phase: str = ""
 
 
 @dataclass
@@ -133,7 +136,15 @@ class Recorder:
         self._zero = zero
 
     def note(
-        self, row: Row, name: str, kind: str, start: int, end: int, *sizes: int
+        self,
+        row: Row,
+        name: str,
+        kind: str,
+        start: int,
+        end: int,
+        num_bytes: int = 0,
+        flops: int = 0,
+        phase: str = "",
     ) -> None:
         """Add a span.
 
@@ -143,11 +154,15 @@ class Recorder:
             kind: What sort of thing it is, one of those in :class:`Span`.
             start: When it began, in picoseconds.
             end: When it ended, in picoseconds.
-            sizes: Its bytes and its flops; without them, 0 of each.
+            num_bytes: What it moves.
+            flops: The arithmetic in it.
+            phase: That of a :class:`Span` that computes.
         """
         since = (start - self._zero) / SECOND
         until = (end - self._zero) / SECOND
-        self.spans.append(Span(*row, name, kind, since, until, *sizes))
+        sizes = num_bytes, flops
+        span = Span(*row, name, kind, since, until, *sizes, phase)
+        self.spans.append(span)
 
     def note_again(
         self, row: Row, name: str, kind: str, start: int, end: int

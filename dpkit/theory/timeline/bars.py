@@ -12,6 +12,8 @@ from dpkit.theory.clock.record import Row, Span
 from dpkit.theory.timeline.drawing import cut
 from dpkit.theory.units import show_amount, show_bytes, show_seconds
 
+ACTION = re.compile(r"(\d+)([FBIW])(\d+)")  # of a schedule, such as 1F0
+
 
 @dataclass
 class Bar:
@@ -80,6 +82,41 @@ def merge(spans: Iterable[Span], shortest: float, framed: float) -> list[Bar]:
         else:
             growing[span.kind] = bars[-1]
     return bars
+
+
+def labels(name: str, has_several: bool = False) -> list[str]:
+    """Return what may stand in a bar, from the longest to the shortest.
+
+    Args:
+        name: That of the span.
+        has_several: Whether its device has several stages of a pipeline.
+
+    Example:
+        >>> labels("0F3"), labels("1F3", has_several=True)
+        (['F3', '3'], ['1F3', '3'])
+        >>> labels("copy to sim:1")
+        ['copy to sim:1', 'to sim:1']
+    """
+    if action := ACTION.fullmatch(name):
+        stage, kind, micro_batch = action.groups()
+        first = f"{stage}{kind}" if has_several else kind
+        return [first + micro_batch, micro_batch]
+    short = short_name(name)
+    return list(dict.fromkeys([short, short.removeprefix("copy ")]))
+
+
+def is_action(name: str) -> bool:
+    """Return whether a span is an action of a schedule, such as ``1F0``."""
+    return ACTION.fullmatch(name) is not None
+
+
+def with_several_stages(spans: Iterable[Span]) -> set[str]:
+    """Return the devices that have more than one stage of a pipeline."""
+    stages: dict[str, set[str]] = {}
+    for span in spans:
+        if action := ACTION.fullmatch(span.name):
+            stages.setdefault(span.device, set()).add(action[1])
+    return {device for device, found in stages.items() if len(found) > 1}
 
 
 def short_name(name: str) -> str:

@@ -50,17 +50,26 @@ class Drawing:
         Path(path).write_text(self.svg, encoding="utf-8")
 
 
-def page(parts: Sequence[str], height: float, title: str) -> Drawing:
-    """Put the parts of a picture, each SVG text, on a white ground."""
+def page(
+    parts: Sequence[str], height: float, title: str, width: float = WIDTH
+) -> Drawing:
+    """Put the parts of a picture on a white ground.
+
+    Args:
+        parts: SVG text each.
+        height: Of the picture, in pixels.
+        title: What it shows, for those who do not see it.
+        width: Of the picture, in pixels.
+    """
     body = "\n".join(parts)
     # Names in one page of HTML are shared by all of its pictures.
     names = f"d{zlib.crc32(body.encode()):08x}-"
     body = body.replace("url(#", f"url(#{names}")
     body = body.replace('<pattern id="', f'<pattern id="{names}')
-    size = f'width="{WIDTH}" height="{height:g}"'
+    size = f'width="{width:g}" height="{height:g}"'
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="dpkit-drawing" '
-        f'{size} viewBox="0 0 {WIDTH} {height:g}" '
+        f'{size} viewBox="0 0 {width:g} {height:g}" '
         f'style="max-width:100%;height:auto" role="img" '
         f'aria-label="{escape(title)}" font-size="13" fill="{INK}" '
         f'font-family="system-ui, -apple-system, sans-serif">\n'
@@ -157,7 +166,11 @@ def cut(words: str, length: int) -> str:
 
 
 def hatch(
-    name: str, colour: str, angle: int = 45, stripe: str = "#ffffff"
+    name: str,
+    colour: str,
+    angle: int = 45,
+    stripe: str = "#ffffff",
+    opacity: float = 0.6,
 ) -> str:
     """Define a pattern of stripes, as SVG text.
 
@@ -165,13 +178,15 @@ def hatch(
         name: What a ``fill`` calls it: "url(#name)".
         colour: The ground.
         angle: The direction of the stripes, in degrees.
-        stripe: The colour of the stripes, which lets the ground through.
+        stripe: The colour of the stripes.
+        opacity: How little of the ground the stripes let through, up to 1.
     """
     return (
         f'<pattern id="{name}" width="5" height="5" '
         f'patternUnits="userSpaceOnUse" patternTransform="rotate({angle})">'
         f'<rect width="5" height="5" fill="{colour}"/>'
-        f'<rect width="1.3" height="5" fill="{stripe}" fill-opacity="0.6"/>'
+        f'<rect width="1.3" height="5" fill="{stripe}" '
+        f'fill-opacity="{opacity:g}"/>'
         f"</pattern>"
     )
 

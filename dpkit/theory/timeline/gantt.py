@@ -1,41 +1,58 @@
 """A timeline as a picture: a row for each stream, a bar for each span.
 
-Spans too short to see share a bar, as tall as the part of the time they fill.
-Where a device that computes is idle, its row is hatched.
+What computes has a colour for forward and one, with stripes, for backward. A
+bar of a pipeline has its micro-batch, and its stage where a device has
+several. Spans too short to see share a bar, as tall as the part of the time
+they fill. Where a device that computes is idle, its row is hatched.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from dpkit.theory.clock.record import Record, Row, Span, streams
 from dpkit.theory.timeline import drawing
-from dpkit.theory.timeline.bars import Bar, fewest, short_name, tooltip
+from dpkit.theory.timeline.bars import (
+    Bar,
+    fewest,
+    is_action,
+    labels,
+    tooltip,
+    with_several_stages,
+)
+from dpkit.theory.timeline.summary import covered
 from dpkit.theory.units import show_seconds, time_unit
 
+BACKWARD = "url(#backward)"
+OTHER = "other computing"  # in a timeline that has backward
 SPAN_FILLS = {
     "compute": drawing.BLUE,
     "forward": drawing.BLUE,
-    "backward": drawing.GREEN,
-    "traced backward": "url(#backward)",
-    "input gradients": drawing.GREEN,
+    "backward": BACKWARD,
+    "input gradients": BACKWARD,
     "weight gradients": drawing.VIOLET,
+    OTHER: drawing.VIOLET,
     "copy": "url(#copy)",
     "launch": drawing.QUIET,
     "wait": "#ffffff",
 }
+PASSES = ("forward", "backward", "input gradients", "weight gradients")
 WORDS = {
     "compute": "computing",
     "copy": "copying",
-    "traced backward": "backward",
     "launch": "launching",
     "wait": "waiting",
 }
 STRIPES = (
     ("copy", drawing.AMBER),
-    ("backward", drawing.GREEN, -45),
+    ("backward", drawing.GREEN, -45, "#ffffff", 0.3),  # letters stand on it
     ("idle", drawing.TRACK, -45, drawing.STRIPE),
 )
+HALOS = {
+    "copy": drawing.AMBER,
+    "backward": drawing.GREEN,
+    "input gradients": drawing.GREEN,
+}
 COMPUTES = ("compute", "computes")  # rows that are hatched where idle
 ALWAYS = ("compute", "python")  # a row alone under this name needs no name
 NO_NAMES = ("stream ", "copies", "peer copies")  # begin like these
@@ -48,6 +65,8 @@ RIGHT_MARGIN = 14
 LONG = 12  # letters: where a device has more, names stand above the rows
 FRAMED = 4.0  # the width of a frame that can be seen as one
 NARROW = "#7d8796"  # what fills a frame that is narrower
+PASS_NOTE = "F3: forward of micro-batch 3; narrow bars have its number alone"
+STAGE_NOTE = "1F3: on stage 1, forward of micro-batch 3; narrow bars: 3 alone"
 NOTE = "low bars: work and short pauses in turn, as tall as the share of work"
 Rows = dict[str, dict[str, list[Span]]]
 Places = dict[Row, float]
@@ -90,6 +109,7 @@ def draw_timeline(
         least_seconds: What the axis covers at the least.
         by_row: The bars of each row; by default those of its spans.
     """
+    record = replace(record, spans=_by_phase(record.spans))
     rows = streams(record.spans)
     title = _title(record, rows)
     if not rows:
@@ -105,11 +125,38 @@ def draw_timeline(
     pixel = 1 / scale.pixels_per_second
     by_row = by_row or fewest(record.spans, pixel, FRAMED * pixel)
     bars = [(places[row], bar) for row in by_row for bar in by_row[row]]
-    parts += chain(*(_bar(bar, y, scale) for y, bar in bars))
+    several = with_several_stages(record.spans)
+    parts += chain(*(_bar(bar, y, scale, several) for y, bar in bars))
     if any(_height(bar) < BAR - 1 for _, bar in bars):
         bottom += 26
         parts.append(drawing.quiet_text(14, bottom + 20, NOTE))
+    if any(is_action(span.name) for span in record.spans):
+        bottom += 26
+        note = STAGE_NOTE if several else PASS_NOTE
+        more = f' class="in-bar" fill="{drawing.QUIET}"'
+        parts.append(drawing.text(14, bottom + 20, note, more=more))
     return drawing.page(parts, bottom + 30, title)
+
+
+# A step that is traced: spans of the kind "compute" in three phases.
+#
+#     phase    forward    backward    ""
+#     kind     forward    backward    other computing
+
+
+def _by_phase(spans: Sequence[Span]) -> list[Span]:
+    """Return the spans, those that compute with their phase for a kind.
+
+    Without backward there is nothing to tell apart, and all is computing.
+    """
+    if not any(span.phase == "backward" for span in spans):
+        return list(spans)
+    return [
+        replace(span, kind=span.phase or OTHER)
+        if span.kind == "compute"
+        else span
+        for span in spans
+    ]
 
 
 def _title(record: Record, rows: Rows) -> str:
@@ -118,7 +165,26 @@ def _title(record: Record, rows: Rows) -> str:
         return f"{label}: no spans"
     names = list(rows)
     shown = ", ".join(names if len(names) <= 9 else [*names[:8], "…"])
-    return f"{label}: {shown}, {show_seconds(record.makespan)}"
+    title = f"{label}: {shown}, {show_seconds(record.makespan)}"
+    return title + _passes(record.spans)
+
+
+def _passes(spans: Sequence[Span]) -> str:
+    """Return how long the first device is in forward and in backward."""
+    # timeline, 1F1B: device 0, …, 33 ms; device 0: forward 8 ms, …
+    for device, rows in streams(list(spans)).items():
+        here = [span for row in rows.values() for span in row]
+        found = {span.kind for span in here}
+        if found.isdisjoint(PASSES):
+            continue
+        times = {
+            kind: covered(s for s in here if s.kind == kind)
+            for kind in (*PASSES, OTHER)
+            if kind in found
+        }
+        said = [f"{kind} {show_seconds(t)}" for kind, t in times.items()]
+        return f"; {device}: {', '.join(said)}"
+    return ""
 
 
 def _row_names(rows: Rows) -> dict[Row, tuple[str, str]]:
@@ -241,14 +307,19 @@ def _axis(scale: Scale, top: float, bottom: float) -> list[str]:
     return parts
 
 
-def _bar(bar: Bar, y: float, scale: Scale) -> list[str]:
+def _bar(
+    bar: Bar, y: float, scale: Scale, several: Collection[str]
+) -> list[str]:
     """Draw a bar, its tooltip, and its name where that fits."""
     x = scale.x(bar.start)
     width = scale.width(bar)
     shape = _shape(bar, x, y, width)
     words = drawing.escape(tooltip(bar))
     parts = [f"{shape[:-2]}><title>{words}</title></rect>"]
-    return parts + _name(bar, x + width / 2, y, width)
+    if bar.count > 1:
+        return parts
+    found = labels(bar.first.name, bar.first.device in several)
+    return parts + _name(found, bar.first.kind, x + width / 2, y, width)
 
 
 def _shape(bar: Bar, x: float, y: float, width: float) -> str:
@@ -271,14 +342,22 @@ def _height(bar: Bar) -> float:
     return max(1.5, BAR * min(1.0, bar.busy / (bar.end - bar.start)))
 
 
-def _name(bar: Bar, middle: float, y: float, width: float) -> list[str]:
-    """Write the name of a span into its bar, if it fits."""
-    name = short_name(bar.first.name)
-    fill = drawing.INK if bar.first.kind == "wait" else "#ffffff"
-    for words in (name, name.removeprefix("copy ")):
-        if bar.count == 1 and 6.4 * len(words) + 6 <= width:
+def _name(
+    labels: Sequence[str], kind: str, middle: float, y: float, width: float
+) -> list[str]:
+    """Write the first of some labels that fits into a bar."""
+    for words in labels:
+        if _breadth(words) <= width:
+            fill = drawing.INK if kind == "wait" else "#ffffff"
             more = f' class="in-bar" font-size="11" fill="{fill}"'
-            if bar.first.kind == "copy":  # no stripes behind the letters
-                more += f' stroke="{drawing.AMBER}" {drawing.HALO}'
+            if kind in HALOS:  # no stripes behind the letters
+                more += f' stroke="{HALOS[kind]}" {drawing.HALO}'
             return [drawing.text(middle, y + 14, words, "middle", more)]
     return []
+
+
+def _breadth(words: str) -> float:
+    """Return what words in a bar need, in pixels."""
+    edges = 4 if len(words) > 1 else 1.5
+    wide = sum(letter in "mwMW" for letter in words)
+    return 6.4 * len(words) + 4 * wide + edges

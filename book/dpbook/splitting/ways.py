@@ -1,0 +1,140 @@
+"""The three ways to split, drawn: one network, two devices, what is sent."""
+
+from collections.abc import Sequence
+
+from dpbook.common.matrices import (
+    Held,
+    Panels,
+    arrow,
+    band,
+    band_height,
+    in_a_line,
+    panel,
+)
+from dpkit.theory.timeline.drawing import QUIET, Drawing, text
+
+WIDTH = 240.0  # of a picture
+UNIT = 9.0  # of a row or column
+SIZES = {"x": (4, 2), "W₁": (2, 4), "h": (4, 4), "W₂": (4, 2), "y": (4, 2)}
+TOP = 42.0  # of the first band
+GAP = 66.0  # between the bands
+
+
+def draw_ways() -> Panels:
+    """Draw network partitioning, layer partitioning and data parallelism.
+
+    The network is y = relu(x W₁) W₂, on two devices, in each of them.
+    """
+    return Panels([_network(), _layer(), _data()])
+
+
+def _network() -> Drawing:
+    x, w1, h, w2, y = in_a_line(SIZES, UNIT, WIDTH)
+    bands: list[Held] = [
+        [(x, x.whole), (w1, w1.whole), (h, h.whole), (w2, None), (y, None)],
+        [(x, None), (w1, None), (h, h.whole), (w2, w2.whole), (y, y.whole)],
+    ]
+    top, bottom = _between(bands)
+    sent = [
+        *arrow(h.middle - 7, top, bottom, "down"),
+        *arrow(h.middle + 7, top, bottom, "up"),
+        text(h.middle - 16, top + 30, "activations", "end"),
+        text(h.middle + 16, top + 22, "their"),
+        text(h.middle + 16, top + 38, "gradients"),
+    ]
+    return _picture(
+        "Network partitioning",
+        "a cut between layers",
+        bands,
+        sent,
+        "Device 0 has x, all of W₁ and the activations h. It sends h to "
+        "device 1, which has all of W₂ and computes y. The gradient of h "
+        "comes back.",
+    )
+
+
+def _layer() -> Drawing:
+    x, w1, h, w2, y = in_a_line(SIZES, UNIT, WIDTH)
+    bands: list[Held] = [
+        [
+            (x, x.whole),
+            (w1, w1.columns(start, start + 2)),
+            (h, h.columns(start, start + 2)),
+            (w2, w2.rows(start, start + 2)),
+            (y, y.whole),
+        ]
+        for start in (0, 2)
+    ]
+    top, bottom = _between(bands)
+    sent = [
+        *arrow(y.middle, top, bottom, "both"),
+        *arrow(x.middle, top, bottom, "both"),
+        text(x.middle + 10, top + 22, "gradients of x, summed"),
+        text(y.middle - 10, top + 42, "parts of y, summed", "end"),
+    ]
+    return _picture(
+        "Layer partitioning",
+        "a cut through each layer",
+        bands,
+        sent,
+        "Both devices have x. Device 0 has the left columns of W₁ and h and "
+        "the upper rows of W₂, device 1 the others. Each computes a part of "
+        "y, and the parts are summed. In backward the parts of the gradient "
+        "of x are summed.",
+    )
+
+
+def _data() -> Drawing:
+    x, w1, h, w2, y = in_a_line(SIZES, UNIT, WIDTH)
+    bands: list[Held] = [
+        [
+            (x, x.rows(start, start + 2)),
+            (w1, w1.whole),
+            (h, h.rows(start, start + 2)),
+            (w2, w2.whole),
+            (y, y.rows(start, start + 2)),
+        ]
+        for start in (0, 2)
+    ]
+    top, bottom = _between(bands)
+    middle = (w1.middle + w2.middle) / 2
+    lines = "gradients", "of all weights,", "summed"
+    sent = [
+        *arrow(w1.middle, top, bottom, "both"),
+        *arrow(w2.middle, top, bottom, "both"),
+        *(
+            text(middle, top + 17 + 16 * i, words, "middle")
+            for i, words in enumerate(lines)
+        ),
+    ]
+    return _picture(
+        "Data parallelism",
+        "a cut through the batch",
+        bands,
+        sent,
+        "Both devices have all of W₁ and W₂. Device 0 has the upper rows of "
+        "x, h and y, device 1 the lower ones. The gradients of all weights "
+        "are summed.",
+    )
+
+
+def _between(bands: Sequence[Held]) -> tuple[float, float]:
+    """Return the ends of an arrow from one band to the other."""
+    top = TOP + band_height(bands[0])
+    return top + 4, top + GAP - 4
+
+
+def _picture(
+    name: str, cut: str, bands: Sequence[Held], sent: Sequence[str], words: str
+) -> Drawing:
+    tall = band_height(bands[0])
+    bold = ' font-weight="600" font-size="14"'
+    parts = [
+        text(WIDTH / 2, 15, name, "middle", bold),
+        text(WIDTH / 2, 32, cut, "middle", f' fill="{QUIET}"'),
+        *sent,
+    ]
+    for device, held in enumerate(bands):
+        parts += band(device, TOP + device * (tall + GAP), WIDTH, held)
+    height = TOP + len(bands) * tall + GAP + 2
+    return panel(parts, WIDTH, height, f"{name}, {cut}. {words}")
