@@ -100,12 +100,12 @@ def _kind(flats: Sequence[Tensor]) -> str:
 def _run_simulated(
     operation: str, plan: Plan, flats: Sequence[Tensor], op: str
 ) -> None:
-    """Compute on the tensors that hold the numbers; charge one kernel each."""
+    """Compute on the tensors that hold the values; charge one kernel each."""
     check_machine_of(list(flats))
     simulated: list[Any] = list(flats)
     held = [x.backing for x in simulated]
     if held[0].is_meta:
-        _run_without_numbers(plan, held, op)
+        _run_without_values(plan, held, op)
     else:
         run_in_pieces(plan, held, op)
     if simulation.races is not None:
@@ -138,23 +138,23 @@ def perform_alike(
     _charge_library(operation, flat.nbytes, devices)
 
 
-def _run_without_numbers(plan: Plan, held: Sequence[Tensor], op: str) -> None:
-    """Compute on small integers, where some ranks have their numbers."""
-    # A plan does to these flags what it does to numbers: a sum is known if
-    # both numbers are, a copy if its source is.
+def _run_without_values(plan: Plan, held: Sequence[Tensor], op: str) -> None:
+    """Compute on small integers, where some ranks have their values."""
+    # A plan does to these flags what it does to values: a sum is known if
+    # both terms are, a copy if its source is.
     #
     #               before           after "rank 0 to rank 1, adds"
     #     rank 0    3 1   ✓ ✓        3 1   ✓ ✓
     #     rank 1    · ·   ✗ ✗        · ·   ✗ ✗
     found = [values_of(x) for x in held]
-    if all(numbers is None for numbers in found):
+    if all(given is None for given in found):
         return
     values = []
     known = []
-    for x, numbers in zip(held, found):
+    for x, given in zip(held, found):
         blank = torch.zeros(x.shape, dtype=x.dtype, device="cpu")
-        values.append(blank if numbers is None else numbers)
-        flag = numbers is not None
+        values.append(blank if given is None else given)
+        flag = given is not None
         known.append(torch.full(x.shape, flag, device="cpu"))
     run_in_pieces(plan, values, op)
     run_in_pieces(plan, known, "min")

@@ -142,7 +142,7 @@ def _backing(settings: dict[str, Any]) -> torch.device:
     gpus = real_devices()
     if not gpus:
         raise RuntimeError(
-            f"there is no GPU to hold the numbers (backing: {name!r})"
+            f"there is no GPU to hold the values (backing: {name!r})"
         )
     return gpus[0]
 
