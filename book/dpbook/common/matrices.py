@@ -1,6 +1,6 @@
 """Matrices as rectangles: what of each a device has, and what is sent.
 
-A network of two layers computes h = relu(x W₁) and y = h W₂. Each device has
+A network of two layers computes h = relu(x W) and y = h V. Each device has
 a band of five rectangles. What it has is filled, in the colour of the device,
 and what it has not is dashed. A cut by columns leaves some columns, one by
 rows some rows::
@@ -33,7 +33,7 @@ GROUND = ' rx="6" fill-opacity="0.1"'
 DEVICE_Y, LETTER_Y, SHAPE_Y = 18.0, 38.0, 45.0  # in a band, from above
 BELOW = 22.0  # a rectangle, for its shape
 LARGE = ' font-size="17" font-weight="600"'
-SIGNS = "·→·→"  # x times W₁ gives h, and h times W₂ gives y
+SIGNS = "·→·→"  # x times W gives h, and h times V gives y
 ITALIC = ' font-style="italic"'
 
 

@@ -17,20 +17,13 @@ BETWEEN = 44.0  # pixels between the bands of two devices
 TOWER = 3.0  # from one tower to the other, in units of the drawing
 
 
-def draw_mlp(
-    num_devices: int = 2, names: tuple[str, str] = ("W₁", "W₂")
-) -> drawing.Drawing:
+def draw_mlp(num_devices: int = 2) -> drawing.Drawing:
     """Draw two linear layers split over devices, by columns, then by rows.
 
     They are those of the chapter: 5 features, 7 hidden ones and 4, for 3
     rows. Below each part stands its shape.
-
-    Args:
-        num_devices: Over how many they are split.
-        names: Those of the two matrices.
     """
-    first, second = names
-    sizes = {"x": (3, 5), first: (5, 7), "h": (3, 7), second: (7, 4)}
+    sizes = {"x": (3, 5), "W": (5, 7), "h": (3, 7), "V": (7, 4)}
     placed = in_a_line(sizes | {"y": (3, 4)}, 12.0, WIDTH)
     x, w1, h, w2, y = placed
     ends = [-(-7 * r // num_devices) for r in range(num_devices + 1)]

@@ -15,7 +15,7 @@ from dpkit.theory.timeline.drawing import QUIET, Drawing, text
 
 WIDTH = 240.0  # of a picture
 UNIT = 9.0  # of a row or column
-SIZES = {"x": (4, 2), "W₁": (2, 4), "h": (4, 4), "W₂": (4, 2), "y": (4, 2)}
+SIZES = {"x": (4, 2), "W": (2, 4), "h": (4, 4), "V": (4, 2), "y": (4, 2)}
 TOP = 42.0  # of the first band
 GAP = 66.0  # between the bands
 
@@ -23,7 +23,7 @@ GAP = 66.0  # between the bands
 def draw_ways() -> Panels:
     """Draw network partitioning, layer partitioning and data parallelism.
 
-    The network is y = relu(x W₁) W₂, on two devices, in each of them.
+    The network is y = relu(x W) V, on two devices, in each of them.
     """
     return Panels([_network(), _layer(), _data()])
 
@@ -47,8 +47,8 @@ def _network() -> Drawing:
         "a cut between layers",
         bands,
         sent,
-        "Device 0 has x, all of W₁ and the activations h. It sends h to "
-        "device 1, which has all of W₂ and computes y. The gradient of h "
+        "Device 0 has x, all of W and the activations h. It sends h to "
+        "device 1, which has all of V and computes y. The gradient of h "
         "comes back.",
     )
 
@@ -77,8 +77,8 @@ def _layer() -> Drawing:
         "a cut through each layer",
         bands,
         sent,
-        "Both devices have x. Device 0 has the left columns of W₁ and h and "
-        "the upper rows of W₂, device 1 the others. Each computes a part of "
+        "Both devices have x. Device 0 has the left columns of W and h and "
+        "the upper rows of V, device 1 the others. Each computes a part of "
         "y, and the parts are summed. In backward the parts of the gradient "
         "of x are summed.",
     )
@@ -112,7 +112,7 @@ def _data() -> Drawing:
         "a cut through the batch",
         bands,
         sent,
-        "Both devices have all of W₁ and W₂. Device 0 has the upper rows of "
+        "Both devices have all of W and V. Device 0 has the upper rows of "
         "x, h and y, device 1 the lower ones. The gradients of all weights "
         "are summed.",
     )
