@@ -36,7 +36,7 @@ SPAN_FILLS = {
     "launch": drawing.QUIET,
     "wait": "#ffffff",
 }
-PASSES = ("forward", "backward", "input gradients", "weight gradients")
+PHASES = ("forward", "backward", "input gradients", "weight gradients")
 WORDS = {
     "compute": "computing",
     "copy": "copying",
@@ -175,11 +175,11 @@ def _passes(spans: Sequence[Span]) -> str:
     for device, rows in streams(list(spans)).items():
         here = [span for row in rows.values() for span in row]
         found = {span.kind for span in here}
-        if found.isdisjoint(PASSES):
+        if found.isdisjoint(PHASES):
             continue
         times = {
             kind: covered(s for s in here if s.kind == kind)
-            for kind in (*PASSES, OTHER)
+            for kind in (*PHASES, OTHER)
             if kind in found
         }
         said = [f"{kind} {show_seconds(t)}" for kind, t in times.items()]
