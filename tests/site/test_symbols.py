@@ -21,7 +21,11 @@ WORDS = re.compile(
     r"\\(text|mathrm|operatorname|textrm|mathsf)\{[^{}]*\}|\\label\{[^}]*\}"
     r"|\\(begin|end)\{[^}]*\}"
 )
-GREEK = "alpha beta gamma eta theta sigma tau mu lambda epsilon ell".split()
+SMALL = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi"
+    " pi rho sigma tau upsilon phi chi psi omega"
+).split()
+GREEK = {"ell", *SMALL, *(name.title() for name in SMALL)}
 SYMBOL = re.compile(r"\\math(?:bf|cal)\{[^{}]\}|\\[a-zA-Z]+|[a-zA-Z]")
 PAGES = sorted(
     path
@@ -122,3 +126,4 @@ def test_a_letter_of_one_page_is_no_symbol_of_the_book():
 def test_what_is_a_symbol():
     text = r"$T_\text{ring} = 2\,\frac{k-1}{k}\,n\beta$, $\mathbf{g}_r$, `$q`"
     assert symbols(text) == {"T", "k", "n", r"\beta", r"\mathbf{g}", "r"}
+    assert symbols(r"$\Psi \to \max \ell$") == {r"\Psi", r"\ell"}

@@ -22,7 +22,7 @@ def _cut(layout: Layout) -> dict[str, object]:
     """Return the first cells of a row; the cut does not break into lines."""
     return {
         "d × t × p": " × ".join(map(str, layout[:3])).replace(" ", "\xa0"),
-        "b": layout.micro_batch,
+        "rows": layout.micro_batch,
         "v": layout.chunks,
         "recompute": layout.recompute,
         "ZeRO": layout.zero,

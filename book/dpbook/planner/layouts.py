@@ -19,14 +19,16 @@ class Layout(NamedTuple):
 
     Example:
         >>> layout = Layout(128, 8, 16, chunks=8)
-        >>> layout.num_devices, str(layout)
-        (16384, '128 × 8 × 16, v = 8, b = 1, recompute none, ZeRO-1')
+        >>> print(layout)
+        128 × 8 × 16, v = 8, micro-batches of 1, recompute none, ZeRO-1
+        >>> layout.num_devices
+        16384
     """
 
     data: int  #: replicas, d
     tensor: int = 1  #: devices that share each layer, t
     pipeline: int = 1  #: devices that have the layers one after another, p
-    micro_batch: int = 1  #: examples that go through together, b
+    micro_batch: int = 1  #: examples that go through together
     chunks: int = 1  #: stages of each device, v; more than one is interleaved
     recompute: str = "none"  #: one of ``transformer.RECOMPUTE``
     zero: int = 1  #: the stage of ZeRO, 0 to 3
@@ -44,7 +46,7 @@ class Layout(NamedTuple):
         cut = f"{self.data} × {self.tensor} × {self.pipeline}"
         chunks = f", v = {self.chunks}" if self.chunks > 1 else ""
         rest = f"recompute {self.recompute}, ZeRO-{self.zero}"
-        return f"{cut}{chunks}, b = {self.micro_batch}, {rest}"
+        return f"{cut}{chunks}, micro-batches of {self.micro_batch}, {rest}"
 
 
 def divisors(number: int, most: int) -> list[int]:

@@ -41,7 +41,7 @@ def search(case: Case) -> SearchResult:
         >>> eight = cluster(8, "v100", "nvlink2")
         >>> found = search(Case(NETWORKS["ResNet-50"], 2048, eight))
         >>> print(found.plans[0].layout)
-        8 × 1 × 1, b = 256, recompute none, ZeRO-2
+        8 × 1 × 1, micro-batches of 256, recompute none, ZeRO-2
     """
     room = case.room
     plans = []
