@@ -88,6 +88,8 @@ def make_live(
         app.add_css_file("live/figure.css")
         app.add_js_file("live/engine.js", loading_method="defer")
         app.add_js_file("live/figure.js", loading_method="defer")
+        if "data-step" in body:
+            app.add_js_file("live/steps.js", loading_method="defer")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -11,7 +11,7 @@ const MOST = 1_000_000;
 const LIVE = "_static/live";
 // Bytes that may be sent, by the beginning of a path.
 const MOST_SENT = {
-  [`${LIVE}/figure.js`]: 4_096,
+  [`${LIVE}/figure.js`]: 4_608,
   [`${LIVE}/python.js`]: 5_000_000,
   [`${LIVE}/frames/`]: 100_000,
 };

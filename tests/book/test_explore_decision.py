@@ -4,14 +4,19 @@ import pytest
 
 from dpbook.explore.decision import DECISION, DEPTH
 from dpbook.explore.way_map import (
+    FULL,
     ROWS,
     WIDTHS,
     draw_map,
+    estimate_of,
+    needed_bytes,
     regions,
     stretches,
     winner,
 )
 from dpkit.theory.hardware.clusters import cluster
+
+DTYPES = "float32", "float16"
 
 
 def test_it_says_who_wins_and_what_does_not_fit():
@@ -23,18 +28,82 @@ def test_it_says_who_wins_and_what_does_not_fit():
     wide = DECISION.ask(width=16384)
     assert "does not fit" in dict(wide.facts)["data parallelism"]
     assert "split layers are" in wide.sentence.lower()
-    assert wide.sentence.endswith(
-        "In shards data parallelism fits: 950.7 ms at best."
-    )
+    half = DECISION.ask(width=16384, rows=65536, numbers="16 bits")
+    shards = dict(half.facts)["data parallelism in shards"].split(";")[0]
+    assert f"In shards data parallelism fits: {shards}." in half.sentence
     large = DECISION.ask(width=16384, rows=131072)
-    assert large.sentence == (
-        "Of what fits, the network in stages is the fastest: 35.13 s. "
-        "Data parallelism would take 29.41 s, and does not fit."
+    assert large.sentence.startswith(
+        "Memory decides, not time: of what fits, the network in stages is "
+        "the fastest, with 35.13 s. Data parallelism would take 29.41 s, and "
+        "does not fit."
     )
     shards = dict(large.facts)["data parallelism in shards"]
     assert shards.endswith("31.68 GB, which does not fit")
     none = DECISION.ask(width=16384, rows=131072, devices=2)
     assert none.sentence.startswith("No way fits into the memory")
+    assert none.sentence.endswith("and does not fit.")  # and no more
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({}, "The gradients take 5.647 ms to send, and backward hides 4.565"),
+        ({"link": "pcie3"}, "a device waits 9.348 ms for messages, and 12.62"),
+        ({"rows": 256}, "Nothing hides their messages, which take "),
+        ({"width": 256, "rows": 256}, "split, it would be bound by launching"),
+    ],
+)
+def test_it_says_why(settings, why):
+    shown = DECISION.ask(**settings)
+    assert why in shown.sentence
+    if "width" not in settings:
+        return
+    words = shown.sentence.split("bound by ")[1].rstrip(".")
+    assert f"bound by {words}" in dict(shown.facts)["data parallelism"]
+
+
+def seconds(words):
+    """Return the seconds at the start of a fact, such as "9.415 ms at"."""
+    value, unit = words.split()[:2]
+    return float(value) * {"µs": 1e-6, "ms": 1e-3, "s": 1}[unit.strip(",;")]
+
+
+def test_shards_are_never_faster_than_copies():
+    """They send more, so that no verdict contradicts the facts."""
+    presets = [*DECISION.presets.values(), {}]
+    for preset in presets:
+        for numbers in DECISION.controls["numbers"].options:
+            shown = DECISION.ask(**{**preset, "numbers": numbers})
+            facts = dict(shown.facts)
+            copies = seconds(facts["data parallelism"])
+            assert seconds(facts["data parallelism in shards"]) >= copies
+
+
+def test_16_bits_send_half_and_keep_16_bytes_for_a_parameter():
+    four = cluster(4, "v100", "nvlink2")
+    sizes = 65536, 4096, DEPTH, four
+    full, half = (estimate_of("data", *sizes, d) for d in DTYPES)
+    assert half.activation_bytes == full.activation_bytes / 2
+    assert half.sending == pytest.approx(full.sending / 2, rel=0.02)
+    assert half.computing < full.computing / 3
+    needed = [
+        needed_bytes(found, dtype) - found.activation_bytes
+        for found, dtype in zip((full, half), DTYPES)
+    ]
+    assert needed[0] == needed[1] == 16 * DEPTH * (4096 + 1) * 4096
+
+
+def test_the_map_is_hatched_where_the_fastest_does_not_fit():
+    machine = cluster(4, "v100", "nvlink2")
+    for region in regions(4, "v100", "nvlink2", DEPTH)[::5]:
+        sizes = round(region.low), round(region.width), DEPTH, machine
+        found = estimate_of(region.way, *sizes)
+        room = machine.accelerator.memory_bytes
+        assert region.fits == (needed_bytes(found, "float32") < room)
+    assert FULL in draw_map(machine, DEPTH).svg
+    roomy = draw_map(cluster(4, "h100", "nvlink4"), DEPTH)
+    assert FULL not in roomy.svg
+    assert "hatched" not in roomy.title
 
 
 @pytest.mark.parametrize(
@@ -66,7 +135,7 @@ def test_the_regions_are_those_of_the_winners(link):
         row = [r for r in found if r[1] == round(width)]
         assert row[0][2] == ROWS[0]
         assert row[-1][3] == ROWS[-1]
-        for way, _, low, _ in row:
+        for way, _, low, *_ in row:
             assert winner(round(low), round(width), DEPTH, machine) == way
 
 

@@ -1,6 +1,7 @@
 """The planner as a live figure: what it shows, refuses, and where."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -116,6 +117,39 @@ def test_a_page_gets_its_answer():
     found = json.loads(answer(json.dumps(asked)))
     assert len(found["pictures"]) == 2
     assert "8 × 4 × 2" not in found["sentence"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tensor": 1, "pipeline": 1, "zero": "0"},
+        {"model": "70B"},
+        {"pipeline": 1, "micro_batch": 16},
+    ],
+)
+def test_the_control_that_it_names_makes_a_layout_fit(settings):
+    shown = PLANNER.ask(**settings)
+    assert shown.sentence.startswith("Yours does not fit")
+    named = re.search(r"It would fit with (.*?)\. ", shown.sentence)[1]
+    names = {c.label.split(":")[0]: n for n, c in CONTROLS.items()}
+    for move in named.split(", or with "):
+        label, value = move.split(": ")
+        name = names[label]
+        value = value if name in ("zero", "recompute") else int(value)
+        moved = PLANNER.ask(**{**settings, name: value})
+        assert moved.sentence.startswith("Yours fits"), move
+
+
+def test_where_no_control_helps_alone_it_says_so():
+    shown = PLANNER.ask(model="405B", devices=1024)
+    assert "No control, moved alone, makes it fit." in shown.sentence
+
+
+def test_the_best_is_told_what_it_loses_to():
+    settings = PLANNER.presets["ResNet-50 on 8 V100s"]
+    assert PLANNER.ask(**settings).sentence.endswith(
+        "Besides products its largest part is other kernels, 46 % of it."
+    )
 
 
 def test_every_control_changes_the_picture_or_is_refused():

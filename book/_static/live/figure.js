@@ -120,7 +120,16 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
       if (again) change();
     }
 
-    function set(values) {
+    /** What a preset sets: “devices: 8, link: nvlink4”. */
+    const changes = (values) => controls
+      .filter(({ name: key }) => key in values && values[key] !== start[key])
+      .map(({ name: key, label, unit }) =>
+        `${label}: ${values[key].toLocaleString("en")}${unit ? ` ${unit}` : ""}`)
+      .join(", ");
+
+    function set(values, words = "") {
+      chosen.textContent = words;
+      chosen.hidden = words === "";
       Object.assign(settings, values);
       controls.forEach(({ name: key }) => rows[key].show(settings[key]));
       change();
@@ -227,11 +236,13 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
 
     const box = make("fieldset", { className: "live-controls" },
       make("legend", {}, title));
-    const choose = (words, values) => make("button",
-      { type: "button", onclick: () => set({ ...start, ...values }) }, words);
+    const choose = (words, values, told) => make("button",
+      { type: "button", onclick: () => set({ ...start, ...values }, told) }, words);
+    const chosen = make("p", { className: "live-chosen", hidden: true });
     box.append(make("div", { className: "live-buttons" },
-      ...Object.entries(presets).map((preset) => choose(...preset)),
-      choose("start again", {})));
+      ...Object.entries(presets).map(([words, values]) => choose(words, values,
+        `“${words}” sets ${changes(values) || "nothing"}. All else is as at the start.`)),
+      choose("start again", {})), chosen);
     const folded = make("details", { className: "live-wide" },
       make("summary", {}, "More settings"), make("div"));
     for (const control of controls) {

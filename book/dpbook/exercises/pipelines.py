@@ -63,8 +63,9 @@ def check_best_count(answer: Answer) -> None:
     for p, (work, cost) in product((1, 2, 4, 16), steps):
         found = answer(p, work, cost)
         case = f"{p} stages, work {work} s, cost {cost} s"
+        words = "not a whole number of at least 1"
         right = isinstance(found, int) and found >= 1
-        require(right, f"{case}: it returned {found!r}")
+        require(right, f"{case}: it returned {found!r}, {words}")
         seconds = [(m + p - 1) * (work / m + cost) for m in range(1, 1000)]
         best = seconds.index(min(seconds)) + 1
         words = f"{case}: {best} micro-batches are better than {found}"

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import product
 from math import ceil, log2
+from random import Random
 
 from dpbook.exercises.verdict import Answer, require, require_same, same
 from dpkit.theory.hardware import ACCELERATORS, HOSTS
@@ -23,6 +24,76 @@ def check_crossover(answer: Answer) -> None:
         )
         case = f"{name} with launches of {1e6 * launch:g} µs"
         require_same(answer(accelerator, host), expected, case)
+
+
+def check_pair_to_fuse(answer: Answer) -> None:
+    """Where the host decides, where the device does, and where both do."""
+    random = Random(1)
+    drawn = [random.randint(2, 30) for _ in range(9)]
+    cases = (
+        ([3, 3, 3, 3, 3], [1, 1, 1, 2], 10),
+        ([40, 50, 60, 50], [4, 9, 6], 10),
+        # Small operations, then two large ones: a launch counts more than
+        # what is saved between the large ones, or less.
+        ([3, 3, 3, 90, 90], [1, 1, 2, 8], 10),
+        ([3, 3, 3, 90, 90], [1, 1, 2, 30], 10),
+        # The large one keeps the device busy, so that launches do not count.
+        ([90, 4, 5, 6], [2, 1, 3], 10),
+        (drawn, [t // 3 for t in drawn[1:]], 12),
+    )
+    for micros, saved, launch in cases:
+        case = f"{micros}, saved {saved}, a launch of {launch} µs"
+        found = answer(list(micros), list(saved), launch)
+        pairs = range(len(saved))
+        right = isinstance(found, int) and found in pairs
+        words = f"not a position from 0 to {pairs[-1]}"
+        require(right, f"{case}: it returned {found!r}, {words}")
+        ends = [_end_of_fused(i, micros, saved, launch) for i in pairs]
+        words = f"{case}: with the pair {found} fused the step ends after"
+        require(
+            ends[found] == min(ends),
+            f"{words} {ends[found]} µs, where {min(ends)} are possible",
+        )
+
+
+def _end_of_fused(
+    pair: int, micros: list[int], saved: list[int], launch: int
+) -> int:
+    """Return when the device has done all, with a pair fused into one."""
+    both = micros[pair] + micros[pair + 1] - saved[pair]
+    end = 0
+    fused = [*micros[:pair], both, *micros[pair + 2 :]]
+    for i, busy in enumerate(fused, start=1):
+        end = max(i * launch, end) + busy
+    return end
+
+
+def check_rows_for(answer: Answer) -> None:
+    """Equal devices, unequal ones, and one that is better left idle."""
+    cases = (
+        ([3], 5),
+        ([2, 2, 2], 7),
+        ([1, 2], 9),
+        ([1, 5], 3),
+        ([3, 5, 11], 10),
+        ([4, 7, 9, 30], 64),
+    )
+    for micros, num_rows in cases:
+        case = f"{num_rows} rows, {micros} µs a row"
+        found = answer(list(micros), num_rows)
+        right = isinstance(found, list) and len(found) == len(micros)
+        words = f"{case}: it returned {found!r}, not a number for each device"
+        require(right and all(isinstance(r, int) for r in found), words)
+        given = f"{case}: it returned {found}"
+        require(min(found) >= 0, f"{given}, and no device has fewer than 0")
+        total = sum(found)
+        require(total == num_rows, f"{given}, which are {total} rows")
+        took = max(r * t for r, t in zip(found, micros))
+        # One row after another goes where it ends first.
+        ends = sorted(r * t for t in micros for r in range(1, num_rows + 1))
+        least = ends[num_rows - 1]
+        words = f"and the step takes {took} µs, where {least} are possible"
+        require(took == least, f"{given}, {words}")
 
 
 def check_speedups(answer: Answer) -> None:

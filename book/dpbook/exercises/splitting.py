@@ -40,6 +40,66 @@ def check_split_layer(answer: Answer) -> None:
         require_same(found, expected, f"{len(cuts)} ranks")
 
 
+COLUMNS = "columns"
+ROWS = "rows"
+Chain = tuple[list[int], list[str]]
+
+
+def check_columns_or_rows(answer: Answer) -> None:
+    """Layers that widen, that narrow, and norms where shards must end."""
+    relu, norm = "relu", "norm"
+    chains: tuple[Chain, ...] = (
+        ([8, 32, 8], [relu]),
+        ([8, 2, 8], [relu]),
+        ([32, 8], []),
+        ([8, 32, 8], [norm]),
+        ([8, 32, 16, 8], [relu, relu]),
+        ([8, 32, 8, 32, 8], [relu, norm, relu]),
+        ([64, 16, 4, 16, 64, 10], [relu, norm, relu, relu]),
+    )
+    for widths, between in chains:
+        case = f"widths {widths}, between them {between}"
+        found = answer(list(widths), list(between))
+        count = len(widths) - 1
+        known = isinstance(found, list) and {*found} <= {COLUMNS, ROWS}
+        words = f'{case}: it returned {found!r}, not {count} of "columns" and '
+        require(known and len(found) == count, f'{words}"rows"')
+        messages = _messages(found, widths, between)
+        sent = sum(number for _, number in messages)
+        # A layer costs its own width, or that of its input more or less, so
+        # each may be chosen alone; trying all says the same.
+        least = min(
+            sum(number for _, number in _messages(list(cuts), widths, between))
+            for cuts in product((COLUMNS, ROWS), repeat=count)
+        )
+        listed = ", ".join(f"{number} {place}" for place, number in messages)
+        words = f"{case}: {found} sends {sent} ({listed}), where {least} do"
+        require(sent == least, words)
+
+
+def _messages(
+    cuts: list[str], widths: list[int], between: list[str]
+) -> list[tuple[str, int]]:
+    """Return what is sent behind each layer: in words, and how much."""
+    found = []
+    for i, cut in enumerate(cuts):
+        # From partial sums to shards, and from shards to the whole, is one
+        # collective each, which sends the width of the layer's output.
+        is_last = i + 1 == len(cuts)
+        shards_will_do = not is_last and (
+            between[i] == "relu" and cuts[i + 1] == ROWS
+        )
+        halves = (cut == ROWS) + (not shards_will_do)
+        if halves:
+            name = {
+                (ROWS, 2): "by an allreduce",
+                (ROWS, 1): "by a reduce-scatter",
+                (COLUMNS, 1): "by an allgather",
+            }[cut, halves]
+            found.append((f"{name} behind layer {i}", halves * widths[i + 1]))
+    return found
+
+
 class Design(NamedTuple):
     """A network of 8 layers on a link, and its targets for one device."""
 

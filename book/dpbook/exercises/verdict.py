@@ -4,16 +4,29 @@ A check goes through cases. It knows what to expect in each, and requires it
 from the answer; ``case`` are the words that name the inputs.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from math import isclose
 from types import ModuleType
 from typing import Any, SupportsFloat
 
 Answer = Callable[..., Any]
+ONE_OF_MANY = re.compile(
+    r"(?<![\d.,])1 (rank|device|stage|row|group|value|example|element|position"
+    r"|loss(?=es)|micro-batch(?=es))e?s\b"
+)
 
 
 class NotYet(Exception):  # noqa: N818
-    """An answer does not solve its exercise; the message is the reason."""
+    """An answer does not solve its exercise; the message is the reason.
+
+    Example:
+        >>> print(NotYet("1 ranks, 11 stages: it returned 0"))
+        1 rank, 11 stages: it returned 0
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(ONE_OF_MANY.sub(r"1 \1", why))
 
 
 def require(condition: bool, why: str) -> None:

@@ -1,18 +1,21 @@
 """Which way to split, live: the map of the fastest, and the reader's point."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
 from dpbook.explore.figure import Choice, LiveFigure, Number, Shown
-from dpbook.explore.way_map import draw_map
+from dpbook.explore.way_map import draw_map, estimate_of, needed_bytes
+from dpbook.formulas.dense import SIZES
 from dpbook.formulas.sharding import peak_parts, update_peak
-from dpbook.formulas.splits import ONE_DEVICE, estimate, seconds_by_way
+from dpbook.formulas.splits import ONE_DEVICE, WAYS, Estimate
 from dpkit.theory.collectives.alpha_beta import FREE_HOST, ideal_cluster
 from dpkit.theory.collectives.costs import Rates
 from dpkit.theory.hardware.clusters import Cluster, cluster
 from dpkit.theory.units import show_bytes, show_seconds
 
 DEPTH = 8  # layers
+FLOAT32 = "float32"
+HALF = "16 bits"
 WAY_WORDS = {
     ONE_DEVICE: "one device",
     "data": "data parallelism",
@@ -22,8 +25,55 @@ WAY_WORDS = {
 FREE = ideal_cluster(1, Rates(0, 0))  # where nothing takes time
 
 
+@dataclass(frozen=True)
+class _Batch:
+    """A batch of the eight layers, and the devices that share it."""
+
+    rows: int
+    width: int
+    machine: Cluster
+    dtype: str
+
+    @property
+    def room(self) -> float:
+        """The bytes of memory of a device."""
+        return self.machine.accelerator.memory_bytes
+
+    def estimate(self, way: str) -> Estimate:
+        """Return what a way costs."""
+        return estimate_of(
+            way, self.rows, self.width, DEPTH, self.machine, self.dtype
+        )
+
+    def needs(self, way: str) -> float:
+        """Return parameters, gradients, Adam's averages and activations."""
+        return needed_bytes(self.estimate(way), self.dtype)
+
+    def in_shards(self) -> tuple[float, float]:
+        """Return seconds and bytes of data parallelism in shards.
+
+        A device has a shard of what is copied otherwise. It sends 50 % more,
+        at best during forward and backward, so that it is never faster.
+        """
+        found = self.estimate("data")
+        k = self.machine.num_devices
+        size = SIZES[self.dtype]
+        # The shards are in float32; blocks become whole in what is computed.
+        sizes = DEPTH, found.parameter_bytes / DEPTH * 4 / size, 0.0
+        parts = peak_parts(*sizes, 0, k)
+        parts["blocks"] *= size / 4
+        peak = max(sum(parts.values()), update_peak(*sizes, k))
+        seconds = max(found.seconds, 3 / 2 * found.sending)
+        return seconds, peak + found.activation_bytes
+
+
 def show_decision(
-    rows: int, width: int, devices: int, accelerator: str, link: str
+    rows: int,
+    width: int,
+    devices: int,
+    accelerator: str,
+    link: str,
+    numbers: str,
 ) -> Shown:
     """Compare the ways to split eight dense layers, for one batch.
 
@@ -33,33 +83,47 @@ def show_decision(
         devices: How many there are.
         accelerator: A preset.
         link: A preset.
+        numbers: In which format it computes and sends.
     """
     machine = cluster(devices, accelerator, link)
-    times = seconds_by_way(
-        rows=rows, width=width, depth=DEPTH, cluster=machine
-    )
-    room = machine.accelerator.memory_bytes
-    needed = {way: _memory(way, rows, width, machine) for way in times}
-    facts = []
-    for way, seconds in times.items():
-        words = (
-            f"{show_seconds(seconds)}"
-            f"{_waiting(way, rows, width, machine)}, "
-            f"bound by {_bound(way, rows, width, machine)}; "
-            f"{_room(needed[way], room)}"
-        )
-        facts.append((WAY_WORDS[way], words))
-    in_shards, memory = _in_shards(rows, width, machine)
+    batch = _Batch(rows, width, machine, _dtype(numbers, machine))
+    ways = ONE_DEVICE, *WAYS
+    times = {way: batch.estimate(way).seconds for way in ways}
+    facts = [(WAY_WORDS[way], _fact(batch, way)) for way in ways]
+    in_shards, memory = batch.in_shards()
+    room = batch.room
     words = f"{show_seconds(in_shards)} at best; {_room(memory, room)}"
     facts += [
         ("data parallelism in shards", words),
         ("memory of a device", show_bytes(room)),
     ]
-    fitting = [way for way in times if needed[way] < room]
-    if memory >= room:
-        in_shards = inf
-    drawn = draw_map(machine, DEPTH, here=(rows, width))
-    return Shown([drawn], facts, _sentence(times, fitting, in_shards))
+    fitting = [way for way in ways if batch.needs(way) < room]
+    drawn = draw_map(machine, DEPTH, here=(rows, width), dtype=batch.dtype)
+    sentence = _sentence(times, fitting, in_shards if memory < room else inf)
+    if fitting:
+        fastest = min(fitting, key=lambda way: times[way])
+        sentence += f" {_why(batch, fastest)}"
+    return Shown([drawn], facts, sentence)
+
+
+def _dtype(numbers: str, machine: Cluster) -> str:
+    """Return the type of the numbers; of 16 bits, the faster one."""
+    if numbers == FLOAT32:
+        return FLOAT32
+    rates = machine.accelerator.flops_per_second
+    fast = rates["bfloat16"] >= rates["float16"]
+    return "bfloat16" if fast else "float16"
+
+
+def _fact(batch: _Batch, way: str) -> str:
+    """Return how long a step takes, what bounds it, and what it needs."""
+    found = batch.estimate(way)
+    words = show_seconds(found.seconds)
+    if way != ONE_DEVICE:
+        share = found.waiting / found.seconds
+        words += f", {100 * share:.0f} % of it waiting for messages"
+    room = _room(batch.needs(way), batch.room)
+    return f"{words}, bound by {_bound(batch, way)}; {room}"
 
 
 def _room(num_bytes: float, room: float) -> str:
@@ -67,59 +131,44 @@ def _room(num_bytes: float, room: float) -> str:
     return f"{show_bytes(num_bytes)}{fits}"
 
 
-def _waiting(way: str, rows: int, width: int, machine: Cluster) -> str:
-    """Return how much of a step waits for messages."""
-    if way == ONE_DEVICE:
-        return ""
-    found = estimate(way, rows=rows, width=width, depth=DEPTH, cluster=machine)
-    share = found.waiting / found.seconds
-    return f", {100 * share:.0f} % of it waiting for messages"
-
-
-def _of(way: str, machine: Cluster) -> tuple[str, Cluster]:
-    """Return what to estimate for a way, or for one device."""
-    if way == ONE_DEVICE:
-        return "data", replace(machine, num_devices=1)
-    return way, machine
-
-
-def _memory(way: str, rows: int, width: int, machine: Cluster) -> float:
-    """Return parameters, gradients, Adam's averages and activations."""
-    what, where = _of(way, machine)
-    found = estimate(what, rows=rows, width=width, depth=DEPTH, cluster=where)
-    return 4 * found.parameter_bytes + found.activation_bytes
-
-
-def _in_shards(rows: int, width: int, machine: Cluster) -> tuple[float, float]:
-    """Return seconds and bytes of a device with a shard of what is copied.
-
-    It sends 50 % more, at best during forward and backward.
-    """
-    found = estimate(
-        "data", rows=rows, width=width, depth=DEPTH, cluster=machine
-    )
-    sizes = DEPTH, found.parameter_bytes / DEPTH, 0.0
-    k = machine.num_devices
-    peak = max(sum(peak_parts(*sizes, 0, k).values()), update_peak(*sizes, k))
-    seconds = max(found.computing, 3 / 2 * found.sending)
-    return seconds, peak + found.activation_bytes
-
-
-def _bound(way: str, rows: int, width: int, machine: Cluster) -> str:
+def _bound(batch: _Batch, way: str) -> str:
     """Return what would shorten the step the most if it took no time."""
-    what, where = _of(way, machine)
+    where = batch.machine
     without = {
         "computing": replace(where, accelerator=FREE.accelerator),
         "sending": replace(where, link=FREE.link),
         "launching": replace(where, host=FREE_HOST),
     }
     times = {
-        name: estimate(
-            what, rows=rows, width=width, depth=DEPTH, cluster=free
-        ).seconds
+        name: replace(batch, machine=free).estimate(way).seconds
         for name, free in without.items()
     }
     return min(times, key=lambda name: times[name])
+
+
+def _why(batch: _Batch, best: str) -> str:
+    """Return why a way, the fastest of what fits, is the fastest."""
+    found = batch.estimate(best)
+    waits = show_seconds(found.waiting)
+    if best == ONE_DEVICE:
+        split = min(WAYS, key=lambda way: batch.estimate(way).seconds)
+        bound = _bound(batch, split)
+        return f"The step is short: split, it would be bound by {bound}."
+    if best == "data":
+        hidden = max(0.0, found.sending - found.waiting)
+        took = f"The gradients take {show_seconds(found.sending)} to send"
+        return f"{took}, and backward hides {show_seconds(hidden)} of that."
+    if best == "network":
+        bubble = found.seconds - found.computing - found.waiting
+        return (
+            f"Stages send at their borders alone: a device waits {waits} for "
+            f"messages, and {show_seconds(max(0.0, bubble))} in the bubble."
+        )
+    gradients = show_seconds(batch.estimate("data").sending)
+    return (
+        f"Nothing hides their messages, which take {waits}; but the "
+        f"gradients of data parallelism would take {gradients} to send."
+    )
 
 
 def _sentence(
@@ -151,8 +200,9 @@ def _winner(times: dict[str, float], fitting: list[str]) -> str:
         return f"No way fits into the memory of the devices. {faster}"
     other = min(fitting, key=lambda way: times[way])
     return (
-        f"Of what fits, {WAY_WORDS[other]} {_is(other)} the fastest: "
-        f"{show_seconds(times[other])}. {faster}"
+        f"Memory decides, not time: of what fits, {WAY_WORDS[other]} "
+        f"{_is(other)} the fastest, with {show_seconds(times[other])}. "
+        f"{faster}"
     )
 
 
@@ -162,7 +212,7 @@ def _is(way: str) -> str:
 
 DECISION = LiveFigure(
     "decision",
-    "Which way to split eight dense layers, in float32",
+    "Which way to split eight dense layers",
     show_decision,
     {
         "rows": Number(
@@ -180,11 +230,13 @@ DECISION = LiveFigure(
             "nvlink2",
             ("nvlink2", "nvlink3", "nvlink4", "pcie3", "pcie4", "pcie5"),
         ),
+        "numbers": Choice("number format", FLOAT32, (FLOAT32, HALF)),
     },
     presets={
         "few rows, wide layers": {"rows": 256, "width": 16384},
         "many rows, a slow link": {"rows": 65536, "link": "pcie3"},
         "eight H100": {"devices": 8, "accelerator": "h100", "link": "nvlink4"},
+        "too wide for memory": {"rows": 65536, "width": 16384},
         "too small to share": {"rows": 256, "width": 256},
     },
 )

@@ -232,14 +232,18 @@ def _sentence(case: Case, mine: LayoutCost, found: SearchResult) -> str:
     if mine.memory.total > case.room:
         parts = dict(zip(mine.memory, MEMORY_PARTS))
         part = f"{parts[max(parts)]} {show_memory(int(max(parts)))}"
-        words = f"Yours does not fit: of {held} the largest part is {part}."
+        words = (
+            f"Yours does not fit: of {held} the largest part is {part}. "
+            f"{_what_would_fit(case, mine.layout)}"
+        )
     else:
         words = f"Yours fits and takes {took}."
     if not found.plans:
         return f"{words} No layout fits on these devices."
     best = found.plans[0]
     if mine.seconds.total <= best.seconds.total * 1.001:
-        return f"{words} No layout that fits is faster."
+        lost = _lost(mine) if mine.memory.total <= case.room else ""
+        return f"{words} No layout that fits is faster.{lost}"
     seconds = show_seconds(best.seconds.total)
     words = f"{words} The best takes {seconds}."
     if (
@@ -248,6 +252,48 @@ def _sentence(case: Case, mine: LayoutCost, found: SearchResult) -> str:
     ):
         return words
     return f"{words} {why(best, mine)}"
+
+
+def _lost(mine: LayoutCost) -> str:
+    """Return what the best layout loses most to, besides its products."""
+    parts = dict(zip(SECONDS_PARTS, mine.seconds))
+    del parts["products"]
+    most = max(parts, key=lambda name: parts[name])
+    share = f"{100 * parts[most] / mine.seconds.total:.0f} %"
+    return f" Besides products its largest part is {most}, {share} of it."
+
+
+def _what_would_fit(case: Case, layout: Layout) -> str:
+    """Return which control, moved alone, makes a layout fit.
+
+    If several values of a control do, the one with the fastest step counts.
+    """
+    found: dict[str, tuple[float, Any]] = {}
+    for name in ("zero", "recompute", "micro_batch", "tensor", "pipeline"):
+        for value in CONTROLS[name].moves:
+            moved = _moved(case, layout, name, value)
+            if any(wrong for wrong, *_ in _faults(case, moved)):
+                continue
+            cost = plan(case, moved)
+            if cost.memory.total <= case.room:
+                new = cost.seconds.total, value
+                found[name] = min(found.get(name, new), new)
+    if not found:
+        return "No control, moved alone, makes it fit."
+    # "pipeline: devices in a row" is called "pipeline" here.
+    words = [
+        f"{CONTROLS[name].label.split(':')[0]}: {value}"
+        for name, (_, value) in sorted(found.items(), key=lambda x: x[1][0])
+    ]
+    return f"It would fit with {', or with '.join(words)}."
+
+
+def _moved(case: Case, layout: Layout, name: str, value: Any) -> Layout:
+    """Return a layout with one field moved; replicas take what is left."""
+    value = int(value) if name == "zero" else value
+    moved = layout._replace(**{name: value})
+    count = case.cluster.num_devices
+    return moved._replace(data=count // (moved.tensor * moved.pipeline))
 
 
 SEQUENCES = (1024, 2048, 4096, 8192, 16_384, 32_768)

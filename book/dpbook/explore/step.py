@@ -125,26 +125,52 @@ def _facts(steps: Steps, k: int, shared: bool) -> list[tuple[str, str]]:
 
 
 def _sentence(steps: Steps, k: int, shared: bool) -> str:
-    """Return how long the step is against one device, and what it is for."""
+    """Return how long the step is against one device, and why."""
     step = steps[k]
     one = steps[1].seconds
     start = f"One device takes {show_seconds(one)}"
     if k > 1:
-        factor = step.seconds / one
-        images = "" if shared else f", for {k} times the images"
-        start = (
-            f"{COUNT_WORDS[k]} devices take {factor:.2f} times as long as "
-            f"one{images}"
-        )
+        start = f"{COUNT_WORDS[k]} devices {_against(step.seconds, one)} one"
+        if not shared:
+            start += f", for {k} times the images"
     parts = _parts(step)
     most = max(parts, key=lambda part: parts[part])
-    why = {
+    what = {
         "launching": f"{step.launches:,} launches by one process take",
         "computing": "a device computes for",
         "adding up gradients": "adding up gradients takes",
     }[most]
     share = parts[most] / step.seconds
-    return f"{start}: {why} {100 * share:.0f} % of the step."
+    return f"{start}: {what} {100 * share:.0f} % of the step.{_sent(step)}"
+
+
+def _against(seconds: float, one: float) -> str:
+    """Return how a step compares with the step of one device.
+
+    Example:
+        >>> _against(1.57, 1), _against(0.5, 1), _against(1.001, 1)
+        ('take 1.57 times as long as', 'are 2.00 times as fast as', 'take as \
+long as')
+    """
+    factor = seconds / one
+    if abs(factor - 1) < 0.005:
+        return "take as long as"
+    if factor < 1:
+        return f"are {1 / factor:.2f} times as fast as"
+    return f"take {factor:.2f} times as long as"
+
+
+def _sent(step: ParallelStep) -> str:
+    """Return how long gradients are sent, and how much backward hides."""
+    if not step.gradients:
+        return ""
+    took = f" The gradients take {show_seconds(step.gradients)} to send"
+    hidden = step.hidden
+    if not hidden:
+        return f"{took}, all of it after backward."
+    if step.gradients - hidden < 1e-3 * step.gradients:
+        return f"{took}, and backward hides all of that."
+    return f"{took}, and backward hides {show_seconds(hidden)} of that."
 
 
 def _draw_step(step: ParallelStep, k: int, label: str) -> Drawing:

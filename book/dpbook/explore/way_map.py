@@ -1,19 +1,39 @@
-"""The map of the fastest way to split, over rows and width."""
+"""The map of the fastest way to split, over rows and width.
+
+Where the fastest way does not fit into the memory of a device, the map is
+hatched: there the time does not decide.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import groupby, pairwise
 from math import log2
+from typing import NamedTuple, TypeVar
 
 from dpbook.explore.curves import LEFT, RIGHT, Axis, draw_grid
-from dpbook.formulas.splits import ONE_DEVICE, WAYS, seconds_by_way
+from dpbook.formulas.dense import SIZES
+from dpbook.formulas.splits import (
+    ONE_DEVICE,
+    WAYS,
+    Estimate,
+    estimate,
+    seconds_by_way,
+)
 from dpkit.theory.hardware.clusters import Cluster, cluster
 from dpkit.theory.timeline import drawing
 from dpkit.theory.timeline.drawing import INK, WIDTH
 
+Answer = TypeVar("Answer")
 CHOICES = (ONE_DEVICE, *WAYS)
 GROUNDS = dict(zip(CHOICES, ("#eef0f3", "#cfe0fd", "#f6dfbf", "#c3ead9")))
 MARKS = dict(zip(CHOICES, "●■◆▲"))
+HATCH = (
+    '<defs><pattern id="full" width="9" height="9" '
+    'patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<rect width="3" height="9" fill="#9aa3ad"/></pattern></defs>'
+)
+FULL = "does not fit: memory decides"
 TOP = 40.0
 BOTTOM = 320.0
 # Columns of a quarter of a doubling, rows of a half.
@@ -25,7 +45,13 @@ X = Axis(
 Y = Axis("width of a layer", "{:,.0f}".format, [2**i for i in range(7, 15)])
 
 
-def winner(rows: int, width: int, depth: int, cluster: Cluster) -> str:
+def winner(
+    rows: int,
+    width: int,
+    depth: int,
+    cluster: Cluster,
+    dtype: str = "float32",
+) -> str:
     """Return the way whose step is estimated to be the fastest.
 
     Args:
@@ -33,19 +59,53 @@ def winner(rows: int, width: int, depth: int, cluster: Cluster) -> str:
         width: The values that go into each layer and come out of it.
         depth: The number of layers.
         cluster: The devices and their links.
+        dtype: In what is computed and sent.
 
     Example:
         >>> from dpkit.theory.hardware.clusters import cluster
         >>> winner(4096, 4096, 8, cluster(4, "v100", "pcie3"))
         'network'
     """
-    times = seconds_by_way(
-        rows=rows, width=width, depth=depth, cluster=cluster
-    )
+    times = seconds_by_way(rows, width, depth, cluster, dtype)
     return min(times, key=lambda way: times[way])
 
 
-def stretches(length: int, ask: Callable[[int], str]) -> list[tuple[str, int]]:
+def estimate_of(
+    way: str,
+    rows: int,
+    width: int,
+    depth: int,
+    cluster: Cluster,
+    dtype: str = "float32",
+) -> Estimate:
+    """Return what a way costs, or what one device does; as ``estimate``."""
+    if way == ONE_DEVICE:
+        way, cluster = "data", replace(cluster, num_devices=1)
+    return estimate(way, rows, width, depth, cluster, dtype)
+
+
+def needed_bytes(found: Estimate, dtype: str) -> float:
+    """Return what a device has to hold of parameters and activations.
+
+    A parameter takes 16 bytes in training with Adam. In float32 it has its
+    value, its gradient and two averages, of 4 bytes each; in 16 bits a value
+    and a gradient of 2 bytes, and in float32 a copy and two averages.
+
+    Example:
+        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> four = cluster(4, "v100", "nvlink2")
+        >>> for dtype in ("float32", "float16"):
+        ...     found = estimate_of("data", 4096, 4096, 8, four, dtype)
+        ...     print(f"{needed_bytes(found, dtype) / 1e9:.2f} GB")
+        2.30 GB
+        2.22 GB
+    """
+    return 16 / SIZES[dtype] * found.parameter_bytes + found.activation_bytes
+
+
+def stretches(
+    length: int, ask: Callable[[int], Answer]
+) -> list[tuple[Answer, int]]:
     """Return the answers along a line, and where each of them ends.
 
     Every fourth place is asked, and places between two that differ.
@@ -56,7 +116,7 @@ def stretches(length: int, ask: Callable[[int], str]) -> list[tuple[str, int]]:
     """
     known = cache(ask)
 
-    def between(low: int, high: int) -> list[str]:
+    def between(low: int, high: int) -> list[Answer]:
         """Return the answers from ``low`` up to the one before ``high``."""
         if high - low == 1 or known(low) == known(high):
             return [known(low)] * (high - low)
@@ -77,12 +137,26 @@ def stretches(length: int, ask: Callable[[int], str]) -> list[tuple[str, int]]:
     return found
 
 
-Regions = Sequence[tuple[str, float, float, float]]  # way, width, rows
+class Region(NamedTuple):
+    """A line of the map, along which one way is the fastest."""
+
+    way: str
+    width: float
+    low: float  #: its first number of rows
+    high: float  #: its last one
+    fits: bool  #: whether the way fits into the memory of a device
+
+
+Regions = Sequence[Region]
 
 
 @cache
 def regions(
-    num_devices: int, accelerator: str, link: str, depth: int
+    num_devices: int,
+    accelerator: str,
+    link: str,
+    depth: int,
+    dtype: str = "float32",
 ) -> Regions:
     """Return which way is the fastest, width by width.
 
@@ -93,24 +167,23 @@ def regions(
         accelerator: A preset.
         link: A preset.
         depth: The number of layers.
-
-    Returns:
-        Tuples of a way, a width, and the first and the last number of rows for
-        which the way is the fastest at that width.
+        dtype: In what is computed and sent.
     """
     machine = cluster(num_devices, accelerator, link)
+    room = machine.accelerator.memory_bytes
     found = []
     for width in map(round, WIDTHS):
 
-        def ask(i: int, width: int = width) -> str:
-            return winner(
-                rows=round(ROWS[i]), width=width, depth=depth, cluster=machine
-            )
+        def ask(i: int, width: int = width) -> tuple[str, bool]:
+            sizes = round(ROWS[i]), width, depth
+            way = winner(*sizes, machine, dtype)
+            step = estimate_of(way, *sizes, machine, dtype)
+            return way, needed_bytes(step, dtype) < room
 
         start = 0
-        for way, end in stretches(len(ROWS), ask):
+        for (way, fits), end in stretches(len(ROWS), ask):
             last = ROWS[min(end, len(ROWS) - 1)]
-            found.append((way, width, ROWS[start], last))
+            found.append(Region(way, width, ROWS[start], last, fits))
             start = end
     return found
 
@@ -120,6 +193,7 @@ def draw_map(
     depth: int,
     here: tuple[float, float] | None = None,
     marks: Mapping[tuple[float, float], str] | None = None,
+    dtype: str = "float32",
 ) -> drawing.Drawing:
     """Draw which way is the fastest, by rows and width, for known hardware.
 
@@ -128,14 +202,25 @@ def draw_map(
         depth: How many layers there are.
         here: Rows and width of the reader.
         marks: Rows and width -> the way that won where it was simulated.
+        dtype: In what is computed and sent.
     """
     where = machine.accelerator.name, machine.link.name
-    found = regions(machine.num_devices, *where, depth)
+    found = regions(machine.num_devices, *where, depth, dtype)
     taken = [*(marks or ()), *([here] if here else ())]
-    parts = [_ground(*stretch) for stretch in found]
+    parts = [_ground(region, GROUNDS[region.way]) for region in found]
+    full = [region for region in found if not region.fits]
+    if full:
+        parts.append(HATCH)
+        parts += [_ground(region, "url(#full)") for region in full]
     parts += draw_grid(X, Y, TOP, BOTTOM)
-    ways = [way for way in CHOICES if way in {name for name, *_ in found}]
-    parts += [_name(way, found, taken) for way in ways]
+    for way in CHOICES:
+        lines = [r for r in found if r.way == way and r.fits]
+        if lines:
+            parts.append(_name(way, lines, taken))
+    if full:
+        y = BOTTOM + 40
+        parts.append(drawing.box(14, y - 12, 26, 14, "url(#full)"))
+        parts.append(drawing.quiet_text(46, y, FULL))
     for place, way in (marks or {}).items():
         parts.append(_words(*place, MARKS[way], 16))
     if here:
@@ -144,6 +229,8 @@ def draw_map(
         look = f'fill="none" stroke="{INK}" stroke-width="3"'
         parts.append(f"<circle {ring} {look}/>")
     title = f"the fastest way by rows and width: {machine.name}"
+    if full:
+        title += "; hatched where it does not fit into memory"
     return drawing.page(parts, BOTTOM + 46, title)
 
 
@@ -151,41 +238,39 @@ def _at(rows: float, width: float) -> tuple[float, float]:
     return X.place(rows, LEFT, WIDTH - RIGHT), Y.place(width, BOTTOM, TOP)
 
 
-def _ground(way: str, width: float, low: float, high: float) -> str:
+def _ground(region: Region, fill: str) -> str:
     """Colour a strip of the map: at one width, a way is fastest there.
 
     It reaches half way to the strips of the widths above and below.
 
     Args:
-        way: The fastest way to split.
-        width: That of the layers.
-        low: The rows of the batch at its left end.
-        high: The rows at its right end.
+        region: The strip.
+        fill: A colour, or a pattern.
 
     Returns:
         A rectangle, as SVG text.
     """
+    _, width, low, high, _ = region
     x, y = _at(low, min(width * 2**0.25, WIDTHS[-1]))
     end, bottom = _at(high, max(width / 2**0.25, WIDTHS[0]))
-    return drawing.box(x, y, end - x, bottom - y, GROUNDS[way])
+    return drawing.box(x, y, end - x, bottom - y, fill)
 
 
 def _name(
-    way: str, found: Regions, taken: Sequence[tuple[float, float]]
+    words: str, rows: Regions, taken: Sequence[tuple[float, float]]
 ) -> str:
-    """Write a name in a wide row of its region, away from what is drawn."""
-    rows = [r for r in found if r[0] == way]
-    enough = max(high / low for _, _, low, high in rows) ** 0.7
-    inner = [r for r in rows if WIDTHS[0] < r[1] < WIDTHS[-1]] or rows
-    long = [r for r in inner if r[3] / r[2] >= enough] or inner
+    """Write words in a wide row of a region, away from what is drawn."""
+    enough = max(r.high / r.low for r in rows) ** 0.7
+    inner = [r for r in rows if WIDTHS[0] < r.width < WIDTHS[-1]] or rows
+    long = [r for r in inner if r.high / r.low >= enough] or inner
 
-    def room(row: tuple[str, float, float, float]) -> tuple[float, float]:
+    def room(row: Region) -> tuple[float, float]:
         """Return how far other things are, and how far from the middle."""
-        far = [abs(log2(row[1] / width)) for _, width in taken]
+        far = [abs(log2(row.width / width)) for _, width in taken]
         return min([2.0, *far]), -abs(long.index(row) - len(long) // 2)
 
-    _, width, low, high = max(long, key=room)
-    return _words((low * high) ** 0.5, width, way, 13)
+    _, width, low, high, _ = max(long, key=room)
+    return _words((low * high) ** 0.5, width, words, 13)
 
 
 def _words(rows: float, width: float, words: str, size: int) -> str:

@@ -1,7 +1,7 @@
 """What a dense layer takes on one device, with its ReLU and its host.
 
 A layer of n inputs and m outputs, for b rows, where P is the product of a
-(b, n) and an (n, m) matrix. What is moved counts values of 4 bytes::
+(b, n) and an (n, m) matrix. What is moved counts values::
 
                 products   moved besides                  launches, views
     forward        1       2bm by the ReLU                      2, 1
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from dpkit.theory.hardware.clusters import Cluster
 from dpkit.theory.hardware.costs import operation_seconds
 
-SIZE = 4  # bytes of a value
+SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes of a value
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,12 @@ class Dense:
     rows: float
     inputs: float
     outputs: float
+    dtype: str = "float32"
+
+    @property
+    def size(self) -> int:
+        """The bytes of a value."""
+        return SIZES[self.dtype]
 
     @property
     def num_parameters(self) -> float:
@@ -77,7 +83,9 @@ class Dense:
         m = self.outputs
         gpu = self.cluster.accelerator
         num_values = b * n + n * m + b * m
-        return operation_seconds(gpu, 2 * b * n * m, SIZE * num_values)
+        return operation_seconds(
+            gpu, 2 * b * n * m, self.size * num_values, self.dtype
+        )
 
     def moved(self, num_values: float) -> float:
         """Return the seconds of an operation that only moves values.
@@ -85,4 +93,4 @@ class Dense:
         ``num_values`` are those that it reads, and those that it writes.
         """
         gpu = self.cluster.accelerator
-        return operation_seconds(gpu, 0, SIZE * num_values)
+        return operation_seconds(gpu, 0, self.size * num_values)

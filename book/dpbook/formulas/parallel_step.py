@@ -61,6 +61,21 @@ class ParallelStep:
         return fsum(s.busy for s in copies if s.what == "gradients")
 
     @property
+    def hidden(self) -> float:
+        """The seconds of them in which the device also computes backward."""
+        backward = max(
+            s.end
+            for s in self._of("device 0", "computes")
+            if s.what == "backward"
+        )
+        # A copy begins when backward has given a gradient, never before.
+        return fsum(
+            min(s.busy, max(0.0, backward - s.start))
+            for s in self._of("device 0", "copies")
+            if s.what == "gradients"
+        )
+
+    @property
     def launches(self) -> int:
         """How many operations and copies one host launches."""
         return sum(s.count for s in self._of("host", "launches"))

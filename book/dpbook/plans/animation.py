@@ -14,8 +14,8 @@ REST = 1.5  # at the end
 class Animation(drawing.Drawing):
     """A moving picture with a switch that stops it, as HTML around its SVG.
 
-    No script runs in it. It stands still for readers who have asked their
-    system for less motion.
+    No script runs in it; in a live figure one may set its time.
+    It stands still for readers who have asked their system for less motion.
     """
 
     def _repr_html_(self) -> str:
@@ -52,7 +52,9 @@ def animate_plan(plan: Plan) -> Animation:
     box = '<input type="checkbox"> stop or go on'
     # As tall as a finger needs; two of one kind on a page share no name.
     switch = f'<label style="display:inline-block;padding:0.7em">{box}</label>'
-    html = f'<div class="{name}">{style}{switch}{picture.svg}</div>'
+    # steps.js goes through the steps by their seconds.
+    start = f'<div class="{name}" data-step="{SECONDS}">'
+    html = f"{start}{style}{switch}{picture.svg}</div>"
     return Animation(html, title)
 
 

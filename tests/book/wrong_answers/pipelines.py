@@ -48,7 +48,7 @@ def one_forward_one_backward(num_stages, num_micro_batches):
     return schedule
 
 
-# refused: it returned 0
+# refused: it returned 0, not a whole number of at least 1
 def best_count(num_stages, work_seconds, cost_seconds):
     return int(((num_stages - 1) * work_seconds / cost_seconds) ** 0.5)
 
@@ -58,6 +58,6 @@ def best_count(num_stages, work_seconds, cost_seconds):
     return max(round((work_seconds / cost_seconds) ** 0.5), 1)
 
 
-# refused: it returned 0.0
+# refused: 1 stage, work 1.0 s, cost 0.001 s: it returned 0.0, not a whole
 def best_count(num_stages, work_seconds, cost_seconds):
     return ((num_stages - 1) * work_seconds / cost_seconds) ** 0.5
