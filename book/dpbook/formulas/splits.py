@@ -67,8 +67,9 @@ def estimate(
     It was compared with 420 simulated steps of layers of 1,024 values or more,
     over five links. All but one are within 15 %, and for each link and way the
     mean miss is 3 % at most. Narrower layers are off by up to 40 %, because it
-    leaves out launches. The chapter on splitting has the misses for each link.
-    The simulated steps were in float32; in 16 bits nothing was compared.
+    leaves out the launches of messages. The chapter on splitting has the
+    misses for each link. The simulated steps were in float32; in 16 bits
+    nothing was compared.
 
     Args:
         way: A name in ``WAYS``. Where the network is split, there are 4
