@@ -114,6 +114,38 @@ async function byKeys(tab, { id, told }, note) {
   }
 }
 
+/** A preset says what it sets, until another control is moved. */
+async function presetsTell(tab, { id, told }, note) {
+  const figure = tab.locator(`#${id}`);
+  const line = figure.locator(".live-chosen");
+  for (const [words, values] of Object.entries(told.presets)) {
+    await figure.getByRole("button", { name: words, exact: true }).click();
+    const said = await line.textContent();
+    const silent = told.controls.filter(({ name, label, start }) =>
+      name in values && values[name] !== start && !said.includes(`${label}: `));
+    if (silent.length || !await line.isVisible()) {
+      note(`${id}: the preset “${words}” does not say what it sets`);
+    }
+  }
+  await figure.getByRole("button", { name: "start again" }).click();
+  if (await line.isVisible()) note(`${id}: “start again” tells of a preset`);
+}
+
+/** The buttons of a moving picture go from moment to moment, and back. */
+async function stepByStep(tab, { id }, note) {
+  const figure = tab.locator(`#${id}`);
+  if (!await figure.locator("[data-step]").count()) return;
+  const times = [];
+  for (const name of ["messages →", "messages →", "← messages"]) {
+    await figure.getByRole("button", { name }).click();
+    times.push(await figure.locator("[data-step]").evaluate((picture) =>
+      picture.getAnimations({ subtree: true })[0].currentTime));
+  }
+  if (times[0] === times[1] || times[0] !== times[2]) {
+    note(`${id}: messages do not go step by step (${times.join(", ")} ms)`);
+  }
+}
+
 /** What the page has and gets is what Python shows. */
 async function compare(tab, { id, frames, told, answers }, note) {
   const found = await tab.evaluate(async ([path, name, key, questions]) => {
@@ -199,6 +231,8 @@ const look = (site, origin, figures) => async (tab, page) => {
   for (const figure of figures.filter((f) => f.page === page)) {
     await still(tab, `${origin}/${page}`, figure, note);
     await byKeys(tab, figure, note);
+    await presetsTell(tab, figure, note);
+    await stepByStep(tab, figure, note);
     await compare(tab, figure, note);
     await states(tab, page, figure, note);
   }

@@ -80,6 +80,10 @@ def unbind_a_slider(folder):
     )
 
 
+def silence_the_presets(folder):
+    change(folder / "figure.js", "chosen.textContent = words;", "")
+
+
 FAULTS = {
     "one": (lambda folder: None, []),
     "frame": (
@@ -96,6 +100,13 @@ FAULTS = {
     "slider": (
         unbind_a_slider,
         ["the control does nothing: hop, ms"],
+    ),
+    "preset": (
+        silence_the_presets,
+        [
+            f"the preset “{words}” does not say what it sets"
+            for words in PIPELINE.presets
+        ],
     ),
 }
 
