@@ -146,7 +146,7 @@ def one_device(train_set, test_set, devices, batch_size, lr, num_epochs):
     ("answer", "why"),
     [
         (same_batch, "away from"),
-        (one_device, "trained on 1 devices, not 3"),
+        (one_device, "trained on 1 device, not 3"),
         (checked_on_the_training_set, "accuracy on the test set"),
     ],
 )

@@ -60,7 +60,7 @@ def detached(module, devices, X, y):
         (from_scores, "more than losses"),
         (on_the_first, "sim:1 received nothing"),
         (detached, "the gradient of the sum"),
-        (lambda *args: right(*args).sum(), "not 1 losses"),
+        (lambda *args: right(*args).sum(), "not 1 loss"),
         (lambda *args: len(args[2]) * right(*args), "the losses add up to"),
         (lambda *args: None, "it returned None"),
     ],

@@ -115,7 +115,7 @@ ANSWERS = [
     ("gradient_norm", norm_of_all, None),
     ("gradient_norm", norm_with_copies, "on 2 devices"),
     ("gradient_norm", norm_of_the_first, "on 2 devices"),
-    ("gradient_norm", sum_of_norms, "on 1 devices"),
+    ("gradient_norm", sum_of_norms, "on 1 device "),
     ("gradient_norm", norm_of_gathered, "sends"),
     ("likeliest_words", words, None),
     ("likeliest_words", words_of_gathered, "sends"),
