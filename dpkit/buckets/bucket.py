@@ -66,7 +66,7 @@ class Bucket:
         self.gradients = [
             _shaped_like(p, piece) for p, piece in zip(self.params, pieces)
         ]
-        self.is_sent = False  #: whether it was handed on since backward began
+        self.is_sent = False  #: whether the caller got it since backward began
         self._ready: set[int] = set()
 
     @property

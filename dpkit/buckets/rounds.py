@@ -1,4 +1,4 @@
-"""All buckets of a rank, filled by backward and handed on in turn.
+"""All buckets of a rank, filled by backward and given to the caller in turn.
 
 A backward is a round. Two buckets, [g3 g2] and [g1 g0], on a rank whose
 backward makes g1 before g2::
@@ -11,8 +11,9 @@ backward makes g1 before g2::
     _finish()                            on_end
 
 If the loss does not depend on p2, then note(p2) is never called: ``_finish``
-hands on bucket 0, with zeros for g2, and then bucket 1. So all ranks hand on
-the same buckets in the same order, whatever their own backward does.
+gives bucket 0 to the caller, with zeros for g2, and then bucket 1. So all
+ranks reduce the same buckets in the same order, whatever their own backward
+does.
 """
 
 import weakref
@@ -33,7 +34,7 @@ _WATCHING: "weakref.WeakSet[Buckets]" = weakref.WeakSet()
 
 
 class Buckets:
-    """The gradients of one rank, in buckets that are handed on when full.
+    """The gradients of one rank, in buckets that the caller gets when full.
 
     Gradients are views of the buckets, from the first round on. At first the
     buckets are filled from the last parameter to the first. :attr:`order` is
@@ -126,7 +127,7 @@ class Buckets:
         self._planned = order
         params = [self.params[i] for i in order]
         groups = assign(params, self._bucket_bytes, self._first_bytes)
-        #: In the order in which they are handed on.
+        #: In the order in which the caller gets them.
         self.buckets = [
             Bucket(index, [params[i] for i in group])
             for index, group in enumerate(groups)

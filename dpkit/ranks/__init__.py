@@ -69,13 +69,13 @@ def launch(
     """Run ``fn(*args)`` on ranks of this process; return their values.
 
     Rank r is a thread. Its current device is ``sim:r``, whose host has its own
-    clock. It is in the default process group. One rank runs at a time and
-    hands on where it waits for another: two runs take the same simulated time,
-    which passes for the caller, too. A trace needs ``hosts="per_device"``.
-    ``fn`` makes its modules. Each rank has its own random numbers, also those
-    of Python and NumPy: ranks that set no seed draw different ones, as
-    processes do. They depend on the caller's generators, which stay as they
-    are.
+    clock. It is in the default process group. One rank runs at a time, until
+    it waits for another: then the next one runs. So two runs take the same
+    simulated time, which passes for the caller, too. A trace needs
+    ``hosts="per_device"``. ``fn`` makes its modules. Each rank has its own
+    random numbers, also those of Python and NumPy: ranks that set no seed draw
+    different ones, as processes do. They depend on the caller's generators,
+    which stay as they are.
 
     A rank that waits for another outside of ``torch.distributed``, such as for
     a lock, keeps its turn, and waits for ever. After 5 s without work a

@@ -1,6 +1,6 @@
 """The store of the ranks: keys and values that one sets and others read.
 
-A rank that waits for a key hands on its turn, as it does in an operation. So
+A rank that waits for a key lets another rank run, as in an operation. So
 does one that asks again while nothing has changed, such as in a loop that
 waits for a counter.
 
@@ -188,7 +188,7 @@ def _own_rank(awaited: str) -> int:
     """Return the rank whose program calls.
 
     Raises:
-        RuntimeError: another thread calls, which has no turn to hand on.
+        RuntimeError: another thread calls, which is no rank and cannot wait.
     """
     if thread.rank is None:
         raise RuntimeError(

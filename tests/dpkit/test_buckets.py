@@ -1,4 +1,4 @@
-"""Tests of dpkit.buckets: what shares a bucket, when it is handed on."""
+"""Tests of dpkit.buckets: what shares a bucket, when it is reduced."""
 
 import math
 import random

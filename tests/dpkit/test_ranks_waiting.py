@@ -1,6 +1,6 @@
 """Ranks that wait for each other outside of an operation of their group.
 
-In the store they hand on their turn. Elsewhere the rank is named, and Ctrl-C
+In the store they let another rank run. Elsewhere the rank is named, and Ctrl-C
 ends the launch.
 """
 

@@ -45,7 +45,7 @@ BASE_SECONDS = 6.6e-6
 
 
 class Protocol(NamedTuple):
-    """How pieces are handed on: how many times its steps and bytes cost."""
+    """What a protocol multiplies the time of a step and of a byte by."""
 
     steps: float
     num_bytes: float
