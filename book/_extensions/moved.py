@@ -41,7 +41,10 @@ def in_this_build(app: Sphinx) -> dict[str, Any]:
 
 
 def sections(app: Sphinx, page: str) -> set[str]:
-    """Return the names of all that an address on a page can point at."""
+    """Return what can stand behind `#` in an address of a page.
+
+    A page that is not built has nothing.
+    """
     if FOLDER + page not in app.env.found_docs:
         return set()
     doctree = app.env.get_doctree(FOLDER + page)
@@ -49,7 +52,7 @@ def sections(app: Sphinx, page: str) -> set[str]:
 
 
 def ids_of(node: Any) -> list[str]:
-    """Return the names of a node; text has none."""
+    """Return the names of one part of a page; text has none."""
     return node["ids"] if hasattr(node, "attributes") else []
 
 
