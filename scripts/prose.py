@@ -18,6 +18,8 @@ from mdit_py_plugins.colon_fence import colon_fence_plugin
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.myst_role import myst_role_plugin
 
+# What a Predict box says when a wrong item is chosen: "if 2: It would …".
+SHOWN_LATER = re.compile(r"(?m)^if \d+: (.*)$")
 ROW = re.compile(r"(?m)^.*\S {2,}\S.*$")  # of a table, or of a drawing
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 for plugin in (colon_fence_plugin, dollarmath_plugin, myst_role_plugin):
@@ -116,7 +118,7 @@ def paragraphs(content: str) -> Iterator[tuple[int, str]]:
 
 def shown_later(content: str) -> Iterator[tuple[int, str]]:
     """Yield what a Predict box says of a wrong item, when it is chosen."""
-    for match in re.finditer(r"(?m)^if \d+: (.*)", content):
+    for match in SHOWN_LATER.finditer(content):
         line = content.count("\n", 0, match.start())
         yield from ((line, words) for _, words in paragraphs(match[1]))
 

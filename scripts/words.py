@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from prose import Text, code, notebooks, pages, sentences
+from prose import SHOWN_LATER, Text, code, notebooks, pages, sentences
 
 ROOT = Path(__file__).parent.parent
 WORD = re.compile(r"\w[\w'’-]*")
@@ -24,8 +24,6 @@ SOLUTION_ENDS = re.compile(r"(?s).*\{solution-end\}\s*```\s*")
 DROPDOWN = re.compile(
     r"(?ms)^([:`]{3,})\{\S+\}[^\n]*\n:class:[^\n]*dropdown.*?^\1$"
 )
-# What a Predict box says when a wrong item is chosen.
-SHOWN_LATER = re.compile(r"(?m)^if \d+: .*$")
 RULES = tomllib.loads((ROOT / "scripts/words.toml").read_text("utf-8"))
 
 

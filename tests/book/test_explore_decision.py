@@ -8,12 +8,12 @@ from dpbook.explore.way_map import (
     ROWS,
     WIDTHS,
     draw_map,
-    estimate_of,
     needed_bytes,
     regions,
     stretches,
     winner,
 )
+from dpbook.formulas.splits import estimate
 from dpkit.theory.hardware.clusters import cluster
 
 DTYPES = "float32", "float16"
@@ -82,7 +82,7 @@ def test_shards_are_never_faster_than_copies():
 def test_16_bits_send_half_and_keep_16_bytes_for_a_parameter():
     four = cluster(4, "v100", "nvlink2")
     sizes = 65536, 4096, DEPTH, four
-    full, half = (estimate_of("data", *sizes, d) for d in DTYPES)
+    full, half = (estimate("data", *sizes, d) for d in DTYPES)
     assert half.activation_bytes == full.activation_bytes / 2
     assert half.sending == pytest.approx(full.sending / 2, rel=0.02)
     assert half.computing < full.computing / 3
@@ -97,7 +97,7 @@ def test_the_map_is_hatched_where_the_fastest_does_not_fit():
     machine = cluster(4, "v100", "nvlink2")
     for region in regions(4, "v100", "nvlink2", DEPTH)[::5]:
         sizes = round(region.low), round(region.width), DEPTH, machine
-        found = estimate_of(region.way, *sizes)
+        found = estimate(region.way, *sizes)
         room = machine.accelerator.memory_bytes
         assert region.fits == (needed_bytes(found, "float32") < room)
     assert FULL in draw_map(machine, DEPTH).svg
@@ -132,11 +132,12 @@ def test_the_regions_are_those_of_the_winners(link):
     machine = cluster(4, "v100", link)
     found = regions(4, "v100", link, DEPTH)
     for width in WIDTHS[::3]:
-        row = [r for r in found if r[1] == round(width)]
-        assert row[0][2] == ROWS[0]
-        assert row[-1][3] == ROWS[-1]
-        for way, _, low, *_ in row:
-            assert winner(round(low), round(width), DEPTH, machine) == way
+        row = [r for r in found if r.width == round(width)]
+        assert row[0].low == ROWS[0]
+        assert row[-1].high == ROWS[-1]
+        for region in row:
+            sizes = round(region.low), round(width), DEPTH, machine
+            assert winner(*sizes) == region.way
 
 
 def test_stretches_end_where_answers_change():

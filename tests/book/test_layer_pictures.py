@@ -7,7 +7,7 @@ from dpbook.layer_partitioning.alexnet import LAYERS, TALK_2012
 
 GAINS = {"bus": ([1, 10, 100], [0.5, 1.5, 1.9]), "net": ([1, 10], [0.1, 0.9])}
 PICTURES = {
-    "mlp": lambda: layer_pictures.draw_mlp(3),
+    "mlp": layer_pictures.draw_mlp,
     "towers": lambda: layer_pictures.draw_towers(LAYERS, TALK_2012),
     "gains": lambda: layer_pictures.plot_gains(
         GAINS, {"bus": 5, "net": 20}, "width", "gain"

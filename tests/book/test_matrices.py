@@ -90,9 +90,8 @@ def test_panels_have_words_for_those_who_do_not_see_them():
     assert repr(panels).count("<drawing: ") == 3
 
 
-@pytest.mark.parametrize("num_devices", [2, 3])
-def test_all_words_lie_in_the_picture(num_devices):
-    for picture in [*draw_ways().pictures, draw_mlp(num_devices)]:
+def test_all_words_lie_in_the_picture():
+    for picture in [*draw_ways().pictures, draw_mlp()]:
         root = parsed(picture)
         _, _, width, height = map(float, root.get("viewBox").split())
         for text in root.iter(SVG + "text"):
@@ -106,7 +105,7 @@ def test_all_words_lie_in_the_picture(num_devices):
 
 
 def test_two_layers_have_the_shapes_of_the_chapter():
-    words = [t.text for t in parsed(draw_mlp(2)).iter(SVG + "text")]
+    words = [t.text for t in parsed(draw_mlp()).iter(SVG + "text")]
     shapes = [w for w in words if w.startswith("(")]
     first = ["(3, 5)", "(5, 4)", "(3, 4)", "(4, 4)", "(3, 4)"]
     second = ["(3, 5)", "(5, 3)", "(3, 3)", "(3, 4)", "(3, 4)"]

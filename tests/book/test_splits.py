@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpbook.explore.way_map import winner
-from dpbook.formulas.splits import WAYS, boundary, estimate
+from dpbook.formulas.splits import ONE_DEVICE, WAYS, boundary, estimate
 from dpbook.splitting.ports import (
     cost_of_messages,
     machine_balance,
@@ -169,6 +169,13 @@ def test_the_record_is_what_is_simulated(way, link, k, rows, width):
     found = {point: seconds for point, seconds, _ in recorded()}
     seconds = simulated(way, link, rows, width, k).seconds
     assert found[way, link, k, rows, width] == pytest.approx(seconds, rel=1e-4)
+
+
+def test_one_device_leaves_the_others_idle():
+    sizes = 4096, 4096, 8
+    found = estimate(ONE_DEVICE, *sizes, cluster(4, "v100", "pcie3"))
+    assert found == estimate("data", *sizes, cluster(1, "v100", "pcie3"))
+    assert found.sending == 0
 
 
 @pytest.mark.parametrize("way", ["Data", ""])

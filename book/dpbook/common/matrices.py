@@ -28,7 +28,7 @@ from dpkit.theory.timeline.drawing import (
     text,
 )
 
-DASHES = ' stroke-dasharray="3 2" fill="none"'
+DASHES = ' stroke-dasharray="3 2"'
 GROUND = ' rx="6" fill-opacity="0.1"'
 DEVICE_Y, LETTER_Y, SHAPE_Y = 18.0, 38.0, 45.0  # in a band, from above
 BELOW = 22.0  # a rectangle, for its shape
@@ -163,8 +163,7 @@ def _matrix(
     matrix: Matrix, part: Part | None, y: float, colour: str
 ) -> Iterator[str]:
     edge = f' stroke="{QUIET}"{DASHES}'
-    frame = box(matrix.x, y, matrix.width, matrix.height, "none", edge)
-    yield frame.replace(' fill="none"', "", 1)
+    yield box(matrix.x, y, matrix.width, matrix.height, "none", edge)
     if part is None:
         return
     (left, right), (top, bottom) = part.columns, part.rows

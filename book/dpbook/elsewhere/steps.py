@@ -19,16 +19,15 @@ RATE = 0.1
 Batch = tuple[Tensor, Tensor]
 
 
-def load_start(
-    book: str | Path = ".", dtype: torch.dtype = torch.float64
-) -> tuple[list[Tensor], list[Batch]]:
+def load_start(book: str | Path = ".") -> tuple[list[Tensor], list[Batch]]:
     """Return LeNet's parameters, and three batches (X, y) of 257 images.
 
-    X: (257, 1, 28, 28), from 0 to 1; y: (257,), the classes.
+    X: (257, 1, 28, 28), from 0 to 1; y: (257,), the classes. Parameters and
+    images are in float64.
     """
     with np.load(Path(book) / "elsewhere" / "start.npz") as stored:
-        params = [torch.tensor(stored[name], dtype=dtype) for name in NAMES]
-        X = torch.tensor(stored["X"], dtype=dtype) / 255
+        params = [torch.tensor(stored[name]).double() for name in NAMES]
+        X = torch.tensor(stored["X"]).double() / 255
         y = torch.tensor(stored["y"]).long()
     return params, list(zip(X, y))
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from dpbook.explore.figure import Choice, LiveFigure, Number, Shown
-from dpbook.explore.way_map import draw_map, estimate_of, needed_bytes
+from dpbook.explore.way_map import draw_map, needed_bytes
 from dpbook.formulas.dense import SIZES
 from dpbook.formulas.sharding import peak_parts, update_peak
-from dpbook.formulas.splits import ONE_DEVICE, WAYS, Estimate
+from dpbook.formulas.splits import ONE_DEVICE, WAYS, Estimate, estimate
 from dpkit.theory.collectives.alpha_beta import FREE_HOST, ideal_cluster
 from dpkit.theory.collectives.costs import Rates
 from dpkit.theory.hardware.clusters import Cluster, cluster
@@ -41,7 +41,7 @@ class _Batch:
 
     def estimate(self, way: str) -> Estimate:
         """Return what a way costs."""
-        return estimate_of(
+        return estimate(
             way, self.rows, self.width, DEPTH, self.machine, self.dtype
         )
 

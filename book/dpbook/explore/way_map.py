@@ -5,7 +5,6 @@ hatched: there the time does not decide.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import groupby, pairwise
 from math import log2
@@ -18,21 +17,15 @@ from dpbook.formulas.splits import (
     WAYS,
     Estimate,
     estimate,
-    seconds_by_way,
 )
 from dpkit.theory.hardware.clusters import Cluster, cluster
 from dpkit.theory.timeline import drawing
-from dpkit.theory.timeline.drawing import INK, WIDTH
+from dpkit.theory.timeline.drawing import INK, QUIET, WIDTH
 
 Answer = TypeVar("Answer")
 CHOICES = (ONE_DEVICE, *WAYS)
 GROUNDS = dict(zip(CHOICES, ("#eef0f3", "#cfe0fd", "#f6dfbf", "#c3ead9")))
 MARKS = dict(zip(CHOICES, "●■◆▲"))
-HATCH = (
-    '<defs><pattern id="full" width="9" height="9" '
-    'patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-    '<rect width="3" height="9" fill="#9aa3ad"/></pattern></defs>'
-)
 FULL = "does not fit: memory decides"
 TOP = 40.0
 BOTTOM = 320.0
@@ -66,22 +59,10 @@ def winner(
         >>> winner(4096, 4096, 8, cluster(4, "v100", "pcie3"))
         'network'
     """
-    times = seconds_by_way(rows, width, depth, cluster, dtype)
-    return min(times, key=lambda way: times[way])
-
-
-def estimate_of(
-    way: str,
-    rows: int,
-    width: int,
-    depth: int,
-    cluster: Cluster,
-    dtype: str = "float32",
-) -> Estimate:
-    """Return what a way costs, or what one device does; as ``estimate``."""
-    if way == ONE_DEVICE:
-        way, cluster = "data", replace(cluster, num_devices=1)
-    return estimate(way, rows, width, depth, cluster, dtype)
+    sizes = rows, width, depth
+    return min(
+        CHOICES, key=lambda way: estimate(way, *sizes, cluster, dtype).seconds
+    )
 
 
 def needed_bytes(found: Estimate, dtype: str) -> float:
@@ -95,7 +76,7 @@ def needed_bytes(found: Estimate, dtype: str) -> float:
         >>> from dpkit.theory.hardware.clusters import cluster
         >>> four = cluster(4, "v100", "nvlink2")
         >>> for dtype in ("float32", "float16"):
-        ...     found = estimate_of("data", 4096, 4096, 8, four, dtype)
+        ...     found = estimate("data", 4096, 4096, 8, four, dtype)
         ...     print(f"{needed_bytes(found, dtype) / 1e9:.2f} GB")
         2.30 GB
         2.22 GB
@@ -177,7 +158,7 @@ def regions(
         def ask(i: int, width: int = width) -> tuple[str, bool]:
             sizes = round(ROWS[i]), width, depth
             way = winner(*sizes, machine, dtype)
-            step = estimate_of(way, *sizes, machine, dtype)
+            step = estimate(way, *sizes, machine, dtype)
             return way, needed_bytes(step, dtype) < room
 
         start = 0
@@ -210,7 +191,7 @@ def draw_map(
     parts = [_ground(region, GROUNDS[region.way]) for region in found]
     full = [region for region in found if not region.fits]
     if full:
-        parts.append(HATCH)
+        parts.append(drawing.hatch("full", "none", stripe=QUIET))
         parts += [_ground(region, "url(#full)") for region in full]
     parts += draw_grid(X, Y, TOP, BOTTOM)
     for way in CHOICES:

@@ -62,7 +62,7 @@ class ParallelStep:
 
     @property
     def hidden(self) -> float:
-        """The seconds of them in which the device also computes backward."""
+        """The seconds in which device 0 sends gradients during backward."""
         backward = max(
             s.end
             for s in self._of("device 0", "computes")

@@ -72,7 +72,8 @@ def estimate(
     nothing was compared.
 
     Args:
-        way: A name in ``WAYS``. Where the network is split, there are 4
+        way: A name in ``WAYS``, or ``ONE_DEVICE``, which leaves all other
+            devices idle. Where the network is split, there are 4
             micro-batches a device.
         rows: The examples of a batch, over all devices.
         width: The values that go into each layer and come out of it.
@@ -91,45 +92,16 @@ def estimate(
         >>> [round(1e3 * each.seconds) for each in found]
         [61, 81, 68]
     """
-    check_known("way", way, WAYS)
+    check_known("way", way, (ONE_DEVICE, *WAYS))
+    if way == ONE_DEVICE:
+        way = "data"
+        cluster = replace(cluster, num_devices=1)
     _check(way, rows, depth, cluster)
     if way == "data":
         return _data(rows, width, depth, cluster, dtype)
     if way == "layer":
         return _layer(rows, width, depth, cluster, dtype)
     return _network(rows, width, depth, cluster, dtype)
-
-
-def seconds_by_way(
-    rows: int,
-    width: int,
-    depth: int,
-    cluster: Cluster,
-    dtype: str = "float32",
-) -> dict[str, float]:
-    """Return the seconds of a step on one device, and by each way on all.
-
-    Args:
-        rows: The examples of a batch, over all devices.
-        width: The values that go into each layer and come out of it.
-        depth: The number of layers.
-        cluster: The devices and their links.
-        dtype: As for :func:`estimate`.
-
-    Example:
-        >>> from dpkit.theory.hardware.clusters import cluster
-        >>> found = seconds_by_way(4096, 4096, 8, cluster(4, link="pcie3"))
-        >>> {way: round(1e3 * seconds) for way, seconds in found.items()}
-        {'one device': 235, 'data': 277, 'network': 89, 'layer': 281}
-        >>> min(found, key=found.get)
-        'network'
-    """
-    sizes = rows, width, depth
-    one = replace(cluster, num_devices=1)
-    found = {ONE_DEVICE: estimate("data", *sizes, one, dtype).seconds}
-    for way in WAYS:
-        found[way] = estimate(way, *sizes, cluster, dtype).seconds
-    return found
 
 
 def _check(way: str, rows: int, depth: int, cluster: Cluster) -> None:

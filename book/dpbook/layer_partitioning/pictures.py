@@ -1,13 +1,11 @@
 """Pictures of split layers: columns then rows, towers, and what it gains."""
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
 
 from matplotlib.axes import Axes
 
 from dpbook.common.boxes import box, down
-from dpbook.common.matrices import arrow as up_and_down
-from dpbook.common.matrices import band, band_height, in_a_line
+from dpbook.common.matrices import arrow, band, band_height, in_a_line
 from dpbook.common.plots import COLOURS, Picture, doublings
 from dpkit.theory.timeline import drawing
 from dpkit.theory.timeline.drawing import INK
@@ -17,35 +15,34 @@ BETWEEN = 44.0  # pixels between the bands of two devices
 TOWER = 3.0  # from one tower to the other, in units of the drawing
 
 
-def draw_mlp(num_devices: int = 2) -> drawing.Drawing:
-    """Draw two linear layers split over devices, by columns, then by rows.
+def draw_mlp() -> drawing.Drawing:
+    """Draw two linear layers split over two devices, by columns, then by rows.
 
     They are those of the chapter: 5 features, 7 hidden ones and 4, for 3
     rows. Below each part stands its shape.
     """
     sizes = {"x": (3, 5), "W": (5, 7), "h": (3, 7), "V": (7, 4)}
     placed = in_a_line(sizes | {"y": (3, 4)}, 12.0, WIDTH)
-    x, w1, h, w2, y = placed
-    ends = [-(-7 * r // num_devices) for r in range(num_devices + 1)]
+    x, w, h, v, y = placed
     parts: list[str] = []
     top = 8.0
-    for device, cut in enumerate(pairwise(ends)):
+    for device, cut in enumerate([(0, 4), (4, 7)]):
         held = [
             (x, x.whole),
-            (w1, w1.columns(*cut)),
+            (w, w.columns(*cut)),
             (h, h.columns(*cut)),
-            (w2, w2.rows(*cut)),
+            (v, v.rows(*cut)),
             (y, y.whole),
         ]
         parts += band(device, top, WIDTH, held, with_shapes=True)
         top += band_height(held, with_shapes=True)
-        if device < num_devices - 1:
-            parts += up_and_down(y.middle, top + 4, top + BETWEEN - 4, "both")
+        if device == 0:
+            parts += arrow(y.middle, top + 4, top + BETWEEN - 4, "both")
             words = "allreduce: the parts of y are summed"
             at = top + BETWEEN / 2 + 5
             parts.append(drawing.text(y.middle - 12, at, words, "end"))
             top += BETWEEN
-    title = f"two layers split over {num_devices} devices"
+    title = "two layers split over 2 devices"
     return drawing.page(parts, top + 8, title, WIDTH)
 
 

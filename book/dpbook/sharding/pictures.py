@@ -64,10 +64,10 @@ def fullest(timeline: Timeline) -> list[Block]:
     )
 
 
-def alive_at_peak(step: Step, least: float = 0.01) -> Table:
+def alive_at_peak(step: Step) -> Table:
     """Return what is alive at the peak of a step, as a table.
 
-    What has less than a share of ``least`` in all stands in the last row.
+    What has less than a hundredth of all bytes is in the row "smaller".
     """
     blocks = fullest(step.timeline)
     total = sum(b.num_bytes for b in blocks)
@@ -75,7 +75,7 @@ def alive_at_peak(step: Step, least: float = 0.01) -> Table:
     rest = 0
     found = Counter((b.num_bytes, b.category) for b in blocks)
     for (size, what), number in sorted(found.items(), reverse=True):
-        if size * number < least * total:
+        if size * number < total / 100:
             rest += size * number
         else:
             rows.append(

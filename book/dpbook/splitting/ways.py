@@ -29,10 +29,10 @@ def draw_ways() -> Panels:
 
 
 def _network() -> Drawing:
-    x, w1, h, w2, y = in_a_line(SIZES, UNIT, WIDTH)
+    x, w, h, v, y = in_a_line(SIZES, UNIT, WIDTH)
     bands: list[Held] = [
-        [(x, x.whole), (w1, w1.whole), (h, h.whole), (w2, None), (y, None)],
-        [(x, None), (w1, None), (h, h.whole), (w2, w2.whole), (y, y.whole)],
+        [(x, x.whole), (w, w.whole), (h, h.whole), (v, None), (y, None)],
+        [(x, None), (w, None), (h, h.whole), (v, v.whole), (y, y.whole)],
     ]
     top, bottom = _between(bands)
     sent = [
@@ -54,13 +54,13 @@ def _network() -> Drawing:
 
 
 def _layer() -> Drawing:
-    x, w1, h, w2, y = in_a_line(SIZES, UNIT, WIDTH)
+    x, w, h, v, y = in_a_line(SIZES, UNIT, WIDTH)
     bands: list[Held] = [
         [
             (x, x.whole),
-            (w1, w1.columns(start, start + 2)),
+            (w, w.columns(start, start + 2)),
             (h, h.columns(start, start + 2)),
-            (w2, w2.rows(start, start + 2)),
+            (v, v.rows(start, start + 2)),
             (y, y.whole),
         ]
         for start in (0, 2)
@@ -85,23 +85,23 @@ def _layer() -> Drawing:
 
 
 def _data() -> Drawing:
-    x, w1, h, w2, y = in_a_line(SIZES, UNIT, WIDTH)
+    x, w, h, v, y = in_a_line(SIZES, UNIT, WIDTH)
     bands: list[Held] = [
         [
             (x, x.rows(start, start + 2)),
-            (w1, w1.whole),
+            (w, w.whole),
             (h, h.rows(start, start + 2)),
-            (w2, w2.whole),
+            (v, v.whole),
             (y, y.rows(start, start + 2)),
         ]
         for start in (0, 2)
     ]
     top, bottom = _between(bands)
-    middle = (w1.middle + w2.middle) / 2
+    middle = (w.middle + v.middle) / 2
     lines = "gradients", "of all weights,", "summed"
     sent = [
-        *arrow(w1.middle, top, bottom, "both"),
-        *arrow(w2.middle, top, bottom, "both"),
+        *arrow(w.middle, top, bottom, "both"),
+        *arrow(v.middle, top, bottom, "both"),
         *(
             text(middle, top + 17 + 16 * i, words, "middle")
             for i, words in enumerate(lines)

@@ -82,8 +82,15 @@ def _charge_one(
         if operator.per_gradient:
             launches = sum(call.args[-1])
     seconds = operation_seconds(accelerator, flops, num_bytes, dtype, kind)
-    work = seconds, num_bytes, flops, launches
-    clock.compute(device, operator.name, *work, _phase(clock, inputs))
+    clock.compute(
+        device,
+        operator.name,
+        seconds,
+        num_bytes,
+        flops,
+        launches,
+        _phase(clock, inputs),
+    )
     if operator.may_wait and host_waits(call):
         clock.wait(device, clock.current[device])
         if simulation.races is not None:

@@ -154,6 +154,13 @@ def _note(work: Work, recorder: Recorder, start: int, end: int) -> None:
     """Record a span for each stream that ``work`` runs on."""
     for stream, name in zip(work.streams, work.names):
         row = recorder.row_of(*stream)
-        times = start, end
-        sizes = work.num_bytes, work.flops
-        recorder.note(row, name, work.kind, *times, *sizes, work.phase)
+        recorder.note(
+            row,
+            name,
+            work.kind,
+            start,
+            end,
+            work.num_bytes,
+            work.flops,
+            work.phase,
+        )

@@ -160,9 +160,9 @@ class Recorder:
         """
         since = (start - self._zero) / SECOND
         until = (end - self._zero) / SECOND
-        sizes = num_bytes, flops
-        span = Span(*row, name, kind, since, until, *sizes, phase)
-        self.spans.append(span)
+        self.spans.append(
+            Span(*row, name, kind, since, until, num_bytes, flops, phase)
+        )
 
     def note_again(
         self, row: Row, name: str, kind: str, start: int, end: int

@@ -318,8 +318,8 @@ def _bar(
     parts = [f"{shape[:-2]}><title>{words}</title></rect>"]
     if bar.count > 1:
         return parts
-    found = labels(bar.first.name, bar.first.device in several)
-    return parts + _name(found, bar.first.kind, x + width / 2, y, width)
+    names = labels(bar.first.name, bar.first.device in several)
+    return parts + _name(names, bar.first.kind, x + width / 2, y, width)
 
 
 def _shape(bar: Bar, x: float, y: float, width: float) -> str:
@@ -343,10 +343,10 @@ def _height(bar: Bar) -> float:
 
 
 def _name(
-    labels: Sequence[str], kind: str, middle: float, y: float, width: float
+    names: Sequence[str], kind: str, middle: float, y: float, width: float
 ) -> list[str]:
-    """Write the first of some labels that fits into a bar."""
-    for words in labels:
+    """Write the first of some names that fits into a bar."""
+    for words in names:
         if _breadth(words) <= width:
             fill = drawing.INK if kind == "wait" else "#ffffff"
             more = f' class="in-bar" font-size="11" fill="{fill}"'

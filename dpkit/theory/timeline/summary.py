@@ -104,7 +104,7 @@ class Summary:
             }
             for name, host in self.hosts.items()
         ]
-        streams = [
+        by_stream = [
             {
                 "stream": " ".join(name),
                 "busy": show(busy),
@@ -112,9 +112,9 @@ class Summary:
             }
             for name, busy in self.streams.items()
         ]
-        if len(streams) <= len(devices) + len(hosts):
-            streams = []  # one for each device and host: no news
-        return [table(rows) for rows in (devices, hosts, streams) if rows]
+        if len(by_stream) <= len(devices) + len(hosts):
+            by_stream = []  # one for each device and host: no news
+        return [table(rows) for rows in (devices, hosts, by_stream) if rows]
 
     def _digits(self) -> int:
         """Return how many digits after the point show four of the makespan."""
