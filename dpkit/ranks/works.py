@@ -4,7 +4,13 @@ PyTorch's engines wait for it in one of two ways. ``wait()`` makes the current
 stream of the rank wait, as NCCL's does. A future, which DDP asks for in
 backward, has to be done when PyTorch gets it: C++ waits for a future without
 asking Python. So the rank waits for the others at once, but its stream goes
-on with backward, and waits at the end of that, before DDP reads the sums.
+on with backward. When backward has ended, DDP copies the sums of one bucket
+after another to the gradients. As on CUDA, the stream waits for a bucket when
+DDP first reads its sums, and for sums that nobody has read after DDP is done::
+
+    compute  |== g3 g2 ==|== g1 g0 ==|         |g3 g2|     |g1 g0|
+    bucket 0             |======= sum ========|
+    bucket 1                                   |=== sum ===|
 """
 
 from collections.abc import Callable, Sequence
@@ -16,9 +22,11 @@ from torch.futures import Future
 
 from dpkit.ranks.pending import PendingCollective
 from dpkit.ranks.scheduler import Scheduler
+from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.streams.sending import check_rank
 from dpkit.sim.streams.streams import SimEvent, current_stream
 from dpkit.sim.tensors.backward import in_backward
+from dpkit.sim.tensors.tensor import SimTensor
 
 _Work: Any = vars(dist)["_Work"]
 
@@ -84,14 +92,30 @@ class SimWork(_Work):  # type: ignore[misc]
         """Return a future that is done; see the top of this module."""
         self._let_all_arrive()
         future = _Future()
-        future.wait_in_stream = self._wait_in_stream
+        future.wait_in_stream = self._wait_for_sums
         future.set_result(self._out)
         engine = torch.autograd.Variable._execution_engine
         if in_backward():
-            engine.queue_callback(self._wait_in_stream)
+            for tensor in self._simulated():
+                tensor.awaited = self._wait_for_sums
+            # DDP queues its last step after this. What a callback queues
+            # comes behind all that is queued by then, also behind that step.
+            engine.queue_callback(
+                lambda: engine.queue_callback(self._wait_for_sums)
+            )
         else:
             self._wait_in_stream()
         return future
+
+    def _wait_for_sums(self) -> None:
+        """Make the stream wait, and tell the tensors that it has waited."""
+        for tensor in self._simulated():
+            tensor.awaited = None
+        self._wait_in_stream()
+
+    def _simulated(self) -> list[SimTensor]:
+        outs = tensors_in(self._out)
+        return [x for x in outs if isinstance(x, SimTensor)]
 
     def is_completed(self) -> bool:
         """Return whether they are over, at this time of the rank's clock.

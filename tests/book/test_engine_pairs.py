@@ -88,6 +88,22 @@ def test_replicas_differ_by_a_kernel_for_each_gradient(pairs):
     assert views.slower < -MOST
 
 
+def test_pytorch_s_engine_copies_each_bucket_back_when_it_has_its_sum():
+    """Three buckets of 2, 14 and 8 gradients; only the last are copied late.
+
+    If its stream waited for all buckets at once, all 24 would be.
+    """
+    pair = data_parallel_pair(backing="meta")
+    spans = [s for s in pair.theirs.timeline.spans if s.device == "sim:0"]
+    sent = [s.end for s in spans if s.name.startswith("copy to")]
+    copied = sorted(s.start for s in spans if s.name == "copy_")
+    assert len(copied) == NUM_PARAMS
+    assert sum(start > max(sent) - 1e-9 for start in copied) == 8
+    # Three rings of six messages each: the second ends with the twelfth.
+    assert copied[2] > sorted(sent)[11] - 1e-9
+    assert abs(pair.slower) < MOST
+
+
 def test_the_counts_are_all_that_the_host_does_more(pairs):
     """In backward, kernels of 5 µs and views of 1.5 µs."""
     host = HOSTS["eager"]

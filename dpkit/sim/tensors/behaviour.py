@@ -181,7 +181,7 @@ class Behaviour(torch.Tensor):
 
     def _attributes(self) -> dict[str, Any]:
         # What a copy of this tensor has besides its values.
-        apart = ("arrival", "backing", "owner")
+        apart = ("arrival", "awaited", "backing", "owner")
         return {k: v for k, v in vars(self).items() if k not in apart}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

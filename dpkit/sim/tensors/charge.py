@@ -188,9 +188,15 @@ def _pageable_rate(host: Host, to_device: bool, is_new: bool) -> float:
 
 
 def await_arrivals(inputs: Sequence[Tensor], device: int) -> None:
-    """Make autograd's thread of ``device`` wait for what others sent."""
+    """Make autograd's thread of ``device`` wait for what others sent.
+
+    Its stream waits for the sums of collectives that it has not waited for.
+    """
     clock = simulation.clock
     for tensor in inputs:
+        wait_in_stream = getattr(tensor, "awaited", None)
+        if wait_in_stream is not None:
+            wait_in_stream()
         arrival = getattr(tensor, "arrival", None)
         if arrival is not None and arrival[0] is clock:
             clock.hosts.await_thread(device, arrival[1])

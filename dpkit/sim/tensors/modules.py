@@ -33,7 +33,8 @@ _has_inside: Callable[[object], bool] = vars(module)[
     "is_traceable_wrapper_subclass"
 ]
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
-_OURS = ("arrival", "backing", "_is_param")  # attributes of simulated tensors
+# Attributes of simulated tensors.
+_OURS = ("arrival", "awaited", "backing", "_is_param")
 
 
 def _get_data(tensor: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ of its operator (``record.operator_of``), and passes five steps in
     charge  the clock, for launches, arithmetic, traffic    charge
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -57,6 +57,8 @@ class SimTensor(Behaviour):
 
     # In backward: the clock, and when another thread issued the copy of it.
     arrival: tuple[Any, int] | None = None
+    # In backward: has the stream wait for the collective that makes the sum.
+    awaited: Callable[[], None] | None = None
 
     # Operations reach __torch_dispatch__ alone, which is less work.
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
