@@ -194,10 +194,9 @@ def test_two_schedules_stand_above_each_other_on_one_scale():
 def test_both_schedules_are_named_with_what_they_take():
     shown = PIPELINE.ask(micro_batches=6, hop=1.0)
     assert shown.sentence == (
-        "1f1b: a step takes 39 ms, a device is idle for 53.8 % of it, and no "
-        "device keeps more than 4 micro-batches for backward. "
-        "gpipe: a step takes 33 ms, a device is idle for 45.5 % of it, and "
-        "no device keeps more than 6 micro-batches for backward."
+        "With 1f1b a step takes 39 ms, with a bubble of 53.8 %, and a device "
+        "keeps up to 4 micro-batches. With gpipe a step takes 33 ms, with a "
+        "bubble of 45.5 %, and a device keeps up to 6 micro-batches."
     )
     assert shown.facts[0] == ("schedule", "1f1b", "gpipe")
 

@@ -30,7 +30,7 @@ LOOKS = (
     ("#be123c", "1 3"),
 )
 Curve = Sequence[tuple[float, float]]
-FAINT = "#6b91ee"  # of the blue, on white three to one
+FAINT = "#6b91ee"  # of the blue; on white its contrast is three to one
 
 
 class Behind(NamedTuple):
@@ -101,14 +101,14 @@ def draw_curves(
         y: The axis on the left.
         mark: Where the line is, as a value of x.
         chosen: The name of the curve that is wide. "": none is.
-        behind: A curve that is drawn faint behind them; a ring is its mark.
+        behind: A curve that is drawn hollow behind them; a ring is its mark.
     """
     pens = {
         name: _Pen(colour, dashes, 3.5 if name == chosen else 1.8)
         for name, (colour, dashes) in zip(curves, cycle(LOOKS))
     }
     if behind:
-        pens[behind.name] = _Pen(FAINT, "", 6)
+        pens[behind.name] = _Pen(FAINT, "", 7, hollow=True)
     key, top = _key(pens)
     bottom = top + 250.0
 
@@ -121,13 +121,13 @@ def draw_curves(
     parts.append(drawing.line(across, top - 6, across, bottom, INK, dashed))
     if behind:
         points = {a: place(a, b) for a, b in behind.curve}
-        parts.append(_path(list(points.values()), pens[behind.name]))
-        ring = f'fill="#ffffff" stroke="{FAINT}" stroke-width="3"'
+        parts += _path(list(points.values()), pens[behind.name])
+        ring = f'fill="#ffffff" stroke="{FAINT}" stroke-width="1.5"'
         parts.append(_circle(*points[behind.mark], 8, ring))
     for name, curve in curves.items():
         points = {a: place(a, b) for a, b in curve}
         pen = pens[name]
-        parts.append(_path(list(points.values()), pen))
+        parts += _path(list(points.values()), pen)
         if mark in points:
             dot = f'fill="{pen.colour}"'
             parts.append(_circle(*points[mark], 2 + pen.width, dot))
@@ -140,6 +140,7 @@ class _Pen(NamedTuple):
     colour: str
     dashes: str
     width: float
+    hollow: bool = False
 
 
 def _key(pens: Mapping[str, _Pen]) -> tuple[list[str], float]:
@@ -151,21 +152,26 @@ def _key(pens: Mapping[str, _Pen]) -> tuple[list[str], float]:
         if x + 34 + LETTER * len(name) > WIDTH:
             x = 14.0
             y += 24
-        parts.append(_path([(x, y - 5), (x + 26, y - 5)], pen))
+        parts += _path([(x, y - 5), (x + 26, y - 5)], pen)
         parts.append(drawing.text(x + 32, y, name))
         x += 32 + LETTER * len(name) + 12
     return parts, y + 44
 
 
-def _path(points: Curve, pen: _Pen) -> str:
+def _path(points: Curve, pen: _Pen) -> list[str]:
+    """Draw a curve; a hollow one is drawn again in white, inside."""
     ends = "L".join(
         f"{drawing.number(x)} {drawing.number(y)}" for x, y in points
     )
     more = f' stroke-dasharray="{pen.dashes}"' if pen.dashes else ""
-    return (
-        f'<path d="M{ends}" fill="none" stroke="{pen.colour}" '
-        f'stroke-width="{pen.width:g}"{more}/>'
-    )
+    strokes = [(pen.colour, pen.width)]
+    if pen.hollow:
+        strokes.append(("#ffffff", pen.width - 3))
+    return [
+        f'<path d="M{ends}" fill="none" stroke="{colour}" '
+        f'stroke-width="{width:g}"{more}/>'
+        for colour, width in strokes
+    ]
 
 
 def _circle(x: float, y: float, radius: float, more: str) -> str:

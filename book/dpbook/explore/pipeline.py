@@ -89,12 +89,12 @@ def _bubble(step: Step, work: float) -> str:
 
 
 def _sentence(step: Step, work: float) -> str:
+    seconds = show_seconds(step.timeline.makespan)
     most = max(step.kept)
     return (
-        f"{step.schedule}: a step takes {show_seconds(step.timeline.makespan)}"
-        f", a device is idle for {_bubble(step, work)} of it, and no device "
-        f"keeps more than {most:g} micro-batch{'es' if most > 1 else ''} for "
-        "backward."
+        f"With {step.schedule} a step takes {seconds}, with a bubble of "
+        f"{_bubble(step, work)}, and a device keeps up to {most:g} "
+        f"micro-batch{'es' if most > 1 else ''}."
     )
 
 

@@ -74,7 +74,8 @@ def show_step(before: Before | None = None, **settings: Any) -> Shown:
         settings: The arguments of :func:`compute`.
     """
     steps = compute(**settings)
-    label = f"{settings['name']} on {steps.machine.name}"
+    machine = steps.machine
+    label = f"{settings['name']} on {machine.num_devices} × {machine.name}"
     facts = _facts(steps)
     sentence = _sentence(steps)
     title = (
@@ -84,7 +85,7 @@ def show_step(before: Before | None = None, **settings: Any) -> Shown:
     if before:
         was = compute(**before.settings)
         took = show_seconds(was.shown.seconds)
-        facts.insert(1, (f"a step before ({before.words})", took))
+        facts.insert(1, ("a step before", took))
         sentence += f" Before ({before.words}) a step took {took}"
         title += f"; before ({before.words}): {_spoken(was)}"
         if was.longest <= FAR * steps.longest:
@@ -253,8 +254,6 @@ def _draw_step(steps: Steps, label: str) -> Drawing:
         spans.append(span)
         bar = Bar(span, start=s.start, end=s.end, busy=s.busy, count=s.count)
         rows.setdefault((s.place, s.stream), []).append(bar)
-    if len(drawn) < k:
-        label += f" (devices 0, 1 and {k - 1} of {k})"
     return draw_timeline(Record(spans, label=label), 0.0, rows)
 
 
