@@ -109,7 +109,7 @@ PIPELINE = LiveFigure(
         "compare": Choice("compare with", "gpipe", OTHERS),
         "devices": Number("devices", 4, (1, 2, 3, 4, 5, 6, 7, 8)),
         "micro_batches": Number(
-            "micro-batches", 8, (1, 2, 3, 4, 6, 8, 12, 16, 32)
+            "micro-batches", 8, (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
         ),
         "stages": Number(
             "stages a device",
