@@ -11,7 +11,7 @@ from dpkit.theory.units import show_seconds
 
 SCHEDULES = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1")
 NOTHING = "nothing"
-# "interleaved" is drawn above the other: it alone has a control of its own.
+# "interleaved" cannot be the second: its stages are those of the first one.
 OTHERS = (NOTHING, *(name for name in SCHEDULES if name != "interleaved"))
 
 
