@@ -11,7 +11,7 @@ from dpkit.theory.units import show_seconds
 
 SCHEDULES = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1")
 NOTHING = "nothing"
-# "interleaved" cannot be the second: its stages are those of the first one.
+# "interleaved" can only be the first one, for which its control is shown.
 OTHERS = (NOTHING, *(name for name in SCHEDULES if name != "interleaved"))
 
 
