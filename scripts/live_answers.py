@@ -5,7 +5,7 @@ Usage: python scripts/live_answers.py < ASKED > ANSWERS
 ASKED is a JSON list of what figures tell their pages. For each figure the
 program prints a list of [settings, answer]. An answer is the text that the
 page gets. First come those of the frames, in their order, then those of
-random settings.
+random settings. Where a figure keeps what was before, the settings tell it.
 """
 
 import json
@@ -41,8 +41,9 @@ def answers(told: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
     """Return settings of a figure, and what the page should get for them."""
     figure = FIGURES[told["name"]]
     starts = {c["name"]: c["start"] for c in told["controls"]}
+    before = {"before": starts} if figure.keeps_before else {}
     found = [
-        ({**starts, **move}, shown.as_json())
+        ({**starts, **move, **before}, shown.as_json())
         for move, shown in figure.frames(**starts)
     ]
     chance = random.Random(told["name"])
@@ -51,7 +52,10 @@ def answers(told: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
             name: some_value(control, chance)
             for name, control in figure.controls.items()
         }
-        found.append((settings, figure.ask(**settings).as_json()))
+        asked = {**settings, **before}
+        found.append((asked, figure.ask(**asked).as_json()))
+        if figure.keeps_before:
+            before = {"before": chance.choice([starts, settings])}
     return found
 
 

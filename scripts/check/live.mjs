@@ -131,6 +131,21 @@ async function presetsTell(tab, { id, told }, note) {
   if (await line.isVisible()) note(`${id}: “start again” tells of a preset`);
 }
 
+/** What was before a control began to move is named, and no more than that. */
+async function tellsBefore(tab, { id, told }, note) {
+  if (!told.keeps_before) return;
+  const figure = tab.locator(`#${id}`);
+  const [first, second] = told.controls;
+  for (const { name, label, start } of [first, first, second]) {
+    await move(tab, figure.locator(`#${id}-${name}`), told);
+    const words = `Before (${label}: ${start.toLocaleString("en")})`;
+    if (!await until(figure, (shown) => shown.includes(words))) {
+      note(`${id}: when ${label} moves, this is not said: ${words}`);
+    }
+  }
+  await figure.getByRole("button", { name: "start again" }).click();
+}
+
 /** The buttons of a moving picture go from moment to moment, and back. */
 async function stepByStep(tab, { id }, note) {
   const figure = tab.locator(`#${id}`);
@@ -178,12 +193,14 @@ async function compare(tab, { id, frames, told, answers }, note) {
 async function fromDisk(tab, file, { id, told, answers }, note) {
   const name = id.replace("live-", "");
   const start = Object.fromEntries(told.controls.map((c) => [c.name, c.start]));
-  const [settings, answer] = answers.findLast(([, text]) =>
-    JSON.parse(text).refused === "") ?? [];
+  // What is sent is compared with the start, where it is compared.
+  const [settings, answer] = answers.findLast(([{ before = start }, text]) =>
+    JSON.parse(text).refused === "" &&
+    Object.keys(start).every((key) => before[key] === start[key])) ?? [];
   if (!answer) return; // of a list almost every order is refused
-  const query = new URLSearchParams(Object.entries(settings)
-    .filter(([key, value]) => value !== start[key])
-    .map(([key, value]) => [`${name}.${key}`, value]));
+  const query = new URLSearchParams(Object.keys(start)
+    .filter((key) => settings[key] !== start[key])
+    .map((key) => [`${name}.${key}`, settings[key]]));
   const begin = performance.now();
   await tab.goto(`file://${file}?${query}#${id}`);
   const { pictures, sentence } = JSON.parse(answer);
@@ -232,6 +249,7 @@ const look = (site, origin, figures) => async (tab, page) => {
     await still(tab, `${origin}/${page}`, figure, note);
     await byKeys(tab, figure, note);
     await presetsTell(tab, figure, note);
+    await tellsBefore(tab, figure, note);
     await stepByStep(tab, figure, note);
     await compare(tab, figure, note);
     await states(tab, page, figure, note);

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 
@@ -16,6 +17,7 @@ from dpbook.explore.figure import (
 )
 from dpbook.explore.pipeline import PIPELINE, SCHEDULES
 from dpkit.theory.pipelines.schedules import SCHEDULE_NAMES
+from dpkit.theory.timeline.drawing import QUIET
 
 WHOLE = Number("devices", 4, (1, 4, 1024))
 TIME = Number("hop", 0.0, (0.0, 0.5, 2.0), "ms")
@@ -141,30 +143,70 @@ def test_the_stops_of_a_slider_grow_and_hold_the_start(name):
             assert control.start in control.stops
 
 
-def step_of(**settings):
-    """Return the milliseconds of a step, as the figure writes them."""
-    facts = dict(PIPELINE.ask(**settings).facts)
-    value, unit = facts["a step"].split()
-    return float(value) * {"ms": 1, "s": 1000}[unit]
+def facts_of(**settings):
+    """Return each fact of the pipeline: its name, and a value a schedule."""
+    return {name: values for name, *values in PIPELINE.ask(**settings).facts}
+
+
+def steps_of(**settings):
+    """Return the milliseconds of each step, as the figure writes them."""
+    found = [words.split() for words in facts_of(**settings)["a step"]]
+    return [float(v) * {"ms": 1, "s": 1000}[unit] for v, unit in found]
+
+
+def marks(picture):
+    """Return the words below a timeline, and where they stand."""
+    below = rf'<text x="([\d.]+)" [^>]*fill="{QUIET}"[^>]*>(\d+)</text>'
+    return re.findall(below, picture.svg)
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 @pytest.mark.parametrize(("p", "m"), [(1, 1), (3, 5), (4, 8), (7, 2)])
 def test_a_step_takes_what_the_formula_says(schedule, p, m):
-    found = step_of(
+    found = steps_of(
         schedule=schedule, devices=p, micro_batches=m, backward=1.5
     )
-    assert found == (m + p - 1) * 2.5
+    assert set(found) == {(m + p - 1) * 2.5}  # of both schedules
 
 
 def test_stages_of_one_device_share_its_time():
-    found = step_of(schedule="interleaved", stages=2)
-    assert found == 8 * 3 + 3 * 3 / 2  # the bubble, over two stages
+    found = steps_of(schedule="interleaved", stages=2, compare="nothing")
+    assert found == [8 * 3 + 3 * 3 / 2]  # the bubble, over two stages
 
 
 def test_what_is_kept_is_counted_in_whole_micro_batches():
-    facts = dict(PIPELINE.ask().facts)
-    assert facts["micro-batches kept, by device"] == "4, 3, 2, 1"
+    found = facts_of()["micro-batches kept, by device"]
+    assert found == ["4, 3, 2, 1", "8, 8, 8, 8"]
+
+
+def test_two_schedules_stand_above_each_other_on_one_scale():
+    shown = PIPELINE.ask(schedule="zb-h1", compare="naive")
+    upper, lower = shown.pictures
+    assert steps_of(schedule="zb-h1", compare="naive") == [27, 96]
+    assert upper.title.startswith("timeline, zb-h1: ")
+    assert lower.title.startswith("timeline, naive: ")
+    assert marks(upper) == marks(lower)
+    # Alone, the shorter step fills the width.
+    (alone,) = PIPELINE.ask(schedule="zb-h1", compare="nothing").pictures
+    assert marks(alone) != marks(upper)
+
+
+def test_both_schedules_are_named_with_what_they_take():
+    shown = PIPELINE.ask(micro_batches=6, hop=1.0)
+    assert shown.sentence == (
+        "With 1f1b a step takes 39 ms, with a bubble of 53.8 %, and a device "
+        "keeps up to 4 micro-batches. With gpipe a step takes 33 ms, with a "
+        "bubble of 45.5 %, and a device keeps up to 6 micro-batches."
+    )
+    assert shown.facts[0] == ("schedule", "1f1b", "gpipe")
+
+
+@pytest.mark.parametrize("compare", ["nothing", "gpipe"])
+def test_a_schedule_is_not_compared_with_itself(compare):
+    shown = PIPELINE.ask(schedule="gpipe", compare=compare)
+    assert len(shown.pictures) == 1
+    assert shown.sentence.count("a step takes") == 1
+    assert {len(fact) for fact in shown.facts} == {2}
 
 
 def test_an_interleaving_that_does_not_divide_is_refused():
@@ -201,6 +243,43 @@ def test_more_ranks_than_are_drawn_are_told():
     facts = dict(FIGURES["collectives"].ask(ranks=13).facts)
     assert facts["messages are drawn"] == "up to 8 ranks"
     assert "messages are drawn" not in dict(FIGURES["collectives"].ask().facts)
+
+
+def squares(n, more, before=None):
+    was = f", was {before.settings['n']} ({before.words})" if before else ""
+    return Shown(sentence=f"{n * n + more}{was}")
+
+
+SQUARES = LiveFigure(
+    "squares",
+    "Squares",
+    squares,
+    {"n": Number("n", 1, (1, 2, 4000)), "more": Number("more", 0, (0, 9))},
+    keeps_before=True,
+)
+
+
+def test_what_was_before_is_told_with_what_has_changed():
+    found = SQUARES.ask(before={"n": 4000, "more": 0}, n=2)
+    assert found.sentence == "4, was 4000 (n: 4,000)"
+    found = SQUARES.ask(before={"n": 1, "more": 9}, n=2)
+    assert found.sentence == "4, was 1 (n: 1, more: 9)"
+    assert SQUARES.ask(before=SQUARES.start).sentence == "1"
+    assert SQUARES.for_page()["keeps_before"]
+
+
+def test_in_a_frame_the_start_was_before():
+    frames = [shown.sentence for _, shown in SQUARES.frames(n=2)]
+    assert frames == [
+        "1, was 2 (n: 2)",
+        "16000000, was 2 (n: 2)",
+        "13, was 2 (more: 0)",
+    ]
+
+
+def test_a_figure_that_keeps_nothing_is_asked_without_it():
+    assert SUMS.ask(before={"n": 3}, n=1).sentence == "plain 1"
+    assert "keeps_before" not in SUMS.for_page()
 
 
 def test_every_schedule_can_be_chosen():

@@ -1,8 +1,11 @@
 """The live figure of a data-parallel step."""
 
+import re
+
 import pytest
 
-from dpbook.explore.step import BUCKETS, EACH, PER_DEVICE, STEP
+from dpbook.explore.curves import FAINT
+from dpbook.explore.step import BUCKETS, EACH, ONE_PROCESS, PER_DEVICE, STEP
 from dpbook.formulas.networks import network
 from dpbook.formulas.parallel_step import parallel_step
 from dpkit.theory.hardware.clusters import cluster
@@ -63,10 +66,56 @@ def test_one_device_sends_nothing():
 def test_the_picture_shows_who_waits_for_whom():
     picture, curves = STEP.ask(devices=8).pictures
     assert "device 0, device 1, device 7" in picture.title
-    assert "(devices 0, 1 and 7 of 8)" in picture.svg
+    assert ">LeNet on 8 × v100-pcie, pcie3</text>" in picture.svg
+    assert ">makespan " in picture.svg
     assert "waiting" in picture.svg
     assert "adding up gradients" in curves.svg
     assert "device 1" not in STEP.ask(devices=1).pictures[0].title
+
+
+BEHIND = f'stroke="{FAINT}"'
+
+
+def test_what_was_before_a_control_moved_lies_behind():
+    before = {**STEP.start, "processes": EACH}
+    shown = STEP.ask(before=before, devices=4)
+    was = STEP.ask(**before)
+    now = STEP.ask(devices=4)
+    took = dict(was.facts)["a step"]
+    words = f"devices: 2, processes: {EACH}"
+    assert shown.sentence == (
+        f"{now.sentence} Before ({words}) a step took {took}."
+    )
+    assert shown.facts[1] == ("a step before", took)
+    curves = shown.pictures[1]
+    # The curve, its line in the key, and a ring at two devices.
+    assert curves.svg.count(BEHIND) == 3
+    assert ">a step before</text>" in curves.svg
+    _, of_now = now.pictures[1].title.split(": ")
+    _, of_was = was.pictures[1].title.split(": ")
+    assert curves.title.endswith(f": {of_now}; before ({words}): {of_was}")
+    assert BEHIND not in now.pictures[1].svg
+
+
+def test_the_axis_reaches_up_to_what_was_before():
+    ticks = {}
+    for processes in (EACH, ONE_PROCESS):
+        before = {**STEP.start, "processes": processes}
+        shown = STEP.ask(before=before, processes=EACH)
+        ticks[processes] = re.findall(r">([\d.]+ ms)<", shown.pictures[1].svg)
+    assert ticks[EACH][-1] == "3 ms"
+    assert ticks[ONE_PROCESS][-1] == "5 ms"
+
+
+def test_a_curve_that_was_far_longer_is_told_and_not_drawn():
+    before = {**STEP.start, "name": "ResNet-18"}
+    shown = STEP.ask(before=before)
+    took = dict(STEP.ask(**before).facts)["a step"]
+    assert shown.sentence.endswith(
+        f"Before (network: ResNet-18) a step took {took}, too long to be "
+        "drawn beside these curves."
+    )
+    assert BEHIND not in shown.pictures[1].svg
 
 
 def test_buckets_travel_beside_backward():

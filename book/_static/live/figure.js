@@ -23,7 +23,7 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
 
   function enliven(figure) {
     const id = figure.id.slice("live-".length);
-    const { name, title, presets, controls } =
+    const { name, title, presets, controls, keeps_before: keeps } =
       JSON.parse(figure.querySelector("script").textContent);
     const [pictures, facts, sentence] = ["pictures", "facts", "sentence"]
       .map((part) => figure.querySelector(`.live-${part}`));
@@ -36,6 +36,9 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
       refused: "", place: "",
     };
     let frames, busy, again, spoken;
+    // What a figure that keeps it compares with: what was drawn before the
+    // control that moves began to, or for a preset the start.
+    let before = start, drawn = start, touched;
     sentence.setAttribute("role", "status");
 
     // ---- what is shown
@@ -49,18 +52,21 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
       document.head.append(script);
     });
 
-    async function answer(asked) {
-      const same = (move) => controls.every(({ name: key }) =>
-        asked[key] === (move[key] ?? start[key]));
-      if (same({})) return first;
-      const frame = (await loaded()).find(([move]) => same(move));
-      if (frame) return frame[1];
+    async function answer(asked, was) {
+      const same = (one, move) => controls.every(({ name: key }) =>
+        one[key] === (move[key] ?? start[key]));
+      if (same(asked, {})) return first;
+      const frame = (await loaded()).find(([move]) => same(asked, move));
+      if (frame && (!keeps || same(was, {}) || !dpkitPython.available)) {
+        return frame[1];
+      }
       if (!dpkitPython.available) {
         throw new Error("this copy of the book has no Python, so that one " +
           "control at a time can be changed: begin with “start again”");
       }
       if (!dpkitPython.parts.python) say("Python is loaded, once …", 0);
-      const question = JSON.stringify({ figure: name, settings: asked });
+      const sent = keeps ? { ...asked, before: was } : asked;
+      const question = JSON.stringify({ figure: name, settings: sent });
       return JSON.parse(await dpkitPython.call(PATH, question));
     }
 
@@ -76,8 +82,9 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
       say(shown.refused || shown.sentence);
       if (shown.refused) return; // the last picture stays
       pictures.innerHTML = shown.pictures.join("");
-      facts.tBodies[0].replaceChildren(...shown.facts.map(([what, value]) =>
-        make("tr", {}, make("th", { scope: "row" }, what), make("td", {}, value))));
+      facts.tBodies[0].replaceChildren(...shown.facts.map(([what, ...values]) =>
+        make("tr", {}, make("th", { scope: "row" }, what),
+          ...values.map((value) => make("td", {}, value)))));
     }
 
     /** Puts what differs from the start into the address of the page. */
@@ -110,7 +117,10 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
       busy = true;
       figure.classList.add("live-busy");
       try {
-        show(await answer({ ...settings }));
+        const asked = { ...settings };
+        const shown = await answer(asked, before);
+        show(shown);
+        if (!shown.refused) drawn = asked;
       } catch (error) {
         show({ refused: `Nothing is shown: ${error.message}.`, place: "" });
       }
@@ -128,6 +138,10 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
       .join(", ");
 
     function set(values, words = "") {
+      const [key, isPreset] = Object.keys(values);
+      if (isPreset) before = start;
+      else if (key !== touched) before = drawn;
+      touched = isPreset ? "" : key;
       chosen.textContent = words;
       chosen.hidden = words === "";
       Object.assign(settings, values);

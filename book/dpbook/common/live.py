@@ -24,8 +24,9 @@ class Live:
         pictures = "".join(picture.svg for picture in shown.pictures)
         rows = "".join(
             f'<tr><th scope="row">{escape(name)}</th>'
-            f"<td>{escape(value)}</td></tr>"
-            for name, value in shown.facts
+            + "".join(f"<td>{escape(value)}</td>" for value in values)
+            + "</tr>"
+            for name, *values in shown.facts
         )
         sent = self.figure.for_page(**self.settings)
         # In a script "</" would end it; JSON may have a backslash there.

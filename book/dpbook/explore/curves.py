@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from typing import NamedTuple
 
 from dpkit.theory.timeline import drawing
@@ -29,6 +30,15 @@ LOOKS = (
     ("#be123c", "1 3"),
 )
 Curve = Sequence[tuple[float, float]]
+FAINT = "#6b91ee"  # of the blue; on white its contrast is three to one
+
+
+class Behind(NamedTuple):
+    """A curve to compare with: its name, its points, the one to mark."""
+
+    name: str
+    curve: Curve
+    mark: float
 
 
 class Axis(NamedTuple):
@@ -80,6 +90,7 @@ def draw_curves(
     y: Axis,
     mark: float,
     chosen: str = "",
+    behind: Behind | None = None,
 ) -> drawing.Drawing:
     """Draw curves, the chosen one wide, and a vertical line at a mark.
 
@@ -90,57 +101,82 @@ def draw_curves(
         y: The axis on the left.
         mark: Where the line is, as a value of x.
         chosen: The name of the curve that is wide. "": none is.
+        behind: A curve that is drawn hollow behind them; a ring is its mark.
     """
-    widths = [3.5 if name == chosen else 1.8 for name in curves]
-    key, top = _key(list(curves), widths)
+    pens = {
+        name: _Pen(colour, dashes, 3.5 if name == chosen else 1.8)
+        for name, (colour, dashes) in zip(curves, cycle(LOOKS))
+    }
+    if behind:
+        pens[behind.name] = _Pen(FAINT, "", 7, hollow=True)
+    key, top = _key(pens)
     bottom = top + 250.0
-    ends = LEFT, WIDTH - RIGHT
+
+    def place(a: float, b: float) -> tuple[float, float]:
+        return x.place(a, LEFT, WIDTH - RIGHT), y.place(b, bottom, top)
+
     parts = [*key, *draw_grid(x, y, top, bottom)]
-    across = x.place(mark, *ends)
+    across, _ = place(mark, y.ticks[0])
     dashed = ' stroke-width="1.5" stroke-dasharray="4 3"'
     parts.append(drawing.line(across, top - 6, across, bottom, INK, dashed))
-    for i, curve in enumerate(curves.values()):
-        points = {
-            a: (x.place(a, *ends), y.place(b, bottom, top)) for a, b in curve
-        }
-        parts.append(_path(list(points.values()), i, widths[i]))
+    if behind:
+        points = {a: place(a, b) for a, b in behind.curve}
+        parts += _path(list(points.values()), pens[behind.name])
+        ring = f'fill="#ffffff" stroke="{FAINT}" stroke-width="1.5"'
+        parts.append(_circle(*points[behind.mark], 8, ring))
+    for name, curve in curves.items():
+        points = {a: place(a, b) for a, b in curve}
+        pen = pens[name]
+        parts += _path(list(points.values()), pen)
         if mark in points:
-            parts.append(_dot(*points[mark], LOOKS[i][0], 2 + widths[i]))
+            dot = f'fill="{pen.colour}"'
+            parts.append(_circle(*points[mark], 2 + pen.width, dot))
     return drawing.page(parts, bottom + 46, title)
 
 
-def _key(
-    names: Sequence[str], widths: Sequence[float]
-) -> tuple[list[str], float]:
+class _Pen(NamedTuple):
+    """How a curve is drawn."""
+
+    colour: str
+    dashes: str
+    width: float
+    hollow: bool = False
+
+
+def _key(pens: Mapping[str, _Pen]) -> tuple[list[str], float]:
     """Write what each curve is; return where the words end."""
     parts = []
     x = 14.0
     y = 24.0
-    for i, name in enumerate(names):
+    for name, pen in pens.items():
         if x + 34 + LETTER * len(name) > WIDTH:
             x = 14.0
             y += 24
-        parts.append(_path([(x, y - 5), (x + 26, y - 5)], i, widths[i]))
+        parts += _path([(x, y - 5), (x + 26, y - 5)], pen)
         parts.append(drawing.text(x + 32, y, name))
         x += 32 + LETTER * len(name) + 12
     return parts, y + 44
 
 
-def _path(points: Curve, number: int, width: float) -> str:
-    colour, dashes = LOOKS[number % len(LOOKS)]
+def _path(points: Curve, pen: _Pen) -> list[str]:
+    """Draw a curve; a hollow one is drawn again in white, inside."""
     ends = "L".join(
         f"{drawing.number(x)} {drawing.number(y)}" for x, y in points
     )
-    more = f' stroke-dasharray="{dashes}"' if dashes else ""
-    return (
+    more = f' stroke-dasharray="{pen.dashes}"' if pen.dashes else ""
+    strokes = [(pen.colour, pen.width)]
+    if pen.hollow:
+        strokes.append(("#ffffff", pen.width - 3))
+    return [
         f'<path d="M{ends}" fill="none" stroke="{colour}" '
         f'stroke-width="{width:g}"{more}/>'
-    )
+        for colour, width in strokes
+    ]
 
 
-def _dot(x: float, y: float, colour: str, radius: float) -> str:
+def _circle(x: float, y: float, radius: float, more: str) -> str:
     at = f'cx="{drawing.number(x)}" cy="{drawing.number(y)}"'
-    return f'<circle {at} r="{radius:g}" fill="{colour}"/>'
+    return f'<circle {at} r="{radius:g}" {more}/>'
 
 
 def draw_grid(x: Axis, y: Axis, top: float, bottom: float) -> list[str]:

@@ -121,14 +121,15 @@ class Shown:
 
     Attributes:
         pictures: One below the other.
-        facts: A name and a value each, read beside the pictures.
+        facts: A name and a value each, read beside the pictures; or a value
+            for each of what is compared.
         sentence: What it comes to. It is spoken after a change.
         refused: Why there is nothing to show; then all else is empty.
         place: The control, or the word of a list, that is at fault.
     """
 
     pictures: Sequence[Drawing] = ()
-    facts: Sequence[tuple[str, str]] = ()
+    facts: Sequence[tuple[str, ...]] = ()
     sentence: str = ""
     refused: str = ""
     place: str = ""
@@ -137,6 +138,17 @@ class Shown:
         """Write it for the page: pictures as SVG."""
         found = {**vars(self), "pictures": [p.svg for p in self.pictures]}
         return json.dumps(found, ensure_ascii=False)
+
+
+class Before(NamedTuple):
+    """What a reader compares with: what was shown before a control moved.
+
+    ``settings`` are all of them. ``words`` name those that have changed, and
+    what they were: "images: 256, link: pcie3".
+    """
+
+    settings: Mapping[str, Any]
+    words: str
 
 
 @dataclass(frozen=True)
@@ -152,6 +164,8 @@ class LiveFigure:
         presets: Words for the reader, and the settings that they stand for.
         open_at_start: The controls to begin with; the others unfold. None
             named: all stand open.
+        keeps_before: Whether ``show`` takes ``before`` as well: a
+            :class:`Before`, or by default None.
 
     Example:
         >>> from dpbook.explore.figure import LiveFigure, Number, Shown
@@ -173,33 +187,55 @@ class LiveFigure:
     controls: Mapping[str, Control]
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     open_at_start: tuple[str, ...] = ()
+    keeps_before: bool = False
 
     @property
     def start(self) -> dict[str, Any]:
         """The settings before the reader changes any."""
         return {name: c.start for name, c in self.controls.items()}
 
-    def ask(self, **settings: Any) -> Shown:
+    def ask(
+        self, before: Mapping[str, Any] | None = None, **settings: Any
+    ) -> Shown:
         """Return what the figure shows for some settings.
 
-        Those that are not given are as at the start.
+        Args:
+            before: The settings to compare with, where ``keeps_before``.
+            settings: Those that are not given are as at the start.
         """
         for name in settings:
             check_known("setting", name, self.controls)
-        at = {**self.start, **settings}
         try:
-            return self.show(
-                **{n: c.accept(n, at[n]) for n, c in self.controls.items()}
-            )
+            now = self._accept(settings)
+            if before and self.keeps_before:
+                return self.show(**now, before=self._before(before, now))
+            return self.show(**now)
         except ValueError as error:
             place = getattr(error, "place", "")
             return Shown(refused=str(error), place=place)
+
+    def _accept(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        at = {**self.start, **settings}
+        return {n: c.accept(n, at[n]) for n, c in self.controls.items()}
+
+    def _before(
+        self, sent: Mapping[str, Any], now: Mapping[str, Any]
+    ) -> Before | None:
+        """Return what was before, if that was not the same."""
+        was = self._accept(sent)
+        words = [
+            f"{control.label}: {_written(was[name])}"
+            for name, control in self.controls.items()
+            if was[name] != now[name]
+        ]
+        return Before(was, ", ".join(words)) if words else None
 
     def frames(self, **settings: Any) -> list[tuple[dict[str, Any], Shown]]:
         """Return what each first touch shows, with what it sets.
 
         A touch moves one control, or chooses a preset; all else is as at the
-        start. The page can show these without asking Python.
+        start. The page can show these without asking Python. Where a figure
+        keeps what was before, that is the start.
         """
         at = {**self.start, **settings}
         moves = [
@@ -210,7 +246,7 @@ class LiveFigure:
             if value != at[name]
         ]
         moves += [dict(p) for p in self.presets.values() if p not in moves]
-        return [(move, self.ask(**{**at, **move})) for move in moves]
+        return [(move, self.ask(at, **{**at, **move})) for move in moves]
 
     def for_page(self, **settings: Any) -> dict[str, Any]:
         """Return the controls and the presets, as JSON for the page.
@@ -219,7 +255,7 @@ class LiveFigure:
         the start.
         """
         starts = {**self.start, **settings}
-        return {
+        told = {
             "name": self.name,
             "title": self.title,
             "presets": {w: dict(s) for w, s in self.presets.items()},
@@ -234,6 +270,11 @@ class LiveFigure:
                 for name, control in self.controls.items()
             ],
         }
+        return {**told, "keeps_before": True} if self.keeps_before else told
+
+
+def _written(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:,}"
 
 
 def _is_shown(control: Control, settings: Mapping[str, Any]) -> bool:

@@ -1,9 +1,12 @@
 """A data-parallel step, live: where two devices become slower than one."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, NamedTuple
 
-from dpbook.explore.curves import Axis, draw_curves, even
+from dpbook.explore.curves import Axis, Behind, Curve, draw_curves, even
 from dpbook.explore.figure import (
+    Before,
     Choice,
     LiveFigure,
     Number,
@@ -21,6 +24,8 @@ from dpkit.theory.timeline.gantt import draw_timeline
 from dpkit.theory.units import show_seconds
 
 MOST_DEVICES = 8  # devices
+# A curve that is more times as high would press the others to the ground.
+FAR = 4
 ONE_PROCESS = "one for all devices"
 EACH = "one for each device"
 BUCKETS = "one each, sums during backward"
@@ -28,13 +33,71 @@ PROGRAMS = (ONE_PROCESS, EACH, BUCKETS)
 ALL = "in all"
 PER_DEVICE = "on each device"
 COUNT_WORDS = "No One Two Three Four Five Six Seven Eight".split()
-Steps = dict[int, ParallelStep]  # by the number of devices
 CARDS = "k80 p100 v100-pcie v100 rtx4090 a100 h100".split()
 WIRES = "pcie3 pcie4 pcie5 nvlink2 nvlink3 nvlink4".split()
 HOST_NAMES = "eager eager-modules eager-program eager-fast".split()
 
 
-def show_step(
+class Steps(NamedTuple):
+    """A step on one to eight devices, and a machine for one of them."""
+
+    by_count: Mapping[int, ParallelStep]
+    machine: Cluster  # of as many devices as the step that is shown
+    shared: bool  # whether the batch stays the same on more devices
+
+    @property
+    def shown(self) -> ParallelStep:
+        """The step on the devices of the machine."""
+        return self.by_count[self.machine.num_devices]
+
+    @property
+    def one(self) -> ParallelStep:
+        """The step on one device."""
+        return self.by_count[1]
+
+    @property
+    def longest(self) -> float:
+        """The seconds of the longest step; no part of a step takes more."""
+        return max(step.seconds for step in self.by_count.values())
+
+    @property
+    def curve(self) -> Curve:
+        """The seconds of a step by the number of devices."""
+        return [(k, step.seconds) for k, step in self.by_count.items()]
+
+
+def show_step(before: Before | None = None, **settings: Any) -> Shown:
+    """Show a step on one to eight devices, and one of them in time.
+
+    Args:
+        before: What was shown before a control moved, if there is a change.
+        settings: The arguments of :func:`compute`.
+    """
+    steps = compute(**settings)
+    machine = steps.machine
+    label = f"{settings['name']} on {machine.num_devices} × {machine.name}"
+    facts = _facts(steps)
+    sentence = _sentence(steps)
+    title = (
+        f"seconds of a step on 1 to {MOST_DEVICES} devices: {_spoken(steps)}"
+    )
+    behind = None
+    if before:
+        was = compute(**before.settings)
+        took = show_seconds(was.shown.seconds)
+        facts.insert(1, ("a step before", took))
+        sentence += f" Before ({before.words}) a step took {took}"
+        title += f"; before ({before.words}): {_spoken(was)}"
+        if was.longest <= FAR * steps.longest:
+            behind = was
+            sentence += "."
+        else:
+            sentence += ", too long to be drawn beside these curves."
+    pictures = [_draw_step(steps, label), _draw_seconds(steps, title, behind)]
+    return Shown(pictures, facts, sentence)
+
+
+def compute(
     name: str,
     images: int,
     counted: str,
@@ -44,8 +107,8 @@ def show_step(
     host: str,
     processes: str,
     algorithm: str,
-) -> Shown:
-    """Compute a step on one to eight devices, and show one of them.
+) -> Steps:
+    """Compute a step on each number of devices from one to eight.
 
     Args:
         name: The network: LeNet, ResNet-18 or "wide".
@@ -57,6 +120,9 @@ def show_step(
         host: A preset.
         processes: How devices are driven, a name in ``PROGRAMS``.
         algorithm: How gradients are added up.
+
+    Raises:
+        SettingError: there are fewer images in all than devices.
     """
     shared = counted == ALL
     if images < MOST_DEVICES and shared:
@@ -67,41 +133,17 @@ def show_step(
     machine = cluster(
         devices, accelerator=accelerator, link=link, host=host, hosts=hosts
     )
-    work = name, images, shared, algorithm, processes == BUCKETS
-    return _shown(_steps(machine, *work), machine, name, shared)
-
-
-def _steps(
-    machine: Cluster,
-    name: str,
-    images: int,
-    shared: bool,
-    algorithm: str,
-    in_buckets: bool,
-) -> Steps:
-    """Return the step on one device, and on each number of them."""
-    found = {}
-    for k in range(1, MOST_DEVICES + 1):
-        some = replace(machine, num_devices=k)
-        batch = images if shared else k * images
-        found[k] = parallel_step(
+    found = {
+        k: parallel_step(
             network(name),
-            batch,
-            some,
+            images if shared else k * images,
+            replace(machine, num_devices=k),
             algorithm=algorithm,
-            in_buckets=in_buckets,
+            in_buckets=processes == BUCKETS,
         )
-    return found
-
-
-def _shown(steps: Steps, machine: Cluster, name: str, shared: bool) -> Shown:
-    """Show the step on the devices of a machine, beside all others."""
-    k = machine.num_devices
-    step = _draw_step(steps[k], k, f"{name} on {machine.name}")
-    pictures = [step, _draw_seconds(steps, k, shared)]
-    return Shown(
-        pictures, _facts(steps, k, shared), _sentence(steps, k, shared)
-    )
+        for k in range(1, MOST_DEVICES + 1)
+    }
+    return Steps(found, machine, shared)
 
 
 def _parts(step: ParallelStep) -> dict[str, float]:
@@ -113,25 +155,28 @@ def _parts(step: ParallelStep) -> dict[str, float]:
     }
 
 
-def _facts(steps: Steps, k: int, shared: bool) -> list[tuple[str, str]]:
-    step = steps[k]
+def _facts(steps: Steps) -> list[tuple[str, str]]:
+    step = steps.shown
     facts = [("a step", show_seconds(step.seconds))]
-    facts.append(("on one device", show_seconds(steps[1].seconds)))
+    facts.append(("on one device", show_seconds(steps.one.seconds)))
     facts += [(n, show_seconds(t)) for n, t in _parts(step).items()]
     facts.append(("launches of one process", f"{step.launches:,}"))
-    gain = steps[1].seconds / step.seconds * (1 if shared else k)
+    gain = steps.one.seconds / step.seconds
+    if not steps.shared:
+        gain *= steps.machine.num_devices
     facts.append(("images a second, against one device", f"{gain:.2f} times"))
     return facts
 
 
-def _sentence(steps: Steps, k: int, shared: bool) -> str:
+def _sentence(steps: Steps) -> str:
     """Return how long the step is against one device, and why."""
-    step = steps[k]
-    one = steps[1].seconds
+    step = steps.shown
+    k = steps.machine.num_devices
+    one = steps.one.seconds
     start = f"One device takes {show_seconds(one)}"
     if k > 1:
         start = f"{COUNT_WORDS[k]} devices {_against(step.seconds, one)} one"
-        if not shared:
+        if not steps.shared:
             start += f", for {k} times the images"
     parts = _parts(step)
     most = max(parts, key=lambda part: parts[part])
@@ -173,8 +218,10 @@ def _sent(step: ParallelStep) -> str:
     return f"{took}, and backward hides {show_seconds(hidden)} of that."
 
 
-def _draw_step(step: ParallelStep, k: int, label: str) -> Drawing:
+def _draw_step(steps: Steps, label: str) -> Drawing:
     """Draw the host, the first two devices and the last one."""
+    step = steps.shown
+    k = steps.machine.num_devices
     drawn = sorted({0, min(1, k - 1), k - 1})
     names = {f"device {r}" for r in drawn} | {"host"}
     stretches = [s for s in step.stretches if s.place in names]
@@ -207,27 +254,43 @@ def _draw_step(step: ParallelStep, k: int, label: str) -> Drawing:
         spans.append(span)
         bar = Bar(span, start=s.start, end=s.end, busy=s.busy, count=s.count)
         rows.setdefault((s.place, s.stream), []).append(bar)
-    if len(drawn) < k:
-        label += f" (devices 0, 1 and {k - 1} of {k})"
     return draw_timeline(Record(spans, label=label), 0.0, rows)
 
 
 KINDS = {"images": "copy", "gradients": "copy"}
 
 
-def _draw_seconds(steps: Steps, k: int, shared: bool) -> Drawing:
+def _draw_seconds(steps: Steps, title: str, was: Steps | None) -> Drawing:
     """Draw the seconds of a step, and what they are for, over devices."""
-    curves = {"a step": [(n, step.seconds) for n, step in steps.items()]}
-    for part in _parts(steps[1]):
-        curves[part] = [(n, _parts(step)[part]) for n, step in steps.items()]
-    one = steps[1].seconds
-    ideal = [(n, one / n if shared else one) for n in steps]
-    curves["ideal"] = ideal
-    most = max(seconds for curve in curves.values() for _, seconds in curve)
-    x = Axis("devices", str, list(steps), logarithmic=False)
-    y = Axis("time", show_seconds, even(most), logarithmic=False)
-    title = "seconds of a step by devices"
-    return draw_curves(curves, title, x, y, mark=k, chosen="a step")
+    curves = {"a step": steps.curve}
+    for part in _parts(steps.one):
+        curves[part] = [
+            (k, _parts(s)[part]) for k, s in steps.by_count.items()
+        ]
+    one = steps.one.seconds
+    curves["ideal"] = [
+        (k, one / k if steps.shared else one) for k in steps.by_count
+    ]
+    most = steps.longest
+    behind = None
+    if was:
+        most = max(most, was.longest)
+        mark = was.machine.num_devices
+        behind = Behind("a step before", was.curve, mark)
+    return draw_curves(
+        curves,
+        title,
+        Axis("devices", str, list(steps.by_count), logarithmic=False),
+        Axis("time", show_seconds, even(most), logarithmic=False),
+        mark=steps.machine.num_devices,
+        chosen="a step",
+        behind=behind,
+    )
+
+
+def _spoken(steps: Steps) -> str:
+    """Return the seconds by devices for those who see no curve."""
+    return ", ".join(show_seconds(seconds) for _, seconds in steps.curve)
 
 
 STEP = LiveFigure(
@@ -246,6 +309,7 @@ STEP = LiveFigure(
         "host": Choice("host", "eager", HOST_NAMES),
     },
     open_at_start=("name", "images", "devices"),
+    keeps_before=True,
     presets={
         "ResNet-18": {
             "name": "ResNet-18",
