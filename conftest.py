@@ -27,7 +27,10 @@ def _names_in_examples(doctest_namespace: dict[str, Any]) -> None:
 
     import dpkit
 
-    doctest_namespace.update(dpkit=dpkit, torch=torch, nn=torch.nn)
+    # An example is a program, and no part of the module that it explains.
+    doctest_namespace.update(
+        dpkit=dpkit, torch=torch, nn=torch.nn, __name__="__main__"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ rooms, each with a docstring that says what is in it:
 ``races/`` -- what nothing orders, for a trace that looks for it;
 ``places`` -- the lines of the program that races and warnings name;
 ``tracing`` -- what happened in a block of code, as a timeline;
+``cuda_names/`` -- ``cuda`` means the simulated devices, in a block;
 ``changes/`` -- how torch is changed, and changed back;
 ``patches`` -- all that is changed when sim is registered, in one table;
 ``torch_sim`` -- the module ``torch.sim``.
@@ -49,6 +50,7 @@ __all__ = [
     "Host",
     "Link",
     "Timeline",
+    "as_cuda",
     "configure",
     "hold_on_gpu",
     "label",
@@ -68,12 +70,16 @@ launch: Callable[..., list[Any]]  # dpkit.ranks.launch, by __getattr__
 TRIED = ((2, 11), (2, 13), (2, 15))  # all tests of dpkit.sim were run on these
 
 
-if not TYPE_CHECKING:  # or any name would be one of the package
+if TYPE_CHECKING:
+    from dpkit.sim.cuda_names.patches import as_cuda
+else:  # or any name would be one of the package
 
     def __getattr__(name: str) -> Any:
-        """Import ``launch``, which stands on a higher floor."""
+        """Import ``launch`` or ``as_cuda`` when it is first asked for."""
         if name == "launch":
             return import_module("dpkit.ranks").launch
+        if name == "as_cuda":
+            return import_module("dpkit.sim.cuda_names.patches").as_cuda
         raise AttributeError(f"module 'dpkit.sim' has no attribute {name!r}")
 
 

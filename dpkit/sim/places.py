@@ -57,9 +57,14 @@ def here() -> SourcePlace:
 
 _SIM = os.path.dirname(os.path.abspath(__file__))
 _DPKIT = os.path.dirname(_SIM) + os.sep
+# Rooms of dpkit that run beneath a program, whatever line it is at.
+_OUT_OF_SIGHT = ("sim", "forked", "torchrun")
 _NAMES = ("stdlib", "platstdlib", "purelib", "platlib")
-_LIBRARIES = (
+#: Where the files of Python lie, those of PyTorch and all that is installed,
+#: also in an environment that this one sees the packages of.
+LIBRARIES = (
     *[sysconfig.get_path(name) + os.sep for name in _NAMES],
+    *[path + os.sep for path in sys.path if path.endswith("-packages")],
     os.path.dirname(os.path.dirname(torch.__file__)) + os.sep,
     "<frozen ",
 )
@@ -70,8 +75,8 @@ def _kind(file: str, package: str) -> str:
     """Return whose a file is: "program", "dpkit", or "" for all others."""
     if file.startswith(_DPKIT):
         room = file.removeprefix(_DPKIT).split(os.sep)[0]
-        return "" if room == "sim" else "dpkit"
-    is_installed = file.startswith(_LIBRARIES)
+        return "" if room in _OUT_OF_SIGHT else "dpkit"
+    is_installed = file.startswith(LIBRARIES)
     says_so = getattr(sys.modules.get(package), "IS_PROGRAM", False)
     return "" if is_installed and not says_so else "program"
 

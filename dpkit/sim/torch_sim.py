@@ -206,8 +206,11 @@ def empty_cache() -> None:
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """Return the dtypes that autocast may be asked for."""
-    return [torch.bfloat16, torch.float16]
+    """Return the dtypes that autocast may be asked for.
+
+    CUDA lets a program ask for any. PyTorch checks those of other backends.
+    """
+    return [torch.bfloat16, torch.float16, torch.float32, torch.float64]
 
 
 def _is_in_bad_fork() -> bool:

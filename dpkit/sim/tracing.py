@@ -155,7 +155,7 @@ def trace(races: bool = False) -> Iterator[Timeline]:
     finally:
         clock.stop_recording()
         timeline.blocks += [
-            _block(made, order, memory.order) for made in memory.blocks
+            block_of(made, order, memory.order) for made in memory.blocks
         ]
         timeline.assumptions += _assumptions()
         memory.blocks = simulation.timeline = None
@@ -180,7 +180,7 @@ def watching_host() -> AbstractContextManager[None]:
     return nullcontext() if races is None else races.watching_host()
 
 
-def _block(made: Allocation, first: int, last: int) -> Block:
+def block_of(made: Allocation, first: int, last: int) -> Block:
     """Return what a trace notes of memory; the order begins with the trace."""
     # The trace saw orders 7 to 11. Allocated at 9, freed at 12: 2, None.
     # Allocated at 3, before it, and freed at 8: -1, 1.

@@ -28,6 +28,7 @@ class Simulation:
     ranks_run = False
     races: Any = None  # what looks for them, in a trace that does
     timeline: Any = None  # that of the trace that runs
+    first_device = 0  # what plain "sim" means in a thread that has not chosen
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings  # the arguments of configure
@@ -44,7 +45,7 @@ class Simulation:
     @property
     def current_device(self) -> int:
         """What plain "sim" means, in this thread of Python."""
-        return getattr(self._thread, "current_device", 0)
+        return getattr(self._thread, "current_device", self.first_device)
 
     @current_device.setter
     def current_device(self, index: int) -> None:

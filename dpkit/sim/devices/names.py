@@ -47,6 +47,30 @@ ACCELERATOR_CALLS = {
 }
 
 
+#: Return the device of a tensor. In the blocks of ``as_cuda`` a program is
+#: told another one by ``x.device``, and asking so takes longer.
+device_of: Callable[[torch.Tensor], torch.device]
+device_of = vars(torch._C.TensorBase)["device"].__get__
+
+
+def read(value: Any) -> Any:
+    """Return what is meant by a device; ``as_cuda`` puts another in place."""
+    return value
+
+
+def read_numbered(value: Any) -> Any:
+    """Return what is meant by a device or by its number, an int.
+
+    ``as_cuda`` puts another in place.
+    """
+    return value
+
+
+def shown(device: torch.device) -> torch.device:
+    """Return how a device is printed; ``as_cuda`` puts another in place."""
+    return device
+
+
 def device_count() -> int:
     """Return how many simulated devices have a number in torch."""
     return min(int(simulation.settings["num_devices"]), DEVICES_OF_TORCH)
@@ -69,7 +93,8 @@ def full_device(device: DeviceLike) -> torch.device:
     """Return ``device``, or the current one, with a number that is there."""
     if isinstance(device, int):
         device = torch.device("sim", device)
-    device = torch.device(device or "sim")
+    else:
+        device = torch.device(read(device or "sim"))
     if device.type != "sim":
         return device
     index = current_device() if device.index is None else device.index
@@ -83,6 +108,7 @@ def full_device(device: DeviceLike) -> torch.device:
 
 def numbered(value: Any) -> Any:
     """Return a device with its number for plain sim, all else as it is."""
+    value = read(value)
     is_plain = type(value) in (str, torch.device) and str(value) == "sim"
     return full_device(value) if is_plain else value
 

@@ -115,9 +115,10 @@ class Memory:
         live = self._live[device]
         if live + num_bytes > self.capacity:
             self.refusals[device] += 1
+            kind, name = called(device)
             raise torch.OutOfMemoryError(
-                f"sim out of memory. Tried to allocate {size(num_bytes)}. "
-                f"sim:{device} has a total capacity of {size(self.capacity)} "
+                f"{kind} out of memory. Tried to allocate {size(num_bytes)}. "
+                f"{name} has a total capacity of {size(self.capacity)} "
                 f"of which {size(self.capacity - live)} is free. Of the "
                 f"allocated memory {size(live)} is allocated by PyTorch."
             )
@@ -220,6 +221,14 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
         elif isinstance(item, (list, tuple, dict)):
             found += tensors_in(item)
     return found
+
+
+def called(device: int) -> tuple[str, str]:
+    """Return what errors call a device: its kind, and its own name.
+
+    ``as_cuda`` puts another in place.
+    """
+    return "sim", f"sim:{device}"
 
 
 def size(num_bytes: int) -> str:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
+from dpkit.sim.devices import names as device_names
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import device_count, full_device
 from dpkit.sim.memory.accounting import tensors_in
@@ -192,9 +193,10 @@ def _common_device(call: OpCall) -> torch.device:
 
 def device_mismatch(first: torch.device, second: torch.device) -> str:
     """Return the text of torch's error for inputs on two devices."""
+    shown = device_names.shown
     return (
         "Expected all tensors to be on the same device, but found at least "
-        f"two devices, {first} and {second}!"
+        f"two devices, {shown(first)} and {shown(second)}!"
     )
 
 
@@ -276,6 +278,12 @@ def no_values(x: Tensor) -> RuntimeError:
     )
 
 
+def require_values(x: Tensor) -> None:
+    """Raise RuntimeError if what is to be read has no values."""
+    if not has_values(getattr(x, "backing", x)):
+        raise no_values(x)
+
+
 def check_readable(call: OpCall) -> None:
     """Refuse an operation that needs values, where there are none."""
     read: list[Tensor] = []
@@ -286,8 +294,7 @@ def check_readable(call: OpCall) -> None:
         if call.operator.is_indexing:
             read = [i for i in tensors_in(call.args[1]) if i.dtype in MASKS]
     for x in read:
-        if not has_values(getattr(x, "backing", x)):
-            raise no_values(x)
+        require_values(x)
 
 
 def _writes_to_cpu(call: OpCall) -> bool:

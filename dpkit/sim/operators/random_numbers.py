@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch._ops import OpOverload
 
+from dpkit.sim.devices import names as device_names
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import DeviceLike, device_count, full_device
 from dpkit.sim.operators.operations import OpCall, arguments
@@ -43,7 +44,7 @@ class SimGenerator(_Plain):
     @property
     def device(self) -> torch.device:  # type: ignore[override]
         """The device it claims to be on."""
-        return self._device
+        return device_names.shown(self._device)
 
     def clone_state(self) -> "SimGenerator":
         """Return another one on this device, in the same state."""
@@ -71,7 +72,9 @@ class _Maker(type(_Plain)):  # type: ignore[misc]
     """The type of the class that stands in for ``torch.Generator``."""
 
     def __call__(cls, device: DeviceLike = None) -> _Plain:
-        device = torch.device("cpu" if device is None else device)
+        device = torch.device(
+            "cpu" if device is None else device_names.read(device)
+        )
         return (SimGenerator if device.type == "sim" else _Plain)(device)
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -114,8 +117,8 @@ def check_generator(call: OpCall, device: torch.device) -> None:
 
 def _device_of(generator: Any) -> torch.device:
     """Return the device that a generator is for, or claims to be on."""
-    found = _alive.get(_address(generator), generator)
-    return torch.device(found.device)
+    found = _alive.get(_address(generator))
+    return torch.device(generator.device if found is None else found._device)
 
 
 def default_generator(device: DeviceLike = None) -> _Plain:

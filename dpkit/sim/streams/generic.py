@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from dpkit.sim.devices import names as device_names
 from dpkit.sim.streams.sending import own_choice
 from dpkit.sim.streams.streams import SimEvent, SimStream
 
@@ -21,9 +22,10 @@ def _device_of(asked: Any) -> torch.device:
     """Return the device that is meant; a number is one of the accelerator."""
     if asked is None:
         return own_choice()
-    if isinstance(asked, int):
-        return torch.device(own_choice().type, asked)
-    return torch.device(asked)
+    found = device_names.read_numbered(asked)
+    if isinstance(found, int):
+        return torch.device(own_choice().type, found)
+    return torch.device(found)
 
 
 class _StreamMaker(type(_PlainStream)):  # type: ignore[misc]

@@ -41,9 +41,21 @@ thread = _Thread()
 
 
 def become_rank(
-    rank: int, make_group: Callable[[Any], dist.ProcessGroup]
+    rank: int,
+    make_group: Callable[[Any], dist.ProcessGroup],
+    is_process: bool = False,
 ) -> None:
-    """Make this thread a rank."""
+    """Make this thread a rank.
+
+    Args:
+        rank: Its number.
+        make_group: Makes its process groups.
+        is_process: Whether this process has no other rank. Then all of its
+            threads are this one, those as well that it starts later.
+    """
+    if is_process:
+        _Thread.make_group = staticmethod(make_group)
+        _Thread.rank = rank
     thread.make_group = make_group
     thread.rank = rank
 

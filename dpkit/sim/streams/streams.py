@@ -16,7 +16,11 @@ from typing import Any
 import torch
 
 from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.devices.names import DeviceLike, full_device
+from dpkit.sim.devices.names import (
+    DeviceLike,
+    current_device,
+    full_device,
+)
 from dpkit.sim.streams.sending import thread
 from dpkit.theory.clock.issuers import DEFAULT
 from dpkit.theory.clock.queues import Work
@@ -140,7 +144,7 @@ class SimEvent:
         self.enable_timing = enable_timing
         self.work: Work | None = None  # the mark, once it is recorded
         self.clock = simulation.clock  # whose mark it is
-        self._device = 0
+        self._device = current_device()
 
     @property
     def device(self) -> torch.device:

@@ -16,13 +16,14 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._tensor_str import _add_suffixes, _tensor_str
 
+from dpkit.sim.devices import names as device_names
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory.small_integers import (
     deepcopy_backing,
     has_values,
     values_of,
 )
-from dpkit.sim.operators.operations import no_values
+from dpkit.sim.operators import operations
 from dpkit.sim.tensors.charge import charge_read
 
 PRINTED = 1000  # torch shortens what has more values
@@ -114,7 +115,7 @@ class Behaviour(torch.Tensor):
 
     def _suffixes(self) -> list[str]:
         """Return what torch prints after the values."""
-        suffixes = [f"device='{self.device}'"]
+        suffixes = [f"device='{device_names.shown(self.device)}'"]
         default = torch.get_default_dtype()
         obvious = [default, default.to_complex(), torch.int64, torch.bool]
         is_shown = has_values(self.backing)
@@ -156,18 +157,15 @@ class Behaviour(torch.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle as values and the name of the device, without storage."""
-        self._check_values()
+        operations.require_values(self)
         rebuild = torch._utils._rebuild_device_tensor_from_cpu_tensor
-        data = (self.detach().cpu(), self.dtype, str(self.device))
+        where = str(device_names.shown(self.device))
+        data = (self.detach().cpu(), self.dtype, where)
         if not self._is_param:
             return rebuild, (*data, self.requires_grad)
         hooks: OrderedDict[int, Any] = OrderedDict()
         parts = (self.detach(), self.requires_grad, hooks)
         return torch._utils._rebuild_parameter, parts
-
-    def _check_values(self) -> None:
-        if not has_values(self.backing):
-            raise no_values(self)
 
     def _over(self, backing: torch.Tensor, kind: type) -> Self:
         return cast(Self, Behaviour.__new__(kind, backing, self.device))
@@ -211,11 +209,12 @@ class Behaviour(torch.Tensor):
     def numpy(self, *, force: bool = False) -> Any:
         """Refuse, as CUDA tensors do, unless ``force`` asks for a copy."""
         if force:
-            self._check_values()
+            operations.require_values(self)
             return self.detach().cpu().numpy()
         raise TypeError(
-            f"can't convert {self.device} device type tensor to numpy. Use "
-            "Tensor.cpu() to copy the tensor to host memory first."
+            f"can't convert {device_names.shown(self.device)} device type "
+            "tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+            "memory first."
         )
 
     def __format__(self, spec: str) -> str:
@@ -243,7 +242,7 @@ class Behaviour(torch.Tensor):
 
     def tolist(self) -> Any:
         """Return the values as nested lists."""
-        self._check_values()
+        operations.require_values(self)
         return self.detach().cpu().tolist()
 
     def record_stream(self, stream: Any) -> None:

@@ -148,10 +148,12 @@ def pinning(original: Callable[..., Any]) -> Callable[..., Any]:
     def make(*args: Any, **kwargs: Any) -> Any:
         asked = kwargs.pop("pin_memory", None)
         tensor = original(*args, **kwargs)
-        if asked and tensor.device.type == "sim":
+        if not asked:
+            return tensor
+        if tensor.device.type == "sim":
             raise RuntimeError(NOT_ON_CPU)
         is_on_cpu = tensor.device.type == "cpu"  # not on "meta", as with CUDA
-        return made_pinned(tensor) if asked and is_on_cpu else tensor
+        return made_pinned(tensor) if is_on_cpu else tensor
 
     return make
 

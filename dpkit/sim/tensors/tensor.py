@@ -24,9 +24,11 @@ from torch._ops import OpOverload
 from torch.utils._pytree import tree_map_only
 
 from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.devices.names import device_of
 from dpkit.sim.kernels.own import run_plain
 from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.memory.small_integers import lose_values, values_of
+from dpkit.sim.operators import operations
 from dpkit.sim.operators.operations import (
     Args,
     Kwargs,
@@ -38,7 +40,6 @@ from dpkit.sim.operators.operations import (
     check_inputs,
     check_machine_of,
     is_cpu_scalar,
-    no_values,
 )
 from dpkit.sim.operators.random_numbers import check_generator
 from dpkit.sim.operators.record import operator_of
@@ -180,12 +181,12 @@ def _usual_device(call: OpCall, inputs: list[Tensor]) -> torch.device | None:
         return None
     if kwargs and kwargs.get("device") is not None:
         return None
-    device = inputs[0].device
+    device = device_of(inputs[0])
     owner = memory.number
     for x in inputs:
         if type(x) is not SimTensor or x.owner != owner:
             return None
-        if x.device != device:
+        if device_of(x) != device:
             return None
     return device
 
@@ -264,9 +265,9 @@ def read_number(tensor: Tensor) -> bool | int | float | complex:
     """Return the number that ``tensor`` holds; the host waits for it."""
     backing = plain(tensor)
     check_machine_of([tensor])
+    operations.require_values(tensor)
     known = values_of(backing)
-    if known is None:
-        raise no_values(tensor)
+    assert known is not None
     charge_read(tensor, backing.nbytes)
     return known.item()
 

@@ -1,0 +1,238 @@
+"""The functions that take the places of those in ``torch.cuda``.
+
+Most are functions of ``torch.sim``, which mirrors ``torch.cuda``. They take
+and return the numbers that a program has for its devices.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import wraps
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from dpkit.sim import torch_sim
+from dpkit.sim.cuda_names import not_modelled as noted
+from dpkit.sim.cuda_names.names import (
+    first_device,
+    simulated_number,
+    visible_count,
+)
+from dpkit.sim.cuda_names.tensor_types import TYPES
+from dpkit.sim.devices.names import current_device, device_of, set_device
+from dpkit.sim.operators import random_numbers
+from dpkit.sim.streams.streams import stream
+
+NCCL_VERSION = (2, 27, 5)  # that of the wheels of torch 2.9
+
+
+def numbers_read(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that reads the devices that a program names."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        named = {
+            name: simulated_number(value) if name == "device" else value
+            for name, value in kwargs.items()
+        }
+        return function(*map(simulated_number, args), **named)
+
+    return call
+
+
+class CudaProperties:
+    """What ``torch.cuda.get_device_properties`` returns."""
+
+    def __init__(self, device: Any = None) -> None:
+        self._found = torch_sim.get_device_properties(device)
+        self.name = f"{self._found.name} (simulated)"
+        self.total_memory = self._found.total_memory
+
+    @property
+    def major(self) -> int:
+        """The first number of the compute capability."""
+        return self._found.major
+
+    @property
+    def minor(self) -> int:
+        """The second number of the compute capability."""
+        return self._found.minor
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"a simulated device has no {name} (accelerator: "
+            f"{self._found.name!r}); it has a name, total_memory, and the "
+            "major and minor number of its capability"
+        )
+
+    def __repr__(self) -> str:
+        megabytes = self.total_memory >> 20
+        return f"_CudaDeviceProperties({self.name!r}, {megabytes} MB)"
+
+
+def current_number() -> int:
+    """Return the number of the current device."""
+    return current_device() - first_device()
+
+
+def choose_device(device: Any) -> None:
+    """Make a device the current one; a negative number changes nothing."""
+    if not (type(device) is int and device < 0):
+        set_device(simulated_number(device))
+
+
+def _exchange_device(index: int) -> int:
+    before = current_number()
+    choose_device(index)
+    return before
+
+
+def name_of_device(device: Any = None) -> str:
+    """Return the name of a device: that of its preset."""
+    return CudaProperties(device).name
+
+
+def state_of_generator(device: Any = "cuda") -> torch.Tensor:
+    """Return the state of the generator that a device draws from."""
+    return random_numbers.get_rng_state(device)
+
+
+def set_state_of_generator(state: torch.Tensor, device: Any = "cuda") -> None:
+    """Set the state of the generator that a device draws from."""
+    random_numbers.set_rng_state(state, device)
+
+
+class DefaultGenerators:
+    """The generator that each device draws from, by its number."""
+
+    def __len__(self) -> int:
+        return visible_count()
+
+    def __getitem__(self, index: int) -> torch._C.Generator:
+        if not -len(self) <= index < len(self):
+            raise IndexError("tuple index out of range")
+        device = simulated_number(index % len(self))
+        return random_numbers.default_generator(device)
+
+
+class DeviceBlock:
+    """Make a device the current one: ``with torch.cuda.device(1):``.
+
+    ``None`` and a negative number leave it as it is.
+    """
+
+    def __init__(self, chosen: Any) -> None:
+        leaves = chosen is None or (type(chosen) is int and chosen < 0)
+        self._block: Any = (
+            nullcontext()
+            if leaves
+            else torch_sim.device(simulated_number(chosen))
+        )
+
+    def __enter__(self) -> None:
+        self._block.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._block.__exit__(*error)
+
+
+class DeviceBlockOf(DeviceBlock):
+    """Make the device of a tensor the current one in a block."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        own = device_of(tensor)
+        super().__init__(own if own.type == "sim" else None)
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Do nothing: a GPU would, for what is not simulated."""
+
+
+class CudaRuntime:
+    """What ``torch.cuda.cudart()`` returns: CUDA's profiler alone."""
+
+    @staticmethod
+    def cudaProfilerStart() -> int:  # noqa: N802
+        """Do nothing; return the number that says so."""
+        return 0
+
+    cudaProfilerStop = cudaProfilerStart  # noqa: N815
+
+    def __getattr__(self, name: str) -> Any:
+        raise noted.not_simulated(f"cuda.cudart().{name}")
+
+
+# What takes a device, as the first argument or by name.
+_OF_DEVICE = (
+    *("synchronize", "current_stream", "default_stream"),
+    *("memory_allocated", "max_memory_allocated", "memory_reserved"),
+    *("max_memory_reserved", "mem_get_info", "memory_stats"),
+    *("memory_stats_as_nested_dict", "memory_summary"),
+    *("reset_peak_memory_stats", "reset_accumulated_memory_stats"),
+    *("get_device_capability", "can_device_access_peer"),
+)
+_OTHERS = (
+    *("is_available", "is_initialized", "Stream", "Event", "stream"),
+    *("set_stream", "empty_cache", "is_bf16_supported", "is_tf32_supported"),
+    *("manual_seed", "manual_seed_all", "seed", "seed_all", "initial_seed"),
+    *("get_rng_state_all", "set_rng_state_all"),
+)
+_reset_peak = numbers_read(torch_sim.reset_peak_memory_stats)
+FUNCTIONS: dict[str, Any] = {
+    **{n: numbers_read(getattr(torch_sim, n)) for n in _OF_DEVICE},
+    **{n: getattr(torch_sim, n) for n in _OTHERS},
+    "device": DeviceBlock,
+    "device_of": DeviceBlockOf,
+    "device_count": visible_count,
+    "current_device": current_number,
+    "set_device": choose_device,
+    "_exchange_device": _exchange_device,
+    "_maybe_exchange_device": _exchange_device,
+    "get_device_properties": numbers_read(CudaProperties),
+    "get_device_name": numbers_read(name_of_device),
+    "get_rng_state": numbers_read(state_of_generator),
+    "set_rng_state": numbers_read(set_state_of_generator),
+    "default_generators": DefaultGenerators(),
+    "StreamContext": stream,
+    "memory_cached": numbers_read(torch_sim.memory_allocated),
+    "max_memory_cached": numbers_read(torch_sim.max_memory_allocated),
+    "reset_max_memory_allocated": _reset_peak,
+    "reset_max_memory_cached": _reset_peak,
+    "init": nothing,
+    "ipc_collect": nothing,
+    "_lazy_init": nothing,
+    "_is_compiled": lambda: True,
+    "is_current_stream_capturing": lambda: False,
+    "cudart": CudaRuntime,
+    "check_error": nothing,
+    "set_per_process_memory_fraction": nothing,
+    "set_sync_debug_mode": nothing,
+    "get_sync_debug_mode": lambda: 0,
+    "get_arch_list": lambda: [
+        f"sm_{major}{minor}"
+        for major, minor in [torch_sim.get_device_capability()]
+    ],
+    **TYPES,
+    **noted.OF_CUDA,
+}
+#: Modules inside of ``torch.cuda`` that define some of these.
+DEFINING = (
+    *(torch.cuda.graphs, torch.cuda.memory, torch.cuda.profiler),
+    *(torch.cuda.random, torch.cuda.streams),
+)
+MARKERS = ("range_push", "range_pop", "mark", "range_start", "range_end")
+
+
+def replacements() -> Iterator[tuple[ModuleType, str, Any]]:
+    """Yield what is replaced in ``torch.cuda``: where, its name, by what."""
+    for name, new in FUNCTIONS.items():
+        old = getattr(torch.cuda, name, None)
+        yield torch.cuda, name, new
+        for module in DEFINING:
+            if old is not None and vars(module).get(name) is old:
+                yield module, name, new
+    for name, new in noted.OF_MEMORY.items():
+        yield torch.cuda.memory, name, new
+    for name in MARKERS:
+        yield torch.cuda.nvtx, name, nothing

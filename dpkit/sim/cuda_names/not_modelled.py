@@ -1,0 +1,192 @@
+"""What a GPU would do and simulated devices do not: noted once, or refused."""
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, NoReturn
+
+import torch
+import torch.cuda.comm
+from torch import nn
+from torch.utils._pytree import tree_map_only
+
+from dpkit.sim import places
+from dpkit.sim.cuda_names.names import simulated_number, visible_count
+
+#: What was done otherwise, each once, in order: a sentence -> the line that
+#: asked for it first.
+notes: dict[str, str] = {}
+
+
+def note(sentence: str) -> None:
+    """Note that something was done otherwise, and which line asked for it."""
+    if sentence not in notes:
+        notes[sentence] = places.here().described()
+
+
+# -- what runs without a part of it
+
+
+def compile_nothing(model: Any = None, **options: Any) -> Any:
+    """Stand in for ``torch.compile``: what it is given runs as it is."""
+    _note_compile()
+    return (lambda function: function) if model is None else model
+
+
+def compile_module(self: Any, *args: Any, **options: Any) -> None:
+    """Stand in for ``nn.Module.compile``: the module stays as it is."""
+    _note_compile()
+
+
+def _note_compile() -> None:
+    note(
+        "torch.compile: runs eagerly; compiled, it would be faster than this "
+        "on a GPU"
+    )
+
+
+def of_host(original: Callable[..., None]) -> Callable[..., None]:
+    """Return an ``__init__`` of autograd's profiler that leaves CUDA out."""
+
+    @wraps(original)
+    def init(self: Any, enabled: bool = True, **options: Any) -> None:
+        if options.get("use_device") == "cuda":
+            note(
+                "torch.profiler: shows this machine's CPU alone; a timeline "
+                "of the simulated devices is made by dpkit.sim.trace"
+            )
+            options |= {"use_device": None, "use_cpu": True}
+        original(self, enabled, **options)
+
+    return init
+
+
+def record_no_memory(*_: Any, **__: Any) -> None:
+    """Stand in for what records the allocator's work, or saves the record."""
+    note(
+        "torch.cuda.memory: no history of the allocator is recorded or saved; "
+        "dpkit.sim.trace records what memory was for"
+    )
+
+
+def init_on_one(
+    self: nn.DataParallel[Any],
+    module: nn.Module,
+    device_ids: Any = None,
+    output_device: Any = None,
+    dim: int = 0,
+) -> None:
+    """Stand in for ``nn.DataParallel.__init__``, with one device.
+
+    Raises:
+        NotImplementedError: there are several, or ``device_ids`` says so.
+    """
+    devices = range(visible_count()) if device_ids is None else device_ids
+    if len(devices) != 1:
+        raise not_simulated(
+            f"nn.DataParallel on {len(devices)} devices", _ON_COPIES
+        )
+    nn.Module.__init__(self)
+    self.module = module
+    self.device_ids = [*devices]
+    module.to(simulated_number(devices[0]))
+
+
+def forward_on_one(
+    self: nn.DataParallel[Any], *inputs: Any, **kwargs: Any
+) -> Any:
+    """Stand in for ``nn.DataParallel.forward``: the one device computes."""
+    device = simulated_number(self.device_ids[0])
+    moved, named = tree_map_only(
+        torch.Tensor, lambda tensor: tensor.to(device), (inputs, kwargs)
+    )
+    return self.module(*moved, **named)
+
+
+# -- what is refused
+
+_ON_COPIES = (
+    "dpkit.DataParallel(module, devices) does the same, and PyTorch's "
+    "DistributedDataParallel runs as it is"
+)
+_ON_GRAPHS = "run the operations one by one"
+_ON_MEMORY = "dpkit.sim.trace records what memory was for"
+_ON_SENSORS = "leave out what reads a GPU's sensors"
+
+
+def not_simulated(name: str, instead: str = "") -> NotImplementedError:
+    """Return the error for what cannot be simulated.
+
+    Args:
+        name: What a program asks for, in ``torch``.
+        instead: What may be done.
+    """
+    return NotImplementedError(
+        f"torch.{name} is not simulated (asked for in "
+        f"{places.here().described()})" + (f"; {instead}" if instead else "")
+    )
+
+
+def refused(name: str, instead: str = _ON_COPIES) -> Callable[..., NoReturn]:
+    """Return a function that refuses whatever it is called with.
+
+    Args:
+        name: The name of the function in whose place it stands, in ``torch``.
+        instead: What may be done.
+    """
+
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise not_simulated(name, instead)
+
+    return refuse
+
+
+def _refused_class(name: str) -> type:
+    """Return a class without objects: programs name it in annotations."""
+    refuse = refused(f"cuda.{name}", _ON_GRAPHS)
+    return type(name, (), {"__new__": refuse, "__module__": "torch.cuda"})
+
+
+_SENSORS = (
+    *("clock_rate", "device_memory_used", "memory_usage", "power_draw"),
+    *("temperature", "utilization"),
+)
+#: By their names in ``torch.cuda``.
+OF_CUDA: dict[str, Any] = {
+    "CUDAGraph": _refused_class("CUDAGraph"),
+    "graph": _refused_class("graph"),
+    "make_graphed_callables": refused(
+        "cuda.make_graphed_callables", _ON_GRAPHS
+    ),
+    "memory_snapshot": refused("cuda.memory_snapshot", _ON_MEMORY),
+    **{name: refused(f"cuda.{name}", _ON_SENSORS) for name in _SENSORS},
+}
+#: By their names in ``torch.cuda.memory``.
+OF_MEMORY: dict[str, Any] = {
+    "_record_memory_history": record_no_memory,
+    "_dump_snapshot": record_no_memory,
+    "_snapshot": refused("cuda.memory._snapshot", _ON_MEMORY),
+}
+
+
+def of_data_parallel() -> Iterator[tuple[Any, str]]:
+    """Yield the functions by which DataParallel copies: owners and names."""
+    yield nn.parallel, "data_parallel"
+    yield nn.parallel, "replicate"
+    for owner in (nn.parallel.comm, torch.cuda.comm):
+        for name in ("broadcast", "broadcast_coalesced", "reduce_add"):
+            yield owner, name
+
+
+PAST = (
+    "cuda means the simulated devices here, and this call has gone past them "
+    "to CUDA itself: dpkit does not know it"
+)
+
+
+def is_of_cuda(error: BaseException) -> bool:
+    """Return whether an error says that CUDA was asked, and is not there."""
+    text = str(error)
+    is_runtime = isinstance(error, RuntimeError)  # torch.AcceleratorError is
+    return is_runtime and (
+        "CUDA driver version" in text or "NVIDIA driver" in text
+    )
