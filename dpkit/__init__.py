@@ -43,9 +43,13 @@ Floor 10, scores
     ``evaluate`` -- accuracy over all devices.
 Floor 11, whole runs
     ``training`` -- epochs of steps, timed and scored.
-Floor 12, the command line
+Floor 12, ranks that are processes
+    ``forked/`` -- forked from this one, with one simulated clock.
+Floor 13, whole scripts
+    ``torchrun/`` -- a script of torchrun on simulated GPUs, and a report.
+Floor 14, the command line
     ``commands/`` -- ``python -m dpkit devices``, ``… step``, ….
-Floor 13, the way in
+Floor 15, the way in
     ``__main__`` -- chooses the command.
 What the chapters run, draw and check besides is in ``dpbook``.
 

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from dpkit.library import LIBRARY
-from dpkit.ranks.watching import LIBRARIES
 from dpkit.sim.devices.configuration import DEVICES_OF_TORCH, simulation
 from dpkit.sim.memory.accounting import tensors_in
+from dpkit.sim.places import LIBRARIES
 from dpkit.theory.hardware.clusters import Cluster
 
 # Collectives of parts: NCCL has one size for all of them.

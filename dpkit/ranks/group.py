@@ -38,6 +38,15 @@ class PairEnd(NamedTuple):
     place: int  # 0 sends, 1 receives; in the whole group the rank in it
 
 
+class CollectiveCall(NamedTuple):
+    """What a rank calls, apart from its tensors."""
+
+    kind: str  # a key of ``SENDERS``, such as "allreduce"
+    how: dict[str, Any]  # the root, what to reduce by
+    words: str  # all that ranks have to agree on
+    end: PairEnd
+
+
 class SimGroup(_Group):  # type: ignore[misc]
     """A process group of ranks that take turns in one process.
 
@@ -342,14 +351,24 @@ class SimGroup(_Group):  # type: ignore[misc]
         if kind != "message":
             check_layouts(tensors)
         end = end or PairEnd("", self._place)
+        words = _described(kind, how, alike, found, end.pair)
+        call = CollectiveCall(kind, how, words, end)
+        return self._perform(call, tensors, outs)
+
+    def _perform(
+        self, call: CollectiveCall, tensors: Any, outs: Any
+    ) -> SimWork:
+        """Contribute tensors to an operation; return the work to wait for."""
+        end = call.end
         number = self._counts.get(end, -1) + 1
         self._counts[end] = number
-        contribution = self._issue(kind, tensors)
-        call = _described(kind, how, alike, found, end.pair)
-        pending = self._find_pending(kind, number, end.pair, call)
+        contribution = self._issue(call.kind, tensors)
+        pending = self._find_pending(call, number)
         try:
             with torch.no_grad():
-                self._arrive(pending, end.place, contribution, kind, how)
+                self._arrive(
+                    pending, end.place, contribution, call.kind, call.how
+                )
         finally:
             if pending.is_over:
                 del self._pending[end.pair, number]
@@ -371,34 +390,47 @@ class SimGroup(_Group):  # type: ignore[misc]
         pending.arrive(place, own, run)
 
     def _find_pending(
-        self, kind: str, number: int, pair: str, call: str
+        self, call: CollectiveCall, number: int
     ) -> PendingCollective:
         """Return the operation that a rank calls; the first makes it.
 
         Raises:
             RuntimeError: the ranks before have called something else.
         """
-        what = f"{kind} {pair}".strip()
+        pair = call.end.pair
+        what = f"{call.kind} {pair}".strip()
         where = f"number {number} of group {self._name}"
         # A pair has other streams than the group.
         channel = f"{self._channel} {pair}".strip().removesuffix(", tag 0")
         new = PendingCollective(
             name=f"{what} {where}",
-            call=call,
+            call=call.words,
             caller=self._rank,
             size=2 if pair else self._size,
             channel=channel,
         )
         pending = self._pending.setdefault((pair, number), new)
-        if pending.call != call:
+        if pending.call != call.words:
             raise RuntimeError(
                 f"ranks call different operations (rank {pending.caller}: "
-                f"{pending.call}, rank {self._rank}: {call}; {where})"
+                f"{pending.call}, rank {self._rank}: {call.words}; {where})"
             )
         return pending
 
     def _issue(self, kind: str, tensors: Any) -> Contribution:
         """Charge the host of this rank for the call; return its contribution.
+
+        Raises:
+            RuntimeError: as for :meth:`_device_of`.
+        """
+        device = self._device_of(tensors)
+        if device.type == "sim":
+            simulation.clock.hosts.launch(device.index, kind)
+        begin = streams.record_event(device)
+        return Contribution(self._rank, tensors, device, begin)
+
+    def _device_of(self, tensors: Any) -> torch.device:
+        """Return the device that all tensors of a call lie on.
 
         Raises:
             RuntimeError: a tensor is neither on the device of this rank nor,
@@ -411,11 +443,7 @@ class SimGroup(_Group):  # type: ignore[misc]
                 f"rank {self._rank} sends or receives what is not all on its "
                 f"device, nor on the CPU ({', '.join(sorted(found))})"
             )
-        device = torch.device(*found)
-        if device.type == "sim":
-            simulation.clock.hosts.launch(device.index, kind)
-        begin = streams.record_event(device)
-        return Contribution(self._rank, tensors, device, begin)
+        return torch.device(*found)
 
     def _work(
         self, collectives: Sequence[PendingCollective], outs: Any

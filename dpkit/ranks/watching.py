@@ -9,7 +9,6 @@ the launch ends only where there is a limit.
 
 import os
 import sys
-import sysconfig
 import threading
 import time
 import traceback
@@ -19,12 +18,12 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 from dpkit.ranks.scheduler import Scheduler
+from dpkit.sim.places import LIBRARIES
 
 WARN_AFTER = 5.0  # seconds without work
 AT_WORK = 0.05  # who uses less of one core than this is not
 LIMIT = "DPKIT_IDLE_LIMIT"  # the variable that has the usual limit, in seconds
 TASKS = "/proc/self/task"  # a folder for each thread, on Linux
-LIBRARIES = tuple({*sysconfig.get_paths().values(), "<frozen"})
 
 
 class ProgramLine(NamedTuple):

@@ -1,0 +1,413 @@
+"""Fork the processes of ranks, and end them.
+
+Whatever happens, no process is left: where a rank fails, is killed or cannot
+go on, the others learn of it, have a moment to end, and are then killed.
+"""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from itertools import count
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import torch
+from torch.distributed import distributed_c10d as c10d
+
+from dpkit.forked.clock import RemoteClock
+from dpkit.forked.group import Calls, ForkedGroup
+from dpkit.forked.proxy import Arrivals, Outcome, Proxy
+from dpkit.forked.requests import (
+    RankEnded,
+    Requests,
+    read_message,
+    write_message,
+)
+from dpkit.forked.store import RemoteStore
+from dpkit.library import LIBRARY
+from dpkit.ranks.alike import AlikeWorld, tell_of_one
+from dpkit.ranks.alike_checks import check_machine
+from dpkit.ranks.saving import save_by_ranks
+from dpkit.ranks.shards import draw_on_shards
+from dpkit.ranks.store import RankStore
+from dpkit.ranks.thread_state import ThreadState, import_dtensor
+from dpkit.ranks.watching import ProgramLine
+from dpkit.ranks.world import World
+from dpkit.sim.changes.change import replaced
+from dpkit.sim.devices.configuration import machine, simulation
+from dpkit.sim.devices.names import set_device
+from dpkit.sim.places import LIBRARIES
+from dpkit.sim.streams.sending import become_rank
+
+END_WITHIN = 5.0  # seconds that a rank has to end in, once it is told
+OWN_FILES = str(Path(__file__).parents[1])
+
+
+class ForkedRank(NamedTuple):
+    """What the program of a rank is given."""
+
+    rank: int
+    world_size: int
+    store: RemoteStore  # by which it can make its process group
+    calls: Calls  # the operations of its groups
+
+
+Program = Callable[[ForkedRank], Any]
+
+
+class RankError(RuntimeError):
+    """Ranks have ended by an error; its notes say where each of them was."""
+
+    def __init__(self, message: str, outcomes: list[Outcome]) -> None:
+        super().__init__(message)
+        self.outcomes = outcomes
+        for rank, outcome in enumerate(outcomes):
+            if outcome.where:
+                self.add_note(f"rank {rank} was at {outcome.where}")
+
+
+def run_forked(
+    program: Program,
+    size: int,
+    algorithm: str = LIBRARY,
+    arrivals: Arrivals | None = None,
+    alike: bool = False,
+) -> list[Any]:
+    """Run a program on ranks that are processes; return their values.
+
+    Rank r computes on ``sim:r``. All have one simulated clock, which is that
+    of this process: a trace that runs here has what they do.
+
+    Args:
+        program: Called in each process. ``torch.distributed`` makes its
+            process group there.
+        size: The number of ranks, one device for each.
+        algorithm: How collectives are sent; see :func:`dpkit.sim.launch`.
+        arrivals: Gets, for each collective, when each rank came to it.
+        alike: Whether rank 0 stands for all, as in :func:`dpkit.sim.launch`,
+            and is the only process. It may ask which rank it is.
+
+    Raises:
+        RankError: a rank has raised an exception or was killed, or none can
+            go on.
+        RuntimeError: this system cannot fork safely.
+    """
+    check_system()
+    import_dtensor()
+    with ExitStack() as stack:
+        if simulation.settings["hosts"] == "one":
+            stack.enter_context(machine(hosts="per_device"))
+        here = ThreadState.now()
+        stack.callback(here.restore)
+        if alike:
+            check_machine()
+            tell_of_one(stack, size)
+        world: Any = (ForkedAlikeWorld if alike else ForkedWorld)(
+            size, algorithm
+        )
+        running = world.scheduler.count
+        noted = {} if arrivals is None else arrivals
+        store = RankStore(world.scheduler, size // running)
+        ranks: list[RankProcess] = []
+        stack.callback(_kill, ranks)
+        for rank in range(running):
+            ranks.append(
+                RankProcess(rank, program, world, store, noted, ranks)
+            )
+        threads = [
+            Thread(
+                target=world.scheduler.run,
+                args=(rank, ranks[rank].proxy.run),
+                name=f"rank {rank}",
+                daemon=True,
+            )
+            for rank in range(running)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            _wait_for_end(world, ranks)
+        except KeyboardInterrupt:
+            _interrupt(ranks)
+            raise
+        finally:
+            _end(world, ranks)
+            for thread in threads:
+                thread.join()
+        return _values(world, ranks)
+
+
+def check_system() -> None:
+    """Raise RuntimeError where a process cannot be forked safely."""
+    if not sys.platform.startswith("linux"):
+        raise RuntimeError(
+            "ranks that are processes need Linux, where a process that has "
+            f"loaded PyTorch can be forked (system: {sys.platform}); "
+            "dpkit.sim.launch runs ranks as threads, on any system"
+        )
+
+
+class _OwnStates(World):
+    """What ranks share that are processes.
+
+    What PyTorch has once in a process they do not: it begins as it would for
+    threads, and then each has its own.
+    """
+
+    def begin(self, rank: int) -> None:
+        """Begin with the random numbers, hooks and so on of a rank."""
+        self._states[rank].restore()
+
+    def _enter(self, rank: int) -> None:
+        """Change nothing: only clocks and collectives are in this process."""
+
+    def _leave(self, rank: int) -> None:
+        simulation.clock.flush()  # what backward has issued so far
+
+
+class ForkedWorld(_OwnStates):
+    """What ranks share of which each is a process."""
+
+
+class ForkedAlikeWorld(_OwnStates, AlikeWorld):
+    """What ranks share that are alike: one of them is a process."""
+
+
+class RankProcess:
+    """The process of a rank, and how this process is connected to it."""
+
+    def __init__(
+        self,
+        rank: int,
+        program: Program,
+        world: _OwnStates,
+        store: RankStore,
+        arrivals: Arrivals,
+        before: "Sequence[RankProcess]",
+    ) -> None:
+        context = multiprocessing.get_context("fork")
+        self.connection, its = context.Pipe()
+        # What it inherits would keep connections open that we have closed.
+        inherited = [self.connection, *(other.connection for other in before)]
+        self.process: ForkProcess = context.Process(
+            target=_run_rank, args=(rank, program, world, its, inherited)
+        )
+        self.process.start()
+        its.close()
+        assert self.process.pid is not None
+        self.pid = self.process.pid
+        self.proxy = Proxy(
+            rank, self.pid, self.connection, world, store, arrivals
+        )
+
+
+# -- in the process of a rank
+
+
+def _run_rank(
+    rank: int,
+    program: Program,
+    world: _OwnStates,
+    connection: Connection,
+    inherited: Sequence[Connection],
+) -> None:
+    """Run the program of a rank; this is all that its process does."""
+    os.setsid()  # Ctrl-C is for the parent, which ends the ranks
+    for other in inherited:
+        other.close()
+    requests = Requests(connection)
+    here = _become_rank(rank, requests, world)
+    outcome = _outcome(program, here)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    requests.end(outcome)
+
+
+def _become_rank(
+    rank: int, requests: Requests, world: _OwnStates
+) -> ForkedRank:
+    """Make this process a rank."""
+    clock: Any = RemoteClock(simulation.clock.cluster, rank, requests)
+    simulation.clock = clock
+    simulation.ranks_run = True
+    calls = Calls(requests)
+    numbers = count()
+    become_rank(
+        rank,
+        lambda options: ForkedGroup(
+            options, requests, calls, rank, next(numbers)
+        ),
+    )
+    set_device(rank)
+    torch.set_num_threads(1)  # there are as many processes as ranks
+    world.begin(rank)
+    for_good = ExitStack()
+    draw_on_shards(for_good)
+    save_by_ranks(for_good)
+    # DDP has no timer for simulated devices, and would warn.
+    compiled: Any = torch._C._distributed_c10d
+    replaced(
+        compiled.Logger, "set_runtime_stats_and_log", lambda logger: None
+    ).apply()
+    here = ForkedRank(rank, world.size, RemoteStore(requests), calls)
+    for_good.callback(
+        replaced(c10d, "rendezvous", partial(_rendezvous, here)).apply()
+    )
+    for_good.pop_all()
+    return here
+
+
+def _rendezvous(
+    here: ForkedRank, url: str, rank: int = -1, world_size: int = -1, **_: Any
+) -> Iterator[tuple[RemoteStore, int, int]]:
+    """Stand in for PyTorch's: the ranks know each other already.
+
+    Whatever a program names, a server or a file, the rank has its number, the
+    number of ranks and their store.
+
+    Raises:
+        ValueError: the program gives the rank another number, or another
+            number of ranks.
+    """
+    if rank not in (-1, here.rank) or world_size not in (-1, here.world_size):
+        raise ValueError(
+            f"rank {here.rank} of {here.world_size} calls itself rank {rank} "
+            f"of {world_size}"
+        )
+    yield here.store, here.rank, here.world_size
+
+
+def _outcome(program: Program, here: ForkedRank) -> Outcome:
+    """Return what a program returns, or how it has failed."""
+    try:
+        value = program(here)
+        pickle.dumps(value)
+        return Outcome(value=value)
+    except RankEnded as ended:
+        return Outcome(where=place_of(ended))
+    except BaseException as error:
+        return Outcome(error=_portable(error), where=place_of(error))
+
+
+def place_of(error: BaseException) -> str:
+    """Return the innermost line of the program that an error came from."""
+    found = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        if not code.co_filename.startswith((*LIBRARIES, OWN_FILES)):
+            found = str(ProgramLine(code.co_filename, line, code.co_name))
+    return found
+
+
+def _portable(error: BaseException) -> BaseException:
+    """Return an error that another process can read."""
+    own = type(error).__module__ in ("builtins", "torch")
+    with suppress(Exception):
+        if own and pickle.loads(pickle.dumps(error)):
+            return error
+    return RuntimeError(f"{type(error).__name__}: {error}".rstrip(": "))
+
+
+# -- in the parent
+
+
+def _wait_for_end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
+    """Wait until all ranks have ended, or one of them by an error."""
+    scheduler = world.scheduler
+    scheduler.begin()
+    while not scheduler.ended.wait(0.1):
+        for rank, one in enumerate(ranks):
+            if one.process.exitcode and not scheduler.over:
+                scheduler.errors[rank] = EOFError()  # explained in the end
+        if scheduler.over:
+            return
+
+
+def _interrupt(ranks: Sequence[RankProcess]) -> None:
+    """Send Ctrl-C to the ranks: a program may do something about it."""
+    for one in ranks:
+        with suppress(ProcessLookupError):
+            os.kill(one.pid, signal.SIGINT)
+
+
+def _gone(code: int) -> str:
+    """Return how a process has ended, by its exit code."""
+    if code < 0:
+        return f"its process was killed by {signal.Signals(-code).name}"
+    return f"its process has ended with exit status {code}"
+
+
+def _end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
+    """End the processes that have not ended, and the threads here."""
+    scheduler = world.scheduler
+    if scheduler.over or not scheduler.ended.is_set():
+        if not scheduler.over:
+            scheduler.stuck = "ended from outside"
+        _tell(ranks, "another rank has failed")
+    if not scheduler.ended.wait(END_WITHIN):
+        _kill(ranks)  # a thread that listens to one hears its end
+        scheduler.ended.wait()
+    _hear(ranks)
+    for one in ranks:
+        one.process.join(END_WITHIN)
+    _kill(ranks)
+
+
+def _tell(ranks: Sequence[RankProcess], why: str) -> None:
+    """Send the ranks that they are to end: the next answer says so."""
+    for one in ranks:
+        with suppress(OSError):
+            write_message(one.connection, ("ended", why))
+
+
+def _hear(ranks: Sequence[RankProcess]) -> None:
+    """Take in how the ranks end to which no thread listens any more."""
+    last = {one.connection: one for one in ranks if not one.proxy.outcome}
+    deadline = time.monotonic() + END_WITHIN
+    while last and (left := deadline - time.monotonic()) > 0:
+        for ready in wait(list(last), timeout=left):
+            assert isinstance(ready, Connection)
+            try:
+                found = dict(read_message(ready))
+            except (EOFError, OSError):
+                found = {"end": (Outcome(),)}
+            if "end" in found:
+                last.pop(ready).proxy.end(*found["end"])
+
+
+def _kill(ranks: Sequence[RankProcess]) -> None:
+    """Kill the processes that are left, and what they have started."""
+    for one in ranks:
+        if one.process.exitcode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(one.pid, signal.SIGKILL)
+            one.process.join()
+
+
+def _values(world: _OwnStates, ranks: Sequence[RankProcess]) -> list[Any]:
+    """Return what the programs have returned.
+
+    Raises:
+        RankError: as for :func:`run_forked`.
+    """
+    outcomes = [one.proxy.outcome or Outcome() for one in ranks]
+    errors = world.scheduler.errors
+    for rank, error in errors.items():
+        if isinstance(error, EOFError):
+            code = ranks[rank].process.exitcode or 0
+            errors[rank] = RuntimeError(_gone(code))
+    try:
+        world.check()
+    except RuntimeError as error:
+        raise RankError(str(error), outcomes) from error.__cause__
+    return [outcome.value for outcome in outcomes]
