@@ -1,4 +1,4 @@
-"""The command line: ``python -m dpkit devices``, ``step``, ``calibrate``.
+"""The command line: ``python -m dpkit devices``, ``step``, ``torchrun``, ….
 
 ``commands/`` has a file for each command.
 """
@@ -7,9 +7,11 @@ import sys
 from collections.abc import Sequence
 
 from dpkit.commands.calibrate import add_calibrate
+from dpkit.commands.check import add_check
 from dpkit.commands.devices import add_devices
 from dpkit.commands.parser import PROGRAM, Parser, make_parser, run_command
 from dpkit.commands.step import add_step
+from dpkit.commands.torchrun import add_torchrun
 
 DESCRIPTION = "Training neural networks on many devices."
 
@@ -21,7 +23,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def command_parser() -> Parser:
     """Return the parser of all commands."""
-    adders = (add_devices, add_step, add_calibrate)
+    adders = (
+        add_devices,
+        add_step,
+        add_torchrun,
+        add_check,
+        add_calibrate,
+    )
     return make_parser(PROGRAM, DESCRIPTION, adders)
 
 

@@ -1,0 +1,72 @@
+"""``python -m dpkit check``: one rank of a script against several."""
+
+import argparse
+import shlex
+
+from dpkit import sim
+from dpkit.commands.parser import Commands, refuse
+
+_SUMMARY = "compare one rank of a script with several"
+
+
+def add_check(commands: Commands) -> None:
+    """Add the command to the parser of all."""
+    parser = commands.add_parser(
+        "check",
+        help=_SUMMARY,
+        description=f"{_SUMMARY}, which are to have the same global batch: "
+        "the gradients of the first step, and the parameters after each",
+    )
+    add = parser.add_argument
+    add("--ranks", type=int, default=2, help="how many (default: %(default)s)")
+    add(
+        "--steps",
+        type=int,
+        default=2,
+        help="of the optimizer (default: %(default)s)",
+    )
+    add(
+        "--one",
+        default="",
+        metavar="ARGUMENTS",
+        help="what one rank is given besides, such as '--batch-size 32'",
+    )
+    add("-m", "--module", action="store_true", help="the script is a module")
+    add("script", help="the script, or the module")
+    add("arguments", nargs=argparse.REMAINDER, help="those of the script")
+    parser.set_defaults(command=check_script)
+
+
+def check_script(options: argparse.Namespace, command: str) -> None:
+    """Run a script on one rank and on several; print what differs."""
+    # Here, not above: they import PyTorch's engines, which takes a while.
+    from dpkit.torchrun.comparison import compare_ranks
+    from dpkit.torchrun.launching import digests_of
+    from dpkit.torchrun.script import Script
+
+    sim.register()
+    kept = {}
+    for ranks in (1, options.ranks):
+        more = shlex.split(options.one) if ranks == 1 else []
+        arguments = (*options.arguments, *more)
+        script = Script(options.script, arguments, options.module)
+        sim.configure(
+            num_devices=ranks,
+            accelerator="h100",
+            link="nvlink4",
+            hosts="per_device",
+        )
+        try:
+            kept[ranks] = digests_of(script, ranks, options.steps)
+        except RuntimeError as error:
+            refuse(f"{ranks} ranks: {error}")
+    lines = compare_ranks(kept[1][0], kept[options.ranks])
+    for line in lines:
+        print(line)
+    if lines:
+        raise SystemExit(1)
+    found = len(kept[1][0].gradients)
+    print(
+        f"{options.ranks} ranks compute the gradients of one ({found} "
+        f"parameters), and agree after {options.steps} steps"
+    )

@@ -1,0 +1,165 @@
+"""One rank against several: whether they compute the same gradients.
+
+If the global batch is the same, the gradients of k ranks are those of one,
+and all ranks have the same parameters after each step. Where they differ, the
+first that does is named, and the mistakes that look like it.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from dpkit.torchrun.digests import Digest, KeptDigests
+
+SAME_WITHIN = 1e-4  # relative: sums are taken in another order
+
+
+def compare_ranks(
+    one: KeptDigests, several: Sequence[KeptDigests]
+) -> list[str]:
+    """Return what differs, in lines; none if nothing does.
+
+    Args:
+        one: What one rank has kept, with the same global batch.
+        several: What each of several ranks has kept.
+    """
+    return [
+        *_steps(several),
+        *_among_ranks(several),
+        *_with_one(one.gradients, several),
+    ]
+
+
+def _steps(several: Sequence[KeptDigests]) -> list[str]:
+    counts = [len(rank.parameters) for rank in several]
+    if len(set(counts)) == 1:
+        return []
+    told = ", ".join(f"rank {r}: {n}" for r, n in enumerate(counts))
+    return [
+        f"ranks do different numbers of steps ({told}): do they have "
+        "different numbers of batches?"
+    ]
+
+
+def _among_ranks(several: Sequence[KeptDigests]) -> list[str]:
+    """Compare what all ranks have, with rank 0."""
+    first = several[0]
+    kept = {"gradients before step 1": [r.gradients for r in several]}
+    steps = min(len(rank.parameters) for rank in several)
+    for step in range(steps):
+        name = f"parameters after step {step + 1}"
+        kept[name] = [rank.parameters[step] for rank in several]
+    for what, of_ranks in kept.items():
+        for rank, found in enumerate(of_ranks):
+            wrong = differing(of_ranks[0], found)
+            if wrong:
+                return [
+                    f"{what}: rank {rank} differs from rank 0 in {len(wrong)} "
+                    f"of {len(of_ranks[0])}, first in {wrong[0]} "
+                    f"{of_ranks[0][wrong[0]].shape}",
+                    _why_apart(what, len(wrong) == len(of_ranks[0])),
+                ]
+    if first.parameters:
+        return []
+    return ["no optimizer has done a step"]
+
+
+def _why_apart(what: str, are_all: bool) -> str:
+    if what.startswith("gradients"):
+        if are_all:
+            return (
+                "it looks like: the model is not wrapped, so that gradients "
+                "are not averaged; or it was made from another seed before "
+                "it was wrapped by hand"
+            )
+        return (
+            "it looks like: some parameters are used outside of the wrapped "
+            "model's forward, or are changed after their allreduce"
+        )
+    return (
+        "it looks like: something is done to gradients or parameters by some "
+        "ranks alone, after backward"
+    )
+
+
+def _with_one(
+    one: Mapping[str, Digest], several: Sequence[KeptDigests]
+) -> list[str]:
+    """Compare the gradients of several ranks with those of one."""
+    found: dict[str, Digest] = {}
+    for rank in reversed(several):
+        found |= rank.gradients  # stages of a pipeline have different ones
+    wrong = differing(one, found)
+    if not wrong:
+        return []
+    name = wrong[0]
+    lines = [
+        f"gradients before step 1: {len(several)} ranks differ from one in "
+        f"{len(wrong)} of {len(one)}, first in {name}"
+    ]
+    factor = common_factor(one, found, wrong)
+    if factor is None:
+        lines.append(
+            "it looks like: another global batch, such as other examples or "
+            "other random numbers; or an evaluation inside of the step"
+        )
+        return lines
+    lines.append(f"all of these are {factor:.4g} times as long as with one")
+    lines.append(_why_scaled(factor, len(several)))
+    return lines
+
+
+def _why_scaled(factor: float, ranks: int) -> str:
+    if abs(factor * ranks - 1) < SAME_WITHIN:
+        return (
+            "it looks like: the loss is divided by the number of ranks, and "
+            "DistributedDataParallel divides again"
+        )
+    if abs(factor / ranks - 1) < SAME_WITHIN:
+        return (
+            "it looks like: gradients are added up and not averaged, or the "
+            "loss is not divided by the number of micro-batches"
+        )
+    return (
+        "it looks like: the loss is divided by another number than with one "
+        "rank, such as that of micro-batches"
+    )
+
+
+def differing(
+    one: Mapping[str, Digest], other: Mapping[str, Digest]
+) -> list[str]:
+    """Return the names whose digests differ, or that one lacks."""
+    return [
+        name
+        for name in one
+        if name not in other or not _are_near(one[name], other[name])
+    ]
+
+
+def _are_near(one: Digest, other: Digest) -> bool:
+    scale = SAME_WITHIN * max(one.length, other.length)
+    return (
+        one.shape == other.shape
+        and abs(one.length - other.length) <= scale
+        and abs(one.along - other.along) <= scale
+    )
+
+
+def common_factor(
+    one: Mapping[str, Digest],
+    other: Mapping[str, Digest],
+    names: Sequence[str],
+) -> float | None:
+    """Return the factor between digests, if it is the same for all names."""
+    known = [n for n in names if n in other and one[n].length]
+    if len(known) < len(names):
+        return None
+    factor = other[known[0]].length / one[known[0]].length
+    for name in known:
+        scaled = Digest(
+            one[name].shape,
+            factor * one[name].length,
+            factor * one[name].along,
+        )
+        if not _are_near(scaled, other[name]):
+            return None
+    return factor

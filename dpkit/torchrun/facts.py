@@ -1,0 +1,123 @@
+"""What is counted in the process of a rank while a script runs."""
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from dpkit.forked.group import ForkedGroup
+from dpkit.forked.running import ForkedRank
+from dpkit.ranks.group import CollectiveCall
+from dpkit.sim import torch_sim
+from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.memory.accounting import tensors_in
+from dpkit.sim.streams.streams import SimEvent, current_stream
+from dpkit.sim.tracing import block_of
+from dpkit.theory.clock.record import Block
+from dpkit.torchrun.watchers import Watcher
+
+
+class EnoughSteps(BaseException):
+    """Raised in a rank after the steps that were asked for."""
+
+
+class StepEnd(NamedTuple):
+    """The end of a step of the optimizer."""
+
+    mark: int  # when the device had done it, in picoseconds
+    peak_bytes: int  # the most memory until then
+
+
+class KindOfCalls(NamedTuple):
+    """Operations of one kind, in groups of one size."""
+
+    kind: str  # "allreduce"
+    ranks: int  # in the group
+    calls: int
+    num_bytes: int  # that the rank has contributed
+
+
+class RankFacts(NamedTuple):
+    """What one rank has counted."""
+
+    steps: list[StepEnd]
+    peak_bytes: int
+    blocks: list[Block]
+    traffic: list[KindOfCalls]
+
+
+class RankCounter:
+    """Counts what a rank does.
+
+    Args:
+        here: The rank.
+        most_steps: How many steps of the optimizer it does; None: all.
+        watchers: They see what is counted.
+    """
+
+    def __init__(
+        self,
+        here: ForkedRank,
+        most_steps: int | None,
+        watchers: Sequence[Watcher] = (),
+    ) -> None:
+        self._watchers = watchers
+        self._here = here
+        self._most = most_steps
+        self._counted: Optimizer | None = None  # the first that has stepped
+        self._ends: list[tuple[SimEvent, int]] = []
+        self._calls: Counter[tuple[str, int]] = Counter()
+        self._bytes: Counter[tuple[str, int]] = Counter()
+
+    def begin(self, stack: ExitStack) -> None:
+        """Count until a stack ends."""
+        simulation.memory.blocks = []
+        stack.callback(setattr, simulation.memory, "blocks", None)
+        hook: Any = self._stepped
+        stack.callback(register_optimizer_step_post_hook(hook).remove)
+        self._here.calls.observers.append(self._called)
+        for watcher in self._watchers:
+            watcher.begin(stack)
+
+    def _called(
+        self, group: ForkedGroup, call: CollectiveCall, tensors: Any
+    ) -> None:
+        for watcher in self._watchers:
+            watcher.called(group, call, tensors)
+        given = tensors[1] if isinstance(tensors, tuple) else tensors
+        of = call.kind, 2 if call.end.pair else group.size()
+        self._calls[of] += 1
+        self._bytes[of] += sum(x.nbytes for x in tensors_in(given))
+
+    def _stepped(self, optimizer: Optimizer, *_: Any) -> None:
+        if self._counted is None:
+            self._counted = optimizer
+        if self._counted is not optimizer:
+            return
+        for watcher in self._watchers:
+            watcher.stepped(optimizer)
+        device = torch.device("sim", self._here.rank)
+        end = current_stream(device).record_event()
+        peak = torch_sim.max_memory_allocated(device)
+        self._ends.append((end, peak))
+        if len(self._ends) == self._most:
+            raise EnoughSteps
+
+    def facts(self) -> RankFacts:
+        """Return what was counted."""
+        memory = simulation.memory
+        own = self._here.rank
+        made = [b for b in memory.blocks or [] if b.device == own]
+        return RankFacts(
+            steps=[StepEnd(end.mark or 0, peak) for end, peak in self._ends],
+            peak_bytes=memory.peak[own],
+            blocks=[block_of(b, 0, memory.order) for b in made],
+            traffic=[
+                KindOfCalls(*of, self._calls[of], self._bytes[of])
+                for of in self._calls
+            ],
+        )

@@ -1,0 +1,150 @@
+"""Run a script on the ranks of a simulated machine, and record what happens.
+
+By torchrun, each rank runs the script. A script that starts its processes
+itself is run once, in this process, and they are the ranks.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from dpkit.forked.proxy import Arrivals
+from dpkit.forked.running import ForkedRank, RankError, run_forked
+from dpkit.sim.cuda_names import not_modelled
+from dpkit.sim.cuda_names.patches import as_cuda
+from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.tracing import trace
+from dpkit.theory.timeline.timeline import Timeline
+from dpkit.torchrun.digests import Digests, KeptDigests
+from dpkit.torchrun.facts import EnoughSteps, RankCounter, RankFacts
+from dpkit.torchrun.held import HeldMemory
+from dpkit.torchrun.made_up import make_up_values
+from dpkit.torchrun.script import RankPlace, Script, print_error, run_script
+from dpkit.torchrun.spawning import Task, spawn_ranks
+from dpkit.torchrun.stopwatch import show_simulated_time
+from dpkit.torchrun.watchers import WATCHERS
+
+
+class Settings(NamedTuple):
+    """How a script is run."""
+
+    nodes: int = 1
+    ranks_per_node: int = 1
+    alike: bool = False  # whether rank 0 stands for all
+    spawns: bool = False  # whether the script starts its processes itself
+    steps: int | None = None  # of the optimizer, after which it ends
+    has_real_time: bool = False  # whether it sees the time on the wall
+
+
+class RankReport(NamedTuple):
+    """What the process of a rank sends at its end."""
+
+    facts: RankFacts
+    notes: dict[str, str]  # what was done otherwise -> the line
+    findings: dict[str, str]  # what the watchers have found -> the line
+    kept: dict[str, list[int]]  # what is found if it is equal on all ranks
+
+
+@dataclass
+class Run:
+    """What a run of a script has left."""
+
+    timeline: Timeline
+    ranks: list[RankReport | None] = field(default_factory=list)
+    arrivals: Arrivals = field(default_factory=dict)
+    failure: RankError | None = None
+
+
+def run_on_ranks(script: Script, settings: Settings) -> Run:
+    """Run a script, and return what was recorded.
+
+    The machine has been configured, with a device for each rank.
+    """
+    with trace() as timeline, ExitStack() as stack:
+        done = Run(timeline)
+
+        def run_tasks(tasks: Sequence[Task]) -> None:
+            """Run tasks as ranks, one on each."""
+            done.ranks = run_forked(
+                lambda here: _run_rank(tasks[here.rank], settings, here),
+                len(tasks),
+                arrivals=done.arrivals,
+                alike=settings.alike,
+            )
+
+        try:
+            with as_cuda():
+                if settings.spawns:
+                    spawn_ranks(stack, run_tasks)
+                    run_script(script)
+                else:
+                    run_tasks(_tasks_of_torchrun(script, settings))
+        except RankError as failure:
+            done.failure = failure
+            done.ranks = [one.value for one in failure.outcomes]
+    return done
+
+
+def _tasks_of_torchrun(script: Script, settings: Settings) -> list[Task]:
+    """Return what each rank does: it runs the script."""
+    size = settings.nodes * settings.ranks_per_node
+
+    def run_at(place: RankPlace) -> None:
+        os.environ.update(place.environment())
+        run_script(script)
+
+    return [
+        partial(run_at, RankPlace(rank, size, settings.ranks_per_node))
+        for rank in range(size)
+    ]
+
+
+def _run_rank(task: Task, settings: Settings, here: ForkedRank) -> RankReport:
+    """Do the task of a rank, in its process, and count what it does."""
+    watchers = [make(here.rank) for make in WATCHERS]
+    counting = RankCounter(here, settings.steps, watchers)
+    with ExitStack() as stack:
+        if not settings.has_real_time:
+            show_simulated_time(stack)
+        if simulation.backing.type == "meta":
+            make_up_values(stack)
+        counting.begin(stack)
+        HeldMemory().begin(stack)
+        try:
+            task()
+        except EnoughSteps:
+            pass
+        except Exception as error:
+            print_error(error)
+            raise
+        findings: dict[str, str] = {}
+        kept: dict[str, list[int]] = {}
+        for watcher in watchers:
+            findings |= watcher.findings
+            kept |= watcher.kept()
+        notes = not_modelled.notes
+        return RankReport(counting.facts(), notes, findings, kept)
+
+
+def digests_of(script: Script, ranks: int, steps: int) -> list[KeptDigests]:
+    """Return the digests of gradients and parameters that ranks keep.
+
+    Raises:
+        RankError: a rank has failed, or none could go on.
+    """
+    tasks = _tasks_of_torchrun(script, Settings(ranks_per_node=ranks))
+
+    def run_rank(here: ForkedRank) -> KeptDigests:
+        kept = Digests(here.rank)
+        with ExitStack() as stack:
+            RankCounter(here, steps, [kept]).begin(stack)
+            with suppress(EnoughSteps):
+                tasks[here.rank]()
+            return kept.digests()
+
+    with as_cuda():
+        found: list[KeptDigests] = run_forked(run_rank, ranks)
+    return found

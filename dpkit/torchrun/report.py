@@ -1,0 +1,276 @@
+"""What happened in a run: lines and tables, with what they rest on.
+
+Counted are bytes, operations and memory: they would be the same on GPUs.
+Modelled are times: they rest on the presets, and on what is assumed.
+"""
+
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from dpkit.forked.proxy import Arrivals
+from dpkit.theory.clock.record import SECOND, Span
+from dpkit.theory.tables import Table, table
+from dpkit.theory.timeline.memory_chart import history
+from dpkit.theory.timeline.summary import DeviceTimes
+from dpkit.theory.timeline.timeline import Timeline
+from dpkit.theory.units import show_bytes, show_memory, show_seconds
+from dpkit.torchrun.facts import RankFacts
+from dpkit.torchrun.launching import RankReport, Run
+
+LONGEST = 5  # kinds of operations that are listed
+
+
+class Section(NamedTuple):
+    """A part of a report."""
+
+    title: str
+    rests_on: str  # "counted", "modelled" or nothing
+    lines: list[str]
+    table: Table | None = None
+
+    def __str__(self) -> str:
+        head = (
+            f"{self.title} ({self.rests_on})" if self.rests_on else self.title
+        )
+        parts = [head, *(f"  {line}" for line in self.lines)]
+        if self.table is not None:
+            parts += [f"  {line}" for line in str(self.table).splitlines()]
+        return "\n".join(parts)
+
+
+def report(done: Run) -> list[Section]:
+    """Return the sections of the report of a run."""
+    ranks = {r: one for r, one in enumerate(done.ranks) if one is not None}
+    facts = {rank: one.facts for rank, one in ranks.items()}
+    if not facts:
+        return []
+    sections = [
+        _steps(facts),
+        _devices(facts, done.timeline),
+        _memory(facts),
+        _traffic(facts),
+        _waiting(done.arrivals),
+        _longest(facts, done.timeline),
+        _findings(ranks),
+        _notes(ranks),
+        _assumptions(done.timeline),
+    ]
+    return [s for s in sections if s.lines or s.table is not None]
+
+
+def seconds_of_steps(facts: RankFacts) -> list[float]:
+    """Return what each step took after the first, by the device's clock."""
+    marks = [step.mark / SECOND for step in facts.steps]
+    return [b - a for a, b in pairwise(marks)]
+
+
+def _steps(facts: dict[int, RankFacts]) -> Section:
+    """Return how long a step of the optimizer takes."""
+    lines = []
+    counts = {rank: len(one.steps) for rank, one in facts.items()}
+    seconds = [s for one in facts.values() for s in seconds_of_steps(one)]
+    if seconds:
+        lines.append(
+            f"{show_seconds(median(seconds))} (median; from "
+            f"{show_seconds(min(seconds))} to {show_seconds(max(seconds))})"
+        )
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"rank {r}: {n}" for r, n in counts.items())
+        lines.append(f"ranks have done different numbers of steps ({told})")
+    number = max(counts.values(), default=0)
+    return Section(f"A step of the optimizer, of {number}", "modelled", lines)
+
+
+def _devices(facts: dict[int, RankFacts], timeline: Timeline) -> Section:
+    """Return what each device does between its first step and its last."""
+    rows = []
+    for rank, one in facts.items():
+        spans = _between(timeline, rank, one)
+        if spans:
+            rows.append({"GPU": rank, **_shares(spans, one)})
+    return Section(
+        "Where the time goes, after the first step",
+        "modelled",
+        [],
+        table(rows) if rows else None,
+    )
+
+
+def _shares(spans: list[Span], facts: RankFacts) -> dict[str, str]:
+    start, end = _window(facts)
+    (times,) = Timeline(spans=spans).summary().devices.values()
+    whole = end - start
+    return {
+        "computing": f"{times.busy / whole:.0%}",
+        "sending": f"{times.copying / whole:.0%}",
+        "of it hidden": f"{_hidden(times) / whole:.0%}",
+        "idle": f"{1 - (times.busy + times.exposed) / whole:.0%}",
+    }
+
+
+def _hidden(times: DeviceTimes) -> float:
+    return max(0.0, times.copying - times.exposed)
+
+
+def _window(facts: RankFacts) -> tuple[float, float]:
+    """Return when the first step and the last ended; 0, 0 without two."""
+    if len(facts.steps) < 2:
+        return 0.0, 0.0
+    return facts.steps[0].mark / SECOND, facts.steps[-1].mark / SECOND
+
+
+def _between(timeline: Timeline, rank: int, facts: RankFacts) -> list[Span]:
+    """Return the spans of a device after its first step, cut to size."""
+    start, end = _window(facts)
+    return [
+        replace(s, start=max(s.start, start), end=min(s.end, end))
+        for s in timeline.spans
+        if s.device == f"sim:{rank}" and s.end > start and s.start < end
+    ]
+
+
+def _memory(facts: dict[int, RankFacts]) -> Section:
+    """Return how much memory a device needs, in which step, and for what."""
+    rows = []
+    for rank, one in facts.items():
+        rows.append(
+            {
+                "GPU": rank,
+                "peak": show_memory(one.peak_bytes),
+                "first in step": _step_of_peak(one),
+                **_held(one),
+            }
+        )
+    return Section("Memory of tensors at its peak", "counted", [], table(rows))
+
+
+def _step_of_peak(facts: RankFacts) -> int | str:
+    for number, step in enumerate(facts.steps, 1):
+        if step.peak_bytes == facts.peak_bytes:
+            return number
+    return "after them" if facts.steps else ""
+
+
+def _held(facts: RankFacts) -> dict[str, str]:
+    """Return what the memory was for when most was taken."""
+    if not facts.blocks:
+        return {}
+    fullest = max(history(facts.blocks), key=lambda m: sum(m.values()))
+    return {name: show_memory(count) for name, count in fullest.items()}
+
+
+def _traffic(facts: dict[int, RankFacts]) -> Section:
+    """Return what rank 0 sends, in the whole run and for a step."""
+    if 0 not in facts:
+        return Section("", "", [])
+    steps = len(facts[0].steps)
+    rows = []
+    for one in facts[0].traffic:
+        row = {
+            "rank 0 calls": one.kind,
+            "among": one.ranks,
+            "times": one.calls,
+            "bytes": show_bytes(one.num_bytes),
+        }
+        if steps:
+            row["times a step"] = one.calls / steps
+            row["bytes a step"] = show_bytes(one.num_bytes / steps)
+        rows.append(row)
+    return Section(
+        "What is sent", "counted", [], table(rows) if rows else None
+    )
+
+
+def _waiting(arrivals: Arrivals) -> Section:
+    """Return which rank the others waited for."""
+    waited: defaultdict[int, float] = defaultdict(float)
+    last: defaultdict[int, int] = defaultdict(int)
+    for events in arrivals.values():
+        marks = {rank: event.mark or 0 for rank, event in events.items()}
+        latest = max(marks, key=lambda rank: marks[rank])
+        lost = sum(marks[latest] - mark for mark in marks.values())
+        if lost:
+            waited[latest] += lost / SECOND
+            last[latest] += 1
+    if not waited:
+        return Section("", "", [])
+    worst = max(waited, key=lambda rank: waited[rank])
+    line = (
+        f"most for rank {worst}: it came last to {last[worst]} of "
+        f"{len(arrivals)}, and the others waited "
+        f"{show_seconds(waited[worst])} for it, added up"
+    )
+    return Section("Who the ranks wait for in collectives", "modelled", [line])
+
+
+def _longest(facts: dict[int, RankFacts], timeline: Timeline) -> Section:
+    """Return which operations take most of the time of device 0."""
+    if 0 not in facts:
+        return Section("", "", [])
+    spans = _between(timeline, 0, facts[0])
+    total: defaultdict[str, float] = defaultdict(float)
+    count: defaultdict[str, int] = defaultdict(int)
+    for span in spans:
+        total[span.name] += span.end - span.start
+        count[span.name] += 1
+    start, end = _window(facts[0])
+    longest = sorted(total, key=lambda name: -total[name])[:LONGEST]
+    rows = [
+        {
+            "operation": name,
+            "times": count[name],
+            "of the time": f"{total[name] / (end - start):.0%}",
+        }
+        for name in longest
+    ]
+    return Section(
+        "What GPU 0 spends most time on",
+        "modelled",
+        [],
+        table(rows) if rows else None,
+    )
+
+
+def _findings(ranks: dict[int, RankReport]) -> Section:
+    """Return what the watchers have found, each sentence once."""
+    found: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for rank, one in ranks.items():
+        for finding in one.findings.items():
+            found[finding].append(rank)
+    lines = [
+        f"{sentence} ({line}; {_ranks(which)})"
+        for (sentence, line), which in found.items()
+    ]
+    return Section("Found", "", lines + _equal_on_all(list(ranks.values())))
+
+
+def _equal_on_all(ranks: list[RankReport]) -> list[str]:
+    """Return the sentences for what is equal on all ranks and should not."""
+    if len(ranks) < 2:
+        return []
+    return [
+        sentence
+        for sentence, numbers in ranks[0].kept.items()
+        if numbers and all(one.kept[sentence] == numbers for one in ranks)
+    ]
+
+
+def _ranks(which: list[int]) -> str:
+    words = ", ".join(map(str, which))
+    return f"rank {words}" if len(which) == 1 else f"ranks {words}"
+
+
+def _notes(ranks: dict[int, RankReport]) -> Section:
+    """Return what ran otherwise than it would on a GPU."""
+    notes: dict[str, str] = {}
+    for one in ranks.values():
+        notes = {**one.notes, **notes}
+    lines = [f"{sentence} ({line})" for sentence, line in notes.items()]
+    return Section("Otherwise than on a GPU", "", lines)
+
+
+def _assumptions(timeline: Timeline) -> Section:
+    return Section("What the times rest on", "", timeline.assumptions)

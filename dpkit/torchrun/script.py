@@ -1,0 +1,91 @@
+"""Run a script in the process of a rank, as torchrun would."""
+
+import os
+import runpy
+import sys
+import traceback
+from types import TracebackType
+from typing import NamedTuple
+
+from dpkit.forked.running import OWN_FILES
+from dpkit.sim.places import LIBRARIES
+
+PORT = 29500  # that of torchrun; nobody listens there
+
+
+class Script(NamedTuple):
+    """What is to be run, as after ``python`` on a command line."""
+
+    name: str  # the path of a file, or the name of a module
+    arguments: tuple[str, ...] = ()
+    is_module: bool = False  # python -m
+
+
+class RankPlace(NamedTuple):
+    """Where a rank is among the others."""
+
+    rank: int
+    world_size: int
+    ranks_per_node: int
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that torchrun sets for this rank."""
+        node, local = divmod(self.rank, self.ranks_per_node)
+        nodes = -(-self.world_size // self.ranks_per_node)
+        numbers = {
+            "RANK": self.rank,
+            "LOCAL_RANK": local,
+            "WORLD_SIZE": self.world_size,
+            "LOCAL_WORLD_SIZE": self.ranks_per_node,
+            "GROUP_RANK": node,
+            "GROUP_WORLD_SIZE": nodes,
+            "ROLE_RANK": self.rank,
+            "ROLE_WORLD_SIZE": self.world_size,
+            "MASTER_PORT": PORT,
+            "TORCHELASTIC_RESTART_COUNT": 0,
+            "TORCHELASTIC_MAX_RESTARTS": 0,
+            "OMP_NUM_THREADS": 1,
+        }
+        return {
+            **{name: str(number) for name, number in numbers.items()},
+            "ROLE_NAME": "default",
+            "MASTER_ADDR": "127.0.0.1",
+            "TORCHELASTIC_RUN_ID": "simulated",
+        }
+
+
+def run_script(script: Script) -> None:
+    """Run a script as the program of this process.
+
+    Raises:
+        RuntimeError: it has ended with an exit status that is not 0.
+        BaseException: what it has raised.
+    """
+    sys.argv = [script.name, *script.arguments]
+    try:
+        if script.is_module:
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(script.name, run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, os.path.dirname(os.path.abspath(script.name)))
+            runpy.run_path(script.name, run_name="__main__")
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise RuntimeError(
+                f"the script has ended with exit status {end.code}"
+            ) from end
+
+
+def print_error(error: BaseException) -> None:
+    """Print an error as Python does, from the script's first line on."""
+    found = error.__traceback__
+    while found is not None and not _is_of_script(found):
+        found = found.tb_next
+    traceback.print_exception(
+        type(error), error, found or error.__traceback__, chain=False
+    )
+
+
+def _is_of_script(found: TracebackType) -> bool:
+    file = found.tb_frame.f_code.co_filename
+    return not file.startswith((*LIBRARIES, OWN_FILES))

@@ -1,0 +1,113 @@
+"""Scripts that start their processes themselves, by ``torch.multiprocessing``.
+
+``mp.spawn`` runs a function on ranks, which are forked processes here. So do
+several ``mp.Process``: they begin when the first of them is joined, because
+all ranks of a simulated machine begin together::
+
+    processes = [mp.Process(target=f, args=(r, 2)) for r in range(2)]
+    for p in processes: p.start()       noted
+    for p in processes: p.join()        here both run, to their end
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch.multiprocessing as mp
+
+from dpkit.sim.changes.change import replaced
+
+Task = Callable[[], object]
+RunTasks = Callable[[Sequence[Task]], None]  # one for each rank
+_Process: Any = mp.Process
+
+
+def spawn_ranks(stack: ExitStack, run: RunTasks) -> None:
+    """Run what a script spawns as ranks, until a stack ends.
+
+    Args:
+        stack: What undoes it.
+        run: Runs tasks on ranks, one on each.
+    """
+
+    def spawn(
+        fn: Callable[..., object],
+        args: tuple[Any, ...] = (),
+        nprocs: int = 1,
+        join: bool = True,
+        daemon: bool = False,
+        start_method: str = "spawn",
+    ) -> None:
+        """Stand in for ``torch.multiprocessing.spawn``."""
+        if not join:
+            raise NotImplementedError(
+                "processes of a simulated machine run to their end when they "
+                "are started (join: False)"
+            )
+        run([_task(fn, (rank, *args), {}) for rank in range(nprocs)])
+
+    started: list[DeferredProcess] = []
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        """Stand in for ``torch.multiprocessing.Process``."""
+        target = kwargs.get("target") or (args[1] if len(args) > 1 else None)
+        module = str(getattr(target, "__module__", "torch"))
+        if module.partition(".")[0] == "torch":  # as of a DataLoader
+            return _Process(*args, **kwargs)
+        return DeferredProcess(started, run, *args, **kwargs)
+
+    for owner, name, value in (
+        (mp, "spawn", spawn),
+        (mp, "start_processes", spawn),
+        (mp, "Process", make),
+    ):
+        stack.callback(replaced(owner, name, value).apply())
+
+
+def _task(
+    fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Task:
+    return lambda: fn(*args, **kwargs)
+
+
+class DeferredProcess:
+    """A process that begins when it, or another like it, is joined."""
+
+    exitcode: int | None = None
+    pid: int | None = None
+
+    def __init__(
+        self,
+        started: "list[DeferredProcess]",
+        run: RunTasks,
+        group: None = None,
+        target: Callable[..., object] | None = None,
+        name: str | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        *,
+        daemon: bool | None = None,
+    ) -> None:
+        self.name = name
+        self.daemon = daemon
+        self._started = started
+        self._run = run
+        self._task = _task(target or print, args, kwargs or {})
+
+    def start(self) -> None:
+        """Note that it is to begin."""
+        self._started.append(self)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Run all that were started, if this one has not run."""
+        if self.exitcode is not None:
+            return
+        together = list(self._started)
+        self._started.clear()
+        for process in together:
+            process.exitcode = 0
+        self._run([process._task for process in together])
+
+    def is_alive(self) -> bool:
+        """Return whether it has been started and not joined."""
+        return self in self._started

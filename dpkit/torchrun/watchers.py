@@ -1,0 +1,211 @@
+"""Mistakes that a rank can see while its script runs.
+
+A watcher looks on, and at the end says what it has found. ``WATCHERS`` has the
+classes of those that a run begins with; a program may add its own to the list
+before it calls :func:`dpkit.torchrun.launching.run_on_ranks`.
+"""
+
+import zlib
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+from torch.utils.data.distributed import DistributedSampler
+
+from dpkit.forked.group import ForkedGroup
+from dpkit.ranks.group import CollectiveCall
+from dpkit.sim import places
+from dpkit.sim.changes.change import replaced
+from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.memory.accounting import Memory, tensors_in
+from dpkit.sim.memory.small_integers import has_values
+from dpkit.sim.tensors.behaviour import plain
+
+MOST_KEPT = 3  # calls of the model that are looked at
+SAME_INPUTS = (
+    "all ranks give the model the same examples; a DistributedSampler gives "
+    "each rank its own"
+)
+SAME_RANDOM_NUMBERS = (
+    "all ranks draw the same random numbers in forward, as by dropout; "
+    "torch.manual_seed(seed + rank), after the model is made, draws others"
+)
+_WRAPPERS = (DistributedDataParallel, FSDPModule, FullyShardedDataParallel)
+
+
+class Watcher:
+    """Looks on in one rank; what it does not need it leaves out.
+
+    Args:
+        rank: The number of the rank.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.findings: dict[str, str] = {}  # a sentence -> the line it is of
+
+    def kept(self) -> dict[str, list[int]]:
+        """Return numbers that are found if they are equal on all ranks.
+
+        By the sentence that says what was found.
+        """
+        return {}
+
+    def find(self, sentence: str) -> None:
+        """Note what was found, and the line of the script that runs now."""
+        self.findings.setdefault(sentence, places.here().described())
+
+    def begin(self, stack: ExitStack) -> None:
+        """Begin to look on; the stack ends with the script."""
+
+    def called(
+        self, group: ForkedGroup, call: CollectiveCall, tensors: Any
+    ) -> None:
+        """See an operation of a group before it is called."""
+
+    def stepped(self, optimizer: Optimizer) -> None:
+        """See that an optimizer has done a step."""
+
+
+class SameOrder(Watcher):
+    """A sampler that goes through the data in one order in every epoch."""
+
+    def begin(self, stack: ExitStack) -> None:
+        """Look at each pass of a ``DistributedSampler``."""
+        iterate: Any = DistributedSampler.__iter__
+        last: dict[int, int] = {}  # a sampler -> the epoch of its last pass
+
+        def watched(sampler: Any) -> Any:
+            if sampler.shuffle and last.get(id(sampler)) == sampler.epoch:
+                self.find(
+                    "a DistributedSampler passes through the data in the same "
+                    f"order again (epoch {sampler.epoch} twice); "
+                    "sampler.set_epoch(epoch) shuffles it anew"
+                )
+            last[id(sampler)] = sampler.epoch
+            return iterate(sampler)
+
+        change = replaced(DistributedSampler, "__iter__", watched)
+        stack.callback(change.apply())
+
+
+class ForeignMemory(Watcher):
+    """Memory that a rank keeps on the device of another."""
+
+    def begin(self, stack: ExitStack) -> None:
+        """Look at what is allocated on other devices."""
+        hold = Memory.hold
+
+        def watched(memory: Memory, backing: Any, device: int) -> None:
+            if device != self.rank:
+                self.find(
+                    f"rank {self.rank} takes memory on cuda:{device}, which "
+                    "is another rank's device (a map_location, or a missing "
+                    "torch.cuda.set_device?)"
+                )
+            hold(memory, backing, device)
+
+        stack.callback(replaced(Memory, "hold", watched).apply())
+
+
+class RepeatedGradients(Watcher):
+    """Gradients that are sent several times for one step of the optimizer."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
+        self._sent = 0  # bytes since the last step
+        self._steps = 0
+
+    def called(
+        self, group: ForkedGroup, call: CollectiveCall, tensors: Any
+    ) -> None:
+        """Count what DistributedDataParallel sends in backward."""
+        if call.kind == "allreduce" and simulation.clock.hosts.in_backward:
+            self._sent += sum(x.nbytes for x in tensors_in(tensors))
+
+    def stepped(self, optimizer: Optimizer) -> None:
+        """Compare it with the gradients that the optimizer has used."""
+        used = sum(
+            p.grad.nbytes
+            for group in optimizer.param_groups
+            for p in group["params"]
+            if p.grad is not None
+        )
+        times = round(self._sent / used) if used else 0
+        self._sent = 0
+        self._steps += 1
+        if times > 1 and self._steps > 1:
+            self.find(
+                f"gradients are sent {times} times for one step of the "
+                "optimizer; with micro-batches, model.no_sync() around all "
+                "but the last sends them once"
+            )
+
+
+class SameOnAllRanks(Watcher):
+    """What data parallelism needs to differ between ranks, and may not.
+
+    It keeps a number for what the wrapped model is given, and one for the
+    random numbers that its forward draws. Ranks are compared in the end.
+    """
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
+        self._model: nn.Module | None = None  # the first that is called
+        self._state = 0  # of the random numbers, before its forward
+        self._inputs: list[int] = []
+        self._random: list[int] = []
+
+    def begin(self, stack: ExitStack) -> None:
+        """Look at the forward of models that are wrapped."""
+        before = register_module_forward_pre_hook(self._before)
+        stack.callback(before.remove)
+        after = register_module_forward_hook(self._after)
+        stack.callback(after.remove)
+
+    def kept(self) -> dict[str, list[int]]:
+        """Return a sentence for what is not to be equal on all ranks.
+
+        Each has the numbers that were kept of it.
+        """
+        return {
+            SAME_INPUTS: self._inputs,
+            SAME_RANDOM_NUMBERS: self._random,
+        }
+
+    def _before(self, module: nn.Module, inputs: Any) -> None:
+        if self._model is None and isinstance(module, _WRAPPERS):
+            self._model = module
+        if module is self._model and len(self._inputs) < MOST_KEPT:
+            given = [plain(x) for x in tensors_in(inputs)]
+            if given and all(map(has_values, given)):
+                self._inputs.append(_number_of(given))
+            self._state = _number_of([torch.get_rng_state()])
+
+    def _after(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        if module is self._model and len(self._random) < MOST_KEPT:
+            state = _number_of([torch.get_rng_state()])
+            if state != self._state:  # it has drawn some
+                self._random.append(self._state)
+
+
+def _number_of(tensors: list[torch.Tensor]) -> int:
+    """Return a number by which tensors are known again."""
+    number = 0
+    for x in tensors:
+        values = x.detach().contiguous().reshape(-1).view(torch.uint8)
+        number = zlib.crc32(values.numpy().tobytes(), number)
+    return number
+
+
+WATCHERS: list[type[Watcher]] = [
+    *(SameOrder, ForeignMemory, RepeatedGradients, SameOnAllRanks),
+]

@@ -1,0 +1,111 @@
+"""``python -m dpkit check``: mistakes planted into a script, and none."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+import argparse, os, torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=8)
+parser.add_argument("--wrong", default="")
+options = parser.parse_args()
+wrong = options.wrong
+dist.init_process_group("nccl")
+local = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local)
+rank, size = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(rank if wrong == "seed" else 0)
+net = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 1)).cuda()
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(64, 20), torch.randn(64, 1))
+sampler = DistributedSampler(data, shuffle=False)
+loader = DataLoader(
+    data,
+    batch_size=options.batch_size,
+    sampler=None if wrong == "data" else sampler,
+)
+is_bare = wrong in ("forgotten", "seed", "by hand")
+model = net if is_bare else DDP(net, device_ids=[local])
+optimizer = torch.optim.AdamW(net.parameters())
+for number, (x, y) in enumerate(loader):
+    if wrong == "fewer" and rank == 1 and number == 1:
+        break
+    loss = (model(x.cuda()) - y.cuda()).square().mean()
+    if wrong == "loss":
+        loss = loss / size
+    optimizer.zero_grad()
+    loss.backward()
+    if wrong in ("by hand", "seed", "sum"):
+        for p in net.parameters():
+            dist.all_reduce(p.grad)
+            p.grad /= 1 if wrong == "sum" else size
+    if wrong == "after" and rank == 1:
+        net[0].weight.grad *= 1.1
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+    optimizer.step()
+"""
+
+
+def check(tmp_path, *arguments, ranks=4):
+    """Check the script; return the exit status and what is printed."""
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    command = [sys.executable, "-W", "ignore", "-m", "dpkit", "check"]
+    found = subprocess.run(
+        [
+            *(*command, "--ranks", str(ranks), "--one", "--batch-size 32"),
+            *(path, *arguments),
+        ],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return found.returncode, found.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("right", ["", "by hand"])
+def test_a_right_script_raises_no_alarm(tmp_path, right):
+    status, text = check(tmp_path, "--wrong", right)
+    assert status == 0, text
+    assert "4 ranks compute the gradients of one (4 parameters)" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("wrong", "sentences"),
+    [
+        ("forgotten", ["rank 1 differs from rank 0", "not wrapped"]),
+        ("seed", ["rank 1 differs from rank 0 in 4 of 4"]),
+        ("data", ["differ from one in 4 of 4", "another global batch"]),
+        ("loss", ["0.25 times as long", "divides again"]),
+        ("sum", ["4 times as long", "added up and not averaged"]),
+        ("after", ["rank 1 differs from rank 0 in 1 of 4", "0.weight"]),
+    ],
+)
+def test_a_mistake_is_named(tmp_path, wrong, sentences):
+    status, text = check(tmp_path, "--wrong", wrong)
+    assert status == 1, text
+    for sentence in sentences:
+        assert sentence in text
+
+
+@pytest.mark.slow
+def test_a_rank_with_fewer_batches_is_named(tmp_path):
+    status, text = check(tmp_path, "--wrong", "fewer", ranks=2)
+    assert status == 2
+    assert "no rank can go on" in text
+    assert "rank 1 has returned" in text
