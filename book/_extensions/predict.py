@@ -12,9 +12,9 @@ from predict_boxes import COMMENT, Asked, Box, boxes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-FIELD = """<label>{label} <input type="text" size="8" autocomplete="off" \
-pattern=" *[+\\-−]?[0-9.,]+(e[+\\-]?[0-9]+)?(/[0-9.]+)? *" \
-title="a number, such as 0.5, 1,024, 3/8 or 2e-7"> {unit}</label>
+FIELD = """<label>{label} <span><input type="text" size="8" \
+autocomplete="off" pattern=" *[+\\-−]?[0-9.,]+(e[+\\-]?[0-9]+)?(/[0-9.]+)? *" \
+title="a number, such as 0.5, 1,024, 3/8 or 2e-7"> {unit}</span></label>
 """
 CHOICE = '<label><input type="radio" name="{cell}" value="{number}"> <span>'
 IF = '<div class="predict-if" data-if="{number}" hidden>'

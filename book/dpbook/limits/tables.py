@@ -118,8 +118,8 @@ def stays_out(found: Comparisons) -> Table:
                 "hardware": row.hardware,
                 "configuration": row.configuration,
                 "unit": row.unit,
-                "predicted": f"{row.predicted:.3g}",
-                "measured": f"{row.measured:.3g}",
+                "predicted": row.predicted,
+                "measured": row.measured,
                 "factor": show_factor(row.factor),
             }
             for effect, examples in STAYS_OUT.items()
