@@ -100,6 +100,31 @@ def test_an_engine_takes_the_same_time_again_and_sends():
     assert sum(s.num_bytes for s in runs[0] if "copy to" in s.name) > 0
 
 
+def step_in_shards():
+    """Do a step of Adam on shards; return the bytes of these."""
+    net = sharded(transformer().to(own_device()))
+    optimizer = torch.optim.Adam(net.parameters())
+    for p in net.parameters():
+        p.grad = torch.ones_like(p)
+    optimizer.step()
+    return sum(p.to_local().nbytes for p in net.parameters())
+
+
+def test_the_memory_of_shards_is_known_by_what_it_is_for():
+    with (
+        dpkit.sim.machine(hosts="per_device"),
+        dpkit.sim.trace() as timeline,
+    ):
+        num_bytes, _ = dpkit.sim.launch(step_in_shards, 2)
+    held = dict.fromkeys(("parameters", "gradients", "optimizer state"), 0)
+    for block in timeline.blocks:
+        if block.device == "sim:0" and block.category in held:
+            held[block.category] += block.num_bytes
+    assert held["parameters"] >= num_bytes
+    assert held["gradients"] >= num_bytes
+    assert held["optimizer state"] >= 2 * num_bytes  # two moments
+
+
 def test_one_function_started_in_three_ways(forked_ranks, run_ranks, tmp_path):
     """By threads, by processes, and by what torchrun starts."""
     found = dpkit.sim.launch(train_anywhere.on_sim, 2)

@@ -169,7 +169,8 @@ class Memory:
 
     def mark(self, values: Any, category: str, before: str = "") -> None:
         """Note what memory is for, or only where it was for ``before``."""
-        for tensor in tensors_in(values):
+        for found in tensors_in(values):
+            tensor: Any = getattr(found, "_local_tensor", found)  # a DTensor's
             if hasattr(tensor, "backing"):
                 held = self._held(tensor.backing.untyped_storage())
                 if held is not None and before in ("", held.category):
