@@ -21,6 +21,7 @@ from dpkit.sim.cuda_names.patches import patches
 from dpkit.sim.devices import names as device_names
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory import accounting
+from dpkit.sim.memory.garbage import collect_garbage
 from dpkit.sim.streams.streams import SimEvent, SimStream
 
 sim.register()
@@ -219,6 +220,9 @@ def train(kind):
 
 def test_training_for_cuda_is_training_on_sim():
     """The same to the bit, and in the same simulated time."""
+    sim.register()
+    collect_garbage(simulation.memory)  # what other tests have left
+    torch.sim.reset_peak_memory_stats(1)
     *one, parameters = train("sim")
     torch.sim.reset_peak_memory_stats(1)
     with sim.as_cuda():
