@@ -1,6 +1,7 @@
 """``python -m dpkit check``: one rank of a script against several."""
 
 import argparse
+import os
 import shlex
 
 from dpkit import sim
@@ -40,10 +41,13 @@ def add_check(commands: Commands) -> None:
 def check_script(options: argparse.Namespace, command: str) -> None:
     """Run a script on one rank and on several; print what differs."""
     # Here, not above: they import PyTorch's engines, which takes a while.
-    from dpkit.torchrun.comparison import compare_ranks
+    from dpkit.torchrun.comparison import compare_ranks, steps_compared
     from dpkit.torchrun.launching import digests_of
     from dpkit.torchrun.script import Script
 
+    if options.ranks < 2:
+        refuse(f"there is nothing to compare (--ranks: {options.ranks})")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the GPUs of this machine rest
     sim.register()
     kept = {}
     for ranks in (1, options.ranks):
@@ -59,14 +63,18 @@ def check_script(options: argparse.Namespace, command: str) -> None:
         try:
             kept[ranks] = digests_of(script, ranks, options.steps)
         except RuntimeError as error:
+            for note in getattr(error, "__notes__", []):
+                print(note)
             refuse(f"{ranks} ranks: {error}")
-    lines = compare_ranks(kept[1][0], kept[options.ranks])
+    one = kept[1][0]
+    several = kept[options.ranks]
+    lines = compare_ranks(one, several)
     for line in lines:
         print(line)
     if lines:
         raise SystemExit(1)
-    found = len(kept[1][0].gradients)
     print(
-        f"{options.ranks} ranks compute the gradients of one ({found} "
-        f"parameters), and agree after {options.steps} steps"
+        f"{options.ranks} ranks compute the gradients of one, and agree with "
+        f"each other (parameters: {len(one.gradients[0])}, steps: "
+        f"{steps_compared(one, several)})"
     )

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from dpkit import sim
 from dpkit.commands.parser import PROGRAM, Commands, Parser, refuse
@@ -133,6 +134,9 @@ def run_torchrun(options: argparse.Namespace, command: str) -> None:
         steps=options.steps,
         has_real_time=options.real_time,
     )
+    if options.alike and not options.meta:
+        refuse("--alike needs --meta: a rank with values is no other")
+    signal.signal(signal.SIGTERM, _raise_interrupt)
     _configure(options)
     _print(f"{_SUMMARY}: {sim.label()}")
     script = Script(options.script, tuple(options.arguments), options.module)
@@ -150,7 +154,7 @@ def run_torchrun(options: argparse.Namespace, command: str) -> None:
         done.timeline.to_chrome(options.trace)
     if done.failure is not None:
         _print(str(done.failure))
-        for note in done.failure.__notes__:
+        for note in getattr(done.failure, "__notes__", []):
             _print(note)
         raise SystemExit(1)
 
@@ -176,6 +180,11 @@ def _configure(options: argparse.Namespace) -> None:
         )
     except (RuntimeError, ValueError, OSError) as error:
         refuse(error)
+
+
+def _raise_interrupt(*_: object) -> NoReturn:
+    """End as by Ctrl-C, so that no rank is left."""
+    raise KeyboardInterrupt
 
 
 def _print(line: str) -> None:

@@ -6,6 +6,7 @@ knows no time until it asks for one.
 """
 
 import threading
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -82,6 +83,8 @@ class RemoteClock:
         self._rank = rank
         self._requests = requests
         self._numbers = count()  # of marks and copies
+        # Called where the host waits for its whole device.
+        self.on_synchronize: Callable[[], None] = lambda: None
 
     def now(self, device: int | None = None) -> float:
         """Return the time of the host of a device, in seconds."""
@@ -109,7 +112,12 @@ class RemoteClock:
     def wait(
         self, device: int, stream: int | None = None, cost: float | None = None
     ) -> None:
-        """Make the host wait for what it has issued."""
+        """Make the host wait for what it has issued.
+
+        For a whole device these are also the collectives that are under way.
+        """
+        if stream is None:
+            self.on_synchronize()
         self._requests.add("wait", device, stream, cost)
 
     # -- streams and events

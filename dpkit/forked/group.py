@@ -17,6 +17,7 @@ from dpkit.ranks.group import CollectiveCall, SimGroup
 from dpkit.ranks.works import SimWork
 from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.streams.sending import check_rank
+from dpkit.sim.tensors.behaviour import plain
 
 
 class OpenCall:
@@ -40,11 +41,19 @@ class OpenCall:
         self.number = number
         self.is_over = False
         taken, given = _taken_and_given(call, tensors)
+        self._memory = _memory_of(tensors)
         self._taken = set(map(id, tensors_in(taken)))
         sent = set(map(id, tensors_in(given)))
         with torch.no_grad(), _disable_current_modes():
             self._packed = Packed(tensors, lambda x: id(x) in sent)
         self.parcel = self._packed.parcel
+
+    def uses(self, tensors: Any) -> bool:
+        """Return whether some tensors share memory with those of this call.
+
+        What is called with these has to wait, as in a stream.
+        """
+        return not self._memory.isdisjoint(_memory_of(tensors))
 
     def finish(self, known: list[bool]) -> None:
         """Take out what the operation has left.
@@ -61,11 +70,20 @@ class OpenCall:
         self._requests.add_later("forget_call", self.number)
 
 
+def _memory_of(tensors: Any) -> set[int]:
+    """Return where the memory is that tensors lie in."""
+    return {plain(x).untyped_storage()._cdata for x in tensors_in(tensors)}
+
+
 def _taken_and_given(call: CollectiveCall, tensors: Any) -> tuple[Any, Any]:
     """Return the tensors that an operation writes to, and those it reads."""
     if call.kind == "message":
         return ([], tensors) if call.end.place == 0 else (tensors, [])
-    if call.kind in ("allreduce", "broadcast", "reduce"):  # in place
+    if call.kind in ("broadcast", "reduce"):
+        is_root = call.how["root"] == call.end.place
+        is_written = is_root == (call.kind == "reduce")
+        return (tensors if is_written else []), tensors
+    if call.kind == "allreduce":  # in place
         return tensors, tensors
     if call.kind == "barrier":
         return [], []
@@ -92,12 +110,17 @@ class Calls:
         """Call an operation of a group; the parent hears of it at once."""
         for observe in self.observers:
             observe(group, call, tensors)
+        self.wait([one for one in self._open.values() if one.uses(tensors)])
         number = next(self.numbers)
         made = OpenCall(self._requests, number, call, tensors)
         self._open[number] = made
         self._requests.add("call", group.number, number, call, made.parcel)
         self._requests.send()
         return made
+
+    def wait_for_all(self) -> None:
+        """Wait for all operations: the host waits for its device."""
+        self.wait(list(self._open.values()))
 
     def wait(self, calls: Sequence[OpenCall]) -> None:
         """Wait until all ranks have come to some operations.

@@ -5,8 +5,10 @@ where it waits, others run. Its program is what its process sends: orders,
 which have no answer, and questions, which have one.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
@@ -17,6 +19,7 @@ from dpkit.ranks.alike import AlikeGroup, AlikeWorld
 from dpkit.ranks.group import CollectiveCall, SimGroup
 from dpkit.ranks.pending import Contribution, PendingCollective
 from dpkit.ranks.store import RankStore
+from dpkit.ranks.watching import AT_WORK
 from dpkit.ranks.works import SimWork
 from dpkit.ranks.world import World
 from dpkit.sim.devices.configuration import simulation
@@ -29,6 +32,8 @@ from dpkit.theory.clock.queues import Work
 # A collective, by its name and the ranks of its group (a name alone is not
 # unique) -> rank -> when its stream came to it.
 Arrivals = dict[tuple[str, tuple[int, ...]], dict[int, SimEvent]]
+
+IDLE_AFTER = 1.0  # seconds after which a process is looked at
 
 
 class Outcome(NamedTuple):
@@ -126,11 +131,25 @@ class Proxy:
         become_rank(rank, _refuse_group)
         set_device(rank)
         while self.outcome is None:
+            self._await_message()
             for name, args in read_message(self._connection):
                 self._do(name, args)
         error = self.outcome.error or self._error
         if error is not None:
             raise error
+
+    def _await_message(self) -> None:
+        """Wait for the process; if it does nothing, let other ranks go on.
+
+        It may wait for another rank outside of ``torch.distributed``, such as
+        for a file.
+        """
+        used = seconds_used(self._process)
+        while not self._connection.poll(IDLE_AFTER):
+            before = used
+            used = seconds_used(self._process)
+            if used - before < AT_WORK * IDLE_AFTER:
+                self._world.scheduler.let_others(self.rank)
 
     def _do(self, name: str, args: tuple[Any, ...]) -> None:
         """Obey an order, or answer a question."""
@@ -249,6 +268,16 @@ class Proxy:
     def ask_store(self, method: str, args: tuple[Any, ...]) -> Any:
         """Call a method of the store."""
         return STORE_METHODS[method](self._store, *args)
+
+
+def seconds_used(process: int) -> float:
+    """Return the seconds of the CPU that a process has used."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text()
+    except OSError:  # it has ended
+        return 0.0
+    ticks = sum(map(int, text.rpartition(")")[2].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _refuse_group(options: Any) -> NoReturn:

@@ -4,9 +4,11 @@ Whatever happens, no process is left: where a rank fails, is killed or cannot
 go on, the others learn of it, have a moment to end, and are then killed.
 """
 
+import ctypes
 import multiprocessing
 import os
 import pickle
+import resource
 import signal
 import sys
 import time
@@ -49,6 +51,7 @@ from dpkit.sim.devices.names import set_device
 from dpkit.sim.places import LIBRARIES
 from dpkit.sim.streams.sending import become_rank
 
+_PR_SET_PDEATHSIG = 1  # sys/prctl.h
 END_WITHIN = 5.0  # seconds that a rank has to end in, once it is told
 OWN_FILES = str(Path(__file__).parents[1])
 
@@ -209,6 +212,20 @@ class RankProcess:
         self.proxy = Proxy(
             rank, self.pid, self.connection, world, store, arrivals
         )
+        self._was_gone = False
+
+    def has_gone(self) -> bool:
+        """Return whether the process has ended without a word.
+
+        It has to be so twice: its last word may be read just now.
+        """
+        before = self._was_gone
+        self._was_gone = (
+            self.process.exitcode is not None
+            and self.proxy.outcome is None
+            and not self.connection.poll()
+        )
+        return before and self._was_gone
 
 
 # -- in the process of a rank
@@ -223,30 +240,47 @@ def _run_rank(
 ) -> None:
     """Run the program of a rank; this is all that its process does."""
     os.setsid()  # Ctrl-C is for the parent, which ends the ranks
+    _end_with_parent()
+    _allow_many_files()
     for other in inherited:
         other.close()
     requests = Requests(connection)
     here = _become_rank(rank, requests, world)
     outcome = _outcome(program, here)
+    with suppress(BaseException):  # the parent opens what we have sent
+        requests.ask("mark", rank)
     sys.stdout.flush()
     sys.stderr.flush()
     requests.end(outcome)
+
+
+def _end_with_parent() -> None:
+    """Have the system kill this process when its parent is gone."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _allow_many_files() -> None:
+    """Allow as many open files as the system does: one for each collective."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _become_rank(
     rank: int, requests: Requests, world: _OwnStates
 ) -> ForkedRank:
     """Make this process a rank."""
+    calls = Calls(requests)
     clock: Any = RemoteClock(simulation.clock.cluster, rank, requests)
+    clock.on_synchronize = calls.wait_for_all
     simulation.clock = clock
     simulation.ranks_run = True
-    calls = Calls(requests)
     numbers = count()
     become_rank(
         rank,
         lambda options: ForkedGroup(
             options, requests, calls, rank, next(numbers)
         ),
+        is_process=True,
     )
     set_device(rank)
     torch.set_num_threads(1)  # there are as many processes as ranks
@@ -306,6 +340,8 @@ def place_of(error: BaseException) -> str:
         code = frame.f_code
         if not code.co_filename.startswith((*LIBRARIES, OWN_FILES)):
             found = str(ProgramLine(code.co_filename, line, code.co_name))
+    if not found and error.__cause__ is not None:  # such as a SystemExit
+        return place_of(error.__cause__)
     return found
 
 
@@ -327,7 +363,7 @@ def _wait_for_end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
     scheduler.begin()
     while not scheduler.ended.wait(0.1):
         for rank, one in enumerate(ranks):
-            if one.process.exitcode and not scheduler.over:
+            if one.has_gone() and not scheduler.over:
                 scheduler.errors[rank] = EOFError()  # explained in the end
         if scheduler.over:
             return

@@ -21,14 +21,26 @@ def compare_ranks(
         one: What one rank has kept, with the same global batch.
         several: What each of several ranks has kept.
     """
+    if any(rank.is_flat for rank in several):
+        return [
+            "FullyShardedDataParallel keeps parts of flat parameters, which "
+            "are not compared; fully_shard keeps a part of each"
+        ]
+    if not one.parameters or not several[0].parameters:
+        return ["no optimizer has done a step, so that nothing is compared"]
     return [
-        *_steps(several),
+        *_numbers_of_steps(several),
         *_among_ranks(several),
-        *_with_one(one.gradients, several),
+        *_with_one(one, several),
     ]
 
 
-def _steps(several: Sequence[KeptDigests]) -> list[str]:
+def steps_compared(one: KeptDigests, several: Sequence[KeptDigests]) -> int:
+    """Return how many steps all runs have done."""
+    return min(len(rank.parameters) for rank in (one, *several))
+
+
+def _numbers_of_steps(several: Sequence[KeptDigests]) -> list[str]:
     counts = [len(rank.parameters) for rank in several]
     if len(set(counts)) == 1:
         return []
@@ -40,30 +52,32 @@ def _steps(several: Sequence[KeptDigests]) -> list[str]:
 
 
 def _among_ranks(several: Sequence[KeptDigests]) -> list[str]:
-    """Compare what all ranks have, with rank 0."""
-    first = several[0]
-    kept = {"gradients before step 1": [r.gradients for r in several]}
+    """Compare what ranks have that have the same parameters.
+
+    The stages of a pipeline have different ones.
+    """
     steps = min(len(rank.parameters) for rank in several)
     for step in range(steps):
-        name = f"parameters after step {step + 1}"
-        kept[name] = [rank.parameters[step] for rank in several]
-    for what, of_ranks in kept.items():
-        for rank, found in enumerate(of_ranks):
-            wrong = differing(of_ranks[0], found)
-            if wrong:
-                return [
-                    f"{what}: rank {rank} differs from rank 0 in {len(wrong)} "
-                    f"of {len(of_ranks[0])}, first in {wrong[0]} "
-                    f"{of_ranks[0][wrong[0]].shape}",
-                    _why_apart(what, len(wrong) == len(of_ranks[0])),
-                ]
-    if first.parameters:
-        return []
-    return ["no optimizer has done a step"]
+        for what in ("gradients", "parameters"):
+            kept = [getattr(rank, what)[step] for rank in several]
+            for rank, found in enumerate(kept):
+                wrong = differing(kept[0], found)
+                if wrong and _shapes(found) == _shapes(kept[0]):
+                    return [
+                        f"{what} of step {step + 1}: rank {rank} differs from "
+                        f"rank 0 in {len(wrong)} of {len(kept[0])}, first in "
+                        f"{wrong[0]} {kept[0][wrong[0]].shape}",
+                        _why_apart(what, len(wrong) == len(kept[0])),
+                    ]
+    return []
+
+
+def _shapes(digests: Mapping[str, Digest]) -> dict[str, tuple[int, ...]]:
+    return {name: one.shape for name, one in digests.items()}
 
 
 def _why_apart(what: str, are_all: bool) -> str:
-    if what.startswith("gradients"):
+    if what == "gradients":
         if are_all:
             return (
                 "it looks like: the model is not wrapped, so that gradients "
@@ -80,31 +94,33 @@ def _why_apart(what: str, are_all: bool) -> str:
     )
 
 
-def _with_one(
-    one: Mapping[str, Digest], several: Sequence[KeptDigests]
-) -> list[str]:
+def _with_one(one: KeptDigests, several: Sequence[KeptDigests]) -> list[str]:
     """Compare the gradients of several ranks with those of one."""
-    found: dict[str, Digest] = {}
-    for rank in reversed(several):
-        found |= rank.gradients  # stages of a pipeline have different ones
-    wrong = differing(one, found)
-    if not wrong:
-        return []
-    name = wrong[0]
-    lines = [
-        f"gradients before step 1: {len(several)} ranks differ from one in "
-        f"{len(wrong)} of {len(one)}, first in {name}"
-    ]
-    factor = common_factor(one, found, wrong)
-    if factor is None:
-        lines.append(
-            "it looks like: another global batch, such as other examples or "
-            "other random numbers; or an evaluation inside of the step"
+    for step in range(steps_compared(one, several)):
+        found: dict[str, Digest] = {}
+        for rank in reversed(several):
+            found |= rank.gradients[step]  # stages have different ones
+        expected = one.gradients[step]
+        wrong = differing(expected, found)
+        if not wrong:
+            continue
+        line = (
+            f"gradients of step {step + 1}: {len(several)} ranks differ from "
+            f"one in {len(wrong)} of {len(expected)}, first in {wrong[0]}"
         )
-        return lines
-    lines.append(f"all of these are {factor:.4g} times as long as with one")
-    lines.append(_why_scaled(factor, len(several)))
-    return lines
+        factor = common_factor(expected, found, wrong)
+        if factor is None:
+            return [
+                line,
+                "it looks like: another global batch, such as other examples "
+                "or other random numbers; or an evaluation inside of the step",
+            ]
+        return [
+            line,
+            f"all of these are {factor:.4g} times as long as with one",
+            _why_scaled(factor, len(several)),
+        ]
+    return []
 
 
 def _why_scaled(factor: float, ranks: int) -> str:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim import Optimizer
@@ -36,10 +37,11 @@ class Digest(NamedTuple):
 class KeptDigests(NamedTuple):
     """The digests of a rank."""
 
-    # Those that the first step uses, before they are clipped: the name of a
+    # For each step those that it uses, before they are clipped: the name of a
     # parameter -> the digest of its gradient.
-    gradients: dict[str, Digest]
+    gradients: list[dict[str, Digest]]
     parameters: list[dict[str, Digest]]  # after each step
+    is_flat: bool = False  # whether they are parts of flat shards
 
 
 class Digests(Watcher):
@@ -47,14 +49,15 @@ class Digests(Watcher):
 
     def __init__(self, rank: int) -> None:
         super().__init__(rank)
-        self.gradients: dict[str, Digest] = {}
+        self.gradients: list[dict[str, Digest]] = []
+        self._is_flat = False
         self.parameters: list[dict[str, Digest]] = []
         self._optimizers: list[Optimizer] = []
         self._names: dict[int, str] = {}  # by the address of a parameter
 
     def digests(self) -> KeptDigests:
         """Return what was kept."""
-        return KeptDigests(self.gradients, self.parameters)
+        return KeptDigests(self.gradients, self.parameters, self._is_flat)
 
     def begin(self, stack: ExitStack) -> None:
         """Look on at optimizers, modules and what clips gradients."""
@@ -84,8 +87,8 @@ class Digests(Watcher):
         return run
 
     def _keep_gradients(self, *_: Any) -> None:
-        if not self.gradients:
-            self.gradients = self._digests("grad")
+        if len(self.gradients) == len(self.parameters):
+            self.gradients.append(self._digests("grad"))
 
     def stepped(self, optimizer: Optimizer) -> None:
         """Keep the parameters after a step."""
@@ -98,6 +101,10 @@ class Digests(Watcher):
         """
         if self._names:
             return
+        self._is_flat = any(
+            isinstance(part, FullyShardedDataParallel)
+            for part in module.modules()
+        )
         for name, p in module.named_parameters():
             for wrapper in _WRAPPERS:
                 name = name.replace(wrapper, "")

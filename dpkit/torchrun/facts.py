@@ -88,7 +88,10 @@ class RankCounter:
     ) -> None:
         for watcher in self._watchers:
             watcher.called(group, call, tensors)
-        given = tensors[1] if isinstance(tensors, tuple) else tensors
+        if call.kind == "message" and call.end.place == 1:
+            return  # it is received, and counts where it is sent
+        is_pair = isinstance(tensors, tuple) or call.kind == "all_to_all"
+        given = tensors[1] if is_pair else tensors
         of = call.kind, 2 if call.end.pair else group.size()
         self._calls[of] += 1
         self._bytes[of] += sum(x.nbytes for x in tensors_in(given))

@@ -6,6 +6,7 @@ or wait for a process, see the time on the wall. ``time.sleep`` takes simulated
 seconds alone.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from dpkit.sim.places import LIBRARIES
 from dpkit.sim.streams.sending import thread
 
 CLOCKS = ("time", "perf_counter", "monotonic")
+MOST_SLEEP = 0.05  # seconds on the wall
+_really_sleep = time.sleep
 NANOSECONDS = 1_000_000_000
 
 
@@ -31,10 +34,12 @@ def _for_script(
     real: Callable[..., Any], simulated: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Return a function that does the one for a script, else the other."""
+    process = os.getpid()
 
     @wraps(real)
     def call(*args: Any) -> Any:
-        if is_of_script(sys._getframe(1).f_code.co_filename):
+        is_own = os.getpid() == process  # and no worker that loads data
+        if is_own and is_of_script(sys._getframe(1).f_code.co_filename):
             return simulated(*args)
         return real(*args)
 
@@ -52,8 +57,13 @@ def _nanoseconds_from(zero: int) -> Callable[[], int]:
 
 
 def _sleep(seconds: float) -> None:
-    """Keep the host of this rank busy for a while."""
+    """Keep the host of this rank busy for a while.
+
+    A moment passes, too: a script may ask in a loop whether something is
+    there, and use no CPU meanwhile.
+    """
     assert thread.rank is not None
+    _really_sleep(min(seconds, MOST_SLEEP))
     simulation.clock.hosts.busy(thread.rank, "sleep", seconds)
 
 

@@ -8,6 +8,7 @@ before it calls :func:`dpkit.torchrun.launching.run_on_ranks`.
 import zlib
 from contextlib import ExitStack
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -18,15 +19,17 @@ from torch.nn.modules.module import (
 )
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data.distributed import DistributedSampler
 
 from dpkit.forked.group import ForkedGroup
 from dpkit.ranks.group import CollectiveCall
 from dpkit.sim import places
 from dpkit.sim.changes.change import replaced
+from dpkit.sim.devices import names as device_names
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory.accounting import Memory, tensors_in
-from dpkit.sim.memory.small_integers import has_values
+from dpkit.sim.memory.small_integers import values_of
 from dpkit.sim.tensors.behaviour import plain
 
 MOST_KEPT = 3  # calls of the model that are looked at
@@ -81,16 +84,17 @@ class SameOrder(Watcher):
     def begin(self, stack: ExitStack) -> None:
         """Look at each pass of a ``DistributedSampler``."""
         iterate: Any = DistributedSampler.__iter__
-        last: dict[int, int] = {}  # a sampler -> the epoch of its last pass
+        # A sampler -> the epoch of its last pass.
+        last: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
         def watched(sampler: Any) -> Any:
-            if sampler.shuffle and last.get(id(sampler)) == sampler.epoch:
+            if sampler.shuffle and last.get(sampler) == sampler.epoch:
                 self.find(
                     "a DistributedSampler passes through the data in the same "
                     f"order again (epoch {sampler.epoch} twice); "
                     "sampler.set_epoch(epoch) shuffles it anew"
                 )
-            last[id(sampler)] = sampler.epoch
+            last[sampler] = sampler.epoch
             return iterate(sampler)
 
         change = replaced(DistributedSampler, "__iter__", watched)
@@ -106,8 +110,9 @@ class ForeignMemory(Watcher):
 
         def watched(memory: Memory, backing: Any, device: int) -> None:
             if device != self.rank:
+                taken = device_names.shown(torch.device("sim", device))
                 self.find(
-                    f"rank {self.rank} takes memory on cuda:{device}, which "
+                    f"rank {self.rank} takes memory on {taken}, which "
                     "is another rank's device (a map_location, or a missing "
                     "torch.cuda.set_device?)"
                 )
@@ -117,29 +122,46 @@ class ForeignMemory(Watcher):
 
 
 class RepeatedGradients(Watcher):
-    """Gradients that are sent several times for one step of the optimizer."""
+    """Gradients that are sent several times for one step of an optimizer."""
 
     def __init__(self, rank: int) -> None:
         super().__init__(rank)
-        self._sent = 0  # bytes since the last step
+        self._models: list[DistributedDataParallel] = []
+        self._sent = 0  # bytes of gradients since the last step
         self._steps = 0
+
+    def begin(self, stack: ExitStack) -> None:
+        """Look at models that are wrapped, and at the steps of optimizers."""
+        init: Any = DistributedDataParallel.__init__
+
+        def noted(model: Any, *args: Any, **kwargs: Any) -> None:
+            init(model, *args, **kwargs)
+            self._models.append(model)
+
+        change = replaced(DistributedDataParallel, "__init__", noted)
+        stack.callback(change.apply())
+        hook: Any = self._compare
+        stack.callback(register_optimizer_step_post_hook(hook).remove)
 
     def called(
         self, group: ForkedGroup, call: CollectiveCall, tensors: Any
     ) -> None:
         """Count what DistributedDataParallel sends in backward."""
-        if call.kind == "allreduce" and simulation.clock.hosts.in_backward:
+        in_backward = simulation.clock.hosts.in_backward
+        groups = {model.process_group.group_name for model in self._models}
+        is_theirs = group.group_name in groups and call.kind == "allreduce"
+        if is_theirs and in_backward:
             self._sent += sum(x.nbytes for x in tensors_in(tensors))
 
-    def stepped(self, optimizer: Optimizer) -> None:
-        """Compare it with the gradients that the optimizer has used."""
-        used = sum(
-            p.grad.nbytes
-            for group in optimizer.param_groups
-            for p in group["params"]
-            if p.grad is not None
+    def _compare(self, *_: Any) -> None:
+        """Compare what was sent with the gradients that there are."""
+        there = sum(
+            p.nbytes
+            for model in self._models
+            for p in model.parameters()
+            if p.requires_grad
         )
-        times = round(self._sent / used) if used else 0
+        times = round(self._sent / there) if there else 0
         self._sent = 0
         self._steps += 1
         if times > 1 and self._steps > 1:
@@ -185,9 +207,10 @@ class SameOnAllRanks(Watcher):
         if self._model is None and isinstance(module, _WRAPPERS):
             self._model = module
         if module is self._model and len(self._inputs) < MOST_KEPT:
-            given = [plain(x) for x in tensors_in(inputs)]
-            if given and all(map(has_values, given)):
-                self._inputs.append(_number_of(given))
+            given = [values_of(plain(x)) for x in tensors_in(inputs)]
+            known = [values for values in given if values is not None]
+            if known and len(known) == len(given):
+                self._inputs.append(_number_of(known))
             self._state = _number_of([torch.get_rng_state()])
 
     def _after(self, module: nn.Module, inputs: Any, outputs: Any) -> None:

@@ -41,7 +41,7 @@ for number, (x, y) in enumerate(loader):
     if wrong == "fewer" and rank == 1 and number == 1:
         break
     loss = (model(x.cuda()) - y.cuda()).square().mean()
-    if wrong == "loss":
+    if wrong == "loss" or (wrong == "later" and number):
         loss = loss / size
     optimizer.zero_grad()
     loss.backward()
@@ -81,7 +81,8 @@ def check(tmp_path, *arguments, ranks=4):
 def test_a_right_script_raises_no_alarm(tmp_path, right):
     status, text = check(tmp_path, "--wrong", right)
     assert status == 0, text
-    assert "4 ranks compute the gradients of one (4 parameters)" in text
+    assert "4 ranks compute the gradients of one" in text
+    assert "(parameters: 4, steps: 2)" in text
 
 
 @pytest.mark.slow
@@ -92,6 +93,7 @@ def test_a_right_script_raises_no_alarm(tmp_path, right):
         ("seed", ["rank 1 differs from rank 0 in 4 of 4"]),
         ("data", ["differ from one in 4 of 4", "another global batch"]),
         ("loss", ["0.25 times as long", "divides again"]),
+        ("later", ["gradients of step 2", "0.25 times as long"]),
         ("sum", ["4 times as long", "added up and not averaged"]),
         ("after", ["rank 1 differs from rank 0 in 1 of 4", "0.weight"]),
     ],

@@ -41,7 +41,8 @@ def main(wrong=""):
     net = nn.Sequential(net, nn.Dropout(0.1), nn.Linear(300, 1).cuda())
     if wrong != "random":
         torch.manual_seed(rank)
-    model = torch.compile(DDP(net, device_ids=[local]))
+    model = DDP(net, device_ids=[local], find_unused_parameters=True)
+    model = torch.compile(model)
     optimizer = torch.optim.Adam(model.parameters())
     for epoch in range(2):
         if wrong != "order":
@@ -121,8 +122,11 @@ def test_a_script_runs_as_it_is_and_is_reported(tmp_path):
         if "allreduce" in line
     ]
     assert allreduce.split()[:4] == ["allreduce", "2", "8", "2.899"]
-    assert "runs eagerly" in section(text, "Otherwise than on a GPU")[0]
-    assert line_of("compile") in section(text, "Otherwise than on a GPU")[0]
+    unused, compiled = section(text, "Otherwise than on a GPU")
+    assert "every parameter has to be used" in unused
+    assert line_of("find_unused") in unused
+    assert "runs eagerly" in compiled
+    assert line_of("compile(") in compiled
     assert "Found" not in text
 
 
@@ -162,6 +166,10 @@ def test_without_values_time_and_memory_are_the_same(tmp_path):
     for title in ("A step of the optimizer", "Memory", "What is sent"):
         assert section(without, title) == section(with_values, title)
     assert "µs, 1.000000" in without
+    # Integers have values on a machine without: a model may be given some.
+    words = SCRIPT.replace("randn(64, 300)", "ones(64, 300).long()")
+    words = words.replace("nn.Linear(300, 300)", "nn.EmbeddingBag(9, 300)")
+    torchrun(tmp_path, *ranks, "--meta", script=words)
     assert "made up" in section(without, "Otherwise than on a GPU")[-1]
 
 
