@@ -22,7 +22,6 @@ from dpkit.sim.cuda_names.names import (
 from dpkit.sim.cuda_names.tensor_types import TYPES
 from dpkit.sim.devices.names import current_device, device_of, set_device
 from dpkit.sim.operators import random_numbers
-from dpkit.sim.streams.streams import stream
 
 NCCL_VERSION = (2, 27, 5)  # that of the wheels of torch 2.9
 
@@ -61,9 +60,8 @@ class CudaProperties:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
-            f"a simulated device has no {name} (accelerator: "
-            f"{self._found.name!r}); it has a name, total_memory, and the "
-            "major and minor number of its capability"
+            f"a simulated device has no {name}; it has a name, total_memory, "
+            "and the major and minor number of its capability"
         )
 
     def __repr__(self) -> str:
@@ -86,21 +84,6 @@ def _exchange_device(index: int) -> int:
     before = current_number()
     choose_device(index)
     return before
-
-
-def name_of_device(device: Any = None) -> str:
-    """Return the name of a device: that of its preset."""
-    return CudaProperties(device).name
-
-
-def state_of_generator(device: Any = "cuda") -> torch.Tensor:
-    """Return the state of the generator that a device draws from."""
-    return random_numbers.get_rng_state(device)
-
-
-def set_state_of_generator(state: torch.Tensor, device: Any = "cuda") -> None:
-    """Set the state of the generator that a device draws from."""
-    random_numbers.set_rng_state(state, device)
 
 
 class DefaultGenerators:
@@ -164,23 +147,20 @@ class CudaRuntime:
 
 
 # What takes a device, as the first argument or by name.
-_OF_DEVICE = (
-    *("synchronize", "current_stream", "default_stream"),
-    *("memory_allocated", "max_memory_allocated", "memory_reserved"),
-    *("max_memory_reserved", "mem_get_info", "memory_stats"),
-    *("memory_stats_as_nested_dict", "memory_summary"),
+OF_DEVICE = (
+    *("synchronize", "current_stream", "default_stream", "mem_get_info"),
+    *("memory_stats", "memory_stats_as_nested_dict", "memory_summary"),
     *("reset_peak_memory_stats", "reset_accumulated_memory_stats"),
-    *("get_device_capability", "can_device_access_peer"),
+    "can_device_access_peer",
 )
 _OTHERS = (
-    *("is_available", "is_initialized", "Stream", "Event", "stream"),
-    *("set_stream", "empty_cache", "is_bf16_supported", "is_tf32_supported"),
-    *("manual_seed", "manual_seed_all", "seed", "seed_all", "initial_seed"),
-    *("get_rng_state_all", "set_rng_state_all"),
+    *("is_available", "is_initialized", "Stream", "Event", "set_stream"),
+    "empty_cache",
 )
-_reset_peak = numbers_read(torch_sim.reset_peak_memory_stats)
+#: What is not here calls one of these: ``memory_allocated`` asks
+#: ``memory_stats``, ``manual_seed`` one of ``default_generators``.
 FUNCTIONS: dict[str, Any] = {
-    **{n: numbers_read(getattr(torch_sim, n)) for n in _OF_DEVICE},
+    **{n: numbers_read(getattr(torch_sim, n)) for n in OF_DEVICE},
     **{n: getattr(torch_sim, n) for n in _OTHERS},
     "device": DeviceBlock,
     "device_of": DeviceBlockOf,
@@ -190,19 +170,8 @@ FUNCTIONS: dict[str, Any] = {
     "_exchange_device": _exchange_device,
     "_maybe_exchange_device": _exchange_device,
     "get_device_properties": numbers_read(CudaProperties),
-    "get_device_name": numbers_read(name_of_device),
-    "get_rng_state": numbers_read(state_of_generator),
-    "set_rng_state": numbers_read(set_state_of_generator),
     "default_generators": DefaultGenerators(),
-    "StreamContext": stream,
-    "memory_cached": numbers_read(torch_sim.memory_allocated),
-    "max_memory_cached": numbers_read(torch_sim.max_memory_allocated),
-    "reset_max_memory_allocated": _reset_peak,
-    "reset_max_memory_cached": _reset_peak,
-    "init": nothing,
     "ipc_collect": nothing,
-    "_lazy_init": nothing,
-    "_is_compiled": lambda: True,
     "is_current_stream_capturing": lambda: False,
     "cudart": CudaRuntime,
     "check_error": nothing,

@@ -20,21 +20,23 @@ from dpkit.sim.cuda_names.names import (
 from dpkit.sim.cuda_names.not_modelled import note
 from dpkit.sim.devices.names import device_of
 
-# What takes ``device=``.
+# What takes ``device=``, besides NUMBERED in dpkit.sim.devices.names.
 FACTORIES = (
-    *("arange", "as_tensor", "asarray", "bartlett_window", "blackman_window"),
-    *("empty", "empty_like", "empty_permuted", "empty_strided", "eye"),
-    *("full", "full_like", "hamming_window", "hann_window", "kaiser_window"),
-    *("linspace", "logspace", "normal", "ones", "ones_like", "rand"),
-    *("rand_like", "randint", "randint_like", "randn", "randn_like"),
-    *("randperm", "range", "scalar_tensor", "sparse_coo_tensor"),
-    *("sparse_csr_tensor", "tensor", "tril_indices", "triu_indices"),
-    *("zeros", "zeros_like"),
+    *("arange", "bartlett_window", "blackman_window", "empty", "empty_like"),
+    *("empty_permuted", "empty_strided", "eye", "full", "full_like"),
+    *("hamming_window", "hann_window", "kaiser_window", "linspace"),
+    *("logspace", "normal", "ones", "ones_like", "rand", "rand_like"),
+    *("randint", "randint_like", "randn", "randn_like", "randperm", "range"),
+    *("scalar_tensor", "sparse_coo_tensor", "sparse_csr_tensor"),
+    *("tril_indices", "triu_indices", "zeros", "zeros_like"),
 )
 OF_FFT = ("fftfreq", "rfftfreq")
 METHODS = (
-    *("new_empty", "new_empty_strided", "new_full", "new_ones"),
-    *("new_tensor", "new_zeros"),
+    "new_empty",
+    "new_empty_strided",
+    "new_full",
+    "new_ones",
+    "new_zeros",
 )
 
 # -- what reads a device
@@ -226,13 +228,12 @@ def property_shown(original: Any) -> property:
 
 # -- torch.accelerator
 
-OF_DEVICE = (
-    *("set_device_index", "set_device_idx", "synchronize", "current_stream"),
+ACCELERATOR_FUNCTIONS = (
+    *("set_device_index", "synchronize", "current_stream"),
     *("memory_allocated", "max_memory_allocated", "memory_reserved"),
     *("max_memory_reserved", "memory_stats", "get_memory_info"),
     *("reset_peak_memory_stats", "reset_accumulated_memory_stats"),
 )
-OF_NUMBER = ("current_device_index", "current_device_idx")
 
 
 def numbers_of_program(original: Callable[..., Any]) -> Callable[..., Any]:

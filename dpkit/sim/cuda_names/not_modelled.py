@@ -28,20 +28,11 @@ def note(sentence: str) -> None:
 
 def compile_nothing(model: Any = None, **options: Any) -> Any:
     """Stand in for ``torch.compile``: what it is given runs as it is."""
-    _note_compile()
-    return (lambda function: function) if model is None else model
-
-
-def compile_module(self: Any, *args: Any, **options: Any) -> None:
-    """Stand in for ``nn.Module.compile``: the module stays as it is."""
-    _note_compile()
-
-
-def _note_compile() -> None:
     note(
         "torch.compile: runs eagerly; compiled, it would be faster than this "
         "on a GPU"
     )
+    return (lambda function: function) if model is None else model
 
 
 def of_host(original: Callable[..., None]) -> Callable[..., None]:
@@ -183,10 +174,13 @@ PAST = (
 )
 
 
-def is_of_cuda(error: BaseException) -> bool:
+# The first two without a driver, the others by a torch without CUDA.
+_WORDS = (
+    *("CUDA driver version", "no NVIDIA driver", "not compiled with CUDA"),
+    *("no attribute '_cuda_", "dummy base class"),
+)
+
+
+def is_of_cuda(error: Exception) -> bool:
     """Return whether an error says that CUDA was asked, and is not there."""
-    text = str(error)
-    is_runtime = isinstance(error, RuntimeError)  # torch.AcceleratorError is
-    return is_runtime and (
-        "CUDA driver version" in text or "NVIDIA driver" in text
-    )
+    return any(words in str(error) for words in _WORDS)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.amp import autocast_mode, grad_scaler
+from torch.amp import autocast_mode
 from torch.autograd import profiler
 from torch.distributed import device_mesh
 from torch.distributed import distributed_c10d as c10d
@@ -35,20 +35,16 @@ from dpkit.sim.streams.streams import SimEvent, SimStream
 
 _BY_KIND = (
     *("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype"),
-    *("set_autocast_dtype", "is_autocast_available"),
+    "set_autocast_dtype",
 )
-
-
-def _there(owner: Any, given: tuple[str, ...]) -> list[str]:
-    """Return the names that a module of this torch has."""
-    return [name for name in given if hasattr(owner, name)]
 
 
 def patches() -> list[Patch]:
     """Return the changes, in the order in which they are made."""
     return [
-        # dpkit goes on to see the GPUs that there are.
+        # dpkit goes on to see the GPUs that there are, but as the accelerator.
         wrapped(gpus, "_reasons", _as_it_is),
+        replaced(device_names, "real_devices", list),
         *_of_names(),
         *_of_functions(),
         *_of_kinds(),
@@ -113,7 +109,7 @@ def _of_kinds() -> list[Patch]:
     return [
         *(
             wrapped(torch, name, by_kind(0, "device_type"))
-            for name in _there(torch, _BY_KIND)
+            for name in _BY_KIND
         ),
         replaced(
             torch,
@@ -126,8 +122,6 @@ def _of_kinds() -> list[Patch]:
             lambda dtype: torch.set_autocast_dtype("sim", dtype),
         ),
         wrapped(autocast_mode, "_cast", by_kind(1, "device_type")),
-        wrapped(autocast_mode.autocast, "__init__", by_kind(1, "device_type")),
-        wrapped(grad_scaler.GradScaler, "__init__", by_kind(1, "device")),
         wrapped(device_mesh.DeviceMesh, "__init__", by_kind(1, "device_type")),
         wrapped(
             device_mesh.DeviceMesh, "device_type", functions.property_shown
@@ -142,13 +136,10 @@ def _of_accelerator() -> list[Patch]:
         wrapped(owner, "current_accelerator", functions.device_shown),
         wrapped(owner, "device_count", functions.number_of_devices),
         wrapped(owner.device_index, "__init__", functions.block_on_device),
+        wrapped(owner, "current_device_index", functions.current_device_seen),
         *(
             wrapped(owner, name, functions.numbers_of_program)
-            for name in _there(owner, functions.OF_DEVICE)
-        ),
-        *(
-            wrapped(owner, name, functions.current_device_seen)
-            for name in _there(owner, functions.OF_NUMBER)
+            for name in functions.ACCELERATOR_FUNCTIONS
         ),
     ]
 
@@ -157,17 +148,7 @@ def _of_distributed() -> list[Patch]:
     """Return what changes ``torch.distributed``."""
     return [
         wrapped(c10d.BackendConfig, "__init__", distributed.any_backend),
-        wrapped(c10d, "_new_process_group_helper", distributed.without_device),
-        *(
-            wrapped(owner, "init_process_group", functions.device_id_read)
-            for owner in (dist, c10d)
-        ),
-        wrapped(dist, "get_backend", distributed.shown_backend),
-        wrapped(
-            dist,
-            "get_default_backend_for_device",
-            distributed.backend_of_kind,
-        ),
+        wrapped(dist, "init_process_group", functions.device_id_read),
         replaced(dist, "is_nccl_available", lambda: True),
         replaced(torch.cuda.nccl, "version", lambda: cuda_module.NCCL_VERSION),
     ]
@@ -176,7 +157,6 @@ def _of_distributed() -> list[Patch]:
 def _of_loading() -> list[Patch]:
     """Return what changes ``torch.load``."""
     return [
-        wrapped(torch, "load", loading.loading),
         wrapped(
             torch.serialization, "default_restore_location", loading.restoring
         ),
@@ -188,7 +168,6 @@ def _of_what_is_not_modelled() -> list[Patch]:
     """Return what takes the place of what is not simulated."""
     return [
         replaced(torch, "compile", noted.compile_nothing),
-        replaced(nn.Module, "compile", noted.compile_module),
         wrapped(profiler.profile, "__init__", noted.of_host),
         replaced(nn.DataParallel, "__init__", noted.init_on_one),
         replaced(nn.DataParallel, "forward", noted.forward_on_one),
@@ -255,7 +234,7 @@ def as_cuda() -> Iterator[None]:
             stack.callback(patch.apply())
         try:
             yield
-        except RuntimeError as error:
+        except Exception as error:
             if noted.is_of_cuda(error):
                 error.add_note(noted.PAST)
             raise
