@@ -1,12 +1,11 @@
 """What a program for GPUs does with torch.distributed, on two nodes of two.
 
-Run as a module it prints what each rank has seen, as JSON.
+Run as a module, with a folder for files, it prints what each rank has seen, as
+JSON.
 """
 
 import json
-import os
 import sys
-import tempfile
 from pathlib import Path
 
 import torch
@@ -21,7 +20,9 @@ from dpkit import sim
 
 def groups(local):
     """Return the backends, and what groups of them send."""
-    options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
+    options = None
+    if hasattr(dist, "ProcessGroupNCCL"):  # not where torch has no CUDA
+        options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
     group = dist.new_group(backend="nccl", pg_options=options)
     x = torch.ones(1, device="cuda")
     y = torch.ones(1)
@@ -54,7 +55,13 @@ def data_parallel(local):
     net = nn.parallel.DistributedDataParallel(
         nn.Linear(2, 2).to(local), device_ids=[local], output_device=local
     )
-    return [*found, str(net(torch.ones(2, 2)).device)]
+    found.append(str(net(torch.ones(2, 2)).device))
+    for others in ({"device_ids": [2]}, {"output_device": 2}):
+        try:
+            nn.parallel.DistributedDataParallel(net, **others)
+        except RuntimeError as error:
+            found.append(str(error)[:33])
+    return found
 
 
 def sharded(local):
@@ -76,7 +83,10 @@ def meshes(local):
     mesh = init_device_mesh("cuda", (2, 2), mesh_dim_names=("a", "b"))
     x = distribute_tensor(torch.ones(4, 2).cuda(), mesh["a"], [Shard(0)])
     both = x + x
-    devices = x.device, x.to_local().device, both.full_tensor().device
+    net = nn.Linear(4, 4).cuda()
+    fully_shard(net, mesh=mesh)
+    net(torch.ones(2, 4).cuda()).sum().backward()
+    devices = x.device, both.full_tensor().device, net.weight.grad.device
     return [mesh.device_type, mesh["b"].device_type, *map(str, devices)]
 
 
@@ -95,7 +105,7 @@ def files(local):
 
 
 CASES = [groups, objects, data_parallel, sharded, meshes, files]
-FOLDER = tempfile.mkdtemp()
+FOLDER = sys.argv[1]
 
 
 def program(here):
@@ -115,6 +125,3 @@ if __name__ == "__main__":
     sim.configure(num_devices=4, accelerator="h100", ranks_per_node=2)
     with sim.as_cuda():
         json.dump(run_forked(program, 4), sys.stdout)
-    for name in os.listdir(FOLDER):
-        Path(FOLDER, name).unlink()
-    Path(FOLDER).rmdir()

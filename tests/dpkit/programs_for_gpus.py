@@ -31,7 +31,9 @@ tensor([1., 1.], device='cuda:0', dtype=torch.float16)
 >>> x.sum().backward()
 >>> x.grad.device, x.device == torch.device("cuda:1")
 (device(type='cuda', index=1), True)
->>> torch.tensor([1], device="cuda:1").device
+>>> torch.tensor([1], device="cuda:1"), torch.as_tensor([1], device="cuda:1")
+(tensor([1], device='cuda:1'), tensor([1], device='cuda:1'))
+>>> torch.asarray([1], device="cuda:1").device
 device(type='cuda', index=1)
 >>> torch.fft.rfftfreq(4, device="cuda:1").device
 device(type='cuda', index=1)
@@ -43,6 +45,10 @@ NotImplementedError: a simulated device holds dense tensors alone ...
 >>> pickle.loads(pickle.dumps(x.device))
 device(type='cuda', index=1)
 >>> torch.zeros(2, device="cuda:2")
+Traceback (most recent call last):
+RuntimeError: CUDA error: invalid device ordinal (device: cuda:2, simulated \
+devices that this process sees: 2)
+>>> torch.ones(2).to(2)  # a rank among all, where its device was meant
 Traceback (most recent call last):
 RuntimeError: CUDA error: invalid device ordinal (device: cuda:2, simulated \
 devices that this process sees: 2)
@@ -68,6 +74,9 @@ device(type='cuda', index=1)
 MODULES = """
 >>> nn.Linear(2, 2).to(1).weight.device
 device(type='cuda', index=1)
+>>> nn.Linear(2, 2).to(2)
+Traceback (most recent call last):
+RuntimeError: CUDA error: invalid device ordinal (device: cuda:2, ...
 >>> nn.Linear(2, 2).to(torch.device(1)).weight.device
 device(type='cuda', index=1)
 >>> nn.Linear(2, 2).cuda(1).weight.device, nn.Linear(2, 2).cuda().bias.is_cuda
@@ -89,7 +98,10 @@ device(type='cpu')
 torch.Size([1, 2])
 >>> torch.compile(mode="max-autotune")(abs)(-1)
 1
->>> nn.Linear(2, 2).compile()
+>>> net = nn.Linear(2, 2).cuda()
+>>> net.compile()
+>>> net(torch.ones(1, 2).cuda()).shape
+torch.Size([1, 2])
 """
 
 TYPES = """
@@ -159,15 +171,17 @@ _CudaDeviceProperties('h100 (simulated)', 81920 MB)
 (9, 0, 80)
 >>> found.uuid
 Traceback (most recent call last):
-AttributeError: a simulated device has no uuid (accelerator: 'h100'); it has \
-a name, total_memory, and the major and minor number of its capability
+AttributeError: a simulated device has no uuid; it has a name, total_memory, \
+and the major and minor number of its capability
+>>> copy.deepcopy(found).name
+'h100 (simulated)'
 >>> torch.cuda.get_arch_list(), torch.cuda.can_device_access_peer(0, 1)
 (['sm_90'], True)
->>> torch.cuda.is_bf16_supported(), torch.cuda.is_tf32_supported()
-(True, True)
->>> torch.cuda.synchronize()
->>> torch.cuda._is_compiled()
+>>> torch.cuda.is_bf16_supported(including_emulation=False)
 True
+>>> torch.cuda.is_tf32_supported()
+True
+>>> torch.cuda.synchronize()
 """
 
 MEMORY = """
@@ -296,8 +310,8 @@ ACCELERATOR = """
 >>> torch.accelerator.current_device_index()
 0
 >>> with torch.accelerator.device_index(1):
-...     torch.ones(1).cuda().device
-device(type='cuda', index=1)
+...     torch.ones(1).cuda().device, torch.cuda.current_device()
+(device(type='cuda', index=1), 1)
 >>> with torch.accelerator.device_index(None):
 ...     torch.ones(1).cuda().device
 device(type='cuda', index=0)
@@ -317,11 +331,13 @@ AUTOCAST = """
 ...     (x @ x).dtype, torch.is_autocast_enabled("cuda")
 (torch.float16, True)
 >>> with torch.autocast(device_type="cuda", dtype=torch.bfloat16):
-...     (x @ x).dtype, torch.get_autocast_gpu_dtype()
+...     torch.get_autocast_gpu_dtype(), torch.get_autocast_dtype("cuda")
 (torch.bfloat16, torch.bfloat16)
 >>> with torch.autocast("cuda", torch.float32):
 ...     (x.half() @ x).dtype
 torch.float32
+>>> torch.autocast("cuda").device
+'cuda'
 >>> with torch.cuda.amp.autocast():
 ...     (x @ x).dtype
 torch.float16

@@ -18,6 +18,8 @@ import torch.distributed as dist
 from torch import nn
 
 from dpkit import sim
+from dpkit.sim.cuda_names import cuda_module, functions, not_modelled
+from dpkit.sim.cuda_names.tensor_types import TENSOR_DTYPES
 from tests.dpkit.programs_for_gpus import PROGRAMS
 from tests.repository import ROOT
 
@@ -74,7 +76,8 @@ def test_a_program_sees_the_devices_of_its_node(on_nodes, name, node):
 ON_RANKS = {
     "groups": ["nccl", "nccl", True, "tensor([4.], device='HERE')", 4.0],
     "objects": ["cuda:0", "cuda:1", "cuda:0", "cuda:1", "cuda:1"],
-    "data_parallel": ["HERE"] * 4,
+    "data_parallel": ["HERE"] * 4
+    + ["CUDA error: invalid device ordinal"[:33]] * 2,
     "sharded": ["HERE"] * 3,
     "meshes": ["cuda", "cuda", "HERE", "HERE", "HERE"],
     "files": ["HERE", "HERE", "HERE", "cuda:1"],
@@ -82,17 +85,12 @@ ON_RANKS = {
 
 
 @pytest.fixture(scope="module")
-def found_on_ranks():
+def found_on_ranks(tmp_path_factory):
     """Run the program of ``cuda_on_ranks``, where it can be forked."""
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-m",
-        "tests.dpkit.cuda_on_ranks",
-    ]
+    module = "tests.dpkit.cuda_on_ranks"
+    folder = str(tmp_path_factory.mktemp("ranks"))
     words = subprocess.run(
-        command,
+        [sys.executable, "-W", "ignore", "-m", module, folder],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -110,3 +108,57 @@ def found_on_ranks():
 def test_distributed_programs(found_on_ranks, name, rank):
     expected = json.dumps(ON_RANKS[name]).replace("HERE", f"cuda:{rank % 2}")
     assert found_on_ranks[rank][name] == json.loads(expected)
+
+
+@pytest.mark.parametrize(
+    ("owner", "names"),
+    [
+        (torch, functions.FACTORIES),
+        (torch.fft, functions.OF_FFT),
+        (torch.ones(1), functions.METHODS),
+    ],
+)
+def test_all_that_makes_tensors_reads_the_device(owner, names):
+    with sim.as_cuda():
+        for name in names:
+            with pytest.raises(RuntimeError, match=r"ordinal .*: cuda:99"):
+                getattr(owner, name)(device="cuda:99")
+
+
+def test_each_type_of_tensors():
+    with sim.as_cuda():
+        for name, dtype in TENSOR_DTYPES.items():
+            x = getattr(torch.cuda, name)(2)
+            assert (x.dtype, x.type()) == (dtype, f"torch.cuda.{name}")
+
+
+@pytest.mark.parametrize(
+    ("owner", "names"),
+    [
+        (torch.accelerator, functions.ACCELERATOR_FUNCTIONS),
+        (torch.cuda, [*cuda_module.OF_DEVICE, "get_device_properties"]),
+    ],
+)
+def test_all_that_takes_a_device_refuses_one_that_is_not_there(owner, names):
+    others = {"can_device_access_peer": (0,)}
+    with sim.as_cuda():
+        for name in names:
+            with pytest.raises(RuntimeError, match=r"ordinal .*: cuda:99"):
+                getattr(owner, name)(99, *others.get(name, ()))
+
+
+def test_what_a_module_defines_is_replaced_there_too():
+    with sim.as_cuda():
+        for module in cuda_module.DEFINING:
+            for name in vars(module).keys() & cuda_module.FUNCTIONS:
+                assert vars(module)[name] is vars(torch.cuda)[name], name
+
+
+def test_all_that_is_refused_is_named():
+    with sim.as_cuda():
+        for name in not_modelled.OF_CUDA:
+            with pytest.raises(NotImplementedError, match=rf"cuda\.{name} is"):
+                getattr(torch.cuda, name)()
+        for owner, name in not_modelled.of_data_parallel():
+            with pytest.raises(NotImplementedError, match=rf"\.{name} is not"):
+                getattr(owner, name)()
