@@ -246,7 +246,7 @@ True
 >>> torch.cuda.current_stream(1).device, torch.cuda.default_stream(1).device
 (device(type='cuda', index=1), device(type='cuda', index=1))
 >>> side = torch.cuda.Stream(1)
->>> with torch.cuda.stream(side):
+>>> with torch.cuda.stream(stream=side):
 ...     torch.ones(1).cuda().device, torch.cuda.current_stream() == side
 (device(type='cuda', index=1), True)
 >>> with torch.cuda.StreamContext(side):

@@ -283,16 +283,16 @@ def current_stream(device: DeviceLike = None) -> SimStream:
 
 
 @contextmanager
-def stream(chosen: SimStream | None) -> Iterator[None]:
-    """Issue a block to ``chosen``, on its device; None: to the current."""
-    if chosen is None:
+def stream(stream: SimStream | None) -> Iterator[None]:
+    """Issue a block to ``stream``, on its device; None: to the current."""
+    if stream is None:
         yield
         return
     device = simulation.current_device
     current = simulation.clock.current
-    index = chosen.device.index
+    index = stream.device.index
     before = current[index]
-    set_stream(chosen)
+    set_stream(stream)
     try:
         yield
     finally:

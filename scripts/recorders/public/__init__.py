@@ -1,0 +1,10 @@
+"""Scripts that others wrote for torchrun, run on simulated GPUs.
+
+``recorders.public_scripts`` writes the record. Here are:
+``table`` -- which scripts (``scripts.toml``), and their command lines;
+``run`` -- run one, and read its report;
+``watched`` -- runs a script, and writes its parameters' sums after each step;
+``gloo`` -- runs it in real processes, where ``cuda`` means the CPU;
+``compare`` -- compares the sums of the two;
+``made_up`` -- data that the scripts read, where the real is a download.
+"""

@@ -1,0 +1,1 @@
+"""Names of flash_attn, without the kernels."""

@@ -1,0 +1,221 @@
+"""Run one script, and read what the report says."""
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recorders.public.compare import largest_difference
+from recorders.public.table import HERE, PublicScript, fill
+
+LIMIT = 200  # seconds on the wall, for one run
+WIDEST = 160  # characters of what a failed run says
+ROOT = HERE.parent.parent.parent
+WATCHED = str(HERE / "watched.py")
+STEP = re.compile(r"^A step of the optimizer.*\n +(.*)$", re.MULTILINE)
+PEAK = re.compile(r"^Memory of tensors.*\n.*\n +\d+ +(\S+ \S+)", re.MULTILINE)
+FAILED = re.compile(
+    r"torchrun: (rank \d+ failed.*|.*deadlock.*|no rank.*)$", re.MULTILINE
+)
+
+
+@dataclass
+class Ended:
+    """How a process has ended."""
+
+    status: int | None  # None: stopped at the limit
+    output: str
+    cpu_seconds: float
+    wall_seconds: float
+
+
+def run_to_end(words: list[str], **settings: Any) -> Ended:
+    """Run a program, for LIMIT seconds at most."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.perf_counter()
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        process = subprocess.Popen(
+            words, stdout=output, stderr=subprocess.STDOUT,
+            start_new_session=True, **settings,
+        )  # fmt: skip
+        try:
+            status: int | None = process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            process.wait()
+            status = None
+        wall = time.perf_counter() - start
+        output.seek(0)
+        text = output.read()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Ended(status, text, round(cpu, 1), round(wall, 1))
+
+
+class Runner:
+    """Runs scripts whose repositories are in a folder.
+
+    Args:
+        repositories: A folder with a checkout of each, by its last name,
+            and with ``made`` and ``stand_ins`` (see ``made_up``).
+        logs: A folder for what the runs print.
+    """
+
+    def __init__(self, repositories: Path, logs: Path) -> None:
+        self._repositories = repositories
+        self._logs = logs
+
+    def _places(self, script: PublicScript) -> dict[str, str]:
+        written = self._logs / f"{script.name}.written"
+        written.mkdir(parents=True, exist_ok=True)
+        made = self._repositories / "made"
+        return {"made": str(made), "temporary": str(written)}
+
+    def _folder(self, script: PublicScript) -> Path:
+        if script.repository.startswith("package:"):
+            return self._logs
+        name = script.repository.rpartition("/")[2]
+        return self._repositories / name / script.folder
+
+    def _stand_in(self, name: str) -> Path:
+        """Return a folder of packages: here, or installed for a script."""
+        own = HERE / name
+        return own if own.exists() else self._repositories / "stand_ins" / name
+
+    def _environment(self, script: PublicScript) -> dict[str, str]:
+        places = self._places(script)
+        paths = [str(self._stand_in(name)) for name in script.stand_ins]
+        own = {k: fill(v, places) for k, v in script.variables.items()}
+        return {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *paths]),
+            "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "WANDB_MODE": "disabled",
+            "TORCH_HOME": str(self._repositories / "made" / "torch"),
+            "CUDA_VISIBLE_DEVICES": "",
+            "TMPDIR": places["temporary"],
+            **own,
+        }
+
+    def _words(self, script: PublicScript, sums: Path | None) -> list[str]:
+        """Return the script and its arguments, or the watched script."""
+        named = ["-m"] * script.module + [script.script]
+        arguments = script.filled(script.arguments, self._places(script))
+        watching = []
+        if sums is not None:
+            watching += ["--write", str(sums)]
+        if script.old_names:
+            watching += ["--before", str(HERE / "old_names.py")]
+        if watching:
+            return [WATCHED, *watching, *named, *arguments]
+        return [*named, *arguments]
+
+    def simulate(
+        self, script: PublicScript, sums: Path | None = None
+    ) -> Ended:
+        """Run a script on simulated GPUs."""
+        options = [*script.options]
+        if "--spawns" not in options:
+            options += ["--nproc-per-node", str(script.ranks)]
+        if script.steps > 0:
+            # The step that is the last ends the rank before it is written.
+            steps = script.steps + (sums is not None)
+            options += ["--steps", str(steps)]
+        words = [*options, *self._words(script, sums)]
+        return self._run(script, ["-m", "dpkit", "torchrun", *words], "log")
+
+    def run_in_processes(self, script: PublicScript, sums: Path) -> Ended:
+        """Run a script in real processes, with gloo on the CPU."""
+        start = [
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node",
+            str(script.ranks),
+            "--master-port",
+            "29577",
+        ]
+        steps = ["--steps", str(script.steps)] if script.steps > 0 else []
+        words = self._words(script, sums)[1:]
+        gloo = ["--", str(HERE / "gloo.py"), *steps, *words]
+        return self._run(script, [*start, *gloo], "gloo")
+
+    def _run(self, script: PublicScript, words: list[str], log: str) -> Ended:
+        for name in script.removed:
+            old = self._folder(script) / name
+            shutil.rmtree(old) if old.is_dir() else old.unlink(True)
+        ended = run_to_end(
+            [sys.executable, *words],
+            cwd=self._folder(script),
+            env=self._environment(script),
+        )
+        (self._logs / f"{script.name}.{log}").write_text(ended.output)
+        return ended
+
+    def record(self, script: PublicScript) -> dict[str, Any]:
+        """Run a script, and return what there is to say."""
+        ended = self.simulate(script)
+        step, peak = STEP.search(ended.output), PEAK.search(ended.output)
+        row = {
+            "name": script.name,
+            "repository": script.repository,
+            "commit": self._commit(script),
+            "script": f"{script.folder}/{script.script}".removeprefix("./"),
+            "ranks": script.ranks,
+            "options": script.options,
+            "steps": script.steps,
+            "made": script.made,
+            "blind": script.blind,
+            "ran": ended.status == 0,
+            "reason": script.reason,
+            "failed": failure(ended),
+            "step": step and step[1],
+            "peak": peak and peak[1],
+            "cpu_seconds": ended.cpu_seconds,
+            "wall_seconds": ended.wall_seconds,
+        }
+        if script.compared and ended.status == 0:
+            row["compared"] = self.compare(script)
+        return row
+
+    def compare(self, script: PublicScript) -> dict[str, Any]:
+        """Run a script on both, and compare what its steps leave."""
+        with tempfile.TemporaryDirectory() as name:
+            ours, theirs = Path(name) / "simulated", Path(name) / "real"
+            self.simulate(script, ours)
+            real = self.run_in_processes(script, theirs)
+            found = largest_difference(ours, theirs)
+        return {
+            **found,
+            "cpu_seconds": real.cpu_seconds,
+            "failed": "" if found["steps"] else failure(real),
+        }
+
+    def _commit(self, script: PublicScript) -> str:
+        if script.repository.startswith("package:"):
+            from importlib.metadata import version
+
+            return version(script.repository.removeprefix("package:"))
+        words = ["git", "rev-parse", "HEAD"]
+        folder = self._folder(script)
+        found = subprocess.run(words, cwd=folder, capture_output=True)
+        return found.stdout.decode().strip()[:12]
+
+
+def failure(ended: Ended) -> str:
+    """Return what the last lines say of a run that has failed."""
+    if ended.status is None:
+        return f"stopped after {LIMIT} s"
+    if ended.status == 0:
+        return ""
+    found = FAILED.findall(ended.output)
+    said = str(found[0] if found else ended.output.strip()[-200:])
+    return said[:WIDEST]
