@@ -92,10 +92,11 @@ def meshes(local):
 
 def files(local):
     """Return where tensors go that each rank has saved."""
-    path = Path(FOLDER, f"of_rank_{dist.get_rank()}.pt")
+    folder = sys.argv[1]
+    path = Path(folder, f"of_rank_{dist.get_rank()}.pt")
     torch.save(torch.ones(1, device="cuda"), path)
     dist.barrier()
-    first, last = (Path(FOLDER, f"of_rank_{rank}.pt") for rank in (0, 3))
+    first, last = (Path(folder, f"of_rank_{rank}.pt") for rank in (0, 3))
     here = {"cuda:0": f"cuda:{local}"}
     found = [
         *(torch.load(first, here), torch.load(last, f"cuda:{local}")),
@@ -105,7 +106,6 @@ def files(local):
 
 
 CASES = [groups, objects, data_parallel, sharded, meshes, files]
-FOLDER = sys.argv[1]
 
 
 def program(here):
