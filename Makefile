@@ -37,6 +37,8 @@ endif
 WITHOUT_TORCH := yes
 endif
 
+PACKAGES := .venv-packages
+
 # The stored outputs of the chapters are those of the simulated devices.
 ON_SIM := DPKIT_DEVICES=sim
 PYTEST := $(PY) -m pytest
@@ -117,7 +119,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
         test-dpkit test-book test-site test-double test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
         new-chapter gpu-outputs bench coverage \
-        elsewhere reproduce public-scripts reproducible lint words format lock clean environment free-port
+        elsewhere packages reproduce public-scripts reproducible lint words format lock clean environment free-port
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -276,6 +278,17 @@ bench: $(READY)  ## measure speed, as ratios; AGAINST=commit, ROWS=, RECORD=yes
 elsewhere: $(READY)  ## the step in JAX, TensorFlow, MXNet; FRAMEWORK=, RENEW=1
 	$(ONE) $(PY) scripts/elsewhere.py $(FRAMEWORK) $(if $(RENEW),--renew) \
 	  $(if $(STRICT),--strict)
+
+# What these packages need beside them, torch too, is that of $(PY).
+$(PACKAGES)/ready: tests/packages/requirements.txt | $(READY)
+	$(PY) -P scripts/torch_there.py $(PACKAGES)
+	$(PACKAGES)/bin/python -m pip install --disable-pip-version-check \
+	  --no-deps -r tests/packages/requirements.txt
+	@touch $@
+
+packages: $(PACKAGES)/ready  ## scripts inside Accelerate and Lightning, on ranks
+	$(ON_SIM) $(ONE) PYTHONPATH=. $(PACKAGES)/bin/python -m pytest $(SHARED) \
+	  $(or $(FILES),tests/packages/scripts_of_packages.py)
 
 reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
 	set -e; for name in $(RECORDERS); do $(PY) scripts/record.py $$name; done
