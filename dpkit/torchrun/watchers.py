@@ -6,8 +6,9 @@ before it calls :func:`dpkit.torchrun.launching.run_on_ranks`.
 """
 
 import zlib
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -78,27 +79,59 @@ class Watcher:
         """See that an optimizer has done a step."""
 
 
+class Pass(NamedTuple):
+    """A pass of a sampler through the data."""
+
+    sampler: Any
+    epoch: int
+    line: str  # of the script
+
+
 class SameOrder(Watcher):
-    """A sampler that goes through the data in one order in every epoch."""
+    """A sampler that goes through the data in one order in every epoch.
+
+    Passes count in which an optimizer steps: one that evaluates, or that only
+    looks at a batch, may have the order of another.
+    """
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
+        # The last, until an optimizer steps, or it ends.
+        self._begun: Pass | None = None
+        # A sampler -> the epoch of its last pass that has trained.
+        self._trained: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     def begin(self, stack: ExitStack) -> None:
         """Look at each pass of a ``DistributedSampler``."""
         iterate: Any = DistributedSampler.__iter__
-        # A sampler -> the epoch of its last pass.
-        last: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
         def watched(sampler: Any) -> Any:
-            if sampler.shuffle and last.get(sampler) == sampler.epoch:
-                self.find(
-                    "a DistributedSampler passes through the data in the same "
-                    f"order again (epoch {sampler.epoch} twice); "
-                    "sampler.set_epoch(epoch) shuffles it anew"
-                )
-            last[sampler] = sampler.epoch
-            return iterate(sampler)
+            line = places.here().described()
+            begun = self._begun = Pass(sampler, sampler.epoch, line)
+            return self._until_end(begun, iterate(sampler))
 
         change = replaced(DistributedSampler, "__iter__", watched)
         stack.callback(change.apply())
+
+    def _until_end(self, begun: Pass, indices: Iterator[int]) -> Iterator[int]:
+        yield from indices
+        if self._begun is begun:
+            self._begun = None
+
+    def stepped(self, optimizer: Optimizer) -> None:
+        """See that the pass that has begun last is one that trains."""
+        if self._begun is None:
+            return
+        sampler, epoch, line = self._begun
+        self._begun = None
+        if sampler.shuffle and self._trained.get(sampler) == epoch:
+            sentence = (
+                "a DistributedSampler passes through the data in the same "
+                f"order again (epoch {epoch} twice); "
+                "sampler.set_epoch(epoch) shuffles it anew"
+            )
+            self.findings.setdefault(sentence, line)
+        self._trained[sampler] = epoch
 
 
 class ForeignMemory(Watcher):
@@ -175,8 +208,9 @@ class RepeatedGradients(Watcher):
 class SameOnAllRanks(Watcher):
     """What data parallelism needs to differ between ranks, and may not.
 
-    It keeps a number for what the wrapped model is given, and one for the
-    random numbers that its forward draws. Ranks are compared in the end.
+    It keeps a number for what the wrapped model is given to train on, and one
+    for the random numbers that its forward draws. Ranks are compared in the
+    end.
     """
 
     def __init__(self, rank: int) -> None:
@@ -206,15 +240,18 @@ class SameOnAllRanks(Watcher):
     def _before(self, module: nn.Module, inputs: Any) -> None:
         if self._model is None and isinstance(module, _WRAPPERS):
             self._model = module
-        if module is self._model and len(self._inputs) < MOST_KEPT:
+        if module is not self._model or not module.training:
+            return
+        self._state = _number_of([torch.get_rng_state()])
+        if len(self._inputs) < MOST_KEPT:
             given = [values_of(plain(x)) for x in tensors_in(inputs)]
             known = [values for values in given if values is not None]
             if known and len(known) == len(given):
                 self._inputs.append(_number_of(known))
-            self._state = _number_of([torch.get_rng_state()])
 
     def _after(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
-        if module is self._model and len(self._random) < MOST_KEPT:
+        is_looked_at = module is self._model and module.training
+        if is_looked_at and len(self._random) < MOST_KEPT:
             state = _number_of([torch.get_rng_state()])
             if state != self._state:  # it has drawn some
                 self._random.append(self._state)

@@ -38,13 +38,20 @@ def main(wrong=""):
     given = None if wrong == "data" else sampler
     loader = DataLoader(data, batch_size=8, sampler=given, pin_memory=True)
     net = nn.Linear(300, 300).to(device)
-    net = nn.Sequential(net, nn.Dropout(0.1), nn.Linear(300, 1).cuda())
-    if wrong != "random":
+    share = 0 if wrong == "no dropout" else 0.1
+    net = nn.Sequential(net, nn.Dropout(share), nn.Linear(300, 1).cuda())
+    if wrong not in ("random", "no dropout"):
         torch.manual_seed(rank)
     model = DDP(net, device_ids=[local], find_unused_parameters=True)
     model = torch.compile(model)
     optimizer = torch.optim.Adam(model.parameters())
+    kept_out = DataLoader(data, 32, sampler=DistributedSampler(data))
     for epoch in range(2):
+        next(iter(loader))  # a batch to look at, and others to evaluate
+        for x, y in kept_out:
+            with torch.no_grad():
+                model.eval()(x.to(device))
+        model.train()
         if wrong != "order":
             sampler.set_epoch(epoch)
         for x, y in loader:
@@ -146,6 +153,14 @@ def test_a_mistake_is_found(tmp_path, wrong, sentence):
     (line,) = section(text, "Found")
     assert sentence in line
     assert ("script.py:" in line) == (wrong not in ("data", "random"))
+
+
+@pytest.mark.slow
+def test_what_a_forward_does_not_draw_may_be_the_same(tmp_path):
+    """Each pass of a DataLoader draws a number too."""
+    arguments = ["no dropout"]
+    text = torchrun(tmp_path, "--nproc-per-node", "2", arguments=arguments)
+    assert "Found" not in text
 
 
 @pytest.mark.slow
