@@ -133,6 +133,17 @@ class Runner:
         words = [*options, *self._words(script, sums)]
         return self._run(script, ["-m", "dpkit", "torchrun", *words], "log")
 
+    def check(self, script: PublicScript, one: str) -> Ended:
+        """Compare one rank of a script with several.
+
+        Args:
+            script: The script.
+            one: What one rank is given besides.
+        """
+        options = [f"--ranks={script.ranks}", f"--one={one}"]
+        words = [*options, *self._words(script, None)]
+        return self._run(script, ["-m", "dpkit", "check", *words], "check")
+
     def run_in_processes(self, script: PublicScript, sums: Path) -> Ended:
         """Run a script in real processes, with gloo on the CPU."""
         start = [
@@ -167,7 +178,7 @@ class Runner:
         row = {
             "name": script.name,
             "repository": script.repository,
-            "commit": self._commit(script),
+            "commit": self.commit(script),
             "script": f"{script.folder}/{script.script}".removeprefix("./"),
             "ranks": script.ranks,
             "options": script.options,
@@ -199,7 +210,8 @@ class Runner:
             "failed": "" if found["steps"] else failure(real),
         }
 
-    def _commit(self, script: PublicScript) -> str:
+    def commit(self, script: PublicScript) -> str:
+        """Return the commit of a checkout, or the version of a package."""
         if script.repository.startswith("package:"):
             from importlib.metadata import version
 
