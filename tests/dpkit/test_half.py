@@ -109,17 +109,18 @@ def test_float16_takes_not_much_longer_than_float32():
 
 def normalized(rank, dtype):
     """Train a SyncBatchNorm on a rank; return what it has made."""
-    norm = nn.SyncBatchNorm(3).to(f"sim:{rank}")
+    norm = nn.SyncBatchNorm(3).to(f"cuda:{rank}")
     generator = torch.Generator().manual_seed(rank)
     x = torch.randn(4, 3, 2, 2, generator=generator).half().to(dtype)
-    x = x.to(f"sim:{rank}").requires_grad_()
+    x = x.to(f"cuda:{rank}").requires_grad_()
     y = norm(x)
     y.backward(x.detach())
     return y, x.grad, norm.weight.grad, norm.bias.grad, norm.running_var
 
 
 def on_ranks(dtype, backing):
-    with sim.machine(num_devices=2, hosts="per_device", backing=backing):
+    machine = sim.machine(num_devices=2, hosts="per_device", backing=backing)
+    with machine, sim.as_cuda():
         return sim.launch(
             lambda: [
                 (x.dtype, x.shape, None if backing == "meta" else x.cpu())
