@@ -117,7 +117,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
         test-dpkit test-book test-site test-double test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
         new-chapter gpu-outputs bench coverage \
-        elsewhere reproduce public-scripts reproducible lint words format lock clean environment free-port
+        elsewhere reproduce public-scripts forecasts reproducible lint words format lock clean environment free-port
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -282,6 +282,9 @@ reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
 
 public-scripts: $(READY)  ## run scripts of others on simulated GPUs; FOLDER=
 	$(PY) scripts/record.py public_scripts "$(FOLDER)"
+
+forecasts: $(READY)  ## hold forecasts against published steps; FOLDER=
+	$(PY) scripts/record.py forecasts "$(FOLDER)"
 
 lint: $(READY)  ## check style (notebooks too), types, words and workflows
 	$(PY) -m ruff format --check .

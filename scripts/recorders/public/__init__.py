@@ -7,4 +7,9 @@
 ``gloo`` -- runs it in real processes, where ``cuda`` means the CPU;
 ``compare`` -- compares the sums of the two;
 ``made_up`` -- data that the scripts read, where the real is a download.
+
+``recorders.forecasts`` runs those whose steps others have timed. For it are:
+``forecasts`` -- what was published (``forecasts.toml``);
+``checkout`` -- lays out the files of the commit that was timed;
+``made_for_forecasts`` -- data for batches of the published size.
 """
