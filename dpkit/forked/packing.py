@@ -63,7 +63,6 @@ class SharedMemory:
     """
 
     def __init__(self, num_bytes: int, path: str | None = None) -> None:
-        self.num_bytes = num_bytes
         self.file = -1
         if not num_bytes:
             return

@@ -7,8 +7,11 @@ all ranks of a simulated machine begin together::
     processes = [mp.Process(target=f, args=(r, 2)) for r in range(2)]
     for p in processes: p.start()       noted
     for p in processes: p.join()        here both run, to their end
+
+What is never joined runs where the script ends, as Python waits for it there.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -20,14 +23,18 @@ from dpkit.sim.changes.change import replaced
 Task = Callable[[], object]
 RunTasks = Callable[[Sequence[Task]], None]  # one for each rank
 _Process: Any = mp.Process
+_get_context: Any = mp.get_context
 
 
-def spawn_ranks(stack: ExitStack, run: RunTasks) -> None:
+def spawn_ranks(stack: ExitStack, run: RunTasks) -> Callable[[], None]:
     """Run what a script spawns as ranks, until a stack ends.
 
     Args:
         stack: What undoes it.
         run: Runs tasks on ranks, one on each.
+
+    Returns:
+        What runs the processes that were started and never joined.
     """
 
     def spawn(
@@ -56,12 +63,25 @@ def spawn_ranks(stack: ExitStack, run: RunTasks) -> None:
             return _Process(*args, **kwargs)
         return DeferredProcess(started, run, *args, **kwargs)
 
+    def get_context(method: str | None = None) -> Any:
+        """Stand in for ``torch.multiprocessing.get_context``."""
+        context: Any = copy.copy(_get_context(method))
+        context.Process = make
+        return context
+
     for owner, name, value in (
         (mp, "spawn", spawn),
         (mp, "start_processes", spawn),
         (mp, "Process", make),
+        (mp, "get_context", get_context),
     ):
         stack.callback(replaced(owner, name, value).apply())
+
+    def join_all() -> None:
+        for process in [p for p in started if not p.daemon]:
+            process.join()
+
+    return join_all
 
 
 def _task(
