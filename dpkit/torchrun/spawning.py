@@ -1,12 +1,12 @@
 """Scripts that start their processes themselves, by ``torch.multiprocessing``.
 
 ``mp.spawn`` runs a function on ranks, which are forked processes here. So do
-several ``mp.Process``: they begin when the first of them is joined, because
-all ranks of a simulated machine begin together::
+several ``mp.Process``: they begin together, as ranks of a simulated machine
+do, when there is one for each GPU, or else when the first of them is joined::
 
     processes = [mp.Process(target=f, args=(r, 2)) for r in range(2)]
-    for p in processes: p.start()       noted
-    for p in processes: p.join()        here both run, to their end
+    for p in processes: p.start()       the second time both run, to their end
+    for p in processes: p.join()        with more GPUs than two, here
 
 What is never joined runs where the script ends, as Python waits for it there.
 """
@@ -19,6 +19,7 @@ from typing import Any
 import torch.multiprocessing as mp
 
 from dpkit.sim.changes.change import replaced
+from dpkit.sim.devices.configuration import simulation
 
 Task = Callable[[], object]
 RunTasks = Callable[[Sequence[Task]], None]  # one for each rank
@@ -91,7 +92,7 @@ def _task(
 
 
 class DeferredProcess:
-    """A process that begins when it, or another like it, is joined."""
+    """A process that begins together with others like it."""
 
     exitcode: int | None = None
     pid: int | None = None
@@ -115,8 +116,10 @@ class DeferredProcess:
         self._task = _task(target or print, args, kwargs or {})
 
     def start(self) -> None:
-        """Note that it is to begin."""
+        """Note that it is to begin; with one for each GPU, all begin."""
         self._started.append(self)
+        if len(self._started) == simulation.clock.cluster.num_devices:
+            self.join()
 
     def join(self, timeout: float | None = None) -> None:
         """Run all that were started, if this one has not run."""
