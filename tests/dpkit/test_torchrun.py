@@ -289,6 +289,27 @@ def test_a_module_and_what_is_written(tmp_path):
     assert {"sim:0", "sim:1"} < {span.device for span in timeline.spans}
 
 
+LARGE = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("nccl")
+torch.cuda.set_device(dist.get_rank())
+x = torch.empty(2**38, device="cuda")
+dist.all_reduce(x)
+print("sent", x.nbytes)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alike", [(), ("--alike",)])
+def test_without_values_a_message_may_be_larger_than_the_machine(
+    tmp_path, alike
+):
+    options = ["--nproc-per-node", "2", "--meta", "--memory", "2000", *alike]
+    assert "sent 1099511627776" in torchrun(tmp_path, *options, script=LARGE)
+
+
 @pytest.mark.slow
 def test_rank_0_stands_for_all(tmp_path):
     """It takes the time that all take; and time is simulated as usual."""

@@ -159,15 +159,19 @@ def before_table(found: Comparisons, path: str | Path) -> Table:
     return table(found_rows)
 
 
-def scripts_table(path: str | Path) -> Table:
+def scripts_table(path: str | Path, only_eager: bool = False) -> Table:
     """Return forecasts of scripts' steps beside the steps that were timed.
 
-    ``path`` is that of ``forecasts_of_scripts.json``.
+    Args:
+        path: That of ``forecasts_of_scripts.json``.
+        only_eager: Leave out what was compiled when it was timed.
     """
     record = json.loads(Path(path).read_text(encoding="utf-8"))
     found_rows = []
     for run in record["runs"]:
         published = run["published"]
+        if only_eager and published["compiled"]:
+            continue
         found_rows.append(
             {
                 "run": run["name"],
