@@ -170,8 +170,6 @@ def _do(task: Task, watchers: Sequence[Watcher]) -> None:
 
 def _explain(error: Exception, watchers: Sequence[Watcher]) -> None:
     """Add notes to the error that ends a rank."""
-    if not_modelled.is_of_cuda(error):
-        error.add_note(not_modelled.PAST)
     if "fork-based multiprocessing" in str(error):
         error.add_note(_BACKWARD_BEFORE)
     for watcher in watchers:

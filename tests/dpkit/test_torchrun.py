@@ -506,6 +506,12 @@ if is_right:
     while not works[-1].is_completed():
         pass
 z + 1
+if is_right:  # memory is kept for a collective that nobody waits for
+    more = torch.ones(100, device="cuda")
+    dist.all_reduce(more, group=dist.new_group(), async_op=True)
+    del more
+    dist.all_reduce(x)
+    more = torch.ones(100, device="cuda")
 on_cpu = x.to("cpu", non_blocking=True)
 if is_right:
     torch.cuda.current_stream().synchronize()
@@ -524,7 +530,7 @@ def test_races_are_found(tmp_path):
         "allreduce writes (group 0, script.py:33), mul reads (compute)",
         "allgather reads (group 0, script.py:37), zero_ writes (compute)",
         "message writes (group 0 1 → 0, tag 0, script.py:42), add reads",
-        "copy to cpu writes (compute, script.py:47), add reads (python)",
+        "copy to cpu writes (compute, script.py:53), add reads (python)",
     ]
     for sentence in uses:
         assert any(sentence in line for line in found), sentence
