@@ -119,7 +119,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 .PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
         test-dpkit test-book test-site test-double test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
         new-chapter gpu-outputs bench coverage \
-        elsewhere packages reproduce public-scripts planted-mistakes reproducible lint words format lock clean environment free-port
+        elsewhere packages reproduce public-scripts planted-mistakes forecasts reproducible lint words format lock clean environment free-port
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -298,6 +298,9 @@ public-scripts: $(READY)  ## run scripts of others on simulated GPUs; FOLDER=
 
 planted-mistakes: $(READY)  ## plant mistakes into scripts of others; FOLDER=
 	$(PY) scripts/record.py planted_mistakes "$(FOLDER)"
+
+forecasts: $(READY)  ## compare forecasts with published steps; FOLDER=
+	$(PY) scripts/record.py forecasts "$(FOLDER)"
 
 lint: $(READY)  ## check style (notebooks too), types, words and workflows
 	$(PY) -m ruff format --check .

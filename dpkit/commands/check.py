@@ -16,7 +16,7 @@ def add_check(commands: Commands) -> None:
         "check",
         help=_SUMMARY,
         description=f"{_SUMMARY}, which are to have the same global batch: "
-        "the gradients of the first step, and the parameters after each",
+        "the gradients and the parameters of each step",
     )
     add = parser.add_argument
     add("--ranks", type=int, default=2, help="how many (default: %(default)s)")

@@ -61,6 +61,11 @@ def _add_ranks(parser: Parser) -> None:
         help="with --meta: run rank 0, which stands for all that do the same",
     )
     add(
+        "--races",
+        action="store_true",
+        help="find uses of one memory that nothing orders (it takes longer)",
+    )
+    add(
         "--real-time",
         action="store_true",
         help="time.time() and the like are those on the wall",
@@ -132,6 +137,7 @@ def run_torchrun(options: argparse.Namespace, command: str) -> None:
         alike=options.alike,
         spawns=options.spawns is not None,
         steps=options.steps,
+        races=options.races,
         has_real_time=options.real_time,
     )
     if options.alike and not options.meta:

@@ -40,7 +40,7 @@ class OpenCall:
         self._requests = requests
         self.number = number
         self.is_over = False
-        taken, given = _taken_and_given(call, tensors)
+        taken, given = taken_and_given(call, tensors)
         self._memory = _memory_of(tensors)
         self._taken = set(map(id, tensors_in(taken)))
         sent = set(map(id, tensors_in(given)))
@@ -75,7 +75,7 @@ def _memory_of(tensors: Any) -> set[int]:
     return {plain(x).untyped_storage()._cdata for x in tensors_in(tensors)}
 
 
-def _taken_and_given(call: CollectiveCall, tensors: Any) -> tuple[Any, Any]:
+def taken_and_given(call: CollectiveCall, tensors: Any) -> tuple[Any, Any]:
     """Return the tensors that an operation writes to, and those it reads."""
     if call.kind == "message":
         return ([], tensors) if call.end.place == 0 else (tensors, [])
@@ -182,6 +182,7 @@ class ForkedGroup(SimGroup):
         super().__init__(options, _NoWorld(), rank)  # type: ignore[arg-type]
         self.requests = requests
         self.calls = calls
+        self.ranks = self._ranks  # by their numbers among all
         self.rank_of_all = rank
         self.number = number
         self._is_told = False

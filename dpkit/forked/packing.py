@@ -63,7 +63,6 @@ class SharedMemory:
     """
 
     def __init__(self, num_bytes: int, path: str | None = None) -> None:
-        self.num_bytes = num_bytes
         self.file = -1
         if not num_bytes:
             return
@@ -83,8 +82,15 @@ class SharedMemory:
     def tensor(self, place: PackedTensor) -> Tensor:
         """Return the tensor that lies at a place, and shares the memory."""
         count = torch.Size(place.shape).numel()
-        if place.offset is None or not count:
+        if not count:
             return torch.empty(place.shape, dtype=place.dtype, device="cpu")
+        if place.offset is None:
+            # A file takes room only where it is written: without values a
+            # tensor may be larger than the memory of this machine.
+            room = SharedMemory(count * place.dtype.itemsize)
+            room.close()
+            flat = torch.frombuffer(room._bytes, dtype=place.dtype)
+            return flat.view(place.shape)
         flat = torch.frombuffer(
             self._bytes,
             dtype=torch.uint8,

@@ -108,6 +108,7 @@ def run_forked(
     check_system()
     import_dtensor()
     with ExitStack() as stack:
+        _allow_many_files(stack)
         if simulation.settings["hosts"] == "one":
             stack.enter_context(machine(hosts="per_device"))
         here = ThreadState.now()
@@ -158,6 +159,17 @@ def check_system() -> None:
             f"loaded PyTorch can be forked (system: {sys.platform}); "
             "dpkit.sim.launch runs ranks as threads, on any system"
         )
+
+
+def _allow_many_files(stack: ExitStack) -> None:
+    """Allow as many open files as the system does, until a stack ends.
+
+    A rank has one for each collective that is under way, and this process one
+    for each of every rank.
+    """
+    usual, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (usual, most))
 
 
 class _OwnStates(World):
@@ -241,7 +253,6 @@ def _run_rank(
     """Run the program of a rank; this is all that its process does."""
     os.setsid()  # Ctrl-C is for the parent, which ends the ranks
     _end_with_parent()
-    _allow_many_files()
     for other in inherited:
         other.close()
     requests = Requests(connection)
@@ -251,18 +262,15 @@ def _run_rank(
         requests.ask("mark", rank)
     sys.stdout.flush()
     sys.stderr.flush()
-    requests.end(outcome)
+    try:
+        requests.end(outcome)
+    except Exception as error:  # a value that no other process can read
+        requests.end(Outcome(error=_portable(error)))
 
 
 def _end_with_parent() -> None:
     """Have the system kill this process when its parent is gone."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _allow_many_files() -> None:
-    """Allow as many open files as the system does: one for each collective."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _become_rank(
@@ -283,6 +291,9 @@ def _become_rank(
         is_process=True,
     )
     set_device(rank)
+    # In another thread "cuda" is the first device of the node, as on CUDA.
+    per_node = clock.cluster.ranks_per_node or world.size
+    simulation.first_device = rank // per_node * per_node
     torch.set_num_threads(1)  # there are as many processes as ranks
     world.begin(rank)
     for_good = ExitStack()
@@ -324,9 +335,7 @@ def _rendezvous(
 def _outcome(program: Program, here: ForkedRank) -> Outcome:
     """Return what a program returns, or how it has failed."""
     try:
-        value = program(here)
-        pickle.dumps(value)
-        return Outcome(value=value)
+        return Outcome(value=program(here))
     except RankEnded as ended:
         return Outcome(where=place_of(ended))
     except BaseException as error:

@@ -4,7 +4,7 @@
 ``script`` -- run a script in the process of a rank, as torchrun would;
 ``stopwatch`` -- the simulated time that a script sees;
 ``facts`` -- what is counted in a rank while the script runs;
-``watchers`` -- mistakes that a rank can see;
+``watchers`` -- mistakes that a rank can see; ``races``, what nothing orders;
 ``report`` -- what happened, in lines of text; ``page``, as a page of HTML;
 ``comparison`` -- ``python -m dpkit check``: one rank against several.
 

@@ -33,10 +33,10 @@ class StepEnd(NamedTuple):
 
 
 class KindOfCalls(NamedTuple):
-    """Operations of one kind, in groups of one size."""
+    """Operations of one kind, in one group."""
 
     kind: str  # "allreduce"
-    ranks: int  # in the group
+    ranks: tuple[int, ...]  # of the group; none for messages
     calls: int
     num_bytes: int  # that the rank has contributed
 
@@ -48,6 +48,15 @@ class RankFacts(NamedTuple):
     peak_bytes: int
     blocks: list[Block]
     traffic: list[KindOfCalls]
+
+
+def _is_on_device(optimizer: Optimizer) -> bool:
+    """Return whether an optimizer changes what lies on a device."""
+    return any(
+        p.device.type == "sim"
+        for group in optimizer.param_groups
+        for p in group["params"]
+    )
 
 
 class RankCounter:
@@ -68,10 +77,11 @@ class RankCounter:
         self._watchers = watchers
         self._here = here
         self._most = most_steps
-        self._counted: Optimizer | None = None  # the first that has stepped
+        # The first that has stepped, before all others one of a device.
+        self._counted: Optimizer | None = None
         self._ends: list[tuple[SimEvent, int]] = []
-        self._calls: Counter[tuple[str, int]] = Counter()
-        self._bytes: Counter[tuple[str, int]] = Counter()
+        self._calls: Counter[tuple[str, tuple[int, ...]]] = Counter()
+        self._bytes: Counter[tuple[str, tuple[int, ...]]] = Counter()
 
     def begin(self, stack: ExitStack) -> None:
         """Count until a stack ends."""
@@ -92,13 +102,16 @@ class RankCounter:
             return  # it is received, and counts where it is sent
         is_pair = isinstance(tensors, tuple) or call.kind == "all_to_all"
         given = tensors[1] if is_pair else tensors
-        of = call.kind, 2 if call.end.pair else group.size()
+        of = call.kind, () if call.end.pair else group.ranks
         self._calls[of] += 1
         self._bytes[of] += sum(x.nbytes for x in tensors_in(given))
 
     def _stepped(self, optimizer: Optimizer, *_: Any) -> None:
-        if self._counted is None:
+        if self._counted is None or (
+            _is_on_device(optimizer) and not _is_on_device(self._counted)
+        ):
             self._counted = optimizer
+            self._ends.clear()
         if self._counted is not optimizer:
             return
         for watcher in self._watchers:

@@ -14,6 +14,7 @@ from dpkit.theory.units import show_memory
 
 LARGE = 1 << 20  # bytes: of what is smaller, the line is not noted
 MOST_LINES = 5
+FEW_LINES = 1000  # that are noted
 
 
 class HeldMemory:
@@ -24,6 +25,7 @@ class HeldMemory:
 
     def __init__(self) -> None:
         self._lines: dict[tuple[int, int], str] = {}
+        self._most = FEW_LINES  # until what is gone is forgotten
 
     def begin(self, stack: ExitStack) -> None:
         """Note lines until a stack ends."""
@@ -35,7 +37,7 @@ class HeldMemory:
             count(memory, storage, num_bytes, *rest)
             if num_bytes >= LARGE:
                 made = memory._storages[storage._cdata]
-                self._lines[_key(made)] = places.here().described()
+                self._note(made)
 
         check: Any = Memory.check_room
 
@@ -48,6 +50,16 @@ class HeldMemory:
 
         stack.callback(replaced(Memory, "_count", noting).apply())
         stack.callback(replaced(Memory, "check_room", explaining).apply())
+
+    def _note(self, made: Allocation) -> None:
+        """Note the line of an allocation; forget those of what is gone."""
+        self._lines[_key(made)] = places.here().described()
+        if len(self._lines) > self._most:
+            alive = set(map(_key, simulation.memory.alive()))
+            gone = self._lines.keys() - alive
+            for key in gone:
+                del self._lines[key]
+            self._most = 2 * len(self._lines) + FEW_LINES
 
     def _explain(self, error: torch.OutOfMemoryError, device: int) -> None:
         """Add to an error what holds the memory of a device now."""

@@ -4,9 +4,10 @@ By torchrun, each rank runs the script. A script that starts its processes
 itself is run once, in this process, and they are the ranks.
 """
 
+import atexit
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -22,10 +23,16 @@ from dpkit.torchrun.digests import Digests, KeptDigests
 from dpkit.torchrun.facts import EnoughSteps, RankCounter, RankFacts
 from dpkit.torchrun.held import HeldMemory
 from dpkit.torchrun.made_up import make_up_values
+from dpkit.torchrun.races import NothingOrders
 from dpkit.torchrun.script import RankPlace, Script, print_error, run_script
 from dpkit.torchrun.spawning import Task, spawn_ranks
 from dpkit.torchrun.stopwatch import show_simulated_time
-from dpkit.torchrun.watchers import WATCHERS
+from dpkit.torchrun.watchers import WATCHERS, Watcher
+
+_BACKWARD_BEFORE = (
+    "ranks of a simulated machine are forked, and cannot go backward where "
+    "the script has done so before it starts them; let it do that in a rank"
+)
 
 
 class Settings(NamedTuple):
@@ -36,6 +43,7 @@ class Settings(NamedTuple):
     alike: bool = False  # whether rank 0 stands for all
     spawns: bool = False  # whether the script starts its processes itself
     steps: int | None = None  # of the optimizer, after which it ends
+    races: bool = False  # whether uses are found that nothing orders
     has_real_time: bool = False  # whether it sees the time on the wall
 
 
@@ -67,7 +75,12 @@ def run_on_ranks(script: Script, settings: Settings) -> Run:
         done = Run(timeline)
 
         def run_tasks(tasks: Sequence[Task]) -> None:
-            """Run tasks as ranks, one on each."""
+            """Run tasks as ranks, one on each.
+
+            Raises:
+                RankError: one has failed; or there are too few devices.
+            """
+            _check_devices(len(tasks))
             done.ranks = run_forked(
                 lambda here: _run_rank(tasks[here.rank], settings, here),
                 len(tasks),
@@ -78,14 +91,25 @@ def run_on_ranks(script: Script, settings: Settings) -> Run:
         try:
             with as_cuda():
                 if settings.spawns:
-                    spawn_ranks(stack, run_tasks)
+                    join_all = spawn_ranks(stack, run_tasks)
                     run_script(script)
+                    join_all()
                 else:
                     run_tasks(_tasks_of_torchrun(script, settings))
         except RankError as failure:
             done.failure = failure
             done.ranks = [one.value for one in failure.outcomes]
     return done
+
+
+def _check_devices(ranks: int) -> None:
+    devices = simulation.clock.cluster.num_devices
+    if ranks > devices:
+        raise RankError(
+            f"the script starts more processes than there are GPUs (processes "
+            f"together: {ranks}, --spawns: {devices})",
+            [],
+        )
 
 
 def _tasks_of_torchrun(script: Script, settings: Settings) -> list[Task]:
@@ -105,6 +129,8 @@ def _tasks_of_torchrun(script: Script, settings: Settings) -> list[Task]:
 def _run_rank(task: Task, settings: Settings, here: ForkedRank) -> RankReport:
     """Do the task of a rank, in its process, and count what it does."""
     watchers = [make(here.rank) for make in WATCHERS]
+    if settings.races:
+        watchers.append(NothingOrders(here.rank))
     counting = RankCounter(here, settings.steps, watchers)
     with ExitStack() as stack:
         if not settings.has_real_time:
@@ -113,20 +139,42 @@ def _run_rank(task: Task, settings: Settings, here: ForkedRank) -> RankReport:
             make_up_values(stack)
         counting.begin(stack)
         HeldMemory().begin(stack)
-        try:
-            task()
-        except EnoughSteps:
-            pass
-        except Exception as error:
-            print_error(error)
-            raise
+        _do(task, watchers)
         findings: dict[str, str] = {}
         kept: dict[str, list[int]] = {}
         for watcher in watchers:
+            watcher.end()
             findings |= watcher.findings
             kept |= watcher.kept()
         notes = not_modelled.notes
         return RankReport(counting.facts(), notes, findings, kept)
+
+
+def _do(task: Task, watchers: Sequence[Watcher]) -> None:
+    """Do the task of a rank, to its ``atexit``; print what it ends by.
+
+    An error has notes that say what the watchers had found before.
+    """
+    atexit._clear()  # those of the parent
+    try:
+        task()
+    except EnoughSteps:
+        pass
+    except Exception as error:
+        _explain(error, watchers)
+        print_error(error)
+        atexit._run_exitfuncs()
+        raise
+    atexit._run_exitfuncs()
+
+
+def _explain(error: Exception, watchers: Sequence[Watcher]) -> None:
+    """Add notes to the error that ends a rank."""
+    if "fork-based multiprocessing" in str(error):
+        error.add_note(_BACKWARD_BEFORE)
+    for watcher in watchers:
+        for sentence, line in watcher.findings.items():
+            error.add_note(f"found before: {sentence} ({line})")
 
 
 def digests_of(script: Script, ranks: int, steps: int) -> list[KeptDigests]:
@@ -141,8 +189,7 @@ def digests_of(script: Script, ranks: int, steps: int) -> list[KeptDigests]:
         kept = Digests(here.rank)
         with ExitStack() as stack:
             RankCounter(here, steps, [kept]).begin(stack)
-            with suppress(EnoughSteps):
-                tasks[here.rank]()
+            _do(tasks[here.rank], [kept])
             return kept.digests()
 
     with as_cuda():

@@ -4,7 +4,7 @@ Counted are bytes, operations and memory: they would be the same on GPUs.
 Modelled are times: they rest on the presets, and on what is assumed.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
@@ -21,6 +21,7 @@ from dpkit.torchrun.facts import RankFacts
 from dpkit.torchrun.launching import RankReport, Run
 
 LONGEST = 5  # kinds of operations that are listed
+MOST_NAMED = 4  # ranks of a group
 
 
 class Section(NamedTuple):
@@ -72,14 +73,11 @@ def _steps(facts: dict[int, RankFacts]) -> Section:
     lines = []
     counts = {rank: len(one.steps) for rank, one in facts.items()}
     seconds = [s for one in facts.values() for s in seconds_of_steps(one)]
-    if seconds:
+    if any(seconds):
         lines.append(
             f"{show_seconds(median(seconds))} (median; from "
             f"{show_seconds(min(seconds))} to {show_seconds(max(seconds))})"
         )
-    if len(set(counts.values())) > 1:
-        told = ", ".join(f"rank {r}: {n}" for r, n in counts.items())
-        lines.append(f"ranks have done different numbers of steps ({told})")
     number = max(counts.values(), default=0)
     return Section(f"A step of the optimizer, of {number}", "modelled", lines)
 
@@ -168,10 +166,17 @@ def _traffic(facts: dict[int, RankFacts]) -> Section:
         return Section("", "", [])
     steps = len(facts[0].steps)
     rows = []
+    groups = {one.ranks for one in facts[0].traffic}
+    sizes = Counter(map(len, groups))
     for one in facts[0].traffic:
-        row = {
+        is_named = sizes[len(one.ranks)] > 1
+        row: dict[str, str | float] = {
             "rank 0 calls": one.kind,
-            "among": one.ranks,
+            "among": (
+                f"ranks {_shortened(one.ranks)}"
+                if is_named
+                else len(one.ranks) or 2
+            ),
             "times": one.calls,
             "bytes": show_bytes(one.num_bytes),
         }
@@ -182,6 +187,14 @@ def _traffic(facts: dict[int, RankFacts]) -> Section:
     return Section(
         "What is sent", "counted", [], table(rows) if rows else None
     )
+
+
+def _shortened(ranks: tuple[int, ...]) -> str:
+    """Return the numbers of ranks in a few words: 0, 2, … 14."""
+    first, second, *rest = map(str, ranks)
+    if len(rest) > MOST_NAMED - 2:
+        rest = ["…", rest[-1]]
+    return ", ".join([first, second, *rest]).replace("…,", "…")
 
 
 def _waiting(arrivals: Arrivals) -> Section:
@@ -244,7 +257,22 @@ def _findings(ranks: dict[int, RankReport]) -> Section:
         f"{sentence} ({line}; {_ranks(which)})"
         for (sentence, line), which in found.items()
     ]
-    return Section("Found", "", lines + _equal_on_all(list(ranks.values())))
+    lines += _equal_on_all(list(ranks.values()))
+    lines += _unequal_steps(ranks)
+    return Section("Found", "", lines)
+
+
+def _unequal_steps(ranks: dict[int, RankReport]) -> list[str]:
+    """Return a line if ranks have done different numbers of steps."""
+    counts = {rank: len(one.facts.steps) for rank, one in ranks.items()}
+    if len(set(counts.values())) < 2:
+        return []
+    told = ", ".join(f"rank {r}: {n}" for r, n in counts.items())
+    return [
+        f"ranks have done different numbers of steps ({told}); they may have "
+        "different numbers of batches, and then the first wait for ever where "
+        "all have to call a collective"
+    ]
 
 
 def _equal_on_all(ranks: list[RankReport]) -> list[str]:

@@ -1,14 +1,17 @@
 """Scripts that start their processes themselves, by ``torch.multiprocessing``.
 
 ``mp.spawn`` runs a function on ranks, which are forked processes here. So do
-several ``mp.Process``: they begin when the first of them is joined, because
-all ranks of a simulated machine begin together::
+several ``mp.Process``: they begin together, as ranks of a simulated machine
+do, when there is one for each GPU, or else when the first of them is joined::
 
     processes = [mp.Process(target=f, args=(r, 2)) for r in range(2)]
-    for p in processes: p.start()       noted
-    for p in processes: p.join()        here both run, to their end
+    for p in processes: p.start()       the second time both run, to their end
+    for p in processes: p.join()        with more GPUs than two, here
+
+What is never joined runs where the script ends, as Python waits for it there.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -16,18 +19,23 @@ from typing import Any
 import torch.multiprocessing as mp
 
 from dpkit.sim.changes.change import replaced
+from dpkit.sim.devices.configuration import simulation
 
 Task = Callable[[], object]
 RunTasks = Callable[[Sequence[Task]], None]  # one for each rank
 _Process: Any = mp.Process
+_get_context: Any = mp.get_context
 
 
-def spawn_ranks(stack: ExitStack, run: RunTasks) -> None:
+def spawn_ranks(stack: ExitStack, run: RunTasks) -> Callable[[], None]:
     """Run what a script spawns as ranks, until a stack ends.
 
     Args:
         stack: What undoes it.
         run: Runs tasks on ranks, one on each.
+
+    Returns:
+        What runs the processes that were started and never joined.
     """
 
     def spawn(
@@ -56,12 +64,25 @@ def spawn_ranks(stack: ExitStack, run: RunTasks) -> None:
             return _Process(*args, **kwargs)
         return DeferredProcess(started, run, *args, **kwargs)
 
+    def get_context(method: str | None = None) -> Any:
+        """Stand in for ``torch.multiprocessing.get_context``."""
+        context: Any = copy.copy(_get_context(method))
+        context.Process = make
+        return context
+
     for owner, name, value in (
         (mp, "spawn", spawn),
         (mp, "start_processes", spawn),
         (mp, "Process", make),
+        (mp, "get_context", get_context),
     ):
         stack.callback(replaced(owner, name, value).apply())
+
+    def join_all() -> None:
+        for process in [p for p in started if not p.daemon]:
+            process.join()
+
+    return join_all
 
 
 def _task(
@@ -71,7 +92,7 @@ def _task(
 
 
 class DeferredProcess:
-    """A process that begins when it, or another like it, is joined."""
+    """A process that begins together with others like it."""
 
     exitcode: int | None = None
     pid: int | None = None
@@ -95,8 +116,10 @@ class DeferredProcess:
         self._task = _task(target or print, args, kwargs or {})
 
     def start(self) -> None:
-        """Note that it is to begin."""
+        """Note that it is to begin; with one for each GPU, all begin."""
         self._started.append(self)
+        if len(self._started) == simulation.clock.cluster.num_devices:
+            self.join()
 
     def join(self, timeout: float | None = None) -> None:
         """Run all that were started, if this one has not run."""

@@ -9,6 +9,7 @@ seconds alone.
 import os
 import sys
 import time
+import timeit
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import wraps
@@ -76,3 +77,5 @@ def show_simulated_time(stack: ExitStack) -> None:
     for name, simulated in new.items():
         call = _for_script(getattr(time, name), simulated)
         stack.callback(replaced(time, name, call).apply())
+    timer = time.perf_counter
+    stack.callback(replaced(timeit, "default_timer", timer).apply())

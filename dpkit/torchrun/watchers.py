@@ -5,11 +5,13 @@ classes of those that a run begins with; a program may add its own to the list
 before it calls :func:`dpkit.torchrun.launching.run_on_ranks`.
 """
 
+import os
 import zlib
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import nn
@@ -78,6 +80,9 @@ class Watcher:
     def stepped(self, optimizer: Optimizer) -> None:
         """See that an optimizer has done a step."""
 
+    def end(self) -> None:
+        """Find what can be found in the end alone."""
+
 
 class Pass(NamedTuple):
     """A pass of a sampler through the data."""
@@ -128,7 +133,7 @@ class SameOrder(Watcher):
             sentence = (
                 "a DistributedSampler passes through the data in the same "
                 f"order again (epoch {epoch} twice); "
-                "sampler.set_epoch(epoch) shuffles it anew"
+                "sampler.set_epoch(epoch) gives each epoch another"
             )
             self.findings.setdefault(sentence, line)
         self._trained[sampler] = epoch
@@ -205,6 +210,85 @@ class RepeatedGradients(Watcher):
             )
 
 
+class LocalRankOption(Watcher):
+    """A local rank that is read from the command line, where it is not."""
+
+    def begin(self, stack: ExitStack) -> None:
+        """Look at what parsers of arguments return."""
+        parse: Any = ArgumentParser.parse_known_args
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            found = parse(*args, **kwargs)
+            right = os.environ.get("LOCAL_RANK")
+            given = getattr(found[0], "local_rank", right)
+            if str(given) != right:
+                self.find(
+                    f"the script's option --local_rank is {given}, as "
+                    "torchrun does not give it; LOCAL_RANK in the environment "
+                    "has the number"
+                )
+            return found
+
+        change = replaced(ArgumentParser, "parse_known_args", watched)
+        stack.callback(change.apply())
+
+
+class NeverWritten(Watcher):
+    """What a model has from ``to_empty``, and uses before it is given values.
+
+    Until then its memory is full of NaN. To fill it takes no simulated time.
+    """
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
+        # The modules, until their first forward.
+        self._empty: WeakSet[nn.Module] = WeakSet()
+
+    def begin(self, stack: ExitStack) -> None:
+        """Look at ``to_empty``, and at the forward of each module."""
+        original: Any = nn.Module.to_empty
+
+        def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            made = original(module, *args, **kwargs)
+            of_all = kwargs.get("recurse", True)
+            for part in module.modules() if of_all else [module]:
+                self._empty.add(part)
+                for values in _own_values(part).values():
+                    values.fill_(torch.nan)
+            return made
+
+        stack.callback(replaced(nn.Module, "to_empty", watched).apply())
+        hook = register_module_forward_pre_hook(self._look)
+        stack.callback(hook.remove)
+
+    def _look(self, module: nn.Module, inputs: Any) -> None:
+        if module not in self._empty:
+            return
+        self._empty.discard(module)
+        for name, values in _own_values(module).items():
+            if bool(values.isnan().all()):
+                self.find(
+                    f"{type(module).__name__}.{name} is used, and nobody has "
+                    "written to it since to_empty: on a GPU it has any values"
+                )
+
+
+def _own_values(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the values of a module's parameters and buffers that it holds.
+
+    These are plain tensors of numbers, without those of other modules.
+    """
+    found = {}
+    for name, x in (*module._parameters.items(), *module._buffers.items()):
+        values = None if x is None else plain(getattr(x, "_local_tensor", x))
+        if values is None or values.is_meta:
+            continue
+        is_there = 0 < values.nbytes <= values.untyped_storage().nbytes()
+        if is_there and values.is_floating_point():
+            found[name] = values.detach()
+    return found
+
+
 class SameOnAllRanks(Watcher):
     """What data parallelism needs to differ between ranks, and may not.
 
@@ -224,7 +308,7 @@ class SameOnAllRanks(Watcher):
         """Look at the forward of models that are wrapped."""
         before = register_module_forward_pre_hook(self._before)
         stack.callback(before.remove)
-        after = register_module_forward_hook(self._after)
+        after = register_module_forward_hook(self._after, with_kwargs=True)
         stack.callback(after.remove)
 
     def kept(self) -> dict[str, list[int]]:
@@ -240,18 +324,21 @@ class SameOnAllRanks(Watcher):
     def _before(self, module: nn.Module, inputs: Any) -> None:
         if self._model is None and isinstance(module, _WRAPPERS):
             self._model = module
+        if module is self._model:
+            self._state = _number_of([torch.get_rng_state()])
+
+    def _after(
+        self, module: nn.Module, inputs: Any, named: Any, outputs: Any
+    ) -> None:
         if module is not self._model or not module.training:
             return
-        self._state = _number_of([torch.get_rng_state()])
         if len(self._inputs) < MOST_KEPT:
-            given = [values_of(plain(x)) for x in tensors_in(inputs)]
+            tensors = tensors_in([inputs, named])
+            given = [values_of(plain(x)) for x in tensors]
             known = [values for values in given if values is not None]
             if known and len(known) == len(given):
                 self._inputs.append(_number_of(known))
-
-    def _after(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
-        is_looked_at = module is self._model and module.training
-        if is_looked_at and len(self._random) < MOST_KEPT:
+        if len(self._random) < MOST_KEPT:
             state = _number_of([torch.get_rng_state()])
             if state != self._state:  # it has drawn some
                 self._random.append(self._state)
@@ -268,4 +355,5 @@ def _number_of(tensors: list[torch.Tensor]) -> int:
 
 WATCHERS: list[type[Watcher]] = [
     *(SameOrder, ForeignMemory, RepeatedGradients, SameOnAllRanks),
+    *(LocalRankOption, NeverWritten),
 ]

@@ -291,6 +291,17 @@ def test_what_was_before_is_compared_with_what_is_now():
     assert sum(row["rows"] for row in table.rows) == len(before)
 
 
+def test_scripts_have_a_row_for_each_run():
+    path = DATA / "forecasts_of_scripts.json"
+    runs = json.loads(path.read_text())["runs"]
+    rows = tables.scripts_table(path).rows
+    assert [row["run"] for row in rows] == [run["name"] for run in runs]
+    for row, run in zip(rows, runs):
+        assert (row["was"] == "compiled") == run["published"]["compiled"]
+        ms = row["forecast, ms"], row["measured, ms"]
+        assert ms[0] / ms[1] == pytest.approx(run["ratio"], rel=0.05)
+
+
 def test_steps_on_a_cpu_become_rows():
     steps = [
         Prediction("net", size, 1e-3 * size, 1e-3 * size, took)

@@ -20,9 +20,7 @@ from dpkit import sim
 
 def groups(local):
     """Return the backends, and what groups of them send."""
-    options = None
-    if hasattr(dist, "ProcessGroupNCCL"):  # not where torch has no CUDA
-        options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
+    options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
     group = dist.new_group(backend="nccl", pg_options=options)
     x = torch.ones(1, device="cuda")
     y = torch.ones(1)

@@ -254,7 +254,8 @@ NORMS = {
     "native_layer_norm": (lambda: nn.LayerNorm([14, 14]), 2, 5),
     "native_dropout": (lambda: nn.Dropout(), 2.25, 2.25),  # a mask of bytes
     "gelu": (lambda: nn.GELU(), 2, 3),
-    "_softmax": (lambda: nn.Softmax(dim=1), 2, 3),
+    "_softmax": (lambda: nn.Softmax(dim=1), 2, 6),  # product first
+    "_log_softmax": (lambda: nn.LogSoftmax(dim=1), 2, 3),
 }
 
 
@@ -278,6 +279,27 @@ def test_kernels_that_read_their_input_twice(name):
     x = torch.ones(32, 16, 14, 14, device=ZERO)
     found = passes(make().to(ZERO), x)
     assert found == pytest.approx([forward, backward], rel=0.02)
+
+
+# Module -> how many times the bytes of its input move where rows do not fit
+# into shared memory: 12,288 numbers in float32 do not.
+LONG_ROWS = {nn.Softmax: (4, 8), nn.LogSoftmax: (4, 5)}
+
+
+@pytest.mark.parametrize("module", LONG_ROWS)
+def test_long_rows_are_read_again(module):
+    x = torch.ones(8, 12_288, device=ZERO)
+    expected = [*LONG_ROWS[module]]
+    assert passes(module(dim=1), x) == pytest.approx(expected, rel=0.02)
+    short = passes(module(dim=1), x[:, 1:].contiguous())
+    assert short[0] == pytest.approx(2, rel=0.02)
+
+
+def test_a_masked_fill_fills_a_copy():
+    x = torch.ones(64, 1000, device=ZERO)
+    mask = torch.ones(1, 1000, device=ZERO, dtype=torch.bool)
+    (span,) = spans(lambda: x.masked_fill(mask, 0.0))
+    assert span.num_bytes == pytest.approx(4 * x.nbytes, rel=0.02)
 
 
 def test_a_batch_norm_that_does_not_train_reads_once():

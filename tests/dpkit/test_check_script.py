@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import argparse, os, torch, torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
@@ -35,6 +36,9 @@ loader = DataLoader(
     sampler=None if wrong == "data" else sampler,
 )
 is_bare = wrong in ("forgotten", "seed", "by hand")
+if wrong == "flat":
+    net = FullyShardedDataParallel(net)
+    is_bare = True
 model = net if is_bare else DDP(net, device_ids=[local])
 optimizer = torch.optim.AdamW(net.parameters())
 for number, (x, y) in enumerate(loader):
@@ -56,14 +60,52 @@ for number, (x, y) in enumerate(loader):
 """
 
 
-def check(tmp_path, *arguments, ranks=4):
+# Each rank has a part of the layers, and one rank has all.
+PIPELINE = """
+import os, sys, torch, torch.distributed as dist
+from torch import nn
+
+dist.init_process_group("nccl")
+rank, size = dist.get_rank(), dist.get_world_size()
+torch.cuda.set_device(rank)
+torch.manual_seed(0)
+net = nn.Sequential(*[nn.Linear(9, 9) for _ in range(4)]).cuda()
+own = list(net.named_children())[4 * rank // size : 4 * (rank + 1) // size]
+stage = nn.Sequential()
+for name, layer in own:
+    stage.add_module(name, layer)
+optimizer = torch.optim.SGD(stage.parameters(), 0.1)
+for step in range(2):
+    x = torch.ones(5, 9, device="cuda") + step
+    if rank > 0:
+        dist.recv(x, rank - 1)
+    x.requires_grad_()
+    y = stage(x)
+    optimizer.zero_grad()
+    if rank < size - 1:
+        dist.send(y.detach(), rank + 1)
+        gradient = torch.empty_like(y)
+        dist.recv(gradient, rank + 1)
+        y.backward(gradient)
+    else:
+        y.square().mean().backward()
+    if rank > 0:
+        dist.send(x.grad, rank - 1)
+    if "halved" in sys.argv and step == 1 and rank == 1:
+        stage[-1].bias.grad /= 2
+    optimizer.step()
+"""
+
+
+def check(tmp_path, *arguments, ranks=4, script=SCRIPT):
     """Check the script; return the exit status and what is printed."""
     path = tmp_path / "script.py"
-    path.write_text(SCRIPT)
+    path.write_text(script)
     command = [sys.executable, "-W", "ignore", "-m", "dpkit", "check"]
     found = subprocess.run(
         [
-            *(*command, "--ranks", str(ranks), "--one", "--batch-size 32"),
+            *(*command, "--ranks", str(ranks)),
+            *(["--one", "--batch-size 32"] if script is SCRIPT else []),
             *(path, *arguments),
         ],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -96,6 +138,7 @@ def test_a_right_script_raises_no_alarm(tmp_path, right):
         ("later", ["gradients of step 2", "0.25 times as long"]),
         ("sum", ["4 times as long", "added up and not averaged"]),
         ("after", ["rank 1 differs from rank 0 in 1 of 4", "0.weight"]),
+        ("flat", ["parts of flat parameters, which are not compared"]),
     ],
 )
 def test_a_mistake_is_named(tmp_path, wrong, sentences):
@@ -111,3 +154,14 @@ def test_a_rank_with_fewer_batches_is_named(tmp_path):
     assert status == 2
     assert "no rank can go on" in text
     assert "rank 1 has returned" in text
+
+
+@pytest.mark.slow
+def test_the_stages_of_a_pipeline_are_put_together(tmp_path):
+    status, text = check(tmp_path, ranks=2, script=PIPELINE)
+    assert status == 0, text
+    assert "(parameters: 8, steps: 2)" in text
+    status, text = check(tmp_path, "halved", ranks=2, script=PIPELINE)
+    assert status == 1, text
+    assert "gradients of step 2: 2 ranks differ from one in 1 of 8" in text
+    assert "first in 3.bias" in text

@@ -162,3 +162,20 @@ def test_all_that_is_refused_is_named():
         for owner, name in not_modelled.of_data_parallel():
             with pytest.raises(NotImplementedError, match=rf"\.{name} is not"):
                 getattr(owner, name)()
+
+
+def test_options_of_nccl_on_a_torch_without_cuda(monkeypatch):
+    for owner in (dist, dist.distributed_c10d):
+        monkeypatch.delattr(owner, "ProcessGroupNCCL", raising=False)
+
+    def total():
+        options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
+        assert options.is_high_priority_stream
+        group = dist.new_group(backend="nccl", pg_options=options)
+        x = torch.ones(1, device="cuda")
+        dist.all_reduce(x, group=group)
+        return x.item()
+
+    with sim.machine(num_devices=2, hosts="per_device"), sim.as_cuda():
+        assert sim.launch(total, 2) == [2, 2]
+    assert not hasattr(dist, "ProcessGroupNCCL")

@@ -157,14 +157,24 @@ def test_a_rank_that_ends_ends_all_with_a_word(how, tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_ranks_that_compute(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_ranks_that_compute(tmp_path, number):
     process, ids = start(tmp_path, "loops", ranks=2)
     assert any("ready" in line for line in process.stdout)
     time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     text, _ = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGINT
     assert "interrupted; all ranks have ended" in text
+    assert_all_ended(ids)
+
+
+@pytest.mark.slow
+def test_ranks_end_with_a_parent_that_was_killed(tmp_path):
+    process, ids = start(tmp_path, "loops", ranks=2)
+    assert any("ready" in line for line in process.stdout)
+    process.kill()
+    process.communicate(timeout=30)  # the ranks have its output open, too
     assert_all_ended(ids)
 
 
@@ -217,6 +227,21 @@ def test_after_ctrl_c_a_rank_asks_no_more(monkeypatch):
     write_message(ours, ("answer", 1))
     with pytest.raises(RankEnded, match="interrupted"):
         requests.ask("mark", 0)
+
+
+def test_a_value_that_cannot_be_sent_is_an_error(run_new):
+    text = run_new(
+        "from dpkit import sim\n"
+        "from dpkit.forked.running import run_forked\n"
+        "sim.register()\n"
+        "sim.configure(num_devices=2)\n"
+        "try:\n"
+        "    run_forked(lambda here: [print], 2)\n"
+        "    run_forked(lambda here: [lambda: 1], 2)\n"
+        "except RuntimeError as error:\n"
+        "    print(error)\n"
+    )
+    assert text.startswith("rank 0 failed (AttributeError: Can't pickle")
 
 
 def test_other_systems_are_refused(monkeypatch):

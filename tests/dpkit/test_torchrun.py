@@ -1,16 +1,20 @@
 """``python -m dpkit torchrun``: what a script sees, and what is reported."""
 
-import os
-import subprocess
 import sys
-from pathlib import Path
+from contextlib import ExitStack
 
 import pytest
+import torch
+
+from dpkit import sim
+from dpkit.theory.timeline.chrome import read_trace
+from dpkit.torchrun.held import FEW_LINES, HeldMemory
+from tests.dpkit import running_scripts
+from tests.dpkit.running_scripts import section
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="ranks are forked on Linux"
 )
-ROOT = Path(__file__).parents[2]
 
 # A script as it is written for GPUs. By ``wrong`` it makes a mistake.
 SCRIPT = """
@@ -76,31 +80,11 @@ if __name__ == "__main__":
 """
 
 
-def torchrun(tmp_path, *options, script=SCRIPT, arguments=(), status=0):
+def torchrun(tmp_path, *options, script=SCRIPT, **others):
     """Run a script on ranks; return what is printed."""
-    path = tmp_path / "script.py"
-    path.write_text(script)
-    command = [sys.executable, "-W", "ignore", "-m", "dpkit", "torchrun"]
-    found = subprocess.run(
-        [*command, *options, path, *arguments],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-        check=False,
+    return running_scripts.torchrun(
+        tmp_path, *options, script=script, **others
     )
-    assert found.returncode == status, found.stdout
-    return found.stdout
-
-
-def section(text, title):
-    """Return the lines of a section of the report."""
-    lines = text.splitlines()
-    (first,) = [i for i, line in enumerate(lines) if line.startswith(title)]
-    rest = lines[first + 1 :]
-    end = rest.index("") if "" in rest else len(rest)
-    return rest[:end]
 
 
 def line_of(code):
@@ -155,6 +139,54 @@ def test_a_mistake_is_found(tmp_path, wrong, sentence):
     assert ("script.py:" in line) == (wrong not in ("data", "random"))
 
 
+TWO_MODELS = """
+import os, torch
+import torch.distributed as dist
+import torch.distributed.tensor.parallel as tp
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+dist.init_process_group("nccl")
+local = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local)
+torch.manual_seed(local)
+mesh = init_device_mesh("cuda", (2, 2), mesh_dim_names=("dp", "tp"))
+
+
+def wrapped(*sizes):
+    net = nn.Sequential(nn.Linear(*sizes), nn.ReLU(), nn.Linear(60, 20))
+    return DDP(net.cuda(), process_group=mesh["dp"].get_group())
+
+
+made, judge = wrapped(20, 60), wrapped(20, 60)
+first = torch.optim.SGD(made.parameters())
+second = torch.optim.SGD(judge.parameters())
+x = torch.randn(4, 20).cuda()
+for _ in range(3):  # of a GAN: the judge's gradients are sent twice
+    second.zero_grad()
+    (judge(x).mean() - judge(made(x).detach()).mean()).backward()
+    second.step()
+    first.zero_grad()
+    judge(made(x)).mean().backward()
+    first.step()
+net = nn.Sequential(nn.Linear(20, 60), nn.ReLU(), nn.Linear(60, 20)).cuda()
+columns, rows = tp.ColwiseParallel(), tp.RowwiseParallel()
+tp.parallelize_module(net, mesh["tp"], {"0": columns, "2": rows})
+optimizer = torch.optim.SGD(net.parameters())
+for _ in range(3):  # activations are many, parameters are few
+    x = torch.ones(500, 20, device="cuda", requires_grad=True)
+    net(x).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_right_scripts_are_not_taken_for_wrong_ones(tmp_path):
+    text = torchrun(tmp_path, "--nproc-per-node", "4", script=TWO_MODELS)
+    assert "Found" not in text
+
+
 @pytest.mark.slow
 def test_what_a_forward_does_not_draw_may_be_the_same(tmp_path):
     """Each pass of a DataLoader draws a number too."""
@@ -170,6 +202,23 @@ def test_out_of_memory_names_what_held_it(tmp_path):
     text = torchrun(tmp_path, *ranks, arguments=arguments, status=1)
     assert "OutOfMemoryError" in text
     assert f"held since {line_of('100_000_000')}:" in text
+
+
+def test_lines_are_forgotten_of_memory_that_is_gone():
+    sim.register()
+    held = HeldMemory()
+    with sim.machine(backing="meta", memory_bytes=30 << 20):
+        with ExitStack() as stack:
+            held.begin(stack)
+            kept = torch.empty(20 << 18, device="sim:0")
+            for _ in range(3 * FEW_LINES):
+                torch.empty(2 << 18, device="sim:0")
+            assert len(held._lines) < 1.1 * FEW_LINES
+            with pytest.raises(torch.OutOfMemoryError) as found:
+                torch.empty(20 << 18, device="sim:0")
+        del kept
+    told = found.value.__notes__
+    assert any("test_torchrun.py" in line and "20" in line for line in told)
 
 
 @pytest.mark.slow
@@ -195,44 +244,379 @@ def test_it_ends_after_so_many_steps(tmp_path):
     assert "rank 0 of 2" not in text
 
 
+STEPS = """
+import os, sys, time
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+dist.init_process_group("nccl")
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+torch.manual_seed(dist.get_rank())
+model = DDP(nn.Linear(2000, 2000).cuda())
+optimizer = torch.optim.SGD(model.parameters())
+for _ in range(3):
+    begin = time.time()
+    model(torch.randn(1, 2000).cuda()).sum().backward()
+    optimizer.step()
+    torch.cuda.synchronize()
+    seconds = time.time() - begin
+print(f"{__name__} {sys.argv[1:]} rank {dist.get_rank()}: {seconds > 0.001}")
+"""
+
+
+def seconds_of_a_step(text):
+    """Return what a step takes, from the report."""
+    number, unit, *_ = section(text, "A step of the optimizer")[0].split()
+    return float(number) * {"µs": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
+
+
 @pytest.mark.slow
-def test_two_nodes_number_their_gpus_from_0(tmp_path):
-    """Slower: what they send goes over the network."""
+def test_two_nodes_are_slower(tmp_path):
+    """What they send goes over the network; GPUs have numbers from 0."""
     nodes = "--nnodes", "2", "--nproc-per-node", "2"
-    text = torchrun(tmp_path, *nodes, "--steps", "4")
+    text = torchrun(tmp_path, *nodes, script=STEPS)
     assert "nodes of 2 on infiniband400" in text
     assert "Found" not in text
+    one = torchrun(tmp_path, "--nproc-per-node", "4", script=STEPS)
+    assert seconds_of_a_step(text) > 1.5 * seconds_of_a_step(one)
+
+
+@pytest.mark.slow
+def test_a_module_and_what_is_written(tmp_path):
+    """-m, --report and --trace; and --real-time: a step takes milliseconds."""
+    files = "--report", "page.html", "--trace", "trace.json"
+    ranks = "--nproc-per-node", "2"
+    text = torchrun(
+        *(tmp_path, *ranks, *files, "--real-time", "-m"),
+        script=STEPS,
+        arguments=["--its", "own"],
+    )
+    for rank in range(2):
+        assert f"__main__ ['--its', 'own'] rank {rank}: True" in text
+    page = (tmp_path / "page.html").read_text()
+    assert "script --its own" in page
+    for title in ("A step of the optimizer, of 3", "The last step"):
+        assert f"<h2>{title}" in page
+    assert page.count("<svg") == 3  # the step, and the memory of each GPU
+    timeline = read_trace(tmp_path / "trace.json")
+    assert {"sim:0", "sim:1"} < {span.device for span in timeline.spans}
+
+
+LARGE = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("nccl")
+torch.cuda.set_device(dist.get_rank())
+x = torch.empty(2**38, device="cuda")
+dist.all_reduce(x)
+print("sent", x.nbytes)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alike", [(), ("--alike",)])
+def test_without_values_a_message_may_be_larger_than_the_machine(
+    tmp_path, alike
+):
+    options = ["--nproc-per-node", "2", "--meta", "--memory", "2000", *alike]
+    assert "sent 1099511627776" in torchrun(tmp_path, *options, script=LARGE)
+
+
+@pytest.mark.slow
+def test_rank_0_stands_for_all(tmp_path):
+    """It takes the time that all take; and time is simulated as usual."""
+    ranks = "--nproc-per-node", "4", "--meta"
+    all_ranks = torchrun(tmp_path, *ranks, script=STEPS)
+    one = torchrun(tmp_path, *ranks, "--alike", script=STEPS)
+    assert "rank 3: False" in all_ranks
+    assert "rank 0: False" in one
+    assert "rank 1" not in one
+    title = "A step of the optimizer"
+    assert section(one, title) == section(all_ranks, title)
+    refused = torchrun(tmp_path, "--alike", status=2)
+    assert "--alike needs --meta" in refused
+
+
+DETAILS = """
+import argparse, atexit, os, sys, time, timeit
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+torch.cuda.set_device(rank)
+atexit.register(lambda: print(f"rank {rank} at exit"))
+parser = argparse.ArgumentParser()
+if sys.argv[1:] == ["right"]:
+    parser.add_argument("--local_rank", default=int(os.environ["LOCAL_RANK"]))
+else:
+    parser.add_argument("--local_rank", default=-1)
+parser.add_argument("how")
+how = parser.parse_args().how
+begin = timeit.default_timer()
+time.sleep(3)
+stream = torch.cuda.Stream()
+with torch.cuda.stream(stream=stream):
+    is_there = torch.cuda.current_stream() == stream
+print(f"rank {rank}: {timeit.default_timer() - begin:.3f} s {is_there}")
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 3), nn.BatchNorm1d(3)
+
+    def forward(self, *, x):
+        return self.second(self.first(x))
+
+
+model = Model().to("meta").to_empty(device="cuda")
+model.first.weight.data.normal_()
+nn.init.zeros_(model.first.bias)
+if how == "right":
+    model.second.reset_parameters()
+other = Model().to("meta").to_empty(device="cuda")
+other.load_state_dict(model.state_dict(), assign=True)
+other.eval()(x=torch.ones(4, 3).cuda())
+model = DDP(model)
+data = torch.ones(4, 3).cuda() * (rank if how == "right" else 1)
+on_cpu = torch.optim.SGD(nn.Linear(3, 3).parameters())
+optimizer = torch.optim.SGD(model.parameters())
+groups = [dist.new_group(ranks) for ranks in ([0, 1], [2, 3], [0, 2], [1, 3])]
+for step in range(4):
+    if how == "wrong" and step == 3 and rank == 3:
+        break
+    if step < 3:
+        model(x=data).sum().backward()
+    on_cpu.step()
+    on_cpu.step()
+    optimizer.step()
+for group in groups[:2] if rank < 2 else groups[1:2]:
+    if rank in dist.get_process_group_ranks(group):
+        dist.all_reduce(torch.ones(1, device="cuda"), group=group)
+dist.barrier()
+if rank in (0, 2):
+    dist.all_reduce(torch.ones(1, device="cuda"), group=groups[2])
+if how == "past":
+    torch.cuda.current_blas_handle()
+if how == "left out" and rank == 0:
+    dist.all_reduce(torch.ones(1, device="cuda"), async_op=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def details(tmp_path_factory):
+    """What is printed for a script that makes no mistake."""
+    path = tmp_path_factory.mktemp("details")
+    ranks = "--nproc-per-node", "4"
+    return torchrun(path, *ranks, script=DETAILS, arguments=["right"])
+
+
+@pytest.mark.slow
+def test_what_a_script_sees_of_time_and_its_end(details):
+    for rank in range(4):
+        assert f"rank {rank}: 3.000 s True" in details
+        assert f"rank {rank} at exit" in details
+    assert "Found" not in details
+
+
+@pytest.mark.slow
+def test_what_is_sent_is_told_by_group(details):
+    """And steps are those of the first optimizer that has work on a GPU."""
+    assert 0 < seconds_of_a_step(details) < 0.1
+    assert "A step of the optimizer, of 4 (modelled)" in details
+    lines = section(details, "What is sent (counted)")
+    found = [line.split("  ") for line in lines if "allreduce" in line]
+    among = [next(filter(None, words[2:])).strip() for words in found]
+    assert among == ["4", "ranks 0, 1", "ranks 0, 2"]
+
+
+@pytest.mark.slow
+def test_mistakes_that_several_ranks_show(tmp_path):
+    ranks = "--nproc-per-node", "4"
+    text = torchrun(tmp_path, *ranks, script=DETAILS, arguments=["wrong"])
+    option, weight, bias, *buffers, examples, steps = section(text, "Found")
+    assert "option --local_rank is -1" in option
+    assert "script.py:18; ranks 0, 1, 2, 3" in option
+    for name, line in zip(
+        ("weight", "bias", "running_mean", "running_var"),
+        (weight, bias, *buffers),
+        strict=True,
+    ):
+        assert f"BatchNorm1d.{name} is used, and nobody" in line
+    assert "the same examples" in examples
+    assert "different numbers of steps (rank 0: 4, rank 1: 4" in steps
+
+
+@pytest.mark.slow
+def test_the_end_says_what_was_found_before(tmp_path):
+    ranks = "--nproc-per-node", "4"
+    text = torchrun(
+        tmp_path, *ranks, script=DETAILS, arguments=["past"], status=1
+    )
+    end = text[text.index(" failed (") :]
+    assert "gone past them to CUDA itself" in end
+    assert "found before: the script's option --local_rank is -1" in end
+    assert "rank 0 at exit" in text
+
+
+@pytest.mark.slow
+def test_a_collective_that_ranks_leave_out_is_named(tmp_path):
+    ranks = "--nproc-per-node", "4"
+    text = torchrun(
+        tmp_path, *ranks, script=DETAILS, arguments=["left out"], status=1
+    )
+    assert "a rank left out allreduce number" in text
+    assert "(ranks that came: 0)" in text
+
+
+RACES = """
+import sys
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+torch.cuda.set_device(rank)
+torch.manual_seed(rank)
+is_right = sys.argv[1:] == ["right"]
+
+
+def train(model):
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(2):
+        x = torch.randn(4, 200).pin_memory().cuda(non_blocking=True)
+        model(x).square().mean().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+net = nn.Sequential(*[nn.Linear(200, 200) for _ in range(3)]).cuda()
+if is_right:
+    train(DDP(net, bucket_cap_mb=0.2))
+    for layer in net:
+        fully_shard(layer)
+    train(fully_shard(net))
+x, y, z = (torch.randn(100, device="cuda") for _ in range(3))
+work = dist.all_reduce(x, async_op=True)
+if is_right:
+    work.wait()
+x * 2
+work = dist.all_gather_into_tensor(x.new_empty(200), y, async_op=True)
+if is_right:
+    torch.cuda.synchronize()
+y.zero_()
+other = dist.P2POp(dist.isend, x, 1 - rank)
+works = dist.batch_isend_irecv([other, dist.P2POp(dist.irecv, z, 1 - rank)])
+if is_right:
+    while not works[-1].is_completed():
+        pass
+z + 1
+if is_right:  # memory is kept for a collective that nobody waits for
+    more = torch.ones(100, device="cuda")
+    dist.all_reduce(more, group=dist.new_group(), async_op=True)
+    del more
+    dist.all_reduce(x)
+    more = torch.ones(100, device="cuda")
+on_cpu = x.to("cpu", non_blocking=True)
+if is_right:
+    torch.cuda.current_stream().synchronize()
+on_cpu + 1
+"""
+
+
+@pytest.mark.slow
+def test_races_are_found(tmp_path):
+    """In what overlaps collectives, and not in PyTorch's engines."""
+    ranks = "--races", "--nproc-per-node", "2"
+    right = torchrun(tmp_path, *ranks, script=RACES, arguments=["right"])
+    assert "Found" not in right
+    found = section(torchrun(tmp_path, *ranks, script=RACES), "Found")
+    uses = [
+        "allreduce writes (group 0, script.py:33), mul reads (compute)",
+        "allgather reads (group 0, script.py:37), zero_ writes (compute)",
+        "message writes (group 0 1 → 0, tag 0, script.py:42), add reads",
+        "copy to cpu writes (compute, script.py:53), add reads (python)",
+    ]
+    for sentence in uses:
+        assert any(sentence in line for line in found), sentence
+    assert "script.py:36; ranks 0, 1" in found[0]
 
 
 SPAWNS = """
+import sys
 import torch, torch.distributed as dist, torch.multiprocessing as mp
+from torch.utils.data import DataLoader, TensorDataset
 
 def work(rank, size):
     dist.init_process_group(
         "nccl", init_method="tcp://127.0.0.1:1", rank=rank, world_size=size
     )
-    x = torch.full((1,), rank + 1.0, device=rank)
+    x = torch.full((1,), rank + 1.0, device=rank, requires_grad=True)
+    x.square().backward()
+    data = TensorDataset(x.detach().cpu())
+    for how in ("fork", mp.get_context("fork")):
+        loader = DataLoader(data, num_workers=1, multiprocessing_context=how)
+        ((x,),) = loader
+    x = x.to(rank)
     dist.all_reduce(x)
     print("sum", x.item(), x.device)
 
 if __name__ == "__main__":
     size = torch.cuda.device_count()
+    if sys.argv[1:] == ["backward"]:
+        torch.ones(1, device="cuda", requires_grad=True).square().backward()
     mp.spawn(work, args=(size,), nprocs=size)
-    processes = [mp.Process(target=work, args=(r, size)) for r in range(size)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    print("ended", [process.exitcode for process in processes])
+    for context, count in (
+        (mp.get_context("spawn"), size), (mp, size - 1), (mp, size - 2)
+    ):
+        of_rank = [
+            context.Process(target=work, args=(rank, count))
+            for rank in range(count)
+        ]
+        for process in of_rank:
+            process.start()
+        if count == size:
+            print("ended", [process.exitcode for process in of_rank])
+        if count == size - 1:
+            of_rank[0].join()
+    if sys.argv[1:] == ["more"]:
+        mp.spawn(work, args=(size + 1,), nprocs=size + 1)
 """
 
 
 @pytest.mark.slow
 def test_a_script_may_start_its_processes_itself(tmp_path):
+    """By ``spawn``; by processes, of which it joins some."""
     text = torchrun(tmp_path, "--spawns", "3", script=SPAWNS)
     for rank in range(3):
         assert text.count(f"sum 6.0 cuda:{rank}") == 2
+    assert text.count("sum 3.0 cuda:1") == 1
+    assert text.count("sum 1.0 cuda:0") == 1
     assert "ended [0, 0, 0]" in text
+
+
+@pytest.mark.slow
+def test_processes_that_cannot_be_ranks(tmp_path):
+    """There are too few GPUs; or autograd has threads that are not forked."""
+    spawns = "--spawns", "3"
+    text = torchrun(
+        tmp_path, *spawns, script=SPAWNS, arguments=["more"], status=1
+    )
+    assert "more processes than there are GPUs (processes together: 4" in text
+    text = torchrun(
+        tmp_path, *spawns, script=SPAWNS, arguments=["backward"], status=1
+    )
+    assert "cannot go backward where the script has done so before" in text
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """A machine that computes shapes, memory and time, but no numbers."""
 
 import copy
+import io
 import resource
 
 import pytest
@@ -92,6 +93,23 @@ class Layer(nn.Module):
         x = x + self.output(seen.transpose(1, 2).flatten(2))
         wide = nn.functional.gelu(self.wide(self.norms[1](x)))
         return x + self.narrow(wide)
+
+
+def test_loading_takes_shapes_and_memory():
+    file = io.BytesIO()
+    w = torch.arange(6.0)
+    torch.save([w, w[2:]], file)
+    file.seek(0)
+    with dpkit.sim.machine(backing="meta"):
+        before = torch.sim.memory_allocated(1)
+        whole, part = torch.load(file, map_location="sim:1")
+        assert str(whole.device) == "sim:1"
+        assert (whole * 2).shape == (6,)
+        assert part.shape == (4,)
+        assert part.storage_offset() == 2
+        assert torch.sim.memory_allocated(1) - before == w.nbytes
+        with pytest.raises(RuntimeError, match="no numbers to read"):
+            whole.tolist()
 
 
 def peak_kilobytes():

@@ -159,6 +159,33 @@ def before_table(found: Comparisons, path: str | Path) -> Table:
     return table(found_rows)
 
 
+def scripts_table(path: str | Path, only_eager: bool = False) -> Table:
+    """Return forecasts of scripts' steps beside the steps that were timed.
+
+    Args:
+        path: That of ``forecasts_of_scripts.json``.
+        only_eager: Leave out what was compiled when it was timed.
+    """
+    record = json.loads(Path(path).read_text(encoding="utf-8"))
+    found_rows = []
+    for run in record["runs"]:
+        published = run["published"]
+        if only_eager and published["compiled"]:
+            continue
+        found_rows.append(
+            {
+                "run": run["name"],
+                "measured on": published["hardware"].partition(",")[0],
+                "attention": published["attention"],
+                "was": "compiled" if published["compiled"] else "eager",
+                "forecast, ms": round(1e3 * run["forecast_seconds"]),
+                "measured, ms": round(1e3 * run["published_seconds"]),
+                "factor": show_factor(run["ratio"]),
+            }
+        )
+    return table(found_rows)
+
+
 LARGE = 2**22  # bytes, 4 MiB
 
 

@@ -4,6 +4,7 @@ Most are functions of ``torch.sim``, which mirrors ``torch.cuda``. They take
 and return the numbers that a program has for its devices.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import wraps
@@ -20,6 +21,7 @@ from dpkit.sim.cuda_names.names import (
     visible_count,
 )
 from dpkit.sim.cuda_names.tensor_types import TYPES
+from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import current_device, device_of, set_device
 from dpkit.sim.operators import random_numbers
 
@@ -38,6 +40,17 @@ def numbers_read(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*map(simulated_number, args), **named)
 
     return call
+
+
+def is_capturing() -> bool:
+    """Return False; to ``nn.SyncBatchNorm`` True, on "meta".
+
+    Unless in a graph, it leaves out ranks without rows, which on "meta" it
+    cannot tell: there all have some.
+    """
+    caller = sys._getframe(1).f_globals["__name__"]
+    is_norm = caller == "torch.nn.modules._functions"
+    return is_norm and simulation.backing.type == "meta"
 
 
 class CudaProperties:
@@ -172,7 +185,7 @@ FUNCTIONS: dict[str, Any] = {
     "get_device_properties": numbers_read(CudaProperties),
     "default_generators": DefaultGenerators(),
     "ipc_collect": nothing,
-    "is_current_stream_capturing": lambda: False,
+    "is_current_stream_capturing": is_capturing,
     "cudart": CudaRuntime,
     "check_error": nothing,
     "set_per_process_memory_fraction": nothing,

@@ -2,13 +2,31 @@
 
 A rank sends its tensors on simulated devices and on the CPU in one way, by the
 backend "sim". A program asks for "nccl", for "gloo" or for both.
+Options of "nccl" have no effect.
 """
 
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from torch._C._distributed_c10d import Backend
+
 from dpkit.sim.streams.sending import BACKEND, FAKE, thread
+
+
+class ProcessGroupNCCL:
+    """What programs find in ``torch.distributed`` on a torch without CUDA."""
+
+    class Options(Backend.Options):
+        """Options that a program sets: they are kept, and nobody asks.
+
+        Args:
+            is_high_priority_stream: As in PyTorch.
+        """
+
+        def __init__(self, is_high_priority_stream: bool = False) -> None:
+            super().__init__("nccl")
+            self.is_high_priority_stream = is_high_priority_stream
 
 
 def any_backend(original: Callable[..., None]) -> Callable[..., None]:

@@ -146,7 +146,11 @@ def _of_accelerator() -> list[Patch]:
 
 def _of_distributed() -> list[Patch]:
     """Return what changes ``torch.distributed``."""
+    nccl = "ProcessGroupNCCL"  # not where torch has no CUDA
+    stand_in = distributed.ProcessGroupNCCL
+    missing = [owner for owner in (dist, c10d) if not hasattr(owner, nccl)]
     return [
+        *(added(owner, nccl, stand_in) for owner in missing),
         wrapped(c10d.BackendConfig, "__init__", distributed.any_backend),
         wrapped(dist, "init_process_group", functions.device_id_read),
         replaced(dist, "is_nccl_available", lambda: True),

@@ -3,6 +3,7 @@
 ``registered`` -- those that do not come to ``SimTensor.__torch_dispatch__``;
 ``own`` -- those that the CPU's own kernel does not compute;
 ``statistics`` -- of these, what ``nn.SyncBatchNorm`` is made of;
+``half`` -- of these, products of float16;
 ``attention`` -- attention, by the operator that CUDA takes, which
     ``attention_on_cuda`` chooses and ``attention_values`` computes;
 ``fast_path`` -- what PyTorch's fast path for inference is made of;

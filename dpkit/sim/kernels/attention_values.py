@@ -1,8 +1,9 @@
 """What the operators of attention compute, on plain tensors.
 
 Where the CPU has one kernel for a call, that kernel computes it, to the bit as
-on the CPU. It has no dropout, and cannot read tensors that lie on a GPU. There
-attention is computed as in FlashAttention, but with all scores at once::
+on the CPU, except that it takes float16 in float32, as in ``half``. It has no
+dropout, and cannot read tensors that lie on a GPU. There attention is computed
+as in FlashAttention, but with all scores at once::
 
     q, k, v, o    queries, keys, values, outputs: (b, heads, length, size)
     s             scale · q kᵀ + mask                 one for each key
@@ -33,6 +34,7 @@ from torch._ops import OpOverload
 from torch.nn.attention import SDPBackend
 from torch.utils._pytree import tree_map_only
 
+from dpkit.sim.kernels.half import widened
 from dpkit.sim.operators.operations import aten
 from dpkit.sim.operators.random_numbers import default_generator
 
@@ -72,8 +74,9 @@ def _forward(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
         return tuple(returned)
     seed = _new_seed(given.query.device) if given.dropout_p else None
     if given.is_one_kernel:
-        options = {"attn_mask": given.mask, "scale": given.scale}
-        out, sums = _CPU_KERNEL(*given[:3], 0.0, given.is_causal, **options)
+        *tensors, mask = widened(given[:4])
+        options = {"attn_mask": mask, "scale": given.scale}
+        out, sums = _CPU_KERNEL(*tensors, 0.0, given.is_causal, **options)
     else:
         out, sums = _attend(given, seed)
     returned[0] = _laid_out(out, returned[0])
@@ -99,11 +102,9 @@ def _backward(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
     sums = named["logsumexp"].flatten(2)[..., : given.query.shape[-2]]
     learns_mask = named.get("grad_input_mask", [False] * 4)[3]
     if given.is_one_kernel and not learns_mask:
-        options = {"attn_mask": given.mask, "scale": given.scale}
-        settings = 0.0, given.is_causal
-        three = _CPU_BACKWARD(
-            gradient, *given[:3], out, sums, *settings, **options
-        )
+        *tensors, mask = widened((gradient, *given[:3], out, sums, given.mask))
+        options = {"attn_mask": mask, "scale": given.scale}
+        three = _CPU_BACKWARD(*tensors, 0.0, given.is_causal, **options)
         found = *three, None
     else:
         found = _gradients(given, gradient, out, sums, named.get(_SEEDS[1]))

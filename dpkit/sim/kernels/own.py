@@ -4,8 +4,9 @@
   the CPU, and the CPU has none. The values equal the CPU's up to rounding.
 - What CUDA takes and the CPU does not: ``ctc_loss`` takes lengths from the CPU
   for what lies on a GPU, and ``histc`` takes integers there.
-- What ``nn.SyncBatchNorm`` is made of is in ``statistics``, and what CUDA's
-  operators of attention compute in ``attention_values``.
+- What ``nn.SyncBatchNorm`` is made of is in ``statistics``, what CUDA's
+  operators of attention compute in ``attention_values``, and products of
+  float16 in ``half``.
 """
 
 from itertools import zip_longest
@@ -16,12 +17,13 @@ from torch import Tensor
 
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.kernels.attention_values import FUSED_ATTENTION
+from dpkit.sim.kernels.half import HALF_PRODUCTS
 from dpkit.sim.kernels.statistics import SYNC_BATCH_NORM
 from dpkit.sim.kernels.without_values import run_without_values
 from dpkit.sim.operators.operations import Args, Kwargs, OpCall, Operator, aten
 from dpkit.sim.operators.record import STAND_INS
 
-STAND_INS.update(SYNC_BATCH_NORM | FUSED_ATTENTION)
+STAND_INS.update(SYNC_BATCH_NORM | FUSED_ATTENTION | HALF_PRODUCTS)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 

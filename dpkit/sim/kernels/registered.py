@@ -27,11 +27,13 @@ from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import full_device
 from dpkit.sim.kernels import fast_path, own
 from dpkit.sim.kernels.attention import attention
+from dpkit.sim.kernels.statistics import SYNC_BATCH_NORM
 from dpkit.sim.kernels.without_values import copy_without_values
 from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.operators.operations import (
     OpCall,
     aten,
+    base_name,
     check_not_freed,
     check_readable,
 )
@@ -90,6 +92,8 @@ def aten_kernels() -> Iterator[_Registered]:
     for_shapes = fast_path.shapes_of_heads
     yield "_transform_bias_rescale_qkv", for_shapes, "Meta"
     yield "_masked_softmax", _like_scores, "Meta"
+    for func, kernel in SYNC_BATCH_NORM.items():
+        yield base_name(func), kernel, "Meta"
     yield from pinned_kernels()
     yield from _autocast_kernels()
 

@@ -8,7 +8,8 @@ each finds those of the whole. With parts of n₁ and n₂ elements::
     σ²     (n₁ (σ₁² + mean₁²) + n₂ (σ₂² + mean₂²)) / n − mean²
 
 The functions work on plain tensors, of the form (rows, channels, …). ``dy``
-is the gradient of the output.
+is the gradient of the output. For 16 bits, statistics and sums are float32,
+and the outputs and the input's gradient are rounded once.
 
 Source:
     PyTorch, aten/src/ATen/native/cuda/Normalization.cuh.
@@ -16,6 +17,7 @@ Source:
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from dpkit.sim.operators.operations import aten
@@ -33,6 +35,7 @@ def _others(x: Tensor) -> list[int]:
 
 def statistics(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Return the mean and 1/σ of each channel."""
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
     mean = x.mean(_others(x))
     variance = x.var(_others(x), correction=0)
     return mean, (variance + eps).rsqrt()
@@ -86,7 +89,7 @@ def normed(
     y = (x - _each(mean, x)) * _each(inverse, x)
     if weight is not None:
         y = y * _each(weight, x)
-    return y if bias is None else y + _each(bias, x)
+    return (y if bias is None else y + _each(bias, x)).to(x.dtype)
 
 
 def _sums(
@@ -102,9 +105,12 @@ def _sums(
     The sums are over all but the channels. ``inverse`` is 1/σ of each channel.
     ``wanted`` says which of the results PyTorch will use; all are made.
     """
+    dy = dy.to(mean.dtype)
     total = dy.sum(_others(x))
     product = (dy * (x - _each(mean, x))).sum(_others(x))
-    return total, product, product * inverse, total.clone()
+    dtype = mean.dtype if weight is None else weight.dtype
+    of_bias = total.to(dtype, copy=True)
+    return total, product, (product * inverse).to(dtype), of_bias
 
 
 def _gradient(
@@ -122,7 +128,7 @@ def _gradient(
     slope = _each(product / n * inverse**2, x)
     dx = dy - _each(total / n, x) - (x - _each(mean, x)) * slope
     dx = dx * _each(inverse, x)
-    return dx if weight is None else dx * _each(weight, x)
+    return (dx if weight is None else dx * _each(weight, x)).to(x.dtype)
 
 
 SYNC_BATCH_NORM: dict[Any, Any] = {

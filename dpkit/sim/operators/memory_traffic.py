@@ -16,6 +16,8 @@ from dpkit.theory.hardware.memory_traffic import (
     MEMORY_PASSES,
     ONLY_WRITES,
     READS_WHAT_IT_WRITES,
+    SHARED_ROW_BYTES,
+    SOFTMAX_PASSES,
 )
 
 # From the call, the tensors in it, and what it writes.
@@ -34,6 +36,8 @@ def memory_traffic_of(name: str) -> CountMemoryTraffic:
         return _of_gradients
     if name in _TRAINS:
         return partial(_of_batch_norm, *MEMORY_PASSES[name], _TRAINS[name])
+    if name in SOFTMAX_PASSES:
+        return partial(_of_softmax, *SOFTMAX_PASSES[name])
     if name in MEMORY_PASSES:
         return partial(_times, *MEMORY_PASSES[name])
     return each_once
@@ -83,6 +87,22 @@ def _of_batch_norm(
     return _times(
         reads if call.args[place] else 1, writes, call, inputs, written
     )
+
+
+def _of_softmax(
+    place: int,
+    short: int,
+    long: int,
+    writes: int,
+    call: OpCall,
+    inputs: Sequence[Tensor],
+    written: Any,
+) -> int:
+    """Return the bytes that a softmax moves: more if its rows are long."""
+    x = inputs[0]
+    row = x.shape[call.args[place]] if x.ndim else 1
+    fits = row * x.itemsize < SHARED_ROW_BYTES
+    return _times(short if fits else long, writes, call, inputs, written)
 
 
 def _of_gradients(call: OpCall, inputs: Sequence[Tensor], written: Any) -> int:

@@ -6,8 +6,9 @@ device.
 
 Loading: a storage that ``torch.load(…, map_location="sim:1")`` moves stays on
 the CPU and says that it is on the simulated device; the tensor that torch
-makes of it is a ``SimTensor``. A simulated tensor is saved as one of the CPU
-and the name of its device.
+makes of it is a ``SimTensor``. With ``backing="meta"`` it goes to torch's
+device "meta". A simulated tensor is saved as one of the CPU and the name of
+its device.
 
 Pinned memory: PyTorch asks its backend whether a tensor is pinned, and for a
 pinned copy. That backend is ``sim`` now, so both questions come here. On a
@@ -82,22 +83,25 @@ def losing_values(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class SimStorage(torch.UntypedStorage):
-    """A storage on the CPU that claims to be on a simulated device."""
+    """A storage of plain memory that says it is on a simulated device."""
 
-    device: Any = None  # in place of the property that says "cpu"
+    device: Any = None  # in place of the property of UntypedStorage
 
 
 def move_storage(storage: Any, location: str) -> SimStorage | None:
-    """Return ``storage`` on ``location``; None if that is not simulated."""
+    """Return ``storage`` on ``location``; None if that is not simulated.
+
+    A machine without values (``backing="meta"``) takes its size alone.
+    """
     if not location.startswith("sim"):
         return None
-    if simulation.backing.type == "meta":
-        raise RuntimeError(
-            "there is no place for numbers (map_location: "
-            f"{location!r}, backing: 'meta'); load to the CPU"
-        )
-    moved = SimStorage(storage.nbytes())  # type: ignore[no-untyped-call]
-    moved.copy_(storage)
+    made: Any = SimStorage
+    has_values = simulation.backing.type != "meta"
+    moved: SimStorage = made(
+        storage.nbytes(), device="cpu" if has_values else "meta"
+    )
+    if has_values:
+        moved.copy_(storage)
     moved.device = full_device(location)
     return moved
 

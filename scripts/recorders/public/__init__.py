@@ -9,4 +9,9 @@
 ``planting`` -- plants mistakes (``mistakes.toml``) into copies, for
     ``recorders.planted_mistakes``;
 ``made_up`` -- data that the scripts read, where the real is a download.
+
+``recorders.forecasts`` runs those whose steps others have timed. For it are:
+``forecasts`` -- what was published (``forecasts.toml``);
+``checkout`` -- lays out the files of the commit that was timed;
+``made_for_forecasts`` -- data for batches of the published size.
 """

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recorders.public.checkout import lay_out
 from recorders.public.compare import largest_difference
 from recorders.public.table import HERE, PublicScript, fill
 
@@ -81,8 +82,26 @@ class Runner:
     def _folder(self, script: PublicScript) -> Path:
         if script.repository.startswith("package:"):
             return self._logs
-        name = script.repository.rpartition("/")[2]
-        return self._repositories / name / script.folder
+        if script.at:
+            return self._repositories / "at" / script.name / script.folder
+        return self._checkout(script) / script.folder
+
+    def log(self, script: PublicScript, kind: str = "log") -> Path:
+        """Return the file with what a run has printed."""
+        return self._logs / f"{script.name}.{kind}"
+
+    def _checkout(self, script: PublicScript) -> Path:
+        return self._repositories / script.repository.rpartition("/")[2]
+
+    def lay_out(self, script: PublicScript) -> None:
+        """Lay out the files of the script's commit, if it names one."""
+        if script.at:
+            lay_out(
+                self._checkout(script),
+                self._repositories / "at" / script.name,
+                script,
+                self._places(script)["made"],
+            )
 
     def _stand_in(self, name: str) -> Path:
         """Return a folder of packages: here, or installed for a script."""
@@ -168,11 +187,12 @@ class Runner:
             cwd=self._folder(script),
             env=self._environment(script),
         )
-        (self._logs / f"{script.name}.{log}").write_text(ended.output)
+        self.log(script, log).write_text(ended.output)
         return ended
 
     def record(self, script: PublicScript) -> dict[str, Any]:
         """Run a script, and return what there is to say."""
+        self.lay_out(script)
         ended = self.simulate(script)
         step, peak = STEP.search(ended.output), PEAK.search(ended.output)
         row = {
@@ -216,8 +236,8 @@ class Runner:
             from importlib.metadata import version
 
             return version(script.repository.removeprefix("package:"))
-        words = ["git", "rev-parse", "HEAD"]
-        folder = self._folder(script)
+        words = ["git", "rev-parse", script.at or "HEAD"]
+        folder = self._checkout(script)
         found = subprocess.run(words, cwd=folder, capture_output=True)
         return found.stdout.decode().strip()[:12]
 

@@ -32,6 +32,9 @@ class PublicScript:
     removed: list[str] = field(default_factory=list)  # of an earlier run
     variables: dict[str, str] = field(default_factory=dict)
     compared: bool = False  # whether it is run in real processes, too
+    at: str = ""  # a commit whose files are laid out apart; "": the checkout
+    replaced: list[list[str]] = field(default_factory=list)  # old and new text
+    linked: dict[str, str] = field(default_factory=dict)  # there -> made data
     blind: bool = False  # chosen before any script like it was tried
     reason: str = ""  # why it does not run, or what is to be known
 

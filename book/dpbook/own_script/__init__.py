@@ -1,0 +1,1 @@
+"""What the chapter ``own-script`` alone needs."""

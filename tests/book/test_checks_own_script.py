@@ -1,0 +1,78 @@
+"""Own script: the checks tell wrong from right; what the page runs."""
+
+import pytest
+
+from dpbook.common.checks import failure
+from dpbook.own_script.running import SCRIPT, edited, lines, sections
+
+
+def largest(batches, peaks, room):
+    slope = (peaks[1] - peaks[0]) / (batches[1] - batches[0])
+    fixed = peaks[0] - slope * batches[0]
+    return max(0, int((room - fixed) // slope))
+
+
+def in_proportion(batches, peaks, room):
+    return int(batches[0] * room // peaks[0])
+
+
+def without_bound(batches, peaks, room):
+    slope = (peaks[1] - peaks[0]) / (batches[1] - batches[0])
+    return int((room - peaks[0]) // slope) + batches[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (largest, None),
+        (lambda batches, peaks, room: None, "it returned None"),
+        (in_proportion, "it returned 36"),
+        (without_bound, "expected 0"),
+    ],
+)
+def test_most_examples(answer, why):
+    answer.__name__ = "most_examples"
+    found = failure(answer)
+    assert found is None if why is None else why in found
+
+
+def latest(arrivals):
+    waited = [0.0] * len(arrivals[0])
+    for times in arrivals:
+        last = times.index(max(times))
+        waited[last] += sum(max(times) - t for t in times)
+    worst = waited.index(max(waited))
+    return worst, waited[worst]
+
+
+def most_often(arrivals):
+    lasts = [times.index(max(times)) for times in arrivals]
+    return max(lasts, key=lasts.count), 3.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (latest, None),
+        (lambda arrivals: None, "it returned None"),
+        (most_often, "it returned (0, 3.0), expected (1, 3.0)"),
+    ],
+)
+def test_latest_rank(answer, why):
+    answer.__name__ = "latest_rank"
+    found = failure(answer)
+    assert found is None if why is None else why in found
+
+
+def test_lines_that_are_not_there_cannot_be_replaced():
+    assert edited(("optimizer.step()", "pass")) != SCRIPT
+    with pytest.raises(ValueError, match="no 'optimiser"):
+        edited(("optimiser.step()", "pass"))
+
+
+def test_what_is_shown_of_a_report():
+    printed = "epoch 0\n\nA step\n  1 ms\n\nFound\n  this\n\nNotes\n  that\n"
+    assert sections(printed, "A step", "Notes") == (
+        "A step\n  1 ms\n\nNotes\n  that"
+    )
+    assert lines("rank 0\nloss\nheld 3\n", "rank", "held") == "rank 0\nheld 3"
