@@ -1,9 +1,17 @@
 """Own script: the checks tell wrong from right; what the page runs."""
 
+import json
+
 import pytest
 
 from dpbook.common.checks import failure
 from dpbook.own_script.running import SCRIPT, edited, lines, sections
+from dpbook.own_script.tables import (
+    eager_error,
+    mistakes_table,
+    planted_counts,
+    what_was_said,
+)
 
 
 def largest(batches, peaks, room):
@@ -76,3 +84,48 @@ def test_what_is_shown_of_a_report():
         "A step\n  1 ms\n\nNotes\n  that"
     )
     assert lines("rank 0\nloss\nheld 3\n", "rank", "held") == "rank 0\nheld 3"
+
+
+def test_what_is_said_of_planted_mistakes(tmp_path):
+    path = tmp_path / "planted.json"
+    ends = [
+        ("the script is right", "no alarm"),
+        ("a", "found by check"),
+        ("b", "found by torchrun and check"),
+        ("c", "shown without its cause"),
+        ("d", "missed"),
+    ]
+    rows = [
+        {
+            "name": f"nanogpt.{mistake}",
+            "script": "nanogpt",
+            "mistake": mistake,
+            "end": end,
+            "torchrun": [],
+            "check": ["it differs"] if mistake == "a" else [],
+        }
+        for mistake, end in ends
+    ]
+    path.write_text(json.dumps({"planted": rows}))
+    (_, *said) = str(mistakes_table(path)).splitlines()
+    assert [line.split()[:3] for line in said] == [
+        ["a", "check", "-"],
+        ["b", "both", "-"],
+        ["c", "shown", "-"],
+        ["d", "missed", "-"],
+    ]
+    assert planted_counts(path) == "4 mistakes: 2 found, 1 shown, 1 missed"
+    assert what_was_said(path, "nanogpt.a") == "nanogpt.a: a\nit differs"
+    assert what_was_said(path, "nanogpt.d") == "nanogpt.d: d\nno alarm"
+
+
+def test_the_mean_factor_is_of_eager_runs_alone(tmp_path):
+    path = tmp_path / "forecasts.json"
+    runs = [
+        {"ratio": ratio, "published": {"compiled": compiled}}
+        for ratio, compiled in ((0.5, False), (0.125, False), (0.01, True))
+    ]
+    path.write_text(json.dumps({"runs": runs}))
+    assert eager_error(path) == (
+        "2 of 2 too short, by a mean factor of 4.00, at most 8.0"
+    )

@@ -1,10 +1,22 @@
 """Tables of the page."""
 
 import json
+import math
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from dpbook.own_script.running import sections, terminal
 from dpkit.theory.tables import Table, table
+
+# The scripts into which mistakes were planted, by their names in the record.
+PLANTED = {
+    "nanogpt": "nanoGPT",
+    "examples-mingpt": "minGPT",
+    "llm.c": "llm.c",
+    "examples-ddp-series": "tutorial",
+}
+_RIGHT = "the script is right"
 
 
 def machines_table(machines: list[str]) -> Table:
@@ -54,3 +66,89 @@ def _agreement(compared: dict[str, float] | None) -> str:
         return "-"
     difference = compared["difference"]
     return "equal" if difference == 0 else f"{difference:.0e} off"
+
+
+def _planted(path: str | Path) -> list[dict[str, Any]]:
+    record = json.loads(Path(path).read_text(encoding="utf-8"))
+    found: list[dict[str, Any]] = record["planted"]
+    return found
+
+
+def mistakes_table(path: str | Path) -> Table:
+    """Return by what mistakes in scripts of others were found.
+
+    ``path`` is that of ``planted_mistakes.json``.
+    """
+    ends: dict[str, dict[str, str]] = {}
+    for row in _planted(path):
+        if row["mistake"] != _RIGHT:
+            of_mistake = ends.setdefault(row["mistake"], {})
+            of_mistake[row["script"]] = _shortened(row["end"])
+    return table(
+        [
+            {
+                "mistake": mistake,
+                **{PLANTED[s]: found.get(s, "-") for s in PLANTED},
+            }
+            for mistake, found in ends.items()
+        ]
+    )
+
+
+def _shortened(end: str) -> str:
+    """Return how a planted mistake ended, in a word for a table."""
+    if end.startswith("found"):
+        both = "torchrun and check"
+        return "both" if end.endswith(both) else end.split()[-1]
+    return end.split()[0]  # shown without its cause, or missed
+
+
+def planted_counts(path: str | Path) -> str:
+    """Return how many planted mistakes ended in which way, as a line."""
+    ends = [row for row in _planted(path) if row["mistake"] != _RIGHT]
+    counts = Counter(row["end"].split()[0] for row in ends)
+    parts = [f"{counts[word]} {word}" for word in ("found", "shown", "missed")]
+    return f"{len(ends)} mistakes: " + ", ".join(parts)
+
+
+def what_was_said(path: str | Path, name: str) -> str:
+    """Return what the commands say of a script in the record.
+
+    Args:
+        path: That of ``planted_mistakes.json``.
+        name: A script and a mistake, such as ``nanogpt.synchronized``.
+    """
+    (row,) = [row for row in _planted(path) if row["name"] == name]
+    said = row["torchrun"] + row["check"]
+    return "\n".join([f"{name}: {row['mistake']}", *(said or ["no alarm"])])
+
+
+def public_counts(path: str | Path) -> str:
+    """Return how many scripts of others have run, as a line."""
+    record = json.loads(Path(path).read_text(encoding="utf-8"))
+    rows = record["scripts"]
+    compared = [row["compared"] for row in rows if row.get("compared")]
+    equal = [found for found in compared if found["difference"] == 0]
+    return (
+        f"{sum(row['ran'] for row in rows)} of {len(rows)} ran; "
+        f"{len(equal)} of {len(compared)} that were compared are equal"
+    )
+
+
+def eager_error(path: str | Path) -> str:
+    """Return how far forecasts of eager runs are off, as a line.
+
+    ``path`` is that of ``forecasts_of_scripts.json``.
+    """
+    record = json.loads(Path(path).read_text(encoding="utf-8"))
+    ratios = [
+        run["ratio"]
+        for run in record["runs"]
+        if not run["published"]["compiled"]
+    ]
+    too_short = sum(ratio < 1 for ratio in ratios)
+    mean = math.exp(-sum(map(math.log, ratios)) / len(ratios))
+    return (
+        f"{too_short} of {len(ratios)} too short, by a mean factor of "
+        f"{mean:.2f}, at most {1 / min(ratios):.1f}"
+    )
