@@ -5,7 +5,7 @@ import os
 import shlex
 
 from dpkit import sim
-from dpkit.commands.parser import Commands, refuse
+from dpkit.commands.parser import Commands, refuse, refuse_missing_script
 
 _SUMMARY = "compare one rank of a script with several"
 
@@ -47,6 +47,7 @@ def check_script(options: argparse.Namespace, command: str) -> None:
 
     if options.ranks < 2:
         refuse(f"there is nothing to compare (--ranks: {options.ranks})")
+    refuse_missing_script(options)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the GPUs of this machine rest
     sim.register()
     kept = {}

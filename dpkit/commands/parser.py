@@ -55,6 +55,12 @@ def run_command(parser: Parser, arguments: Sequence[str] | None) -> int:
     return 0
 
 
+def refuse_missing_script(options: argparse.Namespace) -> None:
+    """Refuse a script that is no file, before ranks are made for it."""
+    if not options.module and not os.path.isfile(options.script):
+        refuse(f"there is no such script (file: {options.script})")
+
+
 def refuse(message: object, program: str = PROGRAM) -> NoReturn:
     """Print why a command cannot be done, as one line, and end."""
     # One process of a host prints; then torchrun kills those that wait here.

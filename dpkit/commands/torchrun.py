@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from dpkit import sim
-from dpkit.commands.parser import PROGRAM, Commands, Parser, refuse
+from dpkit.commands.parser import (
+    PROGRAM,
+    Commands,
+    Parser,
+    refuse,
+    refuse_missing_script,
+)
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
 
 _SUMMARY = "run a script of torchrun on simulated GPUs"
@@ -142,9 +148,13 @@ def run_torchrun(options: argparse.Namespace, command: str) -> None:
     )
     if options.alike and not options.meta:
         refuse("--alike needs --meta: a rank with values is no other")
+    refuse_missing_script(options)
+    for path in (options.report, options.trace):
+        if path is not None and not path.resolve().parent.is_dir():
+            refuse(f"there is no folder for it (path: {path})")
     signal.signal(signal.SIGTERM, _raise_interrupt)
     _configure(options)
-    _print(f"{_SUMMARY}: {sim.label()}")
+    _print(f"the GPUs are {sim.label()}")
     script = Script(options.script, tuple(options.arguments), options.module)
     try:
         done = run_on_ranks(script, settings)

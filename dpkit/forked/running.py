@@ -271,6 +271,9 @@ def _run_rank(
 def _end_with_parent() -> None:
     """Have the system kill this process when its parent is gone."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    if parent is not None and os.getppid() != parent.pid:
+        os._exit(1)  # the parent was gone before we asked
 
 
 def _become_rank(

@@ -30,6 +30,8 @@ def compare_ranks(
         return ["no optimizer has done a step, so that nothing is compared"]
     return [
         *_numbers_of_steps(several),
+        *_sizes_of_batches(several),
+        *_without_gradients(one),
         *_among_ranks(several),
         *_with_one(one, several),
     ]
@@ -49,6 +51,31 @@ def _numbers_of_steps(several: Sequence[KeptDigests]) -> list[str]:
         f"ranks do different numbers of steps ({told}): do they have "
         "different numbers of batches?"
     ]
+
+
+def _sizes_of_batches(several: Sequence[KeptDigests]) -> list[str]:
+    """Compare how many examples the models of ranks were given."""
+    for call, sizes in enumerate(zip(*(r.batches for r in several)), 1):
+        if len(set(sizes)) > 1:
+            told = ", ".join(f"rank {r}: {n}" for r, n in enumerate(sizes))
+            return [
+                f"forward {call}: ranks have batches of different sizes "
+                f"({told}); a mean over each rank's examples, averaged over "
+                "ranks, is not the mean over all"
+            ]
+    return []
+
+
+def _without_gradients(one: KeptDigests) -> list[str]:
+    """Return a line if there is nothing to compare but zeros."""
+    for step, gradients in enumerate(one.gradients, 1):
+        if gradients and not any(found.length for found in gradients.values()):
+            return [
+                f"gradients of step {step} are all 0 on one rank, so that "
+                "they compare equal whatever the ranks do: does the loss "
+                "depend on the parameters?"
+            ]
+    return []
 
 
 def _among_ranks(several: Sequence[KeptDigests]) -> list[str]:
@@ -112,8 +139,10 @@ def _with_one(one: KeptDigests, several: Sequence[KeptDigests]) -> list[str]:
         if factor is None:
             return [
                 line,
-                "it looks like: another global batch, such as other examples "
-                "or other random numbers; or an evaluation inside of the step",
+                "it looks like: another global batch (--one gives one rank "
+                "the batch of all); or other random numbers, as of dropout; "
+                "or batch normalization, by the statistics of a rank's own "
+                "examples; or an evaluation inside of the step",
             ]
         return [
             line,
@@ -127,7 +156,9 @@ def _why_scaled(factor: float, ranks: int) -> str:
     if abs(factor * ranks - 1) < SAME_WITHIN:
         return (
             "it looks like: the loss is divided by the number of ranks, and "
-            "DistributedDataParallel divides again"
+            "DistributedDataParallel divides again; or it is not divided by "
+            "the number of micro-batches, of which several ranks have fewer "
+            "each"
         )
     if abs(factor / ranks - 1) < SAME_WITHIN:
         return (

@@ -15,11 +15,15 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
-from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from dpkit.sim.changes.change import replaced
+from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.tensors.behaviour import plain
 from dpkit.torchrun.watchers import Watcher
 
@@ -41,6 +45,7 @@ class KeptDigests(NamedTuple):
     # parameter -> the digest of its gradient.
     gradients: list[dict[str, Digest]]
     parameters: list[dict[str, Digest]]  # after each step
+    batches: list[int]  # how many examples the model got in each forward
     is_flat: bool = False  # whether they are parts of flat shards
 
 
@@ -54,10 +59,14 @@ class Digests(Watcher):
         self.parameters: list[dict[str, Digest]] = []
         self._optimizers: list[Optimizer] = []
         self._names: dict[int, str] = {}  # by the address of a parameter
+        self._model: nn.Module | None = None  # the outermost
+        self._batches: list[int] = []
 
     def digests(self) -> KeptDigests:
         """Return what was kept."""
-        return KeptDigests(self.gradients, self.parameters, self._is_flat)
+        return KeptDigests(
+            self.gradients, self.parameters, self._batches, self._is_flat
+        )
 
     def begin(self, stack: ExitStack) -> None:
         """Look on at optimizers, modules and what clips gradients."""
@@ -75,6 +84,8 @@ class Digests(Watcher):
         stack.callback(before_step.remove)
         names = register_module_forward_pre_hook(self._learn_names)
         stack.callback(names.remove)
+        sizes = register_module_forward_hook(self._keep_size, with_kwargs=True)
+        stack.callback(sizes.remove)
 
     def _keeping(self, clip: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that keeps the gradients before it clips them."""
@@ -99,8 +110,9 @@ class Digests(Watcher):
 
         It is the outermost: those inside are called by it.
         """
-        if self._names:
+        if self._model is not None:
             return
+        self._model = module
         self._is_flat = any(
             isinstance(part, FullyShardedDataParallel)
             for part in module.modules()
@@ -109,6 +121,15 @@ class Digests(Watcher):
             for wrapper in _WRAPPERS:
                 name = name.replace(wrapper, "")
             self._names[id(p)] = name
+
+    def _keep_size(
+        self, module: nn.Module, inputs: Any, named: Any, outputs: Any
+    ) -> None:
+        """Keep how many examples the model was given to train on."""
+        if module is not self._model or not module.training:
+            return
+        sizes = [len(x) for x in tensors_in([inputs, named]) if x.dim()]
+        self._batches += sizes[:1]
 
     def _digests(self, attribute: str) -> dict[str, Digest]:
         """Return the digests of the parameters, or of their gradients."""

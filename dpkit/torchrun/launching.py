@@ -17,6 +17,7 @@ from dpkit.forked.running import ForkedRank, RankError, run_forked
 from dpkit.sim.cuda_names import not_modelled
 from dpkit.sim.cuda_names.patches import as_cuda
 from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.devices.names import set_device
 from dpkit.sim.tracing import trace
 from dpkit.theory.timeline.timeline import Timeline
 from dpkit.torchrun.digests import Digests, KeptDigests
@@ -156,6 +157,8 @@ def _do(task: Task, watchers: Sequence[Watcher]) -> None:
     An error has notes that say what the watchers had found before.
     """
     atexit._clear()  # those of the parent
+    # As on CUDA, a process begins on the first GPU of its node.
+    set_device(simulation.first_device)
     try:
         task()
     except EnoughSteps:

@@ -26,8 +26,8 @@ from dpkit.sim.tensors.behaviour import plain
 
 MOST_BYTES = 2 << 30  # of memory that is made for what a script reads
 NOTE_OF_NUMBERS = (
-    "--meta: numbers that the script reads are made up (its losses, for "
-    "example)"
+    "--meta: numbers that the script reads are made up, and so is what it "
+    "writes to files (its losses and checkpoints, for example)"
 )
 
 

@@ -79,7 +79,9 @@ def _steps(facts: dict[int, RankFacts]) -> Section:
             f"{show_seconds(min(seconds))} to {show_seconds(max(seconds))})"
         )
     number = max(counts.values(), default=0)
-    return Section(f"A step of the optimizer, of {number}", "modelled", lines)
+    return Section(
+        f"A step of the optimizer, one of {number}", "modelled", lines
+    )
 
 
 def _devices(facts: dict[int, RankFacts], timeline: Timeline) -> Section:

@@ -159,6 +159,22 @@ class ForeignMemory(Watcher):
         stack.callback(replaced(Memory, "hold", watched).apply())
 
 
+class DeviceNotChosen(Watcher):
+    """A rank that trains while the GPU of another is the current one."""
+
+    def stepped(self, optimizer: Optimizer) -> None:
+        """Look at the current device after a step."""
+        current = simulation.current_device
+        if current != self.rank:
+            shown = device_names.shown(torch.device("sim", current))
+            self.find(
+                f"the current device is {shown}, which is another rank's: "
+                "torch.cuda.synchronize(), events, and tensors on plain "
+                "'cuda' are of that GPU, until "
+                "torch.cuda.set_device(LOCAL_RANK)"
+            )
+
+
 class RepeatedGradients(Watcher):
     """Gradients that are sent several times for one step of an optimizer."""
 
@@ -354,6 +370,6 @@ def _number_of(tensors: list[torch.Tensor]) -> int:
 
 
 WATCHERS: list[type[Watcher]] = [
-    *(SameOrder, ForeignMemory, RepeatedGradients, SameOnAllRanks),
-    *(LocalRankOption, NeverWritten),
+    *(SameOrder, ForeignMemory, DeviceNotChosen, RepeatedGradients),
+    *(SameOnAllRanks, LocalRankOption, NeverWritten),
 ]

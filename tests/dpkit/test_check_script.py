@@ -44,7 +44,11 @@ optimizer = torch.optim.AdamW(net.parameters())
 for number, (x, y) in enumerate(loader):
     if wrong == "fewer" and rank == 1 and number == 1:
         break
+    if wrong == "sizes":
+        x, y = x[rank:], y[rank:]
     loss = (model(x.cuda()) - y.cuda()).square().mean()
+    if wrong == "zero":
+        loss = 0 * loss
     if wrong == "loss" or (wrong == "later" and number):
         loss = loss / size
     optimizer.zero_grad()
@@ -133,8 +137,16 @@ def test_a_right_script_raises_no_alarm(tmp_path, right):
     [
         ("forgotten", ["rank 1 differs from rank 0", "not wrapped"]),
         ("seed", ["rank 1 differs from rank 0 in 4 of 4"]),
-        ("data", ["differ from one in 4 of 4", "another global batch"]),
-        ("loss", ["0.25 times as long", "divides again"]),
+        ("data", ["differ from one in 4 of 4", "another global batch (--one"]),
+        ("loss", ["0.25 times as long", "divides again", "micro-batches"]),
+        (
+            "sizes",
+            [
+                "forward 1: ranks have batches of different sizes "
+                "(rank 0: 8, rank 1: 7, rank 2: 6, rank 3: 5)"
+            ],
+        ),
+        ("zero", ["gradients of step 1 are all 0 on one rank"]),
         ("later", ["gradients of step 2", "0.25 times as long"]),
         ("sum", ["4 times as long", "added up and not averaged"]),
         ("after", ["rank 1 differs from rank 0 in 1 of 4", "0.weight"]),

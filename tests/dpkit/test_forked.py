@@ -138,6 +138,10 @@ def is_running(process):
 def assert_all_ended(ids):
     numbers = ids.read_text().split()
     assert numbers
+    # A process that ends closes its output a moment before it is gone.
+    deadline = time.monotonic() + 5
+    while any(map(is_running, numbers)) and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert not any(map(is_running, numbers))
 
 

@@ -99,7 +99,7 @@ def test_a_script_runs_as_it_is_and_is_reported(tmp_path):
     text = torchrun(tmp_path, "--nproc-per-node", "2")
     assert "rank 1 of 2" in text
     assert "simulated (h100, nvlink4)" in text
-    step = section(text, "A step of the optimizer, of 8 (modelled)")
+    step = section(text, "A step of the optimizer, one of 8 (modelled)")
     assert "(median; from" in step[0]
     (_, zero, one) = section(text, "Where the time goes")
     assert zero.split()[0] == "0"
@@ -137,6 +137,38 @@ def test_a_mistake_is_found(tmp_path, wrong, sentence):
     (line,) = section(text, "Found")
     assert sentence in line
     assert ("script.py:" in line) == (wrong not in ("data", "random"))
+
+
+NOT_CHOSEN = """
+import os, sys, torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+dist.init_process_group("nccl")
+local = int(os.environ["LOCAL_RANK"])
+device = torch.device("cuda", local if "in full" in sys.argv else None)
+assert torch.cuda.current_device() == 0
+model = DDP(nn.Linear(2, 3).to(device))
+optimizer = torch.optim.SGD(model.parameters())
+for step in range(2):
+    model(torch.full((4, 2), 1.0 + local, device=device)).sum().backward()
+    optimizer.step()
+    torch.cuda.synchronize()
+"""
+
+
+@pytest.mark.slow
+def test_a_process_begins_on_the_first_gpu_of_its_node(tmp_path):
+    """As on CUDA, it is the current one of each rank that chooses none."""
+    options = "--nproc-per-node", "2", "--nnodes", "2"
+    text = torchrun(
+        tmp_path, *options, script=NOT_CHOSEN, arguments=["in full"]
+    )
+    (line,) = section(text, "Found")
+    assert "the current device is cuda:0, which is another rank's" in line
+    assert "script.py:14; ranks 1, 3)" in line
+    text = torchrun(tmp_path, *options, script=NOT_CHOSEN, status=1)
+    assert "found before: rank 1 takes memory on cuda:0" in text
 
 
 TWO_MODELS = """
@@ -240,7 +272,7 @@ def test_without_values_time_and_memory_are_the_same(tmp_path):
 @pytest.mark.slow
 def test_it_ends_after_so_many_steps(tmp_path):
     text = torchrun(tmp_path, "--nproc-per-node", "2", "--steps", "3")
-    assert "A step of the optimizer, of 3" in text
+    assert "A step of the optimizer, one of 3" in text
     assert "rank 0 of 2" not in text
 
 
@@ -297,7 +329,7 @@ def test_a_module_and_what_is_written(tmp_path):
         assert f"__main__ ['--its', 'own'] rank {rank}: True" in text
     page = (tmp_path / "page.html").read_text()
     assert "script --its own" in page
-    for title in ("A step of the optimizer, of 3", "The last step"):
+    for title in ("A step of the optimizer, one of 3", "The last step"):
         assert f"<h2>{title}" in page
     assert page.count("<svg") == 3  # the step, and the memory of each GPU
     timeline = read_trace(tmp_path / "trace.json")
@@ -429,7 +461,7 @@ def test_what_a_script_sees_of_time_and_its_end(details):
 def test_what_is_sent_is_told_by_group(details):
     """And steps are those of the first optimizer that has work on a GPU."""
     assert 0 < seconds_of_a_step(details) < 0.1
-    assert "A step of the optimizer, of 4 (modelled)" in details
+    assert "A step of the optimizer, one of 4 (modelled)" in details
     lines = section(details, "What is sent (counted)")
     found = [line.split("  ") for line in lines if "allreduce" in line]
     among = [next(filter(None, words[2:])).strip() for words in found]
@@ -624,3 +656,20 @@ def test_what_cannot_be_configured_is_refused_in_a_line(tmp_path):
     text = torchrun(tmp_path, "--accelerator", "abacus", status=2)
     assert "abacus" in text
     assert "Traceback" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "refusal"),
+    [
+        (["--trace", "no/such.json"], "no folder for it (path: no/such.json)"),
+        (["--report", "no/such.html"], "no folder for it (path: no/such.htm"),
+        (["other.py"], "there is no such script (file: other.py)"),
+    ],
+)
+def test_what_is_not_there_is_refused_before_the_run(
+    tmp_path, options, refusal
+):
+    text = torchrun(tmp_path, *options, script="print('ran')", status=2)
+    assert refusal in text
+    assert "ran" not in text.split()

@@ -56,7 +56,7 @@ def test_a_step_is_published_in_three_ways():
 
 
 REPORT = """\
-A step of the optimizer, of 3 (modelled)
+A step of the optimizer, one of 3 (modelled)
   255 ms (median; from 254.5 ms to 255.6 ms)
 
 What GPU 0 spends most time on (modelled)

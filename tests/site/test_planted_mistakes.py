@@ -84,7 +84,7 @@ def test_an_edit_has_one_place(tmp_path: Path, find: str, times: int) -> None:
 
 def test_alarms_are_told_from_what_a_script_prints() -> None:
     text = """\
-python -m dpkit torchrun: run a script of torchrun on simulated GPUs: ...
+python -m dpkit torchrun: the GPUs are simulated (h100, nvlink4)
 rank 0 starts
 Found
   the same order again (a.py:3; rank 0)

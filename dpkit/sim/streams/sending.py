@@ -35,6 +35,7 @@ class _Thread(local):
     make_group: Callable[[Any], dist.ProcessGroup] | None = None
     rank: int | None = None  # while its program runs
     sends: bool = True  # whether the group that it makes is to send
+    is_process: bool = False  # whether its process has no other rank
 
 
 thread = _Thread()
@@ -56,6 +57,7 @@ def become_rank(
     if is_process:
         _Thread.make_group = staticmethod(make_group)
         _Thread.rank = rank
+        _Thread.is_process = True
     thread.make_group = make_group
     thread.rank = rank
 

@@ -218,6 +218,8 @@ def wait_for_device(device: DeviceLike = None) -> None:
     """Make the host wait for all work on ``device``; None: the current one."""
     index = full_device(device).index
     if thread.rank not in (None, index):
+        if thread.is_process:
+            return  # as on CUDA: what others do there is not waited for
         raise RuntimeError(
             f"a rank waits for its own device alone (rank: {thread.rank}, "
             f"device: sim:{index}); dist.barrier() waits for other ranks"

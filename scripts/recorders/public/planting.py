@@ -27,7 +27,7 @@ OWN_LINES = re.compile(
     r"|^no optimizer has |^FullyShardedDataParallel "
 )
 NO_ALARM = re.compile(
-    r"torchrun: run a script of|^\d+ ranks compute the gradients of one"
+    r"torchrun: the GPUs are |^\d+ ranks compute the gradients of one"
 )
 
 
