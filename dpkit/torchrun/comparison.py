@@ -109,7 +109,8 @@ def _why_apart(what: str, are_all: bool) -> str:
             return (
                 "it looks like: the model is not wrapped, so that gradients "
                 "are not averaged; or it was made from another seed before "
-                "it was wrapped by hand"
+                "it was wrapped by hand; or some ranks change their "
+                "gradients after these are averaged"
             )
         return (
             "it looks like: some parameters are used outside of the wrapped "

@@ -284,7 +284,7 @@ def _equal_on_all(ranks: list[RankReport]) -> list[str]:
     return [
         sentence
         for sentence, numbers in ranks[0].kept.items()
-        if numbers and all(one.kept[sentence] == numbers for one in ranks)
+        if numbers and all(one.kept.get(sentence) == numbers for one in ranks)
     ]
 
 

@@ -249,6 +249,34 @@ class LocalRankOption(Watcher):
         stack.callback(change.apply())
 
 
+class SameFile(Watcher):
+    """A file that every rank writes by ``torch.save``."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
+        self._files: dict[str, int] = {}  # a path -> how often it was written
+
+    def begin(self, stack: ExitStack) -> None:
+        """Look at what is saved under a name."""
+        save: Any = torch.save
+
+        def watched(value: Any, file: Any, *args: Any, **kwargs: Any) -> None:
+            save(value, file, *args, **kwargs)
+            if isinstance(file, (str, os.PathLike)):
+                path = os.path.abspath(os.fsdecode(file))
+                self._files[path] = self._files.get(path, 0) + 1
+
+        stack.callback(replaced(torch, "save", watched).apply())
+
+    def kept(self) -> dict[str, list[int]]:
+        """Return a sentence for each file that was written."""
+        return {
+            f"all ranks write {path} by torch.save, each over the others; "
+            "rank 0 alone writes what is the same on all": [count]
+            for path, count in self._files.items()
+        }
+
+
 class NeverWritten(Watcher):
     """What a model has from ``to_empty``, and uses before it is given values.
 
@@ -371,5 +399,5 @@ def _number_of(tensors: list[torch.Tensor]) -> int:
 
 WATCHERS: list[type[Watcher]] = [
     *(SameOrder, ForeignMemory, DeviceNotChosen, RepeatedGradients),
-    *(SameOnAllRanks, LocalRankOption, NeverWritten),
+    *(SameOnAllRanks, LocalRankOption, SameFile, NeverWritten),
 ]

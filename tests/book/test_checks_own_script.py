@@ -8,8 +8,10 @@ from dpbook.common.checks import failure
 from dpbook.own_script.running import SCRIPT, edited, lines, sections
 from dpbook.own_script.tables import (
     eager_error,
+    memory_beside_tracker,
     mistakes_table,
     planted_counts,
+    public_table,
     what_was_said,
 )
 
@@ -117,6 +119,28 @@ def test_what_is_said_of_planted_mistakes(tmp_path):
     assert planted_counts(path) == "4 mistakes: 2 found, 1 shown, 1 missed"
     assert what_was_said(path, "nanogpt.a") == "nanogpt.a: a\nit differs"
     assert what_was_said(path, "nanogpt.d") == "nanogpt.d: d\nno alarm"
+
+
+def test_memory_stands_beside_what_pytorch_counts(tmp_path):
+    path = tmp_path / "llama.json"
+    record = {"simulated": [1, 19_071_608_072], "tracked": [2, 19_138_718_100]}
+    path.write_text(json.dumps(record))
+    (_, ours, theirs) = str(memory_beside_tracker(path)).splitlines()
+    assert ours.split()[-2:] == ["19.07", "GB"]
+    assert theirs.split()[-2:] == ["19.14", "GB"]
+
+
+def test_cpu_time_is_a_share_of_that_of_real_processes(tmp_path):
+    path = tmp_path / "public.json"
+    row = {"repository": "a/b", "script": "c.py", "ranks": 2, "ran": True}
+    row |= {"cpu_seconds": 3.0}
+    compared = {"difference": 0.0, "cpu_seconds": 4.0}
+    path.write_text(
+        json.dumps({"scripts": [row, row | {"compared": compared}]})
+    )
+    (_, alone, beside) = str(public_table(path)).splitlines()
+    assert alone.split()[-2:] == ["-", "-"]
+    assert beside.split()[-2:] == ["equal", "75%"]
 
 
 def test_the_mean_factor_is_of_eager_runs_alone(tmp_path):

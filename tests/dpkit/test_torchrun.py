@@ -69,6 +69,9 @@ def main(wrong=""):
                 torch.cuda.synchronize()
                 seconds = time.perf_counter() - begin
             optimizer.step()
+    if rank == 0 or wrong == "file":
+        torch.save(net.state_dict(), "net.pt")
+    torch.save(net.state_dict(), f"net-{rank}.pt")
     if wrong == "device":
         kept = torch.ones(10, device="cuda:0")
     print(f"rank {rank} of {size}: {1e6 * seconds:.0f} µs, {loss.item():.6f}")
@@ -130,13 +133,14 @@ def test_a_script_runs_as_it_is_and_is_reported(tmp_path):
         ("device", "rank 1 takes memory on cuda:0"),
         ("data", "all ranks give the model the same examples"),
         ("random", "all ranks draw the same random numbers in forward"),
+        ("file", "/net.pt by torch.save, each over the others"),
     ],
 )
 def test_a_mistake_is_found(tmp_path, wrong, sentence):
     text = torchrun(tmp_path, "--nproc-per-node", "2", arguments=[wrong])
     (line,) = section(text, "Found")
     assert sentence in line
-    assert ("script.py:" in line) == (wrong not in ("data", "random"))
+    assert ("script.py:" in line) == (wrong not in ("data", "random", "file"))
 
 
 NOT_CHOSEN = """

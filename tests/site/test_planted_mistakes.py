@@ -93,6 +93,7 @@ Otherwise than on a GPU
   something (a.py:4)
 python -m dpkit torchrun: no rank can go on
 rank 1 was at line 3 of a.py
+forward 1: ranks have batches of different sizes
 gradients of step 1: 2 ranks differ from one in 1 of 1
 it looks like: another global batch
 2 ranks compute the gradients of one, and agree with each other
@@ -100,6 +101,7 @@ it looks like: another global batch
     assert alarms(text) == [
         "python -m dpkit torchrun: no rank can go on",
         "rank 1 was at line 3 of a.py",
+        "forward 1: ranks have batches of different sizes",
         "gradients of step 1: 2 ranks differ from one in 1 of 1",
         "it looks like: another global batch",
         "the same order again (a.py:3; rank 0)",

@@ -8,6 +8,7 @@ from typing import Any
 
 from dpbook.own_script.running import sections, terminal
 from dpkit.theory.tables import Table, table
+from dpkit.theory.units import show_bytes
 
 # The scripts into which mistakes were planted, by their names in the record.
 PLANTED = {
@@ -54,6 +55,7 @@ def public_table(path: str | Path) -> Table:
                 "ranks": row["ranks"],
                 "ran": "yes" if row["ran"] else "no",
                 "as gloo": _agreement(row.get("compared")),
+                "CPU time": _share_of_gloo(row),
             }
             for row in record["scripts"]
         ]
@@ -66,6 +68,15 @@ def _agreement(compared: dict[str, float] | None) -> str:
         return "-"
     difference = compared["difference"]
     return "equal" if difference == 0 else f"{difference:.0e} off"
+
+
+def _share_of_gloo(row: dict[str, Any]) -> str:
+    """Return the CPU time of a run, as a share of that of real processes."""
+    compared = row.get("compared")
+    if not compared:
+        return "-"
+    share: float = row["cpu_seconds"] / compared["cpu_seconds"]
+    return f"{share:.0%}"
 
 
 def _planted(path: str | Path) -> list[dict[str, Any]]:
@@ -121,6 +132,26 @@ def what_was_said(path: str | Path, name: str) -> str:
     (row,) = [row for row in _planted(path) if row["name"] == name]
     said = row["torchrun"] + row["check"]
     return "\n".join([f"{name}: {row['mistake']}", *(said or ["no alarm"])])
+
+
+def memory_beside_tracker(path: str | Path) -> Table:
+    """Return the peak of a large model, as counted here and by PyTorch.
+
+    ``path`` is that of ``llama_memory.json``.
+    """
+    record = json.loads(Path(path).read_text(encoding="utf-8"))
+    return table(
+        [
+            {
+                "counted by": name,
+                "peak of a GPU in step 2": show_bytes(record[key][1]),
+            }
+            for name, key in (
+                ("python -m dpkit torchrun", "simulated"),
+                ("PyTorch's FSDPMemTracker", "tracked"),
+            )
+        ]
+    )
 
 
 def public_counts(path: str | Path) -> str:

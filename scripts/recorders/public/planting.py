@@ -23,6 +23,7 @@ TOOLS = ("torchrun", "check")
 OWN_LINES = re.compile(
     r"^(?:python -m dpkit|rank \d+ was at |\w*Error: )"
     r"|^  ranks have done different|^ranks do different|^\d+ ranks compute "
+    r"|^forward \d+: ranks have "
     r"|^(?:gradients|parameters) of step |^all of these |^it looks like: "
     r"|^no optimizer has |^FullyShardedDataParallel "
 )
