@@ -91,8 +91,8 @@ def put_into_site(folder: Path | None, site: Path) -> None:
     """Put what was packed beside the engine, and tell it how large it is.
 
     Args:
-        folder: What was packed; None if that was not possible, which the
-            engine is told instead.
+        folder: What was packed; None if that was not possible. The engine
+            then offers no Python.
         site: The built site.
     """
     live = site / "_static" / "live"

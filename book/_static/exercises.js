@@ -6,7 +6,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const RUN = "dpbook.exercises.page:run_code";
   const ADVICE = { // by the cause of an error of the engine
     late: " Is there a loop without an end?",
-    broken: " Does a function call itself without an end?",
+    recursion: " Does a function call itself without an end?",
   };
   const make = (tag, properties, ...inside) => {
     const made = Object.assign(document.createElement(tag), properties);

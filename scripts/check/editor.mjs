@@ -1,7 +1,7 @@
 // The editor of an exercise in the page: nothing typed is lost, and Python in
 // the page does not die.
 import { examineAsIs, show, VIEWS } from "./axe.mjs";
-import { comesBySteps, slowly } from "./loading.mjs";
+import { comesBySteps, slowly } from "./progress.mjs";
 
 const BUSY = /^(Python is|$)/;
 const PATIENCE = 120_000; // milliseconds
@@ -170,14 +170,17 @@ async function says(place, note) {
   }
 }
 
-/** That Python answers, an exercise and a figure. */
+/** That Python answers, an exercise and a figure. If not, a reload helps. */
 async function lives(tab, place, note, after) {
   const words = await run(place, "print(1)");
   const printed = await place.locator(".shown").first().textContent();
-  if (words !== "It printed:" || printed !== "1\n") note(`after ${after}: ${words}`);
+  const isRun = words === "It printed:" && printed === "1\n";
+  if (!isRun) note(`after ${after}: ${words}`);
   const figure = await tab.evaluate((asked) =>
     dpkitPython.call(...asked).catch(String), FIGURE);
-  if (!figure.includes("<svg")) note(`after ${after}: a figure: ${figure}`);
+  const isShown = figure.includes("<svg");
+  if (!isShown) note(`after ${after}: a figure: ${figure}`);
+  if (!isRun || !isShown) await tab.reload({ waitUntil: "load" });
 }
 
 /** What breaks Python is told, and Python starts afresh. */
@@ -257,5 +260,6 @@ export async function edit(tab, page, place, note) {
   await stops(tab, place, note);
   const findings = await examined(tab, page, place);
   await endless(tab, place, note);
+  await tab.evaluate(() => localStorage.clear()); // for the next page
   return findings;
 }

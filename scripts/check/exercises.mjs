@@ -56,8 +56,7 @@ const look = (root, origin, wrong, counted, edited) => async (tab, page) => {
     const solved = await check(place, `${imports}\n${solutions[name]}`);
     expect(solved, "Solved.", "the solution");
   }
-  // The editor is the same on all pages.
-  if (page === edited) findings.push(...await edit(tab, page, places[0], note));
+  if (edited.includes(page)) findings.push(...await edit(tab, page, places[0], note));
   return findings;
 };
 
@@ -71,6 +70,13 @@ function downloads(site) {
     .map((f) => finding("exercises", f, "its download holds a solution"));
 }
 
+/** One of the pages for each script that makes an editor. */
+function onePerScript(site, pages) {
+  const script = (page) => resolve(join(site, page), "..",
+    /[^"]*exercises\.js/.exec(readFileSync(join(site, page), "utf-8"))[0]);
+  return [...new Map(pages.map((page) => [script(page), page])).values()];
+}
+
 /** All findings about exercises in the page. */
 export async function solve(root, site, origin, pages) {
   const there = pages.filter((page) => page !== PRINT &&
@@ -79,7 +85,7 @@ export async function solve(root, site, origin, pages) {
   const findings = downloads(site);
   if (there.length > 0) {
     findings.push(...await visit(there,
-      look(root, origin, wrong, counted, there[0])));
+      look(root, origin, wrong, counted, onePerScript(site, there))));
   }
   console.log(`exercises: ${counted.answers} answers on ${there.length} pages`);
   return findings;

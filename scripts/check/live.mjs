@@ -7,7 +7,7 @@ import { delimiter, join, resolve } from "node:path";
 
 import { examineFigure, unfold } from "./axe.mjs";
 import { visit } from "./browser.mjs";
-import { comesBySteps, slowly } from "./loading.mjs";
+import { comesBySteps, slowly } from "./progress.mjs";
 import { finding, PRINT } from "./site.mjs";
 
 const HERE = resolve(import.meta.dirname, "..", "..");

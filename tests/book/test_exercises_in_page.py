@@ -193,16 +193,16 @@ def test_a_traceback_shows_where_the_syntax_is_wrong():
     )
 
 
-def test_a_traceback_of_an_endless_recursion_is_short():
-    code = "def a(): b()\ndef b(): a()\na()"
+@pytest.mark.parametrize(
+    "code", ["def a(): b()\ndef b(): a()\na()", "def b(): b()\n\nb()"]
+)
+def test_a_traceback_of_an_endless_recursion_is_short(code):
     lines = ran(code)["printed"].splitlines()
-    assert lines[1:3] == [
-        '  File "<your code>", line 3, in <module>',
-        "    a()",
-    ]
+    assert lines[1] == '  File "<your code>", line 3, in <module>'
     assert lines[-1].startswith("RecursionError: ")
-    assert 30 < len(lines) < 50
-    assert any("more calls" in line for line in lines)
+    assert len(lines) < 50
+    (left,) = re.findall(r"… \((\d+) more calls\)", "".join(lines))
+    assert int(left) > 500
 
 
 @pytest.mark.parametrize(

@@ -145,8 +145,10 @@ var dpkitPython = globalThis.dpkitPython ?? (() => {
     signal?.addEventListener("abort", stop);
     worker.onmessage = ({ data: { found, error, broken } }) => {
       settle();
-      if (broken) end(`Python broke down (${error}) and starts afresh`, "broken");
-      else if (error !== undefined) failed(new Error(error));
+      if (broken) {
+        end(`Python broke down (${error}) and starts afresh`,
+          /stack|recursion/.test(error) ? "recursion" : "");
+      } else if (error !== undefined) failed(new Error(error));
       else done(found);
     };
     worker.onerror = (event) =>
@@ -187,7 +189,7 @@ var dpkitPython = globalThis.dpkitPython ?? (() => {
      * string. One call runs at a time. What takes longer than `seconds`, is
      * stopped by the `signal` of an AbortController, or breaks Python is
      * ended, and Python starts afresh for the next call; the cause of an
-     * error is then "late" or "broken". Meanwhile `tell`, which `telling`
+     * error may be "late" or "recursion". Meanwhile `tell`, which `telling`
      * makes, hears how far Python is.
      */
     call(path, argument, { seconds = ANSWER, signal, tell = () => {} } = {}) {

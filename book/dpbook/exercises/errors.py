@@ -4,7 +4,7 @@ import sys
 import traceback
 
 FILE = "<your code>"  # what a traceback calls it
-MOST_LINES = 20  # of a traceback
+MOST_CALLS = 20  # of a traceback, and an even number
 # What notebooks can import and a page cannot, besides most of dpkit.
 NOT_IN_PAGES = ("torch", "torchvision", "numpy", "matplotlib")
 
@@ -22,8 +22,8 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         place = f"line {error.lineno}: " if error.filename == FILE else ""
         return f"{place}{type(error).__name__}: {error.msg}"
-    steps = _steps(error)
-    place = f"line {steps[-1].lineno}: " if steps else ""
+    calls = _calls(error)
+    place = f"line {calls[-1][0]}: " if calls else ""
     if isinstance(error, ImportError) and (missing := _missing(error)):
         return f"{place}{missing}"
     return f"{place}{type(error).__name__}: {error}"
@@ -55,22 +55,28 @@ def trace(error: BaseException) -> str:
     """
     if isinstance(error, SyntaxError) and error.filename == FILE:
         return "".join(traceback.format_exception_only(error))
-    steps = traceback.StackSummary.from_list(_steps(error)).format()
-    if not steps:
+    calls = _calls(error)
+    if not calls:
         return ""
-    if len(steps) > MOST_LINES:
-        half = MOST_LINES // 2
-        left = f"  … ({len(steps) - 2 * half} more calls)\n"
-        steps = [*steps[:half], left, *steps[-half:]]
     head = "Traceback (most recent call last):\n"
-    return "".join([head, *steps, *traceback.format_exception_only(error)])
+    lines = [head, *_quoted(calls[: MOST_CALLS // 2])]
+    if left := max(0, len(calls) - MOST_CALLS):
+        lines.append(f"  … ({left:,} more calls)\n")
+    lines += _quoted(calls[MOST_CALLS // 2 :][-MOST_CALLS // 2 :])
+    return "".join([*lines, *traceback.format_exception_only(error)])
 
 
-def _steps(error: BaseException) -> list[traceback.FrameSummary]:
-    """Return the calls of an error that stand in the reader's code."""
+def _calls(error: BaseException) -> list[tuple[int, str]]:
+    """Return line and function of each call in the reader's code."""
     # The library of a page tells no lines: extract_tb would stop there.
     return [
-        traceback.FrameSummary(FILE, line, frame.f_code.co_name)
+        (line, frame.f_code.co_name)
         for frame, line in traceback.walk_tb(error.__traceback__)
         if frame.f_code.co_filename == FILE
     ]
+
+
+def _quoted(calls: list[tuple[int, str]]) -> list[str]:
+    """Return lines of a traceback for calls, with the code that calls."""
+    steps = [traceback.FrameSummary(FILE, line, name) for line, name in calls]
+    return traceback.StackSummary.from_list(steps).format()

@@ -1,4 +1,4 @@
-"""Undo what a run of a reader's code has set outside of its own names.
+"""Undo what a run of a reader's code has set in modules.
 
 Such code may set ``builtins.print`` or a function of a library, by mistake
 or as an experiment. The next run must not meet that.
