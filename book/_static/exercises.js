@@ -133,6 +133,7 @@ document.addEventListener("DOMContentLoaded", () => {
       });
     };
 
+    const tell = python.telling(verdict, (phase) => show(phase));
     let run; // the AbortController of a run, while there is one
     const ask = async (exercise) => {
       if (run) return;
@@ -194,7 +195,6 @@ document.addEventListener("DOMContentLoaded", () => {
       make("div", { className: "acts" }, ...Object.values(buttons)),
       verdict, printed, value,
     );
-    const tell = python.telling(verdict, (phase) => show(phase));
     place.hidden = false;
     original.forEach((cell) => cell.classList.add("solved-in-page"));
   });

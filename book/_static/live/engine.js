@@ -220,9 +220,9 @@ var dpkitPython = globalThis.dpkitPython ?? (() => {
       row.className = "python-loading";
       row.hidden = true;
       row.append(bar, " ", words);
-      element.after(row);
       let said;
       return (phase, share) => {
+        if (!row.isConnected) element.after(row);
         row.hidden = share === undefined;
         if (share >= 0) {
           // It is base64, of which compression sends three bytes of four.
