@@ -7,6 +7,7 @@ do without.
 """
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -87,12 +88,21 @@ def pack() -> Path | None:
 
 
 def put_into_site(folder: Path | None, site: Path) -> None:
-    """Put what was packed beside the engine, or tell it that there is none."""
+    """Put what was packed beside the engine, and tell it how large it is.
+
+    Args:
+        folder: What was packed; None if that was not possible. The engine
+            then offers no Python.
+        site: The built site.
+    """
     live = site / "_static" / "live"
     for name in NAMES:
         (live / name).unlink(missing_ok=True)
         if folder:
             shutil.copyfile(folder / name, live / name)
-    if folder is None:
-        with (live / "engine.js").open("a", encoding="utf-8") as file:
-            file.write("dpkitPython.available = false;\n")
+    told = "dpkitPython.available = false;\n"
+    if folder:
+        sizes = {name: (live / name).stat().st_size for name in NAMES}
+        told = f"dpkitPython.sizes = {json.dumps(sizes)};\n"
+    with (live / "engine.js").open("a", encoding="utf-8") as file:
+        file.write(told)

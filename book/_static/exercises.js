@@ -4,19 +4,14 @@ document.addEventListener("DOMContentLoaded", () => {
   const python = globalThis.dpkitPython; // engine.js
   if (!python?.available) return;
   const RUN = "dpbook.exercises.page:run_code";
+  const ADVICE = { // by the cause of an error of the engine
+    late: " Is there a loop without an end?",
+    recursion: " Does a function call itself without an end?",
+  };
   const make = (tag, properties, ...inside) => {
     const made = Object.assign(document.createElement(tag), properties);
     made.append(...inside);
     return made;
-  };
-
-  // A book opened from a disk may have no memory.
-  const remember = (key, text) => {
-    try {
-      if (text === undefined) return localStorage.getItem(key);
-      if (text === null) localStorage.removeItem(key);
-      else localStorage.setItem(key, text);
-    } catch { /* then what is written is lost with the page */ }
   };
 
   // Tab indents, but Escape lets the next Tab leave; Enter keeps the indent.
@@ -42,16 +37,51 @@ document.addEventListener("DOMContentLoaded", () => {
     });
   };
 
-  // What comes back: a sentence, which is spoken, and what was printed.
-  const words = ({ printed, why, solved }, checked) =>
-    solved ? "Solved." : why ? `${checked ? "Not yet: " : ""}${why}` :
-      printed ? "It printed:" : "It ran, and printed nothing.";
+  // The numbers of lines, beside the code. They are drawn, and not read out: a
+  // message that names a line leads there. Returns what fits both to the code.
+  const numberLines = (area, numbers) => {
+    numbers.setAttribute("aria-hidden", "true");
+    area.addEventListener("scroll", () => { numbers.scrollTop = area.scrollTop; });
+    return () => {
+      const { length } = area.value.split("\n");
+      area.rows = Math.max(5, length + 1);
+      numbers.textContent =
+        Array.from({ length }, (_, line) => `${line + 1}\n`).join("");
+    };
+  };
+
+  const selectLine = (area, number) => {
+    const lines = area.value.split("\n");
+    const start = lines.slice(0, number - 1).join("\n").length + (number > 1);
+    area.focus();
+    area.setSelectionRange(start, start + (lines[number - 1] ?? "").length);
+  };
+
+  // “line 3: …” begins with a button that leads to that line.
+  const withLine = (text, area) => {
+    const [, before, line, number, after] =
+      /^(Not yet: )?(line (\d+))(:.*)$/s.exec(text) ?? [];
+    if (!line) return [text];
+    const onclick = () => selectLine(area, number);
+    return [before ?? "",
+      make("button", { type: "button", textContent: line, onclick }), after];
+  };
+
+  // What comes back: a sentence, which is spoken.
+  const words = ({ printed, value, why, solved }, checked) => {
+    if (solved) return "Solved.";
+    if (why) return `${checked ? "Not yet: " : ""}${why}`;
+    if (printed) return "It printed:";
+    return value ? "It printed nothing. The last line has a value:" :
+      "It ran, and printed nothing.";
+  };
 
   document.querySelectorAll(".exercise-in-page").forEach((place) => {
     const name = place.dataset.exercise;
     const key = `exercise-${name}`;
+    const keyBefore = `${key} before`; // the code that a button took away
     const original = [place.previousElementSibling, place.nextElementSibling];
-    const stub = original[0].querySelector("pre").textContent;
+    const stub = original[0].querySelector("pre").textContent.trimEnd();
     let solution = place;
     while (!solution.matches(".solution")) {
       solution = solution.nextElementSibling;
@@ -60,73 +90,110 @@ document.addEventListener("DOMContentLoaded", () => {
     const area = make("textarea", {
       id: key, spellcheck: false, autocapitalize: "off", autocomplete: "off",
     });
+    const numbers = make("div", { className: "numbers" });
+    const fit = numberLines(area, numbers);
     const verdict = make("p", { className: "verdict" });
     verdict.setAttribute("role", "status");
-    const printed = make("pre", { hidden: true, tabIndex: 0 });
-    const fit = () => {
-      area.rows = Math.max(5, area.value.split("\n").length + 1);
-    };
+    const [printed, value] = ["printed", "value of the last line"].map((ariaLabel) =>
+      make("div", { className: "shown", hidden: true, tabIndex: 0, role: "group",
+        ariaLabel }));
+
+    // ---- what is kept
+
     const write = (text) => {
       area.value = text;
       fit();
     };
+    const keep = () => area.value === stub ?
+      dpkitKept.forget(key) : dpkitKept.set(key, area.value);
+    // Another tab may have written since.
+    const follow = () => {
+      const text = dpkitKept.get(key) ?? stub;
+      if (area.value !== text) write(text);
+      buttons.Undo.hidden = dpkitKept.get(keyBefore) === null;
+    };
+    /** Puts a text in place of the code, which “Undo” brings back. */
+    const replace = (text, said) => {
+      if (area.value === stub) dpkitKept.forget(keyBefore);
+      else dpkitKept.set(keyBefore, area.value);
+      write(text);
+      keep();
+      follow();
+      show(said);
+    };
 
-    let busy = false;
+    // ---- what is shown
+
+    const show = (said, found = {}) => {
+      verdict.replaceChildren(...withLine(said, area));
+      verdict.classList.toggle("solved", found.solved === true);
+      [[printed, found.printed], [value, found.value]].forEach(([part, text]) => {
+        part.textContent = text;
+        part.hidden = !text;
+      });
+    };
+
+    const tell = python.telling(verdict, (phase) => show(phase));
+    let run; // the AbortController of a run, while there is one
     const ask = async (exercise) => {
-      if (busy) return;
-      busy = true;
-      verdict.className = "verdict";
-      verdict.textContent = python.parts.python ? "Python is at work …" :
-        "Python is loaded, once …";
-      printed.hidden = true;
+      if (run) return;
+      run = new AbortController();
+      buttons.Stop.disabled = false;
+      const { signal } = run;
       try {
         const sent = JSON.stringify({ code: area.value, exercise });
-        const found = JSON.parse(await python.call(RUN, sent));
-        verdict.textContent = words(found, exercise);
-        verdict.classList.toggle("solved", found.solved);
-        printed.textContent = found.printed;
-        printed.hidden = !found.printed;
-      } catch (error) {
-        const loop = /within/.test(error.message);
-        verdict.textContent = `Stopped: ${error.message}.` +
-          (loop ? " Is there a loop without an end?" : "");
+        const found = JSON.parse(await python.call(RUN, sent, { signal, tell }));
+        show(words(found, exercise), found);
+      } catch ({ message, cause }) {
+        show(signal.aborted ? "Stopped." :
+          `Stopped: ${message}.${ADVICE[cause] ?? ""}`);
       }
-      busy = false;
+      run = undefined;
+      if (document.activeElement === buttons.Stop) buttons.Run.focus();
+      buttons.Stop.disabled = true;
     };
     const check = () => ask(name);
 
     const acts = {
       Run: () => ask(),
       Check: check,
+      Stop: () => run.abort(),
       Solution: () => {
         solution.querySelector(".toggle-button-hidden")?.click();
         solution.scrollIntoView();
         solution.querySelector("button")?.focus();
       },
       "Start again": () => {
-        write(stub.trimEnd());
-        remember(key, null);
-        verdict.textContent = "The stub is back.";
-        printed.hidden = true;
+        if (area.value === stub) show("The stub is here.");
+        else replace(stub, "The stub is back. “Undo” brings your code back.");
+      },
+      Undo: () => {
+        replace(dpkitKept.get(keyBefore), "Your code is back.");
+        if (buttons.Undo.hidden) buttons["Start again"].focus();
       },
     };
-    const buttons = Object.entries(acts).map(([text, onclick]) =>
-      make("button", { type: "button", textContent: text, onclick }));
+    const buttons = Object.fromEntries(Object.entries(acts)
+      .map(([textContent, onclick]) => [textContent,
+        make("button", { type: "button", textContent, onclick })]));
+    buttons.Stop.disabled = true;
 
-    write(remember(key) ?? stub.trimEnd());
+    follow();
+    fit();
+    addEventListener("storage", follow);
+    addEventListener("pageshow", follow);
+    document.addEventListener("visibilitychange", follow);
     area.addEventListener("input", () => {
       fit();
-      remember(key, area.value);
+      keep();
     });
     easeTyping(area, check);
-    printed.setAttribute("aria-label", "printed");
     place.append(
       make("label", { htmlFor: key }, "Your code for ", make("code", {}, name)),
-      area,
+      make("div", { className: "code" }, area, numbers),
       make("p", { className: "keys" },
         "Ctrl + Enter checks. Tab indents; Escape, then Tab, leaves."),
-      make("div", { className: "acts" }, ...buttons),
-      verdict, printed,
+      make("div", { className: "acts" }, ...Object.values(buttons)),
+      verdict, printed, value,
     );
     place.hidden = false;
     original.forEach((cell) => cell.classList.add("solved-in-page"));

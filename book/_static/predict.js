@@ -4,28 +4,22 @@
 (() => {
   const KEY = "dpkit-prediction "; // and the name of a box, or ALL
   const ALL = "*";
+  const DRAFT = "dpkit-draft "; // and the name of a box: a guess not yet sent
   const page = document.documentElement;
   const all = (selector, from = document) => [...from.querySelectorAll(selector)];
   const forms = () => all("form.predict");
   const say = (element, text) => Object.assign(element, { textContent: text });
 
-  // Each box has a key, so that tabs do not overwrite each other's answers.
-  // Where nothing can be stored, a prediction lasts as long as the page.
-  let storage = {};
-  try { storage = localStorage; } catch { }
   /** What the fields of a box held, then the choice. ALL: fold nothing. */
-  const kept = (box) => JSON.parse(storage[KEY + box] ?? null);
-  const keep = (box, said) => {
-    const text = JSON.stringify(said);
-    try {
-      storage[KEY + box] = text;
-    } catch {
-      storage = { ...storage, [KEY + box]: text };
-    }
+  const kept = (box) => JSON.parse(dpkitKept.get(KEY + box));
+  const keep = (box, said) => dpkitKept.set(KEY + box, JSON.stringify(said));
+  const forget = (box) => {
+    dpkitKept.forget(KEY + box);
+    dpkitKept.forget(DRAFT + box);
   };
-  const forget = (box) => delete storage[KEY + box];
-  const boxes = () => Object.keys(storage)
-    .filter((key) => key.startsWith(KEY)).map((key) => key.slice(KEY.length));
+  const draft = (box) => JSON.parse(dpkitKept.get(DRAFT + box));
+  const boxes = (start) => dpkitKept.keys()
+    .filter((key) => key.startsWith(start)).map((key) => key.slice(start.length));
 
   const open = (box) => {
     document.forms[box].classList.add("predict-open");
@@ -130,9 +124,16 @@
       body.rows.length ? "" : "None on this page yet.");
   }
 
-  /** Shows in a box what is kept of it. */
+  /** What the fields of a box hold, then the choice; "" where there is none. */
+  const written = (form) => [
+    ...all("[type=text]", form).map(({ value }) => value.trim()),
+    form.querySelector(":checked")?.value ?? "",
+  ];
+
+  /** Shows in a box what is kept of it: an answer, or else a guess not sent. */
   function restore(form) {
-    const said = kept(form.name) ?? [];
+    const answer = kept(form.name) ?? []; // empty: shown without a guess
+    const said = answer.length ? answer : draft(form.name) ?? [];
     all("[type=text]", form).forEach((input, i) => { input.value = said[i] ?? ""; });
     all("[type=radio]", form).forEach((input) => {
       input.checked = input.value === said.at(-1);
@@ -141,8 +142,7 @@
   }
 
   function compare(form) {
-    const said = all("[type=text]", form).map(({ value }) => value.trim());
-    said.push(form.querySelector(":checked")?.value);
+    const said = written(form);
     if (!said.some(Boolean)) return say(toldIn(form), "A rough guess will do.");
     keep(form.name, said);
     open(form.name);
@@ -153,6 +153,8 @@
 
   function prepare(form) {
     restore(form);
+    form.oninput = () =>
+      dpkitKept.set(DRAFT + form.name, JSON.stringify(written(form)));
     form.onsubmit = () => {
       compare(form);
       return false;
@@ -173,9 +175,11 @@
 
   /** Shows what another tab has kept or forgotten: one box, or all of them. */
   function follows({ key }) {
-    const are = (name) => !key || key === KEY + name;
-    forms().filter(({ name }) => are(name)).forEach(restore);
-    forms().filter(({ name }) => are(name) || are(ALL)).forEach(foldIn);
+    const about = (...keys) =>
+      forms().filter(({ name }) => key === null || keys.some((start) =>
+        key === start + name || key === start + ALL));
+    about(KEY, DRAFT).forEach(restore);
+    about(KEY).forEach(foldIn);
     list();
   }
 
@@ -201,7 +205,7 @@
       forms().forEach(foldIn);
     };
     found.querySelector("button").onclick = () => {
-      boxes().forEach(forget);
+      [...boxes(KEY), ...boxes(DRAFT)].forEach(forget);
       location.reload();
     };
     addEventListener("storage", follows);
@@ -215,7 +219,7 @@
 
   // Folds before the page is drawn, so that nothing jumps.
   const early = new CSSStyleSheet();
-  const but = boxes().map((box) => `:not([data-box="${box}"])`).join("");
+  const but = boxes(KEY).map((box) => `:not([data-box="${box}"])`).join("");
   early.replaceSync(kept(ALL) ? "" :
     `@media screen { .predict-fold${but} { display: none } }`);
   document.adoptedStyleSheets.push(early);

@@ -5,12 +5,11 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 
 import { visit } from "./browser.mjs";
+import { check, edit, press } from "./editor.mjs";
 import { finding, PRINT } from "./site.mjs";
 
 const HERE = resolve(import.meta.dirname, "..", "..");
 const PLACE = 'class="exercise-in-page"';
-const BUSY = /^(Python is|$)/;
-const SHORT = 2; // seconds, for a loop without an end
 
 const nameOf = (code) => [...code.matchAll(/^def (\w+)/gm)].at(-1)?.[1];
 
@@ -35,56 +34,7 @@ function tagged(root, page, tag) {
     .map((code) => [nameOf(code), code]));
 }
 
-/** Presses a button of an exercise; what it then says. */
-async function press(place, button) {
-  await place.getByRole("button", { name: button }).press("Enter");
-  const verdict = place.locator(".verdict");
-  const end = Date.now() + 120_000;
-  while (Date.now() < end) {
-    const said = await verdict.textContent();
-    if (!BUSY.test(said)) return said;
-    await new Promise((done) => setTimeout(done, 20));
-  }
-  return "it says nothing";
-}
-
-/** Types code in place of what is there, and has it checked. */
-async function check(place, code) {
-  await place.locator("textarea").fill(code);
-  return press(place, "Check");
-}
-
-/** By keys: Tab indents, after Escape it leaves; and a reload keeps code. */
-async function byKeys(tab, place, note) {
-  const area = place.locator("textarea");
-  await area.fill("");
-  await area.focus();
-  for (const key of ["x", ":", "Enter", "y", "Tab", "Escape", "Tab"]) {
-    await tab.keyboard.press(key);
-  }
-  const left = await tab.evaluate(() => document.activeElement.tagName);
-  const text = await area.inputValue();
-  if (text !== "x:\n    y    ") note(`keys write ${JSON.stringify(text)}`);
-  if (left !== "BUTTON") note(`Escape and Tab do not leave, but reach ${left}`);
-  await tab.reload({ waitUntil: "load" });
-  if (await area.inputValue() !== text) note("a reload forgets the code");
-  await press(place, "Start again");
-  if (await area.inputValue() === text) note("“Start again” does nothing");
-}
-
-/** A loop without an end is ended, and told. */
-async function endless(tab, place, note) {
-  await tab.evaluate((seconds) => {
-    const { call } = dpkitPython;
-    dpkitPython.call = (path, sent) =>
-      call.call(dpkitPython, path, sent, seconds);
-  }, SHORT);
-  await place.locator("textarea").fill("while True:\n    pass");
-  const said = await press(place, "Run");
-  if (!said.includes("loop without an end")) note(`a loop: ${said}`);
-}
-
-const look = (root, origin, wrong, counted) => async (tab, page) => {
+const look = (root, origin, wrong, counted, edited) => async (tab, page) => {
   const findings = [];
   const note = (what) => findings.push(finding("exercises", page, what));
   tab.on("pageerror", (error) => note(`a script fails: ${error.message}`));
@@ -106,8 +56,7 @@ const look = (root, origin, wrong, counted) => async (tab, page) => {
     const solved = await check(place, `${imports}\n${solutions[name]}`);
     expect(solved, "Solved.", "the solution");
   }
-  await byKeys(tab, places[0], note);
-  await endless(tab, places[0], note);
+  if (edited.includes(page)) findings.push(...await edit(tab, page, places[0], note));
   return findings;
 };
 
@@ -121,6 +70,13 @@ function downloads(site) {
     .map((f) => finding("exercises", f, "its download holds a solution"));
 }
 
+/** One of the pages for each script that makes an editor. */
+function onePerScript(site, pages) {
+  const script = (page) => resolve(join(site, page), "..",
+    /[^"]*exercises\.js/.exec(readFileSync(join(site, page), "utf-8"))[0]);
+  return [...new Map(pages.map((page) => [script(page), page])).values()];
+}
+
 /** All findings about exercises in the page. */
 export async function solve(root, site, origin, pages) {
   const there = pages.filter((page) => page !== PRINT &&
@@ -128,7 +84,8 @@ export async function solve(root, site, origin, pages) {
   const wrong = wrongAnswers(), counted = { answers: 0 };
   const findings = downloads(site);
   if (there.length > 0) {
-    findings.push(...await visit(there, look(root, origin, wrong, counted)));
+    findings.push(...await visit(there,
+      look(root, origin, wrong, counted, onePerScript(site, there))));
   }
   console.log(`exercises: ${counted.answers} answers on ${there.length} pages`);
   return findings;

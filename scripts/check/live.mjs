@@ -7,6 +7,7 @@ import { delimiter, join, resolve } from "node:path";
 
 import { examineFigure, unfold } from "./axe.mjs";
 import { visit } from "./browser.mjs";
+import { comesBySteps, slowly } from "./progress.mjs";
 import { finding, PRINT } from "./site.mjs";
 
 const HERE = resolve(import.meta.dirname, "..", "..");
@@ -214,6 +215,43 @@ async function fromDisk(tab, file, { id, told, answers }, note) {
   if (!same) note(`${id}: from a disk, a sent view is not shown (${query})`);
 }
 
+const OLD = "What is shown is from before the change.";
+
+/** Whether what a figure shows is marked as old, in words and in looks. */
+const isOld = (figure) => figure.evaluate((box, words) =>
+  box.querySelector(".live-sentence").textContent.includes(words) &&
+  getComputedStyle(box.querySelector(".live-facts")).fontStyle === "italic", OLD);
+
+/** While Python is loaded the page says how far it is, and what it shows is
+ * marked as old; so it is with what is refused. */
+async function loads(tab, address, { id }, note) {
+  const figure = tab.locator(`#${id}`);
+  const field = figure.locator("input[inputmode]:visible").first();
+  if (!await field.count()) return;
+  await slowly(tab, async () => {
+    await tab.goto(address, { waitUntil: "load" });
+    await unfold(tab);
+    if (await isOld(figure)) note(`${id}: is old before it is touched`);
+    await field.fill("-1e99");
+    await field.press("Enter");
+    let wasOld = false;
+    const isBusy = async () => {
+      const isLate = (await shownIn(figure)).includes("Python is loaded");
+      wasOld ||= isLate && await isOld(figure);
+      return (await figure.getAttribute("class")).includes("live-busy");
+    };
+    if (!await comesBySteps(figure, isBusy)) {
+      note(`${id}: nothing says how much of Python is loaded`);
+    }
+    if (!wasOld) note(`${id}: numbers are not marked as old while Python is loaded`);
+  });
+  await until(figure, (shown) => shown.includes(OLD));
+  if (!await isOld(figure)) note(`${id}: a refusal does not say that numbers are old`);
+  await figure.getByRole("button", { name: "start again" }).click();
+  await until(figure, (shown) => !shown.includes(OLD));
+  if (await isOld(figure)) note(`${id}: new numbers are marked as old`);
+}
+
 /** Has axe look at two more states: changed and, in two views, refused. */
 async function states(tab, page, { id, told }, note) {
   const figure = tab.locator(`#${id}`);
@@ -233,7 +271,7 @@ async function states(tab, page, { id, told }, note) {
   await examine("refused", ["dark", "phone"]);
 }
 
-const look = (site, origin, figures) => async (tab, page) => {
+const look = (site, origin, figures, slow) => async (tab, page) => {
   const findings = [];
   const note = (what) => findings.push(
     typeof what === "string" ? finding("live", page, what) : what);
@@ -244,6 +282,7 @@ const look = (site, origin, figures) => async (tab, page) => {
   tab.on("pageerror", (error) => note(`a script fails: ${error.message}`));
   await tab.goto(`${origin}/${page}`, { waitUntil: "load" });
   if (early.length) note(`loaded before a touch: ${early[0]}`);
+  if (page === slow.page) await loads(tab, `${origin}/${page}`, slow, note);
   await unfold(tab); // a figure may be the answer of a Predict box
   for (const figure of figures.filter((f) => f.page === page)) {
     await still(tab, `${origin}/${page}`, figure, note);
@@ -266,6 +305,9 @@ export async function touch(site, origin, pages, python) {
     figuresOf(site, page).map((figure) => ({ page, ...figure })));
   if (figures.length === 0) return [];
   askPython(python, figures);
+  // Python is loaded by the same script everywhere.
+  const slow = figures.find(({ told }) =>
+    told.controls.some(({ kind, folded }) => kind === "number" && !folded)) ?? {};
   return visit([...new Set(figures.map((f) => f.page))],
-    look(resolve(site), origin, figures));
+    look(resolve(site), origin, figures, slow));
 }

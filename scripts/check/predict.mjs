@@ -110,14 +110,67 @@ async function followed(tab, page) {
   return isAsking && isTold ? [] : told(page, [name], "differs in another tab");
 }
 
-/** Guesses in a box by keyboard. */
-async function answer(tab, form) {
+/** What the fields of a box hold; run in the page. */
+const fieldsOf = (form) =>
+  [...form.querySelectorAll("input")].map((input) => input.checked || input.value);
+
+/** That a guess which is not sent is there after a reload, until the answer is
+ * taken back. */
+async function drafted(tab, page) {
+  const form = tab.locator("form.predict").first();
+  const name = await form.getAttribute("name");
+  const empty = await form.evaluate(fieldsOf);
+  await type(tab, form);
+  const typed = await form.evaluate(fieldsOf);
+  await tab.reload({ waitUntil: "load" });
+  const kept = await form.evaluate(fieldsOf);
+  if (String(kept) !== String(typed) || String(typed) === String(empty)) {
+    return told(page, [name], "forgets a guess that is not sent");
+  }
+  await form.locator("[type=submit]").press("Enter");
+  await form.locator(".predict-again button").press("Enter");
+  await tab.reload({ waitUntil: "load" });
+  const left = await form.evaluate(fieldsOf);
+  return String(left) === String(empty) ? [] :
+    told(page, [name], "keeps a guess that was taken back");
+}
+
+/** That two tabs keep the answers of each other: one answers the first box,
+ * the other the second, the one the third. */
+async function inTwoTabs(tab, page) {
+  const other = await tab.context().newPage();
+  await other.goto(tab.url(), { waitUntil: "load" });
+  const forms = tab.locator("form.predict");
+  const names = await forms.evaluateAll((all) => all.slice(0, 3).map(({ name }) => name));
+  for (const [i, name] of names.entries()) {
+    const one = i % 2 ? other : tab;
+    await one.bringToFront();
+    await answer(one, one.locator(`form.predict[name="${name}"]`));
+  }
+  await other.close();
+  await tab.reload({ waitUntil: "load" });
+  const done = await tab.locator("form.predict-done")
+    .evaluateAll((all) => all.map(({ name }) => name));
+  for (const name of names.filter((one) => done.includes(one))) {
+    await tab.locator(`form.predict[name="${name}"] .predict-again button`).press("Enter");
+  }
+  return told(page, names.filter((name) => !done.includes(name)),
+    "is forgotten when another tab answers");
+}
+
+/** Types or chooses a guess in a box by keyboard. */
+async function type(tab, form) {
   const isText = await form.evaluate((part) => {
     const input = part.querySelector("input");
     input.focus({ preventScroll: true });
     return input.type === "text";
   });
   await tab.keyboard.press(isText ? "1" : "Space");
+}
+
+/** Guesses in a box by keyboard. */
+async function answer(tab, form) {
+  await type(tab, form);
   await tab.keyboard.press("Enter");
 }
 
@@ -196,6 +249,9 @@ export async function predict(tab, page, origin, isLooked) {
   findings.push(...await wholeWithout(tab, page, "on paper"));
   await tab.emulateMedia({ media: "screen" });
   findings.push(...await leadInto(tab, page, origin), ...await choose(tab, page));
+  if (isLooked) {
+    findings.push(...await drafted(tab, page), ...await inTwoTabs(tab, page));
+  }
   findings.push(...await followed(tab, page), ...await guess(tab, page));
   findings.push(...await small(tab, page));
   if (isLooked) findings.push(...await examined(tab, page, "answered"));

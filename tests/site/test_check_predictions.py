@@ -127,6 +127,31 @@ FAULTS = {
     ),
     "low": ("css", "min-height: 44px", "height: 20px", "lower than 44 pixels"),
 }
+# What is looked for on one page alone: it stands alone in its site.
+RARE_FAULTS = {
+    "unsent": (
+        "js",
+        "form.oninput =",
+        "form.oldinput =",
+        "unsent forgets a guess that is not sent",
+    ),
+    "stubborn": (
+        "js",
+        "dpkitKept.forget(DRAFT + box);",
+        "",
+        "stubborn keeps a guess that was taken back",
+    ),
+    "overwritten": (  # keeps what there was when the page was opened
+        "js",
+        "storage = localStorage;",
+        "storage = new Proxy(localStorage, {"
+        " own: Object.keys(localStorage), set(all, key, text) {"
+        " this.own.push(key); all[key] = text;"
+        " Object.keys(all).filter((name) => !this.own.includes(name))"
+        ".forEach((name) => delete all[name]); return true; } });",
+        "overwritten is forgotten when another tab answers",
+    ),
+}
 
 pytestmark = pytest.mark.slow
 
@@ -135,30 +160,39 @@ def planted(name):
     """Return the files of a page, by ending, with a fault."""
     files = {
         "html": PAGE.replace("NAME", name),
-        "js": (STATIC / "predict.js").read_text("utf-8"),
+        "js": "".join(
+            (STATIC / script).read_text("utf-8")
+            for script in ("kept.js", "predict.js")
+        ),
         "css": COLOURS + (STATIC / "predict.css").read_text("utf-8"),
     }
-    if name in FAULTS:
-        ending, old, new, _ = FAULTS[name]
+    faults = FAULTS | RARE_FAULTS
+    if name in faults:
+        ending, old, new, _ = faults[name]
         assert old in files[ending]
         files[ending] = files[ending].replace(old, new)
     return files
 
 
-@pytest.fixture(scope="module")
-def findings(check_pages, tmp_path_factory):
-    """Check a site with a fault on each page, and a page without one."""
-    root = tmp_path_factory.mktemp("asking")
+def check(check_pages, root, names):
+    """Check a site of pages; return what is found."""
     site = root / "_build" / "html"
     (site / "book").mkdir(parents=True)
     (root / "book").mkdir()
-    for name in ("good", *FAULTS):
+    for name in names:
         files = planted(name)
         (site / "book" / f"{name}.html").write_text(files["html"])
         (site / f"{name}.js").write_text(files["js"])
         (site / f"{name}.css").write_text(files["css"])
     _, said = check_pages(root)
     return [line for line in said if re.match(r"[\w ]+: \S+\.html", line)]
+
+
+@pytest.fixture(scope="module")
+def findings(check_pages, tmp_path_factory):
+    """Check a site with a fault on each page, and a page without one."""
+    root = tmp_path_factory.mktemp("asking")
+    return check(check_pages, root, ["good", *FAULTS])
 
 
 def test_a_good_box_passes(findings):
@@ -169,3 +203,13 @@ def test_a_good_box_passes(findings):
 def test_a_planted_fault_is_found(findings, name):
     about = [line for line in findings if f"book/{name}" in line]
     assert any(FAULTS[name][3] in line for line in about), about
+
+
+@pytest.mark.parametrize("name", RARE_FAULTS)
+def test_what_is_typed_and_lost_is_found(name, check_pages, tmp_path):
+    found = check(check_pages, tmp_path, [name])
+    assert any(RARE_FAULTS[name][3] in line for line in found), found
+
+
+def test_a_good_box_alone_passes(check_pages, tmp_path):
+    assert check(check_pages, tmp_path, ["good"]) == []

@@ -23,7 +23,11 @@ def test_what_was_packed_is_put_beside_the_engine(tmp_path, site):
     pack_python.put_into_site(tmp_path, site)
     live = site / "_static" / "live"
     assert (live / "python.js").read_text() == "new python.js"
-    assert "available" not in (live / "engine.js").read_text()
+    said = (live / "engine.js").read_text()
+    assert said.splitlines()[-1] == (
+        'dpkitPython.sizes = {"python.js": 13, "theory.js": 13};'
+    )
+    assert "available" not in said
 
 
 def test_the_engine_is_told_that_there_is_no_python(site):

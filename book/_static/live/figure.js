@@ -64,22 +64,27 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
         throw new Error("this copy of the book has no Python, so that one " +
           "control at a time can be changed: begin with “start again”");
       }
-      if (!dpkitPython.parts.python) say("Python is loaded, once …", 0);
       const sent = keeps ? { ...asked, before: was } : asked;
       const question = JSON.stringify({ figure: name, settings: sent });
-      return JSON.parse(await dpkitPython.call(PATH, question));
+      return JSON.parse(await dpkitPython.call(PATH, question, { tell }));
     }
 
-    /** Says what is shown, or why nothing is, when the reader rests. */
-    function say(words, quiet = QUIET) {
+    /** Says what is shown when the reader rests; or, of what is old, why. */
+    function say(words, isOld) {
       clearTimeout(spoken);
-      spoken = setTimeout(() => { sentence.textContent = words; }, quiet);
+      if (!isOld) figure.classList.remove("live-old");
+      spoken = setTimeout(() => {
+        figure.classList.toggle("live-old", isOld);
+        sentence.textContent = words +
+          (isOld ? " What is shown is from before the change." : "");
+      }, QUIET);
     }
+    const tell = dpkitPython.telling(sentence, (words) => say(words, true));
 
     function show(shown) {
       figure.classList.toggle("live-refused", shown.refused !== "");
       Object.entries(rows).forEach(([key, { mark }]) => mark(shown.place, key));
-      say(shown.refused || shown.sentence);
+      say(shown.refused || shown.sentence, shown.refused !== "");
       if (shown.refused) return; // the last picture stays
       pictures.innerHTML = shown.pictures.join("");
       facts.tBodies[0].replaceChildren(...shown.facts.map(([what, ...values]) =>
@@ -116,13 +121,14 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
       if (busy) return;
       busy = true;
       figure.classList.add("live-busy");
+      say("Waiting for the answer …", true);
       try {
         const asked = { ...settings };
         const shown = await answer(asked, before);
         show(shown);
         if (!shown.refused) drawn = asked;
       } catch (error) {
-        show({ refused: `Nothing is shown: ${error.message}.`, place: "" });
+        show({ refused: `There is no answer: ${error.message}.`, place: "" });
       }
       address();
       figure.classList.remove("live-busy");
