@@ -126,6 +126,15 @@ def lines_below(
             yield plain_markdown(MOVES.format(page=page), in_words)
 
 
+def with_text(cell: Cell, text: str, site: str) -> list[Cell]:
+    """Return a cell with another text, or no cell if the text is empty."""
+    link = rf'<a href="{site}\1">\2</a>' if site else r"\2"
+    source = RELATIVE.sub(link, text).strip("\n")
+    if not source:
+        return []
+    return [{**cell, "source": source.splitlines(keepends=True)}]
+
+
 def plain(
     notebook: dict[str, Any],
     page: str,
@@ -144,24 +153,10 @@ def plain(
     """
     cells: list[Cell] = []
     count: Counter[str] = Counter()
-
-    def add_text(name: str, text: str) -> None:
-        link = rf'<a href="{site}\1">\2</a>' if site else r"\2"
-        source = RELATIVE.sub(link, text).strip("\n")
-        if source:
-            cells.append(
-                {
-                    "cell_type": "markdown",
-                    "id": name,
-                    "metadata": {},
-                    "source": source.splitlines(keepends=True),
-                }
-            )
-
     for cell in without_solutions(notebook, page):
         text = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            add_text(cell["id"], plain_markdown(text, in_words))
+            cells += with_text(cell, plain_markdown(text, in_words), site)
             continue
         source = NEWEST.sub(rf'\1"{revision}"', text)
         cells.append(
@@ -171,8 +166,10 @@ def plain(
                 "outputs": [o for all in cell["outputs"] for o in still(all)],
             }
         )
-        below = lines_below(cell, page, count, in_words)
-        add_text(f"{cell['id']}-below", "\n\n".join(below))
+        below = "\n\n".join(lines_below(cell, page, count, in_words))
+        name = f"{cell['id']}-below"
+        new = {"cell_type": "markdown", "id": name, "metadata": {}}
+        cells += with_text(new, below, site)
     return {**notebook, "cells": cells}
 
 
