@@ -116,8 +116,8 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
   $(if $(AGAIN),--again $(AGAIN)) $(if $(LIMIT),--limit $(LIMIT))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book check serve notebooks execute test test-fast test-cpu \
-        test-dpkit test-book test-site test-double test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
+.PHONY: help setup book check serve notebooks notebooks-branch execute test test-fast test-cpu \
+        test-dpkit test-book test-site test-double test-plain test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
         new-chapter gpu-outputs bench coverage \
         elsewhere packages reproduce public-scripts planted-mistakes forecasts reproducible lint words format lock clean environment free-port
 
@@ -176,8 +176,13 @@ serve: free-port book  ## show the site on http://localhost:8000, or on PORT=…
 free-port: $(READY)
 	@$(PY) scripts/serve.py --try "$(PORT)"
 
+# JupyterLab shows stored pictures only of notebooks that are trusted.
 notebooks: $(READY)  ## open the chapters in JupyterLab
+	@$(PY) -m nbformat.sign $(CHAPTERS) >/dev/null
 	$(PY) -m jupyter lab book
+
+notebooks-branch: book  ## commit plain notebooks to the branch `notebooks`
+	@$(PY) scripts/notebooks_branch.py . notebooks
 
 execute: $(READY)  ## run every notebook, or ONLY=name; store its outputs
 	$(ON_SIM) $(ONE) $(PY) scripts/execute_notebooks.py \
@@ -208,6 +213,11 @@ test-site: $(READY)  ## pages, scripts, and how tests are run
 
 test-double: $(READY)  ## the double of CUDA itself, by its own tests
 	$(ONE) $(PYTEST) $(or $(FILES),tests/cuda_double)
+
+test-plain: book  ## run the plain notebooks: stubs open, then solved
+	printf '%s\n' $(CHOSEN) | $(ON_SIM) $(ONE) xargs -n 1 \
+	  -P $$($(PY) -m tests.running.workers) \
+	  $(PY) scripts/run_plain.py _build/html
 
 test-report: $(READY)  ## write one file about the last run, to attach
 	@$(PY) scripts/report_tests.py

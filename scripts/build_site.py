@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from notebook_pictures import put_pictures
 from pack_python import pack, put_into_site
 from print_page import write_page
 
@@ -30,14 +31,16 @@ except SystemExit as end:
 
 
 def main() -> int:
-    """Build by jupyter-book, add Python, and put all pages on one."""
+    """Build by jupyter-book; add Python, pictures, and all pages on one."""
     folder = Path(sys.argv[1])
     words = ["build", folder, "-W", "-n", "--keep-going"]
     status = subprocess.run(
         [sys.executable, "-P", "-c", JUPYTER_BOOK, *words]
     ).returncode
     if status == 0:
-        put_into_site(pack(), folder / "_build" / "html")
+        site = folder / "_build" / "html"
+        put_into_site(pack(), site)
+        put_pictures(site)
         gc.disable()
         write_page(folder)
     return status

@@ -18,22 +18,25 @@ FORM = "https://github.com/OWNER/NAME"
 # The address until one is set: a name that nobody can take.
 PLACEHOLDER = "https://unset.invalid/OWNER/NAME"
 
-# The first cell of each notebook.
+# The first cell of each notebook. A plain notebook names a commit in place of
+# HEAD: book/_extensions/plain_notebooks.py.
 SETUP = """\
-# Where dpkit is not installed, as on Colab, this fetches it and the records.
-# A torch that is there stays: another one might not fit the driver.
+# Where dpkit is not installed, as on Colab, this fetches it with the records,
+# and installs it. A torch that will be installed, too, is named before.
 from importlib.util import find_spec
 
 if find_spec("dpkit") is None:
-    !git clone --quiet --depth 1 {address} dpkit-book
-    %pip list --format=freeze | grep -E "^torch(vision)?==" > torch-here.txt
-    %pip install --quiet -c torch-here.txt "./dpkit-book[lab]"
+    address, version = "{address}", "HEAD"
+    !git init --quiet dpkit-book
+    !git -C dpkit-book fetch --quiet --depth 1 {{address}} {{version}}
+    !git -C dpkit-book checkout --quiet FETCH_HEAD
+    %run dpkit-book/scripts/install_in_notebook.py
     !cp -r dpkit-book/book/_data dpkit-book/book/elsewhere .
 """
 
 # For each file, what stands around the address.
 CONFIG = re.compile(r'(?m)^(  url: )"[^"\n]*"')
-IN_CELL = re.compile(r"(git clone --quiet --depth 1 )\S+( dpkit-book)")
+IN_CELL = re.compile(r"(address, version = \W+)https://[\w./-]+")
 CITED = re.compile(r"(?m)^repository-code: .*\n")
 
 
@@ -64,7 +67,7 @@ def changes(root: Path, address: str) -> dict[Path, str]:
     texts[cited] = CITED.sub("", texts[cited]).rstrip("\n") + "\n" + line
     for notebook in sorted(root.glob("book/*.ipynb")):
         text = notebook.read_text(encoding="utf-8")
-        texts[notebook] = IN_CELL.sub(rf"\g<1>{address}\g<2>", text)
+        texts[notebook] = IN_CELL.sub(rf"\g<1>{address}", text)
     return texts
 
 

@@ -7,6 +7,7 @@ the site is built, by the function that made the figure in the notebook.
 import json
 import re
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -41,23 +42,26 @@ def write_frames(folder: Path, name: str, frames: str) -> str:
     return f"{name}.js?v={zlib.crc32(text.encode()):08x}"
 
 
+def name_figure(kind: str, count: Counter[str]) -> str:
+    """Name the next figure of a kind on a page, and count it."""
+    count[kind] += 1
+    return kind if count[kind] == 1 else f"{kind}-{count[kind]}"
+
+
 def with_ids(body: str, page: str, folder: Path) -> tuple[str, int]:
     """Name the figures of a page; return its body, and how many there are."""
-    count: dict[str, int] = {}
+    count: Counter[str] = Counter()
 
     def named(match: re.Match[str]) -> str:
         told = json.loads(match[2])
-        kind = told["name"]
-        count[kind] = count.get(kind, 0) + 1
-        # The second one of a kind has another id.
-        name = kind if count[kind] == 1 else f"{kind}-{count[kind]}"
+        name = name_figure(told["name"], count)
         # Two pages may have a figure of one kind, each with its start.
         file = write_frames(folder, f"{page}-{name}", frames_of(told))
         mark = f'<figure class="live" id="live-{name}" data-frames="{file}"'
         return match[0].replace('<figure class="live"', mark, 1)
 
     body = FIGURE.sub(named, body)
-    return body, sum(count.values())
+    return body, count.total()
 
 
 def package_checksum() -> int:

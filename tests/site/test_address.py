@@ -7,11 +7,14 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import zipfile
+from importlib.metadata import version
 from types import SimpleNamespace
 
 import pytest
 import repository_links as links
 import set_address as address
+from plain_notebooks import plain, revision_of
 
 from tests.repository import ROOT
 
@@ -106,16 +109,41 @@ def test_what_is_no_address_is_refused_by_name(url):
     ],
 )
 def test_buttons_derive_from_the_address(url, launchers):
-    config = SimpleNamespace(html_theme_options={"repository_url": url})
+    config = SimpleNamespace(
+        html_theme_options={"repository_url": url}, notebooks_branch=""
+    )
     links.add_buttons(None, config)
     options = config.html_theme_options
     assert options["use_repository_button"] == bool(url)
     assert set(options["launch_buttons"]) == launchers
 
 
+@pytest.mark.parametrize(
+    ("url", "base", "site"),
+    [
+        ("", "", ""),
+        ("https://github.com/Some/book", "", "https://some.github.io/book/"),
+        ("https://gitlab.com/a/b", "", ""),
+        ("https://gitlab.com/a/b", "https://x.org/b", "https://x.org/b/"),
+    ],
+)
+def test_the_address_of_the_pages_derives_from_that_of_the_repository(
+    url, base, site
+):
+    config = SimpleNamespace(
+        html_theme_options={"repository_url": url}, html_baseurl=base
+    )
+    assert links.published_site(config) == site
+
+
 @pytest.mark.slow
-def test_the_buttons_open_the_notebook_itself(copy):
+@pytest.mark.parametrize("branch", ["", "plain"])
+def test_the_buttons_open_the_notebook_itself(copy, branch):
     set_to(copy, NEW)
+    config = (copy / "_config.yml").read_text(encoding="utf-8")
+    line = 'notebooks_branch: "%s"'
+    assert line % "" in config
+    (copy / "_config.yml").write_text(config.replace(line % "", line % branch))
     for page in [*copy.glob("book/*.ipynb"), *copy.glob("book/*.md")]:
         if page.stem not in ("index", "splitting"):
             page.unlink()
@@ -128,21 +156,31 @@ def test_the_buttons_open_the_notebook_itself(copy):
     assert run.returncode == 0, run.stderr[-3000:]
     built = copy / "_build" / "html"
     html = (built / "book" / "splitting.html").read_text(encoding="utf-8")
-    path = "book/splitting.ipynb"
+    path = f"{branch or 'main'}?urlpath=lab/tree/book/splitting.ipynb"
+    blob = f"blob/{branch or 'main'}/book/splitting.ipynb"
     for href in (
-        f"https://colab.research.google.com/github/some/book/blob/main/{path}",
-        f"https://mybinder.org/v2/gh/some/book/main?urlpath=lab/tree/{path}",
-        f"../_sources/{path}",  # to download
+        f"https://colab.research.google.com/github/some/book/{blob}",
+        f"https://mybinder.org/v2/gh/some/book/{path}",
+        "../_sources/book/splitting.ipynb",  # to download
     ):
         assert f'href="{href}"' in html
     ours, given = (
         {cell["id"]: cell for cell in json.loads(file.read_text())["cells"]}
-        for file in (copy / path, built / "_sources" / path)
+        for file in (
+            copy / "book/splitting.ipynb",
+            built / "_sources/book/splitting.ipynb",
+        )
     )
-    assert list(given) == [name for name in ours if name in given]
+    kept = [name for name in given if not name.endswith("-below")]
+    assert kept == [name for name in ours if name in given]
     assert outside_solutions(ours) <= set(given)
     for cell in given.values():
         assert "solution" not in cell["metadata"].get("tags", ())
+    text = "".join(line for cell in given.values() for line in cell["source"])
+    page = "https://some.github.io/book/book/splitting.html"
+    assert f"[the page of the chapter]({page})" in text
+    assert re.search(rf"\[Fig\. \d\]\({page}#fig-sp-ways\)", text)
+    assert f"[On its page]({page}#live-decision)" in text
 
 
 def outside_solutions(cells):
@@ -169,7 +207,9 @@ def run_cell(python, source, folder, **environment):
         "result = shell.run_cell(sys.argv[1]); result.raise_error()"
     )
     # `make test ENV=…` names the clone there, and dpkit would be found in it.
-    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    # IPython looks for packages in an environment that is activated, too.
+    there = ("PYTHONPATH", "VIRTUAL_ENV")
+    inherited = {k: v for k, v in os.environ.items() if k not in there}
     # In another locale Python does not read a path file with other letters.
     inherited["LC_ALL"] = "C.UTF-8"
     run = subprocess.run(
@@ -196,58 +236,119 @@ def bare(tmp_path_factory):
     return folder / "bin" / "python"
 
 
-@pytest.mark.slow
-def test_the_first_cell_installs_dpkit_where_it_is_not(bare, tmp_path):
+@pytest.fixture
+def clone(tmp_path):
+    """Return a repository with what the first cell of a notebook needs."""
     clone = tmp_path / "book"
     shutil.copytree(ROOT / "dpkit", clone / "dpkit")
-    for name in ("_data", "dpbook"):
+    for name in ("_data", "dpbook", "elsewhere"):
         shutil.copytree(ROOT / "book" / name, clone / "book" / name)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, clone)
+    (clone / "scripts").mkdir()
+    for name in (
+        *("pyproject.toml", "requirements.txt", "README.md", "LICENSE"),
+        *("scripts/install_in_notebook.py", "scripts/gpu_fits.py"),
+    ):
+        shutil.copy(ROOT / name, clone / name)
+    commit(clone, "init", "-q")
+    return clone
+
+
+def commit(clone, *first):
+    """Commit all that is there; return the name of the commit."""
     git = ["git", "-C", clone, "-c", "user.name=a", "-c", "user.email=b"]
-    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "a"]):
+    commands = [["add", "--all"], ["commit", "-qm", "a"]]
+    for command in [first, *commands] if first else commands:
         subprocess.run([*git, *command], check=True)
-    source = "".join(first_code_cell(NOTEBOOKS[0])["source"])
-    # Without a network: git finds the clone at the address, and pip builds
-    # with the setuptools that is there.
-    offline = {
+    return revision_of(clone)
+
+
+def offline(clone):
+    """Return variables by which git and pip need no network.
+
+    Git finds the clone at the address, and pip builds with the setuptools
+    that is there.
+    """
+    return {
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": f"url.file://{clone}.insteadOf",
         "GIT_CONFIG_VALUE_0": written(),
         "PIP_NO_BUILD_ISOLATION": "0",
         "PIP_NO_INDEX": "1",
     }
-    where = "\nimport dpbook.job, dpkit; print('found', dpkit.__file__)"
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    output = run_cell(bare, source + where, folder, **offline)
-    assert f"found {bare.parent.parent}" in output
-    # What the cells read by a path is there too.
-    assert (folder / "_data" / "headline.json").exists()
+    return folder
 
 
 @pytest.mark.slow
-def test_the_first_cell_leaves_the_torch_that_is_there(bare, tmp_path):
-    """Pip refuses, rather than bring one that may not fit the driver."""
+def test_the_first_cell_installs_the_commit_of_its_notebook(
+    bare, clone, elsewhere
+):
+    revision = revision_of(clone)
+    (clone / "dpkit/__init__.py").write_text("of a later commit")
+    assert commit(clone) != revision
+    notebook = json.loads(NOTEBOOKS[0].read_text(encoding="utf-8"))
+    cells = plain(notebook, "page", str, revision=revision)["cells"]
+    first = next(cell for cell in cells if cell["cell_type"] == "code")
+    source = "".join(first["source"])
+    assert f', "{revision}"\n' in source
+    where = "\nimport dpbook.job, dpkit; print('found', dpkit.__file__)"
+    output = run_cell(bare, source + where, elsewhere, **offline(clone))
+    # And it says nothing of a torch, which is there.
+    assert output.startswith(f"found {bare.parent.parent}")
+    # What the cells read by a path is there too.
+    assert (elsewhere / "_data" / "headline.json").exists()
+    kept = (elsewhere / "torch-here.txt").read_text().split()
+    assert kept[0] == f"torch=={version('torch')}"
+
+
+def pretend_wheel(folder, name, version):
+    """Write a package with nothing in it, for pip to install."""
+    about = f"{name}-{version}.dist-info"
+    facts = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {name}\n"
+        f"Version: {version}\n",
+        "WHEEL": "Wheel-Version: 1.0\nGenerator: a\nRoot-Is-Purelib: true\n"
+        "Tag: py3-none-any\n",
+        "RECORD": "",
+    }
+    with zipfile.ZipFile(
+        folder / f"{name}-{version}-py3-none-any.whl", "w"
+    ) as wheel:
+        for file, text in facts.items():
+            wheel.writestr(f"{about}/{file}", text)
+
+
+@pytest.mark.slow
+def test_the_first_cell_says_which_torch_it_will_install(
+    bare, clone, elsewhere
+):
+    """The torch that is there is too old. Its place gets the pinned one."""
     (site,) = bare.parent.parent.glob("lib/python*/site-packages")
     older = site / "torch-2.5.0.dist-info"
     older.mkdir()
     facts = "Metadata-Version: 2.1\nName: torch\nVersion: 2.5.0\n"
     (older / "METADATA").write_text(facts)
-    (older / "INSTALLER").write_text("pip\n")
-    for name in ("dpkit", "book", "pyproject.toml", "README.md", "LICENSE"):
-        (tmp_path / "dpkit-book").mkdir(exist_ok=True)
-        (tmp_path / "dpkit-book" / name).symlink_to(ROOT / name)
+    (older / "RECORD").write_text(
+        "torch-2.5.0.dist-info/METADATA,,\ntorch-2.5.0.dist-info/RECORD,,\n"
+    )
+    pinned = (ROOT / "requirements.txt").read_text("utf-8")
+    wheels = dict(re.findall(r"(?m)^(torch|torchvision)==(\S+)", pinned))
+    for name in wheels:
+        pretend_wheel(elsewhere, name, wheels[name])
+    variables = {**offline(clone), "PIP_FIND_LINKS": str(elsewhere)}
     source = "".join(first_code_cell(NOTEBOOKS[0])["source"])
-    log = tmp_path / "pip.log"
-    offline = {"PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1"}
-    try:
-        run_cell(bare, source, tmp_path, PIP_LOG=str(log), **offline)
-    finally:
-        shutil.rmtree(older)
-    said = log.read_text()
-    assert "depends on torch>=2.11" in said
-    assert "The user requested (constraint) torch==2.5.0" in said
+    said = run_cell(bare, source, elsewhere, **variables).splitlines()
+    # When this was said, the old one was there.
+    assert said[0].startswith("dpkit needs torch>=2.11 (here: 2.5.0). ")
+    assert "interrupt this cell" in said[0]
+    assert f"torch-{wheels['torch']}" in said[1].split()
+    found = [path.name for path in site.glob("torch-*")]
+    assert found == [f"torch-{wheels['torch']}.dist-info"]
 
 
 def test_the_first_cell_does_nothing_where_dpkit_is(tmp_path):
