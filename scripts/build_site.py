@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pack_python import pack, put_into_site
 from print_page import write_page
+from slim_site import slim
 
 # A third of the time would go to looking through documents for garbage, and
 # seconds more to taking Python down.
@@ -30,7 +31,7 @@ except SystemExit as end:
 
 
 def main() -> int:
-    """Build by jupyter-book, add Python, and put all pages on one."""
+    """Build by jupyter-book, add Python, put all pages on one, and slim."""
     folder = Path(sys.argv[1])
     words = ["build", folder, "-W", "-n", "--keep-going"]
     status = subprocess.run(
@@ -40,6 +41,7 @@ def main() -> int:
         put_into_site(pack(), folder / "_build" / "html")
         gc.disable()
         write_page(folder)
+        slim(folder / "_build" / "html")
     return status
 
 

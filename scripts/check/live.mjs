@@ -11,7 +11,7 @@ import { finding, PRINT } from "./site.mjs";
 
 const HERE = resolve(import.meta.dirname, "..", "..");
 const PATH = "dpbook.explore.all:answer";
-const LIVE = /<figure class="live" id="(live-[^"]+)" data-frames="([^"]+?)\.js/g;
+const LIVE = /<figure class="live[^"]*" id="(live-[^"]+)" data-frames="([^"]+?)\.js/g;
 const TOLD = /<script type="application\/json">(.*?)<\/script>/gs;
 const PATIENCE = Number(process.env.LIVE_PATIENCE ?? 30_000); // milliseconds
 

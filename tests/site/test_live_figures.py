@@ -56,7 +56,7 @@ def page(tmp_path):
 
 def test_two_figures_of_a_kind_have_an_id_each(page):
     body, _ = page
-    ids = re.findall(r'<figure class="live" id="([^"]+)"', body)
+    ids = re.findall(r'<figure class="live[^"]*" id="([^"]+)"', body)
     assert ids == ["live-pipeline", "live-pipeline-2"]
 
 
