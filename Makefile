@@ -263,8 +263,9 @@ rehearse-short: $(READY)  ## of that, where dpkit meets torch, and three chapter
 new-chapter: $(READY)  ## make a chapter that passes all checks (NAME=…)
 	@$(ON_SIM) $(ONE) $(PY) scripts/new_chapter.py "$(NAME)"
 
-address:  ## write the public address of the repository (URL=https://…)
-	$(PYTHON) scripts/set_address.py "$(URL)"
+address:  ## write the public address (URL=https://…), ask for the authors
+	@$(PYTHON) scripts/set_address.py "$(URL)" --pages "$(PAGES)" \
+	  --authors "$(AUTHORS)" --contact "$(CONTACT)"
 
 gpu-outputs: $(READY)  ## the chapters' outputs on CUDA devices, in _build/gpu
 	rm -rf _build/gpu && mkdir -p _build && cp -R book _build/gpu

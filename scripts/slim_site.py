@@ -22,8 +22,8 @@ ICON = re.compile(
 )
 NAME = re.compile(r"\.(fa-[\w-]+):before")
 CLASSES = re.compile(r'class="([^"]*\bfa-[^"]*)"')
-# A sign that a style sheet or a script names by its number. Those of icons
-# lie in an area that Unicode leaves to fonts.
+# A sign that a style sheet names by its number. The numbers of icons lie in an
+# area that Unicode leaves to fonts.
 NUMBER = re.compile(r"\\u?([ef][0-9a-f]{3})\b", re.IGNORECASE)
 SOURCES = re.compile(
     r"src:url\((?P<file>[^)]*/fa-[\w-]+)\.woff2\)[^,}]*,"
