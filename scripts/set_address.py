@@ -93,9 +93,8 @@ def pages_of(address: str) -> str:
 
 def cited_authors(citation: str) -> list[str]:
     """Return the names of the authors in the text of `CITATION.cff`."""
-    return [
-        name.strip('"') for name in NAME.findall(AUTHORS.search(citation)[1])
-    ]
+    names = NAME.findall(AUTHORS.search(citation)[1])
+    return [json.loads(x) if x.startswith('"') else x for x in names]
 
 
 def with_people(citation: str, authors: list[str], contact: str) -> str:
