@@ -23,9 +23,10 @@ FOR = {
     "sphinx-design": DESIGN,
     "exercise.css": r'class="[\w -]*\b(exercise|solution)\b',
     "auto-render": FORMULA,
+    "katex-math": r'class="katex-display\b|<div class="math\b',
     "katex": FORMULA,
     "mystnb": r'class="[\w -]*\bcell\b',
-    "predict": r'class="predict',
+    "predict": r'class="predict\b',
     "togglebutton": FOLDED,
 }
 
