@@ -116,7 +116,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
   $(if $(AGAIN),--again $(AGAIN)) $(if $(LIMIT),--limit $(LIMIT))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book check serve notebooks notebooks-branch execute test test-fast test-cpu \
+.PHONY: help setup book check check-firefox serve notebooks notebooks-branch execute test test-fast test-cpu \
         test-dpkit test-book test-site test-double test-plain test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
         new-chapter gpu-outputs bench coverage \
         elsewhere packages reproduce public-scripts planted-mistakes forecasts reproducible lint words format lock clean environment free-port
@@ -167,6 +167,12 @@ book: $(READY)  ## build the site into _build/html
 
 check: book  ## look at every page in a browser: axe, links, spelling, …
 	$(ON_SIM) $(ONE) scripts/check/run.sh . $(PY)
+
+# Its node packages are its own: `make check` needs none of them.
+check-firefox: book  ## look at some pages in a second browser, Firefox
+	cd scripts/firefox && npm ci --ignore-scripts --no-audit --no-fund \
+	  --loglevel=error
+	node scripts/firefox/check.mjs .
 
 # The port is tried first: nobody should wait until the pages are built, and
 # then learn that the port is taken.
@@ -273,8 +279,9 @@ rehearse-short: $(READY)  ## of that, where dpkit meets torch, and three chapter
 new-chapter: $(READY)  ## make a chapter that passes all checks (NAME=…)
 	@$(ON_SIM) $(ONE) $(PY) scripts/new_chapter.py "$(NAME)"
 
-address:  ## write the public address of the repository (URL=https://…)
-	$(PYTHON) scripts/set_address.py "$(URL)"
+address:  ## write the public address (URL=https://…), ask for the authors
+	@$(PYTHON) scripts/set_address.py "$(URL)" --pages "$(PAGES)" \
+	  --authors "$(AUTHORS)" --contact "$(CONTACT)"
 
 gpu-outputs: $(READY)  ## the chapters' outputs on CUDA devices, in _build/gpu
 	rm -rf _build/gpu && mkdir -p _build && cp -R book _build/gpu

@@ -14,6 +14,7 @@ from pathlib import Path
 from notebook_pictures import put_pictures
 from pack_python import pack, put_into_site
 from print_page import write_page
+from slim_site import slim
 
 # A third of the time would go to looking through documents for garbage, and
 # seconds more to taking Python down.
@@ -31,7 +32,7 @@ except SystemExit as end:
 
 
 def main() -> int:
-    """Build by jupyter-book; add Python, pictures, and all pages on one."""
+    """Build by jupyter-book; add Python, pictures and the printed page."""
     folder = Path(sys.argv[1])
     words = ["build", folder, "-W", "-n", "--keep-going"]
     status = subprocess.run(
@@ -43,6 +44,7 @@ def main() -> int:
         put_pictures(site)
         gc.disable()
         write_page(folder)
+        slim(site)
     return status
 
 

@@ -42,7 +42,8 @@ def unfold(article: Tag) -> None:
         names = box.get_attribute_list("class")
         box["class"] = [c for c in names if c not in ("dropdown", "toggle")]
     for part in article.select(
-        "a.headerlink, a:has(> .viewcode-link), figure.live > script"
+        "a.headerlink, a:has(> .viewcode-link),"
+        "figure.live > :is(script, .live-controls)"
     ):
         part.decompose()
 
@@ -85,16 +86,19 @@ def printable(pages: dict[str, str]) -> str:
         for link in article.find_all("a", href=True):
             link["href"] = inside(str(link["href"]), name, ids)
     page.title.string = articles[first].h1.get_text()
-    head = soups[first].head
     sheets = {
         str(link["href"]): link
         for soup in soups.values()
         for link in soup.head.find_all("link", rel="stylesheet")
     }
     page.head.extend(sheets.values())
-    for script in head.find_all("script", src=True):
-        if any(name in str(script["src"]) for name in SCRIPTS):
-            page.head.append(script)
+    scripts = {
+        str(script["src"]): script
+        for soup in soups.values()
+        for script in soup.head.find_all("script", src=True)
+        if any(name in str(script["src"]) for name in SCRIPTS)
+    }
+    page.head.extend(scripts.values())
     listed = {name: articles[name] for name in rest}
     articles[first].h1.insert_after(contents(listed, page))
     for name, article in articles.items():

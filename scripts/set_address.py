@@ -1,13 +1,24 @@
-"""Write the repository's public address where it belongs.
+"""Write the repository's public address, and the authors of the book.
 
 Usage: python scripts/set_address.py https://github.com/OWNER/NAME
+           [--pages https://…/] [--authors "ONE; ANOTHER"] [--contact ADDRESS]
 
-That is `repository.url` in `_config.yml`, from which the buttons of the pages
-derive, and `repository-code` in `CITATION.cff`. It is also the first cell of
-each notebook, which fetches dpkit where it is not installed. The script may be
-run again, also with another address.
+The address is `repository.url` in `_config.yml`, from which the buttons of the
+pages derive, and `repository-code` in `CITATION.cff`. It is also the first
+cell of each notebook, which fetches dpkit where it is not installed. The pages
+have an address too, `html.baseurl`: that of GitHub's or GitLab's pages, if no
+other is given.
+
+The authors, and an e-mail or web address by which they can be reached, stand
+in `CITATION.cff`. In a terminal the script asks for what is not given;
+an empty answer leaves what is there. Where else an author is named, the names
+of `CITATION.cff` are written.
+
+The script may be run again, also with another address.
 """
 
+import argparse
+import json
 import re
 import sys
 from pathlib import Path
@@ -36,8 +47,22 @@ if find_spec("dpkit") is None:
 
 # For each file, what stands around the address.
 CONFIG = re.compile(r'(?m)^(  url: )"[^"\n]*"')
+PAGES = re.compile(r'(?m)^(  baseurl: )"[^"\n]*"')
 IN_CELL = re.compile(r"(address, version = \W+)https://[\w./-]+")
 CITED = re.compile(r"(?m)^repository-code: .*\n")
+HOSTS = {"github": "github.io", "gitlab": "gitlab.io"}  # of pages
+
+# The authors: a list in CITATION.cff, and a line in other files.
+AUTHORS = re.compile(r"(?m)^authors:\n((?: .*\n)+)")
+CONTACT = re.compile(r"(?m)^contact:\n(?: .*\n)+")
+NAME = re.compile(r"(?m)^  - name: (.*)$")
+NAMED = {
+    "_config.yml": re.compile(r"(?m)^(author: ).*()$"),
+    "pyproject.toml": re.compile(r"(?m)^(authors = \[).*(\])$"),
+    "README.md": re.compile(r"(CC BY 4\.0\. By )[^;]*(; see\b)"),
+    "book/about.md": re.compile(r"(?m)^(  author  = \{\{).*(\}\},)$"),
+}
+EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
 def check(address: str) -> str:
@@ -55,27 +80,132 @@ def check(address: str) -> str:
     return address
 
 
-def changes(root: Path, address: str) -> dict[Path, str]:
-    """Return the new text of each file that holds the address."""
+def pages_of(address: str) -> str:
+    """Return where the host of a repository publishes its pages.
+
+    >>> pages_of("https://github.com/Some/book")
+    'https://some.github.io/book/'
+    >>> pages_of("https://github.com/some/some.github.io")
+    'https://some.github.io/'
+    """
+    host = ADDRESS.fullmatch(address)[1]
+    owner, name = address.rsplit("/", 2)[1:]
+    site = f"{owner.lower()}.{HOSTS[host]}"
+    return f"https://{site}/" + ("" if name.lower() == site else f"{name}/")
+
+
+def cited_authors(citation: str) -> list[str]:
+    """Return the names of the authors in the text of `CITATION.cff`."""
+    names = NAME.findall(AUTHORS.search(citation)[1])
+    return [json.loads(x) if x.startswith('"') else x for x in names]
+
+
+def with_people(citation: str, authors: list[str], contact: str) -> str:
+    """Return the text of `CITATION.cff` with authors and a contact.
+
+    Args:
+        citation: The text. It keeps what is not given.
+        authors: Their names.
+        contact: An e-mail address, or one that begins with "https://".
+
+    Raises:
+        ValueError: the contact is neither.
+    """
+    if authors:
+        # A string of JSON is one of YAML.
+        lines = [
+            f"  - name: {json.dumps(name, ensure_ascii=False)}\n"
+            for name in authors
+        ]
+        citation = AUTHORS.sub(
+            lambda _: "authors:\n" + "".join(lines), citation
+        )
+    if contact:
+        kind = "email" if EMAIL.fullmatch(contact) else "website"
+        if kind == "website" and not contact.startswith("https://"):
+            raise ValueError(
+                f"not an address to write to (contact: {contact!r})\n"
+                "It is an e-mail address, or begins with https://."
+            )
+        entry = f"contact:\n  - name: the authors\n    {kind}: {contact}\n"
+        citation = CONTACT.sub("", citation).rstrip("\n") + "\n" + entry
+    return citation
+
+
+def with_names(file: str, text: str, names: list[str]) -> str:
+    """Return the text of a file of `NAMED` with the names of the authors."""
+    said = written_names(file, names)
+    return NAMED[file].sub(lambda found: found[1] + said + found[2], text)
+
+
+def written_names(file: str, names: list[str]) -> str:
+    """Return how a file writes the names of the authors."""
+    if file == "pyproject.toml":
+        quoted = (json.dumps(name, ensure_ascii=False) for name in names)
+        return ", ".join(f"{{ name = {name} }}" for name in quoted)
+    return (" and " if file == "book/about.md" else ", ").join(names)
+
+
+def changes(
+    root: Path,
+    address: str,
+    pages: str = "",
+    authors: list[str] | None = None,
+    contact: str = "",
+) -> dict[Path, str]:
+    """Return the new text of each file that holds the address or a name.
+
+    Args:
+        root: The folder of the repository.
+        address: Of the repository.
+        pages: The address of the pages, if it is not that of the host.
+        authors: Names to be written; None for those that are there.
+        contact: An address to write to; empty for the one that is there.
+    """
     config = root / "_config.yml"
     cited = root / "CITATION.cff"
-    texts = {p: p.read_text("utf-8") for p in [config, cited]}
-    texts[config], count = CONFIG.subn(rf'\1"{address}"', texts[config])
-    if count != 1:
-        raise ValueError(f"no place for the address (file: {config.name})")
+    files = [config, cited, *(root / name for name in NAMED)]
+    texts = {p: p.read_text("utf-8") for p in files if p.exists()}
+    pages = pages.rstrip("/") + "/" if pages else pages_of(address)
+    for place, value in ((CONFIG, address), (PAGES, pages)):
+        texts[config], count = place.subn(rf'\1"{value}"', texts[config])
+        if count != 1:
+            raise ValueError(f"no place for the address (file: {config.name})")
+    text = with_people(texts[cited], authors or [], contact)
     line = f'repository-code: "{address}"\n'
-    texts[cited] = CITED.sub("", texts[cited]).rstrip("\n") + "\n" + line
+    texts[cited] = CITED.sub("", text).rstrip("\n") + "\n" + line
+    names = cited_authors(texts[cited])
+    for name in NAMED:
+        if root / name in texts:
+            texts[root / name] = with_names(name, texts[root / name], names)
     for notebook in sorted(root.glob("book/*.ipynb")):
         text = notebook.read_text(encoding="utf-8")
         texts[notebook] = IN_CELL.sub(rf"\g<1>{address}", text)
     return texts
 
 
+def answer(given: str, question: str) -> str:
+    """Return what was given, or what a reader at a terminal answers."""
+    if given or not sys.stdin.isatty():
+        return given
+    return input(f"{question} (empty: no change) ").strip()
+
+
 def main() -> int:
     """Change the files; say which."""
+    parser = argparse.ArgumentParser(prog="set_address.py")
+    parser.add_argument("address", nargs="?", default="")
+    for option in ("--pages", "--authors", "--contact"):
+        parser.add_argument(option, default="")
+    given = parser.parse_args()
     try:
-        address = check(sys.argv[1] if len(sys.argv) > 1 else "")
-        texts = changes(ROOT, address)
+        address = check(given.address)
+        authors = answer(
+            given.authors, "By whom? Names, with ';' between them"
+        )
+        contact = answer(given.contact, "How to reach them? An address")
+        names = [name.strip() for name in authors.split(";") if name.strip()]
+        texts = changes(ROOT, address, given.pages, names, contact)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1

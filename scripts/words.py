@@ -49,19 +49,16 @@ def refused_words(text: Text) -> Iterator[Finding]:
 
 
 def glossary(root: Path) -> dict[str, str]:
-    """Return each term of the glossary -> the page that explains it."""
+    """Return each term of the book's own -> the page that explains it."""
     found = {}
-    for path in root.glob("book/*.md"):
-        content = path.read_text("utf-8")
-        for body in re.findall(r"(?s):::\{glossary\}\n(.*?)\n:::", content):
-            for entry in re.split(r"\n\n(?=\S)", body):
-                page = re.search(r"Explained in \{doc\}`([\w-]+)`", entry)
-                if not page:
-                    raise ValueError(
-                        f"no page explains a term (term: {entry})"
-                    )
-                for head in re.findall(r"(?m)^\S.*", entry):
-                    found |= dict.fromkeys(head.split(", "), page[1])
+    content = (root / "book/notation.md").read_text("utf-8")
+    for body in re.findall(r"(?s):::\{glossary\}\n(.*?)\n:::", content):
+        for entry in re.split(r"\n\n(?=\S)", body):
+            page = re.search(r"Explained in \{doc\}`([\w-]+)`", entry)
+            if not page:
+                raise ValueError(f"no page explains a term (term: {entry})")
+            for head in re.findall(r"(?m)^\S.*", entry):
+                found |= dict.fromkeys(head.split(", "), page[1])
     return found
 
 

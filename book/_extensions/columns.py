@@ -1,7 +1,8 @@
-"""Name the printed outputs that stand in columns.
+"""Name the outputs in text that stand in columns.
 
-Lines of words wrap on a narrow page. A printed table must not: it gets the
-class `columns`, by which the stylesheet lets it scroll.
+Lines of words wrap on a narrow page. A printed table must not, nor a value
+whose text has several lines, such as a matrix: they get the class `columns`,
+by which the stylesheet lets them scroll.
 """
 
 import re
@@ -13,12 +14,20 @@ from sphinx.application import Sphinx
 GAP = re.compile(r"\S {2,}\S")
 
 
+def in_columns(text: str, classes: list[str]) -> bool:
+    """Return whether an output in text, of these classes, has columns."""
+    if "text_plain" in classes and "\n" in text.strip():
+        return True
+    return not {"stream", "text_plain"}.isdisjoint(classes) and bool(
+        GAP.search(text)
+    )
+
+
 def name_columns(app: Sphinx, doctree: nodes.document) -> None:
-    """Give printed tables the class `columns`."""
+    """Give outputs in columns the class `columns`."""
     for block in doctree.findall(nodes.literal_block):
-        classes = block["classes"]
-        if "stream" in classes and GAP.search(block.astext()):
-            classes.append("columns")
+        if in_columns(block.astext(), block["classes"]):
+            block["classes"].append("columns")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

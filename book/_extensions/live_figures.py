@@ -1,4 +1,4 @@
-"""Make live figures live: an id, a script, and the frames of each.
+"""Make live figures live: an id, controls, a script, and the frames of each.
 
 A frame is what the first touch of a control shows. The frames are made when
 the site is built, by the function that made the figure in the notebook.
@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from live_controls import button, controls, element
 from sphinx.application import Sphinx
 
 import dpbook
@@ -19,9 +20,13 @@ from dpbook.explore.all import FIGURES
 
 FOLDER = "_static/live/frames"
 FIGURE = re.compile(
-    r'<figure class="live"(.*?)<script type="application/json">(.*?)</script>',
+    r'<figure class="live"( aria-label="[^"]*")>(.*?)'
+    r'<script type="application/json">(.*?)</script>',
     re.DOTALL,
 )
+FACTS = '<table class="live-facts">'
+SENTENCE = re.compile(r'<p class="live-sentence">.*?</p>', re.DOTALL)
+MOVING = "data-step"  # marks a picture that moves
 
 
 def frames_of(told: dict[str, Any]) -> str:
@@ -48,17 +53,55 @@ def name_figure(kind: str, count: Counter[str]) -> str:
     return kind if count[kind] == 1 else f"{kind}-{count[kind]}"
 
 
+def with_controls(inside: str, told: dict[str, Any], name: str) -> str:
+    """Put the controls before what a figure shows.
+
+    Beside them stands the sentence: what a touch comes to.
+
+    Args:
+        inside: What the figure shows, as HTML.
+        told: What it tells the page.
+        name: Its id.
+    """
+    sentence = SENTENCE.search(inside)
+    assert sentence is not None
+    side = controls(told, name) + sentence[0]
+    shown = inside.replace(sentence[0], "", 1)
+    return element("div", side, class_="live-side") + shown
+
+
+def with_steps(inside: str) -> str:
+    """Put buttons below the pictures that go through one that moves."""
+    row = element(
+        "div",
+        button("← messages") + button("messages →"),
+        class_="live-buttons live-steps pst-js-only",
+        hidden=MOVING not in inside,
+    )
+    return inside.replace(FACTS, row + FACTS, 1)
+
+
 def with_ids(body: str, page: str, folder: Path) -> tuple[str, int]:
     """Name the figures of a page; return its body, and how many there are."""
     count: Counter[str] = Counter()
+    moves = MOVING in body  # some figure, at its start
 
     def named(match: re.Match[str]) -> str:
-        told = json.loads(match[2])
+        told = json.loads(match[3])
         name = name_figure(told["name"], count)
         # Two pages may have a figure of one kind, each with its start.
         file = write_frames(folder, f"{page}-{name}", frames_of(told))
-        mark = f'<figure class="live" id="live-{name}" data-frames="{file}"'
-        return match[0].replace('<figure class="live"', mark, 1)
+        # Lists need the whole width; other controls stand beside the picture.
+        is_list = any(c["kind"] == "lists" for c in told["controls"])
+        mark = (
+            f'<figure class="live{"" if is_list else " full-width"}"'
+            f' id="live-{name}" data-frames="{file}"{match[1]}>'
+        )
+        inside = with_controls(match[2], told, f"live-{name}")
+        if moves:
+            inside = with_steps(inside)
+        end = match[0].partition(match[2])[2]
+        return mark + inside + end
 
     body = FIGURE.sub(named, body)
     return body, count.total()
@@ -81,9 +124,7 @@ def make_live(
     doctree: object,
 ) -> None:
     """Prepare a page that has live figures, and no other."""
-    if app.builder.name != "html" or 'class="live"' not in context.get(
-        "body", ""
-    ):
+    if app.builder.name != "html" or FACTS not in context.get("body", ""):
         return
     folder = Path(app.outdir, FOLDER)
     body, found = with_ids(context["body"], Path(pagename).name, folder)
@@ -92,7 +133,7 @@ def make_live(
         app.add_css_file("live/figure.css")
         app.add_js_file("live/engine.js", loading_method="defer")
         app.add_js_file("live/figure.js", loading_method="defer")
-        if "data-step" in body:
+        if MOVING in body:
             app.add_js_file("live/steps.js", loading_method="defer")
 
 

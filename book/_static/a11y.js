@@ -25,15 +25,23 @@ document.addEventListener("DOMContentLoaded", () => {
     button.setAttribute("aria-label", button.parentNode.textContent.trim()));
 
   // What scrolls sideways must scroll with the arrow keys too, also after a
-  // folded box was opened or a font has arrived.
+  // folded box was opened or a font has arrived. It shows that it scrolls: the
+  // edge where something is cut off fades (book.css).
   const wide = ".bd-content pre, .katex-display, .cell_output .text_html, " +
     ".pst-scrollable-table-container";
-  const reach = (box) =>
-    box.scrollWidth > box.clientWidth
-      ? box.setAttribute("tabindex", "0")
-      : box.removeAttribute("tabindex");
+  const reach = (box) => {
+    const { scrollLeft: left, clientWidth: seen, scrollWidth: all } = box;
+    const scrolls = all > seen && getComputedStyle(box).overflowX !== "visible";
+    if (scrolls) box.setAttribute("tabindex", "0");
+    else box.removeAttribute("tabindex");
+    box.classList.toggle("more-left", scrolls && left > 1);
+    box.classList.toggle("more-right", scrolls && left + seen < all - 1);
+  };
   const watcher = new ResizeObserver((entries) =>
     entries.forEach((entry) => reach(entry.target)));
-  each(wide, (box) => watcher.observe(box));
+  each(wide, (box) => {
+    watcher.observe(box);
+    box.addEventListener("scroll", () => reach(box), { passive: true });
+  });
   document.fonts.ready.then(() => each(wide, reach));
 });

@@ -1,6 +1,7 @@
 // Live figures: whole without a script; every control works by the keyboard;
 // what the page shows is what Python showed when it was asked here, to the
-// byte, over http and from a disk; and nothing is loaded before a touch.
+// byte, over http and from a disk; nothing is loaded before a touch; and a
+// reader sees the control and the picture together.
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { delimiter, join, resolve } from "node:path";
@@ -12,7 +13,7 @@ import { finding, PRINT } from "./site.mjs";
 
 const HERE = resolve(import.meta.dirname, "..", "..");
 const PATH = "dpbook.explore.all:answer";
-const LIVE = /<figure class="live" id="(live-[^"]+)" data-frames="([^"]+?)\.js/g;
+const LIVE = /<figure class="live[^"]*" id="(live-[^"]+)" data-frames="([^"]+?)\.js/g;
 const TOLD = /<script type="application\/json">(.*?)<\/script>/gs;
 const PATIENCE = Number(process.env.LIVE_PATIENCE ?? 30_000); // milliseconds
 
@@ -162,6 +163,32 @@ async function stepByStep(tab, { id }, note) {
   }
 }
 
+/** With 1,100 pixels the controls stand beside the picture; on a phone the row
+ * of the one that was moved stays in view while a reader goes to the picture. */
+async function inView(tab, { id, told }, note) {
+  if (told.controls.some(({ kind }) => kind === "lists")) return;
+  const figure = tab.locator(`#${id}`);
+  const [side, pictures] = [figure.locator(".live-side"), figure.locator(".live-pictures")];
+  const before = tab.viewportSize();
+  await tab.setViewportSize({ width: 1100, height: 900 });
+  const [left, right] = [await side.boundingBox(), await pictures.boundingBox()];
+  if (left.x + left.width > right.x) {
+    note(`${id}: with 1,100 pixels the controls are not beside the picture`);
+  }
+  await tab.setViewportSize({ width: 390, height: 844 });
+  const control = figure.locator(".live-control :is(select, input[inputmode])").first();
+  await move(tab, control, told);
+  await pictures.evaluate((part) =>
+    scrollBy(0, part.getBoundingClientRect().top - innerHeight / 3));
+  await tab.waitForTimeout(200);
+  const { y, height } = await control.boundingBox();
+  if (y < 0 || y + height > 844) {
+    note(`${id}: on a phone the control that was moved is out of view`);
+  }
+  await tab.setViewportSize(before);
+  await figure.getByRole("button", { name: "start again" }).click();
+}
+
 /** What the page has and gets is what Python shows. */
 async function compare(tab, { id, frames, told, answers }, note) {
   const found = await tab.evaluate(async ([path, name, key, questions]) => {
@@ -290,6 +317,7 @@ const look = (site, origin, figures, slow) => async (tab, page) => {
     await presetsTell(tab, figure, note);
     await tellsBefore(tab, figure, note);
     await stepByStep(tab, figure, note);
+    await inView(tab, figure, note);
     await compare(tab, figure, note);
     await states(tab, page, figure, note);
   }

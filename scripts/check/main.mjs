@@ -10,7 +10,9 @@ import { solve } from "./exercises.mjs";
 import { validate } from "./html.mjs";
 import { follow } from "./links.mjs";
 import { touch } from "./live.mjs";
+import { judge, loadings, sharedWords } from "./loading.mjs";
 import { followMoved } from "./moved.mjs";
+import { onPhone } from "./phone.mjs";
 import { nameless } from "./pictures.mjs";
 import { lightest, predict, predictWithoutScript } from "./predict.mjs";
 import { named, styled, watch } from "./requests.mjs";
@@ -18,14 +20,15 @@ import { openSearch } from "./search.mjs";
 import { serve } from "./server.mjs";
 import { leadsOn, pagesOf, PRINT, sourceOf } from "./site.mjs";
 import { spell } from "./spelling.mjs";
-import { heaviest, weigh, weighLive } from "./weight.mjs";
+import { heaviest, maps, weigh, weighLive } from "./weight.mjs";
 
 const root = resolve(process.argv[2] ?? ".");
 const python = process.argv[3] ?? "python3";
 const site = join(root, "_build", "html");
 
 /** What one page shows in the browser. */
-const look = (origin, searched, looked) => async (tab, page) => {
+const look = (origin, pages, looked) => async (tab, page) => {
+  const searched = pages.includes("search.html");
   const asked = watch(tab, page, origin);
   await tab.goto(`${origin}/${page}`, { waitUntil: "load" });
   const findings = [
@@ -33,8 +36,9 @@ const look = (origin, searched, looked) => async (tab, page) => {
     ...await nameless(tab, page),
     ...await predict(tab, page, origin, looked.includes(page)),
     ...await examine(tab, page),
+    ...await onPhone(tab, page),
     ...await followMoved(tab, page, origin),
-    ...searched && page !== PRINT ? await openSearch(tab, page) : [],
+    ...searched && page !== PRINT ? await openSearch(tab, page, pages) : [],
   ];
   return [...findings, ...asked];
 };
@@ -59,15 +63,20 @@ async function main() {
   }
   const { origin, server } = await serve(site);
   const pages = pagesOf(site);
-  const searched = pages.includes("search.html");
   const shown = pages.filter((page) => !leadsOn(site, page));
   const looked = lightest(site, shown, 1);
+  let rows = [];
   const counts = [
-    await timed("weight", () => [...weigh(site, pages), ...weighLive(site)]),
+    await timed("weight", () =>
+      [...weigh(site, pages), ...weighLive(site), ...maps(site)]),
+    await timed("loading", async () => {
+      rows = await loadings(site, origin, shown);
+      return judge(rows);
+    }),
     await timed("html", () => validate(site, pages)),
     await timed("links", () => follow(origin, pages)),
     await timed("style sheets", () => styled(site)),
-    await timed("axe, pictures, predictions, moved sections, requests", () => visit(shown, look(origin, searched, looked))),
+    await timed("axe, pictures, phone, predictions, moved sections, requests", () => visit(shown, look(origin, pages, looked))),
     await timed("no script", () => predictWithoutScript(origin, looked)),
     await timed("live figures", () => touch(site, origin, shown, python)),
     await timed("exercises", () => solve(root, site, origin, shown)),
@@ -76,6 +85,7 @@ async function main() {
   server.close();
   server.closeAllConnections();
   const total = counts.reduce((sum, count) => sum + count, 0);
+  console.log(sharedWords(rows));
   console.log(`${pages.length} pages, the heaviest ${heaviest(site, pages)}`);
   console.log(total === 0 ? "nothing found" : `found in all: ${total}`);
   return total === 0 ? 0 : 1;

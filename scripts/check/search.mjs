@@ -1,24 +1,89 @@
-// The search opens by a key, and finds: without asking another server.
+// The search opens by a key, and finds what students type: without asking
+// another server.
 import { examineAsIs } from "./axe.mjs";
 import { finding } from "./site.mjs";
 
 // In milliseconds.
 const PATIENCE = { timeout: Number(process.env.SEARCH_PATIENCE ?? 10_000) };
 
+// What students type, and the pages of which one is to be among the first two.
+const QUERIES = {
+  "DDP": "data-parallelism-concise",
+  "deadlock": "museum cluster",
+  "bucket size": "overlap",
+  "memory of Adam": "sharding",
+  "tensor parallelism": "layer-partitioning",
+  "ZeRO stage 3": "sharding",
+  "FSDP": "sharding",
+  "all-reduce": "collectives",
+  "allreduce": "data-parallelism collectives",
+  "ring": "collectives",
+  "NCCL timeout": "cluster",
+  "gradient accumulation": "batch-norm sharding",
+  "pipeline bubble": "network-partitioning schedules",
+  "activation checkpointing": "memory network-partitioning",
+  "out of memory": "memory",
+  "torchrun": "data-parallelism-concise",
+  "learning rate scaling": "large-batches",
+  "batch norm": "batch-norm",
+  "how many GPUs do I need": "plan-a-run",
+  "mixed precision": "precision",
+  "sequence parallelism": "layer-partitioning",
+  "expert parallelism": "layer-partitioning",
+  "1F1B": "network-partitioning schedules",
+  "all_gather": "collectives",
+  "data parallel": "data-parallelism data-parallelism-concise",
+};
+const FIRST = 2;
+
+/** The pages that the search finds first. */
+async function firstPages(tab, words) {
+  const { origin, pathname } = new URL(tab.url());
+  await tab.goto(`${origin}${pathname}?q=${encodeURIComponent(words)}`);
+  const links = tab.locator("#search-results li a");
+  try {
+    await links.first().waitFor(PATIENCE);
+  } catch {
+    return [];
+  }
+  // They are listed one by one.
+  await tab.waitForFunction((enough) =>
+    document.querySelectorAll("#search-results li a").length >= enough, FIRST, PATIENCE)
+    .catch(() => {});
+  const found = await links.evaluateAll((all) => all.map((a) => a.pathname));
+  return found.slice(0, FIRST).map((path) => path.split("/").pop().replace(".html", ""));
+}
+
+/** What students type leads to the right page, where the site has it. */
+async function findPages(tab, pages) {
+  const findings = [];
+  for (const [words, named] of Object.entries(QUERIES)) {
+    const right = named.split(" ");
+    if (!right.every((name) => pages.includes(`book/${name}.html`))) continue;
+    const found = await firstPages(tab, words);
+    if (!right.some((name) => found.includes(name))) {
+      findings.push(finding("search", "search.html",
+        `for “${words}” it finds ${found.join(", ") || "nothing"} first, not ${right.join(" or ")}`));
+    }
+  }
+  return findings;
+}
+
 /** On the page of results: whether there are some, and axe on these. */
-async function results(tab, page) {
+async function results(tab, page, pages) {
   await tab.goto(`${tab.url()}?q=device`);
   try {
     await tab.locator("#search-results li a").first().waitFor(PATIENCE);
   } catch {
     return [finding("search", page, "finds nothing for: device")];
   }
-  return examineAsIs(tab, `${page}, with results`);
+  const seen = await examineAsIs(tab, `${page}, with results`);
+  return [...seen, ...await findPages(tab, pages)];
 }
 
 /** That every page leads to the search, and the search to something. */
-export async function openSearch(tab, page) {
-  if (page === "search.html") return results(tab, page);
+export async function openSearch(tab, page, pages) {
+  if (page === "search.html") return results(tab, page, pages);
   const field = tab.locator("dialog input[type=search]").first();
   if (await field.count() === 0) {
     return [finding("search", page, "has no field to search in")];

@@ -1,6 +1,7 @@
 // No page is heavier than a megabyte, counted as the HTML that is sent. The
 // one that is the whole book, to be printed, is not counted. What live figures
-// load is counted as it is sent, compressed.
+// load is counted as it is sent, compressed. No file is there for developers
+// of the theme alone.
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -42,6 +43,13 @@ export function weighLive(site) {
     return length <= most ? [] :
       [finding("weight", file, `${length} bytes sent, more than ${most}`)];
   });
+}
+
+/** Maps from scripts back to their sources. */
+export function maps(site) {
+  return readdirSync(site, { recursive: true })
+    .filter((file) => file.endsWith(".map"))
+    .map((file) => finding("weight", file, "a map, which no page uses"));
 }
 
 export function heaviest(site, pages) {

@@ -24,7 +24,7 @@ def build_site() -> BuildSite:
     def build(folder: Path, **environment: str) -> Path:
         if not (folder / "book").exists():
             shutil.copytree(ROOT / "book", folder / "book")
-            for name in ("_config.yml", "_toc.yml"):
+            for name in ("_config.yml", "_toc.yml", "CITATION.cff"):
                 shutil.copy(ROOT / name, folder)
         script = ROOT / "scripts" / "build_site.py"
         run = subprocess.run(

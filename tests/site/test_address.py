@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from importlib.metadata import version
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 import repository_links as links
 import set_address as address
+import yaml
 from plain_notebooks import plain, revision_of
 
 from tests.repository import ROOT
@@ -82,6 +84,82 @@ def test_all_places_are_written_and_nothing_else(copy):
         if cells[0] != cells[1]
     ]  # fmt: skip
     assert len(different) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "pages"),
+    [
+        (NEW, "https://some.github.io/book/"),
+        ("https://gitlab.com/Some/book", "https://some.gitlab.io/book/"),
+        ("https://github.com/some/some.github.io", "https://some.github.io/"),
+    ],
+)
+def test_the_address_of_the_pages_derives_from_the_repository(url, pages):
+    assert address.pages_of(url) == pages
+
+
+def test_another_address_of_the_pages_can_be_given(copy):
+    texts = address.changes(copy, NEW, pages="https://book.org")
+    assert 'baseurl: "https://book.org/"' in texts[copy / "_config.yml"]
+
+
+def test_authors_are_written_wherever_they_are_named(copy):
+    for name in ("README.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, copy)
+    names = ['Ada "A" Lovelace', "Grace Hopper"]
+    texts = address.changes(copy, NEW, authors=names, contact="ada@x.org")
+    cited = yaml.safe_load(texts[copy / "CITATION.cff"])
+    assert [author["name"] for author in cited["authors"]] == names
+    assert cited["contact"] == [{"name": "the authors", "email": "ada@x.org"}]
+    assert (
+        f"  author  = {{{{{' and '.join(names)}}}}}"
+        in (texts[copy / "book/about.md"])
+    )
+    project = tomllib.loads(texts[copy / "pyproject.toml"])["project"]
+    assert [author["name"] for author in project["authors"]] == names
+    config = yaml.safe_load(texts[copy / "_config.yml"])
+    assert config["author"] == ", ".join(names)
+    assert (
+        f"CC BY 4.0. By {', '.join(names)}; see" in (texts[copy / "README.md"])
+    )
+    assert "the dpkit authors" not in "".join(texts.values())
+
+
+def test_people_stay_where_none_are_given(copy):
+    (copy / "CITATION.cff").write_text(
+        address.with_people(
+            (copy / "CITATION.cff").read_text("utf-8"),
+            ["Ada"],
+            "https://x.org/write",
+        )
+    )
+    texts = address.changes(copy, NEW)
+    cited = yaml.safe_load(texts[copy / "CITATION.cff"])
+    assert cited["authors"] == [{"name": "Ada"}]
+    assert cited["contact"][0]["website"] == "https://x.org/write"
+    assert yaml.safe_load(texts[copy / "_config.yml"])["author"] == "Ada"
+
+
+def test_what_nobody_can_write_to_is_refused(copy):
+    with pytest.raises(ValueError, match="not an address to write to"):
+        address.changes(copy, NEW, contact="call me")
+
+
+def test_at_a_terminal_the_script_asks(monkeypatch):
+    asked = []
+
+    def answer(question):
+        asked.append(question)
+        return " Ada "
+
+    monkeypatch.setattr("builtins.input", answer)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    assert address.answer("", "By whom?") == ""
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    assert address.answer("Grace", "By whom?") == "Grace"
+    assert asked == []
+    assert address.answer("", "By whom?") == "Ada"
+    assert asked == ["By whom? (empty: no change) "]
 
 
 @pytest.mark.parametrize(
@@ -164,6 +242,23 @@ def test_the_buttons_open_the_notebook_itself(copy, branch):
         "../_sources/book/splitting.ipynb",  # to download
     ):
         assert f'href="{href}"' in html
+    site = "https://some.github.io/book"
+    page = f"{site}/book/splitting.html"
+    for tag in (
+        f'<link rel="canonical" href="{page}" />',
+        f'<meta property="og:url" content="{page}" />',
+        f'<meta property="og:image" content="{site}/_static/preview.png" />',
+    ):
+        assert tag in html
+    assert (built / "_static/preview.png").exists()
+    sitemap = (built / "sitemap.xml").read_text("utf-8")
+    assert re.findall("<loc>(.*)</loc>", sitemap) == [
+        f"{site}/book/index.html",
+        page,
+    ]
+    lost = (built / "404.html").read_text("utf-8")
+    assert 'href="/book/book/splitting.html"' in lost
+    assert "canonical" not in lost
     ours, given = (
         {cell["id"]: cell for cell in json.loads(file.read_text())["cells"]}
         for file in (

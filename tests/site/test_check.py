@@ -4,6 +4,7 @@ They run on a small site with a page for each fault, planted there alone.
 """
 
 import json
+import random
 import re
 import subprocess
 
@@ -40,6 +41,20 @@ DOT = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">'
     '<circle cx="4" cy="4" r="4"/></svg>'
 )
+LETTERS = (
+    '<article class="bd-article"><svg width="90" height="20" role="img" '
+    'aria-label="Small"><text y="12" font-size="7">small</text></svg>'
+    "</article>"
+)
+SMALL = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="20" '
+    'viewBox="0 0 90 20"><text y="12" font-size="8">small</text></svg>'
+)
+WIDE = '<p style="width: 2000px">wide</p>'
+LATE = (
+    "document.querySelector('h1').insertAdjacentHTML("
+    "'beforebegin', '<p style=\"height: 400px\">late</p>')"
+)
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +66,11 @@ def build(root, pages):
     (root / "book").mkdir()
     (site / "style.css").write_text(STYLE)
     (site / "dot.svg").write_text(DOT)
+    (site / "small.svg").write_text(SMALL)
+    (site / "idle.css").write_text(":root { --a: 0 } .nothing { color: red }")
+    (site / "late.js").write_text(LATE)
+    for name in ("togglebutton.js", "fontawesome.js"):
+        (site / name).write_text("")
     for name, text in pages.items():
         (site / "book" / f"{name}.html").write_text(text)
         (root / "book" / f"{name}.md").write_text("# A page\n")
@@ -118,6 +138,38 @@ FAULTS = {
     "a page that is too heavy": (
         (END, f"<!-- {'much ' * 200_000}--></main>"),
         "weight: {place}.html [{place}.md]: 1000",
+    ),
+    "a style for nothing": (
+        (HEAD, '<link rel="stylesheet" href="../idle.css"></head>'),
+        "weight: {place}.html [{place}.md]: nothing on it uses idle.css",
+    ),
+    "a script for nothing": (
+        (HEAD, '<script src="../togglebutton.js"></script></head>'),
+        "weight: {place}.html [{place}.md]: "
+        "nothing on it uses togglebutton.js",
+    ),
+    "the script of icons": (
+        (HEAD, '<script src="../fontawesome.js"></script></head>'),
+        "weight: {place}.html [{place}.md]: nothing on it uses fontawesome.js",
+    ),
+    "a part that comes late": (
+        (HEAD, '<script defer src="../late.js"></script></head>'),
+        "loading: {place}.html [{place}.md]: its parts jump by 0.",
+    ),
+    "small letters in a drawing": (
+        (END, f"{LETTERS}</main>"),
+        "phone: {place}.html [{place}.md]: "
+        "letters of 7.0 pixels, fewer than 11, in: Small",
+    ),
+    "small letters in an image": (
+        (END, '<img src="../small.svg" alt="Small"></main>'),
+        "phone: {place}.html [{place}.md]: "
+        "letters of 8.0 pixels, fewer than 11, in: Small",
+    ),
+    "a table that goes on unseen": (
+        (END, f'<div style="overflow: auto">{WIDE}</div></main>'),
+        "phone: {place}.html [{place}.md]: "
+        "nothing shows that this scrolls: div.",
     ),
     "invalid html": (
         ("<p>", "<p><div>a block in a line</div>"),
@@ -232,6 +284,50 @@ def test_a_search_that_is_lost_is_found(check_pages, tmp_path, monkeypatch):
         "search: book/two.html [book/two.md]: has no field to search in",
         "search: search.html: finds nothing for: device",
     ]
+    assert status == 1
+
+
+def test_what_every_page_shares_is_printed_and_held(check_pages, tmp_path):
+    heavy = random.Random(0).randbytes(60_000).hex()  # no gzip halves it more
+    page = PAGE.replace(HEAD, '<script src="../heavy.js"></script></head>')
+    site = build(tmp_path, {"one": page, "two": page})
+    (site / "heavy.js").write_text(f'"{heavy}{heavy[::-1]}"')
+    status, said = check_pages(tmp_path)
+    (words,) = [line for line in said if line.startswith("every page")]
+    files, num_bytes = map(int, re.findall(r"\d+", words))
+    assert files == 3
+    assert num_bytes > 120_000
+    assert f"weight: every page: {num_bytes} bytes sent, more than" in "".join(
+        said
+    )
+    assert status == 1
+
+
+def test_a_map_of_a_script_is_found(check_pages, tmp_path):
+    site = build(tmp_path, {"one": PAGE, "two": PAGE})
+    (site / "late.js.map").write_text("{}")
+    status, said = check_pages(tmp_path)
+    assert "weight: late.js.map: a map, which no page uses" in said
+    assert status == 1
+
+
+RESULTS = """
+<ul id="search-results"><li><a href="book/two.html">Two</a></li>
+<li><a href="book/one.html">One</a></li>
+<li><a href="book/sharding.html">Sharding</a></li></ul>
+"""
+
+
+def test_a_search_that_leads_to_a_wrong_page_is_found(check_pages, tmp_path):
+    names = ("one", "two", "sharding")
+    site = build(tmp_path, dict.fromkeys(names, PAGE))
+    alone = PAGE.replace("two.html#top", "search.html").replace("../", "")
+    (site / "search.html").write_text(alone.replace(END, f"{RESULTS}{END}"))
+    status, said = check_pages(tmp_path)
+    assert (
+        "search: search.html: for “FSDP” it finds two, one first, not sharding"
+    ) in said
+    assert not any("bucket size" in line for line in said)  # no such page
     assert status == 1
 
 

@@ -13,6 +13,8 @@ from docutils.utils import new_document
         ("256 rows on one: 0.10 0.51", ["output", "stream"], False),
         ("    an indented line", ["output", "stream"], False),
         ("x = 1  # code", ["highlight"], False),
+        ("Recipe(lr=0.1, momentum=0.9)\n", ["output", "text_plain"], False),
+        ("tensor([[1.],\n        [2.]])", ["output", "text_plain"], True),
     ],
 )
 def test_printed_columns_are_named(text, classes, named):

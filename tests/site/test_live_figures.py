@@ -4,12 +4,14 @@ import gzip
 import json
 import re
 
+import live_controls
 import live_figures
 import pytest
+from bs4 import BeautifulSoup
 
 from dpbook.common.live import live
 from dpbook.explore.all import FIGURES
-from dpbook.explore.figure import Choice, LiveFigure, Shown
+from dpbook.explore.figure import Choice, Lists, LiveFigure, Number, Shown
 from dpbook.explore.pipeline import PIPELINE
 
 # Compressed. A frame of the pipeline has two timelines.
@@ -56,8 +58,71 @@ def page(tmp_path):
 
 def test_two_figures_of_a_kind_have_an_id_each(page):
     body, _ = page
-    ids = re.findall(r'<figure class="live" id="([^"]+)"', body)
+    ids = re.findall(r'<figure class="live[^"]*" id="([^"]+)"', body)
     assert ids == ["live-pipeline", "live-pipeline-2"]
+
+
+def test_its_controls_stand_in_the_page_at_their_start(page):
+    body, _ = page
+    second = BeautifulSoup(body, "html.parser").find_all("figure")[1]
+    side, pictures = second.find_all("div", recursive=False)[:2]
+    assert side["class"] == ["live-side"]
+    assert pictures["class"] == ["live-pictures"]
+    assert side.find(class_="live-sentence").text
+    assert second.find_all(class_="live-sentence", recursive=False) == []
+    starts = {"schedule": "gpipe", "devices": "2"}
+    for name, control in PIPELINE.controls.items():
+        (row,) = side.select(f'[data-control="{name}"]')
+        entry = row.select_one(f"#live-pipeline-2-{name}")
+        assert row.label["for"] == entry["id"]
+        start = starts.get(
+            name,
+            live_controls.written(control.start)
+            if isinstance(control, Number)
+            else control.start,
+        )
+        if entry.name == "select":
+            (chosen,) = entry.select("option[selected]")
+            assert chosen.text == start
+        else:
+            assert entry["value"] == start
+        assert ("hidden" in row.attrs) is not_shown(control, starts)
+    presets = [b["data-preset"] for b in side.select("[data-preset]")]
+    assert presets == [*PIPELINE.presets, ""]
+
+
+def not_shown(control, starts):
+    """Return whether a control means nothing for the other settings."""
+    if control.shown_for is None:
+        return False
+    other, values = control.shown_for
+    return starts.get(other, PIPELINE.start[other]) not in values
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(16384, "16,384"), (0.25, "0.25"), (1.0, "1"), (1234.5, "1,234.5")],
+)
+def test_a_field_writes_numbers_as_the_script_does(value, words):
+    assert live_controls.written(value) == words
+
+
+def test_lists_keep_the_width_and_stand_above_their_picture(tmp_path):
+    (name,) = [n for n, f in FIGURES.items() if has_lists(f)][:1]
+    cell = live(FIGURES[name])._repr_html_()
+    body, _ = live_figures.with_ids(cell, "one", tmp_path)
+    assert "full-width" not in body.split(">")[0]
+    page = BeautifulSoup(body, "html.parser")
+    lines = page.select(".live-line")
+    (control,) = [
+        c for c in FIGURES[name].controls.values() if isinstance(c, Lists)
+    ]
+    written = [[b.text for b in line.find_all("button")] for line in lines]
+    assert written == [x.split() for x in control.start.split("\n")]
+
+
+def has_lists(figure):
+    return any(isinstance(c, Lists) for c in figure.controls.values())
 
 
 def test_each_has_the_frames_of_its_start(page):

@@ -77,10 +77,13 @@ def test_how_to_cite_is_told_the_same_in_both_places():
     page = read("about.md")
     entry = dict(re.findall(r"  (\w+) += \{+(.*?)\}+,\n", page))
     assert entry["title"] == cited["title"]
-    assert [{"name": entry["author"]}] == cited["authors"]
+    names = [author["name"] for author in cited["authors"]]
+    assert entry["author"] == " and ".join(names)
+    assert project["project"]["authors"] == cited["authors"]
     assert entry["version"] == cited["version"]
     assert cited["version"] == project["project"]["version"]
     config = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))
+    assert config["author"] == ", ".join(names)
     assert (entry["title"], entry["year"]) == (
         config["title"],
         config["copyright"],

@@ -1,5 +1,5 @@
 // Lets a reader change the live figures of a page. It knows nothing of them:
-// it makes the controls that the JSON in a figure names, and shows what comes
+// it makes the controls work that stand in a figure, and shows what comes
 // back for their settings: from the frames, which were made with the page, or
 // else from Python (engine.js). What is shown is
 //   {pictures: [svg], facts: [[name, value]], sentence, refused, place}.
@@ -23,7 +23,7 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
 
   function enliven(figure) {
     const id = figure.id.slice("live-".length);
-    const { name, title, presets, controls, keeps_before: keeps } =
+    const { name, presets, controls, keeps_before: keeps } =
       JSON.parse(figure.querySelector("script").textContent);
     const [pictures, facts, sentence] = ["pictures", "facts", "sentence"]
       .map((part) => figure.querySelector(`.live-${part}`));
@@ -151,38 +151,34 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
       chosen.textContent = words;
       chosen.hidden = words === "";
       Object.assign(settings, values);
-      controls.forEach(({ name: key }) => rows[key].show(settings[key]));
+      controls.forEach(({ name: key }) => {
+        rows[key].show(settings[key]);
+        // On a phone its row stays in view, above the picture.
+        rows[key].row.classList.toggle("live-touched", key === touched);
+      });
       change();
     }
 
-    // ---- its controls; each returns {row, show, mark}
+    // ---- its controls; each returns {show, mark}
 
-    const row = (...children) =>
-      make("div", { className: "live-control" }, ...children);
     const marker = (...inputs) => (place, key) => inputs.forEach((input) =>
       input.setAttribute("aria-invalid", String(place === key)));
 
     const kinds = {
-      choice({ name: key, label, options }) {
-        const select = make("select", { id: `${figure.id}-${key}` },
-          ...options.map((word) => make("option", {}, word)));
+      choice({ name: key }, row) {
+        const select = row.querySelector("select");
         select.onchange = () => set({ [key]: select.value });
         return {
-          row: row(make("label", { htmlFor: select.id }, label), select),
           show: (value) => { select.value = value; },
           mark: marker(select),
         };
       },
 
-      number({ name: key, label, stops, unit }) {
-        const words = unit ? `${label}, ${unit}` : label;
-        const field = make("input", { id: `${figure.id}-${key}`, inputMode: "decimal" });
-        const slider = make("input", { type: "range", max: stops.length - 1 });
-        slider.setAttribute("aria-label", words);
+      number({ name: key, stops, unit }, row) {
+        const [slider, field] = row.querySelectorAll("input");
         slider.oninput = () => set({ [key]: stops[slider.value] });
         field.onchange = () => set({ [key]: read(field.value) });
         return {
-          row: row(make("label", { htmlFor: field.id }, words), slider, field),
           show(value) {
             field.value = typeof value === "number" ? written(value) : value;
             const past = stops.findIndex((stop) => stop >= value);
@@ -193,8 +189,8 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
         };
       },
 
-      lists({ name: key, label, rules }) {
-        const body = make("div", { role: "group", ariaLabel: `${label}s` });
+      lists({ name: key, label }, row) {
+        const body = row.querySelector("[role=group]");
         let lines, at = [0, 0], fault = "";
         const draw = (focus) => {
           body.replaceChildren(...lines.map((line, y) => make("div", { className: "live-line" },
@@ -231,15 +227,11 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
           event.preventDefault();
           go(...way, event.altKey, true);
         };
-        const mover = (words, ...way) => make("button",
-          { type: "button", onclick: () => go(...way, true) }, words);
+        row.querySelectorAll("[data-way]").forEach((button) => {
+          const [down, right] = button.dataset.way.split(" ").map(Number);
+          button.onclick = () => go(down, right, true);
+        });
         return {
-          row: make("div", { className: "live-wide" },
-            ...(rules ? [make("p", {}, rules)] : []),
-            make("p", {}, "Choose a box, then move it: by these buttons, or by Alt and an arrow."),
-            make("div", { className: "live-buttons" },
-              mover("← earlier", 0, -1), mover("later →", 0, 1),
-              mover("↑ up", -1, 0), mover("down ↓", 1, 0)), body),
           show(text) {
             lines = text.split("\n").map((line) => line.split(/\s+/).filter(Boolean));
             if (!lines[at[0]]?.[at[1]]) at = [lines.findIndex((line) => line.length), 0];
@@ -254,23 +246,17 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
       },
     };
 
-    const box = make("fieldset", { className: "live-controls" },
-      make("legend", {}, title));
-    const choose = (words, values, told) => make("button",
-      { type: "button", onclick: () => set({ ...start, ...values }, told) }, words);
-    const chosen = make("p", { className: "live-chosen", hidden: true });
-    box.append(make("div", { className: "live-buttons" },
-      ...Object.entries(presets).map(([words, values]) => choose(words, values,
-        `“${words}” sets ${changes(values) || "nothing"}. All else is as at the start.`)),
-      choose("start again", {})), chosen);
-    const folded = make("details", { className: "live-wide" },
-      make("summary", {}, "More settings"), make("div"));
+    const chosen = figure.querySelector(".live-chosen");
+    figure.querySelectorAll("[data-preset]").forEach((button) => {
+      const words = button.dataset.preset, values = presets[words] ?? {};
+      const told = words && `“${words}” sets ${changes(values) || "nothing"}. ` +
+        "All else is as at the start.";
+      button.onclick = () => set({ ...start, ...values }, told);
+    });
     for (const control of controls) {
-      rows[control.name] = kinds[control.kind](control);
-      (control.folded ? folded.lastChild : box).append(rows[control.name].row);
+      const row = figure.querySelector(`[data-control="${control.name}"]`);
+      rows[control.name] = { row, ...kinds[control.kind](control, row) };
     }
-    if (folded.lastChild.hasChildNodes()) box.append(folded);
-    figure.prepend(box, sentence); // what a touch comes to stands beside it
 
     // ---- a view that was sent: its settings are in the address
     const sent = {};
@@ -278,7 +264,8 @@ var dpkitFrames = {}; // of a page and figure: [[what a touch sets, shown]]
       const value = new URLSearchParams(location.search).get(`${id}.${key}`);
       if (value !== null) sent[key] = kind === "number" ? read(value) : value;
     }
-    folded.open = controls.some((c) => c.folded && c.name in sent);
+    const folded = figure.querySelector("details");
+    if (controls.some((c) => c.folded && c.name in sent)) folded.open = true;
     Object.assign(settings, sent);
     controls.forEach(({ name: key }) => rows[key].show(settings[key]));
     arrange();

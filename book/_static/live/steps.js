@@ -25,17 +25,13 @@
   }
 
   // The buttons stand beside what a figure shows, which changes.
-  document.querySelectorAll("figure.live .live-pictures").forEach((pictures) => {
+  document.querySelectorAll(".live-steps").forEach((row) => {
+    const pictures = row.previousElementSibling;
     const inside = () => pictures.querySelector("[data-step]");
-    const button = (words, way) => Object.assign(
-      document.createElement("button"),
-      { type: "button", textContent: words, onclick: () => go(inside(), way) });
-    const row = document.createElement("div");
-    row.className = "live-buttons";
-    row.append(button("← messages", -1), button("messages →", 1));
+    const [back, forth] = row.children;
+    back.onclick = () => go(inside(), -1);
+    forth.onclick = () => go(inside(), 1);
     const offer = () => { row.hidden = !inside(); };
     new MutationObserver(offer).observe(pictures, { childList: true });
-    pictures.after(row);
-    offer();
   });
 })();

@@ -69,7 +69,7 @@ def plot_winners(
         for name in names:
             p, _, some = _place([x for x in stretches if x.name == name])
             x = (some[0] * some[-1]) ** 0.5
-            text = ax.text(x, p, _words(name), fontsize=10.5)
+            text = ax.text(x, p, _words(name), fontsize=11.6)
             text.set(ha="center", va="center")
         _frame(ax, world_sizes, (sizes[0] / step, sizes[-1] * step))
 

@@ -42,7 +42,7 @@ def draw_statistics() -> Picture:
 
 def _draw_rows(ax: Axes, x: float, use: str, cuts: tuple[int, ...]) -> None:
     """Draw a column of rows, with a frame around those between two cuts."""
-    ax.text(x, 1.1, use, ha="center", fontsize=10)
+    ax.text(x, 1.1, use, ha="center")
     for row in range(8):
         colour = COLOURS[row // 4]
         alpha = 1 if row < cuts[-1] else 0.2

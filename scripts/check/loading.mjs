@@ -1,0 +1,186 @@
+// How a page loads: which files it asks for, whether anything on it uses them,
+// and how far its parts jump until all are there (the sum of what browsers
+// call layout shifts), on a desk and on a phone. The worst case: fonts,
+// pictures, and scripts that do not hold up the page, come after its first
+// picture. Some readers come to a live figure in the middle of a page.
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+
+import { visit } from "./browser.mjs";
+import { finding, PRINT } from "./site.mjs";
+
+const VIEWS = {
+  desk: { viewport: { width: 1280, height: 900 } },
+  phone: {
+    viewport: { width: 390, height: 844 },
+    isMobile: true, hasTouch: true, deviceScaleFactor: 2,
+  },
+};
+const MOST_JUMPED = 0.05;
+const MOST_SHARED = 100_000; // bytes that are sent for every page
+const REST = 300; // milliseconds, after the last file
+const DEFERRED = /<script\b[^>]*\bdefer\b[^>]*\bsrc="([^"]+)"/g;
+// Where answers are folded, those above the figure go first.
+const FOLDS = /class="predict-fold/;
+const LIVE = /<figure class="live[^"]*" id="([^"]+)"/g;
+
+// What scripts are for, by the beginning of a name; others are for every page.
+const SERVES = {
+  "auto-render": ".math", "katex": ".math",
+  "clipboard": ".highlight pre", "copybutton": ".highlight pre",
+  "design-tabs": ".sd-tab-set",
+  "engine": ".live, .exercise-in-page",
+  "exercises": ".exercise-in-page",
+  "figure": ".live",
+  "fontawesome": "svg.svg-inline--fa",
+  "language_data": "#search-results", "searchindex": "#search-results",
+  "searchtools": "#search-results",
+  "predict": ".predict",
+  "steps": ".live-steps",
+  "togglebutton": ".toggle, .dropdown",
+};
+
+/** In the page, from its start: adds up how far its parts jump. */
+function observe() {
+  globalThis.jumped = 0;
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) globalThis.jumped += entry.value;
+  }).observe({ type: "layout-shift", buffered: true });
+}
+
+const isPainted = () =>
+  performance.getEntriesByName("first-contentful-paint").length > 0;
+
+/** In the page: the style sheets of which no rule has an element in it, in
+ * some state: on paper, or under the pointer. */
+function idleSheets() {
+  const states = /::?(hover|focus|active|focus-visible|focus-within|visited|before|after|placeholder|marker)\b/g;
+  const meets = (rule) => {
+    const inside = rule.styleSheet?.cssRules ?? rule.cssRules;
+    if (inside?.length) return [...inside].some(meets);
+    if (!rule.selectorText) return false;
+    try {
+      return document.body.querySelector(rule.selectorText.replace(states, "")) !== null;
+    } catch {
+      return false; // of a selector that is nothing without its state
+    }
+  };
+  return [...document.styleSheets]
+    .filter((sheet) => sheet.href && ![...sheet.cssRules].some(meets))
+    .map((sheet) => new URL(sheet.href).pathname.slice(1));
+}
+
+/** Lets files wait until the page shows something. */
+async function comeLate(tab, address, html) {
+  const late = new Set([...html.matchAll(DEFERRED)]
+    .map(([, source]) => new URL(source, address).href));
+  await tab.route(/\.(js|woff2?|svg|png)\b/, async (route) => {
+    const url = route.request().url();
+    if (late.has(url) || !/\.js\b/.test(url)) await tab.waitForFunction(isPainted);
+    await route.continue();
+  });
+}
+
+/** Loads a page as if for the first time. */
+async function load(tab, address, html) {
+  const asked = new Set();
+  tab.on("request", (request) => asked.add(request.url()));
+  await comeLate(tab, address, html);
+  await tab.addInitScript(observe);
+  await tab.goto(address, { waitUntil: "networkidle" });
+  await tab.waitForTimeout(REST);
+  const jumped = await tab.evaluate(() => globalThis.jumped);
+  return { asked: [...asked], jumped };
+}
+
+/** The files of a page for which nothing on it has a use. */
+async function idleFiles(tab, files) {
+  const served = (file) => {
+    const name = file.split("/").pop();
+    return Object.entries(SERVES).find(([start]) => name.startsWith(start))?.[1];
+  };
+  const scripts = files.filter((file) => file.endsWith(".js") && served(file));
+  const idle = await tab.evaluate((pairs) =>
+    pairs.filter(([, use]) => !document.querySelector(use)).map(([file]) => file),
+  scripts.map((file) => [file, served(file)]));
+  return [...idle, ...await tab.evaluate(idleSheets)];
+}
+
+/** The pages that are loaded: of those that show source, one. */
+function chosen(pages) {
+  const source = pages.find((page) => page.startsWith("_modules/"));
+  return pages.filter((page) =>
+    page === source || !(page.startsWith("_modules/") || page === PRINT));
+}
+
+/** For each page: its files, with their bytes as they are sent; the idle ones
+ * among them; and how far it jumps in each view. */
+export async function loadings(site, origin, pages) {
+  const read = (file) => readFileSync(join(site, file));
+  const sizes = new Map();
+  const sent = (file) => {
+    if (!sizes.has(file)) sizes.set(file, gzipSync(read(file)).length);
+    return sizes.get(file);
+  };
+  const found = new Map(chosen(pages).map((page) => [page, { page }]));
+  const look = (view) => async (tab, page) => {
+    const row = found.get(page);
+    const html = String(read(page));
+    const { asked, jumped } = await load(tab, `${origin}/${page}`, html);
+    row[view] = jumped;
+    if (!row.files) {
+      const files = asked.filter((url) => url.startsWith(`${origin}/`))
+        .map((url) => decodeURIComponent(new URL(url).pathname.slice(1)));
+      row.files = new Map(files.map((file) => [file, sent(file)]));
+      row.idle = await idleFiles(tab, files);
+    }
+    for (const [, id] of FOLDS.test(html) ? [] : html.matchAll(LIVE)) {
+      await tab.goto("about:blank");
+      await tab.goto(`${origin}/${page}#${id}`, { waitUntil: "networkidle" });
+      await tab.waitForTimeout(REST);
+      row[view] = Math.max(row[view], await tab.evaluate(() => globalThis.jumped));
+    }
+    return [];
+  };
+  for (const [view, options] of Object.entries(VIEWS)) {
+    await visit([...found.keys()], look(view), options);
+  }
+  return [...found.values()];
+}
+
+/** The files that all pages have in common, with their bytes. */
+export function shared(rows) {
+  const [first, ...others] = rows;
+  return new Map([...first.files].filter(([file]) =>
+    others.every(({ files }) => files.has(file))));
+}
+
+const total = (files) => [...files.values()].reduce((sum, size) => sum + size, 0);
+
+/** What is said of the files that all pages have in common. */
+export function sharedWords(rows) {
+  const files = shared(rows);
+  return `every page: ${files.size} files, ${total(files)} bytes sent`;
+}
+
+/** What is wrong with how pages load. */
+export function judge(rows) {
+  const findings = rows.flatMap(({ page, idle, ...row }) => [
+    ...idle.map((file) =>
+      finding("weight", page, `nothing on it uses ${file}`)),
+    ...Object.keys(VIEWS).filter((view) => row[view] > MOST_JUMPED)
+      .map((view) => finding("loading", page,
+        `its parts jump by ${row[view].toFixed(3)} (${view}), more than ${MOST_JUMPED}`)),
+  ]);
+  const bytes = total(shared(rows));
+  if (bytes > MOST_SHARED) {
+    findings.push(finding("weight", "every page",
+      `${bytes} bytes sent, more than ${MOST_SHARED}`));
+  }
+  return findings;
+}
+
+/** A line for each page: its requests, its bytes, its jumps. */
+export const lines = (rows) => rows.map(({ page, files, desk, phone }) =>
+  [page, files.size, total(files), desk.toFixed(3), phone.toFixed(3)].join("\t"));

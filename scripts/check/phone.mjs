@@ -1,0 +1,65 @@
+// On a phone the letters of drawings can be read, and what scrolls sideways
+// shows that it does.
+import { show, unfold, VIEWS } from "./axe.mjs";
+import { finding, PRINT } from "./site.mjs";
+
+const LEAST = 11; // pixels, the height of a font
+
+/** In the page: drawings with smaller letters than these, and their size.
+ * matplotlib draws letters as shapes, scaled from a font of 100 points. */
+async function smallLetters(least) {
+  const found = [];
+  const note = (picture, size) => {
+    if (size < least) {
+      const name = picture.getAttribute("alt") ?? picture.getAttribute("aria-label");
+      found.push([String(name).slice(0, 60), size.toFixed(1)]);
+    }
+  };
+  for (const svg of document.querySelectorAll("main .bd-article svg, main > svg")) {
+    const sizes = [...svg.querySelectorAll("text")]
+      .filter((text) => text.getClientRects().length > 0 && text.textContent.trim())
+      .map((text) => parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a);
+    if (sizes.length) note(svg, Math.min(...sizes));
+  }
+  for (const image of document.querySelectorAll("main img[src$='.svg']")) {
+    const text = await (await fetch(image.src)).text();
+    const svg = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
+    const scale = image.clientWidth / svg.viewBox.baseVal.width;
+    const drawn = [...text.matchAll(/scale\((0\.\d+) -0\.\d+\)/g)]
+      .map(([, size]) => 100 * size * scale);
+    // In an image, the width that a style asks for is that of the image.
+    const [, most, narrow] = /@media \(max-width:(\d+)px\)\{[^{]*text\{[^}]*font-size:(\d+)px/
+      .exec(text) ?? [];
+    const written = [...svg.querySelectorAll("text")].map((words) =>
+      Number(words.getAttribute("font-size") ?? svg.getAttribute("font-size")) * scale);
+    const sizes = image.clientWidth <= most ? [narrow * scale] : [...drawn, ...written];
+    if (sizes.length && image.clientWidth) note(image, Math.min(...sizes));
+  }
+  return found;
+}
+
+/** In the page: boxes of which a part is out of sight, and that do not fade. */
+function silentBoxes() {
+  const scrolls = (box) => box.scrollWidth > box.clientWidth + 1 &&
+    /auto|scroll/.test(getComputedStyle(box).overflowX);
+  return [...document.querySelectorAll("main *")]
+    .filter((box) => box.checkVisibility({ contentVisibilityAuto: true }) &&
+      !box.matches("textarea, input") && scrolls(box) &&
+      getComputedStyle(box).maskImage === "none")
+    .map((box) => `${box.tagName.toLowerCase()}.${box.className}`);
+}
+
+/** What is wrong with a page on a phone. */
+export async function onPhone(tab, page) {
+  if (page === PRINT || page.startsWith("_modules/")) return [];
+  await unfold(tab);
+  await show(tab, VIEWS.find(({ name }) => name === "phone"));
+  const small = await tab.evaluate(smallLetters, LEAST);
+  const silent = await tab.evaluate(silentBoxes);
+  return [
+    ...small.map(([name, size]) => finding("phone", page,
+      `letters of ${size} pixels, fewer than ${LEAST}, in: ${name}`)),
+    ...silent.map((box) => finding("phone", page,
+      `nothing shows that this scrolls: ${box}`)),
+  ];
+}
