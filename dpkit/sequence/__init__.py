@@ -27,6 +27,7 @@ Source:
     DeepSpeed Ulysses, 2023, arXiv:2309.14509.
 """
 
+from dpkit.sequence.cpu_kernel import use_cpu_kernel_in_ring
 from dpkit.sequence.cut import join_sequence, own_part, positions
 from dpkit.sequence.kernels import BY_PRODUCTS, FUSED, BlockKernel
 from dpkit.sequence.ring import ring_attention
@@ -44,4 +45,5 @@ __all__ = [
     "positions",
     "ring_attention",
     "ulysses_attention",
+    "use_cpu_kernel_in_ring",
 ]
