@@ -37,6 +37,7 @@ Floor 9, composed
     ``sharding/`` -- what data parallelism copies, cut into shards.
     ``network_partition/`` -- stages on devices, driven by a schedule.
     ``layer_partition/`` -- layers whose weights are split over devices.
+    ``sequence/`` -- attention whose sequences are split over ranks.
     ``ranks/`` -- ranks as threads, for PyTorch's own engines.
     ``calibration/`` -- measures this machine, and saves it as a preset.
 Floor 10, scores

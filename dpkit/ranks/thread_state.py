@@ -1,8 +1,8 @@
 """What PyTorch has once in a process, and each rank has for itself.
 
 Those are the registry of process groups, random numbers, the default dtype,
-the hooks of all modules, and what DTensor keeps. All is set back when the
-ranks have ended.
+the hooks of all modules, and what DTensor and ``context_parallel`` keep. All
+is set back when the ranks have ended.
 """
 
 import copy
@@ -17,6 +17,8 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 from torch.nn.modules import module as modules
 
+from dpkit.ranks import context_parallel_state
+from dpkit.ranks.context_parallel_state import ContextParallelState
 from dpkit.ranks.needed import REGISTRY
 from dpkit.sim.changes.change import replaced
 from dpkit.sim.devices.configuration import Simulation, machine, simulation
@@ -86,6 +88,7 @@ class ThreadState(NamedTuple):
     in_rules: dict[Any, Any]  # what is in them
     tracker: Any  # what DTensor draws its shards by, once it has
     hooks: dict[str, Any]  # of all modules, by their names in torch
+    sequences: ContextParallelState
 
     @classmethod
     def now(cls) -> "ThreadState":
@@ -98,6 +101,7 @@ class ThreadState(NamedTuple):
             in_rules=dict(rules),
             tracker=_tracking()._rng_tracker,
             hooks={name: getattr(modules, name) for name in HOOKS},
+            sequences=ContextParallelState.now(),
         )
 
     @classmethod
@@ -123,12 +127,14 @@ class ThreadState(NamedTuple):
         _dispatcher()._custom_op_handlers = self.rules
         _tracking()._rng_tracker = self.tracker
         vars(modules).update(self.hooks)
+        self.sequences.restore()
 
 
 def import_dtensor() -> None:
     """Import DTensor, which takes a second, before there are ranks."""
     _dispatcher()
     _tracking()
+    context_parallel_state.modules()
 
 
 @cache

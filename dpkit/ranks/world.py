@@ -3,7 +3,8 @@
 Each thread has its own stream, device, issuers and registry of process groups
 (``dpkit.sim``). PyTorch has other things once in a process. These change with
 the turn: random numbers, also Python's and NumPy's, the default dtype, the
-rules of DTensor and what it draws shards by, the hooks of all modules.
+rules of DTensor and what it draws shards by, the hooks of all modules, and
+what a block of ``context_parallel`` sets.
 """
 
 from typing import Any

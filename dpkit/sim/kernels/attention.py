@@ -27,6 +27,8 @@ from dpkit.sim.operators.operations import aten
 from dpkit.sim.tensors.behaviour import plain
 from dpkit.theory.hardware.fused_attention import capability
 
+_CPU_KERNEL = aten._scaled_dot_product_flash_attention_for_cpu.default
+
 
 def attention(
     query: Tensor,
@@ -142,14 +144,27 @@ def _on_cuda(kernel: str, asked: AttentionCall, scale: float | None) -> Tensor:
 def _is_one_kernel_on_cpu(asked: AttentionCall) -> bool:
     """Return whether PyTorch's CPU computes attention in one kernel."""
     tensors = asked[:4]
-    if any(x is not None and plain(x) is x for x in tensors):
-        return False  # DTensors, which have no rule for that kernel
+    if any(x is not None and not _may_call_kernel(x) for x in tensors):
+        return False
     if asked.mask is not None and asked.mask.requires_grad:
         return False
     like = [None if x is None else _on_cpu_like(x) for x in tensors]
     settings = asked.dropout_p, asked.is_causal
     choice = aten._fused_sdp_choice(*like, *settings, enable_gqa=asked.grouped)
     return bool(choice == SDPBackend.FLASH_ATTENTION.value)
+
+
+def _may_call_kernel(x: Tensor) -> bool:
+    """Return whether a tensor can come to the CPU's kernel.
+
+    DTensors have no rule for it, unless a program adds a handler, as
+    ``dpkit.sequence.use_cpu_kernel_in_ring`` does.
+    """
+    if plain(x) is not x:
+        return True
+    dispatcher = getattr(type(x), "_op_dispatcher", None)
+    handlers = getattr(dispatcher, "_custom_op_handlers", {})
+    return _CPU_KERNEL in handlers
 
 
 def _on_cpu_like(tensor: Tensor) -> Tensor:
