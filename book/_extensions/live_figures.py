@@ -21,7 +21,7 @@ from dpbook.explore.all import FIGURES
 FOLDER = "_static/live/frames"
 FIGURE = re.compile(
     r'<figure class="live"( aria-label="[^"]*")>(.*?)'
-    r'<script type="application/json">(.*?)</script>',
+    r'<script type="application/json">(?P<told>.*?)</script>',
     re.DOTALL,
 )
 FACTS = '<table class="live-facts">'
@@ -87,7 +87,7 @@ def with_ids(body: str, page: str, folder: Path) -> tuple[str, int]:
     moves = MOVING in body  # some figure, at its start
 
     def named(match: re.Match[str]) -> str:
-        told = json.loads(match[3])
+        told = json.loads(match["told"])
         name = name_figure(told["name"], count)
         # Two pages may have a figure of one kind, each with its start.
         file = write_frames(folder, f"{page}-{name}", frames_of(told))

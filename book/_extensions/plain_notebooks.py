@@ -117,7 +117,7 @@ def lines_below(
     for output in cell["outputs"]:
         html = html_of(output)
         if live := FIGURE.search(html):
-            told = json.loads(live[2])
+            told = json.loads(live["told"])
             name = name_figure(told["name"], count)
             text = CONTROLS.format(title=told["title"], page=page)
             words = plain_markdown(text, in_words)
