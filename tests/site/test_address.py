@@ -9,7 +9,6 @@ import sys
 import sysconfig
 import tomllib
 import zipfile
-from importlib.metadata import version
 from types import SimpleNamespace
 
 import pytest
@@ -379,6 +378,18 @@ def elsewhere(tmp_path):
     return folder
 
 
+def pretend_installed(python, name, version):
+    """Have pip and Python find a version before the one that is there."""
+    (site,) = python.parent.parent.glob("lib/python*/site-packages")
+    about = site / f"{name}-{version}.dist-info"
+    about.mkdir()
+    facts = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    (about / "METADATA").write_text(facts)
+    files = ("METADATA", "RECORD")
+    lines = [f"{about.name}/{file},,\n" for file in files]
+    (about / "RECORD").write_text("".join(lines))
+
+
 @pytest.mark.slow
 def test_the_first_cell_installs_the_commit_of_its_notebook(
     bare, clone, elsewhere
@@ -391,6 +402,9 @@ def test_the_first_cell_installs_the_commit_of_its_notebook(
     first = next(cell for cell in cells if cell["cell_type"] == "code")
     source = "".join(first["source"])
     assert f', "{revision}"\n' in source
+    # These are new enough, and older than those of requirements.txt.
+    pretend_installed(bare, "torch", "2.12.0")
+    pretend_installed(bare, "torchvision", "0.27.0")
     where = "\nimport dpbook.job, dpkit; print('found', dpkit.__file__)"
     output = run_cell(bare, source + where, elsewhere, **offline(clone))
     # And it says nothing of a torch, which is there.
@@ -398,7 +412,7 @@ def test_the_first_cell_installs_the_commit_of_its_notebook(
     # What the cells read by a path is there too.
     assert (elsewhere / "_data" / "headline.json").exists()
     kept = (elsewhere / "torch-here.txt").read_text().split()
-    assert kept[0] == f"torch=={version('torch')}"
+    assert kept == ["torch==2.12.0", "torchvision==0.27.0"]
 
 
 def pretend_wheel(folder, name, version):
@@ -423,14 +437,7 @@ def test_the_first_cell_says_which_torch_it_will_install(
     bare, clone, elsewhere
 ):
     """The torch that is there is too old. Its place gets the pinned one."""
-    (site,) = bare.parent.parent.glob("lib/python*/site-packages")
-    older = site / "torch-2.5.0.dist-info"
-    older.mkdir()
-    facts = "Metadata-Version: 2.1\nName: torch\nVersion: 2.5.0\n"
-    (older / "METADATA").write_text(facts)
-    (older / "RECORD").write_text(
-        "torch-2.5.0.dist-info/METADATA,,\ntorch-2.5.0.dist-info/RECORD,,\n"
-    )
+    pretend_installed(bare, "torch", "2.5.0")
     pinned = (ROOT / "requirements.txt").read_text("utf-8")
     wheels = dict(re.findall(r"(?m)^(torch|torchvision)==(\S+)", pinned))
     for name in wheels:
@@ -442,7 +449,8 @@ def test_the_first_cell_says_which_torch_it_will_install(
     assert said[0].startswith("dpkit needs torch>=2.11 (here: 2.5.0). ")
     assert "interrupt this cell" in said[0]
     assert f"torch-{wheels['torch']}" in said[1].split()
-    found = [path.name for path in site.glob("torch-*")]
+    places = bare.parent.parent.glob("lib/python*/site-packages/torch-*")
+    found = [path.name for path in places]
     assert found == [f"torch-{wheels['torch']}.dist-info"]
 
 

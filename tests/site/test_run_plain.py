@@ -48,7 +48,8 @@ def code(source, *tags):
 CHAPTER = [
     code("def f():\n    pass", "stub"),
     code("check(f)"),
-    code("def f():\n    return 1", "solution"),
+    code("def one():\n    return 1"),
+    code("def f():\n    return one()", "solution"),
     code("check(f)"),
 ]
 
@@ -75,7 +76,8 @@ def test_what_is_wrong_is_named(printed, expected, tmp_path, monkeypatch):
             "elsewhere",
         ]
         stub, check = notebook.cells
-        state = "filled in" if "return 1" in stub.source else "open"
+        state = "filled in" if "return one()" in stub.source else "open"
+        assert ("def one()" in stub.source) == (state == "filled in")
         said = {**right, **printed}[state]
         if said is None:
             raise CellExecutionError("why", "Error", "")
