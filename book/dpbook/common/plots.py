@@ -91,7 +91,7 @@ def doublings(axis: Axis) -> None:
     low, high = sorted(axis.get_view_interval())
     first = math.ceil(math.log2(low))
     last = math.floor(math.log2(high))
-    powers = range(first, last + 1)
+    powers: Sequence[int] = range(first, last + 1)
     each = 1
     while not _fit(powers):
         each += 1
