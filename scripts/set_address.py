@@ -80,8 +80,8 @@ def check(address: str) -> str:
 def pages_of(address: str) -> str:
     """Return where the host of a repository publishes its pages.
 
-    That of https://github.com/Some/book does so at
-    https://some.github.io/book/.
+    The pages of https://github.com/Some/book are at
+    https://some.github.io/book/, for instance.
     """
     host = ADDRESS.fullmatch(address)[1]
     owner, name = address.rsplit("/", 2)[1:]
