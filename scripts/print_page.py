@@ -42,8 +42,8 @@ def unfold(article: Tag) -> None:
         names = box.get_attribute_list("class")
         box["class"] = [c for c in names if c not in ("dropdown", "toggle")]
     for part in article.select(
-        "a.headerlink, a:has(> .viewcode-link),"
-        "figure.live > :is(script, .live-controls)"
+        "a.headerlink, a:has(> .viewcode-link), figure.live > script,"
+        ".live-controls, .live-steps"
     ):
         part.decompose()
 

@@ -83,10 +83,8 @@ def check(address: str) -> str:
 def pages_of(address: str) -> str:
     """Return where the host of a repository publishes its pages.
 
-    >>> pages_of("https://github.com/Some/book")
-    'https://some.github.io/book/'
-    >>> pages_of("https://github.com/some/some.github.io")
-    'https://some.github.io/'
+    The pages of https://github.com/Some/book are at
+    https://some.github.io/book/, for instance.
     """
     host = ADDRESS.fullmatch(address)[1]
     owner, name = address.rsplit("/", 2)[1:]

@@ -22,8 +22,7 @@ DRAWING = "dpkit-drawing"
 def attributes(svg: str) -> str:
     """Return the attributes of an image that shows a picture.
 
-    >>> attributes('<svg width="374.4pt" height="216pt" viewBox="…">')
-    'width="499" height="288" '
+    These are its class, if dpkit has drawn it, and its size in pixels.
     """
     match = SIZE.search(svg)
     assert match is not None

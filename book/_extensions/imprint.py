@@ -30,21 +30,13 @@ def last_commit(folder: Path) -> date | None:
 
 
 def version(cited: dict[str, Any], day: date | None) -> str:
-    """Return the version, with the day if it is known.
-
-    >>> version({"version": "0.1.0"}, date(2026, 3, 1))
-    'Version 0.1.0, 1 March 2026.'
-    """
+    """Return the version, with the day if it is known."""
     when = f", {day.day} {day:%B %Y}" if day else ""
     return f"Version {cited['version']}{when}."
 
 
 def contacts(cited: dict[str, Any]) -> str:
-    """Return a sentence with links to those whom readers can write to.
-
-    >>> contacts({"contact": [{"name": "Ada", "email": "ada@x.org"}]})
-    '<a href="mailto:ada@x.org">Write to Ada</a>.'
-    """
+    """Return a sentence with a link for each to whom readers can write."""
     sentences = []
     for entry in cited.get("contact", []):
         email = entry.get("email")

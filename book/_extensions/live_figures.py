@@ -56,7 +56,7 @@ def name_figure(kind: str, count: Counter[str]) -> str:
 def with_controls(inside: str, told: dict[str, Any], name: str) -> str:
     """Put the controls before what a figure shows.
 
-    Beside them stands the sentence: what a touch comes to.
+    What it shows begins with the sentence: what a touch comes to.
 
     Args:
         inside: What the figure shows, as HTML.
@@ -65,9 +65,8 @@ def with_controls(inside: str, told: dict[str, Any], name: str) -> str:
     """
     sentence = SENTENCE.search(inside)
     assert sentence is not None
-    side = controls(told, name) + sentence[0]
-    shown = inside.replace(sentence[0], "", 1)
-    return element("div", side, class_="live-side") + shown
+    shown = sentence[0] + inside.replace(sentence[0], "", 1)
+    return controls(told, name) + element("div", shown, class_="live-shown")
 
 
 def with_steps(inside: str) -> str:
@@ -108,10 +107,14 @@ def with_ids(body: str, page: str, folder: Path) -> tuple[str, int]:
 
 
 def package_checksum() -> int:
-    """Return a number that changes with the packages: they make the frames."""
+    """Return a number that changes with what makes the figures of a page.
+
+    These are the packages, which make the frames, and the extensions.
+    """
     found = 0
-    for package in (dpkit, dpbook):
-        for path in sorted(Path(package.__path__[0]).rglob("*.py")):
+    here = str(Path(__file__).parent)
+    for folder in (dpkit.__path__[0], dpbook.__path__[0], here):
+        for path in sorted(Path(folder).rglob("*.py")):
             found = zlib.crc32(path.read_bytes(), found)
     return found
 
@@ -138,7 +141,7 @@ def make_live(
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the extension; a changed package writes all pages again."""
+    """Register the extension; a changed source writes all pages again."""
     app.add_config_value("live_figures_package", package_checksum(), "html")
     app.connect("html-page-context", make_live)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

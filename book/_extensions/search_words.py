@@ -46,8 +46,21 @@ def add_words(app: Sphinx, doctree: nodes.document, page: str) -> None:
     for words, places in entries(app.env):
         for there, place in places:
             if there == page:
-                named = [("single", w, place, "main", None) for w in words]
+                at = section_of(doctree, place)
+                named = [("single", w, at, "main", None) for w in words]
                 doctree.append(addnodes.index(entries=named))
+
+
+def section_of(doctree: nodes.document, place: str) -> str:
+    """Return the name of the section that a place begins, or nothing.
+
+    A section has several names. The search shows the text of the element that
+    bears the first of them.
+    """
+    for section in doctree.findall(nodes.section):
+        if place in section["ids"]:
+            return section["ids"][0]
+    return ""
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

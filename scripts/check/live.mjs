@@ -168,7 +168,7 @@ async function stepByStep(tab, { id }, note) {
 async function inView(tab, { id, told }, note) {
   if (told.controls.some(({ kind }) => kind === "lists")) return;
   const figure = tab.locator(`#${id}`);
-  const [side, pictures] = [figure.locator(".live-side"), figure.locator(".live-pictures")];
+  const [side, pictures] = [figure.locator(".live-controls"), figure.locator(".live-pictures")];
   const before = tab.viewportSize();
   await tab.setViewportSize({ width: 1100, height: 900 });
   const [left, right] = [await side.boundingBox(), await pictures.boundingBox()];

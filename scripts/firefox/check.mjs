@@ -71,22 +71,22 @@ async function look(tab, page, view) {
 
 /** The first slider of a live figure changes what it shows. */
 async function touch(tab, page, view) {
-  const figure = await tab.$("figure.live:has(.live-side input[type=range])");
+  const figure = await tab.$("figure.live:has(.live-controls input[type=range])");
   if (!figure) return;
   await tab.evaluate(() => { // a figure may be the answer of a Predict box
     for (const part of document.querySelectorAll("[hidden=until-found]")) part.hidden = false;
   });
   const [slider, shown, beside] = await figure.evaluate((box) => {
-    const [side, pictures] = [".live-side", ".live-pictures"]
+    const [side, pictures] = [".live-controls", ".live-pictures"]
       .map((part) => box.querySelector(part).getBoundingClientRect());
-    return [".live-side input[type=range]", box.querySelector(".live-sentence").textContent,
+    return [".live-controls input[type=range]", box.querySelector(".live-sentence").textContent,
       side.right <= pictures.left];
   });
   if (view === "desk" && !beside) note(page, "controls are not beside their picture");
   await (await figure.$(slider)).focus();
   await tab.keyboard.press("ArrowRight");
   const changed = await tab.waitForFunction((before) =>
-    document.querySelector("figure.live:has(.live-side input[type=range]) .live-sentence").textContent !== before,
+    document.querySelector("figure.live:has(.live-controls input[type=range]) .live-sentence").textContent !== before,
   { timeout: PATIENCE }, shown).catch(() => null);
   if (!changed) note(page, `a slider changes nothing (${view})`);
   if (view !== "phone") return;

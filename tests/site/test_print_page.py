@@ -21,6 +21,9 @@ PAGES = {
 <details><summary>code</summary>x = 1</details>
 <section id="summary"><h2>Summary</h2></section></section></article>""",
     "two": """<section id="two"><h1>2. Two</h1>
+<figure class="live"><div class="live-controls">
+<button>start again</button></div><p>slow</p>
+<div class="live-steps"><button>on</button></div></figure>
 <p><a href="#summary">below</a> <a href="https://x.org/#summary">far</a>
 <a href="one.html#summary">the other</a> <a href="one.html#s">s</a></p>
 <section id="summary"><h2>Summary</h2></section></section></article>""",
@@ -59,7 +62,8 @@ def test_headings_are_one_level_deeper(page):
 def test_what_a_click_would_show_is_shown(page):
     assert page.details.has_attr("open")
     assert page.find(id="s")["class"] == ["solution", "admonition"]
-    assert page.select(".headerlink") == []
+    assert page.select(".headerlink, button") == []
+    assert page.select_one(".live").text.strip() == "slow"
 
 
 def test_the_frame_of_the_site_is_left_out(page):

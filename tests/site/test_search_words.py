@@ -21,7 +21,7 @@ def test_the_words_of_an_entry_lead_to_the_pages_that_it_names(site):
     assert {("book/museum", "", True), ("book/cluster", "", True)} <= pages(
         "deadlock"
     )
-    # A place in a page, and a word of the book's own.
-    section = ("book/network-partitioning", "np-recomputation", True)
+    # The section that a place begins, and a word of the book's own.
+    section = ("book/network-partitioning", "recomputation", True)
     assert section in pages("activation checkpointing")
     assert ("book/collectives", "", True) in pages("ring")

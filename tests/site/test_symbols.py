@@ -53,6 +53,7 @@ def symbols(text):
     text = re.sub(r"(?ms)^```(?!\{math\}|\{exercise).*?^```", "", text)
     text = re.sub(r"`[^`\n]*`", "", text)
     found = set()
+    text = re.sub(r"\\\\\[[\d.]+em\]", "", text)  # the space below a line
     for parts in MATH.findall(text):
         formula = re.sub(r"\$[^$]*\$", "", WORDS.sub(" ", "".join(parts)))
         for symbol in SYMBOL.findall(formula):

@@ -91,11 +91,19 @@ def doublings(axis: Axis) -> None:
     low, high = sorted(axis.get_view_interval())
     first = math.ceil(math.log2(low))
     last = math.floor(math.log2(high))
-    # From 2^-6 to 2^5 there are 12 powers: 8 labels allow every second.
-    each = -(-(last - first + 1) // 8)
-    powers = [p for p in range(first, last + 1) if p % each == 0]
+    powers: Sequence[int] = range(first, last + 1)
+    each = 1
+    while not _fit(powers):
+        each += 1
+        powers = [p for p in range(first, last + 1) if p % each == 0]
     axis.set_major_locator(FixedLocator([2.0**p for p in powers]))
     _plain(axis)
+
+
+def _fit(powers: Sequence[int]) -> bool:
+    """Return whether labels at powers of two stand apart: 8 of 4 letters."""
+    longest = max(len(_label(2.0**p)) for p in powers)
+    return len(powers) * longest <= 32
 
 
 def decades(axis: Axis) -> None:
@@ -106,8 +114,10 @@ def decades(axis: Axis) -> None:
     _plain(axis)
 
 
+def _label(value: float) -> str:
+    return f"{value:.0f}" if value >= 1 else f"{value:.3g}"
+
+
 def _plain(axis: Axis) -> None:
-    axis.set_major_formatter(
-        lambda value, _: f"{value:.0f}" if value >= 1 else f"{value:.3g}"
-    )
+    axis.set_major_formatter(lambda value, _: _label(value))
     axis.set_minor_locator(NullLocator())

@@ -28,12 +28,13 @@ def draw_statistics() -> Picture:
 
     def draw(ax: Axes) -> None:
         for i, (name, uses) in enumerate(CUTS.items()):
-            ax.text(3.2 * i + 0.6, 2.4, name, ha="center", weight="bold")
-            for x, use, cuts in zip((0, 1.2), ("normalize", "update"), uses):
-                _draw_rows(ax, 3.2 * i + x, use, cuts)
+            left = 3.6 * i
+            ax.text(left + 0.9, 2.4, name, ha="center", weight="bold")
+            for x, use, cuts in zip((0, 1.8), ("normalize", "update"), uses):
+                _draw_rows(ax, left + x, use, cuts)
         for half, y in (("first\nhalf", -1.5), ("second\nhalf", -5.5)):
             ax.text(-0.7, y, half, ha="right", va="center")
-        ax.set(xlim=(-1.6, 8.1), ylim=(-7.8, 3.4))
+        ax.set(xlim=(-2.2, 9.6), ylim=(-7.8, 3.4))
         ax.axis("off")
 
     title = f"rows that the statistics of batch norm see: {', '.join(CUTS)}"
