@@ -35,7 +35,7 @@ FOUND = """<div class="predict-found" id="predict-found">
 <th scope="col">it is</th><th scope="col">miss</th></tr></thead>
 <tbody></tbody>
 </table>
-<p class="predict-mean"></p>
+<p class="predict-mean">None on this page yet.</p>
 <p><label><input type="checkbox"> Show all answers, on all pages</label></p>
 <p><button type="button">Forget all predictions</button></p>
 </div>

@@ -221,7 +221,8 @@
   const early = new CSSStyleSheet();
   const but = boxes(KEY).map((box) => `:not([data-box="${box}"])`).join("");
   early.replaceSync(kept(ALL) ? "" :
-    `@media screen { .predict-fold${but} { display: none } }`);
+    `@media screen { .predict-fold${but} { display: none }
+     .predicts .predict-note:has(+ .predict-fold${but}) { display: block } }`);
   document.adoptedStyleSheets.push(early);
   page.classList.add("predicts");
   addEventListener("DOMContentLoaded", () => {

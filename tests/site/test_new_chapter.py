@@ -12,6 +12,7 @@ import sys
 
 import pytest
 from new_chapter import LONGEST, check_name, made, texts
+from slim_site import slim
 
 from tests.repository import ROOT
 
@@ -123,6 +124,7 @@ def built(root, tmp_path_factory):
         text=True,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    slim(folder / "_build" / "html")
     return folder
 
 
