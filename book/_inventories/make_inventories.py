@@ -50,6 +50,9 @@ SHORT = {
         "Tensor": "torch.Tensor",
         "nn.Module": "torch.nn.Module",
         "dist.ProcessGroup": "torch.distributed.ProcessGroup",
+        "torch.distributed.distributed_c10d.ProcessGroup": (
+            "torch.distributed.ProcessGroup"
+        ),
         **{
             f"torch.nn.modules.{module}.{name}": f"torch.nn.{name}"
             for name, module in LAYERS.items()
