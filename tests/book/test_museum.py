@@ -9,7 +9,15 @@ import pytest
 from predict_boxes import boxes, text_of
 from torch import nn
 
-from dpbook.museum import EXHIBITS, ROOMS, ranks, shards, tell, timers
+from dpbook.museum import (
+    EXHIBITS,
+    ROOMS,
+    ranks,
+    sequences,
+    shards,
+    tell,
+    timers,
+)
 from dpbook.museum.exhibit import claim, verdict
 from dpbook.museum.replicas import parity, step_of_all
 from dpkit.machine import devices
@@ -50,11 +58,15 @@ CAUGHT = {
     "summed already": "devices: 3, rows: 6, lengths: 3.00 to 1",
     "means scattered": "ranks: 4, rows: 7, lengths: 0.90 to 1",
     "freed too early": "are out of bounds for storage of size 0",
+    "causal ring": "some ranks compute for longer (ms: 0.7, 2.0, 3.3, 4.6)",
+    "counts from zero": "rank 0: the gradient of places.weight is",
 }
 NAMES = list(EXHIBITS)
 # Whose checks launch ranks, which are simulated devices anywhere.
 ON_RANKS = ["returned nothing", "evaluation alone"] + [
-    exhibit.name for room in (ranks, shards) for exhibit in room.EXHIBITS
+    exhibit.name
+    for room in (ranks, sequences, shards)
+    for exhibit in room.EXHIBITS
 ]
 # Versions that change what they are given. The others return something, and
 # a check could not even look at what they return if it were nothing.
@@ -164,7 +176,7 @@ def test_checks_refuse_what_does_nothing(name, place):
 
 def test_every_bug_has_an_exhibit():
     assert sorted(CAUGHT) == sorted(EXHIBITS)
-    assert sum(len(room.EXHIBITS) for room in ROOMS) == len(CAUGHT) == 31
+    assert sum(len(room.EXHIBITS) for room in ROOMS) == len(CAUGHT) == 33
 
 
 def test_parity_on_one_device_is_refused():

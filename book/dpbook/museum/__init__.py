@@ -14,6 +14,7 @@ from dpbook.museum import (
     processes,
     ranks,
     replicas,
+    sequences,
     shards,
     timers,
 )
@@ -22,8 +23,8 @@ from dpbook.museum.exhibit import claim as claim
 from dpbook.museum.exhibit import verdict as verdict
 
 ROOMS = (
-    collectives, processes, ranks, replicas, shards, pipelines, timers,
-    losses, clipping_and_batch_norm,
+    collectives, processes, ranks, replicas, shards, sequences, pipelines,
+    timers, losses, clipping_and_batch_norm,
 )  # fmt: skip
 EXHIBITS: dict[str, Exhibit] = {
     exhibit.name: exhibit for room in ROOMS for exhibit in room.EXHIBITS

@@ -1,0 +1,6 @@
+"""What the chapter ``long-sequences`` runs and draws.
+
+``programs`` -- what each rank runs: attention of its part, and a model;
+``runs`` -- attention of long sequences, without values, on the clock;
+``pictures`` -- which scores a rank computes, and what it does when.
+"""

@@ -1,0 +1,73 @@
+"""Which scores each rank computes, and what the ranks do when."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from matplotlib.axes import Axes
+from matplotlib.patches import Polygon
+
+from dpbook.common.plots import COLOURS, Picture
+from dpbook.long_sequences.runs import Run
+from dpkit.sequence.cut import pieces
+from dpkit.theory.timeline.timeline import Timeline
+
+Point = tuple[float, float]
+
+
+def draw_scores(k: int = 4) -> Picture:
+    """Draw the causal scores of k ranks, in order and balanced."""
+
+    def draw(ax: Axes) -> None:
+        for balanced in (False, True):
+            left = 1.35 * balanced
+            _draw_square(ax, k, balanced, left)
+            words = "head and tail" if balanced else "in order"
+            ax.text(left + 0.5, -0.06, words, ha="center")
+            ax.text(left + 0.5, 1.03, "keys →", ha="center", va="top")
+        ax.set(xlim=(-0.22, 2.4), ylim=(1.12, -0.15), aspect="equal")
+        ax.axis("off")
+
+    return Picture(
+        draw, f"which scores {k} ranks compute, in order and balanced"
+    )
+
+
+def _draw_square(ax: Axes, k: int, balanced: bool, left: float) -> None:
+    """Draw the queries of each rank as rows, the keys that they see."""
+    size = 1 / (2 * k if balanced else k)
+    for rank in range(k):
+        for piece in pieces(rank, k, balanced):
+            top, low = piece * size, (piece + 1) * size
+            corners: list[Point] = [
+                (left, top), (left + top, top), (left + low, low), (left, low)
+            ]  # fmt: skip
+            ax.add_patch(
+                Polygon(
+                    corners, facecolor=COLOURS[rank % 5], edgecolor="white"
+                )
+            )
+            ax.text(
+                left - 0.02, (top + low) / 2, f"rank {rank}",
+                ha="right", va="center", fontsize=7,
+            )  # fmt: skip
+
+
+def forward_of(runs: Mapping[str, Run], least: float = 2e-4) -> Timeline:
+    """Return what ranks do in forward of several runs, as one timeline.
+
+    Args:
+        runs: The runs by their names.
+        least: What takes fewer seconds is left out.
+    """
+    spans = []
+    for name, run in runs.items():
+        for span in run.forward_spans():
+            if span.end - span.start < least or "copy to" in span.name:
+                continue
+            rank = span.device.removeprefix("sim:")
+            stream = "computes" if span.stream == "compute" else "receives"
+            spans.append(
+                replace(span, device=f"{name}, rank {rank}", stream=stream)
+            )
+    (label, *_) = (run.timeline.label for run in runs.values())
+    return Timeline(spans, label=label)
