@@ -88,6 +88,11 @@ def number_of(line: str, text: str) -> Asked:
     """Read a line `number`, and take the number from the text."""
     what, pattern = (part.strip() for part in line.split("|", 1))
     label, _, unit = (part.strip() for part in what.rpartition(","))
+    if not label:
+        raise ValueError(
+            f"the number has no name ({what}): where it has no unit, its "
+            "name ends with a comma"
+        )
     found = found_numbers(pattern, text)
     if len(found) != 1:
         raise ValueError(f"not one number in the fold ({pattern}: {found})")

@@ -97,6 +97,7 @@ def test_a_box_is_read():
         ("two to three", "three to two", "the fold has no cells"),
         ("two to three", "one to two", "does not stand before its fold"),
         ("number: a", "figure: a", "no such line (figure)"),
+        ("a product, ms |", "a product |", "the number has no name"),
         ("if 2: ", "choose: ", "no such line (choose)"),
         ("if 2: ", "if 1: ", "no line `if` for a wrong item (item: 2)"),
         ("fold", "if 1: A.\nfold", "`if` for no wrong item (item: 1)"),

@@ -19,12 +19,12 @@ def draw_scores(k: int = 4) -> Picture:
 
     def draw(ax: Axes) -> None:
         for balanced in (False, True):
-            left = 1.35 * balanced
+            left = 1.45 * balanced
             _draw_square(ax, k, balanced, left)
             words = "head and tail" if balanced else "in order"
             ax.text(left + 0.5, -0.06, words, ha="center")
             ax.text(left + 0.5, 1.03, "keys →", ha="center", va="top")
-        ax.set(xlim=(-0.22, 2.4), ylim=(1.12, -0.15), aspect="equal")
+        ax.set(xlim=(-0.3, 2.5), ylim=(1.12, -0.15), aspect="equal")
         ax.axis("off")
 
     return Picture(
@@ -48,7 +48,7 @@ def _draw_square(ax: Axes, k: int, balanced: bool, left: float) -> None:
             )
             ax.text(
                 left - 0.02, (top + low) / 2, f"rank {rank}",
-                ha="right", va="center", fontsize=7,
+                ha="right", va="center",
             )  # fmt: skip
 
 
