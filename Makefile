@@ -38,6 +38,8 @@ WITHOUT_TORCH := yes
 endif
 
 PACKAGES := .venv-packages
+# What builds the files of a release; nothing else needs it.
+RELEASE  := .venv-release
 
 # The stored outputs of the chapters are those of the simulated devices.
 ON_SIM := DPKIT_DEVICES=sim
@@ -119,7 +121,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 .PHONY: help setup book check check-firefox serve notebooks notebooks-branch execute test test-fast test-cpu \
         test-dpkit test-book test-site test-double test-plain test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
         new-chapter gpu-outputs bench coverage \
-        elsewhere packages reproduce public-scripts planted-mistakes forecasts reproducible lint words format lock clean environment free-port
+        elsewhere packages release reproduce public-scripts planted-mistakes forecasts reproducible lint words format lock clean environment free-port
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -306,6 +308,15 @@ $(PACKAGES)/ready: tests/packages/requirements.txt | $(READY)
 packages: $(PACKAGES)/ready  ## scripts inside Accelerate and Lightning, on ranks
 	$(ON_SIM) $(ONE) PYTHONPATH=. $(PACKAGES)/bin/python -m pytest $(SHARED) \
 	  $(or $(FILES),tests/packages/scripts_of_packages.py)
+
+$(RELEASE)/ready: scripts/release/requirements.txt
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --disable-pip-version-check --quiet \
+	  -r scripts/release/requirements.txt
+	@touch $@
+
+release: $(RELEASE)/ready  ## the files of a release, checked, in _build/release
+	$(RELEASE)/bin/python scripts/release/build.py . _build/release
 
 reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
 	set -e; for name in $(RECORDERS); do $(PY) scripts/record.py $$name; done
