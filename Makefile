@@ -309,14 +309,14 @@ packages: $(PACKAGES)/ready  ## scripts inside Accelerate and Lightning, on rank
 	$(ON_SIM) $(ONE) PYTHONPATH=. $(PACKAGES)/bin/python -m pytest $(SHARED) \
 	  $(or $(FILES),tests/packages/scripts_of_packages.py)
 
-$(RELEASE)/ready: scripts/release/requirements.txt
+$(RELEASE)/ready: scripts/release_requirements.txt
 	$(PYTHON) -m venv $(RELEASE)
 	$(RELEASE)/bin/python -m pip install --disable-pip-version-check --quiet \
-	  -r scripts/release/requirements.txt
+	  -r scripts/release_requirements.txt
 	@touch $@
 
 release: $(RELEASE)/ready  ## the files of a release, checked, in _build/release
-	$(RELEASE)/bin/python scripts/release/build.py . _build/release
+	$(RELEASE)/bin/python scripts/build_release.py . _build/release
 
 reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
 	set -e; for name in $(RECORDERS); do $(PY) scripts/record.py $$name; done

@@ -1,6 +1,6 @@
 """Build the files of a release, an sdist and a wheel, and check them.
 
-    python scripts/release/build.py REPOSITORY FOLDER
+    python scripts/build_release.py REPOSITORY FOLDER
 
 They are made of the last commit, not of the working tree, and of nothing that
 git does not know. `python -m build` makes the wheel of the sdist, so a file
@@ -18,12 +18,9 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-SCRIPTS = Path(__file__).parent.parent
-sys.path.insert(0, str(SCRIPTS))
+from set_address import PLACEHOLDER
 
-from set_address import CONFIG, PLACEHOLDER  # noqa: E402
-
-ADDRESS = re.compile(CONFIG.pattern.replace('"[^"\\n]*"', '"([^"\\n]*)"'))
+ADDRESS = re.compile(r'(?m)^  url: "([^"]*)"')
 VERSION = re.compile(r'(?m)^__version__ = "([^"]+)"$')
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|mailto:|#)([^)\s]+)\)")
 
@@ -65,7 +62,7 @@ def build(repository: Path, folder: Path) -> tuple[str, list[Path]]:
     with tempfile.TemporaryDirectory() as scratch:
         source = export(repository, Path(scratch))
         config = (source / "_config.yml").read_text(encoding="utf-8")
-        address = ADDRESS.search(config)[2]
+        address = ADDRESS.search(config)[1] or PLACEHOLDER
         package = (source / "dpkit" / "__init__.py").read_text("utf-8")
         tag = "v" + VERSION.search(package)[1]
         readme = source / "README.md"
@@ -81,7 +78,7 @@ def build(repository: Path, folder: Path) -> tuple[str, list[Path]]:
 
 def main() -> int:
     """Build, check, and say what is there."""
-    parser = argparse.ArgumentParser(prog="build.py")
+    parser = argparse.ArgumentParser(prog="build_release.py")
     parser.add_argument("repository", type=Path)
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
