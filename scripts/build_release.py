@@ -2,9 +2,9 @@
 
     python scripts/build_release.py REPOSITORY FOLDER
 
-They are made of the last commit, not of the working tree, and of nothing that
-git does not know. `python -m build` makes the wheel of the sdist, so a file
-that the sdist lacks is missed here and not by a reader.
+They are made of the last commit; what is not committed stays out. `python -m
+build` makes the wheel of the sdist, so a file that the sdist lacks is missed
+here and not by a reader.
 
 The package index shows README.md beside no other file. So the README of the
 release names each file and picture by its address, at the tag of the version.
