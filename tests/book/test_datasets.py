@@ -116,7 +116,9 @@ def test_damaged_sample_is_named(
     file = tmp_path / "data" / f"{name}.gz"
     file.write_bytes(flip(file.read_bytes()))
     monkeypatch.setattr(datasets.resources, "files", lambda _: tmp_path)
-    with pytest.raises(ValueError, match="check these files out again") as caught:
+    with pytest.raises(
+        ValueError, match="check these files out again"
+    ) as caught:
         load_fashion_mnist()
     assert str(file) in str(caught.value)
 
