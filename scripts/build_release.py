@@ -68,10 +68,9 @@ def build(repository: Path, folder: Path) -> tuple[str, list[Path]]:
         readme = source / "README.md"
         text = with_addresses(readme.read_text("utf-8"), address, tag)
         readme.write_text(text, encoding="utf-8")
+        maker = [sys.executable, "-m", "build", "--no-isolation"]
         subprocess.run(
-            [sys.executable, "-m", "build", "--no-isolation", "--outdir"]
-            + [folder.absolute(), source],
-            check=True,
+            [*maker, "--outdir", folder.absolute(), source], check=True
         )
     return address, sorted(folder.iterdir())
 

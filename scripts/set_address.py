@@ -6,9 +6,9 @@ Usage: python scripts/set_address.py https://github.com/OWNER/NAME
 The address is `repository.url` in `_config.yml`, from which the buttons of the
 pages derive, and `repository-code` in `CITATION.cff`. It is also the first
 cell of each notebook, which fetches dpkit where it is not installed, and what
-the package index shows as links, in `pyproject.toml`. The pages have an address
-too, `html.baseurl`: that of GitHub's or GitLab's pages, if no
-other is given.
+the package index shows as links, in `pyproject.toml`. The pages have an
+address too, `html.baseurl`: that of GitHub's or GitLab's pages, if no other is
+given.
 
 The authors, and an e-mail or web address by which they can be reached, stand
 in `CITATION.cff`. In a terminal the script asks for what is not given;

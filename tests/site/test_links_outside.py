@@ -28,7 +28,8 @@ def elsewhere():
             self.send_response(503 if stumbles else 404 if gone else 200)
             self.end_headers()
 
-        do_GET = do_HEAD
+        def do_GET(self):
+            self.do_HEAD()
 
         def log_message(self, *_):
             pass
