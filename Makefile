@@ -38,6 +38,8 @@ WITHOUT_TORCH := yes
 endif
 
 PACKAGES := .venv-packages
+# What builds the files of a release; nothing else needs it.
+RELEASE  := .venv-release
 
 # The stored outputs of the chapters are those of the simulated devices.
 ON_SIM := DPKIT_DEVICES=sim
@@ -116,10 +118,10 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
   $(if $(AGAIN),--again $(AGAIN)) $(if $(LIMIT),--limit $(LIMIT))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book check check-firefox serve notebooks notebooks-branch execute test test-fast test-cpu \
+.PHONY: help setup book check check-firefox links-outside serve notebooks notebooks-branch execute test test-fast test-cpu \
         test-dpkit test-book test-site test-double test-plain test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
         new-chapter gpu-outputs bench coverage \
-        elsewhere packages reproduce public-scripts planted-mistakes forecasts reproducible lint words format lock clean environment free-port
+        elsewhere packages newest release reproduce public-scripts planted-mistakes forecasts reproducible lint words format lock clean environment free-port
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -167,6 +169,11 @@ book: $(READY)  ## build the site into _build/html
 
 check: book  ## look at every page in a browser: axe, links, spelling, …
 	$(ON_SIM) $(ONE) scripts/check/run.sh . $(PY)
+
+# Sites that are down for a day must not fail a check: this only reports.
+links-outside: book  ## report links out of the book that are dead
+	scripts/check/install
+	node scripts/check/outside.mjs .
 
 # Its node packages are its own: `make check` needs none of them.
 check-firefox: book  ## look at some pages in a second browser, Firefox
@@ -306,6 +313,23 @@ $(PACKAGES)/ready: tests/packages/requirements.txt | $(READY)
 packages: $(PACKAGES)/ready  ## scripts inside Accelerate and Lightning, on ranks
 	$(ON_SIM) $(ONE) PYTHONPATH=. $(PACKAGES)/bin/python -m pytest $(SHARED) \
 	  $(or $(FILES),tests/packages/scripts_of_packages.py)
+
+# Resolved afresh, and so not kept: what it installs is newer next week.
+newest:  ## .venv-newest, for ENV=: the newest versions that may be used
+	rm -rf .venv-newest
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/python -m pip install --disable-pip-version-check \
+	  --editable ".[dev]"
+	.venv-newest/bin/python -m pip list
+
+$(RELEASE)/ready: scripts/release_requirements.txt
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --disable-pip-version-check --quiet \
+	  -r scripts/release_requirements.txt
+	@touch $@
+
+release: $(RELEASE)/ready  ## the files of a release, checked, in _build/release
+	$(RELEASE)/bin/python scripts/build_release.py . _build/release
 
 reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
 	set -e; for name in $(RECORDERS); do $(PY) scripts/record.py $$name; done

@@ -106,6 +106,8 @@ if TYPE_CHECKING:
     from dpkit.processes import launch
     from dpkit.training import TrainingRecord, train
 
+__version__ = "0.1.0"
+
 __all__ = [
     "ChannelParallelConv2d",
     "ColumnParallelLinear",

@@ -1,4 +1,4 @@
-"""Make the sample of Fashion-MNIST that comes with dpkit.
+"""Make the sample of Fashion-MNIST that lies in the repository.
 
     python scripts/make_sample.py [FOLDER]
 
@@ -15,23 +15,9 @@ from pathlib import Path
 
 import torch
 
-from dpbook.common.datasets import Labelled, load_fashion_mnist
+from dpbook.common.datasets import load_fashion_mnist, thin_out
 
 FOLDER = Path(__file__).parent.parent / "book" / "dpbook" / "common" / "data"
-
-
-def thin_out(labelled: Labelled, step: int) -> Labelled:
-    """Take every ``step``-th example of each class, order kept.
-
-    The first so many of each class would be as many, but the rarer classes
-    would be alone at the end of the set.
-    """
-    rows_by_class = [
-        (labelled.labels == label).nonzero().flatten()[::step]
-        for label in range(10)
-    ]
-    rows = torch.cat(rows_by_class).sort().values
-    return Labelled(labelled.images[rows], labelled.labels[rows])
 
 
 def to_idx(values: torch.Tensor) -> bytes:

@@ -5,9 +5,10 @@ Usage: python scripts/set_address.py https://github.com/OWNER/NAME
 
 The address is `repository.url` in `_config.yml`, from which the buttons of the
 pages derive, and `repository-code` in `CITATION.cff`. It is also the first
-cell of each notebook, which fetches dpkit where it is not installed. The pages
-have an address too, `html.baseurl`: that of GitHub's or GitLab's pages, if no
-other is given.
+cell of each notebook, which fetches dpkit where it is not installed, and what
+the package index shows as links, in `pyproject.toml`. The pages have an
+address too, `html.baseurl`: that of GitHub's or GitLab's pages, if no other is
+given.
 
 The authors, and an e-mail or web address by which they can be reached, stand
 in `CITATION.cff`. In a terminal the script asks for what is not given;
@@ -50,6 +51,8 @@ CONFIG = re.compile(r'(?m)^(  url: )"[^"\n]*"')
 PAGES = re.compile(r'(?m)^(  baseurl: )"[^"\n]*"')
 IN_CELL = re.compile(r"(address, version = \W+)https://[\w./-]+")
 CITED = re.compile(r"(?m)^repository-code: .*\n")
+LINKS = re.compile(r"(?m)^\[project\.urls\]\n(?:\w.*\n)+\n")
+BELOW_LINKS = "[project.scripts]\n"  # the table that they stand above
 HOSTS = {"github": "github.io", "gitlab": "gitlab.io"}  # of pages
 
 # The authors: a list in CITATION.cff, and a line in other files.
@@ -90,6 +93,21 @@ def pages_of(address: str) -> str:
     owner, name = address.rsplit("/", 2)[1:]
     site = f"{owner.lower()}.{HOSTS[host]}"
     return f"https://{site}/" + ("" if name.lower() == site else f"{name}/")
+
+
+def with_links(project: str, address: str, pages: str) -> str:
+    """Return the text of `pyproject.toml` with the links of the project."""
+    files = f"{address}/-" if "//gitlab." in address else address
+    links = {
+        "Book": pages,
+        "Source": address,
+        "Issues": f"{files}/issues",
+        "Changes": f"{files}/blob/HEAD/CHANGELOG.md",
+    }
+    lines = [f'{name} = "{link}"\n' for name, link in links.items()]
+    table = "[project.urls]\n" + "".join(lines) + "\n"
+    project = LINKS.sub("", project)
+    return project.replace(BELOW_LINKS, table + BELOW_LINKS)
 
 
 def cited_authors(citation: str) -> list[str]:
@@ -176,6 +194,9 @@ def changes(
     for name in NAMED:
         if root / name in texts:
             texts[root / name] = with_names(name, texts[root / name], names)
+    project = root / "pyproject.toml"
+    if project in texts:
+        texts[project] = with_links(texts[project], address, pages)
     for notebook in sorted(root.glob("book/*.ipynb")):
         text = notebook.read_text(encoding="utf-8")
         texts[notebook] = IN_CELL.sub(rf"\g<1>{address}", text)

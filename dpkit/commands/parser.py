@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn, TypeAlias
 
+import dpkit
+
 PROGRAM = "python -m dpkit"
 KILLED_WITHIN_SECONDS = 30
 
@@ -37,6 +39,9 @@ def make_parser(
         adders: Functions that add one command each.
     """
     parser = Parser(prog=program, description=description)
+    parser.add_argument(
+        "--version", action="version", version=f"dpkit {dpkit.__version__}"
+    )
     commands = parser.add_subparsers(required=True, metavar="command")
     for add in adders:
         add(commands)

@@ -116,9 +116,32 @@ def test_damaged_sample_is_named(
     file = tmp_path / "data" / f"{name}.gz"
     file.write_bytes(flip(file.read_bytes()))
     monkeypatch.setattr(datasets.resources, "files", lambda _: tmp_path)
-    with pytest.raises(ValueError, match="install dpkit again") as caught:
+    with pytest.raises(
+        ValueError, match="check these files out again"
+    ) as caught:
         load_fashion_mnist()
     assert str(file) in str(caught.value)
+
+
+def test_without_the_repository_the_full_set_is_thinned_out(
+    sample: Sets, full: Sets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package from an index has no images, and gives the same sample."""
+    monkeypatch.setattr(datasets.resources, "files", lambda _: tmp_path)
+    monkeypatch.setattr(datasets, "_load_full_set", lambda: full)
+    made = load_fashion_mnist()
+    for ours, theirs in zip(made, sample, strict=True):
+        assert torch.equal(ours.images, theirs.images)
+        assert torch.equal(ours.labels, theirs.labels)
+
+
+def test_without_images_and_network_the_reader_learns_what_to_do(
+    tiny: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sample is asked for, and neither it nor the full set is there."""
+    monkeypatch.setattr(datasets.resources, "files", lambda _: tmp_path)
+    with pytest.raises(FileNotFoundError, match="clone of the repository"):
+        load_fashion_mnist()
 
 
 # -------------------------------------------------------------- the full set

@@ -799,6 +799,39 @@ def test_killed_at_any_moment(forker, tmp_path, world_size, times):
         assert "resumed" in told
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_ctrl_c_says_how_to_go_on(forker, tmp_path, world_size):
+    words = ["--model", "scrambled", "--batch-size", 500, "--max-steps"]
+    saving = ["--checkpoint-every", 1, "--checkpoint", tmp_path]
+    job = forker.start(world_size, *words, 9999, *saving)
+    job.until("saved", times=3)
+    job.kill(range(world_size), signal.SIGINT)  # as a terminal does
+    # Another rank may notice first that rank 0 has ended.
+    statuses = job.wait()
+    assert statuses[0] == 130
+    assert all(status in (130, 1) for status in statuses)
+    last = job.told(0).splitlines()[-1]
+    stopped = r"python -m dpbook: stopped by Ctrl-C after step \d+; the same "
+    found = re.fullmatch(rf"{stopped}line again goes on from (.*)", last)
+    assert found, last
+    for rank in range(1, world_size):
+        assert "Traceback" not in job.told(rank)
+    step = int(re.search(r"step-(\d+)-", found[1])[1])
+    told = forker.run(world_size, *words, step + 5, *saving)
+    assert f"resumed from {found[1]}\n" in told
+
+
+@pytest.mark.slow
+def test_ctrl_c_says_that_nothing_was_saved(forker):
+    job = forker.start(1, "--model", "scrambled", "--epochs", 999)
+    job.until("steps of")
+    time.sleep(1)
+    job.kill([0], signal.SIGINT)
+    assert job.wait() == [130]
+    assert "nothing was saved; with --checkpoint FOLDER" in job.told(0)
+
+
 NINE_STEPS = [*QUICK, "--max-steps", 9]
 
 

@@ -153,6 +153,13 @@ def test_the_module_runs():
 # -- step
 
 
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"dpkit {dpkit.__version__}\n"
+
+
 def test_a_step_on_three_devices_is_that_of_one(capsys):
     assert main(["step", "3"]) == 0
     first, second, third = capsys.readouterr().out.splitlines()

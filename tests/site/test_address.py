@@ -116,12 +116,25 @@ def test_authors_are_written_wherever_they_are_named(copy):
     )
     project = tomllib.loads(texts[copy / "pyproject.toml"])["project"]
     assert [author["name"] for author in project["authors"]] == names
+    links = project["urls"]
+    assert links["Source"] == NEW
+    assert links["Book"] == address.pages_of(NEW)
+    assert links["Changes"].endswith("/blob/HEAD/CHANGELOG.md")
     config = yaml.safe_load(texts[copy / "_config.yml"])
     assert config["author"] == ", ".join(names)
     assert (
         f"CC BY 4.0. By {', '.join(names)}; see" in (texts[copy / "README.md"])
     )
     assert "the dpkit authors" not in "".join(texts.values())
+
+
+def test_links_of_the_package_are_written_again_and_not_twice():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    once = address.with_links(project, NEW, "https://book.org/")
+    again = address.with_links(once, "https://gitlab.com/a/b", "https://b.org")
+    links = tomllib.loads(again)["project"]["urls"]
+    assert links["Issues"] == "https://gitlab.com/a/b/-/issues"
+    assert address.with_links(again, NEW, "https://book.org/") == once
 
 
 def test_people_stay_where_none_are_given(copy):

@@ -87,6 +87,22 @@ def test_no_stranger_gets_at_the_gpu():
         assert "self-hosted" not in read(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "job", "variable"),
+    [
+        ("gpu.yml", "gpu", "GPU_RUNNER"),
+        ("pages.yml", "build", "PUBLISH_PAGES"),
+        ("pages.yml", "publish", "PUBLISH_PAGES"),
+        ("release.yml", "publish", "PUBLISH_PACKAGE"),
+    ],
+)
+def test_nothing_is_published_before_the_owner_says_so(name, job, variable):
+    condition = yaml.safe_load(read(name))["jobs"][job]["if"]
+    assert f"vars.{variable} == 'yes'" in condition
+    asked = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert f"`{variable}`" in asked
+
+
 PLANTED = {
     "an action that is not pinned": (
         zizmor, r"(actions/checkout)@\S+ # \S+", r"\1@v6", "unpinned-uses"),

@@ -1,4 +1,4 @@
-"""Fashion-MNIST in memory: a sample that comes with dpkit, or the full set."""
+"""Fashion-MNIST in memory: a sample of it, or the full set."""
 
 import gzip
 import hashlib
@@ -50,8 +50,11 @@ def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
     """Load the training set and the test set of Fashion-MNIST to the CPU.
 
     The sample has 10,000 and 2,000 images: of each class every sixth and every
-    fifth, in the order of the files. All 60,000 and 10,000, for ``full``, are
-    looked for in
+    fifth, in the order of the files. It lies in the repository. A dpkit that
+    was installed without the repository does not have it, and makes the same
+    sample of the full set.
+
+    The full set, 60,000 and 10,000 images, is looked for in
 
     1. the folder ``$DPKIT_DATA``, else ``dpkit`` in ``$XDG_CACHE_HOME``
        (``~/.cache``); in its ``FashionMNIST/raw`` first;
@@ -63,7 +66,8 @@ def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
 
     Raises:
         FileNotFoundError: If a place holds some of the files and not all, or
-            if no place holds any and the download fails.
+            if no place holds any and the download fails. The sample raises
+            it only where it must be made of the full set.
         NotADirectoryError: If ``$DPKIT_DATA`` is a file.
         ValueError: If a file is not what was published.
 
@@ -78,11 +82,38 @@ def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
         Xiao, Rasul, Vollgraf: Fashion-MNIST, a novel image dataset for
         benchmarking machine learning algorithms, 2017, arXiv:1708.07747.
     """
-    if not full:
-        sample = resources.files("dpbook.common") / "data"
-        return _read_set(  # a .gz has a checksum
-            sample, [None] * 4, "install dpkit again"
-        )
+    if full:
+        return _load_full_set()
+    sample = resources.files("dpbook.common") / "data"
+    if any(_find(sample, name) for name in _FILES):
+        advice = "check these files out again"
+        return _read_set(sample, [None] * 4, advice)  # a .gz has a checksum
+    train, test = _load_full_set()
+    return thin_out(train, 6), thin_out(test, 5)
+
+
+def thin_out(labelled: Labelled, step: int) -> Labelled:
+    """Return every ``step``-th example of each class, in their order.
+
+    The first so many of each class would be as many, but the rarer classes
+    would be alone at the end of the set.
+
+    Example:
+        >>> images = torch.arange(6.0)
+        >>> labels = torch.tensor([0, 0, 1, 0, 1, 1])
+        >>> thin_out(Labelled(images, labels), step=2).images
+        tensor([0., 2., 3., 5.])
+    """
+    rows_by_class = [
+        (labelled.labels == label).nonzero().flatten()[::step]
+        for label in range(10)
+    ]
+    rows = torch.cat(rows_by_class).sort().values
+    return Labelled(labelled.images[rows], labelled.labels[rows])
+
+
+def _load_full_set() -> tuple[Labelled, Labelled]:
+    """Load the full set from the first place that holds it."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     root = Path(os.environ.get("DPKIT_DATA") or f"{cache}/dpkit").expanduser()
     if root.exists() and not root.is_dir():
@@ -99,7 +130,8 @@ def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
             f"{', '.join(map(str, places))}; download: "
             f"{' '.join(str(error).split())})\nset DPKIT_DATA to a folder "
             "with the four idx files, or install Debian's package "
-            "dataset-fashion-mnist, or use the sample: full=False"
+            "dataset-fashion-mnist, or work in a clone of the repository, "
+            "which holds a sample: full=False"
         ) from error
 
 

@@ -21,6 +21,7 @@ from dpbook.job.run import MODELS, Run, Settings
 from dpkit.commands.parser import Commands, refuse
 
 PROGRAM = "python -m dpbook"
+INTERRUPTED = 130  # as a shell reports Ctrl-C
 SUMMARY = "train on Fashion-MNIST, in one process or under torchrun"
 DESCRIPTION = f"""\
 {SUMMARY}
@@ -35,7 +36,7 @@ four processes:  torchrun --nproc-per-node 4 -m dpbook train
 two hosts:       torchrun --nnodes 2 --node-rank 0 --nproc-per-node 4
                    --master-addr FIRST-HOST --master-port 29400
                    -m dpbook train     (and with --node-rank 1 on the other)
-killed:          with --checkpoint FOLDER, type the same line again
+killed, Ctrl-C:  with --checkpoint FOLDER, type the same line again
 """
 
 
@@ -170,7 +171,11 @@ def _train(
         )
     start = time.monotonic()
     first = run.step
-    train_to(run, num_steps, checkpoints, options.checkpoint_every)
+    try:
+        train_to(run, num_steps, checkpoints, options.checkpoint_every)
+    except KeyboardInterrupt:
+        told = _how_to_go_on(run, checkpoints) if ranks.rank == 0 else ""
+        _end(told, status=INTERRUPTED)
     seconds = time.monotonic() - start
     tell(f"{num_steps - first} steps in {seconds:.1f} s")
     correct = run.count_correct(test_set)
@@ -187,8 +192,23 @@ def _stop(ranks: Ranks, lost: list[int], why: str) -> NoReturn:
     _end(f"{me} stops: no answer from {others} (why: {why})")
 
 
-def _end(message: str) -> NoReturn:
+def _how_to_go_on(run: Run, checkpoints: Checkpoints | None) -> str:
+    """Return what Ctrl-C leaves, and how the run goes on from there."""
+    stopped = f"stopped by Ctrl-C after step {run.step}"
+    if checkpoints is None:
+        return (
+            f"{stopped}, and nothing was saved; with --checkpoint FOLDER "
+            "a run that is stopped can go on"
+        )
+    saved = checkpoints.newest(run.check).path
+    if saved is None:
+        return f"{stopped}, before the first checkpoint"
+    return f"{stopped}; the same line again goes on from {saved}"
+
+
+def _end(message: str, status: int = 1) -> NoReturn:
     """Print why this rank ends; end without waiting for lost ranks."""
     sys.stdout.flush()
-    print(f"{PROGRAM}: {message}", file=sys.stderr, flush=True)
-    os._exit(1)
+    if message:
+        print(f"{PROGRAM}: {message}", file=sys.stderr, flush=True)
+    os._exit(status)
