@@ -217,12 +217,20 @@
     follow();
   }
 
-  // Folds before the page is drawn, so that nothing jumps.
+  // Folds before the page is drawn, so that nothing jumps: as `hidden` will fold
+  // (predict.css), but for what has an answer and what the address leads to.
   const early = new CSSStyleSheet();
   const but = boxes(KEY).map((box) => `:not([data-box="${box}"])`).join("");
-  early.replaceSync(kept(ALL) ? "" :
-    `@media screen { .predict-fold${but} { display: none }
-     .predicts .predict-note:has(+ .predict-fold${but}) { display: block } }`);
+  const target = JSON.stringify(decodeURI(location.hash.slice(1)));
+  early.replaceSync(kept(ALL) ? "" : `@media screen {
+    .predict-fold${but} { content-visibility: hidden }
+    @supports not (content-visibility: hidden) {
+      .predict-fold${but} { display: none } }
+    .predicts .predict-note:has(+ .predict-fold${but}) { display: block }
+    .predict-fold:has([id=${target}]) {
+      display: block; content-visibility: visible }
+    .predicts .predict-note:has(+ .predict-fold [id=${target}]) {
+      display: none } }`);
   document.adoptedStyleSheets.push(early);
   page.classList.add("predicts");
   addEventListener("DOMContentLoaded", () => {

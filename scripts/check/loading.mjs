@@ -2,7 +2,8 @@
 // and how far its parts jump until all are there (the sum of what browsers
 // call layout shifts), on a desk and on a phone. The worst case: fonts,
 // pictures, and scripts that do not hold up the page, come after its first
-// picture. Some readers come to a live figure in the middle of a page.
+// picture. Some readers come to a live figure in the middle of a page: what
+// folds above it must be folded from the start.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -18,11 +19,11 @@ const VIEWS = {
   },
 };
 const MOST_JUMPED = 0.05;
+// Fonts that come late wrap the lines of all that stands above a figure.
+const MOST_JUMPED_ABOVE = 0.4;
 const MOST_SHARED = 100_000; // bytes that are sent for every page
 const REST = 300; // milliseconds, after the last file
 const DEFERRED = /<script\b[^>]*\bdefer\b[^>]*\bsrc="([^"]+)"/g;
-// Where answers are folded, those above the figure go first.
-const FOLDS = /class="predict-fold/;
 const LIVE = /<figure class="live[^"]*" id="([^"]+)"/g;
 
 // What scripts are for, by the beginning of a name; others are for every page.
@@ -123,7 +124,7 @@ export async function loadings(site, origin, pages) {
     if (!sizes.has(file)) sizes.set(file, gzipSync(read(file)).length);
     return sizes.get(file);
   };
-  const found = new Map(chosen(pages).map((page) => [page, { page }]));
+  const found = new Map(chosen(pages).map((page) => [page, { page, landed: [] }]));
   const look = (view) => async (tab, page) => {
     const row = found.get(page);
     const html = String(read(page));
@@ -135,11 +136,12 @@ export async function loadings(site, origin, pages) {
       row.files = new Map(files.map((file) => [file, sent(file)]));
       row.idle = await idleFiles(tab, files);
     }
-    for (const [, id] of FOLDS.test(html) ? [] : html.matchAll(LIVE)) {
+    for (const [, id] of html.matchAll(LIVE)) {
       await tab.goto("about:blank");
       await tab.goto(`${origin}/${page}#${id}`, { waitUntil: "networkidle" });
       await tab.waitForTimeout(REST);
-      row[view] = Math.max(row[view], await tab.evaluate(() => globalThis.jumped));
+      const jumped = await tab.evaluate(() => globalThis.jumped);
+      row.landed.push([view, id, jumped]);
     }
     return [];
   };
@@ -166,12 +168,15 @@ export function sharedWords(rows) {
 
 /** What is wrong with how pages load. */
 export function judge(rows) {
-  const findings = rows.flatMap(({ page, idle, ...row }) => [
+  const findings = rows.flatMap(({ page, idle, landed, ...row }) => [
     ...idle.map((file) =>
       finding("weight", page, `nothing on it uses ${file}`)),
     ...Object.keys(VIEWS).filter((view) => row[view] > MOST_JUMPED)
       .map((view) => finding("loading", page,
         `its parts jump by ${row[view].toFixed(3)} (${view}), more than ${MOST_JUMPED}`)),
+    ...landed.filter(([, , jumped]) => jumped > MOST_JUMPED_ABOVE)
+      .map(([view, id, jumped]) => finding("loading", page,
+        `who comes to #${id} sees parts jump by ${jumped.toFixed(3)} (${view}), more than ${MOST_JUMPED_ABOVE}`)),
   ]);
   const bytes = total(shared(rows));
   if (bytes > MOST_SHARED) {

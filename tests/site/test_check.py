@@ -227,6 +227,25 @@ def test_a_page_without_a_fault_is_not_named(findings):
     assert all("leads nowhere" in line for line in about)
 
 
+def test_who_comes_to_a_figure_and_sees_parts_jump_is_told():
+    # When a browser draws a small page is chance; so the rows are given.
+    source = f"""
+        import {{ judge }} from "{CHECKS.as_uri()}/loading.mjs";
+        const row = {{ page: "a.html", idle: [], desk: 0, phone: 0,
+          files: new Map(), landed: [["phone", "x", 0.9], ["desk", "y", 0.1]] }};
+        for (const {{ what }} of judge([row])) console.log(what);
+    """
+    said = subprocess.run(
+        ["node", "--input-type=module", "-e", source],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert said == (
+        "who comes to #x sees parts jump by 0.900 (phone), more than 0.4\n"
+    )
+
+
 def test_a_style_sheet_that_asks_another_server_is_found(findings):
     address = "https://x.org/a.woff"
     assert f"requests: style.css: names another server: {address}" in findings
