@@ -232,7 +232,8 @@ def test_who_comes_to_a_figure_and_sees_parts_jump_is_told():
     source = f"""
         import {{ judge }} from "{CHECKS.as_uri()}/loading.mjs";
         const row = {{ page: "a.html", idle: [], desk: 0, phone: 0,
-          files: new Map(), landed: [["phone", "x", 0.9], ["desk", "y", 0.1]] }};
+          landed: [["phone", "x", 0.9], ["desk", "y", 0.1]],
+          files: new Map() }};
         for (const {{ what }} of judge([row])) console.log(what);
     """
     said = subprocess.run(
