@@ -140,13 +140,15 @@ document.addEventListener("DOMContentLoaded", () => {
       run = new AbortController();
       buttons.Stop.disabled = false;
       const { signal } = run;
+      let heard = "";
+      const hear = (text) => { heard += text; };
       try {
         const sent = JSON.stringify({ code: area.value, exercise });
-        const found = JSON.parse(await python.call(RUN, sent, { signal, tell }));
+        const found = JSON.parse(await python.call(RUN, sent, { signal, tell, hear }));
         show(words(found, exercise), found);
       } catch ({ message, cause }) {
         show(signal.aborted ? "Stopped." :
-          `Stopped: ${message}.${ADVICE[cause] ?? ""}`);
+          `Stopped: ${message}.${ADVICE[cause] ?? ""}`, { printed: heard });
       }
       run = undefined;
       if (document.activeElement === buttons.Stop) buttons.Run.focus();

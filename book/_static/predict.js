@@ -205,7 +205,9 @@
       forms().forEach(foldIn);
     };
     found.querySelector("button").onclick = () => {
-      [...boxes(KEY), ...boxes(DRAFT)].forEach(forget);
+      const all = new Set([...boxes(KEY), ...boxes(DRAFT)]);
+      if (!confirm(`Forget all predictions, on all pages (boxes: ${all.size})? They cannot be brought back.`)) return;
+      all.forEach(forget);
       location.reload();
     };
     addEventListener("storage", follows);

@@ -6,7 +6,7 @@ import { comesBySteps, slowly } from "./progress.mjs";
 const BUSY = /^(Python is|$)/;
 const PATIENCE = 120_000; // milliseconds
 const SHORT = 2; // seconds, for a loop without an end
-const LOOP = "while True:\n    pass";
+const LOOP = "print('so far')\nwhile True:\n    pass";
 const FIGURE = ["dpbook.explore.all:answer",
   '{"figure": "pipeline", "settings": {}}'];
 // An ordinary mistake: the stack of the browser overflows before Python's.
@@ -200,9 +200,12 @@ async function stops(tab, place, note) {
   await place.locator("textarea").fill(LOOP);
   await button(place, "Run").press("Enter");
   await place.getByText("Python is at work").waitFor();
+  await tab.waitForTimeout(1_000); // until it has printed
   const start = Date.now();
   const words = await press(place, "Stop");
   if (words !== "Stopped.") note(`“Stop”: ${words}`);
+  const printed = await place.locator(".shown").first().textContent();
+  if (printed !== "so far\n") note(`“Stop” leaves of what was printed: ${printed}`);
   if (Date.now() - start > 5_000) note("“Stop” takes its time");
   await lives(tab, place, note, "“Stop”");
 }

@@ -135,6 +135,24 @@ async function drafted(tab, page) {
     told(page, [name], "keeps a guess that was taken back");
 }
 
+/** That all predictions are forgotten after a question, and not before. */
+async function forgotten(tab, page) {
+  const form = tab.locator("form.predict").first();
+  const name = await form.getAttribute("name");
+  const isDone = () => form.evaluate((part) => part.matches(".predict-done"));
+  const press = async (act) => {
+    tab.once("dialog", (dialog) => dialog[act]());
+    await tab.locator(".predict-found button").press("Enter");
+    await tab.waitForTimeout(500); // the page loads itself again
+    await tab.waitForLoadState("load");
+  };
+  await answer(tab, form);
+  await press("dismiss");
+  if (!await isDone()) return told(page, [name], "is forgotten unasked");
+  await press("accept");
+  return await isDone() ? told(page, [name], "is not forgotten with all") : [];
+}
+
 /** That two tabs keep the answers of each other: one answers the first box,
  * the other the second, the one the third. */
 async function inTwoTabs(tab, page) {
@@ -250,7 +268,8 @@ export async function predict(tab, page, origin, isLooked) {
   await tab.emulateMedia({ media: "screen" });
   findings.push(...await leadInto(tab, page, origin), ...await choose(tab, page));
   if (isLooked) {
-    findings.push(...await drafted(tab, page), ...await inTwoTabs(tab, page));
+    findings.push(...await drafted(tab, page), ...await forgotten(tab, page),
+      ...await inTwoTabs(tab, page));
   }
   findings.push(...await followed(tab, page), ...await guess(tab, page));
   findings.push(...await small(tab, page));

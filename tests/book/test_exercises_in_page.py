@@ -7,11 +7,12 @@ import json
 import re
 import sys
 import warnings
+from types import SimpleNamespace
 
 import pytest
 
 from dpbook.exercises.listed import CHECKS
-from dpbook.exercises.page import run_code
+from dpbook.exercises.page import MOST_PRINTED, run_code
 from tests.repository import ROOT
 
 CHAPTERS = sorted((ROOT / "book").glob("*.ipynb"))
@@ -203,6 +204,17 @@ def test_a_traceback_of_an_endless_recursion_is_short(code):
     assert len(lines) < 50
     (left,) = re.findall(r"… \((\d+) more calls\)", "".join(lines))
     assert int(left) > 500
+
+
+def test_what_is_printed_is_handed_over_at_once_and_not_for_ever(monkeypatch):
+    handed = []
+    monkeypatch.setitem(
+        sys.modules, "js", SimpleNamespace(dpkitPrinted=handed.append)
+    )
+    code = "print('so far')\nfor i in range(9_000):\n    print('x', end='')"
+    found = json.loads(run_code(json.dumps({"code": code})))
+    assert found["printed"].startswith("so far\nxxx")
+    assert "".join(handed) == f"so far\n{'x' * (MOST_PRINTED - 7)}"
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,12 @@ RARE_FAULTS = {
         "",
         "stubborn keeps a guess that was taken back",
     ),
+    "unasked": (
+        "js",
+        "if (!confirm(",
+        "if (false && !confirm(",
+        "unasked is forgotten unasked",
+    ),
     "overwritten": (  # keeps what there was when the page was opened
         "js",
         "storage = localStorage;",

@@ -63,6 +63,8 @@ var dpkitPython = globalThis.dpkitPython ?? (() => {
       const [module, name] = path.split(":");
       return python.pyimport(module)[name](argument);
     };
+    // What Python prints, as it is printed: page.py calls this.
+    self.dpkitPrinted = (printed) => self.postMessage({ printed });
     self.onmessage = async ({ data }) => {
       try {
         const found = Array.isArray(data) ? answer(data) : await start(data);
@@ -125,8 +127,9 @@ var dpkitPython = globalThis.dpkitPython ?? (() => {
   }
 
   /** Sends the worker a message; it answers, fails, breaks down, is out of
-   * time, or is stopped by a signal. All but the first two end it. */
-  const send = (worker, message, seconds, signal) => new Promise((done, failed) => {
+   * time, or is stopped by a signal. All but the first two end it. Meanwhile
+   * `hear` gets what it prints. */
+  const send = (worker, message, { seconds, signal, hear }) => new Promise((done, failed) => {
     const settle = () => {
       clearTimeout(late);
       signal?.removeEventListener("abort", stop);
@@ -143,7 +146,8 @@ var dpkitPython = globalThis.dpkitPython ?? (() => {
     const late = setTimeout(() =>
       end(`Python did not ${does} within ${seconds} s`, cause), seconds * 1000);
     signal?.addEventListener("abort", stop);
-    worker.onmessage = ({ data: { found, error, broken } }) => {
+    worker.onmessage = ({ data: { found, error, broken, printed } }) => {
+      if (printed !== undefined) return hear?.(printed);
       settle();
       if (broken) {
         end(`Python broke down (${error}) and starts afresh`,
@@ -161,11 +165,12 @@ var dpkitPython = globalThis.dpkitPython ?? (() => {
     say("Python is started …");
     const code = new Blob([`(${work})()`], { type: "text/javascript" });
     const worker = new Worker(URL.createObjectURL(code));
-    await send(worker, parts, START);
+    await send(worker, parts, { seconds: START });
     return worker;
   }
 
-  async function ask(path, argument, seconds, signal) {
+  async function ask(path, argument, options) {
+    const { signal } = options;
     signal?.throwIfAborted();
     started ??= start();
     let worker;
@@ -177,7 +182,7 @@ var dpkitPython = globalThis.dpkitPython ?? (() => {
     }
     signal?.throwIfAborted();
     say("Python is at work …");
-    return send(worker, [path, argument], seconds, signal);
+    return send(worker, [path, argument], options);
   }
 
   return {
@@ -190,15 +195,15 @@ var dpkitPython = globalThis.dpkitPython ?? (() => {
      * stopped by the `signal` of an AbortController, or breaks Python is
      * ended, and Python starts afresh for the next call; the cause of an
      * error may be "late" or "recursion". Meanwhile `tell`, which `telling`
-     * makes, hears how far Python is.
+     * makes, hears how far Python is, and `hear` what is printed.
      */
-    call(path, argument, { seconds = ANSWER, signal, tell = () => {} } = {}) {
+    call(path, argument, { seconds = ANSWER, signal, tell = () => {}, hear } = {}) {
       if (!this.available) {
         return Promise.reject(new Error("this copy of the book has no Python"));
       }
       waiting.add(tell);
       tell(...told);
-      const turn = last.then(() => ask(path, argument, seconds, signal));
+      const turn = last.then(() => ask(path, argument, { seconds, signal, hear }));
       last = turn.catch(() => {});
       // Who stops a call does not wait for Python to be loaded.
       const stopped = new Promise((_, failed) =>

@@ -29,6 +29,29 @@ from dpkit.theory.units import check_known
 MOST_PRINTED = 5_000  # characters
 
 
+class Printed(StringIO):
+    """What code prints. The page gets its beginning at once.
+
+    So it is there if the page stops the code.
+    """
+
+    def write(self, text: str) -> int:
+        """Keep a text, and hand it to the page while there is room."""
+        room = MOST_PRINTED - self.tell()
+        if room > 0:
+            _hand_over(text[:room])
+        return super().write(text)
+
+
+def _hand_over(text: str) -> None:
+    """Give a text to the page, by a function of engine.js; else to nobody."""
+    try:
+        from js import dpkitPrinted  # type: ignore[import-not-found]
+    except ImportError:  # this is no page
+        return
+    dpkitPrinted(text)
+
+
 def run_code(request: str) -> str:
     r"""Run a reader's code and check it; request and result are JSON.
 
@@ -54,7 +77,7 @@ def run_code(request: str) -> str:
     lines = code.splitlines(keepends=True)
     linecache.cache[FILE] = (len(code), None, lines, FILE)
     values: list[str] = []
-    printed = StringIO()
+    printed = Printed()
     with redirect_stdout(printed), redirect_stderr(printed):
         error = _error_of(lambda: _run(code, exercise, values))
     why, traced = "", ""
