@@ -22,9 +22,10 @@ ICON = re.compile(
 )
 NAME = re.compile(r"\.(fa-[\w-]+):before")
 CLASSES = re.compile(r'class="([^"]*\bfa-[^"]*)"')
-# A sign that a style sheet names by its number. The numbers of icons lie in an
-# area that Unicode leaves to fonts.
+# A sign that a style sheet names by its number, or holds as it is. The signs of
+# icons lie in an area that Unicode leaves to fonts.
 NUMBER = re.compile(r"\\u?([ef][0-9a-f]{3})\b", re.IGNORECASE)
+SIGN = re.compile("[\ue000-\uf8ff]")
 SOURCES = re.compile(
     r"src:url\((?P<file>[^)]*/fa-[\w-]+)\.woff2\)[^,}]*,"
     r'url\([^)]*\.ttf\) format\("truetype"\)'
@@ -58,9 +59,13 @@ def without_icons(styles: str, used: set[str]) -> tuple[str, set[int]]:
 
 
 def signs_named(folder: Path) -> set[int]:
-    """Return the signs of icons that styles of the book name by number."""
-    styles = (path.read_text("utf-8") for path in folder.rglob("*.css"))
-    return {int(sign, 16) for text in styles for sign in NUMBER.findall(text)}
+    """Return the signs of icons that style sheets in a folder name or hold."""
+    signs = set()
+    for path in folder.rglob("*.css"):
+        text = path.read_text("utf-8")
+        signs |= {int(number, 16) for number in NUMBER.findall(text)}
+        signs |= {ord(sign) for sign in SIGN.findall(text)}
+    return signs
 
 
 def write_subset(font: Path, signs: set[int]) -> None:

@@ -46,6 +46,12 @@ def test_icons_that_no_page_shows_are_left_out():
     assert signs == {0xF013, ord("0")}
 
 
+def test_signs_are_found_as_numbers_and_as_they_are(tmp_path):
+    style = 'a{content:"\\f188"} b{--bell:"\uf0f3"} c{content:"\\2192"}'
+    (tmp_path / "a.css").write_text(style, encoding="utf-8")
+    assert slim_site.signs_named(tmp_path) == {0xF188, 0xF0F3}
+
+
 @pytest.mark.slow
 def test_the_site_has_each_icon_that_its_pages_show(site):
     """And few others, in fonts that the style sheet names."""
@@ -53,7 +59,9 @@ def test_the_site_has_each_icon_that_its_pages_show(site):
     styles = (static / slim_site.STYLES).read_text("utf-8")
     _, signs = slim_site.without_icons(styles, slim_site.names_used(site))
     assert {0xF019, 0xF002} <= signs  # to download, to search
-    assert {0xF188, 0xF1EC} <= slim_site.signs_named(static)  # book.css
+    named = slim_site.signs_named(static)
+    assert {0xF188, 0xF1EC} <= named  # book.css
+    assert 0xF0F3 in named  # a box without a kind of its own, by the theme
     fonts = {font.name: font for font in static.rglob("fa-*.*")}
     assert sorted(fonts) == [
         "fa-brands-400.woff",
@@ -63,7 +71,8 @@ def test_the_site_has_each_icon_that_its_pages_show(site):
     for name, font in fonts.items():
         assert f"{name})" in styles
         assert font.stat().st_size < 5_000
-    assert signs <= TTFont(fonts["fa-solid-900.woff"]).getBestCmap().keys()
+    drawn = [TTFont(font).getBestCmap().keys() for font in fonts.values()]
+    assert signs | named <= set().union(*drawn)
 
 
 @pytest.mark.slow
