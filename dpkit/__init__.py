@@ -38,6 +38,7 @@ Floor 9, composed
     ``network_partition/`` -- stages on devices, driven by a schedule.
     ``layer_partition/`` -- layers whose weights are split over devices.
     ``sequence/`` -- attention whose sequences are split over ranks.
+    ``experts/`` -- layers whose experts are split over ranks.
     ``ranks/`` -- ranks as threads, for PyTorch's own engines.
     ``calibration/`` -- measures this machine, and saves it as a preset.
 Floor 10, scores

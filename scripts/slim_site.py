@@ -22,8 +22,8 @@ ICON = re.compile(
 )
 NAME = re.compile(r"\.(fa-[\w-]+):before")
 CLASSES = re.compile(r'class="([^"]*\bfa-[^"]*)"')
-# A sign that a style sheet names by its number, or holds as it is. The signs of
-# icons lie in an area that Unicode leaves to fonts.
+# A sign that a style sheet names by its number, or holds as it is. The signs
+# of icons lie in an area that Unicode leaves to fonts.
 NUMBER = re.compile(r"\\u?([ef][0-9a-f]{3})\b", re.IGNORECASE)
 SIGN = re.compile("[\ue000-\uf8ff]")
 SOURCES = re.compile(
