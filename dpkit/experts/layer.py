@@ -9,7 +9,6 @@ of the experts: two experts, a and b, and rows of three ranks::
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -20,12 +19,11 @@ from dpkit.experts.rows import Counts, exchange_counts, exchange_rows
 
 Expert = Callable[[Tensor], Tensor]
 Exchange = Callable[[Tensor, Counts, Counts, dist.ProcessGroup | None], Tensor]
-T = TypeVar("T")
 
 
 def own_experts(
-    experts: Sequence[T], group: dist.ProcessGroup | None = None
-) -> list[T]:
+    experts: Sequence[Expert], group: dist.ProcessGroup | None = None
+) -> list[Expert]:
     """Return this rank's experts out of all of them.
 
     Args:
