@@ -28,7 +28,7 @@ Source:
 
 from dpkit.experts.balance import balance_loss, moved_bias
 from dpkit.experts.layer import expert_parallel, own_experts
-from dpkit.experts.routing import Routing, route
+from dpkit.experts.routing import Routing, route_tokens
 
 __all__ = [
     "Routing",
@@ -36,5 +36,5 @@ __all__ = [
     "expert_parallel",
     "moved_bias",
     "own_experts",
-    "route",
+    "route_tokens",
 ]

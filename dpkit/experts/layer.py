@@ -18,7 +18,9 @@ from dpkit.experts.routing import Routing
 from dpkit.experts.rows import Counts, exchange_counts, exchange_rows
 
 Expert = Callable[[Tensor], Tensor]
-Exchange = Callable[[Tensor, Counts, Counts, dist.ProcessGroup | None], Tensor]
+RowExchange = Callable[
+    [Tensor, Counts, Counts, dist.ProcessGroup | None], Tensor
+]
 
 
 def own_experts(
@@ -49,7 +51,7 @@ def expert_parallel(
     routing: Routing,
     experts: Sequence[Expert],
     group: dist.ProcessGroup | None = None,
-    exchange: Exchange = exchange_rows,
+    exchange: RowExchange = exchange_rows,
 ) -> Tensor:
     """Return what the experts of all ranks make of this rank's tokens.
 
@@ -60,7 +62,7 @@ def expert_parallel(
 
     Args:
         x: The tokens of this rank, of shape (tokens, w).
-        routing: Where they go, by :func:`dpkit.experts.route`.
+        routing: Where they go, by :func:`dpkit.experts.route_tokens`.
         experts: Those of this rank, E/k functions of (rows, w).
         group: The k ranks. None: all ranks.
         exchange: Sends rows from rank to rank, as
@@ -77,13 +79,15 @@ def expert_parallel(
     Example:
         >>> import torch
         >>> import torch.distributed as dist
-        >>> from dpkit.experts import expert_parallel, own_experts, route
+        >>> from dpkit.experts import expert_parallel, own_experts
+        >>> from dpkit.experts import route_tokens
         >>> def outputs():
         ...     factors = torch.tensor([1.0, 10.0, 100.0], device="sim")
         ...     experts = [lambda x, f=f: f * x for f in factors]
         ...     scores = 99 * torch.eye(3, device="sim")  # token i, expert i
         ...     x = torch.full((3, 1), 2.0 + dist.get_rank(), device="sim")
-        ...     y = expert_parallel(x, route(scores), own_experts(experts))
+        ...     routing = route_tokens(scores)
+        ...     y = expert_parallel(x, routing, own_experts(experts))
         ...     return y.flatten().tolist()
         >>> dpkit.sim.launch(outputs, 3)
         [[2.0, 20.0, 200.0], [3.0, 30.0, 300.0], [4.0, 40.0, 400.0]]

@@ -47,7 +47,7 @@ class Routing:
     chosen: Tensor
 
 
-def route(
+def route_tokens(
     scores: Tensor,
     top: int = 1,
     capacity: int | None = None,
@@ -69,11 +69,11 @@ def route(
 
     Example:
         >>> import torch
-        >>> from dpkit.experts import route
+        >>> from dpkit.experts import route_tokens
         >>> scores = torch.tensor(
         ...     [[.1, .2, .6, .1], [.6, .1, .2, .1], [.1, .1, .6, .2]]
         ... ).log()
-        >>> ways = route(scores, top=2, capacity=1)
+        >>> ways = route_tokens(scores, top=2, capacity=1)
         >>> ways.token, ways.counts, ways.chosen
         (tensor([1, 0, 0, 2]), tensor([1, 1, 1, 1]), tensor([1, 1, 3, 1]))
         >>> ways.weight
@@ -118,7 +118,7 @@ def _place_in_queue(expert: Tensor, num_experts: int) -> Tensor:
 def _check(
     scores: Tensor, top: int, capacity: int | None, bias: Tensor | None
 ) -> None:
-    """Raise a ValueError for arguments that :func:`route` refuses."""
+    """Raise a ValueError for arguments that :func:`route_tokens` refuses."""
     check_count("top", top)
     if capacity is not None:
         check_count("capacity", capacity)

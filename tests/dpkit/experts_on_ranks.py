@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from dpkit.experts import expert_parallel, own_experts, route
+from dpkit.experts import expert_parallel, own_experts, route_tokens
 from dpkit.experts.rows import exchange_rows
 from dpkit.processes import rank_device
 
@@ -67,7 +67,7 @@ def run(case, exchange="by hand", group=None):
         t[rank].to(device) for t in tokens_and_gradients(world_size)
     )
     x.requires_grad_()
-    routing = route(router(x), top, capacity)
+    routing = route_tokens(router(x), top, capacity)
     y = expert_parallel(x, routing, mine, group, EXCHANGES[exchange])
     y.backward(gradient)
     for p in router.parameters():

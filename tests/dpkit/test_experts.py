@@ -11,7 +11,7 @@ from dpkit.experts import (
     expert_parallel,
     moved_bias,
     own_experts,
-    route,
+    route_tokens,
 )
 from tests.dpkit.experts_on_ranks import (
     CASES,
@@ -71,7 +71,7 @@ def test_the_cases_hold_what_they_are_for():
 
 def test_ways_to_an_expert_stand_together():
     scores = torch.randn(50, 5)
-    ways = route(scores, top=2)
+    ways = route_tokens(scores, top=2)
     best = scores.topk(2).indices
     start = 0
     for expert, count in enumerate(ways.counts.tolist()):
@@ -83,14 +83,14 @@ def test_ways_to_an_expert_stand_together():
 
 
 def test_weights_of_a_token_sum_to_one():
-    ways = route(torch.randn(20, 4), top=3)
+    ways = route_tokens(torch.randn(20, 4), top=3)
     sums = torch.zeros(20).index_add(0, ways.token, ways.weight)
     assert torch.allclose(sums, torch.ones(20))
 
 
 def test_capacity_keeps_first_choices_and_early_tokens():
     scores = torch.tensor([[5.0, 4, 0], [5, 4, 0], [4, 5, 0]])
-    ways = route(scores, top=2, capacity=2)
+    ways = route_tokens(scores, top=2, capacity=2)
     # Expert 0: tokens 0 and 1 come first. Expert 1: token 2 has it as its
     # first choice; of the second choices token 0 still finds room.
     assert ways.counts.tolist() == [2, 2, 0]
@@ -100,7 +100,7 @@ def test_capacity_keeps_first_choices_and_early_tokens():
 
 def test_a_bias_moves_the_choice_and_no_weight():
     scores = torch.tensor([[2.0, 1.0, 0.0]], requires_grad=True)
-    ways = route(scores, bias=torch.tensor([-1.0, 0.0, 0.0]))
+    ways = route_tokens(scores, bias=torch.tensor([-1.0, 0.0, 0.0]))
     assert ways.counts.tolist() == [0, 1, 0]
     assert ways.weight.item() == pytest.approx(scores.softmax(1)[0, 1].item())
     ways.weight.sum().backward()
@@ -131,10 +131,10 @@ def test_the_bias_balances():
     bias = torch.zeros(4)
     for _ in range(400):
         scores = torch.randn(64, 4, generator=generator) + liked
-        counts = route(scores, bias=bias).counts
+        counts = route_tokens(scores, bias=bias).counts
         bias = moved_bias(bias, counts, step=0.01)
-    without = route(scores).counts
-    with_it = route(scores, bias=bias).counts
+    without = route_tokens(scores).counts
+    with_it = route_tokens(scores, bias=bias).counts
     assert without.max() > 35
     assert with_it.max() < 28
 
@@ -147,7 +147,7 @@ def test_bytes_are_those_of_the_rows_that_leave():
         torch.manual_seed(dist.get_rank())
         scores = torch.randn(NUM_TOKENS, NUM_EXPERTS)
         x = torch.randn(NUM_TOKENS, 8, device="sim", requires_grad=True)
-        ways = route(scores.to("sim"), top=2)
+        ways = route_tokens(scores.to("sim"), top=2)
         experts = own_experts([nn.Identity()] * NUM_EXPERTS)
         y = expert_parallel(x, ways, experts)
         y.sum().backward()
@@ -182,7 +182,7 @@ def seconds_of_forward(crowded):
         for _ in range(num_experts // num_ranks)
     ]
     experts = [lambda rows, f=f: f(rows)[:, :width] for f in mine]
-    ways = route(scores.to(device))
+    ways = route_tokens(scores.to(device))
     torch.sim.synchronize()
     dist.barrier()
     torch.sim.synchronize()
@@ -215,12 +215,12 @@ def test_all_ranks_wait_for_the_busiest_one():
 )
 def test_what_routing_refuses(options, words):
     with pytest.raises(ValueError, match=words):
-        route(torch.zeros(5, 3), **options)
+        route_tokens(torch.zeros(5, 3), **options)
 
 
 def test_scores_of_another_shape():
     with pytest.raises(ValueError, match=r"given: \(2, 5, 3\)"):
-        route(torch.zeros(2, 5, 3))
+        route_tokens(torch.zeros(2, 5, 3))
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_experts_that_do_not_fit(num_experts, counted, words):
     def program():
         experts = own_experts([nn.Identity()] * num_experts)
         x = torch.zeros(3, 2, device="sim")
-        ways = route(torch.zeros(3, counted, device="sim"))
+        ways = route_tokens(torch.zeros(3, counted, device="sim"))
         expert_parallel(x, ways, experts)
 
     with pytest.raises(RuntimeError, match=words) as error:
