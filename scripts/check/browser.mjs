@@ -30,6 +30,12 @@ export function findChromium() {
   });
 }
 
+/** Closes a tab; what its routes still wait for is no failure. */
+async function close(tab) {
+  await tab.unrouteAll({ behavior: "ignoreErrors" });
+  await tab.close();
+}
+
 /** Hands each page, in a fresh tab, to `look`; returns all findings. The
  * options are those of a context: whether scripts run, for example. */
 export async function visit(pages, look, options = {}) {
@@ -45,12 +51,15 @@ export async function visit(pages, look, options = {}) {
     for (let page = waiting.shift(); page; page = waiting.shift()) {
       const tab = await context.newPage();
       findings.push(...await look(tab, page));
-      await tab.close();
+      await close(tab);
     }
   }
   try {
     await Promise.all(Array.from({ length: availableParallelism() }, work));
   } finally {
+    // After a failure other tabs may still be at work.
+    const open = browser.contexts().flatMap((context) => context.pages());
+    await Promise.allSettled(open.map(close));
     await browser.close();
   }
   return findings;
