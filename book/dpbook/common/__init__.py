@@ -1,9 +1,10 @@
-"""What three chapters or more share.
+"""What chapters share.
 
 ``datasets``, ``batches`` -- data; ``models``, ``resnet`` -- networks;
 ``loop`` -- the training loop;
 ``plots``, ``boxes``, ``matrices`` -- pictures; ``live`` -- a figure with
     controls, in a cell; ``show`` -- listings;
+``passes`` -- forward and backward on ranks, timed;
 ``engine_pairs`` -- our engines beside PyTorch's, on ranks;
 ``rounding`` -- a bound of differences that are rounding;
 ``checks``, ``verdict`` -- exercises.

@@ -1,7 +1,6 @@
 """Attention of one long sequence on simulated devices, on the clock alone."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -10,17 +9,13 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional as F
 
-from dpkit import sim
-from dpkit.machine import synchronize
-from dpkit.ranks import launch
+from dpbook.common.passes import OfRank, Passes, both_passes, timed_passes
 from dpkit.sequence import (
     FUSED,
     BlockKernel,
     ring_attention,
     ulysses_attention,
 )
-from dpkit.theory.clock.record import Span
-from dpkit.theory.timeline.timeline import Timeline
 
 HEADS, HEAD_SIZE = 32, 128
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -48,15 +43,8 @@ def attention_of(
     )
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Passes):
     """Attention of one sequence, forward and backward."""
-
-    forward: list[float]  # seconds, by rank
-    backward: list[float]  # seconds, by rank
-    peak_bytes: int  # on the rank that has most
-    starts: tuple[float, float]  # of forward and backward, in the timeline
-    timeline: Timeline
 
     def kernels(self, rank: int) -> float:
         """Return the seconds of forward in kernels of attention."""
@@ -69,25 +57,6 @@ class Run:
     def waiting(self, rank: int) -> float:
         """Return the seconds of forward in which a rank computes nothing."""
         return self.forward[rank] - self.kernels(rank) - self.others(rank)
-
-    def sent(self, rank: int, forward: bool) -> int:
-        """Return the bytes that a rank sends in one of the two passes."""
-        return sum(
-            span.num_bytes
-            for span in self.timeline.spans
-            if span.device == f"sim:{rank}"
-            and span.name.startswith("copy to")
-            and (span.start < self.starts[1]) == forward
-        )
-
-    def forward_spans(self) -> list[Span]:
-        """Return what devices do in forward; times are from its start."""
-        begin, end = self.starts
-        return [
-            replace(span, start=span.start - begin, end=span.end - begin)
-            for span in self.timeline.spans
-            if span.device.startswith("sim") and begin <= span.start < end
-        ]
 
     def _computing(self, rank: int, attention: bool) -> float:
         return sum(
@@ -138,36 +107,19 @@ def library_run(length: int, k: int, method: str, **machine: Any) -> Run:
     return _timed(k, partial(_library_passes, method, whole), machine)
 
 
-def _timed(k: int, program: Callable[[], Any], machine: dict[str, Any]) -> Run:
+def _timed(
+    k: int, program: Callable[[], OfRank], machine: dict[str, Any]
+) -> Run:
     settings = {"accelerator": "a100", "link": "nvlink3", **machine}
-    with (
-        sim.machine(
-            backing="meta",
-            hosts="per_device",
-            memory_bytes=2**50,
-            **settings,
-        ),
-        sim.trace() as timeline,
-    ):
-        found = launch(program, k)
-    return Run(
-        forward=[f for f, *_ in found],
-        backward=[b for _, b, *_ in found],
-        peak_bytes=max(peak for *_, peak, _ in found),
-        starts=found[0][-1],
-        timeline=timeline,
-    )
+    return Run(**vars(timed_passes(k, program, **settings)))
 
 
-Passes = tuple[float, float, int, tuple[float, float]]
-
-
-def _passes(attention: Attention, part: tuple[int, ...]) -> Passes:
+def _passes(attention: Attention, part: tuple[int, ...]) -> OfRank:
     """Run both passes on the part of a rank."""
     return _both(attention, _zeros(part))
 
 
-def _library_passes(method: str, whole: tuple[int, ...]) -> Passes:
+def _library_passes(method: str, whole: tuple[int, ...]) -> OfRank:
     """Run both passes on a rank by PyTorch, which cuts the whole."""
     # Here, not above: they take a second.
     from torch.distributed.device_mesh import init_device_mesh
@@ -197,27 +149,7 @@ def _zeros(shape: tuple[int, ...]) -> list[Tensor]:
     ]
 
 
-def _both(attention: Attention, numbers: list[Tensor]) -> Passes:
-    """Run both passes; each begins at the same time on all ranks."""
+def _both(attention: Attention, numbers: list[Tensor]) -> OfRank:
+    """Run both passes of attention; the last of the numbers is a gradient."""
     q, k, v = (x.requires_grad_() for x in numbers[:3])
-    device = q.device
-    memory = torch.get_device_module(device)
-    memory.reset_peak_memory_stats(device)
-    first = _start(device)
-    output = attention(q, k, v)
-    synchronize([device])
-    forward = sim.now() - first
-    second = _start(device)
-    torch.autograd.backward(output, numbers[3])
-    synchronize([device])
-    backward = sim.now() - second
-    peak = memory.max_memory_allocated(device)
-    return forward, backward, peak, (first, second)
-
-
-def _start(device: torch.device) -> float:
-    """Wait for all ranks; return the time, in seconds."""
-    synchronize([device])
-    dist.barrier()
-    synchronize([device])
-    return sim.now()
+    return both_passes(partial(attention, q, k, v), numbers[3])

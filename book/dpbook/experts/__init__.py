@@ -1,0 +1,7 @@
+"""What the chapter ``experts`` runs and draws.
+
+``programs`` -- what each rank runs: a small layer of experts, with values;
+``runs`` -- a large one, without values, on the clock;
+``training`` -- a small network with experts, trained in three ways;
+``pictures`` -- what the trainings recorded, drawn.
+"""
