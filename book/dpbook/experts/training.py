@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpbook.common.datasets import Labelled
+from dpbook.experts.programs import all_experts
 from dpkit.experts import balance_loss, moved_bias, route_tokens
 
 PATCH, PLACES, WIDTH, INNER, NUM_EXPERTS, NUM_CLASSES = 7, 16, 32, 64, 8, 10
@@ -63,12 +64,7 @@ class Network(nn.Module):
         x = (self.embed(patches) + self.places).flatten(0, 1)
         of_experts = self.router(x)
         routing = route_tokens(of_experts, bias=bias)
-        parts = x[routing.token].split(routing.counts.tolist())
-        made = torch.cat(
-            [e(part) for e, part in zip(self.experts, parts, strict=True)]
-        )
-        weighted = made * routing.weight.unsqueeze(1)
-        x = x.index_add(0, routing.token, weighted)
+        x = x + all_experts(x, routing, list(self.experts))
         mean = x.unflatten(0, (-1, PLACES)).mean(1)
         return self.classify(mean), of_experts, routing.counts
 

@@ -1,0 +1,171 @@
+"""What each rank runs: a small layer of experts, with values."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed._functional_collectives import (
+    all_to_all_single_autograd,
+)
+
+from dpkit.experts import (
+    Routing,
+    expert_parallel,
+    own_experts,
+    route_tokens,
+)
+from dpkit.experts.rows import Counts, exchange_rows
+from dpkit.processes import rank_device
+
+WIDTH, INNER, NUM_EXPERTS, NUM_TOKENS, TOP = 6, 10, 8, 16, 2
+
+
+def make_layer() -> tuple[nn.Linear, list[nn.Sequential]]:
+    """Return a router and all experts, equal on all ranks."""
+    torch.manual_seed(0)
+    router = nn.Linear(WIDTH, NUM_EXPERTS, bias=False).double()
+    experts = [
+        nn.Sequential(
+            nn.Linear(WIDTH, INNER), nn.ReLU(), nn.Linear(INNER, WIDTH)
+        ).double()
+        for _ in range(NUM_EXPERTS)
+    ]
+    return router, experts
+
+
+def make_tokens(k: int) -> Tensor:
+    """Return the tokens of k ranks, of shape (k, 16, 6)."""
+    generator = torch.Generator().manual_seed(1)
+    shape = k, NUM_TOKENS, WIDTH
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def all_experts(
+    x: Tensor, routing: Routing, experts: Sequence[nn.Module]
+) -> Tensor:
+    """Return what experts make of tokens, on a device that has them all."""
+    parts = x[routing.token].split(routing.counts.tolist())
+    made = torch.cat(
+        [expert(part) for expert, part in zip(experts, parts, strict=True)]
+    )
+    weighted = made * routing.weight.unsqueeze(1)
+    return torch.zeros_like(x).index_add(0, routing.token, weighted)
+
+
+def step_on_one_device(k: int, capacity: int | None) -> list[Tensor]:
+    """Return outputs and gradients of a step with the tokens of k ranks."""
+    router, experts = make_layer()
+    outputs = []
+    for x in make_tokens(k):  # an expert has room for tokens of each rank
+        routing = route_tokens(router(x), TOP, capacity)
+        outputs.append(all_experts(x, routing, experts))
+    torch.cat(outputs).square().sum().backward()
+    return [
+        torch.cat(outputs).detach(),
+        gradients(router),
+        *(gradients(expert) for expert in experts),
+    ]
+
+
+def step_on_rank(
+    capacity: int | None = None, by_library: bool = False
+) -> list[Tensor]:
+    """Return outputs and gradients of a step on this rank."""
+    device = rank_device()
+    router, experts = make_layer()
+    router.to(device)
+    mine = [expert.to(device) for expert in own_experts(experts)]
+    x = make_tokens(dist.get_world_size())[dist.get_rank()].to(device)
+    routing = route_tokens(router(x), TOP, capacity)
+    exchange = exchange_by_library if by_library else exchange_rows
+    y = expert_parallel(x, routing, mine, exchange=exchange)
+    torch.autograd.backward(y.square().sum())
+    for p in router.parameters():
+        dist.all_reduce(p.grad)
+    return [
+        y.detach().cpu(),
+        gradients(router),
+        *(gradients(expert) for expert in mine),
+    ]
+
+
+def exchange_by_library(
+    x: Tensor,
+    given: Counts,
+    taken: Counts,
+    group: dist.ProcessGroup | None = None,
+) -> Tensor:
+    """Exchange rows by PyTorch's operator, which has a backward."""
+    everyone = group or dist.group.WORLD
+    rows: Tensor = all_to_all_single_autograd(x, taken, given, everyone)
+    return rows
+
+
+def step_in_groups(size: int) -> list[Tensor]:
+    """Return the same where each group of ranks has all experts."""
+    rank, k = dist.get_rank(), dist.get_world_size()
+    device = rank_device()
+    # All ranks make all groups. Here are four ranks in groups of two:
+    #   share experts: 0 1 | 2 3     have the same experts: 0 2 | 1 3
+    sharing = [
+        dist.new_group(list(range(first, first + size)))
+        for first in range(0, k, size)
+    ]
+    equal = [
+        dist.new_group(list(range(first, k, size))) for first in range(size)
+    ]
+    group = sharing[rank // size]
+    router, experts = make_layer()
+    router.to(device)
+    mine = [expert.to(device) for expert in own_experts(experts, group)]
+    x = make_tokens(k)[rank].to(device)
+    y = expert_parallel(x, route_tokens(router(x), TOP), mine, group)
+    torch.autograd.backward(y.square().sum())
+    for p in router.parameters():
+        dist.all_reduce(p.grad)
+    for expert in mine:
+        for p in expert.parameters():
+            dist.all_reduce(p.grad, group=equal[rank % size])
+    return [
+        y.detach().cpu(),
+        gradients(router),
+        *(gradients(expert) for expert in mine),
+    ]
+
+
+def gradients(module: nn.Module) -> Tensor:
+    """Return all gradients; zeros for those of an expert without tokens."""
+    return torch.cat(
+        [
+            (torch.zeros_like(p) if p.grad is None else p.grad).flatten()
+            for p in module.parameters()
+        ]
+    ).cpu()
+
+
+def largest_difference(
+    ranks: Sequence[Sequence[Tensor]],
+    capacity: int | None = None,
+    group_size: int | None = None,
+) -> float:
+    """Return how far all ranks are from one device.
+
+    Args:
+        ranks: What each rank has: outputs, and the gradients of its router
+            and of its experts.
+        capacity: How many tokens of a rank an expert takes; None: all.
+        group_size: How many ranks share the experts; None: all.
+    """
+    output, router, *experts = step_on_one_device(len(ranks), capacity)
+    found = torch.cat([rank[0] for rank in ranks])
+    apart = [(found - output).abs().max()]
+    apart += [(rank[1] - router).abs().max() for rank in ranks]
+    size = group_size or len(ranks)
+    for first in range(0, len(ranks), size):
+        group = ranks[first : first + size]
+        mine = [gradient for rank in group for gradient in rank[2:]]
+        apart += [
+            (x - y).abs().max() for x, y in zip(mine, experts, strict=True)
+        ]
+    return float(max(apart))
