@@ -34,7 +34,7 @@ class Passes:
             span.num_bytes
             for span in self.timeline.spans
             if span.device == f"sim:{rank}"
-            and span.name.startswith("copy to")
+            and span.name.startswith("copy to sim")
             and (span.start < self.starts[1]) == forward
         )
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.distributed._functional_collectives import (
     all_to_all_single_autograd,
 )
+from torch.distributed.device_mesh import init_device_mesh
 
 from dpkit.experts import (
     Routing,
@@ -81,8 +82,7 @@ def step_on_rank(
     exchange = exchange_by_library if by_library else exchange_rows
     y = expert_parallel(x, routing, mine, exchange=exchange)
     torch.autograd.backward(y.square().sum())
-    for p in router.parameters():
-        dist.all_reduce(p.grad)
+    add_gradients(router)
     return [
         y.detach().cpu(),
         gradients(router),
@@ -97,41 +97,47 @@ def exchange_by_library(
     group: dist.ProcessGroup | None = None,
 ) -> Tensor:
     """Exchange rows by PyTorch's operator, which has a backward."""
-    everyone = group or dist.group.WORLD
-    rows: Tensor = all_to_all_single_autograd(x, taken, given, everyone)
+    group = group or dist.group.WORLD
+    assert group is not None
+    rows: Tensor = all_to_all_single_autograd(x, taken, given, group)
     return rows
 
 
 def step_in_groups(size: int) -> list[Tensor]:
-    """Return the same where each group of ranks has all experts."""
+    """Return the same where each group of ranks has all experts.
+
+    Of four ranks in groups of two, 0 and 1 share the experts, and so do 2 and
+    3. Ranks 0 and 2 have the same experts, and so have 1 and 3.
+    """
     rank, k = dist.get_rank(), dist.get_world_size()
     device = rank_device()
-    # All ranks make all groups. Here are four ranks in groups of two:
-    #   share experts: 0 1 | 2 3     have the same experts: 0 2 | 1 3
-    sharing = [
-        dist.new_group(list(range(first, first + size)))
-        for first in range(0, k, size)
-    ]
-    equal = [
-        dist.new_group(list(range(first, k, size))) for first in range(size)
-    ]
-    group = sharing[rank // size]
+    mesh = init_device_mesh(
+        device.type, (k // size, size), mesh_dim_names=("data", "experts")
+    )
+    group = mesh.get_group("experts")
     router, experts = make_layer()
     router.to(device)
     mine = [expert.to(device) for expert in own_experts(experts, group)]
     x = make_tokens(k)[rank].to(device)
     y = expert_parallel(x, route_tokens(router(x), TOP), mine, group)
     torch.autograd.backward(y.square().sum())
-    for p in router.parameters():
-        dist.all_reduce(p.grad)
+    add_gradients(router)  # over all ranks
     for expert in mine:
-        for p in expert.parameters():
-            dist.all_reduce(p.grad, group=equal[rank % size])
+        add_gradients(expert, mesh.get_group("data"))
     return [
         y.detach().cpu(),
         gradients(router),
         *(gradients(expert) for expert in mine),
     ]
+
+
+def add_gradients(
+    module: nn.Module, group: dist.ProcessGroup | None = None
+) -> None:
+    """Add up the gradients of a module over the ranks of a group."""
+    for p in module.parameters():
+        assert p.grad is not None
+        dist.all_reduce(p.grad, group=group)
 
 
 def gradients(module: nn.Module) -> Tensor:

@@ -94,3 +94,18 @@ def _routing(counts: list[int], device: torch.device) -> Routing:
         counts=numbers,
         chosen=numbers,
     )
+
+
+def forward_parts(run: Passes, rank: int) -> dict[str, float]:
+    """Return what forward of a rank consists of, in seconds.
+
+    Products of matrices; other kernels; and waiting: for messages, and for
+    ranks that have more to compute.
+    """
+    seconds = {"products": 0.0, "other kernels": 0.0}
+    for span in run.forward_spans():
+        if span.device == f"sim:{rank}" and span.stream == "compute":
+            kind = "products" if span.name == "mm" else "other kernels"
+            seconds[kind] += span.end - span.start
+    waiting = run.forward[rank] - sum(seconds.values())
+    return {**seconds, "waiting": waiting}

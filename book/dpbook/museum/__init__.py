@@ -9,6 +9,7 @@ from dpbook.common.show import show
 from dpbook.museum import (
     clipping_and_batch_norm,
     collectives,
+    experts,
     losses,
     pipelines,
     processes,
@@ -23,8 +24,8 @@ from dpbook.museum.exhibit import claim as claim
 from dpbook.museum.exhibit import verdict as verdict
 
 ROOMS = (
-    collectives, processes, ranks, replicas, shards, sequences, pipelines,
-    timers, losses, clipping_and_batch_norm,
+    collectives, processes, ranks, replicas, shards, sequences, experts,
+    pipelines, timers, losses, clipping_and_batch_norm,
 )  # fmt: skip
 EXHIBITS: dict[str, Exhibit] = {
     exhibit.name: exhibit for room in ROOMS for exhibit in room.EXHIBITS

@@ -1,0 +1,52 @@
+"""What book/_data/experts.json says of the trainings.
+
+The record is what ``scripts/recorders/experts.py`` wrote to that file.
+"""
+
+from collections.abc import Mapping, Sequence
+from statistics import mean, stdev
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from dpbook.common.plots import COLOURS, Picture
+from dpbook.experts.training import NUM_EXPERTS
+from dpkit.theory.timeline.drawing import QUIET
+
+Record = Mapping[str, Any]
+
+
+def runs_by_remedy(record: Record) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the runs of all seeds, by the remedy."""
+    return {
+        name: [run for run in record["runs"] if run["remedy"] == name]
+        for name in record["remedies"]
+    }
+
+
+def percent(values: Sequence[float]) -> str:
+    """Return mean and standard deviation of shares, in percent."""
+    return f"{100 * mean(values):.1f} ± {100 * stdev(values):.1f}"
+
+
+def plot_balance(record: Record) -> Picture:
+    """Draw the busiest expert's share by epoch: means and deviations."""
+
+    def draw(ax: Axes) -> None:
+        for i, (name, runs) in enumerate(runs_by_remedy(record).items()):
+            by_epoch = list(zip(*[run["busiest"] for run in runs]))
+            # Beside each other, so that bars do not hide bars.
+            epochs = [1 + e + 0.05 * i for e in range(len(by_epoch))]
+            means = [100 * mean(shares) for shares in by_epoch]
+            deviations = [100 * stdev(shares) for shares in by_epoch]
+            ax.errorbar(
+                epochs, means, deviations, color=COLOURS[i], capsize=3,
+                marker="osD^"[i], markersize=4, label=name,
+            )  # fmt: skip
+        ax.axhline(100 / NUM_EXPERTS, color=QUIET, linewidth=0.8)
+        ax.set(xlabel="epoch", ylabel="share of the busiest expert, %")
+        ax.set_ylim(0, None)
+        ax.legend(title="remedy")
+
+    names = ", ".join(record["remedies"])
+    return Picture(draw, f"share of the busiest expert by epoch: {names}")

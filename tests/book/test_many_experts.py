@@ -1,0 +1,160 @@
+"""What the chapter on experts runs: it is what it is said to be."""
+
+import json
+
+import pytest
+import torch
+
+import dpkit
+from dpbook.common.datasets import load_fashion_mnist
+from dpbook.experts.programs import (
+    TOP,
+    all_experts,
+    largest_difference,
+    make_layer,
+    make_tokens,
+    step_in_groups,
+    step_on_rank,
+)
+from dpbook.experts.results import percent, plot_balance, runs_by_remedy
+from dpbook.experts.runs import (
+    NUM_TOKENS,
+    WIDTH,
+    counts_by_expert,
+    forward_parts,
+    layer_run,
+)
+from dpbook.experts.training import REMEDIES, Network, train
+from dpkit.experts import route_tokens
+from tests.repository import ROOT
+
+
+@pytest.fixture(scope="module")
+def record():
+    return json.loads((ROOT / "book/_data/experts.json").read_text())
+
+
+def test_all_experts_are_those_of_each_token():
+    """Each token by itself, with the weights of its two experts."""
+    router, experts = make_layer()
+    (x,) = make_tokens(1)
+    found = all_experts(x, route_tokens(router(x), TOP), experts)
+    for token, y in zip(x, found, strict=True):
+        probabilities = router(token).softmax(0)
+        best, chosen = probabilities.topk(2)
+        expected = sum(
+            weight / best.sum() * experts[e](token)
+            for weight, e in zip(best, chosen.tolist(), strict=True)
+        )
+        assert torch.allclose(y, expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("by_library", [False, True])
+@pytest.mark.parametrize("capacity", [None, 2])
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_ranks_have_what_one_device_has(k, capacity, by_library):
+    ranks = dpkit.sim.launch(step_on_rank, k, capacity, by_library)
+    assert largest_difference(ranks, capacity) < 1e-13
+
+
+@pytest.mark.parametrize(("k", "size"), [(4, 2), (4, 1), (4, 4), (2, 1)])
+def test_groups_have_what_one_device_has(k, size):
+    ranks = dpkit.sim.launch(step_in_groups, k, size)
+    assert largest_difference(ranks, group_size=size) < 1e-13
+
+
+def test_a_difference_on_any_rank_is_seen():
+    for rank in range(2):
+        for place in range(6):  # outputs, the router, four experts
+            ranks = dpkit.sim.launch(step_on_rank, 2)
+            ranks[rank][place].view(-1)[-1] += 1
+            assert largest_difference(ranks) > 0.9
+
+
+def test_counts():
+    choices = 2 * NUM_TOKENS
+    for share in (1 / 8, 1 / 4, 0.3, 1 / 2):
+        counts = counts_by_expert(share)
+        assert sum(counts) == choices
+        assert counts[0] == round(share * choices)
+        assert max(counts[1:]) - min(counts[1:]) <= 1
+    limited = counts_by_expert(1 / 2, capacity_factor=1.25)
+    assert limited[0] == 1.25 * choices / 8
+    assert limited[1:] == counts[1:]
+
+
+@pytest.mark.parametrize("k", [2, 4, 8])
+def test_bytes_of_even_experts(k):
+    run = layer_run(counts_by_expert(), k)
+    rows = 2 * NUM_TOKENS * (k - 1) // k  # that leave a rank
+    counts = 8 * (8 - 8 // k)  # of the experts of other ranks, in bytes
+    for rank in range(k):
+        assert run.sent(rank, forward=True) == 2 * rows * WIDTH * 2 + counts
+        assert run.sent(rank, forward=False) == 2 * rows * WIDTH * 2
+
+
+def test_all_wait_for_the_busy_rank():
+    even, busy = (
+        layer_run(counts_by_expert()),
+        layer_run(counts_by_expert(0.5)),
+    )
+    for rank in range(4):
+        assert busy.forward[rank] > 2 * even.forward[rank]
+    products = [forward_parts(busy, rank)["products"] for rank in range(4)]
+    assert products[0] > 2 * forward_parts(even, 0)["products"]
+    assert max(products[1:]) < 0.6 * forward_parts(even, 0)["products"]
+
+
+def test_the_parts_of_forward_are_all_of_its_time():
+    run = layer_run(counts_by_expert(0.25))
+    for rank in range(4):
+        parts = forward_parts(run, rank)
+        assert all(seconds > 0 for seconds in parts.values())
+        assert sum(parts.values()) == pytest.approx(run.forward[rank])
+
+
+def test_a_network_returns_what_it_counts():
+    torch.manual_seed(0)
+    scores, of_experts, counts = Network()(torch.rand(5, 1, 28, 28))
+    assert scores.shape == (5, 10)
+    assert of_experts.shape == (5 * 16, 8)
+    assert counts.sum() == 5 * 16
+
+
+def test_the_record_is_whole(record):
+    runs = runs_by_remedy(record)
+    assert list(runs) == list(REMEDIES)
+    for of_name in runs.values():
+        assert [run["seed"] for run in of_name] == list(range(5))
+        assert {len(run["busiest"]) for run in of_name} == {5}
+
+
+def test_a_row_of_the_record_comes_out_again(record):
+    """The first epoch of two runs, which other CPUs round differently."""
+    data = load_fashion_mnist()
+    for name, near in (("none", 0.05), ("bias", 0.02)):
+        found = train(REMEDIES[name], 0, 1, data)
+        recorded = runs_by_remedy(record)[name][0]
+        assert found.busiest[0] == pytest.approx(
+            recorded["busiest"][0], abs=near
+        )
+
+
+def test_what_the_chapter_says_of_the_record(record):
+    runs = runs_by_remedy(record)
+    last = {n: sum(r["busiest"][-1] for r in runs[n]) / 5 for n in runs}
+    assert round(100 * last["none"]) == 60
+    assert last["loss, 0.01"] > 2 / 8
+    assert max(last["loss, 0.1"], last["bias"]) < 1.3 / 8
+    right = {n: sum(r["accuracy"] for r in runs[n]) / 5 for n in runs}
+    assert min(right, key=right.__getitem__) == "none"
+
+
+def test_percent():
+    assert percent([0.1, 0.2, 0.3]) == "20.0 ± 10.0"
+
+
+def test_the_picture_has_a_line_for_each_remedy(record):
+    svg = plot_balance(record)._repr_svg_()
+    for name in REMEDIES:
+        assert name in svg
