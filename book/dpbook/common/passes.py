@@ -54,7 +54,7 @@ def timed_passes(
     """Run a program on k ranks without values, and return its times.
 
     Args:
-        k: The number of ranks, of which each has a host of its own.
+        k: The number of ranks. Each has a host.
         program: Returns what :func:`both_passes` gave.
         **machine: What :func:`dpkit.sim.machine` changes, by name.
     """

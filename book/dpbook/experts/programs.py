@@ -106,8 +106,8 @@ def exchange_by_library(
 def step_in_groups(size: int) -> list[Tensor]:
     """Return the same where each group of ranks has all experts.
 
-    Of four ranks in groups of two, 0 and 1 share the experts, and so do 2 and
-    3. Ranks 0 and 2 have the same experts, and so have 1 and 3.
+    Four ranks in groups of two: ranks 0 and 1 share the experts, and so do
+    ranks 2 and 3. Ranks 0 and 2 have the same experts, and so have 1 and 3.
     """
     rank, k = dist.get_rank(), dist.get_world_size()
     device = rank_device()
