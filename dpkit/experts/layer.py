@@ -9,7 +9,7 @@ of the experts: two experts, a and b, and rows of three ranks::
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,15 +19,14 @@ from dpkit.experts.routing import Routing
 from dpkit.experts.rows import Counts, exchange_counts, exchange_rows
 
 Expert = Callable[[Tensor], Tensor]
-AnExpert = TypeVar("AnExpert", bound=Expert)
 RowExchange = Callable[
     [Tensor, Counts, Counts, dist.ProcessGroup | None], Tensor
 ]
 
 
 def own_experts(
-    experts: Sequence[AnExpert], group: dist.ProcessGroup | None = None
-) -> list[AnExpert]:
+    experts: Sequence[Any], group: dist.ProcessGroup | None = None
+) -> list[Any]:
     """Return this rank's experts out of all of them.
 
     Args:
