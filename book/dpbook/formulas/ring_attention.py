@@ -2,8 +2,8 @@
 
 The sequence is cut into pieces of equal length, as in ``dpkit.sequence.cut``,
 which this module repeats without torch. Keys and values go round a ring of k
-ranks: in step t rank r has those of rank r − t. Of 2 ranks, which pieces of
-queries see which pieces of keys; in brackets where the mask divides a pair::
+ranks: in step t rank r has those of rank r − t. The pairs of a piece of queries
+and a piece of keys that 2 ranks compute; the mask divides those in brackets::
 
               in order            head and tail
               rank 0    rank 1    rank 0              rank 1
