@@ -87,6 +87,8 @@ def test_shares_and_times_are_those_of_the_formulas(k, balanced):
         (4, 8192, "infiniband200"),
         (3, 8192, "infiniband200"),
         (4, 8192, "ethernet100"),
+        (5, 8192, "nvlink3"),  # a rank waits for whom it sends to
+        (8, 8192, "nvlink3"),
     ],
 )
 @BOTH

@@ -2,8 +2,9 @@
 
 The sequence is cut into pieces of equal length, as in ``dpkit.sequence.cut``,
 which this module repeats without torch. Keys and values go round a ring of k
-ranks: in step t rank r has those of rank r − t. The pairs of a piece of queries
-and a piece of keys that 2 ranks compute; the mask divides those in brackets::
+ranks: in step t rank r has those of rank r − t. These pairs, a piece of
+queries and a piece of keys, 2 ranks compute; the mask divides those in
+brackets::
 
               in order            head and tail
               rank 0    rank 1    rank 0              rank 1
