@@ -73,17 +73,13 @@ def show_ring(
     alone = alone_seconds(tokens * devices)
     steps = ring_steps(devices, balanced, alone, hop_seconds(tokens, link))
     end = max(s.end for s in steps)
-    found = [
-        list(meetings(rank, step, devices, balanced))
-        for rank in range(devices)
-    ]
     label = f"{devices} × a100, {link}, {layout}"
     return Shown(
         [
             _draw_pairs(devices, balanced, step),
             _draw_steps(steps, step, label),
         ],
-        _facts(steps, found, step, balanced, end),
+        _facts(steps, devices, balanced, end),
         _sentence(steps, balanced, alone, end),
     )
 
@@ -103,24 +99,19 @@ def _computing(steps: Sequence[RingStep], rank: int) -> float:
 
 
 def _facts(
-    steps: Sequence[RingStep],
-    found: Sequence[Sequence[Meeting]],
-    step: int,
-    balanced: bool,
-    end: float,
+    steps: Sequence[RingStep], k: int, balanced: bool, end: float
 ) -> list[tuple[str, ...]]:
     """Return a line for each rank; the first one has their names."""
-    k = len(found)
-    heads = ("rank", f"in step {step}", "of all pairs", "computes", "waits")
-    facts: list[tuple[str, ...]] = [heads]
-    for rank, pairs in enumerate(found):
+    facts: list[tuple[str, ...]] = [
+        ("rank", "of all pairs", "computes", "waits")
+    ]
+    for rank in range(k):
         busy = _computing(steps, rank)
         halves, all_halves = share(rank, k, balanced)
         divisor = gcd(halves, all_halves)
         facts.append(
             (
                 f"{rank}",
-                _said(pairs) or "nothing",
                 f"{halves // divisor}/{all_halves // divisor}",
                 show_seconds(busy),
                 show_seconds(max(end - busy, 0.0)),
@@ -133,13 +124,14 @@ def _said(pairs: Sequence[Meeting]) -> str:
     """Return which pieces of queries see which pieces of keys.
 
     Example:
-        >>> _said([Meeting(7, 0, False), Meeting(7, 7, True)])
-        '7 sees 0, 7'
+        >>> _said([Meeting(7, 0, False), Meeting(7, 7, True)]), _said([])
+        ('7 sees 0, 7', 'nothing')
     """
     keys: dict[int, list[str]] = {}
     for pair in pairs:
         keys.setdefault(pair.query, []).append(str(pair.key))
-    return "; ".join(f"{q} sees {', '.join(of)}" for q, of in keys.items())
+    words = [f"{q} sees {', '.join(of)}" for q, of in keys.items()]
+    return " and ".join(words) or "nothing"
 
 
 def _sentence(
@@ -217,8 +209,13 @@ def _draw_pairs(k: int, balanced: bool, step: int) -> drawing.Drawing:
                 if pair.query == piece
                 for part in _square(pair, y, size, number, chosen)
             ]
-    where = f"{k} ranks, {BALANCED if balanced else IN_ORDER}"
-    title = f"which queries meet which keys in which step: {where}"
+    layout = BALANCED if balanced else IN_ORDER
+    title = f"pieces of queries that see pieces of keys, {layout}"
+    spoken = [
+        f"rank {rank}: {_said(list(meetings(rank, step, k, balanced)))}"
+        for rank in range(k)
+    ]
+    title += f"; in step {step} {'; '.join(spoken)}"
     return drawing.page(parts, top + num * size + 14, title)
 
 
