@@ -1,6 +1,7 @@
 """The rates of fused attention in the presets, and what was measured."""
 
 import json
+from statistics import geometric_mean
 
 import pytest
 from recorders.trust import attention
@@ -41,6 +42,39 @@ def test_efficient_on_hopper_is_as_much_faster_as_flash(card):
     for rate, kind in zip(found, ATTENTION_KINDS[2:4], strict=True):
         fraction = rate * 1e12 / gpu.flops_per_second["float16"]
         assert gpu.fused_attention[kind] == round(fraction, 2), kind
+
+
+# NVIDIA/cudnn-frontend, commit bb37575, the file that the preset names: the
+# counted TFLOP/s of 16,384, 32,768, 65,536 and 131,072 tokens under a mask.
+ON_B200 = {
+    "flash": (394.495, 403.739, 408.739, 410.988),
+    "flash backward": (319.979, 330.801, 335.402, 336.043),
+    "cudnn": (1332.415, 1419.0, 1382.33, 1355.418),
+    "cudnn backward": (1074.776, 1108.688, 1073.059, 1047.843),
+}
+
+
+@pytest.mark.parametrize("kind", ON_B200)
+def test_a_b200_has_the_rates_of_the_source_that_it_names(kind):
+    """Its few masked scores, computed or not, are below the rounding."""
+    gpu = ACCELERATORS["b200"]
+    fraction = geometric_mean(ON_B200[kind])
+    fraction *= 1e12 / gpu.flops_per_second["bfloat16"]
+    assert gpu.fused_attention[kind] == round(fraction, 2)
+
+
+@pytest.mark.parametrize("direction", ["", " backward"])
+def test_efficient_on_a_b200_is_as_much_faster_as_flash(direction):
+    new, old = (
+        {
+            k: r * a.flops_per_second["bfloat16"]
+            for k, r in a.fused_attention.items()
+        }
+        for a in (ACCELERATORS["b200"], ACCELERATORS["h100"])
+    )
+    times = new["flash" + direction] / old["flash" + direction]
+    found = new["efficient" + direction] / old["efficient" + direction]
+    assert found == pytest.approx(times, rel=0.05)
 
 
 def test_efficient_on_hopper_is_within_a_factor_of_two():

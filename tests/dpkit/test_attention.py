@@ -73,6 +73,7 @@ COMPOSED = ["bmm", "bmm"]
         ("rtx4090", BF16, FLASH),
         ("h100", BF16, CUDNN),
         ("h200", HALF, CUDNN),
+        ("b200", BF16, CUDNN),
         ("h100", FLOAT, EFFICIENT),
         ("laptop-cpu", BF16, ON_CPU),
     ],

@@ -55,12 +55,13 @@ def copy_seconds(link, num_bytes):
 
 def test_the_presets_are_those_that_the_book_names():
     assert list(ACCELERATORS) == (
-        "k80 p100 p40 v100 v100-pcie a100 h100 h200 rtx4090 laptop-cpu".split()
+        "k80 p100 p40 v100 v100-pcie a100 h100 h200 b200 rtx4090 "
+        "laptop-cpu".split()
     )
     assert list(LINKS) == (
         "pcie3 pcie3-p2p pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 "
-        "ethernet10 ethernet25 ethernet100 "
-        "infiniband200 infiniband400".split()
+        "nvlink5 ethernet10 ethernet25 ethernet100 "
+        "infiniband200 infiniband400 infiniband800".split()
     )
     assert (
         list(HOSTS)
@@ -131,8 +132,9 @@ def test_links_across_a_network_are_slower_than_those_within():
     links = [link for link in LINKS.values() if link.name != "pcie3-p2p"]
     ranked = sorted(links, key=lambda link: copy_seconds(link, 1e8))
     assert [link.name for link in ranked] == (
-        "nvlink4 nvlink3 nvlink2 nvlink1 pcie5 infiniband400 pcie4 "
-        "infiniband200 pcie3 ethernet100 ethernet25 ethernet10".split()
+        "nvlink5 nvlink4 nvlink3 nvlink2 infiniband800 nvlink1 pcie5 "
+        "infiniband400 pcie4 infiniband200 pcie3 "
+        "ethernet100 ethernet25 ethernet10".split()
     )
 
 

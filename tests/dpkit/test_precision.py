@@ -102,8 +102,15 @@ if hasattr(F, "scaled_mm"):  # of newer versions
 
 
 @pytest.mark.parametrize("multiply", SCALED)
-@pytest.mark.parametrize("accelerator", ["h100", "h200"])
-def test_float8_is_faster_than_16_bits(multiply, accelerator):
+@pytest.mark.parametrize(
+    ("accelerator", "least", "most"),
+    [
+        ("h100", 1.3e15, 1.6e15),
+        ("h200", 1.3e15, 1.6e15),
+        ("b200", 3.3e15, 3.6e15),
+    ],
+)
+def test_float8_is_faster_than_16_bits(multiply, accelerator, least, most):
     """2n³, and the work at which half of the rate is reached."""
     n = 2048
     # Without values: some CPUs take minutes for such a product in float8.
@@ -117,7 +124,7 @@ def test_float8_is_faster_than_16_bits(multiply, accelerator):
     rate = achieved_flops_per_second(preset, "float8")
     work = 2 * n**3 + preset.half_flops
     assert fast == pytest.approx(preset.kernel_seconds + work / rate)
-    assert 1.3e15 < rate < 1.6e15
+    assert least < rate < most
 
 
 def test_both_kinds_of_float8_have_one_rate():
@@ -125,7 +132,8 @@ def test_both_kinds_of_float8_have_one_rate():
     assert seconds(lambda: scaled(a, b)) == seconds(lambda: scaled(a, a))
 
 
-WITHOUT = [name for name in ACCELERATORS if name not in ("h100", "h200")]
+WITH = ("h100", "h200", "b200")
+WITHOUT = [name for name in ACCELERATORS if name not in WITH]
 
 
 @pytest.mark.parametrize("multiply", SCALED)
@@ -271,7 +279,7 @@ def told_of(accelerator):
 
 
 def test_dtypes_that_go_at_the_rate_of_float32_are_told():
-    assert [told_of(name) for name in ACCELERATORS] == [[]] * 10
+    assert [told_of(name) for name in ACCELERATORS] == [[]] * 11
     assert told_of(ONE_RATE) == [
         "Products in float64, float16, bfloat16 go at the rate of float32, "
         "because there is no other (one-rate)."

@@ -11,10 +11,11 @@ from dpbook.explore.figure import LiveFigure
 from dpbook.explore.pipeline import PIPELINE
 from dpbook.explore.planner import PLANNER
 from dpbook.explore.puzzles import BUCKETS, MESSAGES, ORDER, PLACEMENT
+from dpbook.explore.ring import RING
 from dpbook.explore.step import STEP
 from dpkit.theory.units import check_known
 
-_MODELS = (STEP, PIPELINE, COLLECTIVES, DECISION, PLANNER)
+_MODELS = (STEP, PIPELINE, COLLECTIVES, DECISION, PLANNER, RING)
 _PUZZLES = (ORDER, BUCKETS, MESSAGES, PLACEMENT)
 
 FIGURES: dict[str, LiveFigure] = {f.name: f for f in (*_MODELS, *_PUZZLES)}

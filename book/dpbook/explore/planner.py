@@ -35,6 +35,7 @@ LINKS_OF = {  # inside a node, and of each device to other nodes
     "a100": ("nvlink3", "infiniband200"),
     "h100": ("nvlink4", "infiniband400"),
     "h200": ("nvlink4", "infiniband400"),
+    "b200": ("nvlink5", "infiniband400"),
 }
 MEMORY_PARTS = ("weights", "gradients", "optimizer state", "activations")
 SECONDS_PARTS = (

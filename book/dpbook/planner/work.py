@@ -53,7 +53,7 @@ NUM_BYTES = 2  # of a value
 # runs, and so it says something of runs and not of cards: a short run of a
 # compiled program keeps more (``Case.sustained``).
 # H100: fitted to one row of book/_data/plans.json, 7B on 8 of them.
-# H200: assumed as H100, as no run was compared.
+# H200, B200: assumed as H100, as no run was compared.
 # A100: 0.87 has the least mean factor over the 15 steps of transformers that
 # the book had when it was chosen, of two sources
 # (recorders.trust.plans.best_sustained). The mean factors of seconds:
@@ -64,7 +64,7 @@ NUM_BYTES = 2  # of a value
 #
 # So each source alone wants another number. A V100 keeps all: the one step
 # that was compared is within 4 %.
-SUSTAINED = {"a100": 0.87, "h100": 0.65, "h200": 0.65}
+SUSTAINED = {"a100": 0.87, "h100": 0.65, "h200": 0.65, "b200": 0.65}
 SUM_BYTES = 8  # read and write a sum of gradients in float32
 KERNELS = 8  # of a layer forward beside its products
 

@@ -176,11 +176,12 @@ class Accelerator:
 
 LINKS = shipped(
     Link,
-    "pcie3 pcie3-p2p pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 "
-    "ethernet10 ethernet25 ethernet100 infiniband200 infiniband400",
+    "pcie3 pcie3-p2p pcie4 pcie5 nvlink1 nvlink2 nvlink3 nvlink4 nvlink5 "
+    "ethernet10 ethernet25 ethernet100 "
+    "infiniband200 infiniband400 infiniband800",
 )
 HOSTS = shipped(Host, "eager eager-fast eager-modules eager-program cpu")
 ACCELERATORS = shipped(
     Accelerator,
-    "k80 p100 p40 v100 v100-pcie a100 h100 h200 rtx4090 laptop-cpu",
+    "k80 p100 p40 v100 v100-pcie a100 h100 h200 b200 rtx4090 laptop-cpu",
 )
