@@ -335,7 +335,7 @@ grade: $(READY)  ## grade notebooks, FILES="a.ipynb b.ipynb", of an assignment, 
 
 # Each exercise with its solution, its stub and its wrong answers.
 assignments-graded: $(OTTER)/ready  ## grade all exercises by both graders
-	$(ON_SIM) $(ONE) PYTHONPATH=.:book:scripts \
+	$(ON_SIM) $(ONE) PYTHONPATH=$(CURDIR):$(CURDIR)/book \
 	  $(OTTER)/bin/python -m pytest $(SHARED) \
 	  $(or $(FILES),tests/packages/graded_assignments.py)
 

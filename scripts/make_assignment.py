@@ -25,7 +25,10 @@ sys.path[:0] = [str(ROOT / "book"), str(ROOT / "book/_extensions")]
 
 from assignment.chapter import exercises_of, title_of  # noqa: E402
 from assignment.otter_tests import otter_test  # noqa: E402
+from assignment.seeded import with_numbers  # noqa: E402
 from assignment.sheet import instructor, student  # noqa: E402
+
+from dpbook.assignment.sheets import ASKED  # noqa: E402
 
 TARGETS = ("plain", "otter")
 SECONDS = 240  # for a notebook of a submission, its checks included
@@ -62,12 +65,14 @@ def make(
         raise ValueError(f"{chapter.stem} has no exercises")
     if not hints:
         exercises = [e._replace(hints="") for e in exercises]
+    exercises = [with_numbers(exercise, seed) for exercise in exercises]
     folder = build / f"{chapter.stem}-{target}{_suffix(seed)}"
     shutil.rmtree(folder, ignore_errors=True)
     points = {exercise.name: 1 for exercise in exercises}
     title = title_of(chapter)
+    own_numbers = [] if seed is None else [*ASKED]
     for kind, notebook in (("student", student), ("instructor", instructor)):
-        sheet = notebook(title, exercises, points, seed)
+        sheet = notebook(title, exercises, points, seed, own_numbers)
         write(folder / kind / chapter.name, sheet)
     if target == "otter":
         write_tests(folder / "tests", points, seed)

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 RUN = Path(__file__).with_name("submission.py")
+ROOT = RUN.parent.parent.parent
+RESULTS, ERRORS = "results", "errors"  # files in the folder of a process
 
 
 class Mark(NamedTuple):
@@ -59,43 +61,61 @@ def _reason(line: dict[str, Any] | None, stopped: str) -> str:
     """Say why an exercise earned nothing, with the cells that failed."""
     if line is None:
         return f"not checked: {stopped}"
-    return (
-        ""
-        if line["why"] is None
-        else "; ".join([line["why"], *line["failed"]])
-    )
+    if line["why"] is None:
+        return ""
+    return "; ".join([line["why"], *line["failed"]])
 
 
 def _run(
     submission: Path, assignment: Path, seconds: float
 ) -> tuple[list[dict[str, Any]], str]:
     """Run a notebook; return the lines that it wrote, and how it ended."""
-    with tempfile.TemporaryDirectory() as folder:
-        results = Path(folder, "results")
-        results.touch()
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                RUN,
-                submission.resolve(),
-                assignment.resolve(),
-                results,
-            ],
-            cwd=folder,
-            env={**os.environ, "DPKIT_DEVICES": "sim"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        process = _start(submission, assignment, folder)
         try:
             status = process.wait(timeout=seconds)
-            ended = f"the process ended with status {status}"
+            ended = f"the process ended with status {status}{_last(folder)}"
         except subprocess.TimeoutExpired:
             ended = f"the notebook took longer than {seconds:g} s"
         _end(process)
-        text = results.read_text("utf-8")
-    return [json.loads(line) for line in text.splitlines()], ended
+        lines = (folder / RESULTS).read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines], ended
+
+
+def _start(
+    submission: Path, assignment: Path, folder: Path
+) -> subprocess.Popen[bytes]:
+    """Start a process that runs a notebook in a folder, and writes there."""
+    (folder / RESULTS).touch()
+    files = submission.resolve(), assignment.resolve(), folder / RESULTS
+    with (folder / ERRORS).open("wb") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-P", RUN, *files],
+            cwd=folder,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+        )
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a submission, which finds this clone."""
+    places = [str(ROOT), str(ROOT / "book"), os.environ.get("PYTHONPATH", "")]
+    return {
+        **os.environ,
+        "DPKIT_DEVICES": "sim",
+        "PYTHONPATH": os.pathsep.join(filter(None, places)),
+    }
+
+
+def _last(folder: Path) -> str:
+    """Return the last line that a process wrote about errors, in brackets."""
+    text = (folder / ERRORS).read_text("utf-8", errors="replace")
+    said = [line.strip() for line in text.splitlines() if line.strip()]
+    return f" ({said[-1]})" if said else ""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

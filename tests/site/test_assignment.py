@@ -9,10 +9,12 @@ import pytest
 from assignment.chapter import exercises_of
 from assignment.marks import Mark, grade
 from assignment.otter_tests import otter_test
+from assignment.seeded import replaced
 from assignment.sheet import instructor, student
 from grade_assignment import write
 from make_assignment import make
 
+from dpbook.assignment.sheets import asked
 from tests.assignments import filled, wrong_answers
 from tests.repository import ROOT
 
@@ -167,3 +169,25 @@ def test_otters_tests_call_the_check(tmp_path):
     folder = make(ROOT / "book/overlap.ipynb", "otter", build=tmp_path)
     made = sorted(path.stem for path in Path(folder, "tests").glob("*.py"))
     assert made == ["accumulated_step", "cut_buckets", "fill_buckets"]
+
+
+def test_a_sheet_asks_for_its_own_numbers_and_has_no_key(tmp_path):
+    path = ROOT / "book/overlap.ipynb"
+    folder = make(path, "plain", seed=7, build=tmp_path)
+    assert folder.name == "overlap-plain-7"
+    sheet = json.loads((folder / "student/overlap.ipynb").read_text())
+    text = text_of(sheet)
+    assert "This is sheet 7." in text
+    assert "8, 8, 4, 4, 4, 2, 2, 2, 1 and 1 MB" not in text
+    assert "check(cut_buckets)" not in text  # it asks for the book's numbers
+    assert "check(fill_buckets)" in text
+    for key in asked("cut_buckets", 7).keys:
+        assert str(key) not in text
+    solved = json.loads((folder / "instructor/overlap.ipynb").read_text())
+    assert str(asked("cut_buckets", 7).keys[0]) in text_of(solved)
+    assert json.loads((folder / "assignment.json").read_text())["seed"] == 7
+
+
+def test_a_phrase_that_the_text_has_not_is_named():
+    with pytest.raises(ValueError, match=r"not once in the text \(0: nine"):
+        replaced("Ten devices.", {"nine": "eight"})

@@ -6,6 +6,7 @@ for other numbers than the book does.
 
 from typing import Any
 
+from dpbook.assignment.sheets import check_of
 from dpbook.common.checks import all_checks
 from dpbook.exercises.verdict import why_not
 from dpkit.theory.units import check_known
@@ -29,8 +30,7 @@ def refusal(name: str, answer: Any, seed: int | None = None) -> str | None:
         >>> refusal("cut_buckets", 6)
         'cut_buckets is no function'
     """
-    checks = all_checks()
-    check_known("exercise", name, checks)
+    check_known("exercise", name, all_checks())
     if not callable(answer):
         return f"{name} is no function"
-    return why_not(checks[name], answer)
+    return why_not(check_of(name, seed), answer)
