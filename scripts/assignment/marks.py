@@ -1,4 +1,4 @@
-"""Grade submitted notebooks, each in a process of its own with a time limit.
+"""Grade submitted notebooks, each in a new process with a time limit.
 
 A notebook is a program of somebody else. It runs with your rights; so grade in
 a container, or as a user who may do little.
@@ -58,7 +58,7 @@ def _solved(line: dict[str, Any] | None) -> bool:
 
 
 def _reason(line: dict[str, Any] | None, stopped: str) -> str:
-    """Say why an exercise earned nothing, with the cells that failed."""
+    """Return why an exercise earned nothing, with the cells that failed."""
     if line is None:
         return f"not checked: {stopped}"
     if line["why"] is None:

@@ -11,6 +11,7 @@ from typing import Any
 from plain_markdown import plain_markdown
 
 from assignment.chapter import Exercise
+from assignment.known import wrong_answers
 
 Cell = dict[str, Any]
 Notebook = dict[str, Any]
@@ -62,7 +63,7 @@ def instructor(
     seed: int | None = None,
     own_numbers: Iterable[str] = (),
 ) -> Notebook:
-    """Return the notebook that has a solution below each stub.
+    """Return the notebook with a solution, and with known wrong answers.
 
     Args:
         title: The title of the chapter.
@@ -95,6 +96,9 @@ def _notebook(
         cells += _question(exercise, number, worth)
         if solved:
             cells.append(_code(f"{exercise.name}-solution", exercise.solution))
+            if exercise.name not in own_numbers:
+                told = wrong_ones(exercise.name)
+                cells.append(_text(f"{exercise.name}-wrong", told))
         if exercise.name in own_numbers:
             cells.append(_text(f"{exercise.name}-check", NO_CHECK))
         else:
@@ -106,6 +110,24 @@ def _notebook(
         "nbformat": 4,
         "nbformat_minor": 5,
     }
+
+
+def wrong_ones(name: str) -> str:
+    """Return a text with the known wrong answers to an exercise.
+
+    Example:
+        >>> from assignment.sheet import wrong_ones
+        >>> print(wrong_ones("cut_buckets")[:63])
+        Known wrong answers, and what the check says of them:
+        <BLANKLINE>
+        *the la
+    """
+    parts = [
+        f"*{why.strip()} …*\n\n```python\n{code}\n```"
+        for why, code in wrong_answers()[name]
+    ]
+    head = "Known wrong answers, and what the check says of them:"
+    return "\n\n".join([head, *parts])
 
 
 def _question(exercise: Exercise, number: int, worth: int) -> list[Cell]:

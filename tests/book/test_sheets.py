@@ -261,6 +261,31 @@ def equal_pairs(values):
     return sum(n * (n - 1) // 2 for n in Counter(values).values())
 
 
+def test_how_often_two_sheets_have_the_same_answer():
+    """Of 190 pairs: book/teaching.md has these numbers, and says why."""
+    same = {
+        name: (
+            equal_pairs(repr(asked(name, seed).keys) for seed in SEEDS),
+            equal_pairs(repr(asked(name, seed).phrases) for seed in SEEDS),
+        )
+        for name in ASKED
+    }
+    page = (ROOT / "book/teaching.md").read_text("utf-8")
+    for name, (answers, questions) in same.items():
+        assert f"| `{name}` | {answers} | {questions} |" in page, same
+
+
+def test_the_page_names_the_exercises_that_a_sheet_changes():
+    page = (ROOT / "book/teaching.md").read_text("utf-8")
+    sentences = re.sub(r"\s+", " ", page)
+    programs = sorted(DRAWN)
+    listed = ", ".join(f"`{name}`" for name in programs[:-1])
+    assert f"{listed} and `{programs[-1]}`" in sentences
+    unchanged = sorted(set(EXERCISES) - set(ASKED) - set(DRAWN))
+    listed = ", ".join(f"`{name}`" for name in unchanged[:-1])
+    assert f"{listed} and `{unchanged[-1]}`" in sentences
+
+
 def test_no_two_sheets_have_the_same_answers_to_all_exercises():
     sheets = {
         tuple(repr(asked(name, seed).keys) for name in ASKED) for seed in SEEDS

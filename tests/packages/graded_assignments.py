@@ -13,8 +13,8 @@ from assignment.chapter import exercises_of
 from assignment.marks import grade
 from make_assignment import make, pack
 
-from tests.assignments import filled, wrong_answers, wrong_sheets
 from tests.repository import ROOT
+from tests.site.submissions import filled, wrong_codes, wrong_sheets
 
 OTTER = Path(sys.executable).with_name("otter")
 CHAPTERS = {
@@ -74,6 +74,6 @@ def test_what_is_right_earns_all_and_the_rest_nothing(
         assert points(folder, submission) == expected, name
 
 
-def test_each_exercise_has_wrong_answers():
+def test_each_exercise_has_wrong_codes():
     names = {e.name for found in CHAPTERS.values() for e in found}
-    assert names == set(wrong_answers())
+    assert names == set(wrong_codes())

@@ -15,8 +15,8 @@ from grade_assignment import write
 from make_assignment import make
 
 from dpbook.assignment.sheets import asked
-from tests.assignments import filled, wrong_answers
 from tests.repository import ROOT
+from tests.site.submissions import filled, wrong_codes
 
 CHAPTERS = {
     path.stem: exercises
@@ -106,7 +106,7 @@ def submitted(tmp_path, answers, chapter="overlap", seconds=None):
 def test_a_right_answer_a_wrong_one_and_a_stub(tmp_path):
     right = {e.name: e.solution for e in CHAPTERS["overlap"]}
     answers = {
-        "cut_buckets": wrong_answers()["cut_buckets"][0],
+        "cut_buckets": wrong_codes()["cut_buckets"][0],
         "fill_buckets": right["fill_buckets"],
     }
     found = grade(*submitted(tmp_path, answers))

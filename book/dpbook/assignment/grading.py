@@ -1,4 +1,4 @@
-"""Say whether an answer solves an exercise of an assignment.
+"""Whether an answer solves an exercise of an assignment.
 
 The check is that of the book. A sheet, which has a number, its seed, may ask
 for other numbers than the book does.

@@ -4,20 +4,15 @@ import re
 from copy import deepcopy
 from itertools import zip_longest
 
-from tests.repository import ROOT
-
-KNOWN = ROOT / "tests/book/wrong_answers"
+from assignment.known import wrong_answers
 
 
-def wrong_answers():
+def wrong_codes():
     """Return the known wrong answers of each exercise, as code."""
-    found = {}
-    for path in sorted(KNOWN.rglob("*.py")):
-        parts = re.split(r"(?m)^# refused: .*\n", path.read_text("utf-8"))
-        for code in parts[1:]:
-            name = re.findall(r"(?m)^def (\w+)", code)[-1]
-            found.setdefault(name, []).append(code)
-    return found
+    return {
+        name: [code for _, code in known]
+        for name, known in wrong_answers().items()
+    }
 
 
 def wrong_sheets(names):
@@ -25,7 +20,7 @@ def wrong_sheets(names):
 
     An exercise of which fewer are known gets the first one again.
     """
-    known = wrong_answers()
+    known = wrong_codes()
     for sheet in zip_longest(*(known[name] for name in names)):
         yield {
             name: code or known[name][0] for name, code in zip(names, sheet)
