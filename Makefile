@@ -321,6 +321,8 @@ $(OTTER)/ready: scripts/assignment/requirements.txt | $(READY)
 	$(PY) -P scripts/torch_there.py $(OTTER)
 	$(OTTER)/bin/python -m pip install --disable-pip-version-check \
 	  --no-deps -r scripts/assignment/requirements.txt
+	$(OTTER)/bin/python -m pip install --disable-pip-version-check \
+	  --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # The exercises of a chapter for a course: FOR=plain or otter; SEED=number gives

@@ -4,6 +4,7 @@
 """
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from assignment.chapter import exercises_of
 from assignment.marks import grade
 from make_assignment import make, pack
 
+from dpbook.assignment.sheets import ASKED
 from tests.repository import ROOT
 from tests.site.submissions import filled, wrong_codes, wrong_sheets
 
@@ -50,15 +52,18 @@ def by_otter(folder, submission):
     return {t["name"]: t["score"] for t in tests if "score" in t}
 
 
-def made(chapter, target, tmp_path):
+GRADERS = {"plain": by_plain, "otter": by_otter}
+
+
+def made(chapter, target, tmp_path, seed=None):
     path = ROOT / "book" / f"{chapter}.ipynb"
-    folder = make(path, target, build=tmp_path)
+    folder = make(path, target, seed=seed, build=tmp_path)
     if target == "otter":
         pack(folder, OTTER)
     return folder
 
 
-@pytest.mark.parametrize("target", ["plain", "otter"])
+@pytest.mark.parametrize("target", GRADERS)
 @pytest.mark.parametrize("chapter", CHAPTERS)
 @pytest.mark.timeout(1800)
 def test_what_is_right_earns_all_and_the_rest_nothing(
@@ -66,12 +71,39 @@ def test_what_is_right_earns_all_and_the_rest_nothing(
 ):
     folder = made(chapter, target, tmp_path)
     empty = json.loads((folder / "student" / f"{chapter}.ipynb").read_text())
-    points = {"plain": by_plain, "otter": by_otter}[target]
     for name, answers, worth in sheets(CHAPTERS[chapter]):
         submission = tmp_path / f"{name}.ipynb"
         submission.write_text(json.dumps(filled(empty, answers)))
         expected = {e.name: worth for e in CHAPTERS[chapter]}
-        assert points(folder, submission) == expected, name
+        assert GRADERS[target](folder, submission) == expected, name
+
+
+@pytest.mark.parametrize("target", GRADERS)
+@pytest.mark.parametrize(
+    "chapter", ["overlap", "sharding", "network-partitioning", "splitting"]
+)
+@pytest.mark.timeout(1800)
+def test_a_sheet_wants_its_own_answers(chapter, target, tmp_path):
+    """The key of the sheet earns all, and the stubs nothing.
+
+    The solutions of the book earn what a program is worth, and nothing where
+    the sheet asks for other numbers.
+    """
+    folder = made(chapter, target, tmp_path, seed=7)
+    empty = json.loads((folder / "student" / f"{chapter}.ipynb").read_text())
+    names = [e.name for e in CHAPTERS[chapter]]
+    published = tmp_path / "published.ipynb"
+    answers = {e.name: e.solution for e in CHAPTERS[chapter]}
+    published.write_text(json.dumps(filled(empty, answers)))
+    for kind, expected in {
+        "instructor": dict.fromkeys(names, 1),
+        "student": dict.fromkeys(names, 0),
+        "published": {name: int(name not in ASKED) for name in names},
+    }.items():
+        submission = tmp_path / f"{kind}.ipynb"
+        if kind != "published":
+            shutil.copy(folder / kind / f"{chapter}.ipynb", submission)
+        assert GRADERS[target](folder, submission) == expected, kind
 
 
 def test_each_exercise_has_wrong_codes():
