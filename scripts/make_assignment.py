@@ -28,7 +28,7 @@ from assignment.otter_tests import otter_test  # noqa: E402
 from assignment.seeded import with_numbers  # noqa: E402
 from assignment.sheet import instructor, student  # noqa: E402
 
-from dpbook.assignment.sheets import ASKED  # noqa: E402
+from dpbook.assignment.sheets import ASKED, DRAWN  # noqa: E402
 
 TARGETS = ("plain", "otter")
 SECONDS = 240  # for a notebook of a submission, its checks included
@@ -103,6 +103,20 @@ def _suffix(seed: int | None) -> str:
     return "" if seed is None else f"-{seed}"
 
 
+def what_differs(chapter: Path) -> str:
+    """Return a line for each group of exercises that a seed changes or not."""
+    names = [exercise.name for exercise in exercises_of(chapter)]
+    groups = {
+        "other numbers": [n for n in names if n in ASKED],
+        "further cases": [n for n in names if n in DRAWN],
+        "as in the book": [n for n in names if n not in {*ASKED, *DRAWN}],
+    }
+    return "\n".join(
+        f"{group}: {', '.join(found) or 'none'}"
+        for group, found in groups.items()
+    )
+
+
 def main() -> int:
     """Make the assignment that the arguments name."""
     chapters = {p.stem: p for p in sorted((ROOT / "book").glob("*.ipynb"))}
@@ -132,6 +146,8 @@ def main() -> int:
     if args.otter:
         pack(folder, args.otter)
     print(folder.relative_to(ROOT))
+    if args.seed is not None:
+        print(what_differs(chapters[args.chapter]))
     return 0
 
 

@@ -124,7 +124,7 @@ def wrong_ones(name: str) -> str:
     """
     parts = [
         f"*{why.strip()} …*\n\n```python\n{code}\n```"
-        for why, code in wrong_answers()[name]
+        for why, code in wrong_answers().get(name, [])
     ]
     head = "Known wrong answers, and what the check says of them:"
     return "\n\n".join([head, *parts])

@@ -12,7 +12,7 @@ from assignment.otter_tests import otter_test
 from assignment.seeded import replaced
 from assignment.sheet import instructor, student
 from grade_assignment import write
-from make_assignment import make
+from make_assignment import make, what_differs
 
 from dpbook.assignment.sheets import asked
 from tests.repository import ROOT
@@ -186,6 +186,14 @@ def test_a_sheet_asks_for_its_own_numbers_and_has_no_key(tmp_path):
     solved = json.loads((folder / "instructor/overlap.ipynb").read_text())
     assert str(asked("cut_buckets", 7).keys[0]) in text_of(solved)
     assert json.loads((folder / "assignment.json").read_text())["seed"] == 7
+
+
+def test_what_a_seed_changes_is_printed():
+    assert what_differs(ROOT / "book/overlap.ipynb").splitlines() == [
+        "other numbers: cut_buckets",
+        "further cases: fill_buckets",
+        "as in the book: accumulated_step",
+    ]
 
 
 def test_a_phrase_that_the_text_has_not_is_named():
