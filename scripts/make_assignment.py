@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT / "book"), str(ROOT / "book/_extensions")]
 from assignment.chapter import exercises_of, title_of  # noqa: E402
 from assignment.otter_tests import otter_test  # noqa: E402
 from assignment.seeded import with_numbers  # noqa: E402
-from assignment.sheet import instructor, student  # noqa: E402
+from assignment.sheet import notebook_of  # noqa: E402
 
 from dpbook.assignment.sheets import ASKED, DRAWN  # noqa: E402
 
@@ -71,9 +71,16 @@ def make(
     points = {exercise.name: 1 for exercise in exercises}
     title = title_of(chapter)
     own_numbers = [] if seed is None else [*ASKED]
-    for kind, notebook in (("student", student), ("instructor", instructor)):
-        sheet = notebook(title, exercises, points, seed, own_numbers)
-        write(folder / kind / chapter.name, sheet)
+    for kind in ("student", "instructor"):
+        notebook = notebook_of(
+            title,
+            exercises,
+            points,
+            solved=kind == "instructor",
+            seed=seed,
+            own_numbers=own_numbers,
+        )
+        write(folder / kind / chapter.name, notebook)
     if target == "otter":
         write_tests(folder / "tests", points, seed)
     else:

@@ -5,7 +5,7 @@ and its stub. The instructor's has a solution below each stub.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from plain_markdown import plain_markdown
@@ -36,53 +36,27 @@ KERNEL = {
 }
 
 
-def student(
+def notebook_of(
     title: str,
     exercises: Sequence[Exercise],
     points: dict[str, int],
+    *,
+    solved: bool,
     seed: int | None = None,
-    own_numbers: Iterable[str] = (),
+    own_numbers: Collection[str] = (),
 ) -> Notebook:
-    """Return the notebook that students fill in.
+    """Return the notebook that students fill in, or the instructor's.
 
     Args:
         title: The title of the chapter.
         exercises: The exercises in their order.
         points: What each is worth, by its name.
+        solved: True: it is the instructor's, and has solutions and known wrong
+            answers.
         seed: The number of the sheet; None: the numbers are the book's.
         own_numbers: The exercises whose text has the numbers of this sheet, so
             that the book's check would ask for others.
     """
-    return _notebook(title, exercises, points, seed, {*own_numbers}, False)
-
-
-def instructor(
-    title: str,
-    exercises: Sequence[Exercise],
-    points: dict[str, int],
-    seed: int | None = None,
-    own_numbers: Iterable[str] = (),
-) -> Notebook:
-    """Return the notebook with a solution, and with known wrong answers.
-
-    Args:
-        title: The title of the chapter.
-        exercises: The exercises in their order.
-        points: What each is worth, by its name.
-        seed: The number of the sheet; None: the numbers are the book's.
-        own_numbers: The exercises whose text has the numbers of this sheet.
-    """
-    return _notebook(title, exercises, points, seed, {*own_numbers}, True)
-
-
-def _notebook(
-    title: str,
-    exercises: Sequence[Exercise],
-    points: dict[str, int],
-    seed: int | None,
-    own_numbers: set[str],
-    solved: bool,
-) -> Notebook:
     words = INTRODUCTION.format(
         title=title,
         count=len(exercises),
@@ -117,10 +91,8 @@ def wrong_ones(name: str) -> str:
 
     Example:
         >>> from assignment.sheet import wrong_ones
-        >>> print(wrong_ones("cut_buckets")[:63])
-        Known wrong answers, and what the check says of them:
-        <BLANKLINE>
-        *the la
+        >>> wrong_ones("cut_buckets").splitlines()[2]
+        '*the last one ends at 13.2 ms …*'
     """
     parts = [
         f"*{why.strip()} …*\n\n```python\n{code}\n```"

@@ -10,7 +10,7 @@ from assignment.chapter import exercises_of
 from assignment.marks import Mark, grade
 from assignment.otter_tests import otter_test
 from assignment.seeded import replaced
-from assignment.sheet import instructor, student
+from assignment.sheet import notebook_of
 from grade_assignment import write
 from make_assignment import make, what_differs
 
@@ -29,9 +29,9 @@ def text_of(notebook):
     return "\n".join("".join(cell["source"]) for cell in notebook["cells"])
 
 
-def sheet_of(kind, exercises, **options):
+def sheet_of(exercises, solved):
     points = {exercise.name: 1 for exercise in exercises}
-    return kind("A chapter", exercises, points, **options)
+    return notebook_of("A chapter", exercises, points, solved=solved)
 
 
 def leaks(notebook, exercises):
@@ -51,13 +51,13 @@ def leaks(notebook, exercises):
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_students_notebook_has_no_solution(chapter):
     exercises = CHAPTERS[chapter]
-    assert leaks(sheet_of(student, exercises), exercises) == []
+    assert leaks(sheet_of(exercises, solved=False), exercises) == []
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_an_instructors_notebook_has_every_solution(chapter):
     exercises = CHAPTERS[chapter]
-    sheet = sheet_of(instructor, exercises)
+    sheet = sheet_of(exercises, solved=True)
     assert leaks(sheet, exercises)
     for exercise in exercises:
         assert exercise.solution in text_of(sheet)
@@ -65,7 +65,7 @@ def test_an_instructors_notebook_has_every_solution(chapter):
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_students_notebook_has_what_each_exercise_says(chapter):
-    text = text_of(sheet_of(student, CHAPTERS[chapter]))
+    text = text_of(sheet_of(CHAPTERS[chapter], solved=False))
     for exercise in CHAPTERS[chapter]:
         assert f"{exercise.title} (1 point)" in text
         assert exercise.stub in text
