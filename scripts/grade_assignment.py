@@ -29,19 +29,26 @@ def write(marks: Sequence[Mark], folder: Path) -> None:
     (folder / "marks.json").write_text(f"{text}\n", encoding="utf-8")
 
 
-def main() -> None:
-    """Grade one notebook after another."""
+def main() -> int:
+    """Grade one notebook after another; return the exit status."""
     folder, *submissions = map(Path, sys.argv[1:])
+    assignment = folder / "assignment.json"
+    lacking = [p for p in (assignment, *submissions) if not p.is_file()]
+    if lacking or not submissions:
+        named = ", ".join(map(str, lacking)) or "no notebook is given"
+        print(f"nothing to grade ({named})", file=sys.stderr)
+        return 1
     marks: list[Mark] = []
     for submission in submissions:
-        found = grade(submission, folder / "assignment.json")
+        found = grade(submission, assignment)
         print(f"{submission}: {total(found)}")
         for mark in found:
             earned = f"{mark.points} of {mark.of}"
             print(f"  {mark.exercise:28} {earned:8} {mark.why}")
         marks += found
     write(marks, folder)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,7 +11,7 @@ from assignment.marks import Mark, grade
 from assignment.otter_tests import otter_test
 from assignment.seeded import replaced
 from assignment.sheet import notebook_of
-from grade_assignment import write
+from grade_assignment import main, write
 from make_assignment import make, what_differs
 
 from dpbook.assignment.sheets import asked
@@ -121,6 +121,13 @@ def test_a_right_answer_a_wrong_one_and_a_stub(tmp_path):
     rows = list(csv.DictReader((tmp_path / "marks.csv").open()))
     assert [row["points"] for row in rows] == ["0", "1", "0"]
     assert json.loads((tmp_path / "marks.json").read_text())[1]["points"] == 1
+
+
+def test_what_is_not_there_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["grade", str(tmp_path), "ada.ipynb"])
+    assert main() == 1
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/assignment.json, ada.ipynb" in said
 
 
 @pytest.mark.slow
