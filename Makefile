@@ -40,6 +40,8 @@ endif
 PACKAGES := .venv-packages
 # What builds the files of a release; nothing else needs it.
 RELEASE  := .venv-release
+# otter-grader, which grades assignments.
+OTTER    := .venv-otter
 
 # The stored outputs of the chapters are those of the simulated devices.
 ON_SIM := DPKIT_DEVICES=sim
@@ -121,7 +123,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 .PHONY: help setup book check check-firefox links-outside serve notebooks notebooks-branch execute test test-fast test-cpu \
         test-dpkit test-book test-site test-double test-plain test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
         new-chapter gpu-outputs bench coverage \
-        elsewhere packages newest release reproduce public-scripts planted-mistakes forecasts reproducible lint words format lock clean environment free-port
+        elsewhere packages assignment grade assignments-graded newest release reproduce public-scripts planted-mistakes forecasts reproducible lint words format lock clean environment free-port
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -313,6 +315,31 @@ $(PACKAGES)/ready: tests/packages/requirements.txt | $(READY)
 packages: $(PACKAGES)/ready  ## scripts inside Accelerate and Lightning, on ranks
 	$(ON_SIM) $(ONE) PYTHONPATH=. $(PACKAGES)/bin/python -m pytest $(SHARED) \
 	  $(or $(FILES),tests/packages/scripts_of_packages.py)
+
+# It needs packages that nothing else does, so it has an environment.
+$(OTTER)/ready: scripts/assignment/requirements.txt | $(READY)
+	$(PY) -P scripts/torch_there.py $(OTTER)
+	$(OTTER)/bin/python -m pip install --disable-pip-version-check \
+	  --no-deps -r scripts/assignment/requirements.txt
+	$(OTTER)/bin/python -m pip install --disable-pip-version-check \
+	  --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The exercises of a chapter for a course: FOR=plain or otter; SEED=number gives
+# other numbers than the book; HINTS=no.
+assignment: $(READY) $(if $(filter otter,$(FOR)),$(OTTER)/ready)  ## exercises of CHAPTER=name for a course, FOR=plain or otter
+	@$(PY) scripts/make_assignment.py "$(CHAPTER)" --for "$(or $(FOR),plain)" \
+	  $(if $(SEED),--seed "$(SEED)") $(if $(filter no,$(HINTS)),--no-hints) \
+	  $(if $(filter otter,$(FOR)),--otter $(OTTER)/bin/otter)
+
+grade: $(READY)  ## grade notebooks, FILES="a.ipynb b.ipynb", of an assignment, FOLDER=
+	@$(ONE) $(PY) scripts/grade_assignment.py "$(FOLDER)" $(FILES)
+
+# Each exercise with its solution, its stub and its wrong answers.
+assignments-graded: $(OTTER)/ready  ## grade all exercises by both graders
+	$(ON_SIM) $(ONE) PYTHONPATH=$(CURDIR):$(CURDIR)/book \
+	  $(OTTER)/bin/python -m pytest $(SHARED) \
+	  $(or $(FILES),tests/packages/graded_assignments.py)
 
 # Resolved afresh, and so not kept: what it installs is newer next week.
 newest:  ## .venv-newest, for ENV=: the newest versions that may be used

@@ -73,6 +73,7 @@ def made(root: Path, name: str) -> list[Path]:
         root / "book/dpbook" / module / "__init__.py",
         root / "book/dpbook" / module / "check.py",
         root / "tests/book" / f"test_checks_{module}.py",
+        root / "tests/book/wrong_answers/with_torch" / f"{module}.py",
     ]
 
 
@@ -128,12 +129,13 @@ def one_more(match: re.Match[str]) -> str:
 
 def texts(root: Path, name: str) -> dict[Path, str]:
     """Return what each file is to hold, new ones and changed ones."""
-    page, room, check, test = made(root, name)
+    page, room, check, test, wrong = made(root, name)
     found = {
         page: notebook(root, name),
         room: f'"""What the chapter ``{name}`` alone needs."""\n',
         check: filled(TEMPLATES / "new_chapter.py", name),
         test: filled(TEMPLATES / "test_checks_new_chapter.py", name),
+        wrong: filled(TEMPLATES / "wrong_answers.py", name),
     }
     for file in LISTS:
         text = (root / file).read_text(encoding="utf-8")

@@ -5,7 +5,8 @@
     the checks of its exercises (``check``);
 ``common/`` -- what three chapters or more share;
 ``museum/`` -- bugs, each with the check that catches it;
-``job/`` -- the training job: ``python -m dpbook train``.
+``job/`` -- the training job: ``python -m dpbook train``;
+``assignment/`` -- exercises with other numbers, for a course.
 
 Five rooms need the standard library alone, so that they run in a page too:
 ``formulas/`` -- what a step takes and keeps, without running anything;

@@ -86,6 +86,7 @@ def test_stored_outputs_are_fresh_ones(root):
 @pytest.mark.slow
 def test_its_exercise_its_entries_and_its_box(root, tmp_path):
     files = ["site/test_front", "site/test_pages", "book/test_exercises",
+             "book/test_wrong_answers",
              f"book/test_checks_{MODULE}"]  # fmt: skip
     files = [f"tests/{name}.py" for name in files]
     files = [name for name in files if (root / name).exists()]
@@ -96,6 +97,7 @@ def test_its_exercise_its_entries_and_its_box(root, tmp_path):
                  f"test_stub_fails[{MODULE}_rate]",
                  f"test_a_box_has_three_short_lines[{NAME}]",
                  f"test_a_card_says_what_the_box_says[{NAME}]",
+                 f"refused_with_its_reason[{MODULE}_rate0]",
                  f"test_{MODULE}_rate[rate-None]"):  # fmt: skip
         assert f"{test} PASSED" in said
 

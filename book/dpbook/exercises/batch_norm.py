@@ -1,5 +1,6 @@
 """Checks of the exercises on means and on batch norm."""
 
+from collections.abc import Sequence
 from itertools import chain, product
 from math import nan
 from random import Random
@@ -8,13 +9,16 @@ from statistics import mean, variance
 from dpbook.exercises.verdict import Answer, require, require_same, same
 
 
-def check_mean_of_ranks(answer: Answer) -> None:
+def check_mean_of_ranks(
+    answer: Answer, more: Sequence[tuple[list[int], list[float]]] = ()
+) -> None:
     """The mean over examples, where shards are alike, ragged or empty."""
     for counts, means in (
         ([4, 4], [1.0, 3.0]),
         ([3, 2, 2], [1.0, 2.0, 6.0]),
         ([1, 6], [7.0, 0.0]),
         ([5, 0, 3], [1.0, nan, 9.0]),
+        *more,
     ):
         total = sum(n * m for n, m in zip(counts, means) if n)
         case = f"{counts} examples with the means {means}"

@@ -1,13 +1,16 @@
 """Checks of the exercises on jobs of many processes."""
 
+from collections.abc import Sequence
 from math import sqrt
 
 from dpbook.exercises.verdict import Answer, require, require_reference
 
 
-def check_best_interval(answer: Answer) -> None:
+def check_best_interval(
+    answer: Answer, more: Sequence[tuple[float, float]] = ()
+) -> None:
     """An hour between failures and a month, quick saves and slow ones."""
-    cases = [(60.0, 11135.0), (5.0, 3600.0), (300.0, 2.6e6)]
+    cases = [(60.0, 11135.0), (5.0, 3600.0), (300.0, 2.6e6), *more]
     words = "saving takes {0} s, {1} s between failures"
     require_reference(
         answer,
@@ -19,10 +22,13 @@ def check_best_interval(answer: Answer) -> None:
     )
 
 
-def check_rows_of_rank(answer: Answer) -> None:
+def check_rows_of_rank(
+    answer: Answer, more: Sequence[tuple[int, int]] = ()
+) -> None:
     """The ranks of a step have its batch, each row once, in equal parts."""
     order = [7, 2, 9, 4, 0, 5, 8, 1, 3, 6]
-    for world_size, step in (1, 0), (2, 2), (3, 0), (3, 1), (5, 1), (2, 0):
+    cases = (1, 0), (2, 2), (3, 0), (3, 1), (5, 1), (2, 0)
+    for world_size, step in (*cases, *more):
         ranks = range(world_size)
         parts = [[*answer(order, step, 4, r, world_size)] for r in ranks]
         batch = sorted(order[4 * step : 4 * step + 4])

@@ -1,5 +1,7 @@
 """Checks of the exercises on large batches."""
 
+from collections.abc import Sequence
+
 from dpbook.exercises.verdict import (
     Answer,
     require_reference,
@@ -7,7 +9,9 @@ from dpbook.exercises.verdict import (
 )
 
 
-def check_rate_of_step(answer: Answer) -> None:
+def check_rate_of_step(
+    answer: Answer, more: Sequence[tuple[int, float, int, int, int]] = ()
+) -> None:
     """The rates of a run: a ramp, the full rate, and a tenth of it."""
 
     def rate(step: int, lr: float, k: int, warmup: int, slow: int) -> float:
@@ -16,17 +20,24 @@ def check_rate_of_step(answer: Answer) -> None:
         return k * lr * (1.0 if step < slow else 0.1)
 
     steps = (0, 1, 3, 4, 5, 15, 16, 19, 20, 30)
-    cases = [(t, lr, k, 4, 16) for t in steps for lr, k in ((0.1, 4), (1, 8))]
+    cases = [
+        (t, lr, k, 4, 16) for t in steps for lr, k in ((0.1, 4), (1.0, 8))
+    ]
+    cases += more
     words = "step {0}, rate {1}, k = {2}, {3} steps of warm-up, slow from {4}"
     require_reference(answer, rate, cases, words, form="g")
 
 
-def check_critical_batch(answer: Answer) -> None:
+def check_critical_batch(
+    answer: Answer,
+    more: Sequence[tuple[tuple[int, int], tuple[float, float]]] = (),
+) -> None:
     """Two batches on each side of the critical one, in either order."""
     for (small, large), expected in (
         ((16, 256), (100.0, 64.0)),
         ((512, 32), (40.0, 128.0)),
         ((8, 16), (250.0, 2048.0)),
+        *more,
     ):
         least, critical = expected
         few, many = (least * (1 + critical / b) for b in (small, large))

@@ -1,5 +1,6 @@
 """The check of the exercise on what a step keeps."""
 
+from collections.abc import Sequence
 from itertools import combinations
 from random import Random
 
@@ -8,7 +9,9 @@ from dpbook.exercises.verdict import Answer, require
 Result = tuple[int, float]
 
 
-def check_what_to_keep(answer: Answer) -> None:
+def check_what_to_keep(
+    answer: Answer, more: Sequence[tuple[list[Result], int]] = ()
+) -> None:
     """Where all fits, where nothing does, and where greedy choices fail."""
     random = Random(0)
     drawn = [
@@ -22,6 +25,7 @@ def check_what_to_keep(answer: Answer) -> None:
         ([(5, 10.0), (4, 7.0), (4, 7.0)], 8),
         ([(8, 6.0), (5, 4.0), (5, 4.0)], 10),
         (drawn, 20),
+        *more,
     )
     for results, most_bytes in cases:
         case = f"{results} in {most_bytes} bytes"

@@ -1,9 +1,13 @@
 """Checks of the exercises on what is drawn at random."""
 
+from collections.abc import Sequence
+
 from dpbook.exercises.verdict import Answer, require, same
 
 
-def check_exact_accuracy(answer: Answer) -> None:
+def check_exact_accuracy(
+    answer: Answer, more: Sequence[tuple[int, list[int]]] = ()
+) -> None:
     """Where the repeated examples are right, wrong, or where none are."""
     for num_ranks, right in (
         (3, [1, 1, 0, 1, 0, 1, 1]),
@@ -11,6 +15,7 @@ def check_exact_accuracy(answer: Answer) -> None:
         (2, [1, 0, 0, 1]),
         (4, [1, 0, 1, 1, 1]),
         (1, [1, 0, 1]),
+        *more,
     ):
         n = len(right)
         padded = -(-n // num_ranks) * num_ranks

@@ -1,5 +1,6 @@
 """Checks of the exercises on devices, on the wrapper and how it scales."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from math import ceil, log2
@@ -26,7 +27,9 @@ def check_crossover(answer: Answer) -> None:
         require_same(answer(accelerator, host), expected, case)
 
 
-def check_pair_to_fuse(answer: Answer) -> None:
+def check_pair_to_fuse(
+    answer: Answer, more: Sequence[tuple[list[int], list[int], int]] = ()
+) -> None:
     """Where the host decides, where the device does, and where both do."""
     random = Random(1)
     drawn = [random.randint(2, 30) for _ in range(9)]
@@ -40,6 +43,7 @@ def check_pair_to_fuse(answer: Answer) -> None:
         # The large one keeps the device busy, so that launches do not count.
         ([90, 4, 5, 6], [2, 1, 3], 10),
         (drawn, [t // 3 for t in drawn[1:]], 12),
+        *more,
     )
     for micros, saved, launch in cases:
         case = f"{micros}, saved {saved}, a launch of {launch} µs"
@@ -68,7 +72,9 @@ def _end_of_fused(
     return end
 
 
-def check_rows_for(answer: Answer) -> None:
+def check_rows_for(
+    answer: Answer, more: Sequence[tuple[list[int], int]] = ()
+) -> None:
     """Equal devices, unequal ones, and one that is better left idle."""
     cases = (
         ([3], 5),
@@ -77,6 +83,7 @@ def check_rows_for(answer: Answer) -> None:
         ([1, 5], 3),
         ([3, 5, 11], 10),
         ([4, 7, 9, 30], 64),
+        *more,
     )
     for micros, num_rows in cases:
         case = f"{num_rows} rows, {micros} µs a row"
@@ -96,10 +103,12 @@ def check_rows_for(answer: Answer) -> None:
         require(took == least, f"{given}, {words}")
 
 
-def check_speedups(answer: Answer) -> None:
+def check_speedups(
+    answer: Answer, more: Sequence[dict[int, float]] = ()
+) -> None:
     """Both kinds of scaling, from the same seconds."""
-    both = {1: 4.0, 2: 5.0, 4: 8.0}, {3: 25.0, 8: 40.0, 1: 60.0}
-    for seconds, weak in product(both, (True, False)):
+    runs = [{1: 4.0, 2: 5.0, 4: 8.0}, {3: 25.0, 8: 40.0, 1: 60.0}, *more]
+    for seconds, weak in product(runs, (True, False)):
         expected = {
             k: (k if weak else 1) * seconds[1] / t for k, t in seconds.items()
         }
@@ -112,7 +121,9 @@ def check_speedups(answer: Answer) -> None:
         require(all(same(found[k], expected[k]) for k in expected), words)
 
 
-def check_best_num_devices(answer: Answer) -> None:
+def check_best_num_devices(
+    answer: Answer, more: Sequence[tuple[float, float, float]] = ()
+) -> None:
     """Where one is best, where the square root is whole, where it is not."""
     for unsplit, split, added in (
         (1.0, 8.0, 9.0),
@@ -120,6 +131,7 @@ def check_best_num_devices(answer: Answer) -> None:
         (0.0, 60.0, 4.0),
         (20.0, 56.0, 9.0),
         (5.0, 1000.0, 0.01),
+        *more,
     ):
         seconds = {
             k: unsplit + split / k + added * (k - 1) for k in range(1, 1000)

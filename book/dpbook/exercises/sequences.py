@@ -1,6 +1,6 @@
 """Checks of the exercises on sequences that ranks share."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import exp
 
 from dpbook.exercises.verdict import (
@@ -76,7 +76,9 @@ def _meetings(rank: int, step: int, k: int) -> list[tuple[int, int, bool]]:
     ]
 
 
-def check_ring_or_ulysses(answer: Answer) -> None:
+def check_ring_or_ulysses(
+    answer: Answer, more: Sequence[tuple[int, int, int, float]] = ()
+) -> None:
     """Few tokens and many, heads that the devices divide and not."""
     cases = [
         (k, heads, tokens, flops_per_byte)
@@ -84,6 +86,7 @@ def check_ring_or_ulysses(answer: Answer) -> None:
         for tokens in (500, 2_000, 8_000, 13_000, 40_000)
         for flops_per_byte in (700.0, 8_350.0)
     ]
+    cases += more
     words = "{0} devices, {1} heads, {2} tokens each, Rβ = {3:.0f}"
     require_reference(answer, _faster, cases, words)
 

@@ -1,6 +1,8 @@
 """Checks of the exercises on sharding."""
 
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from dpbook.exercises.verdict import Answer, require
 from dpbook.formulas.sharding import kept_bytes, sent_bytes
@@ -8,42 +10,89 @@ from dpbook.formulas.sharding import kept_bytes, sent_bytes
 Order = list[tuple[str, int]]
 
 
-def check_form_and_devices(answer: Answer) -> None:
-    """A billion parameters: 6 GB kept, 7 GB sent, on at most 16 devices."""
+class Memory(NamedTuple):
+    """A network, and the GB that a device may keep and send in a step."""
+
+    num_parameters: int = 10**9
+    most_kept: float = 6
+    most_sent: float = 7
+
+
+MEMORY = Memory()
+
+
+def kept_and_sent(
+    stage: int, num_devices: int, memory: Memory
+) -> tuple[float, float]:
+    """Return the GB that a device keeps, and those that it sends in a step.
+
+    Example:
+        >>> kept_and_sent(2, 6, Memory())
+        (6.0, 6.666666666666667)
+    """
+    num_parameters = memory.num_parameters
+    kept = kept_bytes(stage, num_parameters, num_devices)
+    sent = sent_bytes(stage, 4 * num_parameters, num_devices)
+    return sum(kept.values()) / 1e9, sent / 1e9
+
+
+def check_form_and_devices(answer: Answer, memory: Memory = MEMORY) -> None:
+    """Little enough kept and little enough sent, on at most 16 devices."""
     found = answer()
-    num_parameters = 10**9
     words = f"it returned {found!r}, not a stage and a number of devices"
     require(isinstance(found, tuple) and len(found) == 2, words)
     stage, k = found
     case = f"ZeRO-{stage} on {k} devices"
     require(stage in (0, 1, 2, 3), f"{case}: the stages are 0 to 3")
     require(k in range(1, 17), f"{case}: there are 1 to 16 devices")
-    kept = sum(kept_bytes(stage, num_parameters, k).values()) / 1e9
-    words = f"a device keeps {kept:.2f} GB, where 6 are allowed"
-    require(kept <= 6, f"{case}: {words}")
-    sent = sent_bytes(stage, 4 * num_parameters, k) / 1e9
-    words = f"a device sends {sent:.2f} GB, where 7 are allowed"
-    require(sent <= 7, f"{case}: {words}")
+    kept, sent = kept_and_sent(stage, k, memory)
+    words = f"a device keeps {kept:.2f} GB, where {memory.most_kept:g} are"
+    require(kept <= memory.most_kept, f"{case}: {words} allowed")
+    words = f"a device sends {sent:.2f} GB, where {memory.most_sent:g} are"
+    require(sent <= memory.most_sent, f"{case}: {words} allowed")
 
 
-def check_read_backward(answer: Answer) -> None:
+class Read(NamedTuple):
+    """What the timeline of a backward pass shows."""
+
+    late: int = 1  #: the block that is gathered too late
+    whole: int = 5  #: the most that are whole in one tick; in the book, tick 5
+    sooner: int = 0  #: the ticks that the late gather costs
+
+
+READ = Read()
+
+
+def check_read_backward(answer: Answer, right: Read = READ) -> None:
     """The late gather, the most that is whole, and what the end gains."""
     found = answer()
     words = f"it returned {found!r}, not a block and two numbers"
     require(isinstance(found, tuple) and len(found) == 3, words)
     late, whole, sooner = found
-    require(late == 1, f"nothing waits for the gather of block {late!r}")
+    words = f"nothing waits for the gather of block {late!r}"
+    require(late == right.late, words)
     words = f"the most that are whole in one tick are not {whole!r}"
-    require(whole == 5, words)  # in tick 5; a test counts them
-    words = "the scatters follow one another from tick 2 on"
-    require(sooner == 0, f"the end does not come {sooner!r} sooner: {words}")
+    require(whole == right.whole, words)
+    words = f"the end does not come {sooner!r} sooner"
+    require(sooner == right.sooner, f"{words}: what does the last row show?")
 
 
-BLOCK_MEGABYTES = (20, 20, 20, 80, 40, 20)  # for 20: 1 ms, forward 2 ms
+class Blocks(NamedTuple):
+    """Blocks to be gathered: for 20 MB in 1 ms, forward in 2 ms.
+
+    Forward may take ``most_ms``, and ``most_megabytes`` may be whole.
+    """
+
+    megabytes: tuple[int, ...] = (20, 20, 20, 80, 40, 20)
+    most_ms: float = 21
+    most_megabytes: int = 120
 
 
-def check_gathering_order(answer: Answer) -> None:
-    """Forward in 21 ms, with 120 MB whole at the most."""
+BLOCKS = Blocks()
+
+
+def check_gathering_order(answer: Answer, blocks: Blocks = BLOCKS) -> None:
+    """Forward in time, with no more whole than may be."""
     order = answer()
     require(isinstance(order, list), f"it returned {order!r}")
     computed = [b for what, b in order if what == "compute"]
@@ -54,27 +103,37 @@ def check_gathering_order(answer: Answer) -> None:
         if what == "gather":
             whole.add(b)
         require(b in whole, f"{words}, block {b} is not whole")
-        size = sum(BLOCK_MEGABYTES[i] for i in whole)
+        size = sum(blocks.megabytes[i] for i in whole)
+        most = blocks.most_megabytes
         words = f"{words}, {size} MB are whole"
-        require(size <= 120, f"{words}, where 120 are allowed")
+        require(size <= most, f"{words}, where {most} are allowed")
         if what == "free":
             later = ("compute", b) in order[place:]
             require(not later, f"{words}, the block is not computed yet")
             whole.remove(b)
     require(not whole, f"in the end block {min(whole, default=0)} is whole")
-    end = _forward_ms(order)
-    require(end <= 21, f"it ends at {end:g} ms, where 21 are allowed")
+    end = forward_ms(order, blocks.megabytes)
+    words = f"it ends at {end:g} ms, where {blocks.most_ms:g} are allowed"
+    require(end <= blocks.most_ms, words)
 
 
-def _forward_ms(order: Order) -> float:
-    """Return when forward ends.
+def forward_ms(order: Order, megabytes: Sequence[int]) -> float:
+    """Return when forward ends, in ms.
 
     A gather begins when the gathers and the work issued before it are done.
+
+    Args:
+        order: What forward issues: ``("gather", block)``, "compute" or "free".
+        megabytes: The size of each block.
+
+    Example:
+        >>> forward_ms([("gather", 0), ("compute", 0)], [20])
+        3.0
     """
     arrived: dict[int, float] = {}
     work = sent = 0.0
     for what, b in order:
-        ms = BLOCK_MEGABYTES[b] / 20
+        ms = megabytes[b] / 20
         if what == "gather":
             sent = max(work, sent) + ms
             arrived[b] = sent
@@ -83,9 +142,12 @@ def _forward_ms(order: Order) -> float:
     return work
 
 
-def check_pieces_to_load(answer: Answer) -> None:
+def check_pieces_to_load(
+    answer: Answer, more: Sequence[tuple[int, int, int]] = ()
+) -> None:
     """Each value once, from the file of the rank that had it."""
-    for size, before, after in ((12, 4, 3), (10, 4, 3), (7, 3, 5), (2, 3, 2)):
+    cases = (12, 4, 3), (10, 4, 3), (7, 3, 5), (2, 3, 2)
+    for size, before, after in (*cases, *more):
         case = f"{size} values, {before} ranks, then {after}"
         found = answer(size, before, after)
         right = isinstance(found, list) and len(found) == after

@@ -1,5 +1,6 @@
 """Checks of the exercises on splitting layers, networks and batches."""
 
+from collections.abc import Sequence
 from itertools import chain, product
 from math import ceil
 from typing import NamedTuple
@@ -45,7 +46,7 @@ ROWS = "rows"
 Chain = tuple[list[int], list[str]]
 
 
-def check_columns_or_rows(answer: Answer) -> None:
+def check_columns_or_rows(answer: Answer, more: Sequence[Chain] = ()) -> None:
     """Layers that widen, that narrow, and norms where shards must end."""
     relu, norm = "relu", "norm"
     chains: tuple[Chain, ...] = (
@@ -56,6 +57,7 @@ def check_columns_or_rows(answer: Answer) -> None:
         ([8, 32, 16, 8], [relu, relu]),
         ([8, 32, 8, 32, 8], [relu, norm, relu]),
         ([64, 16, 4, 16, 64, 10], [relu, norm, relu, relu]),
+        *more,
     )
     for widths, between in chains:
         case = f"widths {widths}, between them {between}"
@@ -118,12 +120,14 @@ DESIGNS = (
 NUM_DEVICES = (2, 4, 8)
 
 
-def check_three_designs(answer: Answer) -> None:
+def check_three_designs(
+    answer: Answer, designs: Sequence[Design] = DESIGNS
+) -> None:
     """A way and the fewest devices for each of three networks."""
     found = answer()
     words = f"it returned {found!r}, not three pairs"
-    require(isinstance(found, list) and len(found) == len(DESIGNS), words)
-    for (way, k), design in zip(found, DESIGNS):
+    require(isinstance(found, list) and len(found) == len(designs), words)
+    for (way, k), design in zip(found, designs):
         network = f"{design.rows} rows of {design.width} over {design.link}"
         case = f"{network}, {way} on {k} devices"
         require(way in WAYS, f"{case}: the ways are {', '.join(WAYS)}")

@@ -1,0 +1,54 @@
+"""Grade submitted notebooks of an assignment that was made for "plain".
+
+Usage: python scripts/grade_assignment.py FOLDER NOTEBOOK…
+
+FOLDER is what ``make assignment`` wrote. This prints a table of points, with
+the reason where an exercise earned none, and writes ``marks.csv`` and
+``marks.json`` into FOLDER.
+"""
+
+import csv
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from assignment.marks import Mark, grade, total
+
+
+def write(marks: Sequence[Mark], folder: Path) -> None:
+    """Write some marks as CSV and as JSON."""
+    with (folder / "marks.csv").open("w", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(Mark._fields)
+        table.writerows(marks)
+    rows = [mark._asdict() for mark in marks]
+    text = json.dumps(rows, indent=1, ensure_ascii=False)
+    (folder / "marks.json").write_text(f"{text}\n", encoding="utf-8")
+
+
+def main() -> int:
+    """Grade one notebook after another; return the exit status."""
+    folder, *submissions = map(Path, sys.argv[1:])
+    assignment = folder / "assignment.json"
+    lacking = [p for p in (assignment, *submissions) if not p.is_file()]
+    if lacking or not submissions:
+        named = ", ".join(map(str, lacking)) or "no notebook is given"
+        print(f"nothing to grade ({named})", file=sys.stderr)
+        return 1
+    marks: list[Mark] = []
+    for submission in submissions:
+        found = grade(submission, assignment)
+        print(f"{submission}: {total(found)}")
+        for mark in found:
+            earned = f"{mark.points} of {mark.of}"
+            print(f"  {mark.exercise:28} {earned:8} {mark.why}")
+        marks += found
+    write(marks, folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
