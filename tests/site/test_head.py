@@ -55,7 +55,10 @@ def test_without_an_address_none_is_made_up(site):
 @pytest.mark.slow
 def test_the_links_of_the_page_that_is_not_found_begin_at_the_top(site):
     text = (site / "404.html").read_text("utf-8")
-    assert "<h1>No such page</h1>" in text
+    _, words = text.split("<h1>No such page</h1>")
+    words = words.split("</p>")[0]
+    for page in ("book/index.html", "search.html"):
+        assert f'<a href="/{page}">' in words
     links = re.findall(r'(?:href|src)="([^"]+)"', text)
     assert len(links) > 40
     for link in links:
