@@ -1,5 +1,6 @@
 // On a phone a page is as wide as the screen, the letters of drawings can be
-// read, and what scrolls sideways shows that it does.
+// read, what scrolls sideways shows that it does, and the contents, which lie
+// over the page, lead to a section that is then seen.
 import { show, unfold, VIEWS } from "./axe.mjs";
 import { finding, PRINT } from "./site.mjs";
 
@@ -75,6 +76,25 @@ function silentBoxes() {
     .map((box) => `${box.tagName.toLowerCase()}.${box.className}`);
 }
 
+/** Whether a section that the contents lead to is then seen. */
+async function contents(tab, page) {
+  const opens = tab.locator(".secondary-toggle:visible").first();
+  if (!await opens.count()) return [];
+  await opens.press("Enter");
+  const link = tab.locator("dialog[open] a").last();
+  await link.waitFor();
+  const target = await link.evaluate((a) => a.hash.slice(1));
+  await link.press("Enter");
+  const [isOpen, isSeen] = await tab.evaluate((id) => {
+    const { top } = document.getElementById(id).getBoundingClientRect();
+    return [Boolean(document.querySelector("dialog[open]")), top > -1 && top < innerHeight];
+  }, target);
+  return [
+    ...isOpen ? [finding("phone", page, "the contents lie over what they lead to")] : [],
+    ...isSeen ? [] : [finding("phone", page, `the contents do not lead to #${target}`)],
+  ];
+}
+
 /** What is wrong with a page on a phone. */
 export async function onPhone(tab, page) {
   if (page === PRINT || page.startsWith("_modules/")) return [];
@@ -86,6 +106,7 @@ export async function onPhone(tab, page) {
   const small = await tab.evaluate(smallLetters, LEAST);
   const silent = await tab.evaluate(silentBoxes);
   return [
+    ...await contents(tab, page),
     ...wide.map(([width, screen, what]) => finding("phone", page,
       `${width} pixels wide, on a screen of ${screen}, because of: ${what}`)),
     ...small.map(([name, size]) => finding("phone", page,

@@ -33,6 +33,15 @@ const QUERIES = {
   "1F1B": "network-partitioning schedules",
   "all_gather": "collectives",
   "data parallel": "data-parallelism data-parallelism-concise",
+  "zero 3": "sharding",
+  "ddp vs fsdp": "sharding",
+  "OOM": "memory",
+  "gradient checkpointing": "memory network-partitioning",
+  "checkpoint": "cluster",
+  "bfloat16": "precision",
+  "half precision": "precision",
+  "ring allreduce": "collectives",
+  "tokens per second": "plan-a-run",
 };
 const FIRST = 2;
 

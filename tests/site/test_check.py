@@ -52,6 +52,11 @@ SMALL = (
 )
 WIDE = '<p style="width: 2000px">wide</p>'
 OVER = '<p style="width: 400px; text-align: right">wide</p>'
+CONTENTS = (
+    '<button type="button" class="secondary-toggle" '
+    'onclick="this.nextElementSibling.showModal()">Contents</button>'
+    '<dialog aria-label="Contents"><a href="#top">A page</a></dialog>'
+)
 LATE = (
     "document.querySelector('h1').insertAdjacentHTML("
     "'beforebegin', '<p style=\"height: 400px\">late</p>')"
@@ -171,6 +176,11 @@ FAULTS = {
         (END, f'<div style="overflow: auto">{WIDE}</div></main>'),
         "phone: {place}.html [{place}.md]: "
         "nothing shows that this scrolls: div.",
+    ),
+    "contents that lie over what they lead to": (
+        (END, f"{CONTENTS}</main>"),
+        "phone: {place}.html [{place}.md]: "
+        "the contents lie over what they lead to",
     ),
     "words that reach over the edge of a phone": (
         (END, f"{OVER}</main>"),

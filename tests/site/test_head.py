@@ -69,6 +69,13 @@ def test_the_links_of_the_page_that_is_not_found_begin_at_the_top(site):
 
 
 @pytest.mark.slow
+def test_a_page_has_its_title_once(site):
+    """Else the search would quote what the theme adds for paper."""
+    for page in chapters(site):
+        assert page.read_text("utf-8").count("<h1") == 1, page.name
+
+
+@pytest.mark.slow
 def test_every_page_says_which_version_it_is(site):
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     for page in chapters(site):
