@@ -80,11 +80,11 @@ function silentBoxes() {
 async function contents(tab, page) {
   const opens = tab.locator(".secondary-toggle:visible").first();
   if (!await opens.count()) return [];
-  await opens.press("Enter");
+  await opens.click();
   const link = tab.locator("dialog[open] a").last();
   await link.waitFor();
   const target = await link.evaluate((a) => a.hash.slice(1));
-  await link.press("Enter");
+  await link.click(); // by a key it would close in any case
   const [isOpen, isSeen] = await tab.evaluate((id) => {
     const { top } = document.getElementById(id).getBoundingClientRect();
     return [Boolean(document.querySelector("dialog[open]")), top > -1 && top < innerHeight];

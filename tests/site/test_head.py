@@ -76,6 +76,12 @@ def test_a_page_has_its_title_once(site):
 
 
 @pytest.mark.slow
+def test_no_button_lies_over_the_page(site):
+    for page in chapters(site):
+        assert "pst-back-to-top" not in page.read_text("utf-8"), page.name
+
+
+@pytest.mark.slow
 def test_every_page_says_which_version_it_is(site):
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     for page in chapters(site):
