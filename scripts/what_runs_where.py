@@ -1,10 +1,10 @@
-"""Write what runs on how many GPUs: the tables of the README and the how-to.
+"""Write what runs on how many GPUs: the table of the how-to.
 
 Usage: python scripts/what_runs_where.py [--check]
 
 The numbers are those of the record `devices_asked` (`make reproduce`), and
 the order is that of the contents. With `--check` nothing is written; the exit
-status tells whether the tables are up to date.
+status tells whether the table is up to date.
 """
 
 import json
@@ -21,7 +21,7 @@ TABLE = re.compile(
     r"(?<=\| 8 GPUs \|\n\|---\|---\|---\|---\|---\|\n)[^\n].*?(?=\n\n)", re.S
 )
 PROCESSES = re.compile(r"(?<=Besides, ).*?(?= start processes)", re.S)
-FORMS = {"README.md": "`{}`", "book/how-to.md": "{{doc}}`{}`"}
+PAGE = ROOT / "book" / "how-to.md"
 
 
 def record() -> dict[str, list[list[Any]]]:
@@ -51,8 +51,8 @@ def starts_processes(rows: list[list[Any]]) -> bool:
     )
 
 
-def table(form: str) -> str:
-    """Return the rows of the table, with the names in this form."""
+def table() -> str:
+    """Return the rows of the table."""
     lines = []
     for name, rows in record().items():
         if counts := requests(rows):
@@ -60,44 +60,40 @@ def table(form: str) -> str:
                 ", ".join(str(k) for k in counts if k <= gpus) or "–"
                 for gpus in NUMBERS_OF_GPUS
             ]
-            lines.append(f"| {' | '.join([form.format(name), *cells])} |")
+            lines.append(f"| {' | '.join([link(name), *cells])} |")
     return "\n".join(lines)
 
 
-def processes(form: str) -> str:
+def processes() -> str:
     """Return the names of the chapters that start processes."""
     *first, last = [
-        form.format(name)
-        for name, rows in record().items()
-        if starts_processes(rows)
+        link(name) for name, rows in record().items() if starts_processes(rows)
     ]
     return f"{', '.join(first)} and {last}"
 
 
-def texts() -> dict[Path, str]:
-    """Return what each page should hold."""
-    found = {}
-    for name, form in FORMS.items():
-        text = (ROOT / name).read_text("utf-8")
-        text, tables = TABLE.subn(table(form), text)
-        text, sentences = PROCESSES.subn(processes(form), text)
-        assert (tables, sentences) == (1, 1), name
-        found[ROOT / name] = text
-    return found
+def link(name: str) -> str:
+    """Return a link to a chapter, by its title."""
+    return f"{{doc}}`{name}`"
+
+
+def text() -> str:
+    """Return what the page should hold."""
+    written, tables = TABLE.subn(table(), PAGE.read_text("utf-8"))
+    written, sentences = PROCESSES.subn(processes(), written)
+    assert (tables, sentences) == (1, 1)
+    return written
 
 
 def main(check: bool) -> int:
-    """Write the pages, or only compare them."""
-    stale = {
-        path: text
-        for path, text in texts().items()
-        if path.read_text("utf-8") != text
-    }
-    for path, text in stale.items():
-        print(f"{path.relative_to(ROOT)}: {'stale' if check else 'written'}")
+    """Write the page, or only compare it."""
+    is_stale = PAGE.read_text("utf-8") != text()
+    if is_stale:
+        name = PAGE.relative_to(ROOT)
+        print(f"{name}: {'stale' if check else 'written'}")
         if not check:
-            path.write_text(text, "utf-8")
-    return int(check and bool(stale))
+            PAGE.write_text(text(), "utf-8")
+    return int(check and is_stale)
 
 
 if __name__ == "__main__":

@@ -38,15 +38,21 @@ def use_address(app: Sphinx, config: Config) -> None:
 def mend(
     app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any
 ) -> None:
-    """Leave one tag `viewport`, and no address where none is known."""
+    """Leave one tag `viewport`, and no address where none is known.
+
+    The page that is not there begins its links at the top of the book.
+    """
     # docutils adds one to that of Sphinx.
     tags = VIEWPORT.sub("", context.get("metatags", ""))
     if not app.config.html_baseurl:
         tags = OWN_ADDRESS.sub("", tags)
     context["metatags"] = tags
     if page == app.config.notfound_pagename:
-        context["content_root"] = app.config.notfound_urls_prefix
+        top = app.config.notfound_urls_prefix
+        context["content_root"] = top
         context["pageurl"] = None
+        body = app.config.notfound_context["body"]
+        context["body"] = body.replace('href="', f'href="{top}')
 
 
 def write_sitemap(app: Sphinx, exception: Exception | None) -> None:

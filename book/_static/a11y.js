@@ -16,6 +16,14 @@ document.addEventListener("DOMContentLoaded", () => {
     part.setAttribute("aria-label", "Book");
   });
 
+  // On a phone the contents lie over the page: what leads to a section of it
+  // closes them, so that the section is seen.
+  document.addEventListener("click", ({ target }) => {
+    if (target.closest("dialog a")?.pathname === location.pathname) {
+      target.closest("dialog").close();
+    }
+  });
+
   // The roles of bibliography entries are deprecated, their list incomplete.
   each(".citation-list, .citation-list [role]", (element) =>
     element.removeAttribute("role"));

@@ -1,9 +1,36 @@
-// On a phone the letters of drawings can be read, and what scrolls sideways
-// shows that it does.
+// On a phone a page is as wide as the screen, the letters of drawings can be
+// read, what scrolls sideways shows that it does, and the contents, which lie
+// over the page, lead to a section that is then seen.
 import { show, unfold, VIEWS } from "./axe.mjs";
 import { finding, PRINT } from "./site.mjs";
 
 const LEAST = 11; // pixels, the height of a font
+const PHONE = VIEWS.find(({ name }) => name === "phone");
+const NARROW = { ...PHONE, size: { width: 360, height: 740 } };
+
+/** In the page: what reaches beyond its right edge, if it scrolls sideways. */
+function beyondEdge() {
+  const { scrollWidth, clientWidth } = document.documentElement;
+  if (scrollWidth <= clientWidth) return [];
+  const isSeen = (part) => part === document.body ||
+    (getComputedStyle(part).overflowX === "visible" && isSeen(part.parentElement));
+  const isBeyond = (part) => {
+    const range = document.createRange();
+    range.selectNode(part);
+    return [...range.getClientRects()].some(({ right }) => right > clientWidth);
+  };
+  const walk = document.createTreeWalker(document.querySelector("main"));
+  const wide = [];
+  while (walk.nextNode()) {
+    const part = walk.currentNode;
+    if (!part.firstChild && isBeyond(part)) wide.push(part.parentElement);
+  }
+  // What stands at a place of its own is not cut by what it lies in.
+  const part = wide.find(isSeen) ?? wide.find((one) =>
+    getComputedStyle(one).position === "absolute") ?? document.body;
+  const words = `${part.tagName.toLowerCase()}: ${part.textContent.trim().slice(0, 60)}`;
+  return [[scrollWidth, clientWidth, words]];
+}
 
 /** In the page: drawings with smaller letters than these, and their size.
  * matplotlib draws letters as shapes, scaled from a font of 100 points. */
@@ -49,14 +76,39 @@ function silentBoxes() {
     .map((box) => `${box.tagName.toLowerCase()}.${box.className}`);
 }
 
+/** Whether a section that the contents lead to is then seen. */
+async function contents(tab, page) {
+  const opens = tab.locator(".secondary-toggle:visible").first();
+  if (!await opens.count()) return [];
+  await opens.click();
+  const link = tab.locator("dialog[open] a").last();
+  await link.waitFor();
+  const target = await link.evaluate((a) => a.hash.slice(1));
+  await link.click(); // by a key it would close in any case
+  const [isOpen, isSeen] = await tab.evaluate((id) => {
+    const { top } = document.getElementById(id).getBoundingClientRect();
+    return [Boolean(document.querySelector("dialog[open]")), top > -1 && top < innerHeight];
+  }, target);
+  return [
+    ...isOpen ? [finding("phone", page, "the contents lie over what they lead to")] : [],
+    ...isSeen ? [] : [finding("phone", page, `the contents do not lead to #${target}`)],
+  ];
+}
+
 /** What is wrong with a page on a phone. */
 export async function onPhone(tab, page) {
   if (page === PRINT || page.startsWith("_modules/")) return [];
   await unfold(tab);
-  await show(tab, VIEWS.find(({ name }) => name === "phone"));
+  await show(tab, NARROW);
+  const wide = await tab.evaluate(beyondEdge);
+  await show(tab, PHONE);
+  wide.push(...await tab.evaluate(beyondEdge));
   const small = await tab.evaluate(smallLetters, LEAST);
   const silent = await tab.evaluate(silentBoxes);
   return [
+    ...await contents(tab, page),
+    ...wide.map(([width, screen, what]) => finding("phone", page,
+      `${width} pixels wide, on a screen of ${screen}, because of: ${what}`)),
     ...small.map(([name, size]) => finding("phone", page,
       `letters of ${size} pixels, fewer than ${LEAST}, in: ${name}`)),
     ...silent.map((box) => finding("phone", page,

@@ -33,6 +33,15 @@ const QUERIES = {
   "1F1B": "network-partitioning schedules",
   "all_gather": "collectives",
   "data parallel": "data-parallelism data-parallelism-concise",
+  "zero 3": "sharding",
+  "ddp vs fsdp": "sharding",
+  "OOM": "memory",
+  "gradient checkpointing": "memory network-partitioning",
+  "checkpoint": "cluster",
+  "bfloat16": "precision",
+  "half precision": "precision",
+  "ring allreduce": "collectives",
+  "tokens per second": "plan-a-run",
 };
 const FIRST = 2;
 
@@ -69,6 +78,19 @@ async function findPages(tab, pages) {
   return findings;
 }
 
+/** In the page: whether a sign lies on the words of a field to search in. */
+const isCovered = () => [...document.querySelectorAll("form.bd-search")]
+  .filter((form) => form.checkVisibility())
+  .some((form) => {
+    const field = form.querySelector("input");
+    const left = field.getBoundingClientRect().left + parseFloat(getComputedStyle(field).paddingLeft);
+    return form.querySelector("i, svg")?.getBoundingClientRect().right > left;
+  });
+
+/** Whether the words of the field can be read. */
+const read = async (tab, page) => await tab.evaluate(isCovered) ?
+  [finding("search", page, "a sign lies on the words of the field")] : [];
+
 /** On the page of results: whether there are some, and axe on these. */
 async function results(tab, page, pages) {
   await tab.goto(`${tab.url()}?q=device`);
@@ -78,7 +100,7 @@ async function results(tab, page, pages) {
     return [finding("search", page, "finds nothing for: device")];
   }
   const seen = await examineAsIs(tab, `${page}, with results`);
-  return [...seen, ...await findPages(tab, pages)];
+  return [...seen, ...await read(tab, page), ...await findPages(tab, pages)];
 }
 
 /** That every page leads to the search, and the search to something. */
@@ -94,5 +116,5 @@ export async function openSearch(tab, page, pages) {
   } catch {
     return [finding("search", page, "Ctrl+K does not open the search")];
   }
-  return [];
+  return read(tab, page);
 }

@@ -4,7 +4,7 @@ Usage: python scripts/record.py devices_asked
 
 Each chapter runs once, on simulated devices. `dpkit.devices` and the
 functions that start processes write down what they are asked for: by a cell,
-or by what a cell calls. README and the page *How to use this book* tell it.
+or by what a cell calls. The page *How to use this book* tells it.
 It takes as long as all chapters.
 """
 

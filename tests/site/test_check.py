@@ -51,6 +51,12 @@ SMALL = (
     'viewBox="0 0 90 20"><text y="12" font-size="8">small</text></svg>'
 )
 WIDE = '<p style="width: 2000px">wide</p>'
+OVER = '<p style="width: 400px; text-align: right">wide</p>'
+CONTENTS = (
+    '<button type="button" class="secondary-toggle" '
+    'onclick="this.nextElementSibling.showModal()">Contents</button>'
+    '<dialog aria-label="Contents"><a href="#top">A page</a></dialog>'
+)
 LATE = (
     "document.querySelector('h1').insertAdjacentHTML("
     "'beforebegin', '<p style=\"height: 400px\">late</p>')"
@@ -170,6 +176,16 @@ FAULTS = {
         (END, f'<div style="overflow: auto">{WIDE}</div></main>'),
         "phone: {place}.html [{place}.md]: "
         "nothing shows that this scrolls: div.",
+    ),
+    "contents that lie over what they lead to": (
+        (END, f"{CONTENTS}</main>"),
+        "phone: {place}.html [{place}.md]: "
+        "the contents lie over what they lead to",
+    ),
+    "words that reach over the edge of a phone": (
+        (END, f"{OVER}</main>"),
+        "phone: {place}.html [{place}.md]: "
+        "408 pixels wide, on a screen of 360, because of: p: wide",
     ),
     "invalid html": (
         ("<p>", "<p><div>a block in a line</div>"),
@@ -348,6 +364,20 @@ def test_a_search_that_leads_to_a_wrong_page_is_found(check_pages, tmp_path):
         "search: search.html: for “FSDP” it finds two, one first, not sharding"
     ) in said
     assert not any("bucket size" in line for line in said)  # no such page
+    assert status == 1
+
+
+def test_a_sign_on_the_words_of_the_search_is_found(check_pages, tmp_path):
+    site = build(tmp_path, {"one": PAGE, "two": PAGE})
+    sign = '<i style="position: absolute; left: 9px">o</i>'
+    field = '<input type="search" aria-label="Search">'
+    form = f'<form class="bd-search">{sign}{field}</form>'
+    alone = PAGE.replace("two.html#top", "search.html").replace("../", "")
+    page = alone.replace(END, f"{form}{RESULTS}{END}")
+    (site / "search.html").write_text(page)
+    status, said = check_pages(tmp_path)
+    found = "search: search.html: a sign lies on the words of the field"
+    assert found in said
     assert status == 1
 
 

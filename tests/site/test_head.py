@@ -55,7 +55,10 @@ def test_without_an_address_none_is_made_up(site):
 @pytest.mark.slow
 def test_the_links_of_the_page_that_is_not_found_begin_at_the_top(site):
     text = (site / "404.html").read_text("utf-8")
-    assert "<h1>No such page</h1>" in text
+    _, words = text.split("<h1>No such page</h1>")
+    words = words.split("</p>")[0]
+    for page in ("book/index.html", "search.html"):
+        assert f'<a href="/{page}">' in words
     links = re.findall(r'(?:href|src)="([^"]+)"', text)
     assert len(links) > 40
     for link in links:
@@ -63,6 +66,19 @@ def test_the_links_of_the_page_that_is_not_found_begin_at_the_top(site):
         if link.startswith("/"):
             path = re.split("[?#]", link)[0].lstrip("/")
             assert (site / path).exists(), link
+
+
+@pytest.mark.slow
+def test_a_page_has_its_title_once(site):
+    """Else the search would quote what the theme adds for paper."""
+    for page in chapters(site):
+        assert page.read_text("utf-8").count("<h1") == 1, page.name
+
+
+@pytest.mark.slow
+def test_no_button_lies_over_the_page(site):
+    for page in chapters(site):
+        assert "pst-back-to-top" not in page.read_text("utf-8"), page.name
 
 
 @pytest.mark.slow
