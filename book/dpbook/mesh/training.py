@@ -55,7 +55,9 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr)
         self.module: nn.Module = self.model
         if layout.ddp > 1:
-            self.module = DistributedDataParallel(self.model)
+            self.module = DistributedDataParallel(
+                self.model, broadcast_buffers=False
+            )
         if layout.pp > 1:
             stage = PipelineStage(
                 self.model,
@@ -125,13 +127,15 @@ class Trainer:
     @contextmanager
     def _engines_on(self, x: Tensor, y: Tensor) -> Iterator[None]:
         """Turn on what holds for a forward and its backward."""
+        # The ring first: as it begins and ends, it sets all rules of DTensor,
+        # of which those of the loss are some.
         with ExitStack() as stack:
-            if self.layout.tp > 1:
-                stack.enter_context(loss_parallel())
             if self.layout.cp > 1:
                 ring = self.mesh["cp"]
                 rotary = self.model.rotary
                 stack.enter_context(cut_sequences(rotary, ring, x, y))
+            if self.layout.tp > 1:
+                stack.enter_context(loss_parallel())
             yield
 
     def _in_16_bits(self) -> Any:
