@@ -1,7 +1,7 @@
 """How a model is laid out on a mesh of ranks.
 
 The mesh has a dimension for each way to split the work. The last one is
-innermost: its neighbours have neighbouring ranks. 8 ranks, pp 2, fsdp 2, tp 2::
+innermost: its neighbours are ranks one apart. 8 ranks, pp 2, fsdp 2, tp 2::
 
                    tp 0   tp 1
     pp 0   fsdp 0     0      1    rows 0 … 7
@@ -52,8 +52,8 @@ class Layout:
     def __post_init__(self) -> None:
         if self.ddp > 1 and self.num_ranks > self.ddp:
             raise ValueError(
-                "DistributedDataParallel goes with no other way here; fsdp and "
-                f"replicate do (ddp: {self.ddp}, ranks: {self.num_ranks})"
+                "DistributedDataParallel goes with no other way here, but "
+                f"replicate does (ddp: {self.ddp}, ranks: {self.num_ranks})"
             )
         if self.micro_batches > 1 and self.pp == 1:
             raise ValueError(

@@ -49,8 +49,8 @@ def measure(
 ) -> Measured:
     """Take a step without values, on simulated nodes.
 
-    What a first step makes is there before the step. Each collective is one kernel, as
-    NCCL's are.
+    What a first step makes is there before the step. Each collective is one
+    kernel, as NCCL's are.
 
     Args:
         layout: How the model is cut.
@@ -92,7 +92,7 @@ def measure(
     return Measured(
         seconds=max(end for _, end, _ in found) - begin,
         peak_bytes=max(peak for _, _, peak in found),
-        sent=bytes_sent(spans),
+        sent=bytes_sent(spans, name_of_world(layout)),
         timeline=Timeline(spans=spans, label=timeline.label),
     )
 
@@ -133,15 +133,29 @@ def make_state(trainer: Trainer, tokens: torch.Tensor) -> None:
     trainer.optimizer.zero_grad()
 
 
-def bytes_sent(spans: list[Span]) -> dict[tuple[str, str], int]:
-    """Return what devices send, by the stream's name and the kind.
+def name_of_world(layout: Layout) -> str:
+    """Return the dimension whose group is that of all ranks, or "world"."""
+    whole = layout.num_ranks
+    if layout.fsdp * layout.cp == whole and layout.cp > 1:
+        return "shards"
+    names = [n for n in layout.names if layout.size(n) == whole]
+    return names[0] if names else "world"
+
+
+def bytes_sent(spans: list[Span], world: str) -> dict[tuple[str, str], int]:
+    """Return what devices send, by dimension of the mesh and kind.
 
     A message has a span where it comes from, and another where it goes to. The
     first one counts. Its stream is named "pp 0 → 1" or "cp, sends".
+
+    Args:
+        spans: What devices do; a stream has the name of a dimension.
+        world: The dimension whose stream is named "world".
     """
     sent: Counter[tuple[str, str]] = Counter()
     for span in spans:
         name = span.stream.split()[0].strip(",")
+        name = world if name == "world" else name
         if span.name.startswith("copy to sim:"):
             sent[name, "message"] += span.num_bytes
         elif span.name in COLLECTIVES:
