@@ -11,7 +11,7 @@ from dpbook.mesh.training import Trainer, whole_tensor
 
 SMALL = Sizes(blocks=2, length=16)
 NUM_ROWS = 16
-LEARNING_RATE = 1e-2
+LEARNING_RATE = 1e-3
 
 
 class Learned(NamedTuple):

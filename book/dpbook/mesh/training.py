@@ -43,7 +43,7 @@ class Trainer:
         whole: Mapping[str, Tensor] | None,
         dtype: torch.dtype = torch.float64,
         clip: float = 0.0,
-        lr: float = 1e-2,
+        lr: float = 1e-3,
     ) -> None:
         self.layout = layout
         self.clip = clip
