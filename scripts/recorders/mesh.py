@@ -1,8 +1,9 @@
 """Take a step of one model on layouts of eight devices, by PyTorch's engines.
 
-Usage: python scripts/record.py mesh
+Usage: python scripts/record.py mesh [LAYOUT ...]
 
-Each row has a layout; the simulated seconds, the bytes by kind and the peak of
+With names such as "fsdp8" or "fsdp4 × tp2" only these layouts are run; what the
+record has of all others stays. Each row has a layout; the simulated seconds, the bytes by kind and the peak of
 memory of a step on two nodes of four A100s; the planner's forecast, where the
 planner knows such layouts; and how far three steps of a small model in float64
 are from one device. It takes about five minutes on a CPU core.
@@ -25,7 +26,7 @@ from dpbook.mesh.programs import (
     learn,
     learn_on_one_device,
 )
-from recorders.provenance import provenance, store
+from recorders.provenance import DATA, load, provenance, store
 
 OUTSIDE = ("tp", "pp", "ddp", "replicate", "fsdp", "cp")  # tp across nodes
 LAYOUTS = [
@@ -44,9 +45,6 @@ LAYOUTS = [
     Layout(fsdp=2, tp=4, recompute=True),
     Layout(fsdp=2, tp=4, order=OUTSIDE),
 ]
-# Eight times as many words to score as in Llama 2: 3.0 blocks' work, not 0.7.
-MANY_WORDS = replace(LARGE, vocabulary=128_256)
-CUTS = [(2, 2), (3, 1)]  # blocks of the two stages
 
 
 @cache
@@ -81,25 +79,18 @@ def difference(layout: Layout) -> float | None:
     return largest_difference(ranks, one_device())
 
 
-def stages(cut: tuple[int, ...]) -> dict[str, Any]:
-    """Return the seconds of a pipeline whose last stage scores many words."""
-    layout = Layout(pp=2, fsdp=4, micro_batches=4, cut=cut, bfloat16=True)
-    found = measure(layout, MANY_WORDS)
-    return {
-        "cut": cut,
-        "seconds": found.seconds,
-        "peak_bytes": found.peak_bytes,
-    }
-
-
-def main() -> None:
-    """Take all steps, and write the record."""
+def main(*names: str) -> None:
+    """Take the steps of these layouts, or of all, and write the record."""
     what = (
         "a step of AdamW of one Llama in bfloat16 on layouts of 8 ranks; "
         "'sent' has the bytes that all ranks send, by dimension of the mesh "
         "and kind, 'shards' being fsdp and cp together; 'difference' is that "
         "of three steps of a small one in float64 to one device, relative"
     )
+    chosen = [x for x in LAYOUTS if not names or str(x) in names]
+    rows = kept(names) | {
+        str(layout): row(layout) for layout in tqdm(chosen, "layouts")
+    }
     record = {
         "provenance": provenance("python scripts/record.py mesh")
         | {"clock": "simulated"},
@@ -108,8 +99,13 @@ def main() -> None:
         "model": asdict(LARGE),
         "rows_of_a_batch": NUM_ROWS,
         "small_model": asdict(SMALL),
-        "layouts": [row(layout) for layout in tqdm(LAYOUTS, "layouts")],
-        "many_words": asdict(MANY_WORDS),
-        "stages": [stages(cut) for cut in tqdm(CUTS, "stages")],
+        "layouts": [rows[str(x)] for x in LAYOUTS if str(x) in rows],
     }
     store("mesh", record)
+
+
+def kept(names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """Return the rows that stay, by name: none without names."""
+    if not names or not (DATA / "mesh.json").exists():
+        return {}
+    return {one["name"]: one for one in load("mesh")["layouts"]}

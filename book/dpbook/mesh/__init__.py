@@ -5,5 +5,7 @@
 ``engines`` -- PyTorch's engines, applied to the model by a layout;
 ``training`` -- a step on a layout, gradients clipped, and checkpoints;
 ``programs`` -- what each rank runs, and one device beside it;
-``measured`` -- layouts on simulated nodes: seconds, bytes and memory.
+``traffic`` -- the bytes that a layout sends, by formula;
+``measured`` -- layouts on simulated nodes: seconds, bytes and memory;
+``forecasts`` -- what the planner says of the same layouts.
 """

@@ -120,11 +120,12 @@ def step_without_values(
 
 
 def make_state(trainer: Trainer, tokens: torch.Tensor) -> None:
-    """Make what a first step makes: Adam's state, and the buckets of DDP.
+    """Make what a first step makes: Adam's state, and what engines learn.
 
-    DDP has one bucket until it has seen a backward.
+    DDP has one bucket until it has seen a backward. A stage runs forward once
+    more in its first step, to find out which shapes it sends.
     """
-    if trainer.layout.ddp > 1:
+    if trainer.layout.ddp > 1 or trainer.layout.pp > 1:
         trainer.step(tokens, tokens)
         return
     for p in trainer.model.parameters():

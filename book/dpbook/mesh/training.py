@@ -55,9 +55,7 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr)
         self.module: nn.Module = self.model
         if layout.ddp > 1:
-            self.module = DistributedDataParallel(
-                self.model, broadcast_buffers=False
-            )
+            self.module = DistributedDataParallel(self.model)
         if layout.pp > 1:
             stage = PipelineStage(
                 self.model,
