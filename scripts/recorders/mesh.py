@@ -2,11 +2,12 @@
 
 Usage: python scripts/record.py mesh [LAYOUT ...]
 
-With names such as "fsdp8" or "fsdp4 × tp2" only these layouts are run; what the
-record has of all others stays. Each row has a layout; the simulated seconds, the bytes by kind and the peak of
+Each row has a layout; the simulated seconds, the bytes by kind and the peak of
 memory of a step on two nodes of four A100s; the planner's forecast, where the
 planner knows such layouts; and how far three steps of a small model in float64
-are from one device. It takes about five minutes on a CPU core.
+are from one device. It takes about five minutes on a CPU core. With names such
+as "fsdp8" or "fsdp4 × tp2" only these layouts are run, and what the record has
+of all others stays.
 """
 
 from dataclasses import asdict, replace

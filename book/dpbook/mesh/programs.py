@@ -51,7 +51,8 @@ def learn_on_one_device(
             nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
         losses.append(loss.item())
-    return Learned(losses, dict(model.named_parameters()))
+    parameters = {n: p.detach() for n, p in model.named_parameters()}
+    return Learned(losses, parameters)
 
 
 def learn(

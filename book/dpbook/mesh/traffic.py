@@ -1,7 +1,7 @@
 """The bytes that a layout sends in a step, of all ranks together.
 
-Of k ranks that share n bytes evenly, each sends (k - 1)/k · n in an allgather,
-and as much in a reduce-scatter: (k - 1)n all together. With N parameters, T
+In an allgather of n bytes over k ranks each sends (k - 1)/k · n, and as much
+in a reduce-scatter: (k - 1)n all together. With N parameters, T
 tokens, h numbers of a token and L blocks, in 16 bits::
 
     fsdp k       allgather        2(k - 1)N in forward, the same in backward

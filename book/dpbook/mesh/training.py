@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     get_state_dict,
     set_state_dict,
 )
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.parallel import loss_parallel
@@ -137,7 +138,10 @@ class Trainer:
             yield
 
     def _in_16_bits(self) -> Any:
-        """Let DDP compute in bfloat16; ``fully_shard`` does by its policy."""
+        """Return a block in which DDP computes in bfloat16, if it should.
+
+        ``fully_shard`` does so by its policy.
+        """
         if self.layout.ddp > 1 and self.layout.bfloat16:
             return torch.autocast(self.device.type, torch.bfloat16)
         return nullcontext()
@@ -158,12 +162,12 @@ class Trainer:
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write a checkpoint; each rank writes what it alone has."""
-        dcp.save(self.state(), checkpoint_id=folder)
+        save(self.state(), checkpoint_id=folder)
 
     def load(self, folder: str | PathLike[str]) -> None:
         """Read a checkpoint that any layout of the same model has written."""
         state = self.state()
-        dcp.load(state, checkpoint_id=folder)
+        load(state, checkpoint_id=folder)
         set_state_dict(
             self.model,
             self.optimizer,
@@ -174,4 +178,5 @@ class Trainer:
 
 def whole_tensor(x: Tensor) -> Tensor:
     """Return a tensor without its gradient, whole if it lies in shards."""
-    return x.detach().full_tensor() if isinstance(x, DTensor) else x.detach()
+    with torch.no_grad():
+        return x.full_tensor() if isinstance(x, DTensor) else x.detach()
