@@ -19,7 +19,6 @@ from tqdm import tqdm
 import dpkit
 from dpbook.mesh.forecasts import forecast
 from dpbook.mesh.layouts import Layout
-from dpbook.mesh.measured import LARGE, NODES, NUM_ROWS, measure
 from dpbook.mesh.programs import (
     SMALL,
     Learned,
@@ -27,6 +26,7 @@ from dpbook.mesh.programs import (
     learn,
     learn_on_one_device,
 )
+from dpbook.mesh.runs import LARGE, NODES, NUM_ROWS, measure
 from recorders.provenance import DATA, load, provenance, store
 
 OUTSIDE = ("tp", "pp", "ddp", "replicate", "fsdp", "cp")  # tp across nodes

@@ -13,7 +13,6 @@ import dpkit
 from dpbook.mesh import engines, training
 from dpbook.mesh.forecasts import forecast
 from dpbook.mesh.layouts import Layout, make_mesh, own_rows
-from dpbook.mesh.measured import LARGE, measure
 from dpbook.mesh.model import Llama, Sizes
 from dpbook.mesh.programs import (
     SMALL,
@@ -26,6 +25,7 @@ from dpbook.mesh.programs import (
     new_model,
     text,
 )
+from dpbook.mesh.runs import LARGE, measure
 from dpbook.mesh.traffic import expected_bytes
 from dpbook.mesh.training import Trainer
 

@@ -6,6 +6,6 @@
 ``training`` -- a step on a layout, gradients clipped, and checkpoints;
 ``programs`` -- what each rank runs, and one device beside it;
 ``traffic`` -- the bytes that a layout sends, by formula;
-``measured`` -- layouts on simulated nodes: seconds, bytes and memory;
+``runs`` -- layouts on simulated nodes: seconds, bytes and memory;
 ``forecasts`` -- what the planner says of the same layouts.
 """

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from dpbook.mesh.layouts import ORDER, Layout
-from dpbook.mesh.measured import LARGE, NODES, NUM_ROWS
 from dpbook.mesh.model import Sizes
+from dpbook.mesh.runs import LARGE, NODES, NUM_ROWS
 from dpbook.planner import layouts as planner
 from dpbook.planner.case import Case
 from dpbook.planner.networks import Planned
@@ -36,7 +36,7 @@ def forecast(
     Example:
         >>> found = forecast(Layout(fsdp=8, bfloat16=True))
         >>> f"{1e3 * found.seconds:.0f} ms, {found.num_bytes / 1e9:.1f} GB"
-        '116 ms, 6.1 GB'
+        '112 ms, 6.1 GB'
         >>> print(forecast(Layout(cp=2, fsdp=4)))
         None
     """

@@ -39,7 +39,7 @@ def expected_bytes(
         num_rows: Sequences in the batch, over all ranks.
 
     Example:
-        >>> from dpbook.mesh.measured import LARGE
+        >>> from dpbook.mesh.runs import LARGE
         >>> sent = expected_bytes(Layout(fsdp=8), LARGE, 16)
         >>> {kind: f"{n / 1e9:.1f} GB" for (_, kind), n in sent.items()}
         {'allgather': '27.2 GB', 'reduce_scatter': '27.2 GB'}
@@ -71,8 +71,8 @@ def parameters_of_parts(sizes: Sizes, tp: int) -> int:
 
     Example:
         >>> parameters_of_parts(Sizes(), tp=1)
-        155968
-        >>> parameters_of_parts(Sizes(), tp=2) - 155968  # 9 norms of 64
+        156224
+        >>> parameters_of_parts(Sizes(), tp=2) - 156224  # 9 norms of 64
         576
     """
     keys = sizes.width * sizes.key_heads // sizes.heads

@@ -59,7 +59,7 @@ def measure(
         **machine: What :func:`dpkit.sim.machine` changes of ``NODES``.
 
     Example:
-        >>> from dpbook.mesh.measured import measure
+        >>> from dpbook.mesh.runs import measure
         >>> from dpbook.mesh.programs import SMALL
         >>> found = measure(Layout(fsdp=2), SMALL, ranks_per_node=None)
         >>> sorted(kind for _, kind in found.sent)
