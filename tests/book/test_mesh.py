@@ -25,7 +25,7 @@ from dpbook.mesh.programs import (
     new_model,
     text,
 )
-from dpbook.mesh.runs import LARGE, measure
+from dpbook.mesh.runs import LARGE, NUM_ROWS, measure
 from dpbook.mesh.traffic import expected_bytes
 from dpbook.mesh.training import Trainer
 
@@ -292,6 +292,19 @@ def test_the_record_has_every_layout():
     assert found == [str(layout) for layout in LAYOUTS]
     for one in load("mesh")["layouts"]:
         assert one["difference"] is None or one["difference"] < LARGEST
+
+
+@pytest.mark.parametrize(
+    "layout", [x for x in LAYOUTS if not x.recompute], ids=str
+)
+def test_recorded_bytes_are_those_of_the_formula(layout):
+    recorded = {one["name"]: one for one in load("mesh")["layouts"]}
+    sent = recorded[str(layout)]["sent"]
+    expected = expected_bytes(layout, LARGE, NUM_ROWS)
+    assert {key: sent[" ".join(key)] for key in expected} == expected
+    rest = {*sent} - {" ".join(key) for key in expected}
+    large = {key for key in rest if sent[key] > 1e-3 * sum(sent.values())}
+    assert all(key.startswith("cp ") for key in large)
 
 
 @pytest.mark.slow
