@@ -253,6 +253,7 @@ def test_a_stage_is_the_model_with_fewer_blocks():
     ("settings", "words"),
     [
         ({"ddp": 2, "tp": 2}, r"but replicate does \(ddp: 2, ranks: 4\)"),
+        ({"replicate": 2, "cp": 3}, r"here \(replicate: 2, cp: 3\)"),
         ({"micro_batches": 2}, r"need a pipeline \(micro_batches: 2, pp: 1\)"),
         ({"pp": 2, "cut": (4,)}, r"each stage \(cut: \(4,\), pp: 2\)"),
     ],
@@ -323,7 +324,10 @@ def test_what_the_planner_cannot_write():
     assert forecast(Layout(replicate=2, fsdp=4)) is None
     assert forecast(Layout(cp=2, fsdp=4)) is None
     assert forecast(LAYOUTS[-1]) is None
-    planned = forecast(Layout(fsdp=8))
-    assert planned is not None
-    assert planned.num_bytes < forecast(Layout(ddp=8)).num_bytes
-    assert LARGE.head_size == 128
+
+
+def test_what_the_planner_says():
+    layouts = [Layout(ddp=8), Layout(fsdp=8), Layout(fsdp=8, recompute=True)]
+    most, less, least = map(forecast, layouts)
+    assert most.num_bytes > less.num_bytes > least.num_bytes
+    assert least.seconds > less.seconds

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     set_model_state_dict,
@@ -34,7 +34,6 @@ from dpkit.processes import rank_device
 from dpkit.sequence import use_cpu_kernel_in_ring
 
 POSITIONS = 1  # the dimension of positions in (b, s, width)
-WORDS = Mapping[str, Tensor]
 
 
 def build(
@@ -42,7 +41,7 @@ def build(
     layout: Layout,
     mesh: DeviceMesh,
     dtype: torch.dtype,
-    whole: WORDS | None = None,
+    whole: Mapping[str, Tensor] | None = None,
 ) -> Llama:
     """Return this rank's part of the model, cut by all of a layout but DDP.
 
@@ -127,7 +126,7 @@ def plan_of_block() -> dict[str, ParallelStyle]:
     }
 
 
-def shard(model: nn.Module, layout: Layout, mesh: DeviceMesh) -> None:
+def shard(model: Llama, layout: Layout, mesh: DeviceMesh) -> None:
     """Cut parameters, gradients and state over all ranks that see other data.
 
     The ranks of a ring see other positions, as those of fsdp see other rows.
@@ -137,13 +136,11 @@ def shard(model: nn.Module, layout: Layout, mesh: DeviceMesh) -> None:
     micro-batch would gather them again.
     """
     if layout.cp > 1:
-        cut = mesh["fsdp", "cp"]._flatten("shards")
+        data = mesh["fsdp", "cp"]._flatten("shards")
+    elif layout.replicate > 1:
+        data = mesh["replicate", "fsdp"]
     else:
-        cut = mesh["fsdp"]
-    if layout.replicate > 1:
-        data = mesh["replicate", "shards" if layout.cp > 1 else "fsdp"]
-    else:
-        data = cut
+        data = mesh["fsdp"]
     settings: dict[str, Any] = {
         "mesh": data,
         "reshard_after_forward": layout.pp == 1,
@@ -152,7 +149,6 @@ def shard(model: nn.Module, layout: Layout, mesh: DeviceMesh) -> None:
         settings["mp_policy"] = MixedPrecisionPolicy(
             param_dtype=torch.bfloat16, reduce_dtype=torch.float32
         )
-    assert isinstance(model, Llama)
     for block in blocks_of(model):
         fully_shard(block, **settings)
     fully_shard(model, **settings)

@@ -41,7 +41,7 @@ class Layout:
     ddp: int = 1  #: replicas of DistributedDataParallel, which stands alone
     replicate: int = 1  #: replicas of what fsdp has in shards (HSDP)
     fsdp: int = 1  #: shards of parameters, gradients and Adam's state
-    cp: int = 1  #: parts of each sequence; they hold shards as fsdp's do
+    cp: int = 1  #: parts of each sequence, on ranks that have shards as fsdp's
     tp: int = 1  #: parts of each layer, with sequence parallelism
     micro_batches: int = 1  #: of the pipeline, in a step
     cut: tuple[int, ...] = ()  #: blocks of each stage; (): as even as can be
@@ -54,6 +54,11 @@ class Layout:
             raise ValueError(
                 "DistributedDataParallel goes with no other way here, but "
                 f"replicate does (ddp: {self.ddp}, ranks: {self.num_ranks})"
+            )
+        if self.replicate > 1 and self.cp > 1:
+            raise ValueError(
+                "replicas of shards go with no parts of sequences here "
+                f"(replicate: {self.replicate}, cp: {self.cp})"
             )
         if self.micro_batches > 1 and self.pp == 1:
             raise ValueError(
