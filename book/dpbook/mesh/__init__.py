@@ -1,0 +1,11 @@
+"""What the chapter ``mesh`` runs: one model, on any layout of a mesh.
+
+``model`` -- a Llama of 100 lines on one device: begin here;
+``layouts`` -- how a mesh of ranks is cut, and who has which rows;
+``engines`` -- PyTorch's engines, applied to the model by a layout;
+``training`` -- a step on a layout, gradients clipped, and checkpoints;
+``programs`` -- what each rank runs, and one device beside it;
+``traffic`` -- the bytes that a layout sends, by formula;
+``runs`` -- layouts on simulated nodes: seconds, bytes and memory;
+``forecasts`` -- what the planner says of the same layouts.
+"""
