@@ -1,6 +1,6 @@
 """What the chapter ``mesh`` runs: one model, on any layout of a mesh.
 
-``model`` -- a Llama of 100 lines on one device: begin here;
+``model`` -- a Llama on one device: begin here;
 ``layouts`` -- how a mesh of ranks is cut, and who has which rows;
 ``engines`` -- PyTorch's engines, applied to the model by a layout;
 ``training`` -- a step on a layout, gradients clipped, and checkpoints;
