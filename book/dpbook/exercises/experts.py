@@ -83,6 +83,10 @@ def check_place_experts(answer: Answer) -> None:
         k = len(loads) // 2
         pairs = answer(list(loads), k)
         name = f"loads {loads}"
+        require(
+            isinstance(pairs, list),
+            f"{name}: it returned {pairs!r}, not a list of pairs",
+        )
         placed = sorted(expert for pair in pairs for expert in pair)
         require(
             len(pairs) == k and placed == list(range(2 * k)),
