@@ -5,6 +5,7 @@ from statistics import mean
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.nn import functional as F
 
 import dpkit
@@ -12,10 +13,12 @@ from dpbook.common.datasets import load_fashion_mnist
 from dpbook.experts.programs import (
     TOP,
     all_experts,
+    gradients,
     largest_difference,
     make_layer,
     make_tokens,
     step_in_groups,
+    step_on_one_device,
     step_on_rank,
 )
 from dpbook.experts.results import percent, plot_balance, runs_by_remedy
@@ -27,7 +30,7 @@ from dpbook.experts.runs import (
     layer_run,
 )
 from dpbook.experts.training import PATCH, REMEDIES, Network, train
-from dpkit.experts import route_tokens
+from dpkit.experts import expert_parallel, own_experts, route_tokens
 from tests.repository import ROOT
 
 
@@ -63,6 +66,29 @@ def test_ranks_have_what_one_device_has(k, capacity, by_library):
 def test_groups_have_what_one_device_has(k, size):
     ranks = dpkit.sim.launch(step_in_groups, k, size)
     assert largest_difference(ranks, group_size=size) < 1e-13
+
+
+def step_of_means():
+    """Return a rank's gradients, where each rank takes a mean."""
+    router, experts = make_layer()
+    mine = own_experts(experts)
+    modules = [router.to("sim"), *(expert.to("sim") for expert in mine)]
+    x = make_tokens(2)[dist.get_rank()].to("sim")
+    y = expert_parallel(x, route_tokens(router(x), TOP), mine)
+    y.square().sum(1).mean().backward()
+    return [gradients(module) for module in modules]
+
+
+def test_means_on_each_rank():
+    """Experts have sums of two ranks, which are divided by two, too."""
+    _, router, *experts = step_on_one_device(2, None)
+    ranks = dpkit.sim.launch(step_of_means, 2)
+    num_tokens = make_tokens(2).shape[:2].numel()
+    averaged = sum(rank[0] for rank in ranks) / 2
+    assert torch.allclose(averaged, router / num_tokens, atol=1e-14)
+    found = [gradient for rank in ranks for gradient in rank[1:]]
+    for gradient, expected in zip(found, experts, strict=True):
+        assert torch.allclose(gradient / 2, expected / num_tokens, atol=1e-14)
 
 
 def test_a_difference_on_any_rank_is_seen():
