@@ -23,15 +23,20 @@ def check_kept_choices(answer: Answer) -> None:
     }
     for name, (choices, capacity) in cases.items():
         found = answer(choices, capacity)
-        require(
-            isinstance(found, list),
-            f"{name}: it returned {found!r}, not a list of pairs",
-        )
+        _require_pairs(found, name)
         require_same(
             sorted(tuple(pair) for pair in found),
             sorted(_kept(choices, capacity)),
             name,
         )
+
+
+def _require_pairs(found: object, name: str) -> None:
+    require(
+        isinstance(found, list)
+        and all(isinstance(p, tuple | list) and len(p) == 2 for p in found),
+        f"{name}: it returned {found!r}, not a list of pairs",
+    )
 
 
 def _kept(choices: list[list[int]], capacity: int) -> Pairs:
@@ -83,6 +88,7 @@ def check_place_experts(answer: Answer) -> None:
         k = len(loads) // 2
         pairs = answer(list(loads), k)
         name = f"loads {loads}"
+        _require_pairs(pairs, name)
         placed = sorted(expert for pair in pairs for expert in pair)
         require(
             len(pairs) == k and placed == list(range(2 * k)),

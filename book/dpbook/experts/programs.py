@@ -104,7 +104,7 @@ def exchange_by_library(
 
 
 def step_in_groups(size: int) -> list[Tensor]:
-    """Return the same where each group of ranks has all experts.
+    """Return outputs and gradients where each group has all experts.
 
     Four ranks in groups of two: ranks 0 and 1 share the experts, and so do
     ranks 2 and 3. Ranks 0 and 2 have the same experts, and so have 1 and 3.

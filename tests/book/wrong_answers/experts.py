@@ -68,3 +68,13 @@ def place_experts(loads, k):
 def place_experts(loads, k):
     order = sorted(range(2 * k), key=lambda e: loads[e])
     return [(order[i], order[-1]) for i in range(k)]
+
+
+# refused: loads [5, 5]: it returned None, not a list of pairs
+def place_experts(loads, k):
+    pass
+
+
+# refused: loads [8, 1, 4, 3]: it returned [0, 1], not a list of pairs
+def place_experts(loads, k):
+    return list(range(k)) if k > 1 else [(0, 1)]
