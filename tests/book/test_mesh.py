@@ -12,6 +12,7 @@ from torch import nn
 import dpkit
 from dpbook.mesh import engines, training
 from dpbook.mesh.forecasts import forecast
+from dpbook.mesh.groups import groups_of, groups_on_rank
 from dpbook.mesh.layouts import Layout, make_mesh, own_rows
 from dpbook.mesh.model import Llama, Sizes
 from dpbook.mesh.programs import (
@@ -23,11 +24,18 @@ from dpbook.mesh.programs import (
     learn_on_one_device,
     mean_losses,
     new_model,
+    norms_of_gradients,
+    resume,
+    save_after_a_step,
     text,
+    whole_norm,
 )
-from dpbook.mesh.runs import LARGE, NUM_ROWS, measure
+from dpbook.mesh.results import ordered_alike
+from dpbook.mesh.runs import LARGE, NUM_ROWS, alive_at_peak, measure
 from dpbook.mesh.traffic import expected_bytes
 from dpbook.mesh.training import Trainer
+from dpkit.theory.clock.record import Block
+from dpkit.theory.timeline.timeline import Timeline
 
 CLIP = 0.1  # less than the norm of each step, so that it always clips
 ONE_WAY = [
@@ -195,40 +203,76 @@ def test_bytes_are_those_of_the_formula(layout):
 # -- checkpoints
 
 
-def save_after_a_step(layout, folder):
-    whole = new_model(SMALL).state_dict()
-    trainer = Trainer(SMALL, layout, whole)
-    continue_learning(trainer, SMALL, steps=1)
-    trainer.save(folder)
-    return continue_learning(trainer, SMALL, steps=2)
+def forget(layout, folder):
+    """Resume without Adam's averages."""
+    load = Trainer.load
 
-
-def resume(layout, folder, forget=False):
-    """Take two steps after a checkpoint; begin with other values."""
-    whole = {n: x + 1 for n, x in new_model(SMALL).state_dict().items()}
-    trainer = Trainer(SMALL, layout, whole)
-    continue_learning(trainer, SMALL, steps=1)  # Adam has a state to lose
-    trainer.load(folder)
-    if forget:
+    def load_parameters(trainer, folder):
+        continue_learning(trainer, SMALL, steps=1)
+        load(trainer, folder)
         for state in trainer.optimizer.state.values():
             state["exp_avg"].zero_()
-    return continue_learning(trainer, SMALL, steps=2)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "load", load_parameters)
+        return dpkit.sim.launch(resume, 4, layout, folder)
 
 
-@pytest.mark.parametrize("forget", [False, True])
-def test_what_one_layout_saves_another_one_loads(tmp_path, forget):
+def test_what_one_layout_saves_another_one_loads(tmp_path):
     """Adam's state too: without it the last loss is another one."""
     ranks = dpkit.sim.launch(
         save_after_a_step, 4, Layout(fsdp=2, tp=2), tmp_path
     )
     layout = Layout(pp=2, fsdp=2, micro_batches=2)
-    resumed = dpkit.sim.launch(resume, 4, layout, tmp_path, forget)
-    first, second = mean_losses(ranks), mean_losses(resumed)
-    assert first[0] == pytest.approx(second[0], rel=1e-15)
-    if forget:
-        assert abs(first[1] - second[1]) > 1e-6
-    else:
-        assert first[1] == pytest.approx(second[1], rel=1e-15)
+    resumed = dpkit.sim.launch(resume, 4, layout, tmp_path)
+    expected = mean_losses(ranks)
+    assert mean_losses(resumed) == pytest.approx(expected, rel=1e-15)
+    first, second = mean_losses(forget(layout, tmp_path))
+    assert first == pytest.approx(expected[0], rel=1e-15)
+    assert abs(second - expected[1]) > 1e-6
+
+
+# -- norms and groups
+
+
+def test_the_norm_of_a_mesh_is_that_of_one_device():
+    layout = Layout(pp=2, fsdp=2, micro_batches=4)
+    ranks = dpkit.sim.launch(norms_of_gradients, 4, layout)
+    expected = whole_norm()
+    assert [n.whole for n in ranks] == pytest.approx([expected] * 4)
+    squares = sum(norms.own**2 for norms in ranks)
+    assert squares == pytest.approx(expected**2)
+
+
+def test_groups_of_a_mesh():
+    layout = Layout(pp=2, fsdp=2, tp=2)
+    ranks = dpkit.sim.launch(groups_on_rank, 8, layout)
+    assert ranks[5] == {"pp": [1, 5], "fsdp": [5, 7], "tp": [4, 5]}
+    assert groups_of(ranks, "fsdp") == [[0, 2], [1, 3], [4, 6], [5, 7]]
+
+
+# -- what is read out of a run, and of the record
+
+
+def test_what_is_alive_at_the_peak():
+    blocks = [
+        Block("sim:0", 8, "other", allocated=0, freed=2),
+        Block("sim:0", 4, "other", allocated=1, freed=4),
+        Block("sim:0", 9, "other", allocated=3),
+        Block("sim:1", 99, "other", allocated=3),
+    ]
+    assert +alive_at_peak(Timeline(blocks=blocks), "sim:0") == {4: 1, 9: 1}
+
+
+def planned(engines, planner):
+    forecast = planner and {"seconds": planner}
+    return {"seconds": engines, "forecast": forecast}
+
+
+def test_pairs_in_the_order_of_the_engines():
+    rows = [planned(3, 1), planned(1, 1.5), planned(2, 2), planned(9, None)]
+    assert ordered_alike(rows, apart=0.1) == (1, 3)
+    assert ordered_alike(rows, apart=1.5) == (0, 1)
 
 
 # -- layouts

@@ -6,7 +6,7 @@ from dpbook.exercises.verdict import checks_in
 
 FILES = (
     "memory scaling collectives overlap sharding pipelines splitting cluster "
-    "sequences experts batch_norm precision large_batches elsewhere"
+    "sequences experts mesh batch_norm precision large_batches elsewhere"
 ).split()
 CHECKS = {
     name: check

@@ -7,5 +7,8 @@
 ``programs`` -- what each rank runs, and one device beside it;
 ``traffic`` -- the bytes that a layout sends, by formula;
 ``runs`` -- layouts on simulated nodes: seconds, bytes and memory;
-``forecasts`` -- what the planner says of the same layouts.
+``forecasts`` -- what the planner says of the same layouts;
+``groups`` -- which ranks a rank sends to, by dimension of the mesh;
+``results`` -- the record of all layouts, in tables and a picture;
+``pictures`` -- the groups, and what a device computes and sends.
 """

@@ -5,6 +5,7 @@ then cuts each piece. No matrix is ever whole: the model has shapes alone until
 all is cut.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -33,6 +34,8 @@ from dpbook.mesh.model import Block, Llama, Rotary, Sizes
 from dpkit.processes import rank_device
 from dpkit.sequence import use_cpu_kernel_in_ring
 
+# Nothing here changes the scores in place, of which FSDP2 warns.
+warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view")
 POSITIONS = 1  # the dimension of positions in (b, s, width)
 
 

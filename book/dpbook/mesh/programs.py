@@ -1,14 +1,21 @@
 """What each rank runs, and the same steps on one device."""
 
+import logging
+import math
+from collections.abc import Iterable
+from os import PathLike
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from dpbook.mesh.layouts import Layout
 from dpbook.mesh.model import Llama, Sizes, loss_of
 from dpbook.mesh.training import Trainer, whole_tensor
 
+# DTensor warns where it sends along two dimensions, one after the other.
+logging.getLogger("torch.distributed.tensor._redistribute").setLevel("ERROR")
 SMALL = Sizes(blocks=2, length=16)
 NUM_ROWS = 16
 LEARNING_RATE = 1e-3
@@ -73,6 +80,57 @@ def continue_learning(trainer: Trainer, sizes: Sizes, steps: int) -> Learned:
         for name, p in trainer.model.named_parameters()
     }
     return Learned([x.item() for x in losses if x is not None], parameters)
+
+
+class Norms(NamedTuple):
+    """The norm of gradients, on a rank."""
+
+    own: float  #: of the rank's own shards
+    whole: float  #: of the whole model, as each rank finds it
+
+
+def norms_of_gradients(layout: Layout, sizes: Sizes = SMALL) -> Norms:
+    """Return the norm of the first gradients; every rank calls it."""
+    trainer = Trainer(sizes, layout, new_model(sizes).state_dict(), clip=1e9)
+    trainer.compute_gradients(*text(sizes))
+    own = [
+        p.grad.to_local() if isinstance(p.grad, DTensor) else p.grad
+        for p in trainer.model.parameters()
+        if p.grad is not None
+    ]
+    whole = trainer.clip_gradients()
+    return Norms(norm_of(own), float(whole))
+
+
+def norm_of(tensors: Iterable[Tensor]) -> float:
+    """Return the norm of all tensors together."""
+    squares = [float(x.double().square().sum()) for x in tensors]
+    return math.sqrt(math.fsum(squares))
+
+
+def whole_norm(sizes: Sizes = SMALL) -> float:
+    """Return the norm of the first gradients on one device."""
+    model = new_model(sizes)
+    tokens, targets = text(sizes)
+    loss_of(model(tokens), targets).backward()
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    return norm_of(grads)
+
+
+def save_after_a_step(layout: Layout, folder: str | PathLike[str]) -> Learned:
+    """Take a step, save, and take two more; return what these leave."""
+    trainer = Trainer(SMALL, layout, new_model(SMALL).state_dict())
+    continue_learning(trainer, SMALL, steps=1)
+    trainer.save(folder)
+    return continue_learning(trainer, SMALL, steps=2)
+
+
+def resume(layout: Layout, folder: str | PathLike[str]) -> Learned:
+    """Load into a model of other values, and take two steps."""
+    whole = {n: x + 1 for n, x in new_model(SMALL).state_dict().items()}
+    trainer = Trainer(SMALL, layout, whole)
+    trainer.load(folder)
+    return continue_learning(trainer, SMALL, steps=2)
 
 
 def mean_losses(ranks: list[Learned]) -> list[float]:

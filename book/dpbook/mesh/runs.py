@@ -38,7 +38,7 @@ class Measured:
     #: The bytes that all ranks send, by dimension of the mesh and by kind:
     #: ("tp", "allgather"), ("pp", "message").
     sent: dict[tuple[str, str], int]
-    timeline: Timeline  #: of the step, on the devices
+    timeline: Timeline  #: of the step, on devices; its blocks are all
 
 
 def measure(
@@ -93,8 +93,37 @@ def measure(
         seconds=max(end for _, end, _ in found) - begin,
         peak_bytes=max(peak for _, _, peak in found),
         sent=bytes_sent(spans, name_of_world(layout)),
-        timeline=Timeline(spans=spans, label=timeline.label),
+        timeline=Timeline(
+            spans=spans, blocks=timeline.blocks, label=timeline.label
+        ),
     )
+
+
+def alive_at_peak(timeline: Timeline, device: str) -> Counter[int]:
+    """Return how many tensors of each size are alive at the peak of memory.
+
+    Args:
+        timeline: Of a step.
+        device: Such as "sim:0".
+
+    Returns:
+        The number of tensors, by their bytes.
+    """
+    events: list[tuple[int, int]] = []
+    for block in timeline.blocks:
+        if block.device != device:
+            continue
+        events.append((block.allocated, block.num_bytes))
+        if block.freed is not None:
+            events.append((block.freed, -block.num_bytes))
+    alive: Counter[int] = Counter()
+    fullest, total, most = Counter[int](), 0, 0
+    for _, num_bytes in sorted(events):
+        alive[abs(num_bytes)] += 1 if num_bytes > 0 else -1
+        total += num_bytes
+        if total > most:
+            fullest, most = alive.copy(), total
+    return fullest
 
 
 def step_without_values(
