@@ -17,6 +17,8 @@ from urllib.parse import unquote, urlsplit
 
 import build_archive
 import pytest
+from assignment.chapter import exercises_of
+from make_assignment import make
 
 from tests.repository import ROOT
 from tests.site.conftest import BROWSERS
@@ -26,13 +28,21 @@ README = (build_archive.HERE / "README.md").read_text("utf-8")
 COMMANDS = re.findall(r"(?ms)^```\n(.*?)^```$", README)
 CHECKS = ROOT / "scripts" / "check"
 CONNECT = "import socket; socket.create_connection(('192.0.2.1', 80), 9)"
-PAGE = "book/devices.html"
-# What is done in the browser: every exercise of the page, by the Python in it.
+# In the browser: the stub of each exercise on a page, and its solution.
 SOLVE = f"""
-const {{ solve }} = await import("{CHECKS.as_uri()}/exercises.mjs");
-const [root, site] = process.argv.slice(1);
-const found = await solve(root, site, `file://${{site}}`, ["{PAGE}"]);
-for (const {{ what }} of found) console.log(what);
+const {{ visit }} = await import("{CHECKS.as_uri()}/browser.mjs");
+const {{ check }} = await import("{CHECKS.as_uri()}/editor.mjs");
+const [page, answers] = process.argv.slice(1);
+await visit([page], async (tab) => {{
+  await tab.goto(page, {{ waitUntil: "load" }});
+  for (const place of await tab.locator(".exercise-in-page").all()) {{
+    const name = await place.getAttribute("data-exercise");
+    for (const code of JSON.parse(answers)[name]) {{
+      console.log(name, await check(place, code));
+    }}
+  }}
+  return [];
+}});
 """
 
 
@@ -174,13 +184,17 @@ def test_a_page_runs_its_python_from_the_disk(reader):
         pytest.skip("what make check needs is not installed")
     if not any(map(shutil.which, BROWSERS)):
         pytest.skip("no chromium on the PATH")
-    folders = reader.top / "course", reader.top / "site"
-    status, said = reader.run(
-        "node", "--input-type=module", "-e", SOLVE, *folders
-    )
+    exercises = exercises_of(reader.top / "course/book/devices.ipynb")
+    answers = {e.name: [e.stub, f"{e.stub}\n{e.solution}"] for e in exercises}
+    page = (reader.top / "site/book/devices.html").as_uri()
+    words = ("node", "--input-type=module", "-e", SOLVE)
+    status, said = reader.run(*words, page, json.dumps(answers))
     assert status == 0, said
-    (counted,) = said.splitlines()
-    assert re.fullmatch(r"exercises: [1-9]\d* answers on 1 pages", counted)
+    open_, solved = said.splitlines()[::2], said.splitlines()[1::2]
+    assert open_
+    assert all(" Not yet: " in line for line in open_), said
+    assert all(" Solved." in line for line in solved), said
+    assert len(open_) == len(solved)
 
 
 @pytest.mark.slow
@@ -224,9 +238,12 @@ def solved(folder, chapter):
 
 
 @pytest.mark.slow
-def test_an_assignment_is_made_filled_in_and_graded(reader):
+def test_an_assignment_is_made_filled_in_and_graded(reader, tmp_path):
     said = reader.shell(command("python scripts/make_assignment.py"))
     folder = reader.top / "course" / said.splitlines()[0]
+    same = make(ROOT / "book/overlap.ipynb", "plain", seed=7, build=tmp_path)
+    for name in ("student/overlap.ipynb", "instructor/overlap.ipynb"):
+        assert (folder / name).read_text() == (same / name).read_text(), name
     submission = reader.top / "course" / "ada.ipynb"
     grade = command("python scripts/grade_assignment.py")
 
