@@ -130,7 +130,7 @@ class Reader:
 def archive(site, wheel, tmp_path_factory):
     """The archive, of a site and of a wheel of the files as they are."""
     if not (site / "_static" / "live" / "python.js").exists():
-        pytest.skip("the pages are built without Python: npm has no Pyodide")
+        pytest.skip("npm cannot get Pyodide here")
     folder = tmp_path_factory.mktemp("archive")
     return build_archive.pack(ROOT, site, wheel, folder)
 
@@ -147,7 +147,7 @@ def reader(archive, tmp_path_factory):
 @pytest.mark.parametrize("namespace", [True, False])
 def test_no_network_can_be_reached(namespace, tmp_path):
     if namespace and not namespaces():
-        pytest.skip("this user may not make a network namespace")
+        pytest.skip("no network namespaces here: they cannot be made")
     words = [sys.executable, "-c", CONNECT]
     env = dict(os.environ)
     if namespace:
@@ -181,7 +181,7 @@ def test_what_pages_refer_to_is_in_the_archive(reader):
 @pytest.mark.slow
 def test_a_page_runs_its_python_from_the_disk(reader):
     if not (CHECKS / "node_modules").exists():
-        pytest.skip("what make check needs is not installed")
+        pytest.skip("what make check needs is not installed (run: make check)")
     if not any(map(shutil.which, BROWSERS)):
         pytest.skip("no chromium on the PATH")
     exercises = exercises_of(reader.top / "course/book/devices.ipynb")
