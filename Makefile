@@ -123,7 +123,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 .PHONY: help setup book check check-firefox links-outside serve notebooks notebooks-branch execute test test-fast test-cpu \
         test-dpkit test-book test-site test-double test-plain test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
         new-chapter gpu-outputs bench coverage \
-        elsewhere packages assignment grade assignments-graded newest release reproduce public-scripts planted-mistakes forecasts reproducible lint words format lock clean environment free-port
+        elsewhere packages assignment grade assignments-graded newest release archive reproduce public-scripts planted-mistakes forecasts reproducible lint words format lock clean environment free-port
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -357,6 +357,9 @@ $(RELEASE)/ready: scripts/release_requirements.txt
 
 release: $(RELEASE)/ready  ## the files of a release, checked, in _build/release
 	$(RELEASE)/bin/python scripts/build_release.py . _build/release
+
+archive: book release  ## one zip to teach from without a network, in _build/archive
+	$(PY) scripts/build_archive.py . _build/archive
 
 reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
 	set -e; for name in $(RECORDERS); do $(PY) scripts/record.py $$name; done

@@ -12,7 +12,8 @@ function files(root, folder, ending, recursive = false) {
 }
 
 function pages(root) {
-  const names = [...files(root, ".", ".md"), ...files(root, "book", ".md")];
+  const names = [".", "book", "scripts/archive"]
+    .flatMap((folder) => files(root, folder, ".md"));
   return names.map((name) => ({
     text: readFileSync(join(root, name), "utf-8"),
     place: (line) => `${name}:${line}`,

@@ -45,13 +45,39 @@ def site(
     tmp_path_factory: pytest.TempPathFactory,
     worker_id: str,
 ) -> Path:
-    """Give the folder of the built site, to read; all workers share one."""
+    """Give the folder of the built site, to read; all workers share one.
+
+    It is built of the files as they are, or is that in ``$BUILT_SITE``.
+    """
+    if built := os.environ.get("BUILT_SITE"):
+        return Path(built)
     folder = tmp_path_factory.getbasetemp()
     if worker_id != "master":
         folder = folder.parent
     html = folder / "site" / "_build" / "html"
     with FileLock(folder / "site.lock"):
         return html if html.exists() else build_site(folder / "site")
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the files as they are."""
+    source = tmp_path_factory.mktemp("source")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    without = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "dpkit", source / "dpkit", ignore=without)
+    shutil.copytree(
+        ROOT / "book" / "dpbook", source / "book" / "dpbook", ignore=without
+    )
+    words = "pip wheel --quiet --no-deps --no-build-isolation --no-index"
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", *words.split(), "--wheel-dir", folder, source],
+        check=True,
+    )
+    (file,) = folder.iterdir()
+    return file
 
 
 @pytest.fixture(scope="session")

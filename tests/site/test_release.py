@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -17,27 +16,6 @@ ADDRESS = "https://github.com/some/book"
 PACKAGES = {"dpkit": ROOT / "dpkit", "dpbook": ROOT / "book" / "dpbook"}
 # The images of clothes, which a release makes of the full set.
 LEFT_OUT = re.compile(r"ubyte\.gz$|LICENSE\.fashion-mnist$")
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel of the files as they are."""
-    source = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    without = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "dpkit", source / "dpkit", ignore=without)
-    shutil.copytree(
-        ROOT / "book" / "dpbook", source / "book" / "dpbook", ignore=without
-    )
-    words = "pip wheel --quiet --no-deps --no-build-isolation --no-index"
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", *words.split(), "--wheel-dir", folder, source],
-        check=True,
-    )
-    (file,) = folder.iterdir()
-    return file
 
 
 @pytest.fixture(scope="module")

@@ -94,6 +94,7 @@ def test_no_stranger_gets_at_the_gpu():
         ("pages.yml", "build", "PUBLISH_PAGES"),
         ("pages.yml", "publish", "PUBLISH_PAGES"),
         ("release.yml", "publish", "PUBLISH_PACKAGE"),
+        ("release.yml", "attach", "PUBLISH_ARCHIVE"),
     ],
 )
 def test_nothing_is_published_before_the_owner_says_so(name, job, variable):

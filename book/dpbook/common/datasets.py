@@ -50,9 +50,9 @@ def load_fashion_mnist(full: bool = False) -> tuple[Labelled, Labelled]:
     """Load the training set and the test set of Fashion-MNIST to the CPU.
 
     The sample has 10,000 and 2,000 images: of each class every sixth and every
-    fifth, in the order of the files. It lies in the repository. A dpkit that
-    was installed without the repository does not have it, and makes the same
-    sample of the full set.
+    fifth, in the order of the files. It lies in the repository, and in a
+    wheel of the archive of a term. A dpkit that was installed without these
+    makes the same sample of the full set.
 
     The full set, 60,000 and 10,000 images, is looked for in
 
