@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from notebooks_branch import git
+from notebooks_branch import refuse_changes
 
 HERE = Path(__file__).parent / "archive"
 IMAGES = "book/dpbook/common/data"
@@ -28,6 +28,7 @@ COURSE = (
     "scripts/assignment",
     "scripts/grade_assignment.py",
     "scripts/make_assignment.py",
+    "scripts/normal_form.py",
     "tests/book/wrong_answers",
 )
 UNWANTED = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
@@ -115,12 +116,7 @@ def wheel_of(repository: Path) -> Path:
     Raises:
         ValueError: There is none, or something is not committed.
     """
-    changed = git(repository, "status", "--porcelain", "-uno")
-    if changed:
-        raise ValueError(
-            f"there are changes without a commit ({changed.splitlines()[0]})\n"
-            "The wheel is that of the last commit. Commit first."
-        )
+    refuse_changes(repository, "The wheel is that of the last commit.")
     wheels = sorted(repository.glob("_build/release/dpkit-*.whl"))
     if len(wheels) != 1:
         raise ValueError(

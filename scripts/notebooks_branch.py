@@ -38,18 +38,31 @@ def git(root: Path, *words: str, index: Path | None = None) -> str:
     return done.stdout.strip()
 
 
+def refuse_changes(root: Path, why: str) -> None:
+    """Refuse to go on where something is not committed.
+
+    Args:
+        root: The clone.
+        why: A sentence, for the message.
+
+    Raises:
+        ValueError: There are changes; the message has the first of them.
+    """
+    changed = git(root, "status", "--porcelain", "--untracked-files=no")
+    if changed:
+        raise ValueError(
+            f"there are changes without a commit ({changed.splitlines()[0]})\n"
+            f"{why} Commit first."
+        )
+
+
 def commit(root: Path, branch: str) -> int:
     """Commit the notebooks; return how many there are.
 
     Raises:
         ValueError: Something is not committed, or no site is built.
     """
-    changed = git(root, "status", "--porcelain", "--untracked-files=no")
-    if changed:
-        raise ValueError(
-            f"there are changes without a commit ({changed.splitlines()[0]})\n"
-            "The notebooks name the commit that they install. Commit first."
-        )
+    refuse_changes(root, "The notebooks name the commit that they install.")
     plain = sorted(root.glob("_build/html/_sources/book/*.ipynb"))
     if not plain:
         raise ValueError("there is no built site; first: make book")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from normal_form import METADATA
 from plain_markdown import plain_markdown
 
 from assignment.chapter import Exercise
@@ -26,14 +27,6 @@ and keep their names. Your notebook is run from the top in a new process, and
 then each function is checked. `dpkit` has to be installed.
 {sheet}"""
 SHEET = "\nThis is sheet {seed}. Other sheets have other numbers.\n"
-KERNEL = {
-    "kernelspec": {
-        "display_name": "Python 3",
-        "language": "python",
-        "name": "python3",
-    },
-    "language_info": {"name": "python"},
-}
 
 
 def notebook_of(
@@ -80,7 +73,7 @@ def notebook_of(
             cells.append(_code(f"{exercise.name}-check", line, ["check"]))
     return {
         "cells": cells,
-        "metadata": KERNEL,
+        "metadata": METADATA,
         "nbformat": 4,
         "nbformat_minor": 5,
     }

@@ -32,14 +32,6 @@ def mean_of_means(module, devices, X, y):
     return losses / len(devices)
 
 
-def from_scores(module, devices, X, y):
-    """Right in number, but all scores were gathered."""
-    scores = dpkit.DataParallel(module, devices)(X)
-    losses = F.cross_entropy(scores, y.to(scores.device), reduction="none")
-    parts = losses.tensor_split(len(devices))
-    return torch.stack([part.sum() for part in parts]) / len(X)
-
-
 def on_the_first(module, devices, X, y):
     """Right in number, but one device does it all."""
     shards = zip(*dpkit.split_batch(X, y, devices[:1] * len(devices)))
@@ -57,7 +49,6 @@ def detached(module, devices, X, y):
     ("answer", "why"),
     [
         (mean_of_means, "the losses add up to"),
-        (from_scores, "more than losses"),
         (on_the_first, "sim:1 received nothing"),
         (detached, "the gradient of the sum"),
         (lambda *args: right(*args).sum(), "not 1 loss"),

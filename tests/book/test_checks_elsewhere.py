@@ -21,11 +21,6 @@ def too_many(X, y, k):
     return padded(X, y, k, more=k)
 
 
-def cut(X, y, k):
-    rows = len(X) // k * k
-    return X[:rows], y[:rows], torch.ones(rows)
-
-
 def in_front(X, y, k):
     return tuple(t.flip(0) for t in padded(X, y, k))
 
@@ -37,7 +32,6 @@ def in_front(X, y, k):
         (lambda X, y, k: None, "not three tensors"),
         (weights_forgotten, "257 rows for 2 devices: the weighted mean"),
         (too_many, "expected 8 of each"),
-        (cut, "expected 258 of each"),
         (in_front, "not those of the batch"),
     ],
 )

@@ -21,23 +21,6 @@ def normed_apart(terms, norms):
     return [torch.cat([x.to(t.device) for x in own]) for t in terms]
 
 
-def through_the_first(terms, norms):
-    total = sum(term.to(terms[0].device) for term in terms)
-    parts = total.tensor_split(len(terms))
-    own = [
-        norm(part.to(term.device))
-        for norm, part, term in zip(norms, parts, terms, strict=True)
-    ]
-    return [torch.cat([x.to(t.device) for x in own]) for t in terms]
-
-
-def normed_everywhere(terms, norms):
-    return [
-        norm(sum(t.to(term.device) for t in terms))
-        for norm, term in zip(norms, terms, strict=True)
-    ]
-
-
 def not_joined(terms, norms):
     joined = normed_apart(terms, norms)
     return [x.tensor_split(len(terms))[0] for x in joined]
@@ -58,22 +41,8 @@ def norm_of_all(shards, copies):
     return sum(float(x.square().sum()) for x in once) ** 0.5
 
 
-def norm_with_copies(shards, copies):
-    every = [*shards, *(x for group in copies for x in group)]
-    return sum(float(x.square().sum()) for x in every) ** 0.5
-
-
 def norm_of_the_first(shards, copies):
     return norm_of_all(shards[:1], copies)
-
-
-def sum_of_norms(shards, copies):
-    return sum(float(x.norm()) for x in [*shards, *(g[0] for g in copies)])
-
-
-def norm_of_gathered(shards, copies):
-    once = [*shards, *(group[0] for group in copies)]
-    return torch.cat([x.cpu().flatten() for x in once]).norm()
 
 
 def words(logit_shards):
@@ -91,13 +60,6 @@ def words(logit_shards):
     return torch.stack(numbers).gather(0, first.unsqueeze(0)).squeeze(0)
 
 
-def words_of_gathered(logit_shards):
-    device = logit_shards[0].device
-    whole = torch.cat([x.to(device) for x in logit_shards], dim=1)
-    best = whole == whole.amax(dim=1, keepdim=True)
-    return best.int().argmax(dim=1)
-
-
 def words_of_the_first(logit_shards):
     return words(logit_shards[:1])
 
@@ -108,17 +70,11 @@ def words_elsewhere(logit_shards):
 
 ANSWERS = [
     ("sequence_parallel_norm", normed_apart, None),
-    ("sequence_parallel_norm", through_the_first, "carries"),
-    ("sequence_parallel_norm", normed_everywhere, r"norm \[6, 6\] positions"),
     ("sequence_parallel_norm", not_joined, "2 devices: rank 0 is wrong"),
     ("sequence_parallel_norm", through_the_cpu, "goes through the CPU"),
     ("gradient_norm", norm_of_all, None),
-    ("gradient_norm", norm_with_copies, "on 2 devices"),
     ("gradient_norm", norm_of_the_first, "on 2 devices"),
-    ("gradient_norm", sum_of_norms, "on 1 device "),
-    ("gradient_norm", norm_of_gathered, "sends"),
     ("likeliest_words", words, None),
-    ("likeliest_words", words_of_gathered, "sends"),
     ("likeliest_words", words_of_the_first, r"2 devices: examples \[.*wrong"),
     ("likeliest_words", words_elsewhere, "not a tensor on sim:0"),
 ]

@@ -22,22 +22,11 @@ def largest(batches, peaks, room):
     return max(0, int((room - fixed) // slope))
 
 
-def in_proportion(batches, peaks, room):
-    return int(batches[0] * room // peaks[0])
-
-
-def without_bound(batches, peaks, room):
-    slope = (peaks[1] - peaks[0]) / (batches[1] - batches[0])
-    return int((room - peaks[0]) // slope) + batches[0]
-
-
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
         (largest, None),
         (lambda batches, peaks, room: None, "it returned None"),
-        (in_proportion, "it returned 36"),
-        (without_bound, "expected 0"),
     ],
 )
 def test_most_examples(answer, why):
@@ -55,17 +44,11 @@ def latest(arrivals):
     return worst, waited[worst]
 
 
-def most_often(arrivals):
-    lasts = [times.index(max(times)) for times in arrivals]
-    return max(lasts, key=lasts.count), 3.0
-
-
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
         (latest, None),
         (lambda arrivals: None, "it returned None"),
-        (most_often, "it returned (0, 3.0), expected (1, 3.0)"),
     ],
 )
 def test_latest_rank(answer, why):

@@ -12,7 +12,11 @@ from dpbook.long_sequences.programs import (
     largest_difference,
     whole,
 )
-from dpbook.long_sequences.runs import attention_run, library_run
+from dpbook.long_sequences.runs import (
+    attention_rate,
+    attention_run,
+    library_run,
+)
 
 LENGTH = 2**13
 
@@ -79,3 +83,11 @@ def test_pictures():
         for rank in range(2)
         for stream in ("computes", "receives")
     }
+
+
+def test_the_rate_of_attention_is_that_of_the_clock():
+    kernel, rate = attention_rate("a100")
+    assert kernel == "flash"
+    alone = attention_run("one device", 2**17, 1)
+    flops = 2 * 2**34 * 4096
+    assert flops / alone.kernels(0) == pytest.approx(rate, rel=0.02)

@@ -21,7 +21,13 @@ from dpbook.experts.programs import (
     step_on_one_device,
     step_on_rank,
 )
-from dpbook.experts.results import percent, plot_balance, runs_by_remedy
+from dpbook.experts.results import (
+    percent,
+    plot_balance,
+    routing_table,
+    runs_by_remedy,
+    tokens_by_expert,
+)
 from dpbook.experts.runs import (
     NUM_TOKENS,
     WIDTH,
@@ -211,3 +217,13 @@ def test_the_picture_has_a_line_for_each_remedy(record):
     svg = plot_balance(record)._repr_svg_()
     for name in REMEDIES:
         assert name in svg
+
+
+def test_the_tokens_of_each_expert():
+    """Two tokens, both to expert 1 first; expert 2 gets none."""
+    scores = torch.tensor([[0.2, 0.8, 0.0], [0.1, 0.9, 0.0]]).log()
+    routing = route_tokens(scores, top=2)
+    assert tokens_by_expert(routing) == [[0, 1], [0, 1], []]
+    text = str(routing_table(routing))
+    assert "0.20, 0.10" in text
+    assert "0.80, 0.90" in text

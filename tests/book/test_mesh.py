@@ -31,10 +31,16 @@ from dpbook.mesh.programs import (
     whole_norm,
 )
 from dpbook.mesh.results import ordered_alike
-from dpbook.mesh.runs import LARGE, NUM_ROWS, alive_at_peak, measure
+from dpbook.mesh.runs import (
+    LARGE,
+    NUM_ROWS,
+    Measured,
+    alive_at_peak,
+    measure,
+)
 from dpbook.mesh.traffic import expected_bytes
 from dpbook.mesh.training import Trainer
-from dpkit.theory.clock.record import Block
+from dpkit.theory.clock.record import Block, Span
 from dpkit.theory.timeline.timeline import Timeline
 
 CLIP = 0.1  # less than the norm of each step, so that it always clips
@@ -375,3 +381,19 @@ def test_what_the_planner_says():
     most, less, least = map(forecast, layouts)
     assert most.num_bytes > less.num_bytes > least.num_bytes
     assert least.seconds > less.seconds
+
+
+def test_what_a_device_computes():
+    """Neither what another device computes, nor what this one sends."""
+    given = [
+        ("sim:0", "compute", 0.0, 2.0),
+        ("sim:0", "compute", 5.0, 6.0),
+        ("sim:0", "tp", 2.0, 5.0),
+        ("sim:1", "compute", 0.0, 7.0),
+    ]
+    spans = [
+        Span(device, stream, "mm", "compute", start=start, end=end)
+        for device, stream, start, end in given
+    ]
+    found = Measured(7.0, 0, {}, Timeline(spans, label=""))
+    assert [found.computing(rank) for rank in (0, 1)] == [3.0, 7.0]

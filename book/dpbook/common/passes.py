@@ -87,11 +87,11 @@ def both_passes(forward: Callable[[], Tensor], gradient: Tensor) -> OfRank:
     device = gradient.device
     memory = torch.get_device_module(device)
     memory.reset_peak_memory_stats(device)
-    first = _start(device)
+    first = start_together(device)
     output = forward()
     synchronize([device])
     forward_seconds = sim.now() - first
-    second = _start(device)
+    second = start_together(device)
     torch.autograd.backward(output, gradient)
     synchronize([device])
     backward_seconds = sim.now() - second
@@ -99,8 +99,8 @@ def both_passes(forward: Callable[[], Tensor], gradient: Tensor) -> OfRank:
     return forward_seconds, backward_seconds, peak, (first, second)
 
 
-def _start(device: torch.device) -> float:
-    """Wait for all ranks; return the time, in seconds."""
+def start_together(device: torch.device) -> float:
+    """Wait until all ranks are here; return the time, in seconds."""
     synchronize([device])
     dist.barrier()
     synchronize([device])

@@ -1,4 +1,4 @@
-"""What book/_data/experts.json says of the trainings.
+"""Where tokens go, and what book/_data/experts.json says of the trainings.
 
 The record is what ``scripts/recorders/experts.py`` wrote to that file.
 """
@@ -11,9 +11,34 @@ from matplotlib.axes import Axes
 
 from dpbook.common.plots import COLOURS, Picture
 from dpbook.experts.training import NUM_EXPERTS
+from dpkit.experts import Routing
+from dpkit.theory.tables import Table, table
 from dpkit.theory.timeline.drawing import QUIET
 
 Record = Mapping[str, Any]
+
+
+def tokens_by_expert(routing: Routing) -> list[list[int]]:
+    """Return the tokens of each expert, in the order in which it gets them."""
+    parts = routing.token.split(routing.counts.tolist())
+    return [part.tolist() for part in parts]
+
+
+def routing_table(routing: Routing) -> Table:
+    """Return a line for each expert: its tokens, and their weights."""
+    weights = routing.weight.split(routing.counts.tolist())
+    return table(
+        [
+            {
+                "expert": expert,
+                "its tokens": ", ".join(map(str, tokens)),
+                "their weights": ", ".join(f"{w:.2f}" for w in weight),
+            }
+            for expert, (tokens, weight) in enumerate(
+                zip(tokens_by_expert(routing), weights, strict=True)
+            )
+        ]
+    )
 
 
 def runs_by_remedy(record: Record) -> dict[str, list[Mapping[str, Any]]]:

@@ -16,6 +16,9 @@ from dpkit.sequence import (
     ring_attention,
     ulysses_attention,
 )
+from dpkit.theory.hardware import ACCELERATORS
+from dpkit.theory.hardware.costs import achieved_flops_per_second
+from dpkit.theory.hardware.fused_attention import attention_kernel
 
 HEADS, HEAD_SIZE = 32, 128
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -41,6 +44,13 @@ def attention_of(
         balanced=way == "balanced ring",
         kernel=kernel,
     )
+
+
+def attention_rate(accelerator: str) -> tuple[str, float]:
+    """Return the fastest kernel of attention in bfloat16, and its flops/s."""
+    card = ACCELERATORS[accelerator]
+    kernel = attention_kernel(card, "bfloat16")
+    return kernel, achieved_flops_per_second(card, "bfloat16", kernel)
 
 
 class Run(Passes):

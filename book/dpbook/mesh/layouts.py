@@ -20,7 +20,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from dpkit.processes import rank_device
 
-#: Outermost first. Who says most, and in smallest pieces, is innermost.
+#: Outermost first. What is sent most often, and waited for, is innermost.
 ORDER = ("pp", "ddp", "replicate", "fsdp", "cp", "tp")
 ROWS = ("ddp", "replicate", "fsdp")  # along these, ranks read other rows
 

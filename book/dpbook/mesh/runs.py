@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from dpbook.common.passes import start_together
 from dpbook.mesh.layouts import Layout
 from dpbook.mesh.model import Sizes
 from dpbook.mesh.training import Trainer
@@ -39,6 +40,14 @@ class Measured:
     #: ("tp", "allgather"), ("pp", "message").
     sent: dict[tuple[str, str], int]
     timeline: Timeline  #: of the step, on devices; its blocks are all
+
+    def computing(self, rank: int) -> float:
+        """Return the seconds that the device of a rank computes."""
+        return sum(
+            span.end - span.start
+            for span in self.timeline.spans
+            if span.device == f"sim:{rank}" and span.stream == "compute"
+        )
 
 
 def measure(
@@ -135,11 +144,8 @@ def step_without_values(
     make_state(trainer, tokens)
     device = trainer.device
     memory = torch.get_device_module(device)
-    synchronize([device])
-    dist.barrier()
-    synchronize([device])
+    begin = start_together(device)
     memory.reset_peak_memory_stats(device)
-    begin = sim.now()
     trainer.step(tokens, tokens)
     synchronize([device])
     end = sim.now()
