@@ -70,8 +70,9 @@ def plot_balance(record: Record) -> Picture:
             )  # fmt: skip
         ax.axhline(100 / NUM_EXPERTS, color=QUIET, linewidth=0.8)
         ax.set(xlabel="epoch", ylabel="share of the busiest expert, %")
-        ax.set_ylim(0, None)
-        ax.legend(title="remedy")
+        ax.set_ylim(0, 135)  # the legend stands above all bars
+        ax.set_yticks(range(0, 101, 25))
+        ax.legend(loc="upper center", ncol=2)
 
     names = ", ".join(record["remedies"])
     return Picture(draw, f"share of the busiest expert by epoch: {names}")
