@@ -56,17 +56,13 @@ def last_function(code: str) -> str:
 
 
 def bound_names(node: ast.stmt) -> set[str]:
-    """Return the names that a statement binds which comes along.
-
-    Those are imports, functions, classes, and the loss. Other assignments
-    hold what a chapter has measured, and no exercise uses that.
-    """
+    """Return the names that an import, a definition or an assignment binds."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         return {a.asname or a.name.split(".")[0] for a in node.names}
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return {node.name}
-    if isinstance(node, ast.Assign) and ast.unparse(node)[:6] == "loss =":
-        return {"loss"}
+    if isinstance(node, ast.Assign):
+        return {t.id for t in node.targets if isinstance(t, ast.Name)}
     return set()
 
 
