@@ -154,7 +154,7 @@ def main() -> int:
     call = Call(facts, folder, options.stand_in, end)
     todo = call.records.left(call.parts, num_gpus, options.again)
     try:
-        call.run(todo, lanes=max(1, min(4, (os.cpu_count() or 1) // 4)))
+        call.run(todo, lanes=max(1, min(8, (os.cpu_count() or 1) // 2)))
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
     left = call.records.left(call.parts, num_gpus)

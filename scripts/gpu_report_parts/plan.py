@@ -48,12 +48,16 @@ def plan(folder: Path, num_gpus: int, stand_in: int = 0) -> list[Part]:
     """
     # Where the tests are cut, the log names those that were run: one v takes
     # back the q of PYTEST.
-    several = ("-vv", "-n", "4", "--dist", "loadscope", "-m", "cuda")
-    tests = (*PYTEST, *several, str(ROOT / "tests"))
+    # A machine that lacks what only the tests of the site import runs the
+    # others, and the log names what could not be collected.
+    several = ("-vv", "-n", "8", "--dist", "loadscope", "-m", "cuda")
+    others = "--continue-on-collection-errors"
+    tests = (*PYTEST, *several, others, str(ROOT / "tests"))
     parts = [
         Part("machine", seeing(stand_in, f"-m {PARTS}.machine"), 40),
-        Part("cuda-tests", (*PYTHON, *tests), 150 if num_gpus < 2 else 300),
         _calibrate(folder / "gpu.json", stand_in),
+        *([] if stand_in else [_steps(folder / "gpu_steps.json")]),
+        Part("cuda-tests", (*PYTHON, *tests), 150 if num_gpus < 2 else 300),
         _resident(folder / "resident_epoch.json", stand_in),
         *(
             Part(name, seeing(stand_in, f"-m {PARTS}.two_gpus {name}"), 60, 2)
@@ -76,6 +80,12 @@ def _calibrate(file: Path, stand_in: int) -> Part:
     options = f"--force --device {'cpu' if stand_in else 'cuda:0'} --output"
     words = seeing(stand_in, f"-m dpkit calibrate {options}", str(file))
     return Part("calibrate", words, 120, results=(file,))
+
+
+def _steps(file: Path) -> Part:
+    # Of whole models: no CPU rehearses them.
+    words = seeing(0, "scripts/record.py gpu_steps", str(file))
+    return Part("steps", words, 120, results=(file,))
 
 
 def _resident(file: Path, stand_in: int) -> Part:

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 import dpkit
 
-FACTOR = dist._make_nccl_premul_sum(3)
+FACTOR = dist._make_nccl_premul_sum(3.0)
 
 
 def matrix():
