@@ -48,11 +48,11 @@ def plan(folder: Path, num_gpus: int, stand_in: int = 0) -> list[Part]:
     """
     # Where the tests are cut, the log names those that were run: one v takes
     # back the q of PYTEST.
-    # A machine that lacks what only the tests of the site import runs the
-    # others, and the log names what could not be collected.
+    # None of the tests of the site needs a GPU, and a machine with one may
+    # lack what they import.
     several = ("-vv", "-n", "8", "--dist", "loadscope", "-m", "cuda")
-    others = "--continue-on-collection-errors"
-    tests = (*PYTEST, *several, others, str(ROOT / "tests"))
+    folders = (str(ROOT / "tests" / name) for name in ("dpkit", "book"))
+    tests = (*PYTEST, *several, *folders)
     parts = [
         Part("machine", seeing(stand_in, f"-m {PARTS}.machine"), 40),
         _calibrate(folder / "gpu.json", stand_in),
@@ -97,4 +97,4 @@ def _resident(file: Path, stand_in: int) -> Part:
 
 def _chapter(path: Path) -> Part:
     words = (*PYTHON, *PYTEST, *NBVAL, str(path))
-    return Part(f"chapter-{path.stem}", words, 180, alone=False)
+    return Part(f"chapter-{path.stem}", words, 300, alone=False)

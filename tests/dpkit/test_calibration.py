@@ -1,6 +1,6 @@
 """Calibration: it finds again what it was told, and counts nothing twice."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -271,9 +271,10 @@ def test_a_simulated_gpu_is_found_again(monkeypatch):
     # Convolutions of other dtypes take the CPU very long.
     monkeypatch.setattr(lab, "GPU_CONVOLUTIONS", ("float32",))
     name, link, host = "k80", "nvlink3", "eager-fast"
+    sizes = replace(SMALL, images=[(1, 8, 8), *SMALL.images])
     with dpkit.sim.machine(accelerator=name, link=link, host=host):
         found = calibrate(
-            torch.device("sim:0"), SMALL, rounds=1, now=dpkit.sim.now
+            torch.device("sim:0"), sizes, rounds=1, now=dpkit.sim.now
         )
     true, same = ACCELERATORS[name], found.accelerator
     for dtype in ("float32", "float64", "bfloat16"):
@@ -281,10 +282,10 @@ def test_a_simulated_gpu_is_found_again(monkeypatch):
             achieved_flops_per_second(true, dtype), rel=1e-4
         )
     for kind in ("fast", "other"):
-        # Issuing them, and too little work to fill it, are in the rate.
+        # Taken off is what the smallest takes: a little more than to issue it.
         reached = achieved_flops_per_second(same, "float32", kind)
         full = achieved_flops_per_second(true, "float32", kind)
-        assert 0.5 * full < reached < full
+        assert full < reached < 1.1 * full
     for n in (1, 10**6, 10**12):
         assert operation_seconds(same, n, 0) == pytest.approx(
             operation_seconds(true, n, 0), rel=1e-4

@@ -20,9 +20,9 @@ def test_a_gpu_is_calibrated_where_simulated_devices_are(
     """The command makes simulated devices before it measures the GPU."""
     need_gpus(1)
     small = probes.Sizes(
-        rows=[16, 64, 256],
+        rows=[16, 256, 2048],  # the last is no launch alone, on any GPU
         lengths=[4**k for k in range(10)],
-        images=[(2, 8, 16), (4, 32, 28)],
+        images=[(1, 8, 8), (64, 64, 28)],
         pool=2**20,
     )
     monkeypatch.setattr(probes, "ON_GPU", small)
