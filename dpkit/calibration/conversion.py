@@ -117,13 +117,15 @@ class _Conversion:
         """Return what a convolution costs besides, and those that tell a rate.
 
         To issue the three convolutions of a probe costs the host of a GPU
-        far more than to issue a sum: 180 µs beside 8 on an H200. There the
-        smallest takes no longer than that, and tells no rate.
+        far more than to issue a sum: 180 µs beside 8 on an H200. The smallest
+        takes no longer than that. What takes less than twice as long tells
+        little of a rate, and is left out, if anything takes longer.
         """
         if self.device.synchronous:
             return self.least, samples
-        (_, fixed), *others = sorted(samples)
-        return fixed, others
+        _, fixed = min(samples)
+        longer = [(n, t) for n, t in samples if t > 2 * fixed]
+        return fixed, longer or [max(samples)]
 
     def accelerator(self, host_link: Link) -> Accelerator:
         """Return the device; what is achieved is part of the rates."""
