@@ -83,14 +83,23 @@ async function comeLate(tab, address, html) {
   });
 }
 
+/** Opens an address, and waits for all that comes with it. While a slow machine
+ * reads a page, it may ask for nothing for so long that the network seems idle:
+ * the scripts of the page have run only when it is loaded. */
+async function settle(tab, address) {
+  await tab.goto(address, { waitUntil: "load" });
+  await tab.waitForLoadState("networkidle");
+  await tab.evaluate(() => new Promise(requestIdleCallback));
+  await tab.waitForTimeout(REST);
+}
+
 /** Loads a page as if for the first time. */
 async function load(tab, address, html) {
   const asked = new Set();
   tab.on("request", (request) => asked.add(request.url()));
   await comeLate(tab, address, html);
   await tab.addInitScript(observe);
-  await tab.goto(address, { waitUntil: "networkidle" });
-  await tab.waitForTimeout(REST);
+  await settle(tab, address);
   const jumped = await tab.evaluate(() => globalThis.jumped);
   return { asked: [...asked], jumped };
 }
@@ -138,8 +147,7 @@ export async function loadings(site, origin, pages) {
     }
     for (const [, id] of html.matchAll(LIVE)) {
       await tab.goto("about:blank");
-      await tab.goto(`${origin}/${page}#${id}`, { waitUntil: "networkidle" });
-      await tab.waitForTimeout(REST);
+      await settle(tab, `${origin}/${page}#${id}`);
       const jumped = await tab.evaluate(() => globalThis.jumped);
       row.landed.push([view, id, jumped]);
     }

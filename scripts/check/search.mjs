@@ -26,6 +26,7 @@ const QUERIES = {
   "torchrun": "data-parallelism-concise",
   "learning rate scaling": "large-batches",
   "batch norm": "batch-norm",
+  "batch normalization": "batch-norm",
   "how many GPUs do I need": "plan-a-run",
   "mixed precision": "precision",
   "sequence parallelism": "layer-partitioning",

@@ -243,6 +243,16 @@ def test_a_page_without_a_fault_is_not_named(findings):
     assert all("leads nowhere" in line for line in about)
 
 
+def said_by(source):
+    """Run a module of node; return what it prints."""
+    return subprocess.run(
+        ["node", "--input-type=module", "-e", source],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
 def test_who_comes_to_a_figure_and_sees_parts_jump_is_told():
     # When a browser draws a small page is chance; so the rows are given.
     source = f"""
@@ -252,15 +262,36 @@ def test_who_comes_to_a_figure_and_sees_parts_jump_is_told():
           files: new Map() }};
         for (const {{ what }} of judge([row])) console.log(what);
     """
-    said = subprocess.run(
-        ["node", "--input-type=module", "-e", source],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert said == (
+    assert said_by(source) == (
         "who comes to #x sees parts jump by 0.900 (phone), more than 0.4\n"
     )
+
+
+# While its lines are read, a page asks for nothing.
+SLOWLY_READ = (
+    "<p>slow</p>"
+    "<script>for (const end = Date.now() + 300; Date.now() < end;);</script>\n"
+) * 9
+
+
+def test_a_page_that_is_read_slowly_is_judged_when_it_is_loaded(tmp_path):
+    script = '<script defer src="../togglebutton.js"></script></head>'
+    page = PAGE.replace(HEAD, script).replace(END, f"{SLOWLY_READ}{END}")
+    site = build(tmp_path, {"one": page})
+    (site / "togglebutton.js").write_text(
+        "document.querySelector('p').className = 'toggle'"
+    )
+    source = f"""
+        import {{ judge, loadings }} from "{CHECKS.as_uri()}/loading.mjs";
+        import {{ serve }} from "{CHECKS.as_uri()}/server.mjs";
+        const site = "{site}";
+        const {{ origin, server }} = await serve(site);
+        const rows = await loadings(site, origin, ["book/one.html"]);
+        for (const {{ what }} of judge(rows)) console.log(what);
+        server.close();
+        server.closeAllConnections();
+    """
+    assert "nothing on it uses" not in said_by(source)
 
 
 def test_a_style_sheet_that_asks_another_server_is_found(findings):
