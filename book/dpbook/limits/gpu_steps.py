@@ -7,6 +7,7 @@ import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 import torch
@@ -14,8 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpbook.mesh.model import Llama, Sizes
+from dpkit import sim
 from dpkit.machine import Timer
 
+CALIBRATED = str(Path(__file__).parents[2] / "_data" / "calibrated_h200.json")
 WARM_UP = 3  # steps in which libraries are loaded and kernels are chosen
 
 SMALL = Sizes(50_304, 768, 12, 12, 12, 2_048, 1_024)
@@ -71,6 +74,19 @@ class Step:
     seconds: float  # the median
     least_seconds: float
     peak_bytes: int  # the most memory that tensors took on the device
+
+
+def machine_of(preset: str) -> AbstractContextManager[object]:
+    """Return one simulated device without values, like the GPU of the record.
+
+    Args:
+        preset: An accelerator, with the host of the presets; or "calibrated":
+            what ``dpkit calibrate`` has measured on that GPU.
+    """
+    presets = {"accelerator": preset}
+    if preset == "calibrated":
+        presets = dict.fromkeys(("accelerator", "host", "link"), CALIBRATED)
+    return sim.machine(num_devices=1, backing="meta", **presets)
 
 
 def train(case: Case, device: torch.device, num_steps: int) -> Step:

@@ -1,0 +1,1 @@
+"""What can only be timed on a GPU."""
