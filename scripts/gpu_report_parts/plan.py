@@ -53,10 +53,12 @@ def plan(folder: Path, num_gpus: int, stand_in: int = 0) -> list[Part]:
     several = ("-vv", "-n", "8", "--dist", "loadscope", "-m", "cuda")
     folders = (str(ROOT / "tests" / name) for name in ("dpkit", "book"))
     tests = (*PYTEST, *several, *folders)
+    steps = _record("gpu_steps", 60, folder)
+    operators = _record("gpu_operators", 200, folder)
     parts = [
-        Part("machine", seeing(stand_in, f"-m {PARTS}.machine"), 40),
+        Part("machine", seeing(stand_in, f"-m {PARTS}.machine"), 30),
         _calibrate(folder / "gpu.json", stand_in),
-        *([] if stand_in else [_steps(folder / "gpu_steps.json")]),
+        *([] if stand_in else [steps]),
         Part("cuda-tests", (*PYTHON, *tests), 150 if num_gpus < 2 else 300),
         _resident(folder / "resident_epoch.json", stand_in),
         *(
@@ -64,6 +66,7 @@ def plan(folder: Path, num_gpus: int, stand_in: int = 0) -> list[Part]:
             for name in PAIRS
         ),
         *map(_chapter, sorted(ROOT.glob("book/*.ipynb"))),
+        *([] if stand_in else [operators]),
     ]
     slower = SLOWER if stand_in else 1
     return [replace(part, limit=slower * part.limit) for part in parts]
@@ -79,20 +82,21 @@ def _calibrate(file: Path, stand_in: int) -> Part:
     # What is far off is written too: of a GPU it is news.
     options = f"--force --device {'cpu' if stand_in else 'cuda:0'} --output"
     words = seeing(stand_in, f"-m dpkit calibrate {options}", str(file))
-    return Part("calibrate", words, 120, results=(file,))
+    return Part("calibrate", words, 90, results=(file,))
 
 
-def _steps(file: Path) -> Part:
-    # Of whole models: no CPU rehearses them.
-    words = seeing(0, "scripts/record.py gpu_steps", str(file))
-    return Part("steps", words, 120, results=(file,))
+def _record(name: str, limit: float, folder: Path) -> Part:
+    # Whole models are too large to be rehearsed on a CPU.
+    file = folder / f"{name}.json"
+    words = seeing(0, f"scripts/record.py {name}", str(file))
+    return Part(name, words, limit, results=(file,))
 
 
 def _resident(file: Path, stand_in: int) -> Part:
     script = "scripts/record.py resident"
     epochs = ("2",) if stand_in else ()  # of which each takes long
     words = seeing(stand_in, script, str(file), *epochs)
-    return Part("resident", words, 60, results=(file,))
+    return Part("resident", words, 40, results=(file,))
 
 
 def _chapter(path: Path) -> Part:

@@ -4,8 +4,8 @@ Usage: python scripts/record.py gpu_forecasts
 
 The records `gpu_steps` and `gpu_operators` are of a GPU; this program needs
 none. It simulates each step twice: with the preset of the book, which comes
-from documents, and with what `dpkit calibrate` has measured on that GPU. Of
-one step it writes what each operator takes, too. It takes a minute.
+from documents, and with what `dpkit calibrate` has measured on that GPU. For
+one step it also writes what each operator takes. It takes a minute.
 """
 
 from collections import Counter

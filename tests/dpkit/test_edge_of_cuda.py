@@ -20,12 +20,16 @@ def test_a_gpu_is_calibrated_where_simulated_devices_are(
     """The command makes simulated devices before it measures the GPU."""
     need_gpus(1)
     small = probes.Sizes(
-        rows=[16, 256, 2048],  # the last is no launch alone, on any GPU
-        lengths=[4**k for k in range(10)],
+        # The last of each takes longer than a launch, on any GPU.
+        rows=[16, 2048],
+        lengths=[1, 4**12],
         images=[(1, 8, 8), (64, 64, 28)],
         pool=2**20,
     )
     monkeypatch.setattr(probes, "ON_GPU", small)
+    # The double of CUDA takes very long in the others.
+    for name in ("GPU_DTYPES", "GPU_CONVOLUTIONS"):
+        monkeypatch.setattr(probes, name, ("float32",))
     case = Case("dense", lambda: nn.Linear(7, 10), (7,), [5])
     measured = command.predictions
     monkeypatch.setattr(

@@ -1,6 +1,6 @@
 """Training steps of whole models, timed on a GPU or on the simulated clock.
 
-The same function times both, so that one is held against the other.
+The same function times both, so that they can be compared.
 """
 
 import gc
@@ -18,7 +18,8 @@ from dpbook.mesh.model import Llama, Sizes
 from dpkit import sim
 from dpkit.machine import Timer
 
-CALIBRATED = str(Path(__file__).parents[2] / "_data" / "calibrated_h200.json")
+DATA = Path(__file__).parents[2] / "_data"
+CALIBRATED = str(DATA / "calibrated_h200.json")
 WARM_UP = 3  # steps in which libraries are loaded and kernels are chosen
 
 SMALL = Sizes(50_304, 768, 12, 12, 12, 2_048, 1_024)

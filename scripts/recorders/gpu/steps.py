@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -85,7 +86,7 @@ def parts_of(training: Training) -> dict[str, Any]:
         torch.cuda.synchronize()
         times = [time.perf_counter()]
         training.step(lambda: times.append(time.perf_counter()))  # noqa: B023
-        rows.append([b - a for a, b in zip(times, times[1:])])
+        rows.append([b - a for a, b in pairwise(times)])
     medians = map(median, zip(*rows[WARM_UP:]))
     return {"step": training.name} | {
         f"{part}_seconds": seconds for part, seconds in zip(PARTS, medians)
