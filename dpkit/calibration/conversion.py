@@ -94,8 +94,8 @@ class _Conversion:
     def convolutions(self, kind: str) -> dict[str, float]:
         """Return the rates of a class, as multiples of those of products.
 
-        What they cost besides, however small they are, is not part of the
-        rate. All sizes count as much, as logarithms.
+        What small ones cost besides is part of the rate. All sizes count as
+        much, as logarithms.
         """
         # 75 million operations in 1.002 ms, of which 2 µs are the launch:
         # 75 GFLOP/s. Noise may leave nothing of the least: a tenth, then.
@@ -103,29 +103,29 @@ class _Conversion:
         for dtype, line in self.products.items():
             samples = self.times.get(f"{kind} convolution {dtype}", [])
             if samples:
-                fixed, others = self._without_fixed(samples)
                 rates = (
-                    size / max(seconds - fixed, seconds / 10)
-                    for size, seconds in others
+                    size / max(seconds - self.least, seconds / 10)
+                    for size, seconds in self._computing(samples)
                 )
                 found[dtype] = geometric_mean(rates) / line.rate
         return found
 
-    def _without_fixed(
+    def _computing(
         self, samples: Sequence[tuple[float, float]]
-    ) -> tuple[float, Sequence[tuple[float, float]]]:
-        """Return what a convolution costs besides, and those that tell a rate.
+    ) -> Sequence[tuple[float, float]]:
+        """Return the convolutions whose times tell a rate.
 
-        To issue the three convolutions of a probe costs the host of a GPU
-        far more than to issue a sum: 180 µs beside 8 on an H200. The smallest
-        takes no longer than that. What takes less than twice as long tells
-        little of a rate, and is left out, if anything takes longer.
+        A GPU computes while its host issues more. To issue the convolutions
+        of a probe, with autograd, takes a host far longer than to issue a
+        sum: 180 µs beside 8, measured with an H200. The smallest takes no
+        longer than that, and what takes less than twice as long as the
+        smallest tells little of the GPU.
         """
         if self.device.synchronous:
-            return self.least, samples
-        _, fixed = min(samples)
-        longer = [(n, t) for n, t in samples if t > 2 * fixed]
-        return fixed, longer or [max(samples)]
+            return samples
+        _, issuing = min(samples)
+        longer = [(n, t) for n, t in samples if t > 2 * issuing]
+        return longer or [max(samples)]
 
     def accelerator(self, host_link: Link) -> Accelerator:
         """Return the device; what is achieved is part of the rates."""

@@ -32,7 +32,8 @@ def main() -> None:
         for case in tqdm(CASES, preset)
     ]
     found = {"steps": rows, "operators": operators(TRACED)}
-    store("gpu_forecasts", {"provenance": provenance()} | found)
+    facts = provenance("python scripts/record.py gpu_forecasts")
+    store("gpu_forecasts", {"provenance": facts} | found)
 
 
 def forecast(case: Case, preset: str) -> dict[str, Any]:

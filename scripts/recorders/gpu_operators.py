@@ -28,10 +28,13 @@ def main(file: str | Path = RECORD) -> None:
         print("nothing to record: no GPU (torch sees: 0)")
         return
     (device,) = dpkit.devices(1, kind="cuda")
-    found: dict[str, Any] = {"provenance": provenance()}
-    found |= {"parts": [], "operators": []}
+    command = "python scripts/record.py gpu_operators"
+    found: dict[str, Any] = {"provenance": provenance(command)}
+    # All parts first: the profiler may slow the host down, also later.
+    found["parts"] = [parts_of(training) for training in trainings(device)]
+    write(file, found)
+    found["operators"] = []
     for training in trainings(device):
-        found["parts"].append(parts_of(training))
         found["operators"] += operators_of(training)
         write(file, found)
     torch.cuda.empty_cache()

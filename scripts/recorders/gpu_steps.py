@@ -3,8 +3,7 @@
 Usage: python scripts/record.py gpu_steps [FILE [STEPS]]
 
 Without a GPU it records nothing and says so. The file is written after each
-model. What the simulation says of the same steps is not recorded: the page
-computes it.
+model. `gpu_forecasts` simulates the same steps.
 """
 
 import json
@@ -31,20 +30,22 @@ def main(file: str | Path = RECORD, num_steps: int | str = 10) -> None:
     for case in CASES:
         rows.append(row_of(case, device, int(num_steps)))
         print(rows[-1], flush=True)
-        result = {"provenance": provenance(), "steps": rows}
+        command = "python scripts/record.py gpu_steps"
+        result = {"provenance": provenance(command), "steps": rows}
         Path(file).write_text(json.dumps(result, indent=1) + "\n")
 
 
 def row_of(
     case: Case, device: torch.device, num_steps: int
 ) -> dict[str, str | int | float | bool]:
-    """Return what a step takes, or why it could not be timed."""
-    about = {
+    """Return what a step takes.
+
+    Raises:
+        torch.OutOfMemoryError: the GPU has too little memory for the case;
+            the steps before it are in the file.
+    """
+    return {
         "model": case.name,
         "batch": case.batch_size,
         "bfloat16": case.bfloat16,
-    }
-    try:
-        return about | asdict(train(case, device, num_steps))
-    except torch.OutOfMemoryError as error:
-        return about | {"failed": str(error)}
+    } | asdict(train(case, device, num_steps))

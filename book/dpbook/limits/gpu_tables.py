@@ -18,7 +18,6 @@ OPERATORS = {
     "convolution, backward": ("convolution_backward",) * 2,
     "ReLU": ("clamp_min_", "relu_"),
     "ReLU, backward": ("threshold_backward",) * 2,
-    "sums in place": ("add_",) * 2,
 }
 
 Rows = Sequence[dict[str, Any]]
