@@ -19,7 +19,8 @@ from dpkit.calibration.predictions import CASES as SMALL
 
 PARTS = ("zero_grad", "forward", "loss", "backward", "update", "wait")
 WARM_UP, TIMED, PROFILED = 5, 10, 3
-# The operators that are recorded take this share of a step at least.
+# The operators that are recorded take this share of all at least, on the
+# GPU or on the host.
 LEAST_SHARE = 0.005
 
 
@@ -94,7 +95,11 @@ def parts_of(training: Training) -> dict[str, Any]:
 
 
 def operators_of(training: Training) -> list[dict[str, Any]]:
-    """Return what operators take of a step on the GPU, by the profiler."""
+    """Return what operators take of a step, by the profiler.
+
+    ``seconds`` are the GPU's. ``host_seconds`` are the host's without those
+    of operators inside, and the profiler adds to them.
+    """
     both = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     with profile(activities=both) as profiled:
         for _ in range(PROFILED):
@@ -105,10 +110,16 @@ def operators_of(training: Training) -> list[dict[str, Any]]:
             "operator": event.key.removeprefix("aten::"),
             "count": event.count / PROFILED,
             "seconds": event.self_device_time_total / PROFILED / 1e6,
+            "host_seconds": event.self_cpu_time_total / PROFILED / 1e6,
         }
         for event in profiled.key_averages()
         if event.key.startswith("aten::")
     ]
-    least = LEAST_SHARE * sum(row["seconds"] for row in rows)
-    found = [row for row in rows if row["seconds"] > least]
+    least = {
+        kind: LEAST_SHARE * sum(row[kind] for row in rows)
+        for kind in ("seconds", "host_seconds")
+    }
+    found = [
+        row for row in rows if any(row[kind] > least[kind] for kind in least)
+    ]
     return sorted(found, key=lambda row: -row["seconds"])
