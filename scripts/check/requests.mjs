@@ -8,6 +8,10 @@ import { finding } from "./site.mjs";
 const REMOTE = /^(https?:)?\/\//;
 const IN_STYLES = /(?:url\(|@import)\s*["']?((?:https?:)?\/\/[^"')\s]+)/g;
 
+/** The line of a script that an error comes from, as the browser names it. */
+const placeOf = ({ stack = "" }) =>
+  stack.split("\n").find((line) => /^\s*at /.test(line))?.trim() ?? "";
+
 /** Notes what the tab asks for. */
 export function watch(tab, page, origin) {
   const findings = [];
@@ -18,7 +22,7 @@ export function watch(tab, page, origin) {
       note(`asks another server: ${url}`);
     }
   });
-  tab.on("pageerror", (error) => note(`a script fails: ${error.message}`));
+  tab.on("pageerror", (error) => note(`a script fails: ${error.message} ${placeOf(error)}`));
   tab.on("response", (response) => {
     if (response.status() >= 400) {
       note(`asks for what is not there: ${response.url()}`);
