@@ -24,6 +24,16 @@ document.addEventListener("DOMContentLoaded", () => {
     }
   });
 
+  // There the theme moves the contents into a dialog, and their classes too.
+  // Another script of the theme then fails, because it looks for this one.
+  const contents = document.getElementById("pst-secondary-sidebar");
+  const name = "bd-sidebar-secondary";
+  const keep = () =>
+    contents.classList.contains(name) || contents.classList.add(name);
+  if (contents) {
+    new MutationObserver(keep).observe(contents, { attributeFilter: ["class"] });
+  }
+
   // The roles of bibliography entries are deprecated, their list incomplete.
   each(".citation-list, .citation-list [role]", (element) =>
     element.removeAttribute("role"));
