@@ -139,7 +139,8 @@ FAULTS = {
     ),
     "a script that fails": (
         (END, "</main><script>throw Error('no such box')</script>"),
-        "requests: {place}.html [{place}.md]: a script fails: no such box at http",
+        "requests: {place}.html [{place}.md]: "
+        "a script fails: no such box at http",
     ),
     "a page that is too heavy": (
         (END, f"<!-- {'much ' * 200_000}--></main>"),
