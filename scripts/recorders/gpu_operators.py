@@ -4,6 +4,9 @@ Usage: python scripts/record.py gpu_operators [FILE]
 
 Without a GPU it records nothing and says so. The file is written after each
 part; all of it takes about two minutes.
+
+`make gpu-report` runs it, and leaves the record of the book as it is: the page
+compares records of one GPU with each other.
 """
 
 import json

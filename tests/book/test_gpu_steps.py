@@ -34,7 +34,7 @@ def test_a_step_takes_time_and_memory(case):
 
 
 def test_more_rows_take_more_memory_and_are_not_those_of_the_case_before():
-    """The peak begins anew with each case."""
+    """The peak is not that of the case before."""
     (device,) = dpkit.devices(1, kind="sim")
     large = train(replace(IMAGES, batch_size=1000), device, 1)
     small = train(IMAGES, device, 1)

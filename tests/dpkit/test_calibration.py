@@ -246,7 +246,7 @@ def gpu_with_convolutions(samples):
 
 
 def test_convolutions_that_only_their_host_holds_up_tell_no_rate():
-    """Issuing takes 200 µs, of which the GPU is at work for the most."""
+    """Issuing takes 200 µs, however little the GPU then computes."""
     issuing, rate = 2e-4, 1e13
     computing = [(10**10, 1e-3), (10**11, 1e-2)]
     held_up = [(10**3, issuing), (10**6, issuing), (10**9, 1.5 * issuing)]

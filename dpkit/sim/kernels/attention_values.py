@@ -81,7 +81,7 @@ def _forward(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
         out, sums = _attend(given, seed)
     returned[0] = _laid_out(out, returned[0])
     if func is _CPU_KERNEL:
-        # The CPU's sums have float64 too; torch 2.11 foretells float32.
+        # The CPU's sums have float64 too; torch 2.11 announces float32.
         returned[1] = returned[1].to(sums.dtype)
     rows = returned[1].flatten(2)  # (b, heads, length), or more for padding
     if rows.numel():
