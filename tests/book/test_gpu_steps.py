@@ -81,6 +81,13 @@ def test_steps_of_calibration_are_all_predicted_too_short():
     host = record["host"]
     assert f"{1e6 * host['launch_seconds']:.1f}" == "6.9"
     assert f"{1e6 * host['backward_launch_seconds']:.1f}" == "12.4"
+    smallest = [
+        min(map(tuple, samples))[1]
+        for kind, samples in record["provenance"]["times"].items()
+        if "convolution" in kind
+    ]
+    assert len(smallest) == 8
+    assert 150e-6 < min(smallest) < max(smallest) < 250e-6
 
 
 def seconds_on_the_gpu(step):
