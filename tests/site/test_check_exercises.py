@@ -28,6 +28,7 @@ PAGE = f"""<!DOCTYPE html>
 <script defer src="../NAME/live/engine.js"></script>
 <script defer src="../NAME/exercises.js"></script>
 <style>
+*, ::before, ::after {{ box-sizing: border-box; }}
 :root {{ --pst-font-family-monospace: monospace; --book-code-edge: #777;
 --pst-font-family-base: serif;
 --pst-color-text-base: #111; --pst-color-text-muted: #444;
