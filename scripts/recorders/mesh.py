@@ -3,11 +3,10 @@
 Usage: python scripts/record.py mesh [LAYOUT ...]
 
 Each row has a layout; the simulated seconds, the bytes by kind and the peak of
-memory of a step on two nodes of four A100s; the planner's forecast, where the
-planner knows such layouts; and how far three steps of a small model in float64
-are from one device. It takes about five minutes on a CPU core. With names such
-as "fsdp8" or "fsdp4 × tp2" only these layouts are run, and what the record has
-of all others stays.
+memory of a step on two nodes of four A100s; and how far three steps of a small
+model in float64 are from one device. It takes about five minutes on a CPU
+core. With names such as "fsdp8" or "fsdp4 × tp2" only these layouts are run,
+and what the record has of all others stays.
 """
 
 from dataclasses import asdict, replace
@@ -17,7 +16,6 @@ from typing import Any
 from tqdm import tqdm
 
 import dpkit
-from dpbook.mesh.forecasts import forecast
 from dpbook.mesh.layouts import Layout
 from dpbook.mesh.programs import (
     SMALL,
@@ -57,14 +55,12 @@ def one_device() -> Learned:
 def row(layout: Layout) -> dict[str, Any]:
     """Return a row of the record."""
     found = measure(replace(layout, bfloat16=True))
-    planned = forecast(layout)
     return {
         "name": str(layout),
         "layout": {k: v for k, v in asdict(layout).items() if k != "cut"},
         "seconds": found.seconds,
         "peak_bytes": found.peak_bytes,
         "sent": {" ".join(key): n for key, n in sorted(found.sent.items())},
-        "forecast": planned and planned._asdict(),
         "difference": difference(layout),
     }
 

@@ -11,7 +11,7 @@ from torch import nn
 
 import dpkit
 from dpbook.mesh import engines, training
-from dpbook.mesh.forecasts import forecast
+from dpbook.mesh.forecasts import Forecast, forecast
 from dpbook.mesh.groups import groups_of, groups_on_rank
 from dpbook.mesh.layouts import Layout, make_mesh, own_rows
 from dpbook.mesh.model import Llama, Sizes
@@ -270,15 +270,18 @@ def test_what_is_alive_at_the_peak():
     assert +alive_at_peak(Timeline(blocks=blocks), "sim:0") == {4: 1, 9: 1}
 
 
-def planned(engines, planner):
-    forecast = planner and {"seconds": planner}
-    return {"seconds": engines, "forecast": forecast}
-
-
 def test_pairs_in_the_order_of_the_engines():
-    rows = [planned(3, 1), planned(1, 1.5), planned(2, 2), planned(9, None)]
-    assert ordered_alike(rows, apart=0.1) == (1, 3)
-    assert ordered_alike(rows, apart=1.5) == (0, 1)
+    engines = {"a": 3, "b": 1, "c": 2, "d": 9}
+    rows = [
+        {"name": name, "seconds": x, "peak_bytes": 10 - x}
+        for name, x in engines.items()
+    ]
+    planned = {
+        name: Forecast(x, x) for name, x in {"a": 1, "b": 1.5, "c": 2}.items()
+    }
+    for what, alike in (("seconds", 1), ("bytes", 2)):
+        assert ordered_alike(rows, planned, what, apart=0.1) == (alike, 3)
+    assert ordered_alike(rows, planned, "seconds", apart=1.5) == (0, 1)
 
 
 # -- layouts
@@ -367,7 +370,6 @@ def test_two_rows_of_the_record_again(name):
     for key in ("name", "peak_bytes", "sent"):
         assert again[key] == recorded[key]
     assert again["seconds"] == pytest.approx(recorded["seconds"], rel=1e-9)
-    assert again["forecast"] == pytest.approx(recorded["forecast"], rel=1e-9)
 
 
 def test_what_the_planner_cannot_write():

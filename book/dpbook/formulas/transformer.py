@@ -62,6 +62,9 @@ class Transformer:
     fused: bool = True
     dropout: bool = True  #: whether there is dropout, of which masks are kept
     dtype: str = "bfloat16"  #: in which it computes
+    #: Whether it is written in plain modules and runs by PyTorch's engines,
+    #: so that the kernels between products are not fused.
+    plain: bool = False
 
     @property
     def inner(self) -> int:

@@ -1,6 +1,7 @@
 """What the planner says of a layout that the engines have taken a step of."""
 
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from dpbook.mesh.layouts import ORDER, Layout
 from dpbook.mesh.model import Sizes
@@ -19,7 +20,10 @@ class Forecast(NamedTuple):
 
 
 def forecast(
-    layout: Layout, sizes: Sizes = LARGE, num_rows: int = NUM_ROWS
+    layout: Layout,
+    sizes: Sizes = LARGE,
+    num_rows: int = NUM_ROWS,
+    plain: bool = False,
 ) -> Forecast | None:
     """Return what the planner says, or None if it cannot be asked.
 
@@ -32,11 +36,16 @@ def forecast(
         layout: How the model is cut.
         sizes: Those of the model.
         num_rows: Sequences in the batch, over all ranks.
+        plain: Whether the planner counts the kernels, copies and values of
+            plain modules and engines, and not those of fused kernels.
 
     Example:
-        >>> found = forecast(Layout(fsdp=8, bfloat16=True))
-        >>> f"{1e3 * found.seconds:.0f} ms, {found.num_bytes / 1e9:.1f} GB"
-        '112 ms, 6.1 GB'
+        >>> for plain in False, True:
+        ...     found = forecast(Layout(fsdp=8), plain=plain)
+        ...     print(f"{1e3 * found.seconds:.0f} ms,",
+        ...           f"{found.num_bytes / 1e9:.1f} GB")
+        112 ms, 6.1 GB
+        142 ms, 7.0 GB
         >>> print(forecast(Layout(cp=2, fsdp=4)))
         None
     """
@@ -53,7 +62,7 @@ def forecast(
         zero=0 if layout.fsdp == 1 else 3 if layout.pp == 1 else 1,
     )
     case = Case(
-        network_of(sizes),
+        network_of(sizes, plain),
         num_rows,
         cluster(layout.num_ranks, **NODES),
         sustained=1.0,
@@ -64,7 +73,25 @@ def forecast(
     )
 
 
-def network_of(sizes: Sizes) -> Planned:
+def forecasts(
+    rows: Iterable[Mapping[str, Any]], plain: bool = False
+) -> dict[str, Forecast]:
+    """Return what the planner says of the layouts that it knows, by name.
+
+    Args:
+        rows: Layouts of the record.
+        plain: As for :func:`forecast`.
+    """
+    found = {}
+    for row in rows:
+        settings = row["layout"] | {"order": tuple(row["layout"]["order"])}
+        planned = forecast(Layout(**settings), plain=plain)
+        if planned is not None:
+            found[row["name"]] = planned
+    return found
+
+
+def network_of(sizes: Sizes, plain: bool = False) -> Planned:
     """Return the model of these sizes as the planner knows models."""
     return Planned(
         layers=sizes.blocks,
@@ -77,4 +104,5 @@ def network_of(sizes: Sizes) -> Planned:
         gated=True,
         tied=False,
         dropout=False,
+        plain=plain,
     )

@@ -10,13 +10,20 @@ from matplotlib.axes import Axes
 
 from dpbook.common.plots import COLOURS, Picture
 from dpbook.common.rounding import below
+from dpbook.mesh.forecasts import Forecast
 from dpkit.theory.tables import Table, table
 from dpkit.theory.timeline.drawing import QUIET
 
 Row = Mapping[str, Any]
 Record = Mapping[str, Any]
+Forecasts = Mapping[str, Forecast]
 #: The unit of a picture, and how much of it a second or a byte is.
 UNITS = {"seconds": ("ms", 1e3), "bytes": ("GB", 1e-9)}
+#: The names of these in a row of the record, and in a forecast.
+KEYS = {
+    "seconds": ("seconds", "seconds"),
+    "bytes": ("peak_bytes", "num_bytes"),
+}
 
 
 def rows_by_name(record: Record) -> dict[str, Row]:
@@ -66,72 +73,98 @@ def difference_of(row: Row) -> str:
     return below(row["difference"])
 
 
-def against_table(rows: Iterable[Row]) -> Table:
-    """Return a line for each layout that the planner has a forecast of."""
+def against_table(
+    rows: Iterable[Row], fused: Forecasts, plain: Forecasts
+) -> Table:
+    """Return a line for each layout that the planner knows.
+
+    Args:
+        rows: Layouts of the record.
+        fused: What the planner says of a program of fused kernels, by name.
+        plain: What it says of plain modules.
+    """
     lines = []
     for row in rows:
-        planned = row["forecast"]
-        if planned is None:
+        name = row["name"]
+        if name not in fused:
             continue
-        slower = row["seconds"] / planned["seconds"]
-        fuller = row["peak_bytes"] / planned["num_bytes"]
+        few, many = fused[name], plain[name]
         lines.append(
             {
-                "layout": row["name"],
-                "planned, ms": f"{1e3 * planned['seconds']:.0f}",
+                "layout": name,
+                "fused, ms": f"{1e3 * few.seconds:.0f}",
+                "plain, ms": f"{1e3 * many.seconds:.0f}",
                 "engines, ms": f"{1e3 * row['seconds']:.0f}",
-                "as long": f"{slower:.2f}",
-                "planned, GB": f"{planned['num_bytes'] / 1e9:.1f}",
+                "fused, GB": f"{few.num_bytes / 1e9:.1f}",
+                "plain, GB": f"{many.num_bytes / 1e9:.1f}",
                 "engines, GB": f"{row['peak_bytes'] / 1e9:.1f}",
-                "as full": f"{fuller:.2f}",
             }
         )
     return table(lines)
 
 
-def ordered_alike(rows: Iterable[Row], apart: float) -> tuple[int, int]:
+def ordered_alike(
+    rows: Iterable[Row], planned: Forecasts, what: str, apart: float
+) -> tuple[int, int]:
     """Return how many pairs of layouts the planner orders as engines do.
 
     Args:
         rows: Layouts of the record.
-        apart: By what share the engines' times differ at least.
+        planned: What the planner says, by name.
+        what: "seconds" or "bytes".
+        apart: By what share the engines' values differ at least.
 
     Returns:
         The pairs that are ordered alike, and all pairs so far apart.
     """
-    known = [row for row in rows if row["forecast"] is not None]
-    known.sort(key=lambda row: row["seconds"])
+    known = sorted(_pairs(rows, planned, what))
     pairs = [
-        (fast, slow)
-        for i, fast in enumerate(known)
-        for slow in known[i + 1 :]
-        if slow["seconds"] > (1 + apart) * fast["seconds"]
+        (low, high)
+        for i, low in enumerate(known)
+        for high in known[i + 1 :]
+        if high[0] > (1 + apart) * low[0]
     ]
-    alike = sum(
-        fast["forecast"]["seconds"] < slow["forecast"]["seconds"]
-        for fast, slow in pairs
-    )
-    return alike, len(pairs)
+    return sum(low[1] < high[1] for low, high in pairs), len(pairs)
 
 
-def plot_forecasts(rows: Iterable[Row], what: str) -> Picture:
-    """Draw a dot for each layout: the planner's value and the engines'.
+def _pairs(
+    rows: Iterable[Row], planned: Forecasts, what: str
+) -> list[tuple[float, float]]:
+    """Return what engines have and what the planner says, for each layout."""
+    of_engines, of_planner = KEYS[what]
+    return [
+        (row[of_engines], getattr(planned[row["name"]], of_planner))
+        for row in rows
+        if row["name"] in planned
+    ]
+
+
+def plot_forecasts(
+    rows: Iterable[Row], fused: Forecasts, plain: Forecasts, what: str
+) -> Picture:
+    """Draw two dots for each layout: the engines' value over the planner's.
 
     Args:
         rows: Layouts of the record.
+        fused: What the planner says of a program of fused kernels, by name.
+        plain: What it says of plain modules.
         what: "seconds" or "bytes".
     """
     unit, scale = UNITS[what]
-    planned, measured = ("num_bytes", "peak_bytes"), ("seconds", "seconds")
-    of_planner, of_engines = planned if what == "bytes" else measured
-    known = [row for row in rows if row["forecast"] is not None]
+    rows = list(rows)
 
     def draw(ax: Axes) -> None:
-        xs = [scale * row["forecast"][of_planner] for row in known]
-        ys = [scale * row[of_engines] for row in known]
-        ends = [0.0, 1.05 * max(xs)]
+        most = 0.0
+        for planned, marker, colour, label in (
+            (fused, "o", COLOURS[0], "fused kernels"),
+            (plain, "^", COLOURS[1], "plain modules"),
+        ):
+            pairs = _pairs(rows, planned, what)
+            ys, xs = ([scale * x for x in part] for part in zip(*pairs))
+            ax.plot(xs, ys, marker, color=colour, markersize=5, label=label)
+            most = max(most, *xs)
+        ends = [0.0, 1.05 * most]
         ax.plot(ends, ends, "--", color=QUIET, label="equal")
-        ax.plot(xs, ys, "o", color=COLOURS[0], markersize=5, label="a layout")
         ax.set(xlabel=f"planner, {unit}", ylabel=f"engines, {unit}")
         ax.set(xlim=0, ylim=0)
         ax.legend()

@@ -39,8 +39,10 @@ from math import fsum, gcd
 from typing import NamedTuple
 
 from dpbook.formulas.sharding import SHARDED_FROM, WHOLE_BLOCKS
+from dpbook.planner import plain
 from dpbook.planner.layouts import Layout, all_layouts
 from dpbook.planner.networks import Network
+from dpbook.planner.peak import Held, peak
 from dpbook.planner.work import NUM_BYTES, SUSTAINED, BlockWork, work
 from dpkit.theory.collectives.library import even_seconds
 from dpkit.theory.hardware import HOSTS, Host
@@ -216,10 +218,10 @@ class Case:
     def memory(self, layout: Layout) -> StepMemory:
         """Return the bytes of the device that holds most, by purpose."""
         d = layout.data
-        p = layout.pipeline
-        v = layout.chunks
         block, ends, *_ = self.parts(layout)
         number = self.parameters_of(layout)
+        if self.network.plain:
+            return StepMemory(*peak(self._held(layout)))
         sizes = {
             "parameters": NUM_BYTES,
             "gradients": GRADIENT_BYTES,
@@ -235,17 +237,38 @@ class Case:
             weights += len(WHOLE_BLOCKS) * NUM_BYTES * whole
         elif layout.zero == 2:
             gradients += 2 * GRADIENT_BYTES * whole
-        name = "interleaved" if v > 1 else "1f1b"
+        kept = self._blocks_in_flight(layout) * block.counts.kept
+        activations = kept + block.counts.again + ends.counts.kept
+        return StepMemory(weights, gradients, state, activations)
+
+    def _blocks_in_flight(self, layout: Layout) -> float:
+        """Return how many blocks a device keeps activations of."""
+        v = layout.chunks
         flying = in_flight(
-            name,
-            num_devices=p,
+            "interleaved" if v > 1 else "1f1b",
+            num_devices=layout.pipeline,
             num_micro_batches=self.micro_batches(layout),
             rank=0,
             chunks=v,
         )
-        kept = flying * self.blocks_of(layout) / v * block.counts.kept
-        activations = kept + block.counts.again + ends.counts.kept
-        return StepMemory(weights, gradients, state, activations)
+        return flying * self.blocks_of(layout) / v
+
+    def _held(self, layout: Layout) -> Held:
+        """Return what a device of PyTorch's engines has."""
+        block, ends, *_ = self.parts(layout)
+        return Held(
+            parameters=self.parameters_of(layout),
+            block=block.counts.parameters,
+            ends=ends.counts.parameters,
+            blocks=self.blocks_of(layout),
+            flying=self._blocks_in_flight(layout),
+            kept=block.counts.kept,
+            again=block.counts.again,
+            ends_kept=ends.counts.kept,
+            data=layout.data,
+            zero=layout.zero,
+            several=self.micro_batches(layout) > 1,
+        )
 
     @property
     def room(self) -> float:
@@ -337,7 +360,11 @@ class Case:
         number = self.parameters_of(layout)
         rate = accelerator.bytes_per_second * accelerator.achieved_bytes
         shared = layout.data if layout.zero else 1
-        return UPDATE_BYTES * number / shared / rate
+        moved = UPDATE_BYTES * number / shared
+        if self.network.plain:
+            moved = plain.UPDATE_BYTES * number / shared
+            moved += plain.copied_bytes(layout) * number
+        return moved / rate
 
     def _gradients(self, layout: Layout, one: float) -> float:
         """Return the seconds of messages of replicas that nothing hides."""

@@ -81,6 +81,7 @@ class Convolutional:
     launches: LaunchCounts  #: what the host issues for a micro-batch
     dtype: str = "float16"
 
+    plain: ClassVar[bool] = False
     state_bytes: ClassVar[int] = 8  # itself and its momentum
     most_micro_batch: ClassVar[int] = 256
     most_tensor: ClassVar[int] = 1

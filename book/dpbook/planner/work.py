@@ -36,6 +36,7 @@ Not all programs fuse them so. Other kernels of a layer of 4,096 tokens, h =
 from typing import NamedTuple
 
 from dpbook.formulas.transformer import Transformer
+from dpbook.planner import plain
 from dpbook.planner.launches import (
     NO_LAUNCHES,
     LaunchCounts,
@@ -133,7 +134,7 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
     sums = 4 + 2 * full if t > 1 else 0
     # With sequence parallelism a sum is two collectives.
     collectives = sums * (2 if rows else 1)
-    return Counts(
+    counts = Counts(
         parameters=model.layer_parameters / t,
         flops=products,
         num_products=(4 if model.fused else 6) * (3 + full),
@@ -147,6 +148,26 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         border=NUM_BYTES * tokens * h / t,
         launches=layer_launches(model, collectives, twice=again == "full"),
         attention=attention,
+    )
+    return _of_modules(counts, model, layout) if model.plain else counts
+
+
+def _of_modules(
+    counts: Counts, model: Transformer, layout: Layout
+) -> Counts:
+    """Return the counts of a layer whose kernels are not fused."""
+    tokens = layout.micro_batch * model.sequence
+    own = model.layer_parameters / layout.tensor
+    kept = tokens * plain.kept_bytes(model, layout)
+    whole = tokens * plain.kept_bytes(model, layout._replace(recompute="none"))
+    forward, backward = plain.KERNELS
+    full = layout.recompute == "full"
+    return counts._replace(
+        memory_traffic=tokens * plain.layer_bytes(model, layout)
+        + own * plain.parameter_bytes(layout),
+        num_kernels=(2 if full else 1) * forward + backward,
+        kept=kept,
+        again=whole - kept if full else 0.0,
     )
 
 
@@ -180,11 +201,17 @@ def ends_counts(model: Transformer, layout: Layout) -> Counts:
     both = 2 if alone and not model.tied else 1
     h = model.hidden
     words = model.vocabulary
-    return Counts(
+    counts = Counts(
         parameters=both * model.word_parameters / t,
         flops=6 * tokens * model.word_parameters / t,
         num_products=3,
         kept=4 * tokens * (h + words) / t if alone else 0.0,
+    )
+    if not model.plain:
+        return counts
+    return counts._replace(
+        memory_traffic=tokens * plain.ends_bytes(model, layout),
+        kept=tokens * plain.ends_kept(model, layout) if alone else 0.0,
     )
 
 
