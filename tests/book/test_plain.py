@@ -1,9 +1,10 @@
-"""What plain modules and engines move and keep, by steps on simulated ranks."""
+"""What plain modules and engines move and keep, by simulated steps."""
 
 from dataclasses import replace
 
 import pytest
 import torch
+from recorders.provenance import load
 
 import dpkit
 from dpbook.mesh.forecasts import forecast, forecasts, network_of
@@ -16,7 +17,6 @@ from dpbook.planner import plain
 from dpbook.planner.networks import NETWORKS
 from dpkit import sim
 from dpkit.machine import devices
-from recorders.provenance import load
 
 SIZES = Sizes(64, 512, 1, 8, 2, 1408, 256)
 ROWS = 4
@@ -134,7 +134,7 @@ def rows():
 
 
 def test_plain_modules_are_planned_as_engines_take_them(rows):
-    """Times within 12 % and memory within 15 %, where fused kernels are not."""
+    """Times within 12 %, memory within 15 %; that of fused kernels is not."""
     fused, counted = forecasts(rows), forecasts(rows, plain=True)
     assert len(fused) == len(counted) == 10
     for row in rows:

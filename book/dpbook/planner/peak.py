@@ -12,8 +12,8 @@ Bytes for each parameter that a device has before sharding, on d replicas::
                          4N      DDP's buckets, in place of sharding
 
 Blocks keep activations until backward has passed them, and gradients of a
-block are cast, put into one flat tensor and sent, in the last micro-batch. So there are four moments
-that can be the fullest. With ZeRO-3, and L blocks that keep K each::
+block are cast, put into one flat tensor and sent, in the last micro-batch. So
+four moments can be the fullest. With ZeRO-3, and L blocks that keep K each::
 
     the scores of the words      LK and what the ends keep
     a block computed again       LK and the rest of a block, 4B

@@ -30,7 +30,7 @@ With the sizes of Llama 2 7B with grouped queries, h = 4096, g = 1024 and
 f = 11,008, a layer moves 990,720 values of a token, 2.0 MB, and keeps 211 kB.
 As one fused kernel each, they are 0.4 MB and 119 kB.
 
-A tensor group divides all of this, but for two things: gradients of inputs are
+A tensor group divides all of this except two things: gradients of inputs are
 added before they are divided, and DTensor keeps the whole inputs of products,
 4h, from forward to backward.
 
@@ -49,13 +49,13 @@ from dpbook.formulas.transformer import Transformer
 from dpbook.planner.layouts import Layout
 
 VALUE = 2  # the bytes of a value
-# Of each parameter that a device has before ``fully_shard`` divides it:
+# Bytes for a parameter that a device has before ``fully_shard`` divides it:
 COPY_GATHERED = 4  # from the flat tensor, read and written
 CAST_PARAMETER = 6  # to 16 bits, beside the arithmetic but in a group of one
 CAST_GRADIENT = 6  # to float32
 ADD_GRADIENT = 12  # to that of the micro-batches before
 COPY_GRADIENT = 8  # into the flat tensor
-# Of each parameter that it updates: eight passes over lists of tensors.
+# Bytes for a parameter that it updates, in eight passes over lists of tensors.
 UPDATE_BYTES = 84
 # Kernels of a layer forward, and backward, beside products and attention.
 KERNELS = 37, 63

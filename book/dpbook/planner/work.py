@@ -152,9 +152,7 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
     return _of_modules(counts, model, layout) if model.plain else counts
 
 
-def _of_modules(
-    counts: Counts, model: Transformer, layout: Layout
-) -> Counts:
+def _of_modules(counts: Counts, model: Transformer, layout: Layout) -> Counts:
     """Return the counts of a layer whose kernels are not fused."""
     tokens = layout.micro_batch * model.sequence
     own = model.layer_parameters / layout.tensor
