@@ -37,6 +37,7 @@ BOUND = 0.1  # less than the norm of each step, so that it always clips
 LR = 0.01
 WIDTH, NUM_ROWS = 8, 8
 LARGE_WIDTH, MANY_ROWS = 4096, 32_768
+COLLECTIVES = ("allgather", "reduce_scatter", "allreduce")
 #: A100s, joined by NVLink in a node; InfiniBand joins the nodes.
 MACHINE: dict[str, Any] = {
     "accelerator": "a100",
@@ -272,7 +273,7 @@ def large_step(make_mesh: MakeMesh, nodes: int) -> Step:
     sent = [
         span.num_bytes
         for span in timeline.spans
-        if span.stream in ("fsdp", "tp") and span.start >= begin
+        if span.name in COLLECTIVES and span.start >= begin
     ]
     return Step(max(end for _, end in found) - begin, sum(sent))
 
