@@ -198,10 +198,15 @@ def test_plain_sgd_shows_what_adam_hides(monkeypatch):
 
 def test_every_step_clips():
     """Else a check that clips would pass a version that does nothing."""
-    free, clipped = map(meshes.on_one_device, (False, True))
-    name, p = next(iter(clipped.parameters.items()))
-    assert free.losses[0] == clipped.losses[0]
-    assert (p - free.parameters[name]).abs().max() > 1e-6
+    norms = []
+
+    def clip(parameters, bound):
+        norms.append(nn.utils.clip_grad_norm_(parameters, bound))
+
+    net = meshes.make_net(meshes.WIDTH).double()
+    meshes.three_steps(net, *meshes.task(), clip)
+    assert len(norms) == 3
+    assert min(norms) > 2 * meshes.BOUND
 
 
 @pytest.mark.parametrize(
@@ -213,7 +218,9 @@ def test_both_meshes_send_the_same_bytes(make_mesh):
     pair = 2 * 2 * meshes.LARGE_WIDTH**2 // 2  # what a tensor rank has
     # The gradient of the first inputs is not needed, so three allreduces;
     # a pair is gathered twice, and its gradients are scattered once.
-    each = 3 * outputs + 2 * 3 * pair // 2
+    of_fsdp = 2 * 3 * pair // 2
+    each = 3 * outputs + of_fsdp
+    assert of_fsdp / (3 * outputs) == 0.25
     for nodes in (1, 2):
         assert meshes.large_step(make_mesh, nodes).num_bytes == 4 * each
 
