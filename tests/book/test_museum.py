@@ -6,12 +6,14 @@ from collections import Counter
 from functools import partial
 
 import pytest
+import torch
 from predict_boxes import boxes, text_of
 from torch import nn
 
 from dpbook.museum import (
     EXHIBITS,
     ROOMS,
+    meshes,
     ranks,
     sequences,
     shards,
@@ -20,6 +22,7 @@ from dpbook.museum import (
 )
 from dpbook.museum.exhibit import claim, verdict
 from dpbook.museum.replicas import parity, step_of_all
+from dpkit import sim
 from dpkit.machine import devices
 from tests.repository import ROOT
 
@@ -62,12 +65,16 @@ CAUGHT = {
     "counts from zero": "rank 0: the gradient of places.weight is",
     "router alone": "the router of rank 0 is",
     "dropped in the mean": "with room for 4 of 8 the mean is 0.5",
+    "rows by rank": "(loss of all rows: 0.97, one device's: 0.92)",
+    "clipped on a mesh": "rank 0: a parameter is 4e-04 away",
+    "groups across nodes": "(16.0 ms on one node, 31.1 ms on two)",
+    "tensor outermost": "(KeyError: \"Invalid mesh_dim_names ('fsdp', 'tp')",
 }
 NAMES = list(EXHIBITS)
 # Whose checks launch ranks, which are simulated devices anywhere.
 ON_RANKS = ["returned nothing", "evaluation alone"] + [
     exhibit.name
-    for room in (ranks, sequences, shards)
+    for room in (ranks, sequences, shards, meshes)
     for exhibit in room.EXHIBITS
 ]
 # Versions that change what they are given. The others return something, and
@@ -160,6 +167,64 @@ def test_ranks_end_where_sums_are_those_of_other_names():
     assert ranks.sums(exhibit.right, *right) == [right] * 3
 
 
+def test_partners_that_read_other_rows_report_a_lower_loss():
+    """It falls, is lower than one device's, and all ranks agree."""
+    found = meshes.on_ranks(rows=meshes.rows_by_rank)
+    expected = meshes.on_one_device(clips=False).losses
+    for loss, right in zip(meshes.mean_losses(found), expected, strict=True):
+        assert loss < 0.95 * right
+    for rank in found[1:]:
+        for name, p in rank.parameters.items():
+            assert torch.equal(p, found[0].parameters[name])
+
+
+def test_plain_sgd_shows_what_adam_hides(monkeypatch):
+    """The factor by which a rank scales its parts stands in the step."""
+    sgd = partial(torch.optim.SGD, lr=1.0)
+    monkeypatch.setattr(
+        torch.optim, "AdamW", lambda parameters, _: sgd(parameters)
+    )
+    wrong = sim.launch(
+        meshes.learn,
+        4,
+        meshes.tensor_last,
+        meshes.rows_by_place,
+        meshes.clip_by_own_norm,
+    )
+    right = meshes.on_one_device(clips=True)
+    losses = meshes.mean_losses(wrong)[2], right.losses[2]
+    assert [f"{loss:.2f}" for loss in losses] == ["0.87", "0.95"]
+
+
+def test_every_step_clips():
+    """Else a check that clips would pass a version that does nothing."""
+    norms = []
+
+    def clip(parameters, bound):
+        norms.append(nn.utils.clip_grad_norm_(parameters, bound))
+
+    net = meshes.make_net(meshes.WIDTH).double()
+    meshes.three_steps(net, *meshes.task(), clip)
+    assert len(norms) == 3
+    assert min(norms) > 2 * meshes.BOUND
+
+
+@pytest.mark.parametrize(
+    "make_mesh", [meshes.groups_dealt_out, meshes.tensor_last]
+)
+def test_both_meshes_send_the_same_bytes(make_mesh):
+    """Two pairs of layers, in 16 bits, over two ranks along each dimension."""
+    outputs = 2 * (meshes.MANY_ROWS // 2) * meshes.LARGE_WIDTH
+    pair = 2 * 2 * meshes.LARGE_WIDTH**2 // 2  # what a tensor rank has
+    # The gradient of the first inputs is not needed, so three allreduces;
+    # a pair is gathered twice, and its gradients are scattered once.
+    of_fsdp = 2 * 3 * pair // 2
+    each = 3 * outputs + of_fsdp
+    assert of_fsdp / (3 * outputs) == 0.25
+    for nodes in (1, 2):
+        assert meshes.large_step(make_mesh, nodes).num_bytes == 4 * each
+
+
 def leave_nothing(*args):
     """Do no work, and let no gradient be left from before."""
     for module in args:
@@ -178,7 +243,7 @@ def test_checks_refuse_what_does_nothing(name, place):
 
 def test_every_bug_has_an_exhibit():
     assert sorted(CAUGHT) == sorted(EXHIBITS)
-    assert sum(len(room.EXHIBITS) for room in ROOMS) == len(CAUGHT) == 35
+    assert sum(len(room.EXHIBITS) for room in ROOMS) == len(CAUGHT) == 39
 
 
 def test_parity_on_one_device_is_refused():

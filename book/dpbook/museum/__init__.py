@@ -11,6 +11,7 @@ from dpbook.museum import (
     collectives,
     experts,
     losses,
+    meshes,
     pipelines,
     processes,
     ranks,
@@ -25,7 +26,7 @@ from dpbook.museum.exhibit import verdict as verdict
 
 ROOMS = (
     collectives, processes, ranks, replicas, shards, sequences, experts,
-    pipelines, timers, losses, clipping_and_batch_norm,
+    meshes, pipelines, timers, losses, clipping_and_batch_norm,
 )  # fmt: skip
 EXHIBITS: dict[str, Exhibit] = {
     exhibit.name: exhibit for room in ROOMS for exhibit in room.EXHIBITS
