@@ -4,11 +4,13 @@ import json
 import math
 import time
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 import torch
 from recorders.trust import plans
 
+from dpbook.formulas.ring_attention import share
 from dpbook.formulas.sharding import kept_bytes
 from dpbook.limits import trust
 from dpbook.limits.comparisons import mean_factor, read
@@ -20,6 +22,7 @@ from dpbook.planner.work import (
     SUSTAINED,
     Attention,
     Counts,
+    ends_counts,
     layer_counts,
     work,
 )
@@ -73,6 +76,28 @@ def test_layouts_are_all_ways_once():
         assert layout.chunks == 1 or layout.pipeline > 1
         assert layout.zero < 3 or layout.pipeline == 1
         assert layout.zero == 0 or layout.data > 1
+
+
+def test_layouts_share_sequences_in_all_ways_once():
+    """All of d · c · t · p = 8, by a count of all of them."""
+    found = list(all_layouts(8, 32, 4, 2, 1, ("none",), most_context=5))
+    assert len(set(found)) == len(found)
+    assert {layout.cut for layout in found} == {
+        (8 // t // p // c, t, p, c)
+        for t in (1, 2)
+        for p in (1, 2, 4)
+        for c in (1, 2, 4)
+        if t * p * c <= 8
+    }
+    assert {layout.num_devices for layout in found} == {8}
+
+
+@pytest.mark.parametrize(
+    ("sequence", "sizes"), [(8192, {1}), (32_768, {1, 2, 4})]
+)
+def test_the_search_shares_long_sequences_alone(sequence, sizes):
+    case = Case(replace(SMALL, sequence=sequence), 64, nodes(16))
+    assert {layout.context for layout in case.layouts()} == sizes
 
 
 @pytest.mark.parametrize(
@@ -207,6 +232,80 @@ def test_counts_are_divided_by_the_tensor_group():
     assert four.kept == one.kept / 4
     assert (one.num_sums, four.num_sums) == (0, 4)
     assert four.border == one.border / 4
+
+
+@pytest.mark.parametrize("c", [2, 4])
+def test_devices_that_share_a_sequence_do_and_keep_a_part(c):
+    """Each has all keys of its queries: half of c-th of all pairs."""
+    one, part = (layer_counts(SMALL, Layout(1, 2, context=n)) for n in (1, c))
+    for name in ("flops", "kept", "border", "summed"):
+        assert getattr(part, name) == getattr(one, name) / c
+    assert part.parameters == one.parameters
+    assert part.attention.forward == one.attention.forward / c
+    assert part.attention.length == one.attention.length
+    shares = {Fraction(*share(rank, c, True)) for rank in range(c)}
+    assert shares == {Fraction(1, 2 * c)}
+    ends = [ends_counts(SMALL, Layout(1, context=n)) for n in (1, c)]
+    assert ends[1].flops == ends[0].flops / c
+    assert ends[1].kept == ends[0].kept / c
+
+
+def test_keys_and_values_of_whole_sequences_are_gathered():
+    """By a list of the devices: t apart, on nodes of 8."""
+    few = replace(SMALL, key_heads=2)
+    case = Case(few, 64, nodes(32))
+    whole = 2 * 2 * 3 * few.sequence * 64 * 2 / 2  # t = 2 share the heads
+    ranks = range(0, 32, 2)
+    sums = case.parts(Layout(1, 2, micro_batch=3, gathered="kept")).messages
+    for gathered, again, times in (
+        ("kept", "none", 1),
+        ("again", "none", 2),
+        ("again", "full", 3),
+    ):
+        layout = Layout(1, 2, 1, 3, 1, again, context=16, gathered=gathered)
+        counts = case.parts(layout).block.counts
+        assert counts.keys_and_values == whole
+        found = case._sequence_messages(layout, counts)
+        assert found == pytest.approx(
+            times * library_seconds("allgather", ranks, whole, case.cluster)
+            + library_seconds("reduce_scatter", ranks, whole, case.cluster)
+        )
+    assert sums > 0
+
+
+def test_those_who_share_sequences_add_up_gradients_and_divide_state():
+    case = Case(SMALL, 64, nodes(16))
+    for zero in (0, 1, 2):
+        alone = Layout(8, 2, zero=zero, overlap=False)
+        shared = alone._replace(data=2, context=4)
+        assert shared.num_devices == alone.num_devices
+        assert case.memory(shared)[:3] == case.memory(alone)[:3]
+        once = alone._replace(micro_batch=8), shared._replace(micro_batch=32)
+        found = [case.seconds(layout).gradients for layout in once]
+        assert found[0] == found[1] > 0
+
+
+def test_inputs_are_gathered_again_beside_a_product():
+    """The gather is seen as far as the product takes less."""
+    slow = replace(nodes(8), link=replace(nodes(8).link, bytes_per_second=1e9))
+    for machine, seen in ((nodes(8), False), (slow, True)):
+        case = Case(NETWORKS["7B"], 64, machine)
+        kept, again = (
+            case.parts(Layout(1, 8, gathered=gathered))
+            for gathered in ("kept", "again")
+        )
+        one = even_seconds(
+            "allgather", 8, 1, again.block.counts.summed, machine
+        )
+        h, f = 4096, 11_008
+        hidden = [
+            2 * 4096 * h * n / 8 / (0.65 * 0.81 * 989e12)
+            for n in (3 * h, 2 * f)
+        ]
+        more = again.messages - kept.messages
+        assert (more > 0) == seen
+        if seen:
+            assert more == pytest.approx(2 * one - sum(hidden), rel=1e-3)
 
 
 @pytest.mark.parametrize(

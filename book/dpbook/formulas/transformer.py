@@ -24,6 +24,21 @@ input alone, 2h::
     without sequence    1,325         654     101
     with sequence         885         214      13
 
+With c devices that share each sequence (context parallelism), a device has an
+s/c of its tokens, and all of the above is divided by c; the pairs of a token
+are s as before.
+
+Two products of a layer need all tokens of the tensor group: that of queries,
+keys and values, and the first of the MLP. With sequence parallelism their
+inputs are gathered, 2h values for each token. So are keys and values where a
+sequence is shared, 2g. Megatron-LM and Llama 3's program gather again in
+backward what they need; PyTorch's DTensor keeps what it has gathered::
+
+    kept besides         sb/c · (4h (1 - 1/t) + 4g (c - 1)/t)
+
+    a block of 4,096 wide, 16 sequences of 2,048 tokens, t = 8, c = 1:
+    16 · 2048 · 4 · 4096 · 7/8 = 470 MB
+
 Source:
     V. Korthikanti et al., Reducing activation recomputation in large
     transformer models, 2022, arXiv:2205.05198, for what is kept;
@@ -36,6 +51,7 @@ from dataclasses import dataclass
 from dpkit.theory.units import check_known
 
 RECOMPUTE = ("none", "selective", "full")
+GATHERED = ("again", "kept")
 
 
 @dataclass(frozen=True)
@@ -113,6 +129,8 @@ class Transformer:
         tensor: int = 1,
         recompute: str = "selective",
         sequence_parallel: bool = True,
+        context: int = 1,
+        gathered: str = "again",
     ) -> float:
         """Return the bytes that a device keeps of a layer for backward.
 
@@ -123,6 +141,11 @@ class Transformer:
                 weights of attention; "full", the layer.
             sequence_parallel: Whether these devices share what lies between
                 products, too.
+            context: How many devices share each sequence.
+            gathered: What becomes of that which a device has gathered from
+                others, when forward has used it: "again", backward gathers
+                it once more; "kept", it stays. With recomputation of the
+                layer backward gathers it in any case.
 
         Example:
             >>> gpt = Transformer(48, 6144, 64, 51_200, 2048, fused=False)
@@ -133,8 +156,9 @@ class Transformer:
             13 MB
         """
         check_known("recompute", recompute, RECOMPUTE)
+        check_known("gathered", gathered, GATHERED)
         rows = tensor if sequence_parallel else 1  # that share the rest
-        tokens = micro_batch * self.sequence
+        tokens = micro_batch * self.sequence / context
         h = self.hidden
         if recompute == "full":
             return 2 * tokens * h / rows
@@ -143,4 +167,9 @@ class Transformer:
         if recompute == "none" and not self.fused:
             shared += 5 * self.heads * self.sequence
         outside = (10 if self.dropout else 8) * h
-        return tokens * (outside / rows + shared / tensor)
+        whole = 0.0
+        if gathered == "kept":
+            inputs = 4 * h * (1 - 1 / rows)
+            keys_and_values = 4 * self.keys / tensor * (context - 1)
+            whole = inputs + keys_and_values
+        return tokens * (outside / rows + shared / tensor + whole)

@@ -4,7 +4,8 @@ The seconds are those of the fullest device. With m micro-batches, p devices
 one behind another and v stages on each (1F1B; interleaved if v > 1)::
 
     products, kernels    m · what one micro-batch takes, shared equally by p
-    messages             m · its allreduces, for which all of a group wait
+    messages             m · its allreduces, and keys and values, for which
+                         all of a group wait
     launches             m · what blocks wait for their host besides, which is
                          nothing where it launches them in less time
     bubble               (p - 1)/v · a micro-batch and its hops, and what the
@@ -15,7 +16,8 @@ one behind another and v stages on each (1F1B; interleaved if v > 1)::
                          arithmetic, and at least those of one block
     update               42 bytes of memory for each parameter, by Adam
 
-ZeRO sends for each parameter, over the ring of the replicas::
+ZeRO sends for each parameter, over the ring of all that have it, which are
+the replicas' devices, d · c of them::
 
     stage 0   4 bytes to all and back (an allreduce)
     stage 1   4 bytes reduced and scattered, 2 gathered, once a step
@@ -24,6 +26,22 @@ ZeRO sends for each parameter, over the ring of the replicas::
 
 Messages are hidden by the arithmetic of the last micro-batch (backward) and
 the first (forward), together as long as one; for stages 2 and 3 by all.
+
+Devices that share sequences gather all keys and values of a layer before they
+compute attention, and scatter the gradients of them, as Llama 3's program did.
+Nothing hides these messages. A ring would hide them where sequences are long,
+but no published step was found that had one; with few heads of keys they are
+short. c devices of which each has b · s/c tokens, and 2g numbers for each in
+keys and values, t devices sharing the heads::
+
+    bytes of a gather     2 · 2g/t · b · s, of which a device has a c-th
+    gathers of a layer    forward; forward again where that is; backward,
+                          unless a device keeps what it has gathered
+    405B, s = 131,072, t = 8, c = 16    134 MB, each time
+
+Where backward gathers the inputs of a layer's products again, a product beside
+takes the time of the gather, or hides a part of it
+(``work._products_beside``).
 
 Not modelled: what messages take from the arithmetic that they overlap with,
 the heat of a GPU, waiting for data, faults; in memory: what an allocator and
@@ -41,7 +59,14 @@ from typing import NamedTuple
 from dpbook.formulas.sharding import SHARDED_FROM, WHOLE_BLOCKS
 from dpbook.planner.layouts import Layout, all_layouts
 from dpbook.planner.networks import Network
-from dpbook.planner.work import NUM_BYTES, SUSTAINED, BlockWork, work
+from dpbook.planner.work import (
+    NUM_BYTES,
+    SUSTAINED,
+    BlockWork,
+    Counts,
+    product_seconds,
+    work,
+)
 from dpkit.theory.collectives.library import even_seconds
 from dpkit.theory.hardware import HOSTS, Host
 from dpkit.theory.hardware.clusters import Cluster
@@ -159,6 +184,8 @@ class Case:
             layout.micro_batch,
             layout.recompute,
             layout.sequence_parallel,
+            layout.context,
+            layout.gathered,
         )
         if key not in self._parts:
             net = self.network
@@ -215,7 +242,7 @@ class Case:
 
     def memory(self, layout: Layout) -> StepMemory:
         """Return the bytes of the device that holds most, by purpose."""
-        d = layout.data
+        d = layout.num_copies
         p = layout.pipeline
         v = layout.chunks
         block, ends, *_ = self.parts(layout)
@@ -297,16 +324,41 @@ class Case:
             most_tensor=most,
             most_micro_batch=net.most_micro_batch,
             recompute=net.recompute,
+            most_context=net.most_context,
         )
 
     def _messages(self, layout: Layout, block: BlockWork) -> float:
         """Return the seconds of the collectives of a block, by micro-batch."""
         counts = block.counts
+        t = layout.tensor
         halves = ("reduce_scatter", "allgather")
         names = halves if layout.sequence_parallel else ("allreduce",)
-        return counts.num_sums * fsum(
-            self._sum(name, layout.tensor, 1, counts.summed) for name in names
+        sums = counts.num_sums * fsum(
+            self._sum(name, t, 1, counts.summed) for name in names
         )
+        again = fsum(
+            max(0.0, self._sum("allgather", t, 1, counts.summed) - hidden)
+            for hidden in self._hiding(counts)
+        )
+        return sums + again + self._sequence_messages(layout, counts)
+
+    def _sequence_messages(self, layout: Layout, counts: Counts) -> float:
+        """Return the seconds in which devices share keys and values."""
+        shared = layout.context, layout.tensor, counts.keys_and_values
+        gather = self._sum("allgather", *shared)
+        scatter = self._sum("reduce_scatter", *shared)
+        return counts.num_gathers * gather + scatter
+
+    def _hiding(self, counts: Counts) -> Iterator[float]:
+        """Yield the seconds of each product beside which inputs come again."""
+        for flops in counts.beside:
+            yield product_seconds(
+                flops,
+                1,
+                self.cluster.accelerator,
+                self.network.dtype,
+                self.kept_rate,
+            )
 
     def _sum(self, name: str, ranks: int, stride: int, n: float) -> float:
         """Return the seconds of a collective on evenly spaced devices.
@@ -336,12 +388,12 @@ class Case:
         accelerator = self.cluster.accelerator
         number = self.parameters_of(layout)
         rate = accelerator.bytes_per_second * accelerator.achieved_bytes
-        shared = layout.data if layout.zero else 1
+        shared = layout.num_copies if layout.zero else 1
         return UPDATE_BYTES * number / shared / rate
 
     def _gradients(self, layout: Layout, one: float) -> float:
         """Return the seconds of messages of replicas that nothing hides."""
-        if layout.data == 1:
+        if layout.num_copies == 1:
             return 0.0
         m = self.micro_batches(layout)
         stage = layout.zero
@@ -349,7 +401,7 @@ class Case:
         times = m if stage > 1 else 1  # that gradients are reduced
         gathers = (0, 1, 1, 2 * m)[stage]
         name = "reduce_scatter" if stage else "allreduce"
-        group = layout.data, layout.tensor
+        group = layout.num_copies, layout.tensor
         seconds = times * self._sum(name, *group, GRADIENT_BYTES * number)
         seconds += gathers * self._sum("allgather", *group, NUM_BYTES * number)
         if not layout.overlap:

@@ -20,8 +20,8 @@ the host ``eager-program`` (30 µs a launch, 19 in backward, 5.6 a view)::
 
     4,096 tokens on H100s        one device    8 share the layer
     the device, and messages       12.51           2.46 ms
-    the host, and collectives       2.96           3.20 ms
-    the layer takes                12.51           3.20 ms
+    the host, and collectives       2.96           3.26 ms
+    the layer takes                12.51           3.26 ms
 
 A compiled program launches few kernels, and a CUDA graph one for all of them:
 there the device alone counts. Left out are the casts of autocast, the hooks

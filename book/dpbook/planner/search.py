@@ -60,10 +60,10 @@ def search(case: Case) -> SearchResult:
 
 
 def others(plans: list[LayoutCost]) -> list[LayoutCost]:
-    """Return the fastest plan for each grid of d × t × p devices."""
+    """Return the fastest plan for each way to cut the devices."""
     first: dict[tuple[int, ...], LayoutCost] = {}
     for each in plans:
-        first.setdefault(each.layout[:3], each)
+        first.setdefault(each.layout.cut, each)
     return list(first.values())
 
 
@@ -114,8 +114,7 @@ def why(best: LayoutCost, other: LayoutCost) -> str:
 
 
 def _cut(one: LayoutCost, other: LayoutCost) -> str:
-    """Return d × t × p, or all, where another has the same."""
-    layout = one.layout
-    if layout[:3] != other.layout[:3]:
-        return f"{layout.data} × {layout.tensor} × {layout.pipeline}"
-    return f"[{layout}]"
+    """Return the cut, or all, where another has the same."""
+    if one.layout.cut == other.layout.cut:
+        return f"[{one.layout}]"
+    return one.layout.words_of_cut

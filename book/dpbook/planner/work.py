@@ -93,6 +93,13 @@ class Counts(NamedTuple):
     summed: float = 0.0  #: the bytes of each allreduce of its tensor group
     num_sums: int = 0  #: how many there are
     border: float = 0.0  #: the bytes that go on to the next device
+    #: Flops of each product beside which the tensor group gathers again, in
+    #: backward, what it had summed: one for each such message.
+    beside: tuple[float, ...] = ()
+    #: The bytes of the keys and values of whole sequences, which those that
+    #: share a sequence gather.
+    keys_and_values: float = 0.0
+    num_gathers: int = 0  #: how often; what they gave is scattered once
     #: Flops of the two classes that presets know.
     convolutions: tuple[float, float] = (0.0, 0.0)
     launches: LaunchCounts = NO_LAUNCHES  #: what the host issues
@@ -112,8 +119,9 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         1.0
     """
     t = layout.tensor
+    c = layout.context
     again = layout.recompute
-    tokens = layout.micro_batch * model.sequence
+    tokens = layout.micro_batch * model.sequence / c
     h = model.hidden
     full = 1 if again == "full" else 0
     products = (3 + full) * 2 * tokens * model.layer_parameters / t
@@ -127,12 +135,19 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         products += ((4 if again == "selective" else 3) + full) * scores
     rows = layout.sequence_parallel
     kept, whole = (
-        model.kept_bytes(layout.micro_batch, t, recompute, rows)
+        model.kept_bytes(
+            layout.micro_batch, t, recompute, rows, c, layout.gathered
+        )
         for recompute in (again, "none")
     )
     sums = 4 + 2 * full if t > 1 else 0
-    # With sequence parallelism a sum is two collectives.
-    collectives = sums * (2 if rows else 1)
+    beside = _products_beside(model, layout, tokens)
+    once_more = layout.gathered == "again"
+    gathers = 1 + full + once_more if c > 1 else 0
+    # With sequence parallelism a sum is two collectives. What keys and values
+    # are gathered for, their gradients are scattered for.
+    collectives = sums * (2 if rows else 1) + len(beside)
+    collectives += gathers + 1 if c > 1 else 0
     return Counts(
         parameters=model.layer_parameters / t,
         flops=products,
@@ -145,9 +160,34 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         summed=NUM_BYTES * tokens * h if t > 1 else 0.0,
         num_sums=sums,
         border=NUM_BYTES * tokens * h / t,
+        beside=beside,
+        keys_and_values=NUM_BYTES * tokens * c * 2 * model.keys / t,
+        num_gathers=gathers,
         launches=layer_launches(model, collectives, twice=again == "full"),
         attention=attention,
     )
+
+
+def _products_beside(
+    model: Transformer, layout: Layout, tokens: float
+) -> tuple[float, ...]:
+    """Return the flops of the products that hide a message in backward.
+
+    With sequence parallelism a device has kept a t-th of the inputs of two
+    products: that of queries, keys and values, and the first of the MLP. It
+    gathers them for the gradients of their weights. Meanwhile it computes the
+    gradients of these inputs, which need the weights alone.
+
+    Source:
+        NVIDIA/Megatron-LM, megatron/core/tensor_parallel/layers.py,
+        ``LinearWithGradAccumulationAndAsyncCommunication.backward``.
+    """
+    t = layout.tensor
+    if t == 1 or not layout.sequence_parallel or layout.gathered == "kept":
+        return ()
+    h = model.hidden
+    columns = h + 2 * model.keys, (2 if model.gated else 1) * model.inner
+    return tuple(2 * tokens * h * column / t for column in columns)
 
 
 def _memory_traffic(model: Transformer, layout: Layout) -> float:
@@ -175,7 +215,7 @@ def ends_counts(model: Transformer, layout: Layout) -> Counts:
         Korthikanti et al., 2022, for what is kept.
     """
     t = layout.tensor
-    tokens = layout.micro_batch * model.sequence
+    tokens = layout.micro_batch * model.sequence / layout.context
     alone = layout.pipeline == 1
     both = 2 if alone and not model.tied else 1
     h = model.hidden
@@ -238,11 +278,9 @@ def work(
         >>> f"{1e6 * done.seconds:.1f} µs"
         '27.9 µs'
     """
-    rate = sustained * achieved_flops_per_second(accelerator, dtype)
-    peaks = accelerator.flops_per_second
-    half = accelerator.half_flops * peaks[dtype] / peaks["float32"]
-    each = accelerator.kernel_seconds + half / rate
-    products = counts.flops / rate + counts.num_products * each
+    products = product_seconds(
+        counts.flops, counts.num_products, accelerator, dtype, sustained
+    )
     for flops, kind in zip(counts.convolutions, ("fast", "other")):
         if flops:
             products += flops / achieved_flops_per_second(
@@ -254,7 +292,6 @@ def work(
             accelerator,
             dtype=dtype,
             sustained=sustained,
-            half=half,
             kernel=kernel,
         )
     rate = accelerator.bytes_per_second * accelerator.achieved_bytes
@@ -263,12 +300,38 @@ def work(
     return BlockWork(products, kernels, counts)
 
 
+def product_seconds(
+    flops: float,
+    count: int,
+    accelerator: Accelerator,
+    dtype: str,
+    sustained: float,
+) -> float:
+    """Return the seconds of some products of matrices.
+
+    Args:
+        flops: Those of all of them together.
+        count: How many they are.
+        accelerator: The device.
+        dtype: The name of the type that it computes in.
+        sustained: The part of the rate of products that is kept.
+    """
+    rate = sustained * achieved_flops_per_second(accelerator, dtype)
+    half = _half_flops(accelerator, dtype)
+    return flops / rate + count * (accelerator.kernel_seconds + half / rate)
+
+
+def _half_flops(accelerator: Accelerator, dtype: str) -> float:
+    """Return the arithmetic of a product that reaches half of the rate."""
+    peaks = accelerator.flops_per_second
+    return accelerator.half_flops * peaks[dtype] / peaks["float32"]
+
+
 def _attention_seconds(
     attention: Attention,
     accelerator: Accelerator,
     dtype: str,
     sustained: float,
-    half: float,
     kernel: str,
 ) -> float:
     """Return the seconds of fused attention, forward and backward.
@@ -278,10 +341,10 @@ def _attention_seconds(
         accelerator: The device.
         dtype: The name of the type that it computes in.
         sustained: The part of the rate of attention that is kept.
-        half: The arithmetic that reaches half of the rate.
         kernel: The kernel, such as "flash"; "": the one that the device takes.
     """
     kernel = kernel or attention_kernel(accelerator, dtype)
+    half = _half_flops(accelerator, dtype)
     s = attention.length
     size = attention.head_size
     total = 0.0
