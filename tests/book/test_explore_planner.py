@@ -67,6 +67,12 @@ REFUSED = [
     ({"micro_batch": 256}, "micro_batch", "do not fill the batch"),
     ({"pipeline": 1, "chunks": 2}, "chunks", "go round in a pipeline"),
     ({"zero": "3"}, "zero", "without a pipeline"),
+    ({"context": 16}, "pipeline", "too few devices"),
+    (
+        {"model": "ResNet-50", "tensor": 1, "context": 2},
+        "context",
+        "no sequences to share",
+    ),
     ({"devices": 12.5}, "devices", "a whole number"),
 ]
 

@@ -107,10 +107,13 @@ class Transformer:
         ends = (1 if self.tied else 2) * self.word_parameters
         return self.layers * self.layer_parameters + ends
 
-    def flops(self, num_examples: float) -> float:
+    def flops(self, num_examples: float, masked: bool = False) -> float:
         """Return the flops that a step needs, forward and backward.
 
-        Attention is counted without its mask, as the sources do.
+        Args:
+            num_examples: Those of the step.
+            masked: Whether a causal mask leaves out half of attention's
+                pairs. The sources count all pairs.
 
         Example:
             >>> gpt = Transformer(48, 6144, 64, 51_200, 2048)
@@ -121,6 +124,7 @@ class Transformer:
         """
         weights = self.layers * self.layer_parameters + self.word_parameters
         pairs = 2 * self.layers * self.sequence * self.hidden
+        pairs /= 2 if masked else 1
         return 6 * num_examples * self.sequence * (weights + pairs)
 
     def kept_bytes(
