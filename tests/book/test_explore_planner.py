@@ -90,7 +90,9 @@ def test_what_does_not_fit_is_shown_and_told():
     assert "No layout fits on these devices." in shown.sentence
     assert all(">best<" not in p.svg for p in shown.pictures)
     trained = PLANNER.ask(**PLANNER.presets["405 billion on 16,384 H100s"])
-    assert trained.sentence.startswith("Yours does not fit: of 72.")
+    assert trained.sentence.startswith(
+        "Yours, 128 × 8 × 16, v = 8 does not fit: it holds 72."
+    )
 
 
 def test_a_compiled_program_does_not_wait_for_launches():
@@ -135,7 +137,8 @@ def test_a_page_gets_its_answer():
 )
 def test_the_control_that_it_names_makes_a_layout_fit(settings):
     shown = PLANNER.ask(**settings)
-    assert shown.sentence.startswith("Yours does not fit")
+    assert shown.sentence.startswith("Yours, ")
+    assert " does not fit: " in shown.sentence
     named = re.search(r"It would fit with (.*?)\. ", shown.sentence)[1]
     names = {c.label.split(":")[0]: n for n, c in CONTROLS.items()}
     for move in named.split(", or with "):

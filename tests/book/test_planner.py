@@ -2,9 +2,11 @@
 
 import json
 import math
+import re
 import time
 from dataclasses import replace
 from fractions import Fraction
+from itertools import zip_longest
 
 import pytest
 import torch
@@ -17,7 +19,7 @@ from dpbook.limits.comparisons import mean_factor, read
 from dpbook.planner.case import Case
 from dpbook.planner.layouts import Layout, all_layouts
 from dpbook.planner.networks import NETWORKS, Planned
-from dpbook.planner.search import others, plan, search, why
+from dpbook.planner.search import others, plan, search, why, why_not
 from dpbook.planner.work import (
     SUSTAINED,
     Attention,
@@ -181,6 +183,83 @@ def test_activations_are_those_of_the_first_stage():
     # The paper's 1 + (p - 1)/(pn): with n = 2, times 11/8.
     twice = CASE.memory(Layout(2, 2, 4, 2, chunks=2))
     assert twice.activations == pytest.approx(11 / 8 * 8 * kept)
+
+
+def stages_in_flight(network, p, v, m, rank):
+    """Return the most blocks that a device holds, by the order of its steps.
+
+    Blocks are missing in the first and in the last stage.
+    """
+    blocks = [1] * (p * v)
+    blocks[0] = blocks[-1] = 0
+    assert sum(blocks) == network.num_blocks
+    actions = interleaved_actions(p, m, v, rank)
+    held = most = 0
+    for kind, stage in actions:
+        held += blocks[stage] * (1 if kind == "F" else -1)
+        most = max(most, held)
+    return most
+
+
+def interleaved_actions(p, m, v, rank):
+    """Yield forward and backward of stages, in Megatron's order."""
+    ahead = 2 * (p - rank - 1) + (v - 1) * p if v > 1 else p - rank - 1
+    warm_up = min(m * v, ahead)
+    forward = [
+        rank + p * chunk
+        for _ in range(m // p)
+        for chunk in range(v)
+        for _ in range(p)
+    ]
+    backward = [
+        rank + p * (v - 1 - chunk)
+        for _ in range(m // p)
+        for chunk in range(v)
+        for _ in range(p)
+    ]
+    for stage in forward[:warm_up]:
+        yield "F", stage
+    for stage, behind in zip_longest(forward[warm_up:], backward):
+        if stage is not None:
+            yield "F", stage
+        yield "B", behind
+
+
+@pytest.mark.parametrize(("v", "m"), [(8, 16), (8, 32), (8, 64), (1, 32)])
+def test_the_second_device_holds_most_where_the_first_has_a_block_fewer(v, m):
+    p = 16
+    network = replace(SMALL, layers=p * v - 2, heads=4)
+    case = Case(network, m, nodes(p))
+    layout = Layout(1, 1, p, chunks=v)
+    for rank in (0, 1):
+        assert case.blocks_in_flight(layout, rank) == stages_in_flight(
+            network, p, v, m, rank
+        )
+    assert case.fullest(layout) == 1
+    block = case.parts(layout).block.counts
+    held = case.memory(layout)
+    assert held.weights == 2 * v * block.parameters
+    assert held.activations == block.kept * case.blocks_in_flight(layout, 1)
+
+
+def test_it_is_said_why_a_layout_does_not_fit():
+    """Without as many blocks as it names, it fits; with one more, not."""
+    case = Case(NETWORKS["405B"], 2048, nodes(8192))
+    layout = Layout(64, 8, 16, chunks=8, zero=2)
+    words = why_not(case, layout)
+    held, fitting = map(int, re.findall(r"of (\d+) ", words))
+    assert held == case.blocks_in_flight(layout, rank=1) == 141
+    each = case.parts(layout).block.counts.kept
+    least = case.memory(layout).total - (held - fitting) * each
+    assert least <= case.room < least + each
+    assert "Most are activations" in words
+
+
+def test_it_names_what_is_most():
+    case = Case(NETWORKS["405B"], 2048, nodes(16_384))
+    words = why_not(case, Layout(2048, 8, zero=1, recompute="full"))
+    assert "Most are gradients, 189 GiB." in words
+    assert why_not(case, Layout(64, 8, 32, zero=2)) == "64 × 8 × 32 fits."
 
 
 def test_with_one_stage_a_device_keeps_the_scores_too():

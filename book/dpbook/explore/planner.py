@@ -23,6 +23,7 @@ from dpbook.planner.search import (
     plan,
     search,
     why,
+    why_not,
 )
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, Host
 from dpkit.theory.hardware.clusters import Cluster, cluster
@@ -240,14 +241,9 @@ def _trust(case: Case, layout: Layout) -> tuple[str, str]:
 
 def _sentence(case: Case, mine: LayoutCost, found: SearchResult) -> str:
     took = show_seconds(mine.seconds.total)
-    held = show_memory(int(mine.memory.total))
     if mine.memory.total > case.room:
-        parts = dict(zip(mine.memory, MEMORY_PARTS))
-        part = f"{parts[max(parts)]} {show_memory(int(max(parts)))}"
-        words = (
-            f"Yours does not fit: of {held} the largest part is {part}. "
-            f"{_what_would_fit(case, mine.layout)}"
-        )
+        reason = why_not(case, mine.layout)
+        words = f"Yours, {reason} {_what_would_fit(case, mine.layout)}"
     else:
         words = f"Yours fits and takes {took}."
     if not found.plans:

@@ -144,7 +144,7 @@ class Case:
         >>> case = Case(NETWORKS["405B"], 2048, many, attention="flash")
         >>> layout = Layout(128, 8, 16, chunks=8, zero=2)
         >>> f"{case.memory(layout).total / 2**30:.1f} GiB"
-        '72.5 GiB'
+        '72.8 GiB'
         >>> f"{case.seconds(layout).total:.1f} s"
         '7.0 s'
     """
@@ -230,23 +230,46 @@ class Case:
         It is the one that also has the embedding.
         """
         block, ends, *_ = self.parts(layout)
-        count = self.blocks_of(layout)
-        # Where blocks are missing, they are missing at the ends.
-        if count * layout.pipeline > self.network.num_blocks + 1:
-            count -= 1
+        count = self.blocks_of(layout) - self._missing_first(layout)
         return count * block.counts.parameters + ends.counts.parameters
+
+    def _missing_first(self, layout: Layout) -> int:
+        """Return how many blocks fewer the first device has than the second.
+
+        Where one block is missing, the last device has one fewer, which scores
+        the words; where two are, the first too, which has the embedding.
+        """
+        most = self.blocks_of(layout) * layout.pipeline
+        return 1 if most > self.network.num_blocks + 1 else 0
 
     def micro_batches(self, layout: Layout) -> int:
         """Return how many micro-batches a replica computes in a step: m."""
         return self.batch // (layout.data * layout.micro_batch)
 
     def memory(self, layout: Layout) -> StepMemory:
-        """Return the bytes of the device that holds most, by purpose."""
+        """Return the bytes of the device that holds most, by purpose.
+
+        It is the first of a pipeline, or the second where the first has a
+        block fewer.
+        """
+        return self._memory_of(layout, self.fullest(layout))
+
+    def fullest(self, layout: Layout) -> int:
+        """Return the rank in its pipeline of the device that holds most."""
+        if not self._missing_first(layout):
+            return 0
+        first, second = (
+            self._memory_of(layout, rank).total for rank in (0, 1)
+        )
+        return 0 if first >= second else 1
+
+    def _memory_of(self, layout: Layout, rank: int) -> StepMemory:
+        """Return the bytes of the first or second device of a pipeline."""
         d = layout.num_copies
-        p = layout.pipeline
-        v = layout.chunks
         block, ends, *_ = self.parts(layout)
         number = self.parameters_of(layout)
+        if rank > 0:
+            number = self.blocks_of(layout) * block.counts.parameters
         sizes = {
             "parameters": NUM_BYTES,
             "gradients": GRADIENT_BYTES,
@@ -262,17 +285,39 @@ class Case:
             weights += len(WHOLE_BLOCKS) * NUM_BYTES * whole
         elif layout.zero == 2:
             gradients += 2 * GRADIENT_BYTES * whole
-        name = "interleaved" if v > 1 else "1f1b"
-        flying = in_flight(
-            name,
-            num_devices=p,
-            num_micro_batches=self.micro_batches(layout),
-            rank=0,
-            chunks=v,
-        )
-        kept = flying * self.blocks_of(layout) / v * block.counts.kept
+        kept = self.blocks_in_flight(layout, rank) * block.counts.kept
         activations = kept + block.counts.again + ends.counts.kept
         return StepMemory(weights, gradients, state, activations)
+
+    def blocks_in_flight(self, layout: Layout, rank: int = 0) -> float:
+        """Return of how many blocks a device keeps activations at once.
+
+        A block counts as often as it has micro-batches in flight. 126 blocks,
+        p = 16, v = 8, m = 32: a stage is a block, but the first has the
+        embedding alone, so that ranks 0 and 1 hold::
+
+            rank    stages in flight    of them the first    blocks
+             0            143                  31              112
+             1            141                   0              141
+
+        Args:
+            layout: How the step is cut.
+            rank: The device of the pipeline.
+        """
+        p = layout.pipeline
+        v = layout.chunks
+        m = self.micro_batches(layout)
+        flying = in_flight(
+            "interleaved" if v > 1 else "1f1b",
+            num_devices=p,
+            num_micro_batches=m,
+            rank=rank,
+            chunks=v,
+        )
+        blocks = flying * self.blocks_of(layout) / v
+        if rank == 0 and self._missing_first(layout):
+            blocks -= min(m, p) + max(0, flying - v * p)
+        return blocks
 
     @property
     def room(self) -> float:
