@@ -340,6 +340,9 @@ def test_keys_and_values_of_whole_sequences_are_gathered():
         ("kept", "none", 1),
         ("again", "none", 2),
         ("again", "full", 3),
+        ("kept", "full", 2),
+        ("again", "selective", 2),
+        ("kept", "selective", 2),
     ):
         layout = Layout(1, 2, 1, 3, 1, again, context=16, gathered=gathered)
         counts = case.parts(layout).block.counts

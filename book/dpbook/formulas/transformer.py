@@ -15,14 +15,33 @@ A layer, without gates, where f = 4h and g = h. All values have 16 bits::
 
 Kept are the values that backward needs. On t devices with tensor parallelism
 each has a t-th of all but the 10h, and of these too with sequence parallelism.
-The 5as are attention's weights of all pairs of tokens. Selective recomputation
-and fused attention compute them again; full recomputation keeps the layer's
-input alone, 2h::
+The 5as are attention's weights of all pairs of tokens, which fused attention
+does not keep. Full recomputation keeps the layer's input alone, 2h. What
+selective recomputation is depends on attention. Where attention is in parts,
+backward computes its weights again, and no more::
 
     22 billion: s = 2048, b = 4, h = 6144, a = 64, on t = 8 devices
     MB of a layer        none    selective    full
     without sequence    1,325         654     101
     with sequence         885         214      13
+
+Where attention is fused, backward computes again all but products and
+attention, whose results are kept, as by PyTorch's selective checkpointing::
+
+                          values      of t devices each has
+    the layer's input     h           a t-th, with sequence parallelism
+    queries, attention    h + h       a t-th
+    keys, values          g + g       a t-th
+    gate and up; or one   2f; or f    a t-th
+    out, down             h + h       all: they are parts of a sum
+
+    7 billion: 4,096 tokens, h = g = 4096, f = 11,008, gated, no dropout
+    MB of a layer        none    selective    full
+    t = 1                 539         415      34
+    t = 8                  67         111       4
+
+Norms, activation functions and residual sums are computed twice. A large
+tensor group keeps more with it than without, for the sake of the two sums.
 
 With c devices that share each sequence (context parallelism), a device has an
 s/c of its tokens, and all of the above is divided by c; the pairs of a token
@@ -142,7 +161,8 @@ class Transformer:
             micro_batch: The examples that go through together.
             tensor: How many devices share the layer.
             recompute: What backward computes again: "none"; "selective", the
-                weights of attention; "full", the layer.
+                weights of attention, or if it is fused, all but products and
+                attention; "full", the layer.
             sequence_parallel: Whether these devices share what lies between
                 products, too.
             context: How many devices share each sequence.
@@ -166,6 +186,8 @@ class Transformer:
         h = self.hidden
         if recompute == "full":
             return 2 * tokens * h / rows
+        if recompute == "selective" and self.fused:
+            return tokens * self._kept_selectively(rows, tensor)
         inner = (6 if self.gated else 4) * self.inner
         shared = 4 * h + 4 * self.keys + inner
         if recompute == "none" and not self.fused:
@@ -177,3 +199,16 @@ class Transformer:
             keys_and_values = 4 * self.keys / tensor * (context - 1)
             whole = inputs + keys_and_values
         return tokens * (outside / rows + shared / tensor + whole)
+
+    def _kept_selectively(self, rows: int, tensor: int) -> float:
+        """Return the bytes of a token: its input, products and attention.
+
+        Args:
+            rows: How many devices share what lies between products.
+            tensor: How many share the layer.
+        """
+        h = self.hidden
+        up = (2 if self.gated else 1) * self.inner
+        shared = 2 * h + 2 * self.keys + up
+        sums = 2 * h
+        return 2 * (h / rows + shared / tensor + sums)

@@ -35,12 +35,8 @@ class Planned(Transformer):
 
     @property
     def recompute(self) -> tuple[str, ...]:
-        """What backward may compute again, each a name of ``RECOMPUTE``.
-
-        Fused attention computes the scores again anyway, so that "selective"
-        would change nothing.
-        """
-        return ("none", "full") if self.fused else RECOMPUTE
+        """What backward may compute again, each a name of ``RECOMPUTE``."""
+        return RECOMPUTE
 
     @property
     def most_tensor(self) -> int:

@@ -4,14 +4,18 @@ A block is a layer of a transformer, say. A device runs it for one micro-batch,
 forward and backward. A transformer's layer counts, for each token::
 
                          forward            backward   computed again
-    products: flops      2 · parameters     twice      selective: scores
-    scores: flops        4sh                twice      full: all forward
+    products: flops      2 · parameters     twice      full: all forward
+    scores: flops        4sh                twice      selective, full: all
     – if fused           4sh · computed     2.5        full: all forward
     other kernels, bytes
       two norms          2 (read, write) · 2 values of h
       two residuals      (3 read and write, a mask of half a value) · h, twice
       GELU, or gate      2 or 3 values of f
       softmax, dropout   4.5 values for each of as scores; not if fused
+
+Selective recomputation runs softmax and dropout again where attention is in
+parts, and where it is fused all other kernels but neither products nor
+attention. Full recomputation runs everything again.
 
 A value has 2 bytes. Backward moves three values where forward moves two, and
 reads and writes 4 bytes of a sum of gradients for each weight. A fused kernel
@@ -124,6 +128,8 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
     tokens = layout.micro_batch * model.sequence / c
     h = model.hidden
     full = 1 if again == "full" else 0
+    # Whether all kernels but products and attention run once more.
+    twice = 1 if _is_run_again(model, layout) else 0
     products = (3 + full) * 2 * tokens * model.layer_parameters / t
     scores = 4 * tokens * model.sequence * h / t
     attention = Attention()
@@ -140,10 +146,9 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         )
         for recompute in (again, "none")
     )
-    sums = 4 + 2 * full if t > 1 else 0
+    sums = 4 + 2 * twice if t > 1 else 0
     beside = _products_beside(model, layout, tokens)
-    once_more = layout.gathered == "again"
-    gathers = 1 + full + once_more if c > 1 else 0
+    gathers = _gathers_of_sequences(layout, twice=twice == 1)
     # With sequence parallelism a sum is two collectives. What keys and values
     # are gathered for, their gradients are scattered for.
     collectives = sums * (2 if rows else 1) + len(beside)
@@ -154,16 +159,21 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         num_products=(4 if model.fused else 6) * (3 + full),
         memory_traffic=tokens * _memory_traffic(model, layout)
         + SUM_BYTES * model.layer_parameters / t,
-        num_kernels=KERNELS * (2 + full),
+        num_kernels=KERNELS * (2 + twice),
         kept=kept,
-        again=whole - kept if full else 0.0,
+        again=max(0.0, whole - kept) if twice else 0.0,
         summed=NUM_BYTES * tokens * h if t > 1 else 0.0,
         num_sums=sums,
         border=NUM_BYTES * tokens * h / t,
         beside=beside,
         keys_and_values=NUM_BYTES * tokens * c * 2 * model.keys / t,
         num_gathers=gathers,
-        launches=layer_launches(model, collectives, twice=again == "full"),
+        launches=layer_launches(
+            model,
+            collectives,
+            twice=twice == 1,
+            with_products=full == 1,
+        ),
         attention=attention,
     )
 
@@ -190,6 +200,21 @@ def _products_beside(
     return tuple(2 * tokens * h * column / t for column in columns)
 
 
+def _gathers_of_sequences(layout: Layout, twice: bool) -> int:
+    """Return how often those that share a sequence gather keys and values.
+
+    Args:
+        layout: How the step is cut.
+        twice: Whether kernels beside products run once more in backward.
+    """
+    if layout.context == 1:
+        return 0
+    if twice and layout.recompute == "selective":
+        return 2  # they are not among what is kept
+    once_more = layout.gathered == "again"
+    return 1 + (layout.recompute == "full") + once_more
+
+
 def _memory_traffic(model: Transformer, layout: Layout) -> float:
     """Return the bytes of all other kernels, for a token."""
     t = layout.tensor
@@ -200,9 +225,15 @@ def _memory_traffic(model: Transformer, layout: Layout) -> float:
     softmax = NUM_BYTES * 4.5 * model.heads * model.sequence / t
     softmax = 0.0 if model.fused else softmax
     # Forward 1, backward 1.5; softmax again, if that is selective.
-    passes = 3.5 if again == "full" else 2.5
+    passes = 3.5 if _is_run_again(model, layout) else 2.5
     moved = passes * (between + inside + softmax)
     return moved + (softmax if again == "selective" else 0.0)
+
+
+def _is_run_again(model: Transformer, layout: Layout) -> bool:
+    """Return whether backward runs kernels beside products once more."""
+    again = layout.recompute
+    return again == "full" or (again == "selective" and model.fused)
 
 
 def ends_counts(model: Transformer, layout: Layout) -> Counts:
