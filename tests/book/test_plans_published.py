@@ -5,6 +5,7 @@ import json
 import pytest
 
 from dpbook.plan_a_run.published import llama3_steps, readings_table
+from dpbook.planner.work import Attention, work
 from tests.repository import ROOT
 
 RECORD = json.loads((ROOT / "book" / "_data" / "plans.json").read_text())
@@ -42,6 +43,22 @@ def test_the_planner_is_nearer_to_all_pairs():
         planned = step.case.seconds(step.layout).total
         assert 1.0 < planned / step.seconds() < 1.2
     assert 1.5 < planned / step.seconds(masked=True) < 1.7
+
+
+def test_attention_is_more_than_half_of_the_long_step():
+    """As the page says: without attention's kernels less than half is left."""
+    long = STEPS[2]
+    whole = long.case.seconds(long.layout)
+    counts = long.case.parts(long.layout).block.counts
+    done = work(
+        counts._replace(attention=Attention()),
+        long.case.cluster.accelerator,
+        long.network.dtype,
+        sustained=long.case.kept_rate,
+    )
+    m = long.case.micro_batches(long.layout)
+    others = m / 16 * long.network.layers * done.products
+    assert 0.5 < (whole.products - others) / whole.total < 0.6
 
 
 def test_the_table_has_both_readings():

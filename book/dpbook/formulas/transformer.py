@@ -142,7 +142,7 @@ class Transformer:
             1.0
         """
         weights = self.layers * self.layer_parameters + self.word_parameters
-        pairs = 2 * self.layers * self.sequence * self.hidden
+        pairs: float = 2 * self.layers * self.sequence * self.hidden
         pairs /= 2 if masked else 1
         return 6 * num_examples * self.sequence * (weights + pairs)
 
