@@ -166,10 +166,10 @@ class Transformer:
             sequence_parallel: Whether these devices share what lies between
                 products, too.
             context: How many devices share each sequence.
-            gathered: What becomes of that which a device has gathered from
-                others, when forward has used it: "again", backward gathers
-                it once more; "kept", it stays. With recomputation of the
-                layer backward gathers it in any case.
+            gathered: What becomes of inputs, keys and values that a device
+                has gathered from others, when forward has used them: "again",
+                backward gathers them once more; "kept", they stay. With
+                recomputation backward gathers them in any case.
 
         Example:
             >>> gpt = Transformer(48, 6144, 64, 51_200, 2048, fused=False)

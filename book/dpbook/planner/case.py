@@ -16,8 +16,8 @@ one behind another and v stages on each (1F1B; interleaved if v > 1)::
                          arithmetic, and at least those of one block
     update               42 bytes of memory for each parameter, by Adam
 
-ZeRO sends for each parameter, over the ring of all that have it, which are
-the replicas' devices, d · c of them::
+ZeRO sends for each parameter, over the ring of the d · c devices that have
+it, those of all replicas::
 
     stage 0   4 bytes to all and back (an allreduce)
     stage 1   4 bytes reduced and scattered, 2 gathered, once a step

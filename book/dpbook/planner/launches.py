@@ -67,7 +67,7 @@ LAYERS = {
     ),
     "Llama": LaunchCounts(Launches(38, 34), Launches(65, 70)),
 }
-# Of the kernels in forward: products, and one that is attention. Selective
+# How many kernels in forward are products, and one is attention. Selective
 # recomputation keeps what they give.
 NUM_PRODUCTS = {"GPT": 4 + 1, "Llama": 7 + 1}
 
