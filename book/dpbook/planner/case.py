@@ -29,10 +29,10 @@ the first (forward), together as long as one; for stages 2 and 3 by all.
 
 Devices that share sequences gather all keys and values of a layer before they
 compute attention, and scatter the gradients of them, as Llama 3's program did.
-Nothing hides these messages. A ring would hide them where sequences are long,
-but no published step was found that had one; with few heads of keys they are
-short. c devices of which each has b · s/c tokens, and 2g numbers for each in
-keys and values, t devices sharing the heads::
+Nothing hides these messages, which have 16 bits a number. A ring would hide
+them where sequences are long, but no step with one was published for such
+models; with few heads of keys they are short. c devices have b · s/c tokens
+each, with 2g numbers in keys and values, and t devices share the heads::
 
     bytes of a gather     2 · 2g/t · b · s, of which a device has a c-th
     gathers of a layer    forward; forward again where that is; backward,
