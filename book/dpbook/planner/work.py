@@ -37,6 +37,7 @@ Not all programs fuse them so. Other kernels of a layer of 4,096 tokens, h =
     Llama: norm, rotary positions, SwiGLU     3.33 ms              1.15 ms
 """
 
+from functools import cache
 from typing import NamedTuple
 
 from dpbook.formulas.transformer import Transformer
@@ -47,7 +48,11 @@ from dpbook.planner.launches import (
 )
 from dpbook.planner.layouts import Layout
 from dpkit.theory.hardware import Accelerator
-from dpkit.theory.hardware.causal_attention import block_of_scores, num_scores
+from dpkit.theory.hardware.causal_attention import (
+    ScoreBlock,
+    block_of_scores,
+    num_scores,
+)
 from dpkit.theory.hardware.costs import achieved_flops_per_second
 from dpkit.theory.hardware.fused_attention import attention_kernel
 
@@ -358,6 +363,12 @@ def _half_flops(accelerator: Accelerator, dtype: str) -> float:
     return accelerator.half_flops * peaks[dtype] / peaks["float32"]
 
 
+@cache
+def _share_of_scores(length: int, block: ScoreBlock) -> float:
+    """Return which part of all scores of a sequence a kernel computes."""
+    return num_scores(length, length, block) / length**2
+
+
 def _attention_seconds(
     attention: Attention,
     accelerator: Accelerator,
@@ -384,7 +395,7 @@ def _attention_seconds(
         (attention.backward, 1, True),
     ):
         block = block_of_scores(kernel, backward, s, size)
-        computed = flops * num_scores(s, s, block) / s**2
+        computed = flops * _share_of_scores(s, block)
         kind = f"{kernel} backward" if backward else kernel
         rate = sustained * achieved_flops_per_second(accelerator, dtype, kind)
         each = accelerator.kernel_seconds + half / rate
