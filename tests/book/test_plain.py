@@ -102,7 +102,7 @@ def added_by_a_block(layout, names=None):
 def test_what_a_block_moves_on_a_group(recompute):
     layout = Layout(tp=2, bfloat16=True, recompute=recompute)
     again = "full" if recompute else "none"
-    planned = planner.Layout(1, 2, recompute=again)
+    planned = planner.Layout(1, 2, recompute=again, gathered="kept")
     own = MODEL.layer_parameters / 2
     expected = TOKENS * plain.layer_bytes(MODEL, planned)
     # A group of one copies, too.
@@ -167,3 +167,8 @@ def test_other_models_are_refused():
     network = replace(NETWORKS["22B of 2022"], plain=True)
     with pytest.raises(ValueError, match=r"dropout: True, fused: False"):
         plain.layer_bytes(network, planner.Layout(8))
+
+
+def test_selective_recomputation_is_refused():
+    with pytest.raises(ValueError, match=r"\(recompute: selective\)"):
+        plain.layer_bytes(MODEL, planner.Layout(8, recompute="selective"))

@@ -3,7 +3,11 @@
 import pytest
 from torch import nn
 
-from dpbook.formulas.transformer import Transformer
+from dpbook.formulas.transformer import (
+    GATHERED,
+    RECOMPUTE,
+    Transformer,
+)
 from dpbook.planner.networks import NETWORKS
 
 GPT = Transformer(48, 6144, 64, 51_200, 2048, fused=False)
@@ -55,14 +59,62 @@ def test_fused_attention_keeps_no_weights():
     assert fused.kept_bytes(1, recompute="none") == GPT.kept_bytes(1)
 
 
+def test_a_shared_sequence_is_kept_in_parts():
+    for recompute in RECOMPUTE:
+        one, four = (
+            GPT.kept_bytes(1, 2, recompute, context=c) for c in (1, 4)
+        )
+        assert four == one / 4
+
+
+def test_gathered_inputs_are_kept_whole():
+    """The two of a layer, 2h each, and keys and values, 2g each."""
+    few = Transformer(2, 64, 8, 100, 16, key_heads=2)
+    t, c, tokens = 2, 4, 3 * 16
+
+    def kept(gathered, **more):
+        settings = {"recompute": "none"} | more
+        return few.kept_bytes(3, t, gathered=gathered, **settings)
+
+    inputs = 2 * 2 * tokens * 64 * (1 - 1 / t)
+    assert kept("kept") - kept("again") == inputs
+    whole = 2 * 2 * tokens * 16 / t
+    shared = kept("kept", context=c) - kept("again", context=c)
+    assert shared == inputs / c + whole * (1 - 1 / c)
+    alone = {"recompute": "full"}
+    assert kept("kept", **alone) == kept("again", **alone)
+    rows = {"sequence_parallel": False}
+    assert kept("kept", **rows) == kept("again", **rows)
+
+
+def test_two_inputs_of_a_block_of_the_mesh_are_470_megabytes():
+    """The worked case of the module: seven eighths of 268 MB, twice."""
+    llama = Transformer(4, 4096, 32, 32_000, 2048, key_heads=8, gated=True)
+    again, kept = (
+        llama.kept_bytes(16, 8, "none", gathered=gathered)
+        for gathered in GATHERED
+    )
+    assert round((kept - again) / 1e6) == 470
+
+
+def test_an_unknown_word_for_what_is_gathered_is_refused():
+    with pytest.raises(ValueError, match=r"unknown gathered .*'lost'"):
+        GPT.kept_bytes(1, gathered="lost")
+
+
 def test_fewer_keys_and_a_gate_change_what_is_kept():
-    plain = Transformer(2, 64, 8, 100, 10)
-    few = Transformer(2, 64, 8, 100, 10, key_heads=2)
-    assert plain.kept_bytes(1) - few.kept_bytes(1) == 10 * 4 * (64 - 16)
-    gate = Transformer(2, 64, 8, 100, 10, gated=True)
-    assert gate.kept_bytes(1) - plain.kept_bytes(1) == 10 * 2 * 256
-    dry = Transformer(2, 64, 8, 100, 10, dropout=False)
-    assert plain.kept_bytes(1) - dry.kept_bytes(1) == 10 * 2 * 64
+    plain, few, gate, dry = (
+        Transformer(2, 64, 8, 100, 10, **changes).kept_bytes(1, 1, "none")
+        for changes in (
+            {},
+            {"key_heads": 2},
+            {"gated": True},
+            {"dropout": False},
+        )
+    )
+    assert plain - few == 10 * 4 * (64 - 16)
+    assert gate - plain == 10 * 2 * 256
+    assert plain - dry == 10 * 2 * 64
 
 
 def test_an_unknown_recomputation_is_refused():

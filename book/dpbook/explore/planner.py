@@ -23,6 +23,7 @@ from dpbook.planner.search import (
     plan,
     search,
     why,
+    why_not,
 )
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, Host
 from dpkit.theory.hardware.clusters import Cluster, cluster
@@ -55,10 +56,15 @@ FACTORS = {
     ("v100", False): (1.04, 1.04),
     ("a100", False): (1.08, 1.21),
     ("a100", True): (1.64, 4.49),
-    ("h100", False): (1.04, 1.05),
+    ("h100", False): (1.08, 1.15),
     ("h100", True): (1.1, 1.18),
 }
 POWERS = tuple(2**i for i in range(15))
+# What is tried, each alone, to make a layout fit.
+MOVED_ALONE = (
+    *("zero", "recompute", "micro_batch"),
+    *("tensor", "context", "pipeline"),
+)
 
 
 def nodes_of(accelerator: str, num_devices: int) -> Cluster:
@@ -112,7 +118,7 @@ def show_planner(
     net = network_for(model, sequence, accelerator)
     machine = nodes_of(accelerator, devices)
     case = Case(net, examples, machine, host=PROGRAM_HOSTS[program])
-    data = devices // (cut["tensor"] * cut["pipeline"])
+    data = devices // (cut["tensor"] * cut["pipeline"] * cut["context"])
     layout = Layout(data, zero=int(zero), **cut)
     for is_wrong, place, words in _faults(case, layout):
         if is_wrong:
@@ -144,16 +150,22 @@ def _faults(case: Case, layout: Layout) -> Iterator[tuple[bool, str, str]]:
     """Yield what may be wrong: whether it is, the setting, the words."""
     t = layout.tensor
     p = layout.pipeline
+    c = layout.context
     v = layout.chunks
     count = case.cluster.num_devices
     net = case.network
-    cut = f"(devices: {count}, tensor × pipeline: {t} × {p})"
+    sizes = f"{t} × {c} × {p}"
+    cut = f"(devices: {count}, tensor × context × pipeline: {sizes})"
     yield layout.data == 0, "pipeline", f"too few devices {cut}"
     most = gcd(NODE, net.most_tensor)
     group = f"(tensor: {t}, a divisor of: {most})"
     words = f"tensor groups have to divide the heads and the node {group}"
     yield most % t > 0, "tensor", words
-    yield count % (t * p) > 0, "pipeline", f"devices are left over {cut}"
+    left = count % (t * c * p) > 0
+    yield left, "pipeline", f"devices are left over {cut}"
+    shared = c > 1 and not isinstance(net, Planned)
+    words = f"this network has no sequences to share (context: {c})"
+    yield shared, "context", words
     place = "chunks" if p <= net.num_blocks else "pipeline"
     few = f"(layers: {net.num_blocks}, stages: {p * v})"
     # At each end of a pipeline a layer may be missing.
@@ -229,14 +241,9 @@ def _trust(case: Case, layout: Layout) -> tuple[str, str]:
 
 def _sentence(case: Case, mine: LayoutCost, found: SearchResult) -> str:
     took = show_seconds(mine.seconds.total)
-    held = show_memory(int(mine.memory.total))
     if mine.memory.total > case.room:
-        parts = dict(zip(mine.memory, MEMORY_PARTS))
-        part = f"{parts[max(parts)]} {show_memory(int(max(parts)))}"
-        words = (
-            f"Yours does not fit: of {held} the largest part is {part}. "
-            f"{_what_would_fit(case, mine.layout)}"
-        )
+        reason = why_not(case, mine.layout)
+        words = f"Yours, {reason} {_what_would_fit(case, mine.layout)}"
     else:
         words = f"Yours fits and takes {took}."
     if not found.plans:
@@ -270,7 +277,7 @@ def _what_would_fit(case: Case, layout: Layout) -> str:
     If several values of a control do, the one with the fastest step counts.
     """
     found: dict[str, tuple[float, Any]] = {}
-    for name in ("zero", "recompute", "micro_batch", "tensor", "pipeline"):
+    for name in MOVED_ALONE:
         for value in CONTROLS[name].moves:
             moved = _moved(case, layout, name, value)
             if any(wrong for wrong, *_ in _faults(case, moved)):
@@ -294,10 +301,11 @@ def _moved(case: Case, layout: Layout, name: str, value: Any) -> Layout:
     value = int(value) if name == "zero" else value
     moved = layout._replace(**{name: value})
     count = case.cluster.num_devices
-    return moved._replace(data=count // (moved.tensor * moved.pipeline))
+    others = moved.tensor * moved.context * moved.pipeline
+    return moved._replace(data=count // others)
 
 
-SEQUENCES = (1024, 2048, 4096, 8192, 16_384, 32_768)
+SEQUENCES = tuple(1024 * 2**i for i in range(8))
 TRANSFORMERS = tuple(
     name for name, net in NETWORKS.items() if isinstance(net, Planned)
 )
@@ -315,6 +323,12 @@ CONTROLS: dict[str, Control] = {
     "devices": Number("devices", 64, POWERS[3:]),
     "program": Choice("program", EAGER, tuple(PROGRAM_HOSTS)),
     "tensor": Number("tensor: devices that share a layer", 2, POWERS[:4]),
+    "context": Number(
+        "context: devices that share a sequence",
+        1,
+        POWERS[:5],
+        shown_for=("model", TRANSFORMERS),
+    ),
     "pipeline": Number("pipeline: devices in a row", 4, POWERS[:8]),
     "chunks": Number("stages of a device", 1, POWERS[:5]),
     "micro_batch": Number("examples of a micro-batch", 1, POWERS[:9]),
@@ -352,6 +366,17 @@ PLANNER = LiveFigure(
             examples=2048,
             devices=16_384,
             tensor=8,
+            pipeline=16,
+            chunks=8,
+            zero="2",
+        ),
+        "the same with 131,072 tokens": _preset(
+            model="405B",
+            sequence=131_072,
+            examples=128,
+            devices=16_384,
+            tensor=8,
+            context=16,
             pipeline=16,
             chunks=8,
             zero="2",

@@ -15,14 +15,48 @@ A layer, without gates, where f = 4h and g = h. All values have 16 bits::
 
 Kept are the values that backward needs. On t devices with tensor parallelism
 each has a t-th of all but the 10h, and of these too with sequence parallelism.
-The 5as are attention's weights of all pairs of tokens. Selective recomputation
-and fused attention compute them again; full recomputation keeps the layer's
-input alone, 2h::
+The 5as are attention's weights of all pairs of tokens, which fused attention
+does not keep. Full recomputation keeps the layer's input alone, 2h. What
+selective recomputation is depends on attention. Where attention is in parts,
+backward computes its weights again, and no more::
 
     22 billion: s = 2048, b = 4, h = 6144, a = 64, on t = 8 devices
     MB of a layer        none    selective    full
     without sequence    1,325         654     101
     with sequence         885         214      13
+
+Where attention is fused, backward computes again all but products and
+attention, whose results are kept, as by PyTorch's selective checkpointing::
+
+                          values      of t devices each has
+    the layer's input     h           a t-th, with sequence parallelism
+    queries, attention    h + h       a t-th
+    keys, values          g + g       a t-th
+    gate and up; or one   2f; or f    a t-th
+    out, down             h + h       all: they are parts of a sum
+
+    7 billion: 4,096 tokens, h = g = 4096, f = 11,008, gated, no dropout
+    MB of a layer        none    selective    full
+    t = 1                 539         415      34
+    t = 8                  67         111       4
+
+Norms, activation functions and residual sums are computed twice. A large
+tensor group keeps more with it than without, for the sake of the two sums.
+
+With c devices that share each sequence (context parallelism), a device has an
+s/c of its tokens, and all of the above is divided by c; the pairs of a token
+are s as before.
+
+Two products of a layer need all tokens of the tensor group: that of queries,
+keys and values, and the first of the MLP. With sequence parallelism their
+inputs are gathered, 2h values for each token. So are keys and values where a
+sequence is shared, 2g. Megatron-LM and Llama 3's program gather again in
+backward what they need; PyTorch's DTensor keeps what it has gathered::
+
+    kept besides         sb/c · (4h (1 - 1/t) + 4g (c - 1)/t)
+
+    a block of 4,096 wide, 16 sequences of 2,048 tokens, t = 8, c = 1:
+    16 · 2048 · 4 · 4096 · 7/8 = 470 MB
 
 Source:
     V. Korthikanti et al., Reducing activation recomputation in large
@@ -36,6 +70,7 @@ from dataclasses import dataclass
 from dpkit.theory.units import check_known
 
 RECOMPUTE = ("none", "selective", "full")
+GATHERED = ("again", "kept")
 
 
 @dataclass(frozen=True)
@@ -94,10 +129,13 @@ class Transformer:
         ends = (1 if self.tied else 2) * self.word_parameters
         return self.layers * self.layer_parameters + ends
 
-    def flops(self, num_examples: float) -> float:
+    def flops(self, num_examples: float, masked: bool = False) -> float:
         """Return the flops that a step needs, forward and backward.
 
-        Attention is counted without its mask, as the sources do.
+        Args:
+            num_examples: Those of the step.
+            masked: Whether a causal mask leaves out half of attention's
+                pairs. The sources count all pairs.
 
         Example:
             >>> gpt = Transformer(48, 6144, 64, 51_200, 2048)
@@ -107,7 +145,8 @@ class Transformer:
             1.0
         """
         weights = self.layers * self.layer_parameters + self.word_parameters
-        pairs = 2 * self.layers * self.sequence * self.hidden
+        pairs: float = 2 * self.layers * self.sequence * self.hidden
+        pairs /= 2 if masked else 1
         return 6 * num_examples * self.sequence * (weights + pairs)
 
     def kept_bytes(
@@ -116,6 +155,8 @@ class Transformer:
         tensor: int = 1,
         recompute: str = "selective",
         sequence_parallel: bool = True,
+        context: int = 1,
+        gathered: str = "again",
     ) -> float:
         """Return the bytes that a device keeps of a layer for backward.
 
@@ -123,9 +164,15 @@ class Transformer:
             micro_batch: The examples that go through together.
             tensor: How many devices share the layer.
             recompute: What backward computes again: "none"; "selective", the
-                weights of attention; "full", the layer.
+                weights of attention, or if it is fused, all but products and
+                attention; "full", the layer.
             sequence_parallel: Whether these devices share what lies between
                 products, too.
+            context: How many devices share each sequence.
+            gathered: What becomes of inputs, keys and values that a device
+                has gathered from others, when forward has used them: "again",
+                backward gathers them once more; "kept", they stay. With
+                recomputation backward gathers them in any case.
 
         Example:
             >>> gpt = Transformer(48, 6144, 64, 51_200, 2048, fused=False)
@@ -136,14 +183,35 @@ class Transformer:
             13 MB
         """
         check_known("recompute", recompute, RECOMPUTE)
+        check_known("gathered", gathered, GATHERED)
         rows = tensor if sequence_parallel else 1  # that share the rest
-        tokens = micro_batch * self.sequence
+        tokens = micro_batch * self.sequence / context
         h = self.hidden
         if recompute == "full":
             return 2 * tokens * h / rows
+        if recompute == "selective" and self.fused:
+            return tokens * self._kept_selectively(rows, tensor)
         inner = (6 if self.gated else 4) * self.inner
         shared = 4 * h + 4 * self.keys + inner
         if recompute == "none" and not self.fused:
             shared += 5 * self.heads * self.sequence
         outside = (10 if self.dropout else 8) * h
-        return tokens * (outside / rows + shared / tensor)
+        whole = 0.0
+        if gathered == "kept":
+            inputs = 4 * h * (1 - 1 / rows)
+            keys_and_values = 4 * self.keys / tensor * (context - 1)
+            whole = inputs + keys_and_values
+        return tokens * (outside / rows + shared / tensor + whole)
+
+    def _kept_selectively(self, rows: int, tensor: int) -> float:
+        """Return the bytes of a token: its input, products and attention.
+
+        Args:
+            rows: How many devices share what lies between products.
+            tensor: How many share the layer.
+        """
+        h = self.hidden
+        up = (2 if self.gated else 1) * self.inner
+        shared = 2 * h + 2 * self.keys + up
+        sums = 2 * h
+        return 2 * (h / rows + shared / tensor + sums)

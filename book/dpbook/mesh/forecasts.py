@@ -60,6 +60,7 @@ def forecast(
         micro_batch=num_rows // data // layout.micro_batches,
         recompute="full" if layout.recompute else "none",
         zero=0 if layout.fsdp == 1 else 3 if layout.pp == 1 else 1,
+        gathered="kept" if plain else "again",
     )
     case = Case(
         network_of(sizes, plain),

@@ -21,7 +21,7 @@ FAR = 1.15  # a factor that is named wherever the planner is used
 def _cut(layout: Layout) -> dict[str, object]:
     """Return the first cells of a row; the cut does not break into lines."""
     return {
-        "d × t × p": " × ".join(map(str, layout[:3])).replace(" ", "\xa0"),
+        "d × t × p": layout.words_of_cut.replace(" ", "\xa0"),
         "rows": layout.micro_batch,
         "v": layout.chunks,
         "recompute": layout.recompute,

@@ -4,7 +4,8 @@ The seconds are those of the fullest device. With m micro-batches, p devices
 one behind another and v stages on each (1F1B; interleaved if v > 1)::
 
     products, kernels    m · what one micro-batch takes, shared equally by p
-    messages             m · its allreduces, for which all of a group wait
+    messages             m · its allreduces, and keys and values, for which
+                         all of a group wait
     launches             m · what blocks wait for their host besides, which is
                          nothing where it launches them in less time
     bubble               (p - 1)/v · a micro-batch and its hops, and what the
@@ -15,7 +16,8 @@ one behind another and v stages on each (1F1B; interleaved if v > 1)::
                          arithmetic, and at least those of one block
     update               42 bytes of memory for each parameter, by Adam
 
-ZeRO sends for each parameter, over the ring of the replicas::
+ZeRO sends for each parameter, over the ring of the d · c devices that have
+it, those of all replicas::
 
     stage 0   4 bytes to all and back (an allreduce)
     stage 1   4 bytes reduced and scattered, 2 gathered, once a step
@@ -24,6 +26,22 @@ ZeRO sends for each parameter, over the ring of the replicas::
 
 Messages are hidden by the arithmetic of the last micro-batch (backward) and
 the first (forward), together as long as one; for stages 2 and 3 by all.
+
+Devices that share sequences gather all keys and values of a layer before they
+compute attention, and scatter the gradients of them, as Llama 3's program did.
+Nothing hides these messages, which have 16 bits a number. A ring would hide
+them where sequences are long, but no step with one was published for such
+models; with few heads of keys they are short. c devices have b · s/c tokens
+each, with 2g numbers in keys and values, and t devices share the heads::
+
+    bytes of a gather     2 · 2g/t · b · s, of which a device has a c-th
+    gathers of a layer    forward; forward again where that is; backward,
+                          unless a device keeps what it has gathered
+    405B, s = 131,072, t = 8, c = 16    134 MB, each time
+
+Where backward gathers the inputs of a layer's products again, a product beside
+takes the time of the gather, or hides a part of it
+(``work._products_beside``).
 
 Not modelled: what messages take from the arithmetic that they overlap with,
 the heat of a GPU, waiting for data, faults; in memory: what an allocator and
@@ -43,7 +61,14 @@ from dpbook.planner import plain
 from dpbook.planner.layouts import Layout, all_layouts
 from dpbook.planner.networks import Network
 from dpbook.planner.peak import Held, peak
-from dpbook.planner.work import NUM_BYTES, SUSTAINED, BlockWork, work
+from dpbook.planner.work import (
+    NUM_BYTES,
+    SUSTAINED,
+    BlockWork,
+    Counts,
+    product_seconds,
+    work,
+)
 from dpkit.theory.collectives.library import even_seconds
 from dpkit.theory.hardware import HOSTS, Host
 from dpkit.theory.hardware.clusters import Cluster
@@ -121,7 +146,7 @@ class Case:
         >>> case = Case(NETWORKS["405B"], 2048, many, attention="flash")
         >>> layout = Layout(128, 8, 16, chunks=8, zero=2)
         >>> f"{case.memory(layout).total / 2**30:.1f} GiB"
-        '72.5 GiB'
+        '72.8 GiB'
         >>> f"{case.seconds(layout).total:.1f} s"
         '7.0 s'
     """
@@ -161,6 +186,8 @@ class Case:
             layout.micro_batch,
             layout.recompute,
             layout.sequence_parallel,
+            layout.context,
+            layout.gathered,
         )
         if key not in self._parts:
             net = self.network
@@ -205,23 +232,48 @@ class Case:
         It is the one that also has the embedding.
         """
         block, ends, *_ = self.parts(layout)
-        count = self.blocks_of(layout)
-        # Where blocks are missing, they are missing at the ends.
-        if count * layout.pipeline > self.network.num_blocks + 1:
-            count -= 1
+        count = self.blocks_of(layout) - self._missing_first(layout)
         return count * block.counts.parameters + ends.counts.parameters
+
+    def _missing_first(self, layout: Layout) -> int:
+        """Return how many blocks fewer the first device has than the second.
+
+        Where one block is missing, the last device has one fewer, which scores
+        the words; where two are, the first too, which has the embedding.
+        """
+        most = self.blocks_of(layout) * layout.pipeline
+        return 1 if most > self.network.num_blocks + 1 else 0
 
     def micro_batches(self, layout: Layout) -> int:
         """Return how many micro-batches a replica computes in a step: m."""
         return self.batch // (layout.data * layout.micro_batch)
 
     def memory(self, layout: Layout) -> StepMemory:
-        """Return the bytes of the device that holds most, by purpose."""
-        d = layout.data
+        """Return the bytes of the device that holds most, by purpose.
+
+        It is the first of a pipeline, or the second where the first has a
+        block fewer.
+        """
+        return self._memory_of(layout, self.fullest(layout))
+
+    def fullest(self, layout: Layout) -> int:
+        """Return the rank in its pipeline of the device that holds most."""
+        if not self._missing_first(layout):
+            return 0
+        first, second = (
+            self._memory_of(layout, rank).total for rank in (0, 1)
+        )
+        return 0 if first >= second else 1
+
+    def _memory_of(self, layout: Layout, rank: int) -> StepMemory:
+        """Return the bytes of the first or second device of a pipeline."""
+        d = layout.num_copies
         block, ends, *_ = self.parts(layout)
         number = self.parameters_of(layout)
+        if rank > 0:
+            number = self.blocks_of(layout) * block.counts.parameters
         if self.network.plain:
-            return StepMemory(*peak(self._held(layout)))
+            return StepMemory(*peak(self._held(layout, rank, number)))
         sizes = {
             "parameters": NUM_BYTES,
             "gradients": GRADIENT_BYTES,
@@ -237,38 +289,62 @@ class Case:
             weights += len(WHOLE_BLOCKS) * NUM_BYTES * whole
         elif layout.zero == 2:
             gradients += 2 * GRADIENT_BYTES * whole
-        kept = self._blocks_in_flight(layout) * block.counts.kept
+        kept = self.blocks_in_flight(layout, rank) * block.counts.kept
         activations = kept + block.counts.again + ends.counts.kept
         return StepMemory(weights, gradients, state, activations)
 
-    def _blocks_in_flight(self, layout: Layout) -> float:
-        """Return how many blocks a device keeps activations of."""
-        v = layout.chunks
-        flying = in_flight(
-            "interleaved" if v > 1 else "1f1b",
-            num_devices=layout.pipeline,
-            num_micro_batches=self.micro_batches(layout),
-            rank=0,
-            chunks=v,
-        )
-        return flying * self.blocks_of(layout) / v
+    def _held(self, layout: Layout, rank: int, number: float) -> Held:
+        """Return what a device of PyTorch's engines has.
 
-    def _held(self, layout: Layout) -> Held:
-        """Return what a device of PyTorch's engines has."""
+        Args:
+            layout: How the step is cut.
+            rank: The device of the pipeline.
+            number: Its parameters.
+        """
         block, ends, *_ = self.parts(layout)
         return Held(
-            parameters=self.parameters_of(layout),
+            parameters=number,
             block=block.counts.parameters,
             ends=ends.counts.parameters,
             blocks=self.blocks_of(layout),
-            flying=self._blocks_in_flight(layout),
+            flying=self.blocks_in_flight(layout, rank),
             kept=block.counts.kept,
             again=block.counts.again,
             ends_kept=ends.counts.kept,
-            data=layout.data,
+            copies=layout.num_copies,
             zero=layout.zero,
             several=self.micro_batches(layout) > 1,
         )
+
+    def blocks_in_flight(self, layout: Layout, rank: int = 0) -> float:
+        """Return of how many blocks a device keeps activations at once.
+
+        A block counts as often as it has micro-batches in flight. 126 blocks,
+        p = 16, v = 8, m = 32: a stage is a block, but the first has the
+        embedding alone, so that ranks 0 and 1 hold::
+
+            rank    stages in flight    of them the first    blocks
+             0            143                  31              112
+             1            141                   0              141
+
+        Args:
+            layout: How the step is cut.
+            rank: The device of the pipeline.
+        """
+        p = layout.pipeline
+        v = layout.chunks
+        m = self.micro_batches(layout)
+        flying = in_flight(
+            "interleaved" if v > 1 else "1f1b",
+            num_devices=p,
+            num_micro_batches=m,
+            rank=rank,
+            chunks=v,
+        )
+        blocks = flying * self.blocks_of(layout) / v
+        if rank == 0 and self._missing_first(layout):
+            blocks -= min(m, p) + max(0, flying - v * p)
+        return blocks
 
     @property
     def room(self) -> float:
@@ -320,16 +396,41 @@ class Case:
             most_tensor=most,
             most_micro_batch=net.most_micro_batch,
             recompute=net.recompute,
+            most_context=net.most_context,
         )
 
     def _messages(self, layout: Layout, block: BlockWork) -> float:
         """Return the seconds of the collectives of a block, by micro-batch."""
         counts = block.counts
+        t = layout.tensor
         halves = ("reduce_scatter", "allgather")
         names = halves if layout.sequence_parallel else ("allreduce",)
-        return counts.num_sums * fsum(
-            self._sum(name, layout.tensor, 1, counts.summed) for name in names
+        sums = counts.num_sums * fsum(
+            self._sum(name, t, 1, counts.summed) for name in names
         )
+        again = fsum(
+            max(0.0, self._sum("allgather", t, 1, counts.summed) - hidden)
+            for hidden in self._hiding(counts)
+        )
+        return sums + again + self._sequence_messages(layout, counts)
+
+    def _sequence_messages(self, layout: Layout, counts: Counts) -> float:
+        """Return the seconds in which devices share keys and values."""
+        shared = layout.context, layout.tensor, counts.keys_and_values
+        gather = self._sum("allgather", *shared)
+        scatter = self._sum("reduce_scatter", *shared)
+        return counts.num_gathers * gather + scatter
+
+    def _hiding(self, counts: Counts) -> Iterator[float]:
+        """Yield the seconds of each product beside which inputs come again."""
+        for flops in counts.beside:
+            yield product_seconds(
+                flops,
+                1,
+                self.cluster.accelerator,
+                self.network.dtype,
+                self.kept_rate,
+            )
 
     def _sum(self, name: str, ranks: int, stride: int, n: float) -> float:
         """Return the seconds of a collective on evenly spaced devices.
@@ -359,7 +460,7 @@ class Case:
         accelerator = self.cluster.accelerator
         number = self.parameters_of(layout)
         rate = accelerator.bytes_per_second * accelerator.achieved_bytes
-        shared = layout.data if layout.zero else 1
+        shared = layout.num_copies if layout.zero else 1
         moved = UPDATE_BYTES * number / shared
         if self.network.plain:
             moved = plain.UPDATE_BYTES * number / shared
@@ -368,7 +469,7 @@ class Case:
 
     def _gradients(self, layout: Layout, one: float) -> float:
         """Return the seconds of messages of replicas that nothing hides."""
-        if layout.data == 1:
+        if layout.num_copies == 1:
             return 0.0
         m = self.micro_batches(layout)
         stage = layout.zero
@@ -376,7 +477,7 @@ class Case:
         times = m if stage > 1 else 1  # that gradients are reduced
         gathers = (0, 1, 1, 2 * m)[stage]
         name = "reduce_scatter" if stage else "allreduce"
-        group = layout.data, layout.tensor
+        group = layout.num_copies, layout.tensor
         seconds = times * self._sum(name, *group, GRADIENT_BYTES * number)
         seconds += gathers * self._sum("allgather", *group, NUM_BYTES * number)
         if not layout.overlap:

@@ -20,12 +20,13 @@ the host ``eager-program`` (30 µs a launch, 19 in backward, 5.6 a view)::
 
     4,096 tokens on H100s        one device    8 share the layer
     the device, and messages       12.51           2.46 ms
-    the host, and collectives       2.96           3.20 ms
-    the layer takes                12.51           3.20 ms
+    the host, and collectives       2.96           3.26 ms
+    the layer takes                12.51           3.26 ms
 
 A compiled program launches few kernels, and a CUDA graph one for all of them:
 there the device alone counts. Left out are the casts of autocast, the hooks
-of ``fully_shard``, selective recomputation, and what is launched once a step.
+of ``fully_shard``, what Python does to choose what selective recomputation
+keeps, and what is launched once a step.
 
 Source:
     ``tests/book/eager_layers.py``, whose launches are counted on simulated
@@ -66,16 +67,28 @@ LAYERS = {
     ),
     "Llama": LaunchCounts(Launches(38, 34), Launches(65, 70)),
 }
+# How many kernels in forward are products, and one is attention. Selective
+# recomputation keeps what they give.
+NUM_PRODUCTS = {"GPT": 4 + 1, "Llama": 7 + 1}
 
 
 def layer_launches(
-    model: Transformer, num_collectives: int = 0, twice: bool = False
+    model: Transformer,
+    num_collectives: int = 0,
+    twice: bool = False,
+    with_products: bool = True,
 ) -> LaunchCounts:
     """Return what a host issues for a layer and a micro-batch.
 
     A model whose MLP is gated is taken for one like Llama. A collective of
-    the tensor group is one more launch. If ``twice``, the layer is computed
-    again in backward: Python launches it once more, as in forward.
+    the tensor group is one more launch.
+
+    Args:
+        model: That of the layer.
+        num_collectives: Those of its tensor group.
+        twice: Whether backward computes the layer again: Python launches it
+            once more, as in forward.
+        with_products: Whether this includes products and fused attention.
 
     Example:
         >>> from dpkit.theory.hardware import HOSTS
@@ -88,4 +101,6 @@ def layer_launches(
     forward, backward = LAYERS["Llama" if model.gated else name]
     times = 2 if twice else 1
     kernels = times * forward.kernels + num_collectives
+    if twice and not with_products:
+        kernels -= NUM_PRODUCTS["Llama" if model.gated else "GPT"]
     return LaunchCounts(Launches(kernels, times * forward.views), backward)

@@ -1,13 +1,23 @@
 """How a step may be cut: the layouts of a number of devices.
 
-The devices are numbered with the tensor group inside, then the replicas, then
-the stages. 16 devices, t = 2, d = 4, p = 2, on nodes of 8::
+The devices are numbered with the tensor group inside, then those that share a
+sequence, then the replicas, then the stages. 16 devices on nodes of 8, t = 2,
+p = 2, once with d = 4 and once with c = 2, d = 2::
 
-    stage 0   replica 0: 0 1    1: 2 3    2: 4 5    3: 6 7      node 0
-    stage 1   replica 0: 8 9    1: 10 11  2: 12 13  3: 14 15    node 1
+    c = 1   stage 0   replica 0: 0 1    1: 2 3    2: 4 5    3: 6 7    node 0
+            stage 1   replica 0: 8 9    1: 10 11  2: 12 13  3: 14 15  node 1
+
+    c = 2   stage 0   replica 0: 0 1 2 3          1: 4 5 6 7          node 0
+            stage 1   replica 0: 8 9 10 11        1: 12 13 14 15      node 1
+
+With c = 2, devices 0 and 1 have pieces 0 and 3 of the four pieces of each
+sequence, head and tail, and devices 2 and 3 have pieces 1 and 2. All devices
+of a stage have the weights of its layers, a t-th of each matrix: they add up
+their gradients, and ZeRO divides over them.
 """
 
 from collections.abc import Iterator
+from itertools import product
 from math import gcd
 from typing import NamedTuple
 
@@ -36,17 +46,41 @@ class Layout(NamedTuple):
     #: Whether messages between stages and replicas overlap with the
     #: arithmetic where they can.
     overlap: bool = True
+    context: int = 1  #: devices that share each sequence, c
+    #: What becomes of the inputs that a device has gathered from others for
+    #: its layers: one of ``transformer.GATHERED``.
+    gathered: str = "again"
 
     @property
     def num_devices(self) -> int:
-        """How many devices it takes, data × tensor × pipeline of them."""
-        return self.data * self.tensor * self.pipeline
+        """How many devices it takes: data × context × tensor × pipeline."""
+        return self.num_copies * self.tensor * self.pipeline
+
+    @property
+    def num_copies(self) -> int:
+        """How many devices have the same weights, each for other tokens.
+
+        They are those of all replicas, data × context of them. They add up
+        their gradients, and ZeRO divides over them.
+        """
+        return self.data * self.context
+
+    @property
+    def cut(self) -> tuple[int, int, int, int]:
+        """The sizes that say how many devices do what: d, t, p and c."""
+        return self.data, self.tensor, self.pipeline, self.context
+
+    @property
+    def words_of_cut(self) -> str:
+        """The cut in words: d × t × p, and c if sequences are shared."""
+        shared = f", c = {self.context}" if self.context > 1 else ""
+        return f"{self.data} × {self.tensor} × {self.pipeline}{shared}"
 
     def __str__(self) -> str:
-        cut = f"{self.data} × {self.tensor} × {self.pipeline}"
         chunks = f", v = {self.chunks}" if self.chunks > 1 else ""
         rest = f"recompute {self.recompute}, ZeRO-{self.zero}"
-        return f"{cut}{chunks}, micro-batches of {self.micro_batch}, {rest}"
+        cut = f"{self.words_of_cut}{chunks}"
+        return f"{cut}, micro-batches of {self.micro_batch}, {rest}"
 
 
 def divisors(number: int, most: int) -> list[int]:
@@ -66,6 +100,7 @@ def all_layouts(
     most_tensor: int,
     most_micro_batch: int,
     recompute: tuple[str, ...],
+    most_context: int = 1,
 ) -> Iterator[Layout]:
     """Yield the layouts of a step.
 
@@ -80,27 +115,40 @@ def all_layouts(
             divides it, and the devices.
         most_micro_batch: The most examples of a micro-batch.
         recompute: What backward may compute again, such as ("none", "full").
+        most_context: The most devices that may share a sequence. Their number
+            is a power of two.
     """
     common = gcd(num_devices, most_tensor)
     for t in divisors(common, common):
         for p in divisors(num_devices // t, blocks):
-            d = num_devices // t // p
-            for b in divisors(
-                0 if batch % d else batch // d, most_micro_batch
-            ):
-                stages = range(1 if d == 1 else 3 if p > 1 else 4)
-                for v in _chunks(p, batch // d // b, blocks):
-                    for again in recompute:
-                        for zero in stages:
-                            yield Layout(
-                                data=d,
-                                tensor=t,
-                                pipeline=p,
-                                micro_batch=b,
-                                chunks=v,
-                                recompute=again,
-                                zero=zero,
-                            )
+            copies = num_devices // t // p
+            stages = range(1 if copies == 1 else 3 if p > 1 else 4)
+            for c in _contexts(copies, batch, most_context):
+                d = copies // c
+                for b in divisors(batch // d, most_micro_batch):
+                    chunks = _chunks(p, batch // d // b, blocks)
+                    for v, again, zero in product(chunks, recompute, stages):
+                        yield Layout(
+                            data=d,
+                            tensor=t,
+                            pipeline=p,
+                            micro_batch=b,
+                            chunks=v,
+                            recompute=again,
+                            zero=zero,
+                            context=c,
+                        )
+
+
+def _contexts(copies: int, batch: int, most: int) -> list[int]:
+    """Return how many of the devices of all replicas may share a sequence.
+
+    The replicas that are left divide the batch.
+    """
+    powers = (2**i for i in range(most.bit_length()))
+    return [
+        c for c in powers if copies % c == 0 and batch % (copies // c) == 0
+    ]
 
 
 def _chunks(p: int, num_micro_batches: int, blocks: int) -> list[int]:

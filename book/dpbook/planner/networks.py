@@ -23,6 +23,10 @@ class Planned(Transformer):
     # A parameter has itself and two averages in float32.
     state_bytes: ClassVar[int] = 12
     most_micro_batch: ClassVar[int] = 16
+    #: The fewest tokens that a device has of a sequence which it shares: as
+    #: many as in the longest sequences of Llama 3. With fewer, messages would
+    #: take long beside their attention (the chapter on long sequences).
+    least_tokens: ClassVar[int] = 8192
 
     @property
     def num_blocks(self) -> int:
@@ -31,12 +35,8 @@ class Planned(Transformer):
 
     @property
     def recompute(self) -> tuple[str, ...]:
-        """What backward may compute again, each a name of ``RECOMPUTE``.
-
-        Fused attention computes the scores again anyway, so that "selective"
-        would change nothing.
-        """
-        return ("none", "full") if self.fused else RECOMPUTE
+        """What backward may compute again, each a name of ``RECOMPUTE``."""
+        return RECOMPUTE
 
     @property
     def most_tensor(self) -> int:
@@ -50,6 +50,11 @@ class Planned(Transformer):
               96           96         1, 2, 3, 4, 6, 8, 12, … 96
         """
         return gcd(self.heads, self.key_heads or self.heads)
+
+    @property
+    def most_context(self) -> int:
+        """The most devices that the search lets share a sequence."""
+        return max(1, self.sequence // self.least_tokens)
 
     def block(self, layout: Layout) -> Counts:
         """Return what a device computes and keeps for a layer."""
@@ -85,6 +90,7 @@ class Convolutional:
     state_bytes: ClassVar[int] = 8  # itself and its momentum
     most_micro_batch: ClassVar[int] = 256
     most_tensor: ClassVar[int] = 1
+    most_context: ClassVar[int] = 1
     recompute: ClassVar[tuple[str, ...]] = ("none",)
 
     def flops(self, num_examples: float) -> float:

@@ -1,6 +1,6 @@
 """What a device has at the peak of a step, by PyTorch's engines.
 
-Bytes for each parameter that a device has before sharding, on d replicas::
+Bytes for each parameter that a device has before sharding, on d devices that have the same::
 
     N  parameters of the device      B  those of a block
     W  those of the words' ends      L  its blocks
@@ -45,7 +45,7 @@ class Held(NamedTuple):
     kept: float  #: bytes that a block keeps
     again: float  #: bytes besides, while it is computed again
     ends_kept: float  #: bytes that the ends keep
-    data: int  #: d
+    copies: int  #: devices that have the same parameters, d
     zero: int  #: the stage of ZeRO
     several: bool  #: whether there are several micro-batches
 
@@ -77,9 +77,9 @@ def moments(held: Held) -> list[Moment]:
 def peak(held: Held) -> tuple[float, float, float, float]:
     """Return the bytes of weights, gradients, state and activations."""
     n = held.parameters
-    shards = held.data if held.zero else 1
+    shards = held.copies if held.zero else 1
     weights = 4 * n / shards + 2 * (held.ends if held.zero == 3 else n)
-    buckets = held.data > 1 and not held.zero
+    buckets = held.copies > 1 and not held.zero
     gradients = 4 * n * (held.several + buckets)
     fullest = max(moments(held), key=sum)
     return (

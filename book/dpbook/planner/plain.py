@@ -32,7 +32,7 @@ As one fused kernel each, they are 0.4 MB and 119 kB.
 
 A tensor group divides all of this except two things: gradients of inputs are
 added before they are divided, and DTensor keeps the whole inputs of products,
-4h, from forward to backward.
+4h, from forward to backward (``Layout.gathered``).
 
 ``fully_shard`` copies, for each parameter: what was gathered from one flat
 tensor (4 bytes), gradients to float32 (6), and these into one flat tensor (8).
@@ -75,19 +75,24 @@ class Passes(NamedTuple):
         return (2 if recompute == "full" else 1) * self.forward + self.backward
 
 
-def check_plain(model: Transformer) -> None:
-    """Refuse a model whose kernels are not counted here."""
+def check_plain(model: Transformer, layout: Layout) -> None:
+    """Refuse a model, or a layout, whose kernels are not counted here."""
     if not model.gated or model.dropout or not model.fused:
         raise ValueError(
             "plain modules are counted for a Llama: gated, no dropout, "
             f"attention in one kernel (gated: {model.gated}, "
             f"dropout: {model.dropout}, fused: {model.fused})"
         )
+    if layout.recompute == "selective":
+        raise ValueError(
+            "plain modules are counted where backward computes nothing or "
+            f"whole blocks again (recompute: {layout.recompute})"
+        )
 
 
 def layer_bytes(model: Transformer, layout: Layout) -> float:
     """Return the bytes that all other kernels of a layer move for a token."""
-    check_plain(model)
+    check_plain(model, layout)
     t = layout.tensor
     h, g, f = model.hidden, model.keys, model.inner
     rows = t if layout.sequence_parallel else 1
@@ -102,13 +107,14 @@ def layer_bytes(model: Transformer, layout: Layout) -> float:
 
 def kept_bytes(model: Transformer, layout: Layout) -> float:
     """Return the bytes of a layer that a device keeps for a token."""
-    check_plain(model)
+    check_plain(model, layout)
     t = layout.tensor
     h, f = model.hidden, model.inner
     rows = t if layout.sequence_parallel else 1
     if layout.recompute == "full":
         return 2 * h / rows
-    return 16 * h / rows + 4 * h + (10 * h + 8 * f) / t
+    inputs = 4 * h / (1 if layout.gathered == "kept" else t)
+    return 16 * h / rows + inputs + (10 * h + 8 * f) / t
 
 
 def ends_bytes(model: Transformer, layout: Layout) -> float:
@@ -139,5 +145,5 @@ def copied_bytes(layout: Layout) -> float:
     what they have gathered, and do so once.
     """
     gathers = 2 if layout.pipeline == 1 else 1
-    cast = CAST_PARAMETER if layout.data == 1 else 0
+    cast = CAST_PARAMETER if layout.num_copies == 1 else 0
     return gathers * (COPY_GATHERED + cast) + COPY_GRADIENT

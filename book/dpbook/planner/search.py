@@ -1,5 +1,6 @@
-"""All layouts that fit, by their seconds, and why one is behind another."""
+"""All layouts that fit, by their seconds; why one is behind, or too large."""
 
+from math import ceil
 from typing import NamedTuple
 
 from dpbook.planner.case import Case, StepMemory, StepSeconds
@@ -60,10 +61,10 @@ def search(case: Case) -> SearchResult:
 
 
 def others(plans: list[LayoutCost]) -> list[LayoutCost]:
-    """Return the fastest plan for each grid of d × t × p devices."""
+    """Return the fastest plan for each way to cut the devices."""
     first: dict[tuple[int, ...], LayoutCost] = {}
     for each in plans:
-        first.setdefault(each.layout[:3], each)
+        first.setdefault(each.layout.cut, each)
     return list(first.values())
 
 
@@ -113,9 +114,68 @@ def why(best: LayoutCost, other: LayoutCost) -> str:
     return f"{names[1]} {longer}: {reasons}."
 
 
+MEMORY_WORDS = {
+    "weights": "weights",
+    "gradients": "gradients",
+    "state": "the optimizer's state",
+    "activations": "activations",
+}
+
+
+def why_not(case: Case, layout: Layout) -> str:
+    """Return a sentence that says by how much a layout does not fit, and why.
+
+    If activations are what it holds most of, it says how many blocks they are
+    of, and of how many they would fit. A block counts once for each of its
+    micro-batches.
+
+    Example:
+        405 billion parameters on 8,192 H100s, as they were trained:
+
+        >>> from dpbook.planner.networks import NETWORKS
+        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> many = cluster(8192, "h100", "nvlink4", ranks_per_node=8,
+        ...                network="infiniband400")
+        >>> case = Case(NETWORKS["405B"], 2048, many)
+        >>> print(why_not(case, Layout(64, 8, 16, chunks=8, zero=2)))
+        ... # doctest: +NORMALIZE_WHITESPACE
+        64 × 8 × 16, v = 8 does not fit: it holds 79.6 GiB, 7.598 GiB more
+        than may be filled. Most are activations, 69.95 GiB, of 141 blocks at
+        once; those of 125 would fit.
+    """
+    held = case.memory(layout)
+    chunks = f", v = {layout.chunks}" if layout.chunks > 1 else ""
+    name = f"{layout.words_of_cut}{chunks}"
+    over = held.total - case.room
+    if over <= 0:
+        return f"{name} fits."
+    parts = held._asdict()
+    most = max(parts, key=lambda part: parts[part])
+    sizes = f"{show_memory(int(held.total))}, {show_memory(int(over))} more"
+    words = f"{name} does not fit: it holds {sizes} than may be filled."
+    part = f"{MEMORY_WORDS[most]}, {show_memory(int(parts[most]))}"
+    blocks = ""
+    if most == "activations":
+        blocks = _blocks(case, layout, over)
+    return f"{words} Most are {part}{blocks}."
+
+
+def _blocks(case: Case, layout: Layout, over: float) -> str:
+    """Return how many blocks activations are of, and of how many they may be.
+
+    Args:
+        case: The network and its devices.
+        layout: How the step is cut.
+        over: The bytes that are too many.
+    """
+    count = case.blocks_in_flight(layout, case.fullest(layout))
+    fewer = count - ceil(over / case.parts(layout).block.counts.kept)
+    words = f", of {count:.0f} blocks at once"
+    return f"{words}; those of {fewer:.0f} would fit" if fewer > 0 else words
+
+
 def _cut(one: LayoutCost, other: LayoutCost) -> str:
-    """Return d × t × p, or all, where another has the same."""
-    layout = one.layout
-    if layout[:3] != other.layout[:3]:
-        return f"{layout.data} × {layout.tensor} × {layout.pipeline}"
-    return f"[{layout}]"
+    """Return the cut, or all, where another has the same."""
+    if one.layout.cut == other.layout.cut:
+        return f"[{one.layout}]"
+    return one.layout.words_of_cut

@@ -4,14 +4,18 @@ A block is a layer of a transformer, say. A device runs it for one micro-batch,
 forward and backward. A transformer's layer counts, for each token::
 
                          forward            backward   computed again
-    products: flops      2 · parameters     twice      selective: scores
-    scores: flops        4sh                twice      full: all forward
+    products: flops      2 · parameters     twice      full: all forward
+    scores: flops        4sh                twice      selective, full: all
     – if fused           4sh · computed     2.5        full: all forward
     other kernels, bytes
       two norms          2 (read, write) · 2 values of h
       two residuals      (3 read and write, a mask of half a value) · h, twice
       GELU, or gate      2 or 3 values of f
       softmax, dropout   4.5 values for each of as scores; not if fused
+
+Selective recomputation runs softmax and dropout again where attention is in
+parts, and where it is fused all other kernels but neither products nor
+attention. Full recomputation runs everything again.
 
 A value has 2 bytes. Backward moves three values where forward moves two, and
 reads and writes 4 bytes of a sum of gradients for each weight. A fused kernel
@@ -33,6 +37,7 @@ Not all programs fuse them so. Other kernels of a layer of 4,096 tokens, h =
     Llama: norm, rotary positions, SwiGLU     3.33 ms              1.15 ms
 """
 
+from functools import cache
 from typing import NamedTuple
 
 from dpbook.formulas.transformer import Transformer
@@ -44,7 +49,11 @@ from dpbook.planner.launches import (
 )
 from dpbook.planner.layouts import Layout
 from dpkit.theory.hardware import Accelerator
-from dpkit.theory.hardware.causal_attention import block_of_scores, num_scores
+from dpkit.theory.hardware.causal_attention import (
+    ScoreBlock,
+    block_of_scores,
+    num_scores,
+)
 from dpkit.theory.hardware.costs import achieved_flops_per_second
 from dpkit.theory.hardware.fused_attention import attention_kernel
 
@@ -94,6 +103,13 @@ class Counts(NamedTuple):
     summed: float = 0.0  #: the bytes of each allreduce of its tensor group
     num_sums: int = 0  #: how many there are
     border: float = 0.0  #: the bytes that go on to the next device
+    #: Flops of each product beside which the tensor group gathers again, in
+    #: backward, what it had summed: one for each such message.
+    beside: tuple[float, ...] = ()
+    #: The bytes of the keys and values of whole sequences, which those that
+    #: share a sequence gather.
+    keys_and_values: float = 0.0
+    num_gathers: int = 0  #: how often; what they gave is scattered once
     #: Flops of the two classes that presets know.
     convolutions: tuple[float, float] = (0.0, 0.0)
     launches: LaunchCounts = NO_LAUNCHES  #: what the host issues
@@ -113,10 +129,13 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         1.0
     """
     t = layout.tensor
+    c = layout.context
     again = layout.recompute
-    tokens = layout.micro_batch * model.sequence
+    tokens = layout.micro_batch * model.sequence / c
     h = model.hidden
     full = 1 if again == "full" else 0
+    # Whether all kernels but products and attention run once more.
+    twice = 1 if _is_run_again(model, layout) else 0
     products = (3 + full) * 2 * tokens * model.layer_parameters / t
     scores = 4 * tokens * model.sequence * h / t
     attention = Attention()
@@ -128,25 +147,39 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         products += ((4 if again == "selective" else 3) + full) * scores
     rows = layout.sequence_parallel
     kept, whole = (
-        model.kept_bytes(layout.micro_batch, t, recompute, rows)
+        model.kept_bytes(
+            layout.micro_batch, t, recompute, rows, c, layout.gathered
+        )
         for recompute in (again, "none")
     )
-    sums = 4 + 2 * full if t > 1 else 0
-    # With sequence parallelism a sum is two collectives.
-    collectives = sums * (2 if rows else 1)
+    sums = 4 + 2 * twice if t > 1 else 0
+    beside = _products_beside(model, layout, tokens)
+    gathers = _gathers_of_sequences(layout, twice=twice == 1)
+    # With sequence parallelism a sum is two collectives. What keys and values
+    # are gathered for, their gradients are scattered for.
+    collectives = sums * (2 if rows else 1) + len(beside)
+    collectives += gathers + 1 if c > 1 else 0
     counts = Counts(
         parameters=model.layer_parameters / t,
         flops=products,
         num_products=(4 if model.fused else 6) * (3 + full),
         memory_traffic=tokens * _memory_traffic(model, layout)
         + SUM_BYTES * model.layer_parameters / t,
-        num_kernels=KERNELS * (2 + full),
+        num_kernels=KERNELS * (2 + twice),
         kept=kept,
-        again=whole - kept if full else 0.0,
+        again=max(0.0, whole - kept) if twice else 0.0,
         summed=NUM_BYTES * tokens * h if t > 1 else 0.0,
         num_sums=sums,
         border=NUM_BYTES * tokens * h / t,
-        launches=layer_launches(model, collectives, twice=again == "full"),
+        beside=beside,
+        keys_and_values=NUM_BYTES * tokens * c * 2 * model.keys / t,
+        num_gathers=gathers,
+        launches=layer_launches(
+            model,
+            collectives,
+            twice=twice == 1,
+            with_products=full == 1,
+        ),
         attention=attention,
     )
     return _of_modules(counts, model, layout) if model.plain else counts
@@ -154,7 +187,7 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
 
 def _of_modules(counts: Counts, model: Transformer, layout: Layout) -> Counts:
     """Return the counts of a layer whose kernels are not fused."""
-    tokens = layout.micro_batch * model.sequence
+    tokens = layout.micro_batch * model.sequence / layout.context
     own = model.layer_parameters / layout.tensor
     kept = tokens * plain.kept_bytes(model, layout)
     whole = tokens * plain.kept_bytes(model, layout._replace(recompute="none"))
@@ -169,6 +202,43 @@ def _of_modules(counts: Counts, model: Transformer, layout: Layout) -> Counts:
     )
 
 
+def _products_beside(
+    model: Transformer, layout: Layout, tokens: float
+) -> tuple[float, ...]:
+    """Return the flops of the products that hide a message in backward.
+
+    With sequence parallelism a device has kept a t-th of the inputs of two
+    products: that of queries, keys and values, and the first of the MLP. It
+    gathers them for the gradients of their weights. Meanwhile it computes the
+    gradients of these inputs, which need the weights alone.
+
+    Source:
+        NVIDIA/Megatron-LM, megatron/core/tensor_parallel/layers.py,
+        ``LinearWithGradAccumulationAndAsyncCommunication.backward``.
+    """
+    t = layout.tensor
+    if t == 1 or not layout.sequence_parallel or layout.gathered == "kept":
+        return ()
+    h = model.hidden
+    columns = h + 2 * model.keys, (2 if model.gated else 1) * model.inner
+    return tuple(2 * tokens * h * column / t for column in columns)
+
+
+def _gathers_of_sequences(layout: Layout, twice: bool) -> int:
+    """Return how often those that share a sequence gather keys and values.
+
+    Args:
+        layout: How the step is cut.
+        twice: Whether kernels beside products run once more in backward.
+    """
+    if layout.context == 1:
+        return 0
+    if twice and layout.recompute == "selective":
+        return 2  # they are not among what is kept
+    once_more = layout.gathered == "again"
+    return 1 + (layout.recompute == "full") + once_more
+
+
 def _memory_traffic(model: Transformer, layout: Layout) -> float:
     """Return the bytes of all other kernels, for a token."""
     t = layout.tensor
@@ -179,9 +249,15 @@ def _memory_traffic(model: Transformer, layout: Layout) -> float:
     softmax = NUM_BYTES * 4.5 * model.heads * model.sequence / t
     softmax = 0.0 if model.fused else softmax
     # Forward 1, backward 1.5; softmax again, if that is selective.
-    passes = 3.5 if again == "full" else 2.5
+    passes = 3.5 if _is_run_again(model, layout) else 2.5
     moved = passes * (between + inside + softmax)
     return moved + (softmax if again == "selective" else 0.0)
+
+
+def _is_run_again(model: Transformer, layout: Layout) -> bool:
+    """Return whether backward runs kernels beside products once more."""
+    again = layout.recompute
+    return again == "full" or (again == "selective" and model.fused)
 
 
 def ends_counts(model: Transformer, layout: Layout) -> Counts:
@@ -194,7 +270,7 @@ def ends_counts(model: Transformer, layout: Layout) -> Counts:
         Korthikanti et al., 2022, for what is kept.
     """
     t = layout.tensor
-    tokens = layout.micro_batch * model.sequence
+    tokens = layout.micro_batch * model.sequence / layout.context
     alone = layout.pipeline == 1
     both = 2 if alone and not model.tied else 1
     h = model.hidden
@@ -263,11 +339,9 @@ def work(
         >>> f"{1e6 * done.seconds:.1f} µs"
         '27.9 µs'
     """
-    rate = sustained * achieved_flops_per_second(accelerator, dtype)
-    peaks = accelerator.flops_per_second
-    half = accelerator.half_flops * peaks[dtype] / peaks["float32"]
-    each = accelerator.kernel_seconds + half / rate
-    products = counts.flops / rate + counts.num_products * each
+    products = product_seconds(
+        counts.flops, counts.num_products, accelerator, dtype, sustained
+    )
     for flops, kind in zip(counts.convolutions, ("fast", "other")):
         if flops:
             products += flops / achieved_flops_per_second(
@@ -279,7 +353,6 @@ def work(
             accelerator,
             dtype=dtype,
             sustained=sustained,
-            half=half,
             kernel=kernel,
         )
     rate = accelerator.bytes_per_second * accelerator.achieved_bytes
@@ -288,12 +361,44 @@ def work(
     return BlockWork(products, kernels, counts)
 
 
+def product_seconds(
+    flops: float,
+    count: int,
+    accelerator: Accelerator,
+    dtype: str,
+    sustained: float,
+) -> float:
+    """Return the seconds of some products of matrices.
+
+    Args:
+        flops: Those of all of them together.
+        count: How many they are.
+        accelerator: The device.
+        dtype: The name of the type that it computes in.
+        sustained: The part of the rate of products that is kept.
+    """
+    rate = sustained * achieved_flops_per_second(accelerator, dtype)
+    half = _half_flops(accelerator, dtype)
+    return flops / rate + count * (accelerator.kernel_seconds + half / rate)
+
+
+def _half_flops(accelerator: Accelerator, dtype: str) -> float:
+    """Return the arithmetic of a product that reaches half of the rate."""
+    peaks = accelerator.flops_per_second
+    return accelerator.half_flops * peaks[dtype] / peaks["float32"]
+
+
+@cache
+def _share_of_scores(length: int, block: ScoreBlock) -> float:
+    """Return which part of all scores of a sequence a kernel computes."""
+    return num_scores(length, length, block) / length**2
+
+
 def _attention_seconds(
     attention: Attention,
     accelerator: Accelerator,
     dtype: str,
     sustained: float,
-    half: float,
     kernel: str,
 ) -> float:
     """Return the seconds of fused attention, forward and backward.
@@ -303,10 +408,10 @@ def _attention_seconds(
         accelerator: The device.
         dtype: The name of the type that it computes in.
         sustained: The part of the rate of attention that is kept.
-        half: The arithmetic that reaches half of the rate.
         kernel: The kernel, such as "flash"; "": the one that the device takes.
     """
     kernel = kernel or attention_kernel(accelerator, dtype)
+    half = _half_flops(accelerator, dtype)
     s = attention.length
     size = attention.head_size
     total = 0.0
@@ -315,7 +420,7 @@ def _attention_seconds(
         (attention.backward, 1, True),
     ):
         block = block_of_scores(kernel, backward, s, size)
-        computed = flops * num_scores(s, s, block) / s**2
+        computed = flops * _share_of_scores(s, block)
         kind = f"{kernel} backward" if backward else kernel
         rate = sustained * achieved_flops_per_second(accelerator, dtype, kind)
         each = accelerator.kernel_seconds + half / rate

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpbook.limits.comparisons import Comparison, Decision, mean_factor
+from dpbook.plan_a_run.published import KERNEL, llama3_steps
 from dpbook.planner.case import Case
 from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import NETWORKS, Planned
@@ -26,7 +27,6 @@ from recorders.trust import cuts
 from recorders.trust.decisions import by, neighbours
 
 FITTED = "7B", "8 H100"
-KERNEL = "flash"  # of attention, in the runs of 2023 and 2024
 LEFT_OUT = ", left out of the fit"
 Rows = list[Comparison]
 NEAR = 0.02  # of a rate: nobody chooses between two that are as near
@@ -175,15 +175,12 @@ def kept_rates(load: Any) -> list[tuple[float, float, float]]:
 
 def llama3(record: Mapping[str, Any]) -> Iterator[Comparison]:
     """Compare steps of Llama 3, from the arithmetic that GPUs did."""
-    network = NETWORKS["405B"]
-    for count, tensor, pipeline, data, batch, teraflops in record["rows"]:
-        layout = Layout(data, tensor, pipeline, chunks=8, zero=2)
-        case = Case(network, batch, gpus(count, "h100"), attention=KERNEL)
-        seconds = case.seconds(layout).total
-        measured = network.flops(batch) / (count * teraflops * 1e12)
-        what = "planned step of Llama 3 405B", f"{count:,} H100"
-        cut = f"{data} × {tensor} × {pipeline}, 8 stages a device assumed"
-        yield _row(*what, cut, "s", seconds, measured)
+    for step in llama3_steps(record):
+        layout = step.layout
+        seconds = step.case.seconds(layout).total
+        what = "planned step of Llama 3 405B", f"{layout.num_devices:,} H100"
+        cut = f"{layout.words_of_cut}, 8 stages a device assumed"
+        yield _row(*what, cut, "s", seconds, step.seconds())
 
 
 def resnet50(record: Mapping[str, Any]) -> Iterator[Comparison]:
