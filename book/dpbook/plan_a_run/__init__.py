@@ -1,5 +1,6 @@
 """What the page ``plan-a-run`` shows.
 
 ``tables`` -- tables of layouts, of misses, and of cuts that were measured;
+``zero_messages_table`` -- steps by ZeRO-3 alone, as messages are added;
 ``clocks`` -- one step by the planner, and on simulated devices.
 """
