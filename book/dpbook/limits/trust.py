@@ -137,7 +137,7 @@ WORK = {
         how_much=True,
         which=True,
         ask="seconds of a step, and whether a grid is faster",
-        limit="no close choice; the program's messages have to be told",
+        limit="no close choice; the program's messages have to be given",
     ),
     "collectives in a node": Questions(
         how_much=True, which=True, ask=f"microseconds, and {JOINING}", limit=""

@@ -36,9 +36,11 @@ def zero_messages_table(
         if row.subject.startswith("cut of") and "ZeRO-3" in row.configuration
     }
     lines = []
-    for name, batch, count, *cut, zero, _ in steps:
+    for name, batch, count, data, _, _, micro_batch, zero, _ in steps:
         if zero == 3:
-            layout = Layout(*cut, recompute="full", zero=zero)
+            layout = Layout(
+                data, micro_batch=micro_batch, recompute="full", zero=zero
+            )
             machine = nodes_of("a100", count)
             line = {"network": name.split()[0], "GPUs": f"{count:,}"}
             for words, (messages, overlap) in WAYS.items():

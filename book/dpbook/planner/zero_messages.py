@@ -15,9 +15,8 @@ times 2.5 for large pieces, which is 9.5 ms; 192 GB/s enter a node::
     96     one for each block    0.91 s      1.82 s      2.73 s
     384    one for each matrix   3.63 s      1.82 s      5.45 s
 
-A program that gathers a block before computing it needs memory for two
-blocks. PyTorch's ``fully_shard`` is used so. That is ``BY_BLOCK``, and the
-planner takes it unless it is told otherwise.
+A program with PyTorch's ``fully_shard`` sends a message for each block. That
+is ``BY_BLOCK``, which a ``Case`` has unless it is given another.
 
 DeepSpeed of spring 2021 sends one message for each tensor, ``BY_TENSOR``. A
 layer of GPT has four matrices, and eight vectors: its biases, and those of
