@@ -174,14 +174,13 @@ def test_the_decisions_follow_from_the_rows():
     assert found == RECORD.decisions
 
 
-def test_the_planner_has_each_choice_of_2021_the_wrong_way_round():
-    """ZeRO-3 alone against a grid; and the orders of two figures right."""
+def test_the_planner_has_one_choice_of_2021_the_wrong_way_round():
+    """ZeRO-3 alone against a grid on 384 GPUs, where it finds a tie."""
     cuts = [d for d in RECORD.decisions if "cut" in d.question]
-    wrong = [d for d in cuts if not d.right]
+    (wrong,) = (d for d in cuts if not d.right)
     assert len(cuts) == 9
-    assert len(wrong) == 5
-    assert all("ZeRO-3" in d.predicted for d in wrong)
-    assert not any("ZeRO-3" in d.measured for d in wrong)
+    assert wrong.hardware == "384 A100"
+    assert "ZeRO-3" in wrong.predicted
 
 
 def test_fused_attention_is_faster():

@@ -28,6 +28,7 @@ from dpbook.planner.work import (
     layer_counts,
     work,
 )
+from dpbook.planner.zero_messages import BY_TENSOR
 from dpkit.theory.collectives.library import even_seconds, library_seconds
 from dpkit.theory.hardware import ACCELERATORS
 from dpkit.theory.hardware.clusters import cluster
@@ -417,6 +418,44 @@ def test_replicas_hide_their_gradients_behind_backward():
     fast = CASE.seconds(Layout(16, 1, 1, 4)).gradients
     seen = CASE.seconds(Layout(16, 1, 1, 4, overlap=False)).gradients
     assert 0 < fast < seen
+
+
+def test_each_block_goes_round_the_ring_by_itself():
+    """Two gathers and a reduction of each of eight blocks, twice a step."""
+    layout = Layout(16, micro_batch=2, zero=3, overlap=False)
+    block = CASE.parameters_of(layout) / 8
+    seconds = (
+        2
+        * 8
+        * (
+            2 * even_seconds("allgather", 16, 1, 2 * block, CASE.cluster)
+            + even_seconds("reduce_scatter", 16, 1, 4 * block, CASE.cluster)
+        )
+    )
+    assert CASE.seconds(layout).gradients == pytest.approx(seconds)
+    whole = CASE._sum("allgather", 16, 1, 2 * 8 * block)
+    assert whole < 8 * CASE._sum("allgather", 16, 1, 2 * block)
+
+
+def test_below_stage_2_gradients_are_one_message():
+    number = CASE.parameters_of(Layout(16))
+    plain = CASE.seconds(Layout(16, zero=0, overlap=False)).gradients
+    ring = even_seconds("allreduce", 16, 1, 4 * number, CASE.cluster)
+    assert plain == ring
+    told = replace(CASE, zero_messages=BY_TENSOR)
+    for zero in (0, 1):
+        layout = Layout(16, zero=zero)
+        assert told.seconds(layout) == CASE.seconds(layout)
+
+
+def test_a_message_for_each_tensor_pays_for_its_pieces():
+    """11 gathers and 12 reductions of a block, each of 16 pieces of 8 µs."""
+    told = replace(CASE, zero_messages=BY_TENSOR)
+    whole = BY_TENSOR._replace(in_pieces=False)
+    layout = Layout(16, micro_batch=4, zero=3, overlap=False)
+    more = told.seconds(layout).gradients
+    more -= replace(told, zero_messages=whole).seconds(layout).gradients
+    assert more == pytest.approx(8 * 23 * 16 * 8e-6)
 
 
 def test_without_overlap_all_hops_are_seen():

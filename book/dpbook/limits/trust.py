@@ -134,10 +134,10 @@ WORK = {
         limit="no close choice",
     ),
     BY_ZERO["A100"]: Questions(
-        how_much=False,
-        which=False,
-        ask="",
-        limit="hundreds of GPUs took up to 4.5 times as long as planned",
+        how_much=True,
+        which=True,
+        ask="seconds of a step, and whether a grid is faster",
+        limit="no close choice; the program's messages have to be given",
     ),
     "collectives in a node": Questions(
         how_much=True, which=True, ask=f"microseconds, and {JOINING}", limit=""

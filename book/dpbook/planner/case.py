@@ -24,6 +24,9 @@ it, those of all replicas::
     stage 2   4 reduced and scattered for each micro-batch, 2 gathered
     stage 3   4 reduced and scattered, 2 gathered twice, for each micro-batch
 
+What is sent for each micro-batch goes block by block, each time round the
+whole ring (``zero_messages``).
+
 Messages are hidden by the arithmetic of the last micro-batch (backward) and
 the first (forward), together as long as one; for stages 2 and 3 by all.
 
@@ -69,6 +72,7 @@ from dpbook.planner.work import (
     product_seconds,
     work,
 )
+from dpbook.planner.zero_messages import BY_BLOCK, ZeroMessages
 from dpkit.theory.collectives.library import even_seconds
 from dpkit.theory.hardware import HOSTS, Host
 from dpkit.theory.hardware.clusters import Cluster
@@ -168,6 +172,8 @@ class Case:
     #: The kernel of attention that a run of its time had, such as "flash". ""
     #: stands for the one that the cards take today.
     attention: str = ""
+    #: The messages by which replicas share what ZeRO-2 or 3 divides.
+    zero_messages: ZeroMessages = BY_BLOCK
     _parts: dict[tuple[object, ...], LayoutParts] = field(
         default_factory=dict, repr=False
     )
@@ -473,14 +479,44 @@ class Case:
             return 0.0
         m = self.micro_batches(layout)
         stage = layout.zero
-        number = self.parameters_of(layout)
         times = m if stage > 1 else 1  # that gradients are reduced
-        gathers = (0, 1, 1, 2 * m)[stage]
-        name = "reduce_scatter" if stage else "allreduce"
-        group = layout.num_copies, layout.tensor
-        seconds = times * self._sum(name, *group, GRADIENT_BYTES * number)
-        seconds += gathers * self._sum("allgather", *group, NUM_BYTES * number)
+        seconds = times * self._reducing(layout)
+        seconds += (0, 1, 1, m)[stage] * self._gathering(layout)
         if not layout.overlap:
             return seconds
         hidden = one * (m if stage > 1 else 1 if stage else 2 / 3)
         return max(seconds / times / self.blocks_of(layout), seconds - hidden)
+
+    def _reducing(self, layout: Layout) -> float:
+        """Return the seconds in which all gradients are reduced once."""
+        number = self.parameters_of(layout)
+        if layout.zero > 1:
+            of_block = self.zero_messages
+            count = of_block.reductions * self.blocks_of(layout)
+            num_bytes = of_block.gradient_bytes * number
+            return self._each(count, "reduce_scatter", layout, num_bytes)
+        name = "reduce_scatter" if layout.zero else "allreduce"
+        group = layout.num_copies, layout.tensor
+        return self._sum(name, *group, GRADIENT_BYTES * number)
+
+    def _gathering(self, layout: Layout) -> float:
+        """Return the seconds of gathering weights: once a step or m times."""
+        num_bytes = NUM_BYTES * self.parameters_of(layout)
+        if layout.zero == 3:
+            of_block = self.zero_messages
+            count = of_block.gathers * self.blocks_of(layout)
+            num_bytes *= of_block.gathered
+            return self._each(count, "allgather", layout, num_bytes)
+        group = layout.num_copies, layout.tensor
+        return self._sum("allgather", *group, num_bytes)
+
+    def _each(
+        self, count: int, name: str, layout: Layout, num_bytes: float
+    ) -> float:
+        """Return the seconds of equal messages, one after another.
+
+        Each goes round the whole ring of the replicas.
+        """
+        d = layout.num_copies
+        ring = self._sum(name, d, layout.tensor, num_bytes / count)
+        return count * (ring + self.zero_messages.host_seconds(d))

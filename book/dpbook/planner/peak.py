@@ -1,6 +1,7 @@
 """What a device has at the peak of a step, by PyTorch's engines.
 
-Bytes for each parameter that a device has before sharding, on d devices that have the same::
+Bytes for each parameter that a device has before sharding, where d devices
+have the same parameters::
 
     N  parameters of the device      B  those of a block
     W  those of the words' ends      L  its blocks

@@ -42,7 +42,7 @@ def search(case: Case) -> SearchResult:
         >>> eight = cluster(8, "v100", "nvlink2")
         >>> found = search(Case(NETWORKS["ResNet-50"], 2048, eight))
         >>> print(found.plans[0].layout)
-        8 × 1 × 1, micro-batches of 256, recompute none, ZeRO-2
+        8 × 1 × 1, micro-batches of 256, recompute none, ZeRO-1
     """
     room = case.room
     plans = []
@@ -88,7 +88,7 @@ def why(best: LayoutCost, other: LayoutCost) -> str:
         >>> case = Case(NETWORKS["ResNet-50"], 2048, cluster(8, "v100"))
         >>> best, second, *_ = others(search(case).plans)
         >>> print(why(best, second))  # doctest: +NORMALIZE_WHITESPACE
-        4 × 1 × 2 takes 13.6 ms longer than 8 × 1 × 1: 10.9 ms more of
+        4 × 1 × 2 takes 13.61 ms longer than 8 × 1 × 1: 10.9 ms more of
         bubble, 1.658 ms more of other kernels, 1.061 ms more of products.
     """
     names = [_cut(best, other), _cut(other, best)]
