@@ -53,7 +53,7 @@ class Layout(NamedTuple):
 
     @property
     def num_devices(self) -> int:
-        """How many devices it takes: data × context × tensor × pipeline."""
+        """How many devices it takes, data × context × tensor × pipeline."""
         return self.num_copies * self.tensor * self.pipeline
 
     @property
@@ -67,12 +67,12 @@ class Layout(NamedTuple):
 
     @property
     def cut(self) -> tuple[int, int, int, int]:
-        """The sizes that say how many devices do what: d, t, p and c."""
+        """The sizes d, t, p and c, which say how many devices do what."""
         return self.data, self.tensor, self.pipeline, self.context
 
     @property
     def words_of_cut(self) -> str:
-        """The cut in words: d × t × p, and c if sequences are shared."""
+        """The cut as text, d × t × p, and c if sequences are shared."""
         shared = f", c = {self.context}" if self.context > 1 else ""
         return f"{self.data} × {self.tensor} × {self.pipeline}{shared}"
 
