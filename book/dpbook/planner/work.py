@@ -29,8 +29,8 @@ what forward does. Nothing stays in a cache. What the host takes is in
 ``launches``. The published steps in ``book/_data/plans.json`` test all of this
 together.
 
-Not all programs fuse them so. Other kernels of a layer of 4,096 tokens, h =
-4096, on an H100::
+Not all programs fuse them so; ``plain`` counts one that does not. Other
+kernels of a layer of 4,096 tokens, h = 4096, on an H100::
 
                                       simulated, plain modules      here
     GPT: LayerNorm, GELU, dropout             1.32 ms              1.15 ms
