@@ -65,13 +65,8 @@ def row(layout: Layout) -> dict[str, Any]:
     }
 
 
-def difference(layout: Layout) -> float | None:
-    """Return how far the small model is from one device, relatively.
-
-    None: PyTorch gathers no parameters where tp is outside of fsdp.
-    """
-    if layout.order == OUTSIDE:
-        return None
+def difference(layout: Layout) -> float:
+    """Return how far the small model is from one device, relatively."""
     ranks = dpkit.sim.launch(learn, layout.num_ranks, layout)
     return largest_difference(ranks, one_device())
 

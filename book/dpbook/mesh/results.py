@@ -59,18 +59,11 @@ def layouts_table(rows: Iterable[Row]) -> Table:
             | {
                 "peak, GB": f"{row['peak_bytes'] / 1e9:.1f}",
                 "step, ms": f"{1e3 * row['seconds']:.1f}",
-                "difference": difference_of(row),
+                "difference": below(row["difference"]),
             }
             for row in rows
         ]
     )
-
-
-def difference_of(row: Row) -> str:
-    """Return a bound of the difference to one device, in words."""
-    if row["difference"] is None:
-        return "not compared"
-    return below(row["difference"])
 
 
 def against_table(
