@@ -43,8 +43,8 @@ Source:
     stage3.py (fetch_sub_module, _keep_for_later) and constants.py; its pull
     request 1188, by which a gather "is not async at all", as each waits for
     the device, and issue 1069, where a user timed small ones at 0.5 ms.
-    pytorch/pytorch, commit 00f5dfd, torch/lib/c10d/ProcessGroupNCCL.cpp
-    (allgather, reduce_scatter), for the pieces.
+    PyTorch, commit 00f5dfd, torch/lib/c10d/ProcessGroupNCCL.cpp (allgather,
+    reduce_scatter), for the pieces.
 """
 
 from typing import NamedTuple
