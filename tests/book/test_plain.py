@@ -1,5 +1,6 @@
 """What plain modules and engines move and keep, by simulated steps."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -11,12 +12,14 @@ from dpbook.mesh.forecasts import forecast, forecasts, network_of
 from dpbook.mesh.layouts import Layout
 from dpbook.mesh.model import Llama, Sizes, loss_of
 from dpbook.mesh.results import ordered_alike
-from dpbook.mesh.runs import measure
+from dpbook.mesh.runs import LARGE, measure
 from dpbook.planner import layouts as planner
 from dpbook.planner import plain
 from dpbook.planner.networks import NETWORKS
+from dpbook.planner.work import SUM_BYTES, layer_counts
 from dpkit import sim
 from dpkit.machine import devices
+from tests.repository import ROOT
 
 SIZES = Sizes(64, 512, 1, 8, 2, 1408, 256)
 ROWS = 4
@@ -161,6 +164,32 @@ def test_the_moments_of_the_docstring():
     """Of ``planner.peak``: the third of four is the fullest."""
     found = forecast(Layout(fsdp=8), plain=True)
     assert found.num_bytes == pytest.approx(7.0e9, rel=0.01)
+
+
+def test_the_table_of_the_chapter_is_what_is_counted():
+    """But for its last row, which only a tensor group has."""
+    text = (ROOT / "book/mesh.ipynb").read_text("utf-8")
+    rows = re.findall(r"^ *\"\| (.*) \| (.*) \| (.*) \|\\n\",$", text, re.M)
+    *rows, last = [row for row in rows if re.search(r"\d (w|i)", row[2])]
+    assert last[0].startswith("parts from a tensor group")
+    sizes = network_of(LARGE, plain=True)
+    names = {
+        "width": sizes.hidden,
+        "keys": sizes.keys,
+        "inner": sizes.inner,
+    }
+    values = sum(
+        int(times) * names[name]
+        for row in rows
+        for times, name in re.findall(r"(\d+) (width|keys|inner)", f"{row}")
+    )
+    moved = plain.layer_bytes(sizes, planner.Layout(1))
+    assert moved == 2 * values
+    assert f"{moved / 1e6:.1f} MB" == "2.0 MB"
+    weights = SUM_BYTES * sizes.layer_parameters
+    one = sizes.sequence
+    fused = layer_counts(replace(sizes, plain=False), planner.Layout(1))
+    assert f"{(fused.memory_traffic - weights) / one / 1e6:.1f} MB" == "0.4 MB"
 
 
 def test_other_models_are_refused():
