@@ -15,10 +15,13 @@ from dpbook.mesh.results import ordered_alike
 from dpbook.mesh.runs import LARGE, measure
 from dpbook.planner import layouts as planner
 from dpbook.planner import plain
+from dpbook.planner.case import Case
 from dpbook.planner.networks import NETWORKS
+from dpbook.planner.search import search
 from dpbook.planner.work import SUM_BYTES, layer_counts
 from dpkit import sim
 from dpkit.machine import devices
+from dpkit.theory.hardware.clusters import cluster
 from tests.repository import ROOT
 
 SIZES = Sizes(64, 512, 1, 8, 2, 1408, 256)
@@ -190,6 +193,20 @@ def test_the_table_of_the_chapter_is_what_is_counted():
     one = sizes.sequence
     fused = layer_counts(replace(sizes, plain=False), planner.Layout(1))
     assert f"{(fused.memory_traffic - weights) / one / 1e6:.1f} MB" == "0.4 MB"
+
+
+def test_a_search_of_plain_modules_offers_what_engines_do():
+    network = replace(NETWORKS["7B"], plain=True)
+    case = Case(network, 16, cluster(8, "a100", "nvlink3"))
+    tried = list(case.layouts())
+    assert {each.gathered for each in tried} == {"kept"}
+    assert {each.recompute for each in tried} == {"none", "full"}
+    best, fused = (
+        search(replace(case, network=each)).plans[0]
+        for each in (network, NETWORKS["7B"])
+    )
+    assert best.seconds.total > fused.seconds.total
+    assert best.memory.total < case.room
 
 
 def test_other_models_are_refused():

@@ -585,6 +585,17 @@ def test_what_is_kept_belongs_to_the_run(accelerator, kept):
     assert (seconds == lasting.seconds(Layout(8)).products) == (kept == 1.0)
 
 
+def test_a_case_of_another_network_counts_anew():
+    """Not by what the first one has counted of the same layout."""
+    layout = Layout(16)
+    small = Case(SMALL, 64, nodes(16))
+    small.parts(layout)
+    large = replace(small, network=replace(SMALL, hidden=512))
+    assert (
+        large.parts(layout).block.seconds > small.parts(layout).block.seconds
+    )
+
+
 # -- the search
 
 

@@ -137,7 +137,8 @@ WORK = {
         how_much=True,
         which=True,
         ask="seconds of a step, and whether a grid is faster",
-        limit="no close choice; the program's messages have to be given",
+        limit="no close choice; the program's messages have to be given, and "
+        "their cost was found after six of these rows were seen",
     ),
     "collectives in a node": Questions(
         how_much=True, which=True, ask=f"microseconds, and {JOINING}", limit=""

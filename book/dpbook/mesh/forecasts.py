@@ -27,9 +27,9 @@ def forecast(
 ) -> Forecast | None:
     """Return what the planner says, or None if it cannot be asked.
 
-    It knows no parts of sequences, no replicas of shards and no other order of
-    the mesh. Products keep the whole rate of the preset, as on the simulated
-    clock. With a pipeline ``fully_shard`` leaves parameters whole between
+    It knows no rings, as its devices gather keys and values; no replicas of
+    shards; and no other order of the mesh. Products keep the whole rate of the
+    preset, as on the simulated clock. With a pipeline ``fully_shard`` leaves parameters whole between
     forward and backward, which is ZeRO-1; without one it is ZeRO-3.
 
     Args:

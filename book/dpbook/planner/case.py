@@ -28,7 +28,8 @@ What is sent for each micro-batch goes block by block, each time round the
 whole ring (``zero_messages``).
 
 Messages are hidden by the arithmetic of the last micro-batch (backward) and
-the first (forward), together as long as one; for stages 2 and 3 by all.
+the first (forward), together as long as one, for stage 0 of backward alone;
+for stages 2 and 3 by all.
 
 Devices that share sequences gather all keys and values of a layer before they
 compute attention, and scatter the gradients of them, as Llama 3's program did.
@@ -40,7 +41,7 @@ each, with 2g numbers in keys and values, and t devices share the heads::
     bytes of a gather     2 · 2g/t · b · s, of which a device has a c-th
     gathers of a layer    forward; forward again where that is; backward,
                           unless a device keeps what it has gathered
-    405B, s = 131,072, t = 8, c = 16    134 MB, each time
+    405B, s = 131,072, t = 8, c = 16    67 MB, each time
 
 Where backward gathers the inputs of a layer's products again, a product beside
 takes the time of the gather, or hides a part of it
@@ -175,10 +176,10 @@ class Case:
     #: The messages by which replicas share what ZeRO-2 or 3 divides.
     zero_messages: ZeroMessages = BY_BLOCK
     _parts: dict[tuple[object, ...], LayoutParts] = field(
-        default_factory=dict, repr=False
+        default_factory=dict, init=False, repr=False
     )
     _sums: dict[tuple[str, int, int, float], float] = field(
-        default_factory=dict, repr=False
+        default_factory=dict, init=False, repr=False
     )
 
     def parts(self, layout: Layout) -> LayoutParts:
@@ -389,13 +390,14 @@ class Case:
     def layouts(self) -> Iterator[Layout]:
         """Yield all layouts of the cluster's devices.
 
-        A tensor group never spans two nodes.
+        A tensor group never spans two nodes. With plain modules it keeps what
+        it has gathered.
         """
         count = self.cluster.num_devices
         net = self.network
         node = self.cluster.ranks_per_node or count
         most = gcd(node, net.most_tensor)
-        yield from all_layouts(
+        found = all_layouts(
             count,
             self.batch,
             blocks=net.num_blocks,
@@ -404,6 +406,8 @@ class Case:
             recompute=net.recompute,
             most_context=net.most_context,
         )
+        gathered = "kept" if net.plain else "again"
+        yield from (each._replace(gathered=gathered) for each in found)
 
     def _messages(self, layout: Layout, block: BlockWork) -> float:
         """Return the seconds of the collectives of a block, by micro-batch."""

@@ -104,8 +104,8 @@ def all_layouts(
 ) -> Iterator[Layout]:
     """Yield the layouts of a step.
 
-    ZeRO-3 goes without a pipeline alone, where it would gather weights again
-    and again.
+    ZeRO-3 is tried without a pipeline only. With one, it would gather the
+    weights of a stage again for each micro-batch.
 
     Args:
         num_devices: How many there are, all of them used.

@@ -35,8 +35,11 @@ class Planned(Transformer):
 
     @property
     def recompute(self) -> tuple[str, ...]:
-        """What backward may compute again, each a name of ``RECOMPUTE``."""
-        return RECOMPUTE
+        """What backward may compute again, each a name of ``RECOMPUTE``.
+
+        Kernels of plain modules are not counted for "selective".
+        """
+        return ("none", "full") if self.plain else RECOMPUTE
 
     @property
     def most_tensor(self) -> int:

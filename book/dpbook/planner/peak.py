@@ -6,7 +6,8 @@ have the same parameters::
     N  parameters of the device      B  those of a block
     W  those of the words' ends      L  its blocks
 
-    always               12N/d   itself and Adam's two averages, in float32
+    always               12N/d   itself and Adam's two averages, in float32;
+                                 12N with DDP
                          2N      itself in 16 bits; with ZeRO-3 a block's 2B
                                  and the ends' 2W alone
                          4N      sums of gradients, with micro-batches
@@ -16,15 +17,15 @@ Blocks keep activations until backward has passed them, and gradients of a
 block are cast, put into one flat tensor and sent, in the last micro-batch. So
 four moments can be the fullest. With ZeRO-3, and L blocks that keep K each::
 
-    the scores of the words      LK and what the ends keep
-    a block computed again       LK and the rest of a block, 4B
+    the scores of the words      LK, what the ends keep, and 2B
+    a block computed again       LK, the rest of a block, 4B and W
     the first block is reduced   (L - 1)K, W for the ends' gradient, and
                                  12B: the next block 2, gradients 2, in
                                  float32 4, flat 4
     the second is reduced        (L - 2)K, the same, and 4B that still travel
 
 A Llama of four blocks on 8 devices, B = 177 million, in GB: always 1.5 and
-0.5 for the ends; the four are 6.6, 6.0, 7.0, 6.8. The third is the peak, 7.0
+0.5 for the ends; the four are 6.7, 6.4, 7.0, 6.8. The third is the peak, 7.0
 on simulated devices.
 
 Source:

@@ -30,9 +30,10 @@ With the sizes of Llama 2 7B with grouped queries, h = 4096, g = 1024 and
 f = 11,008, a layer moves 990,720 values of a token, 2.0 MB, and keeps 211 kB.
 As one fused kernel each, they are 0.4 MB and 119 kB.
 
-A tensor group divides all of this except two things: gradients of inputs are
-added before they are divided, and DTensor keeps the whole inputs of products,
-4h, from forward to backward (``Layout.gathered``).
+A tensor group divides all of this except three things: gradients of inputs are
+added before they are divided, pieces are joined and cut whole, and DTensor
+keeps the whole inputs of products, 4h, from forward to backward
+(``Layout.gathered``).
 
 ``fully_shard`` copies, for each parameter: what was gathered from one flat
 tensor (4 bytes), gradients to float32 (6), and these into one flat tensor (8).
@@ -142,7 +143,9 @@ def copied_bytes(layout: Layout) -> float:
     """Return the bytes that ``fully_shard`` copies for each parameter.
 
     It gathers twice, for forward and for backward. Stages of a pipeline keep
-    what they have gathered, and do so once.
+    what they have gathered, and do so once. Without a pipeline a step is taken
+    as one micro-batch. DDP is charged the same, in place of its casts and its
+    copies to buckets, which are not counted apart.
     """
     gathers = 2 if layout.pipeline == 1 else 1
     cast = CAST_PARAMETER if layout.num_copies == 1 else 0
