@@ -29,8 +29,9 @@ def forecast(
 
     It knows no rings, as its devices gather keys and values; no replicas of
     shards; and no other order of the mesh. Products keep the whole rate of the
-    preset, as on the simulated clock. With a pipeline ``fully_shard`` leaves parameters whole between
-    forward and backward, which is ZeRO-1; without one it is ZeRO-3.
+    preset, as on the simulated clock. With a pipeline ``fully_shard`` leaves
+    parameters whole between forward and backward, which is ZeRO-1; without one
+    it is ZeRO-3.
 
     Args:
         layout: How the model is cut.
