@@ -18,7 +18,7 @@ import { lightest, predict, predictWithoutScript } from "./predict.mjs";
 import { named, styled, watch } from "./requests.mjs";
 import { openSearch } from "./search.mjs";
 import { serve } from "./server.mjs";
-import { leadsOn, pagesOf, PRINT, sourceOf } from "./site.mjs";
+import { leadsOn, opened, pagesOf, PRINT, sourceOf } from "./site.mjs";
 import { spell } from "./spelling.mjs";
 import { heaviest, maps, weigh, weighLive } from "./weight.mjs";
 
@@ -76,7 +76,7 @@ async function main() {
     await timed("html", () => validate(site, pages)),
     await timed("links", () => follow(origin, pages)),
     await timed("style sheets", () => styled(site)),
-    await timed("axe, pictures, phone, predictions, moved sections, requests", () => visit(shown, look(origin, pages, looked))),
+    await timed("axe, pictures, phone, predictions, moved sections, requests", () => visit(opened(shown), look(origin, pages, looked))),
     await timed("no script", () => predictWithoutScript(origin, looked)),
     await timed("live figures", () => touch(site, origin, shown, python)),
     await timed("exercises", () => solve(root, site, origin, shown)),

@@ -16,6 +16,13 @@ export function pagesOf(site) {
     .sort();
 }
 
+/** The pages that are opened in a browser, one by one: all, but of those that
+ * show source, which one template makes, each seventh. */
+export function opened(pages) {
+  const sources = pages.filter((page) => page.startsWith("_modules/"));
+  return pages.filter((page) => sources.indexOf(page) % 7 <= 0); // -1: not one
+}
+
 /** Whether a page only leads on to another. */
 export function leadsOn(site, page) {
   return /http-equiv="?refresh/i.test(readFileSync(join(site, page), "utf-8"));

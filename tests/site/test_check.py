@@ -254,6 +254,18 @@ def said_by(source):
     ).stdout
 
 
+def test_all_pages_are_opened_but_of_those_of_source_each_seventh():
+    source = f"""
+        import {{ opened }} from "{CHECKS.as_uri()}/site.mjs";
+        const sources = [..."abcdefghijklmno"].map((c) => `_modules/${{c}}`);
+        const pages = ["404.html", ...sources, "book/a.html", "book/b.html"];
+        console.log(opened(pages).join(" "));
+    """
+    assert said_by(source) == (
+        "404.html _modules/a _modules/h _modules/o book/a.html book/b.html\n"
+    )
+
+
 def test_who_comes_to_a_figure_and_sees_parts_jump_is_told():
     # When a browser draws a small page is chance; so the rows are given.
     source = f"""
