@@ -60,7 +60,7 @@ ONE    := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=4194304
 SHARED = -n auto --dist loadscope --no-loadscope-reorder \
   $(if $(SHUFFLE),--shuffle="$(SHUFFLE)") --again="$(REPEAT)"
 # What started this run, for the last lines of one that fails.
-REPEAT = $(strip make $@ $(foreach name,ENV CPU SLOW TORCH ONLY FILES SHUFFLE,$(if \
+REPEAT = $(strip make $@ $(foreach name,ENV CPU TORCH ONLY FILES SHUFFLE,$(if \
   $(filter command line,$(origin $(name))),$(name)='$($(name))')))
 UNITS  = $(PYTEST) $(SHARED) --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
@@ -245,10 +245,9 @@ ranks: $(READY)  ## PyTorch's engines on 2, 4 and 8 ranks; TORCH=2.11: by that
 	DPKIT_RANKS="2 4 8" $(ON_SIM) $(ONE) $(PYTEST) $(SHARED) \
 	  $(or $(FILES),$(ON_RANKS))
 
-test-other-cpu: $(READY)  ## what changes with the CPU: CPU=avx2, compat; SLOW=no
+test-other-cpu: $(READY)  ## what changes with the CPU, as CPU=avx2 or compat
 	$(if $(AS_$(CPU)),,$(error unknown CPU (CPU: $(CPU), known: avx2, compat)))
-	$(AS_$(CPU)) $(ON_SIM) $(ONE) $(UNITS) \
-	  -m "not cuda$(if $(filter no,$(SLOW)), and not slow)" --nbval $(NBVAL) \
+	$(AS_$(CPU)) $(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
 	  $(or $(FILES),$(if $(ONLY),,$(CODE) $(WITH_TORCH)) $(CHOSEN))
 
 test-reader: $(READY)  ## the tests of which devices are found by default

@@ -124,16 +124,6 @@ def test_another_cpu_runs_chapters_and_what_speaks_of_torch(cpu, words):
     assert "tests/cuda_double" not in run
 
 
-@pytest.mark.parametrize(
-    ("words", "marks"),
-    [([], "not cuda"), (["SLOW=no"], "not cuda and not slow")],
-)
-def test_another_cpu_may_leave_out_what_is_slow(words, marks):
-    run = dry_run("test-other-cpu", *words).replace("\\\n", "")
-    assert f'-m "{marks}"' in run
-    assert "--nbval" in run
-
-
 def test_the_first_cpu_is_the_one_that_differs_most():
     assert "MKL_CBWR=COMPATIBLE" in dry_run("test-other-cpu", CPU="avx2")
 
