@@ -158,3 +158,25 @@ def test_orders_ask_which_of_five_is_the_fastest():
         "32 × 1 × 2"
     ] * 2
     assert all(d.right for d in found)
+
+
+def test_what_the_three_causes_explain_of_what_was_missing():
+    """As the page says; and the summary, that a step is four times as long."""
+    found = read(DATA / "comparisons.json").of(*PLANS).rows
+    explained = {}
+    for row in zero_messages_table(RECORD["steps"]["rows"], found).rows:
+        hidden, pieces, measured = (
+            float(row[head])
+            for head in ("hidden", "of pieces too", "measured")
+        )
+        share = (pieces - hidden) / (measured - hidden)
+        explained[row["network"], row["GPUs"]] = f"{share:.0%}"
+        if row["GPUs"] == "1,536":
+            assert share > 1
+            assert pieces > 4 * hidden
+    assert explained["175B", "768"] == "81%"
+    assert explained["175B", "384"] == "74%"
+    of_530b = [
+        share for (name, _), share in explained.items() if name == "530B"
+    ]
+    assert (min(of_530b), max(of_530b), len(of_530b)) == ("46%", "69%", 3)

@@ -1,10 +1,15 @@
 """Steps of Llama 3: the three layouts, and two readings of their rates."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from dpbook.explore.planner import nodes_of
 from dpbook.plan_a_run.published import llama3_steps, readings_table
+from dpbook.planner.case import Case
+from dpbook.planner.layouts import Layout
+from dpbook.planner.networks import NETWORKS
 from dpbook.planner.work import Attention, work
 from tests.repository import ROOT
 
@@ -59,6 +64,47 @@ def test_attention_is_more_than_half_of_the_long_step():
     m = long.case.micro_batches(long.layout)
     others = m / 16 * long.network.layers * done.products
     assert 0.5 < (whole.products - others) / whole.total < 0.6
+
+
+def test_todays_kernel_makes_the_short_steps_three_percent_shorter():
+    for step in STEPS[:2]:
+        today = replace(step.case, attention="").seconds(step.layout).total
+        ratio = step.case.seconds(step.layout).total / today
+        assert ratio == pytest.approx(1.03, abs=0.002)
+
+
+@pytest.mark.parametrize(
+    ("stages", "chunks", "alone", "replicas"),
+    [(16, 8, "120", 8), (32, 4, "93", 4)],
+)
+def test_so_many_replicas_fit_and_half_as_many_do_not(
+    stages, chunks, alone, replicas
+):
+    """On 1,024 devices, each replica with the micro-batches of the plan."""
+    held = {}
+    for data in (1, replicas // 2, replicas):
+        machine = nodes_of("h100", data * 8 * stages)
+        micro_batches = 2048 // (16_384 // 8 // stages)
+        case = Case(NETWORKS["405B"], data * micro_batches, machine)
+        layout = Layout(data, 8, stages, chunks=chunks, zero=2)
+        held[data] = case.memory(layout).total / 2**30
+    assert data * 8 * stages == 1024
+    assert f"{held[1]:.0f}" == alone
+    assert held[replicas // 2] > 80 > held[replicas]
+
+
+def test_blocks_at_work_take_one_and_a_half_gib():
+    """Beside a sixty-fourth of gradients and weights, by ZeRO-2 and 3."""
+    case = Case(NETWORKS["7B"], 1024, nodes_of("h100", 64))
+    plain, _, gradients, weights = (
+        case.memory(Layout(64, zero=stage)) for stage in range(4)
+    )
+    for part, whole, share in (
+        (gradients.gradients, plain.gradients, "0.4"),
+        (weights.weights, plain.weights, "0.2"),
+    ):
+        assert f"{whole / 64 / 2**30:.1f}" == share
+        assert f"{(part - whole / 64) / 2**30:.1f}" == "1.5"
 
 
 def test_the_table_has_both_readings():

@@ -81,15 +81,15 @@ def against_table(
         name = row["name"]
         if name not in fused:
             continue
-        few, many = fused[name], plain[name]
+        of_fused, of_plain = fused[name], plain[name]
         lines.append(
             {
                 "layout": name,
-                "fused, ms": f"{1e3 * few.seconds:.0f}",
-                "plain, ms": f"{1e3 * many.seconds:.0f}",
+                "fused, ms": f"{1e3 * of_fused.seconds:.0f}",
+                "plain, ms": f"{1e3 * of_plain.seconds:.0f}",
                 "engines, ms": f"{1e3 * row['seconds']:.0f}",
-                "fused, GB": f"{few.num_bytes / 1e9:.1f}",
-                "plain, GB": f"{many.num_bytes / 1e9:.1f}",
+                "fused, GB": f"{of_fused.num_bytes / 1e9:.1f}",
+                "plain, GB": f"{of_plain.num_bytes / 1e9:.1f}",
                 "engines, GB": f"{row['peak_bytes'] / 1e9:.1f}",
             }
         )

@@ -128,7 +128,7 @@ def learn(make_mesh: MakeMesh, rows: Rows, clip: Clip | None) -> Learned:
     mesh = make_mesh()
     net = make_net(WIDTH).double().to("sim")
     cut(net, mesh)
-    X, y = (rows(mesh, whole).to("sim") for whole in task())
+    X, y = (rows(mesh, batch).to("sim") for batch in task())
     return three_steps(net, X, y, clip)
 
 

@@ -97,8 +97,13 @@ def layer_bytes(model: Transformer, layout: Layout) -> float:
     t = layout.tensor
     h, g, f = model.hidden, model.keys, model.inner
     rows = t if layout.sequence_parallel else 1
-    between = Passes(46 * h, 114 * h)
-    inside = Passes(15 * h + 9 * g + 5 * f, 14 * h + 16 * g + 9 * f)
+    # Rows of the table in the docstring: norms and residuals; positions,
+    # repeats, turned and SwiGLU; gradients of inputs; pieces.
+    between = Passes((40 + 6) * h, (108 + 6) * h)
+    inside = Passes(
+        (9 + 4 + 2) * h + 9 * g + 5 * f,
+        (10 + 2 + 2) * h + (10 + 2 + 4) * g + 9 * f,
+    )
     again = layout.recompute
     moved = between.values(again) / rows + inside.values(again) / t + 9 * h
     if t > 1:

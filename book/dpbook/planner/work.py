@@ -130,34 +130,19 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
     """
     t = layout.tensor
     c = layout.context
-    again = layout.recompute
     tokens = layout.micro_batch * model.sequence / c
     h = model.hidden
-    full = 1 if again == "full" else 0
+    full = 1 if layout.recompute == "full" else 0
     # Whether all kernels but products and attention run once more.
     twice = 1 if _is_run_again(model, layout) else 0
-    products = (3 + full) * 2 * tokens * model.layer_parameters / t
-    scores = 4 * tokens * model.sequence * h / t
-    attention = Attention()
-    if model.fused:
-        sizes = model.sequence, h // model.heads
-        calls = 1 + full
-        attention = Attention(calls * scores, 2.5 * scores, calls, *sizes)
-    else:
-        products += ((4 if again == "selective" else 3) + full) * scores
-    rows = layout.sequence_parallel
-    kept, whole = (
-        model.kept_bytes(
-            layout.micro_batch, t, recompute, rows, c, layout.gathered
-        )
-        for recompute in (again, "none")
-    )
+    products, attention = _products(model, layout, tokens)
+    kept, besides = _kept(model, layout)
     sums = 4 + 2 * twice if t > 1 else 0
     beside = _products_beside(model, layout, tokens)
     gathers = _gathers_of_sequences(layout, twice=twice == 1)
     # With sequence parallelism a sum is two collectives. What keys and values
     # are gathered for, their gradients are scattered for.
-    collectives = sums * (2 if rows else 1) + len(beside)
+    collectives = sums * (2 if layout.sequence_parallel else 1) + len(beside)
     collectives += gathers + 1 if c > 1 else 0
     counts = Counts(
         parameters=model.layer_parameters / t,
@@ -167,7 +152,7 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         + SUM_BYTES * model.layer_parameters / t,
         num_kernels=KERNELS * (2 + twice),
         kept=kept,
-        again=max(0.0, whole - kept) if twice else 0.0,
+        again=besides,
         summed=NUM_BYTES * tokens * h if t > 1 else 0.0,
         num_sums=sums,
         border=NUM_BYTES * tokens * h / t,
@@ -183,6 +168,42 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         attention=attention,
     )
     return _of_modules(counts, model, layout) if model.plain else counts
+
+
+def _products(
+    model: Transformer, layout: Layout, tokens: float
+) -> tuple[float, Attention]:
+    """Return the flops of a layer's products, and fused attention apart."""
+    t = layout.tensor
+    full = 1 if layout.recompute == "full" else 0
+    flops = (3 + full) * 2 * tokens * model.layer_parameters / t
+    scores = 4 * tokens * model.sequence * model.hidden / t
+    if not model.fused:
+        times = 3 if layout.recompute == "none" else 4
+        return flops + times * scores, Attention()
+    sizes = model.sequence, model.hidden // model.heads
+    calls = 1 + full
+    return flops, Attention(calls * scores, 2.5 * scores, calls, *sizes)
+
+
+def _kept(model: Transformer, layout: Layout) -> tuple[float, float]:
+    """Return the bytes that a layer keeps, and those besides in backward.
+
+    The latter are there while the layer is computed again.
+    """
+    kept, whole = (
+        model.kept_bytes(
+            layout.micro_batch,
+            layout.tensor,
+            recompute,
+            layout.sequence_parallel,
+            layout.context,
+            layout.gathered,
+        )
+        for recompute in (layout.recompute, "none")
+    )
+    again = _is_run_again(model, layout)
+    return kept, max(0.0, whole - kept) if again else 0.0
 
 
 def _of_modules(counts: Counts, model: Transformer, layout: Layout) -> Counts:

@@ -1,16 +1,16 @@
 """The messages by which replicas share what ZeRO divides.
 
-A ring of d ranks takes d - 1 steps for a reduce-scatter or an allgather. A
-step takes some microseconds, however few its bytes are. So the same bytes in
+A ring of d ranks takes d - 1 rounds for a reduce-scatter or an allgather. A
+round takes some microseconds, however few its bytes are. So the same bytes in
 more messages take longer::
 
-    seconds = messages · (d - 1) · seconds of a step + bytes / rate
+    seconds = messages · (d - 1) · seconds of a round + bytes / rate
 
 175 billion weights of 2 bytes, gathered once over 1,536 A100s in 192 nodes.
-A ring has 192 steps of 5 µs between nodes and 1,343 of 2.1 µs inside, each
+A ring has 192 rounds of 5 µs between nodes and 1,343 of 2.1 µs inside, each
 times 2.5 for large pieces, which is 9.5 ms; 192 GB/s enter a node::
 
-    messages                     steps       bytes     together
+    messages                     rounds      bytes     together
     1      the whole model       0.01 s      1.82 s      1.83 s
     96     one for each block    0.91 s      1.82 s      2.73 s
     384    one for each matrix   3.63 s      1.82 s      5.45 s
