@@ -1,6 +1,7 @@
 // Looks at every page of a built site, and at the prose it was built from.
-// Usage: node main.mjs [ROOT [PYTHON]]: the folder that holds _build/html and
-// book, and the Python that is asked what live figures show.
+// Usage: node main.mjs [ROOT [PYTHON [CHECK ...]]]: the folder that holds
+// _build/html and book, the Python that is asked what live figures show, and
+// the checks that are run: all, if none is named.
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 
@@ -25,6 +26,7 @@ import { heaviest, maps, weigh, weighLive } from "./weight.mjs";
 const root = resolve(process.argv[2] ?? ".");
 const python = process.argv[3] ?? "python3";
 const site = join(root, "_build", "html");
+const chosen = process.argv.slice(4);
 
 /** What one page shows in the browser. */
 const look = (origin, pages, looked) => async (tab, page) => {
@@ -66,26 +68,36 @@ async function main() {
   const shown = pages.filter((page) => !leadsOn(site, page));
   const looked = lightest(site, shown, 1);
   let rows = [];
-  const counts = [
-    await timed("weight", () =>
-      [...weigh(site, pages), ...weighLive(site), ...maps(site)]),
-    await timed("loading", async () => {
+  const checks = {
+    weight: () =>
+      [...weigh(site, pages), ...weighLive(site), ...maps(site)],
+    loading: async () => {
       rows = await loadings(site, origin, shown);
       return judge(rows);
-    }),
-    await timed("html", () => validate(site, pages)),
-    await timed("links", () => follow(origin, pages)),
-    await timed("style sheets", () => styled(site)),
-    await timed("axe, pictures, phone, predictions, moved sections, requests", () => visit(opened(shown), look(origin, pages, looked))),
-    await timed("no script", () => predictWithoutScript(origin, looked)),
-    await timed("live figures", () => touch(site, origin, shown, python)),
-    await timed("exercises", () => solve(root, site, origin, shown)),
-    await timed("spelling", () => spell(root)),
-  ];
+    },
+    html: () => validate(site, pages),
+    links: () => follow(origin, pages),
+    styles: () => styled(site),
+    // axe, pictures, phone, predictions, moved sections, requests, search
+    looks: () => visit(opened(shown), look(origin, pages, looked)),
+    unscripted: () => predictWithoutScript(origin, looked),
+    live: () => touch(site, origin, shown, python),
+    exercises: () => solve(root, site, origin, shown),
+    spelling: () => spell(root),
+  };
+  const names = chosen.length ? chosen : Object.keys(checks);
+  const unknown = names.filter((name) => !checks[name]);
+  let total = 0;
+  for (const name of unknown.length ? [] : names) {
+    total += await timed(name, checks[name]);
+  }
   server.close();
   server.closeAllConnections();
-  const total = counts.reduce((sum, count) => sum + count, 0);
-  console.log(sharedWords(rows));
+  if (unknown.length) {
+    console.error(`no such check (named: ${unknown}, known: ${Object.keys(checks)})`);
+    return 2;
+  }
+  if (rows.length) console.log(sharedWords(rows));
   console.log(`${pages.length} pages, the heaviest ${heaviest(site, pages)}`);
   console.log(total === 0 ? "nothing found" : `found in all: ${total}`);
   return total === 0 ? 0 : 1;

@@ -13,7 +13,7 @@ from filelock import FileLock
 from tests.repository import ROOT
 
 BuildSite = Callable[..., Path]
-CheckPages = Callable[[Path], tuple[int, list[str]]]
+CheckPages = Callable[..., tuple[int, list[str]]]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -82,7 +82,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def check_pages() -> CheckPages:
-    """Look at a built site as `make check` does, where anything can.
+    """Look at a built site as `make check` does, by all checks or by some.
 
     Where nothing can, a test is skipped; but not in continuous integration.
     """
@@ -93,9 +93,9 @@ def check_pages() -> CheckPages:
     if not any(map(shutil.which, BROWSERS)):
         give_up("no chromium on the PATH")
 
-    def check(root: Path) -> tuple[int, list[str]]:
+    def check(root: Path, *names: str) -> tuple[int, list[str]]:
         run = subprocess.run(
-            ["node", checks / "main.mjs", root, sys.executable],
+            ["node", checks / "main.mjs", root, sys.executable, *names],
             capture_output=True,
             text=True,
         )

@@ -7,6 +7,7 @@ import json
 import random
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -340,7 +341,7 @@ def test_a_misspelt_word_is_found_where_it_stands(check_pages, tmp_path):
     (tmp_path / "dpkit" / "sums.py").write_text(
         '"""Add.\n\nWith behavior."""\n'
     )
-    status, said = check_pages(tmp_path)
+    status, said = check_pages(tmp_path, "spelling")
     found = [line for line in said if line.startswith("spelling")]
     assert found[:-1] == [
         "spelling: book/one.md:3: unknown: wrod",
@@ -357,7 +358,7 @@ def test_a_search_that_is_lost_is_found(check_pages, tmp_path, monkeypatch):
     site = build(tmp_path, {"one": PAGE, "two": PAGE})
     alone = PAGE.replace("two.html#top", "search.html").replace("../", "")
     (site / "search.html").write_text(alone)
-    status, said = check_pages(tmp_path)
+    status, said = check_pages(tmp_path, "looks")
     found = [line for line in said if line.startswith("search")]
     assert sorted(found) == [
         "search: book/one.html [book/one.md]: has no field to search in",
@@ -372,7 +373,7 @@ def test_what_every_page_shares_is_printed_and_held(check_pages, tmp_path):
     page = PAGE.replace(HEAD, '<script src="../heavy.js"></script></head>')
     site = build(tmp_path, {"one": page, "two": page})
     (site / "heavy.js").write_text(f'"{heavy}{heavy[::-1]}"')
-    status, said = check_pages(tmp_path)
+    status, said = check_pages(tmp_path, "loading")
     (words,) = [line for line in said if line.startswith("every page")]
     files, num_bytes = map(int, re.findall(r"\d+", words))
     assert files == 3
@@ -386,7 +387,7 @@ def test_what_every_page_shares_is_printed_and_held(check_pages, tmp_path):
 def test_a_map_of_a_script_is_found(check_pages, tmp_path):
     site = build(tmp_path, {"one": PAGE, "two": PAGE})
     (site / "late.js.map").write_text("{}")
-    status, said = check_pages(tmp_path)
+    status, said = check_pages(tmp_path, "weight")
     assert "weight: late.js.map: a map, which no page uses" in said
     assert status == 1
 
@@ -403,7 +404,7 @@ def test_a_search_that_leads_to_a_wrong_page_is_found(check_pages, tmp_path):
     site = build(tmp_path, dict.fromkeys(names, PAGE))
     alone = PAGE.replace("two.html#top", "search.html").replace("../", "")
     (site / "search.html").write_text(alone.replace(END, f"{RESULTS}{END}"))
-    status, said = check_pages(tmp_path)
+    status, said = check_pages(tmp_path, "looks")
     assert (
         "search: search.html: for “FSDP” it finds two, one first, not sharding"
     ) in said
@@ -419,10 +420,21 @@ def test_a_sign_on_the_words_of_the_search_is_found(check_pages, tmp_path):
     alone = PAGE.replace("two.html#top", "search.html").replace("../", "")
     page = alone.replace(END, f"{form}{RESULTS}{END}")
     (site / "search.html").write_text(page)
-    status, said = check_pages(tmp_path)
+    status, said = check_pages(tmp_path, "looks")
     found = "search: search.html: a sign lies on the words of the field"
     assert found in said
     assert status == 1
+
+
+def test_a_check_that_is_not_there_is_named(check_pages, tmp_path):
+    build(tmp_path, {"one": PAGE, "two": PAGE})
+    run = subprocess.run(
+        ["node", CHECKS / "main.mjs", tmp_path, sys.executable, "speling"],
+        capture_output=True,
+        text=True,
+    )
+    assert "no such check (named: speling, known: weight," in run.stderr
+    assert run.returncode == 2
 
 
 def test_a_site_that_is_not_built_is_named(check_pages, tmp_path):

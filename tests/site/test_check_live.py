@@ -174,7 +174,7 @@ def findings(check_pages, tmp_path_factory):
         plant(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LIVE_PATIENCE", "15000")
-        _, said = check_pages(root)
+        _, said = check_pages(root, "live")
     found = {name: [] for name in FAULTS}
     for line in said:
         if match := re.match(r"\w+: book/(\w+)\.html.*?: (.*)", line):
