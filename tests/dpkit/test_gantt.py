@@ -2,7 +2,6 @@
 
 import random
 import re
-import time
 from dataclasses import replace
 from itertools import pairwise
 from xml.etree import ElementTree
@@ -321,9 +320,7 @@ def test_signs_that_xml_does_not_allow():
 @pytest.mark.parametrize("num_devices", [1, 8, 40])
 def test_many_spans_make_a_small_picture(num_devices):
     crowd = many(20_000, num_devices)
-    start = time.process_time()
     picture = crowd.draw()
-    assert time.process_time() - start < 1
     assert len(picture.svg.encode()) < 300_000
     assert any("spans, the first" in bar[5] for bar in drawn(picture))
     assert any(w.startswith("low bars: work and") for w in words(picture))
