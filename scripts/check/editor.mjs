@@ -1,7 +1,7 @@
 // The editor of an exercise in the page: nothing typed is lost, and Python in
 // the page does not die.
 import { examineAsIs, show, VIEWS } from "./axe.mjs";
-import { comesBySteps, slowly } from "./progress.mjs";
+import { comesBySteps, slowly, watchBar } from "./progress.mjs";
 
 const BUSY = /^(Python is|$)/;
 const PATIENCE = 120_000; // milliseconds
@@ -226,9 +226,10 @@ async function loads(tab, place, note) {
   await slowly(tab, async () => {
     await tab.reload({ waitUntil: "load" });
     await place.locator("textarea").fill("print(1)");
+    const watched = await watchBar(place);
     await button(place, "Run").press("Enter");
     const isBusy = async () => BUSY.test(await said(place));
-    if (!await comesBySteps(place, isBusy)) {
+    if (!await comesBySteps(watched, isBusy)) {
       note("nothing says how much of Python is loaded");
     }
     const words = await answer(place);

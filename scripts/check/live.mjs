@@ -8,7 +8,7 @@ import { delimiter, join, resolve } from "node:path";
 
 import { examineFigure, unfold } from "./axe.mjs";
 import { visit } from "./browser.mjs";
-import { comesBySteps, slowly } from "./progress.mjs";
+import { comesBySteps, slowly, watchBar } from "./progress.mjs";
 import { finding, PRINT } from "./site.mjs";
 
 const HERE = resolve(import.meta.dirname, "..", "..");
@@ -260,6 +260,7 @@ async function loads(tab, address, { id }, note) {
     await unfold(tab);
     if (await isOld(figure)) note(`${id}: is old before it is touched`);
     await field.fill("-1e99");
+    const watched = await watchBar(figure);
     await field.press("Enter");
     let wasOld = false;
     const isBusy = async () => {
@@ -267,7 +268,7 @@ async function loads(tab, address, { id }, note) {
       wasOld ||= isLate && await isOld(figure);
       return (await figure.getAttribute("class")).includes("live-busy");
     };
-    if (!await comesBySteps(figure, isBusy)) {
+    if (!await comesBySteps(watched, isBusy)) {
       note(`${id}: nothing says how much of Python is loaded`);
     }
     if (!wasOld) note(`${id}: numbers are not marked as old while Python is loaded`);

@@ -16,17 +16,28 @@ export async function slowly(tab, act) {
   await network.detach();
 }
 
-/** Whether a bar in a part of the page shows how much of Python has come: more
- * and more, from less than half, as long as the part is busy. */
-export async function comesBySteps(part, isBusy) {
-  const bar = part.locator("progress");
-  const seen = [];
-  while (await isBusy()) {
-    const share = await bar.count() ? await bar.evaluate((b) =>
-      b.checkVisibility() ? b.position : -1) : -1;
-    if (share >= 0 && share !== seen.at(-1)) seen.push(share);
-    await new Promise((done) => setTimeout(done, 10));
-  }
+/** Begins to write down how much of Python a bar in a part of the page shows.
+ * The page itself does it: on a busy machine some shares are there for less
+ * time than it takes to ask. */
+export function watchBar(part) {
+  return part.evaluateHandle((box) => {
+    const seen = [];
+    const look = () => {
+      const bar = box.querySelector("progress");
+      const share = bar?.checkVisibility() ? bar.position : -1;
+      if (share >= 0 && share !== seen.at(-1)) seen.push(share);
+    };
+    new MutationObserver(look).observe(box,
+      { subtree: true, childList: true, attributes: true });
+    return seen;
+  });
+}
+
+/** Whether what was written down shows more and more of Python, from less than
+ * half, as long as the part is busy. */
+export async function comesBySteps(watched, isBusy) {
+  while (await isBusy()) await new Promise((done) => setTimeout(done, 10));
+  const seen = await watched.jsonValue();
   const rises = seen.every((share, i) => i === 0 || share > seen[i - 1]);
   return seen.length > 2 && seen[0] < 0.5 && rises;
 }
