@@ -176,7 +176,8 @@ def test_the_decisions_follow_from_the_rows():
 
 def test_the_planner_has_one_choice_of_2021_the_wrong_way_round():
     """ZeRO-3 alone against a grid on 384 GPUs, where it finds a tie."""
-    cuts = [d for d in RECORD.decisions if "cut" in d.question]
+    planned = RECORD.of(*trust.PLANS).decisions
+    cuts = [d for d in planned if "cut" in d.question]
     (wrong,) = (d for d in cuts if not d.right)
     assert len(cuts) == 9
     assert wrong.hardware == "384 A100"

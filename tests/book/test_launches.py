@@ -19,12 +19,13 @@ from dpkit import sim
 from dpkit.machine import devices
 from dpkit.theory.hardware import HOSTS
 from dpkit.theory.hardware.clusters import cluster
-from tests.book.eager_layers import GptLayer, LlamaLayer
+from tests.book.eager_layers import ExpertsLayer, GptLayer, LlamaLayer
 
 MAKE = {
     "GPT": GptLayer,
     "GPT, attention in parts": partial(GptLayer, fused=False),
     "Llama": LlamaLayer,
+    "experts": ExpertsLayer,
 }
 WIDTH, HEADS, INNER = 512, 8, 1408
 PROGRAM = HOSTS["eager-program"]

@@ -306,12 +306,14 @@ def _moved(case: Case, layout: Layout, name: str, value: Any) -> Layout:
 
 
 SEQUENCES = tuple(1024 * 2**i for i in range(8))
+# No control divides experts, so networks with experts are left out.
+MODELS = tuple(name for name, net in NETWORKS.items() if not net.experts)
 TRANSFORMERS = tuple(
-    name for name, net in NETWORKS.items() if isinstance(net, Planned)
+    name for name in MODELS if isinstance(NETWORKS[name], Planned)
 )
 
 CONTROLS: dict[str, Control] = {
-    "model": Choice("model", "7B", tuple(NETWORKS)),
+    "model": Choice("model", "7B", MODELS),
     "sequence": Number(
         "tokens of an example",
         4096,

@@ -15,6 +15,9 @@ A layer, without gates, where f = 4h and g = h. All values have 16 bits::
 
 Kept are the values that backward needs. On t devices with tensor parallelism
 each has a t-th of all but the 10h, and of these too with sequence parallelism.
+With experts, f counts for each of the k that a token goes to, and 4kh are
+kept besides: the rows that come to experts, and what these give.
+
 The 5as are attention's weights of all pairs of tokens, which fused attention
 does not keep. Full recomputation keeps the layer's input alone, 2h. What
 selective recomputation is depends on attention. Where attention is in parts,
@@ -97,6 +100,9 @@ class Transformer:
     fused: bool = True
     dropout: bool = True  #: whether there is dropout, of which masks are kept
     dtype: str = "bfloat16"  #: in which it computes
+    #: How many experts a layer has in place of one MLP, E; 0: it has none.
+    experts: int = 0
+    choices: int = 0  #: how many of them a token goes to, k
     #: Whether it is written in plain modules and runs by PyTorch's engines,
     #: so that the kernels between products are not fused.
     plain: bool = False
@@ -112,11 +118,25 @@ class Transformer:
         return self.hidden * (self.key_heads or self.heads) / self.heads
 
     @property
+    def mlp_parameters(self) -> float:
+        """The parameters of the MLP, or of one expert."""
+        return (3 if self.gated else 2) * self.hidden * self.inner
+
+    def _with_mlps(self, count: int) -> float:
+        """Return the parameters of a layer's attention and of MLPs."""
+        router = self.hidden * self.experts
+        attention = 2 * self.hidden * (self.hidden + self.keys)
+        return attention + router + count * self.mlp_parameters
+
+    @property
     def layer_parameters(self) -> float:
         """The parameters of a layer, without biases and norms."""
-        matrices = 3 if self.gated else 2
-        inner = matrices * self.hidden * self.inner
-        return 2 * self.hidden * (self.hidden + self.keys) + inner
+        return self._with_mlps(self.experts or 1)
+
+    @property
+    def used_parameters(self) -> float:
+        """The parameters of a layer that a token meets."""
+        return self._with_mlps(self.choices or 1)
 
     @property
     def word_parameters(self) -> float:
@@ -144,7 +164,7 @@ class Transformer:
             >>> round(gpt.flops(4) / (72 * 4 * s * layers * h**2 * inside), 9)
             1.0
         """
-        weights = self.layers * self.layer_parameters + self.word_parameters
+        weights = self.layers * self.used_parameters + self.word_parameters
         pairs: float = 2 * self.layers * self.sequence * self.hidden
         pairs /= 2 if masked else 1
         return 6 * num_examples * self.sequence * (weights + pairs)
@@ -191,7 +211,8 @@ class Transformer:
             return 2 * tokens * h / rows
         if recompute == "selective" and self.fused:
             return tokens * self._kept_selectively(rows, tensor)
-        inner = (6 if self.gated else 4) * self.inner
+        inner = (6 if self.gated else 4) * self.inner * (self.choices or 1)
+        inner += 4 * self.choices * h  # rows that came, and what was given
         shared = 4 * h + 4 * self.keys + inner
         if recompute == "none" and not self.fused:
             shared += 5 * self.heads * self.sequence

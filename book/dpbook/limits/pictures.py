@@ -8,7 +8,7 @@ from matplotlib.ticker import NullLocator
 
 from dpbook.common.plots import COLOURS, Picture
 from dpbook.limits.comparisons import Comparison
-from dpbook.limits.trust import BY_ZERO
+from dpbook.limits.trust import BY_ZERO, WITH_EXPERTS
 from dpkit.theory.timeline.drawing import INK, QUIET
 
 BLUE, BROWN, GREEN, VIOLET, RED = COLOURS
@@ -26,6 +26,7 @@ TRAINING = {
     "plans": ("X", VIOLET),
     BY_ZERO["H100"]: ("d", VIOLET),
     BY_ZERO["A100"]: ("8", VIOLET),
+    WITH_EXPERTS: ("H", VIOLET),
     "products": ("^", RED),
     "networks on a CPU": ("v", INK),
     "small networks": ("P", QUIET),

@@ -42,6 +42,7 @@ BY_ZERO = {
     "A100": "plans by ZeRO-3 on A100s",
 }
 PLANS = ("plans", *BY_ZERO.values())
+WITH_EXPERTS = "plans with experts"
 WORK = {
     "products": Questions(
         how_much=False,
@@ -139,6 +140,12 @@ WORK = {
         ask="seconds of a step, and whether a grid is faster",
         limit="no close choice; the program's messages have to be given, and "
         "their cost was found after six of these rows were seen",
+    ),
+    WITH_EXPERTS: Questions(
+        how_much=False,
+        which=True,
+        ask="which way to divide experts",
+        limit="no seconds: too short by ZeRO-3, and for narrow experts",
     ),
     "collectives in a node": Questions(
         how_much=True, which=True, ask=f"microseconds, and {JOINING}", limit=""

@@ -8,6 +8,7 @@ from dpbook.limits.comparisons import (
     mean_factor,
     worst,
 )
+from dpbook.limits.trust import WITH_EXPERTS
 from dpbook.planner.case import Case
 from dpbook.planner.layouts import Layout
 from dpbook.planner.search import LayoutCost
@@ -83,6 +84,15 @@ def _sharded(row: Comparison) -> bool:
     return "ZeRO-3" in row.configuration
 
 
+def _of_experts(row: Comparison, narrow: bool, zero_3: bool) -> bool:
+    """Whether a row is of a network with experts, in one of two ways."""
+    return (
+        row.work == WITH_EXPERTS
+        and ("G8T8" in row.subject) == narrow
+        and ("gathered" in row.configuration) == zero_3
+    )
+
+
 GROUPS: dict[str, Callable[[Comparison], bool]] = {
     "22B to 1T on A100s": _has(subject="planned step", hardware="A100"),
     "ZeRO-3 on A100s": lambda row: (
@@ -92,6 +102,16 @@ GROUPS: dict[str, Callable[[Comparison], bool]] = {
     "Llama 3 405B on H100s": _has(subject="405B"),
     "ResNet-50": _has(subject="ResNet-50"),
     "530B: added by 8 replicas": _has(subject="gradients"),
+    "8x22B by ZeRO-3": lambda row: _of_experts(row, narrow=False, zero_3=True),
+    "8x22B, other ways": lambda row: _of_experts(
+        row, narrow=False, zero_3=False
+    ),
+    "narrow experts by ZeRO-3": lambda row: _of_experts(
+        row, narrow=True, zero_3=True
+    ),
+    "narrow experts, other ways": lambda row: _of_experts(
+        row, narrow=True, zero_3=False
+    ),
     "2021, a grid": lambda row: _is_cut(row) and not _sharded(row),
     "2021, ZeRO-3 alone": lambda row: _is_cut(row) and _sharded(row),
 }

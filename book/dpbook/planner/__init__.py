@@ -2,9 +2,11 @@
 
 Begin with ``case``: a model, the examples of a step and a cluster.
 
-``layouts`` -- how a step may be cut: data × context × tensor × pipeline;
+``layouts`` -- how a step may be cut: data × context × tensor ×
+pipeline, and groups of devices for experts;
 ``launches`` -- what the host of an eager program takes to launch a block;
 ``work`` -- what a block of a network does and keeps: counts, then seconds;
+``experts`` -- what layers of experts add: groups, rows on their way;
 ``plain`` -- the same for plain modules, under PyTorch's engines;
 ``peak`` -- what a device of these engines has when it has most;
 ``zero_messages`` -- the messages by which replicas share what ZeRO divides;

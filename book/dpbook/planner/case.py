@@ -61,7 +61,7 @@ from math import fsum, gcd
 from typing import NamedTuple
 
 from dpbook.formulas.sharding import SHARDED_FROM, WHOLE_BLOCKS
-from dpbook.planner import plain
+from dpbook.planner import experts, plain
 from dpbook.planner.layouts import Layout, all_layouts
 from dpbook.planner.networks import Network
 from dpbook.planner.peak import Held, peak
@@ -137,6 +137,14 @@ class LayoutParts(NamedTuple):
         return max(self.block.seconds + self.messages, self.launched)
 
 
+class SharedParameters(NamedTuple):
+    """Parameters of a device that others have too, for other tokens."""
+
+    number: float
+    copies: int  #: devices that have them
+    stride: int  #: the distance from one of these devices to the next
+
+
 @dataclass
 class Case:
     """A network, the examples of a step, and a cluster.
@@ -195,6 +203,8 @@ class Case:
             layout.sequence_parallel,
             layout.context,
             layout.gathered,
+            layout.expert,
+            layout.expert_tensor,
         )
         if key not in self._parts:
             net = self.network
@@ -238,9 +248,31 @@ class Case:
 
         It is the one that also has the embedding.
         """
+        return fsum(each.number for each in self.shared_parameters(layout))
+
+    def shared_parameters(
+        self, layout: Layout, rank: int = 0
+    ) -> list[SharedParameters]:
+        """Return the parameters of a device: of experts, and all others.
+
+        Args:
+            layout: How the step is cut.
+            rank: The device of its pipeline, the first or the second.
+        """
         block, ends, *_ = self.parts(layout)
-        count = self.blocks_of(layout) - self._missing_first(layout)
-        return count * block.counts.parameters + ends.counts.parameters
+        count = self.blocks_of(layout)
+        if rank == 0:
+            count -= self._missing_first(layout)
+        of_experts = block.counts.expert_parameters
+        number = count * (block.counts.parameters - of_experts)
+        if rank == 0:
+            number += ends.counts.parameters
+        found = [SharedParameters(number, layout.num_copies, layout.tensor)]
+        if of_experts:
+            stride = layout.expert * layout.expert_tensor
+            others = count * of_experts, layout.expert_copies, stride
+            found.append(SharedParameters(*others))
+        return found
 
     def _missing_first(self, layout: Layout) -> int:
         """Return how many blocks fewer the first device has than the second.
@@ -274,12 +306,10 @@ class Case:
 
     def _memory_of(self, layout: Layout, rank: int) -> StepMemory:
         """Return the bytes of the first or second device of a pipeline."""
-        d = layout.num_copies
         block, ends, *_ = self.parts(layout)
-        number = self.parameters_of(layout)
-        if rank > 0:
-            number = self.blocks_of(layout) * block.counts.parameters
+        shared = self.shared_parameters(layout, rank)
         if self.network.plain:
+            number = fsum(each.number for each in shared)
             return StepMemory(*peak(self._held(layout, rank, number)))
         sizes = {
             "parameters": NUM_BYTES,
@@ -287,7 +317,10 @@ class Case:
             "state": self.network.state_bytes,
         }
         weights, gradients, state = (
-            size * number / (d if layout.zero >= SHARDED_FROM[name] else 1)
+            fsum(
+                size * n / (d if layout.zero >= SHARDED_FROM[name] else 1)
+                for n, d, _ in shared
+            )
             for name, size in sizes.items()
         )
         # Blocks at work are whole.
@@ -405,6 +438,7 @@ class Case:
             most_micro_batch=net.most_micro_batch,
             recompute=net.recompute,
             most_context=net.most_context,
+            experts=net.experts,
         )
         gathered = "kept" if net.plain else "again"
         yield from (each._replace(gathered=gathered) for each in found)
@@ -422,7 +456,8 @@ class Case:
             max(0.0, self._sum("allgather", t, 1, counts.summed) - hidden)
             for hidden in self._hiding(counts)
         )
-        return sums + again + self._sequence_messages(layout, counts)
+        rows = experts.exchange_seconds(layout, counts.sent_rows, self.cluster)
+        return sums + again + rows + self._sequence_messages(layout, counts)
 
     def _sequence_messages(self, layout: Layout, counts: Counts) -> float:
         """Return the seconds in which devices share keys and values."""
@@ -468,59 +503,62 @@ class Case:
 
     def _update(self, layout: Layout) -> float:
         accelerator = self.cluster.accelerator
-        number = self.parameters_of(layout)
         rate = accelerator.bytes_per_second * accelerator.achieved_bytes
-        shared = layout.num_copies if layout.zero else 1
-        moved = UPDATE_BYTES * number / shared
-        if self.network.plain:
-            moved = plain.UPDATE_BYTES * number / shared
-            moved += plain.copied_bytes(layout) * number
+        moved = 0.0
+        for number, copies, _ in self.shared_parameters(layout):
+            own = number / (copies if layout.zero else 1)
+            if self.network.plain:
+                moved += plain.UPDATE_BYTES * own
+                moved += plain.copied_bytes(layout) * number
+            else:
+                moved += UPDATE_BYTES * own
         return moved / rate
 
     def _gradients(self, layout: Layout, one: float) -> float:
         """Return the seconds of messages of replicas that nothing hides."""
-        if layout.num_copies == 1:
-            return 0.0
         m = self.micro_batches(layout)
         stage = layout.zero
         times = m if stage > 1 else 1  # that gradients are reduced
-        seconds = times * self._reducing(layout)
-        seconds += (0, 1, 1, m)[stage] * self._gathering(layout)
+        seconds = 0.0
+        for shared in self.shared_parameters(layout):
+            if shared.copies > 1:
+                seconds += times * self._reducing(layout, shared)
+                gathers = (0, 1, 1, m)[stage]
+                seconds += gathers * self._gathering(layout, shared)
         if not layout.overlap:
             return seconds
         hidden = one * (m if stage > 1 else 1 if stage else 2 / 3)
         return max(seconds / times / self.blocks_of(layout), seconds - hidden)
 
-    def _reducing(self, layout: Layout) -> float:
-        """Return the seconds in which all gradients are reduced once."""
-        number = self.parameters_of(layout)
+    def _reducing(self, layout: Layout, shared: SharedParameters) -> float:
+        """Return the seconds in which their gradients are reduced once."""
+        number, copies, stride = shared
         if layout.zero > 1:
             of_block = self.zero_messages
             count = of_block.reductions * self.blocks_of(layout)
             num_bytes = of_block.gradient_bytes * number
-            return self._each(count, "reduce_scatter", layout, num_bytes)
+            return self._each(count, "reduce_scatter", shared, num_bytes)
         name = "reduce_scatter" if layout.zero else "allreduce"
-        group = layout.num_copies, layout.tensor
-        return self._sum(name, *group, GRADIENT_BYTES * number)
+        return self._sum(name, copies, stride, GRADIENT_BYTES * number)
 
-    def _gathering(self, layout: Layout) -> float:
+    def _gathering(self, layout: Layout, shared: SharedParameters) -> float:
         """Return the seconds of gathering weights: once a step or m times."""
-        num_bytes = NUM_BYTES * self.parameters_of(layout)
+        number, copies, stride = shared
+        num_bytes = NUM_BYTES * number
         if layout.zero == 3:
             of_block = self.zero_messages
             count = of_block.gathers * self.blocks_of(layout)
             num_bytes *= of_block.gathered
-            return self._each(count, "allgather", layout, num_bytes)
-        group = layout.num_copies, layout.tensor
-        return self._sum("allgather", *group, num_bytes)
+            return self._each(count, "allgather", shared, num_bytes)
+        return self._sum("allgather", copies, stride, num_bytes)
 
     def _each(
-        self, count: int, name: str, layout: Layout, num_bytes: float
+        self, count: int, name: str, shared: SharedParameters, num_bytes: float
     ) -> float:
         """Return the seconds of equal messages, one after another.
 
-        Each goes round the whole ring of the replicas.
+        Each goes round the whole ring of those that have the same.
         """
-        d = layout.num_copies
-        ring = self._sum(name, d, layout.tensor, num_bytes / count)
-        return count * (ring + self.zero_messages.host_seconds(d))
+        _, copies, stride = shared
+        ring = self._sum(name, copies, stride, num_bytes / count)
+        return count * (ring + self.zero_messages.host_seconds(copies))

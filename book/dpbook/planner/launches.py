@@ -11,6 +11,7 @@ A layer of plain modules in eager PyTorch, its weights in 16 bits, launches::
     GPT, attention one kernel     12      22        21      49
     GPT, attention in parts       16      33        28      60
     Llama                         38      34        65      70
+    the same, with experts        52      49        88      81
 
 Llama's norms and rotary positions are many small kernels. A layer of 7B, on
 the host ``eager-program`` (30 µs a launch, 19 in backward, 5.6 a view)::
@@ -66,6 +67,7 @@ LAYERS = {
         Launches(16, 33), Launches(28, 60)
     ),
     "Llama": LaunchCounts(Launches(38, 34), Launches(65, 70)),
+    "experts": LaunchCounts(Launches(52, 49), Launches(88, 81)),
 }
 # How many kernels in forward are products, and one is attention. Selective
 # recomputation keeps what they give.
@@ -80,8 +82,9 @@ def layer_launches(
 ) -> LaunchCounts:
     """Return what a host issues for a layer and a micro-batch.
 
-    A model whose MLP is gated is taken for one like Llama. A collective of
-    the tensor group is one more launch.
+    A model whose MLP is gated is taken for one like Llama. The experts of a
+    device are computed by one kernel for each of their products. A collective
+    of the tensor group is one more launch.
 
     Args:
         model: That of the layer.
@@ -98,7 +101,9 @@ def layer_launches(
         '2.96 ms'
     """
     name = "GPT" if model.fused else "GPT, attention in parts"
-    forward, backward = LAYERS["Llama" if model.gated else name]
+    if model.gated:
+        name = "experts" if model.experts else "Llama"
+    forward, backward = LAYERS[name]
     times = 2 if twice else 1
     kernels = times * forward.kernels + num_collectives
     if twice and not with_products:

@@ -50,6 +50,11 @@ class Layout(NamedTuple):
     #: What becomes of the inputs that a device has gathered from others for
     #: its layers: one of ``transformer.GATHERED``.
     gathered: str = "again"
+    #: Devices, or rows of ``expert_tensor`` devices, that have all experts of
+    #: a layer together, e.
+    expert: int = 1
+    #: Devices that share an expert: one, or a tensor group.
+    expert_tensor: int = 1
 
     @property
     def num_devices(self) -> int:
@@ -66,14 +71,22 @@ class Layout(NamedTuple):
         return self.data * self.context
 
     @property
-    def cut(self) -> tuple[int, int, int, int]:
-        """The sizes d, t, p and c, which say how many devices do what."""
-        return self.data, self.tensor, self.pipeline, self.context
+    def expert_copies(self) -> int:
+        """How many devices have the same experts, for other tokens."""
+        devices = self.num_copies * self.tensor
+        return devices // (self.expert * self.expert_tensor)
+
+    @property
+    def cut(self) -> tuple[int, ...]:
+        """The sizes that say how many devices do what: d, t, p, c, e and u."""
+        experts = self.expert, self.expert_tensor
+        return self.data, self.tensor, self.pipeline, self.context, *experts
 
     @property
     def words_of_cut(self) -> str:
-        """The cut as text, d × t × p, and c if sequences are shared."""
-        shared = f", c = {self.context}" if self.context > 1 else ""
+        """The cut as text, d × t × p, and c, e and u where they are not 1."""
+        others = {"c": self.context, "e": self.expert, "u": self.expert_tensor}
+        shared = "".join(f", {k} = {v}" for k, v in others.items() if v > 1)
         return f"{self.data} × {self.tensor} × {self.pipeline}{shared}"
 
     def __str__(self) -> str:
@@ -101,6 +114,7 @@ def all_layouts(
     most_micro_batch: int,
     recompute: tuple[str, ...],
     most_context: int = 1,
+    experts: int = 0,
 ) -> Iterator[Layout]:
     """Yield the layouts of a step.
 
@@ -117,6 +131,7 @@ def all_layouts(
         recompute: What backward may compute again, such as ("none", "full").
         most_context: The most devices that may share a sequence. Their number
             is a power of two.
+        experts: Those of a layer, which groups of devices divide.
     """
     common = gcd(num_devices, most_tensor)
     for t in divisors(common, common):
@@ -127,7 +142,10 @@ def all_layouts(
                 d = copies // c
                 for b in divisors(batch // d, most_micro_batch):
                     chunks = _chunks(p, batch // d // b, blocks)
-                    for v, again, zero in product(chunks, recompute, stages):
+                    groups = _groups_of_experts(experts, copies * t, t)
+                    for v, again, zero, (e, u) in product(
+                        chunks, recompute, stages, groups
+                    ):
                         yield Layout(
                             data=d,
                             tensor=t,
@@ -137,6 +155,8 @@ def all_layouts(
                             recompute=again,
                             zero=zero,
                             context=c,
+                            expert=e,
+                            expert_tensor=u,
                         )
 
 
@@ -148,6 +168,26 @@ def _contexts(copies: int, batch: int, most: int) -> list[int]:
     powers = (2**i for i in range(most.bit_length()))
     return [
         c for c in powers if copies % c == 0 and batch % (copies // c) == 0
+    ]
+
+
+def _groups_of_experts(
+    experts: int, devices: int, tensor: int
+) -> list[tuple[int, int]]:
+    """Return how experts may be divided: pairs of e and u.
+
+    Args:
+        experts: Those of a layer; 0: there are none.
+        devices: Those of a stage.
+        tensor: Those of a tensor group.
+    """
+    if not experts:
+        return [(1, 1)]
+    return [
+        (e, u)
+        for u in sorted({1, tensor})
+        for e in divisors(experts, devices // u)
+        if devices % (e * u) == 0
     ]
 
 

@@ -4,10 +4,11 @@ Source:
     book/_data/korthikanti2022.json for 22B to 1T; Llama 2's config.json
     (huggingface.co/TheBloke/Llama-2-7B-fp16, a7ac37e) for 7B; A. Grattafiori
     et al., The Llama 3 herd of models, 2024, arXiv:2407.21783, table 3, for
-    70B and 405B.
+    70B and 405B; config.json of Mixtral 8x22B
+    (huggingface.co/mistralai/Mixtral-8x22B-v0.1) for 8x22B.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import ClassVar, TypeAlias
 
@@ -37,9 +38,10 @@ class Planned(Transformer):
     def recompute(self) -> tuple[str, ...]:
         """What backward may compute again, each a name of ``RECOMPUTE``.
 
-        Kernels of plain modules are not counted for "selective".
+        Kernels of plain modules and of experts are not counted for
+        "selective".
         """
-        return ("none", "full") if self.plain else RECOMPUTE
+        return ("none", "full") if self.plain or self.experts else RECOMPUTE
 
     @property
     def most_tensor(self) -> int:
@@ -94,6 +96,7 @@ class Convolutional:
     most_micro_batch: ClassVar[int] = 256
     most_tensor: ClassVar[int] = 1
     most_context: ClassVar[int] = 1
+    experts: ClassVar[int] = 0
     recompute: ClassVar[tuple[str, ...]] = ("none",)
 
     def flops(self, num_examples: float) -> float:
@@ -156,6 +159,11 @@ NETWORKS: dict[str, Network] = {
     ),
     "70B": _llama(layers=80, hidden=8192, heads=64, inner=28_672, s=8192),
     "405B": _llama(layers=126, hidden=16_384, heads=128, inner=53_248, s=8192),
+    "8x22B": replace(
+        _llama(layers=56, hidden=6144, heads=48, inner=16_384, s=4096),
+        experts=8,
+        choices=2,
+    ),
     "22B of 2022": _of_2022(48, 6144, 64),
     "175B of 2022": _of_2022(96, 12_288, 96),
     "530B of 2022": _of_2022(105, 20_480, 128),

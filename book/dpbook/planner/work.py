@@ -24,6 +24,8 @@ leaves masked scores out by blocks, so a little more than half are computed
 (``theory.hardware.causal_attention``). Its rate is that of the kernel which
 the card takes, or of the one that a run is said to have taken.
 
+What a layer of experts adds is in ``experts``.
+
 Assumed: which kernels are fused, as above, and that backward moves 1.5 times
 what forward does. Nothing stays in a cache. What the host takes is in
 ``launches``. The published steps in ``book/_data/plans.json`` test all of this
@@ -41,7 +43,7 @@ from functools import cache
 from typing import NamedTuple
 
 from dpbook.formulas.transformer import Transformer
-from dpbook.planner import plain
+from dpbook.planner import experts, plain
 from dpbook.planner.launches import (
     NO_LAUNCHES,
     LaunchCounts,
@@ -93,6 +95,7 @@ class Counts(NamedTuple):
     """What a device does for one micro-batch, forward and backward."""
 
     parameters: float  #: those on the device
+    expert_parameters: float = 0.0  #: of these, those of experts
     flops: float = 0.0  #: of products; those of fused attention are apart
     num_products: int = 0  #: how many they are
     memory_traffic: float = 0.0  #: the bytes that all other kernels move
@@ -110,6 +113,8 @@ class Counts(NamedTuple):
     #: share a sequence gather.
     keys_and_values: float = 0.0
     num_gathers: int = 0  #: how often; what they gave is scattered once
+    #: The bytes of the rows that a device sends to experts, once.
+    sent_rows: float = 0.0
     #: Flops of the two classes that presets know.
     convolutions: tuple[float, float] = (0.0, 0.0)
     launches: LaunchCounts = NO_LAUNCHES  #: what the host issues
@@ -128,6 +133,7 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         >>> round(found / expected, 9)
         1.0
     """
+    experts.check_experts(model, layout)
     t = layout.tensor
     c = layout.context
     tokens = layout.micro_batch * model.sequence / c
@@ -137,19 +143,27 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
     twice = 1 if _is_run_again(model, layout) else 0
     products, attention = _products(model, layout, tokens)
     kept, besides = _kept(model, layout)
-    sums = 4 + 2 * twice if t > 1 else 0
+    # Attention and the MLP each have one in forward and one in backward.
+    parts = 1 if model.experts else 2
+    sums = parts * (2 + twice) if t > 1 else 0
     beside = _products_beside(model, layout, tokens)
     gathers = _gathers_of_sequences(layout, twice=twice == 1)
     # With sequence parallelism a sum is two collectives. What keys and values
     # are gathered for, their gradients are scattered for.
     collectives = sums * (2 if layout.sequence_parallel else 1) + len(beside)
     collectives += gathers + 1 if c > 1 else 0
+    collectives += experts.num_messages(model, layout)
+    of_experts = experts.own_parameters(model, layout)
+    all_experts = model.experts * model.mlp_parameters
+    own = (model.layer_parameters - all_experts) / t + of_experts
+    num_products = (4 if model.fused else 6) + (1 if model.experts else 0)
     counts = Counts(
-        parameters=model.layer_parameters / t,
+        parameters=own,
+        expert_parameters=of_experts,
         flops=products,
-        num_products=(4 if model.fused else 6) * (3 + full),
+        num_products=num_products * (3 + full),
         memory_traffic=tokens * _memory_traffic(model, layout)
-        + SUM_BYTES * model.layer_parameters / t,
+        + SUM_BYTES * own,
         num_kernels=KERNELS * (2 + twice),
         kept=kept,
         again=besides,
@@ -159,6 +173,7 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         beside=beside,
         keys_and_values=NUM_BYTES * tokens * c * 2 * model.keys / t,
         num_gathers=gathers,
+        sent_rows=experts.row_bytes(model, layout, tokens),
         launches=layer_launches(
             model,
             collectives,
@@ -176,7 +191,7 @@ def _products(
     """Return the flops of a layer's products, and fused attention apart."""
     t = layout.tensor
     full = 1 if layout.recompute == "full" else 0
-    flops = (3 + full) * 2 * tokens * model.layer_parameters / t
+    flops = (3 + full) * 2 * tokens * model.used_parameters / t
     scores = 4 * tokens * model.sequence * model.hidden / t
     if not model.fused:
         times = 3 if layout.recompute == "none" else 4
@@ -191,6 +206,8 @@ def _kept(model: Transformer, layout: Layout) -> tuple[float, float]:
 
     The latter are there while the layer is computed again.
     """
+    tokens = layout.micro_batch * model.sequence / layout.context
+    gathered = tokens * experts.gathered_bytes(model, layout)
     kept, whole = (
         model.kept_bytes(
             layout.micro_batch,
@@ -200,6 +217,7 @@ def _kept(model: Transformer, layout: Layout) -> tuple[float, float]:
             layout.context,
             layout.gathered,
         )
+        + (gathered if recompute == "none" else 0.0)
         for recompute in (layout.recompute, "none")
     )
     again = _is_run_again(model, layout)
@@ -229,7 +247,8 @@ def _products_beside(
     """Return the flops of the products that hide a message in backward.
 
     With sequence parallelism a device has kept a t-th of the inputs of two
-    products: that of queries, keys and values, and the first of the MLP. It
+    products: that of queries, keys and values, and the first of the MLP, which
+    with experts gets its rows otherwise. It
     gathers them for the gradients of their weights. Meanwhile it computes the
     gradients of these inputs, which need the weights alone.
 
@@ -241,7 +260,9 @@ def _products_beside(
     if t == 1 or not layout.sequence_parallel or layout.gathered == "kept":
         return ()
     h = model.hidden
-    columns = h + 2 * model.keys, (2 if model.gated else 1) * model.inner
+    columns = [h + 2 * model.keys]
+    if not model.experts:
+        columns.append((2 if model.gated else 1) * model.inner)
     return tuple(2 * tokens * h * column / t for column in columns)
 
 
@@ -266,7 +287,9 @@ def _memory_traffic(model: Transformer, layout: Layout) -> float:
     again = layout.recompute
     between = NUM_BYTES * (2 * 2 + 2 * 3.5) * model.hidden
     between /= t if layout.sequence_parallel else 1
-    inside = NUM_BYTES * (3 if model.gated else 2) * model.inner / t
+    inner = (model.choices or 1) * model.inner
+    inside = NUM_BYTES * (3 if model.gated else 2) * inner / t
+    inside += experts.moved_bytes(model, layout)
     softmax = NUM_BYTES * 4.5 * model.heads * model.sequence / t
     softmax = 0.0 if model.fused else softmax
     # Forward 1, backward 1.5; softmax again, if that is selective.

@@ -15,6 +15,7 @@ embedding and the loss;
 ``library_fit`` -- NCCL's allreduce, measured and by the closed form;
 ``links`` -- cards on PCI Express, copying and reducing;
 ``cpu`` -- steps on a CPU that was calibrated;
-``plans`` -- the planner's steps, ``cuts`` -- and its choice among cuts;
+``plans`` -- the planner's steps, ``cuts`` -- and its choice among cuts,
+``expert_plans`` -- and among ways to divide experts;
 ``decisions`` -- which of several was the best, predicted and measured.
 """

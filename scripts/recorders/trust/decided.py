@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from dpbook.limits.comparisons import Comparison, Decision, unseen
-from dpbook.limits.trust import PLANS
-from recorders.trust import grouped, plans
+from dpbook.limits.trust import PLANS, WITH_EXPERTS
+from recorders.trust import expert_plans, grouped, plans
 from recorders.trust.collectives import ACROSS, BY_MESSAGES, INSIDE
 from recorders.trust.decisions import (
     by,
@@ -40,6 +40,7 @@ def decided(rows: Iterable[Comparison]) -> list[Decision]:
         *_of_each_network(of[STEPS]),
         *_batches(of[LAYERS]),
         *plans.decisions([row for work in PLANS for row in of[work]]),
+        *expert_plans.decisions(of[WITH_EXPERTS]),
         *_collectives(of[INSIDE] + of[ACROSS] + of[BY_MESSAGES]),
     ]
 

@@ -23,7 +23,7 @@ from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import NETWORKS, Planned
 from dpbook.planner.work import SUSTAINED
 from dpkit.theory.hardware.clusters import Cluster, cluster
-from recorders.trust import cuts
+from recorders.trust import cuts, expert_plans
 from recorders.trust.decisions import by, neighbours
 
 FITTED = "7B", "8 H100"
@@ -208,6 +208,7 @@ def comparisons(load: Any) -> Rows:
         *llama3(plans["llama3"]),
         *resnet50(load("resnet50_nvidia")),
         *cuts.rows(plans["cuts"], gpus),
+        *expert_plans.rows(plans["experts"]),
     ]
 
 
