@@ -73,14 +73,30 @@ def test_a_wrong_order_would_be_seen():
 
 
 def test_what_the_page_says_of_the_five_ways():
-    gathered, *_, shared, whole = (step for *_, step in STEPS[:5])
+    gathered, parts, one, shared, whole = (step for *_, step in STEPS[:5])
     seconds = gathered.case.seconds(gathered.layout)
-    assert round(seconds.gradients / seconds.total, 2) == 0.86
+    assert round(seconds.gradients / seconds.total, 2) == 0.85
+    layer = gathered.network.experts * gathered.network.mlp_parameters
+    assert round(layer / 1e9, 1) == 2.4
+    seconds = one.case.seconds(one.layout)
+    assert seconds.messages > 0.2 * seconds.total
+    luck = parts.case.seconds(parts.layout).total / seconds.total
+    assert 1 < luck < 1.02
+    assert 2 < parts.seconds() / whole.seconds() < 2.2
     assert gathered.case.micro_batches(gathered.layout) == 16
     assert gathered.seconds() > 10 * whole.seconds()
     assert round(shared.seconds() / whole.seconds(), 2) == 1.06
     *_, shared, whole = (step for *_, step in STEPS[5:10])
     assert round(shared.seconds() / whole.seconds(), 1) == 1.7
+    of_16, of_8, of_whole = (
+        shared.case.seconds(layout).total
+        for layout in (
+            shared.layout,
+            shared.layout._replace(expert=4),
+            shared.layout._replace(expert_tensor=1),
+        )
+    )
+    assert of_16 - of_8 > 3 * (of_8 - of_whole) > 0
     held = shared.case.memory(shared.layout).total
     assert round(held / 2**30) == 77
     assert held > shared.case.room
@@ -93,12 +109,12 @@ def test_what_the_page_says_of_the_five_ways():
 
 def test_what_the_page_says_of_misses():
     far = [row for row in FOUND.rows if row.times_off > 1.15]
-    assert len(far) == 30
+    assert len(far) == 29
     others = [r for r in FOUND.rows if GROUPS["8x22B, other ways"](r)]
-    assert max(row.factor for row in others) == pytest.approx(1.24, abs=0.01)
+    assert max(row.factor for row in others) == pytest.approx(1.23, abs=0.01)
     assert min(row.factor for row in others) > 0.99
-    divided = [r for r in FOUND.rows if "rest gathered" in r.configuration]
-    assert all(0.5 < row.factor < 1 for row in divided)
+    divided = [r for r in FOUND.rows if "parts gathered" in r.configuration]
+    assert all(1 / 1.9 < row.factor < 1 for row in divided)
     in_a_node = [
         row
         for row in FOUND.rows

@@ -245,3 +245,100 @@ def test_the_best_layout_keeps_rows_in_the_node():
     assert best.expert * best.expert_tensor <= 8
     assert found.plans[0] == plan(ON_128, best)
     assert f"e = {best.expert}" in str(best)
+
+
+def test_rows_are_put_in_order_as_often_as_the_table_says():
+    """Values moved forward, of h, for each token that a device has."""
+    wide = replace(MIXTRAL, experts=64, choices=8, feed_forward=2048)
+    for model, e, u, values in (
+        (MIXTRAL, 8, 1, 2 * 2 + 3),
+        (MIXTRAL, 4, 1, 2 * 2 + 4 * 2 + 3),
+        (MIXTRAL, 4, 2, 2 * 2 + 8 * 2 + 3),
+        (wide, 8, 8, 2 * 8 + 32 * 8 + 9),
+    ):
+        t = max(u, 2)
+        layout = Layout(64, t, expert=e, expert_tensor=u)
+        moved = experts.moved_bytes(model, layout) * t
+        assert moved == 2 * values * model.hidden
+
+
+def test_recomputation_sends_rows_once_more():
+    """Six times in place of four, and each is launched."""
+    once, twice = (
+        Layout(64, 2, expert=4, expert_tensor=2, recompute=recompute)
+        for recompute in ("none", "full")
+    )
+    seconds = [
+        experts.exchange_seconds(layout, 50e6, ON_128.cluster)
+        for layout in (once, twice)
+    ]
+    assert seconds[1] == pytest.approx(1.5 * seconds[0])
+    alone = {
+        layout: layer_counts(
+            replace(MIXTRAL, experts=2, choices=2),
+            layout._replace(expert=1, expert_tensor=1),
+        ).launches.forward.kernels
+        for layout in (once, twice)
+    }
+    for layout, count in ((once, 8), (twice, 12)):
+        kernels = layer_counts(MIXTRAL, layout).launches.forward.kernels
+        assert kernels - alone[layout] == count
+
+
+def test_a_layer_of_experts_has_half_of_the_sums():
+    """Attention alone is summed, and gathered again, by a tensor group."""
+    dense = replace(MIXTRAL, experts=0, choices=0)
+    layout = Layout(64, 2)
+    with_experts, without = (
+        layer_counts(model, layout) for model in (MIXTRAL, dense)
+    )
+    assert with_experts.num_sums * 2 == without.num_sums
+    assert with_experts.beside == without.beside[:1]
+
+
+def test_what_nothing_divides_is_counted_once():
+    """Where each expert is on one device, ZeRO divides all else alone."""
+    layout = Layout(4, 2, 16, chunks=4, expert=8, zero=2)
+    assert layout.expert_copies == 1
+    counts = ON_128.parts(layout).block.counts
+    of_experts = counts.expert_parameters
+    rank = ON_128.fullest(layout)
+    rest, kept = ON_128.shared_parameters(layout, rank)
+    # Two blocks at work, of which replicas have the same.
+    at_work = 2 * (counts.parameters - of_experts)
+    expected = 4 * (rest.number / 4 + kept.number + at_work)
+    assert ON_128.memory(layout).gradients == pytest.approx(expected)
+
+
+def test_zero_is_searched_where_experts_alone_have_copies():
+    found = [
+        layout
+        for layout in Case(MIXTRAL, 16, nodes_of("h100", 128)).layouts()
+        if layout.cut == (1, 8, 16, 1, 2, 1)
+    ]
+    assert {layout.zero for layout in found} == {0, 1, 2}
+    for layout in found:
+        assert layout.expert_copies == 4
+
+
+def test_groups_are_checked_whatever_was_asked_before():
+    case = Case(MIXTRAL, 256, nodes_of("h100", 128))
+    case.memory(Layout(16, 1, 8, expert=8))
+    with pytest.raises(ValueError, match="devices of a stage: 4"):
+        case.memory(Layout(4, 1, 32, expert=8))
+    resnet = Case(NETWORKS["ResNet-50"], 64, nodes_of("h100", 8))
+    with pytest.raises(ValueError, match="no experts"):
+        resnet.seconds(Layout(8, expert=4))
+
+
+@pytest.mark.parametrize(("count", "choices"), [(8, 0), (8, 9), (0, 2)])
+def test_choices_are_of_experts_that_there_are(count, choices):
+    words = f"experts: {count}, choices: {choices}"
+    with pytest.raises(ValueError, match=words):
+        replace(MIXTRAL, experts=count, choices=choices)
+
+
+@pytest.mark.parametrize("groups", [{"expert": 0}, {"expert_tensor": 0}])
+def test_groups_of_nothing_are_refused(groups):
+    with pytest.raises(ValueError, match="fill the groups"):
+        ON_128.memory(Layout(64, 2, **groups))

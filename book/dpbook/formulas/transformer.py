@@ -107,6 +107,15 @@ class Transformer:
     #: so that the kernels between products are not fused.
     plain: bool = False
 
+    def __post_init__(self) -> None:
+        """Refuse choices of experts that a layer does not have."""
+        if not min(1, self.experts) <= self.choices <= self.experts:
+            raise ValueError(
+                "a token goes to one expert of a layer at least, and to each "
+                f"once at most (experts: {self.experts}, choices: "
+                f"{self.choices})"
+            )
+
     @property
     def inner(self) -> int:
         """The values inside the MLP, f."""

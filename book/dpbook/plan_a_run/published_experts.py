@@ -4,7 +4,7 @@ The ways are the paper's, with t devices in a tensor group::
 
     name here               its name            what is divided
     experts gathered    FSDP                all, by ZeRO-3
-    rest gathered       FSDP + EP           experts, and the rest by ZeRO-3
+    parts gathered      FSDP + EP           experts; the parts by ZeRO-3
     one stage           TP + EP + DP        experts; each is on t devices
     stages, u = t       MCore               the same, and the network
     stages, u = 1       MCore w/ Folding    each expert is on one device
@@ -12,7 +12,7 @@ The ways are the paper's, with t devices in a tensor group::
 A share of the peak was published for each, so that the seconds of a step
 follow from its arithmetic. A device of a pipeline has a stage for each layer.
 The planner's assumptions, of which the paper says nothing: FlashAttention-2,
-and that backward computed nothing again.
+micro-batches of one sequence, and that backward computed nothing again.
 
 Source:
     D. Liu et al., MoE Parallel Folding, 2025, arXiv:2504.14960, tables 3 to 5.
@@ -31,7 +31,7 @@ from dpkit.theory.tables import Table, table
 
 WAYS = {
     "FSDP": "experts gathered",
-    "FSDP + EP": "rest gathered",
+    "FSDP + EP": "parts gathered",
     "TP + EP + DP": "one stage",
     "MCore": "stages, u = t",
     "MCore w/ Folding": "stages, u = 1",
@@ -102,8 +102,8 @@ def ways_table(steps: Iterable[ExpertsStep]) -> Table:
                 "network": name,
                 "way": way,
                 "d × t × p": step.layout.words_of_cut.replace(" ", "\xa0"),
-                "measured, s": f"{step.seconds():.1f}",
-                "planned, s": f"{seconds.total:.1f}",
+                "measured, s": f"{step.seconds():.2f}",
+                "planned, s": f"{seconds.total:.2f}",
                 "in layers": f"{seconds.messages / seconds.total:.0%}",
                 "gradients": f"{seconds.gradients / seconds.total:.0%}",
                 "GiB": f"{memory / 2**30:.0f}",

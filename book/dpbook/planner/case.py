@@ -4,8 +4,8 @@ The seconds are those of the fullest device. With m micro-batches, p devices
 one behind another and v stages on each (1F1B; interleaved if v > 1)::
 
     products, kernels    m · what one micro-batch takes, shared equally by p
-    messages             m · its allreduces, and keys and values, for which
-                         all of a group wait
+    messages             m · its allreduces, keys and values, and rows of
+                         experts, for which all of a group wait
     launches             m · what blocks wait for their host besides, which is
                          nothing where it launches them in less time
     bubble               (p - 1)/v · a micro-batch and its hops, and what the
@@ -16,8 +16,8 @@ one behind another and v stages on each (1F1B; interleaved if v > 1)::
                          arithmetic, and at least those of one block
     update               42 bytes of memory for each parameter, by Adam
 
-ZeRO sends for each parameter, over the ring of the d · c devices that have
-it, those of all replicas::
+ZeRO sends for each parameter, over the ring of the devices that have it.
+These are d · c, those of all replicas; an expert may have fewer or more::
 
     stage 0   4 bytes to all and back (an allreduce)
     stage 1   4 bytes reduced and scattered, 2 gathered, once a step
@@ -122,7 +122,7 @@ class LayoutParts(NamedTuple):
 
     block: BlockWork  #: what a block takes
     ends: BlockWork  #: what is before and behind the blocks
-    messages: float  #: the allreduces of a block
+    messages: float  #: those of a block, inside the stage
     launched: float  #: what the host takes to launch a block
     hop: float  #: the way to the next stage
 
@@ -195,6 +195,7 @@ class Case:
 
         Many layouts have the same, so that they are computed once.
         """
+        experts.check_groups(self.network.experts, layout)
         key = (
             layout.tensor,
             layout.pipeline == 1,
@@ -323,8 +324,13 @@ class Case:
             )
             for name, size in sizes.items()
         )
-        # Blocks at work are whole.
-        whole = block.counts.parameters
+        # Blocks at work are whole, as far as they are divided.
+        of_experts = block.counts.expert_parameters
+        whole = 0.0
+        if layout.num_copies > 1:
+            whole += block.counts.parameters - of_experts
+        if layout.expert_copies > 1:
+            whole += of_experts
         if layout.zero == 3:
             weights += len(WHOLE_BLOCKS) * NUM_BYTES * whole
         elif layout.zero == 2:

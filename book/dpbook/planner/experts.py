@@ -1,11 +1,12 @@
 """What a device computes, keeps and sends for a layer of experts.
 
 In place of one MLP a layer has E experts, and a token goes to k of them. The
-devices of a stage, d · c · t of them, stand in groups of e · u: e devices, or
-rows of u devices, have all experts together, E/e each, and u devices share an
-expert as a tensor group shares an MLP. Devices of the same place in their
-groups have the same experts: they add up their gradients, and ZeRO divides
-over them. Eight devices of a stage, d = 4, t = 2, with eight experts::
+devices of a stage, d · c · t of them, stand in groups of e · u. A group has
+all experts once: e sets of u devices have E/e experts each, and the u devices
+of a set share an expert as a tensor group shares an MLP. Devices of the same
+place in their groups have the same experts: they add up their gradients, and
+ZeRO divides over them. Eight devices of a stage, d = 4, t = 2, eight
+experts::
 
     devices            0     1     2     3     4     5     6     7
     attention          0a    0b    1a    1b    2a    2b    3a    3b
@@ -32,10 +33,15 @@ their rows for it, and scatter the sums that it gives::
 
 A device keeps for backward the rows that came and what the experts gave for
 its own tokens, 2h each for each choice, beside what k MLPs keep. Kernels put
-rows in order by device and by expert, and back, and add up what comes::
+rows in order, and add up what comes. Only a device with several experts has
+to order by expert, and it does so with the rows that it has gathered::
 
-    values moved forward, for a token   2kh to send, 2kh by expert, 2kh back,
-                                        (k + 1)h added up
+    values moved forward, for a token
+      ordered by device             2kh
+      ordered by expert, and back   2ukh + 2ukh, if E/e > 1
+      added up                      (k + 1)h
+
+    h = 6144, k = 2, e = 8, u = 1: of eight experts 7h, of 64 experts 15h
 
 Assumed: the products of all experts of a device are one kernel each; nothing
 hides the messages; the router's loss and its counts take no time.
@@ -56,30 +62,44 @@ from dpkit.theory.hardware.clusters import Cluster
 NUM_BYTES = 2  # of a value
 
 
-def check_experts(model: Transformer, layout: Layout) -> None:
-    """Refuse what is not counted for layers of experts.
+def check_groups(num_experts: int, layout: Layout) -> None:
+    """Refuse groups that experts or devices do not fill.
+
+    Args:
+        num_experts: Those of a layer; 0: it has none.
+        layout: How the step is cut.
 
     Raises:
-        ValueError: groups that experts or devices do not fill; experts in
-            plain modules, or recomputed selectively; a tensor group whose
-            devices have the same tokens.
+        ValueError: they do not.
     """
     e, u = layout.expert, layout.expert_tensor
-    stage = layout.num_copies * layout.tensor
-    if not model.experts:
+    if not num_experts:
         if (e, u) != (1, 1):
             raise ValueError(
                 f"the network has no experts to divide (expert: {e}, "
                 f"expert_tensor: {u})"
             )
         return
-    if model.experts % e or stage % (e * u) or u not in (1, layout.tensor):
+    stage = layout.num_copies * layout.tensor
+    can = u in (1, layout.tensor) and e > 0
+    if not can or num_experts % e or stage % (e * u):
         raise ValueError(
             "experts and devices of a stage must fill the groups, in which "
             "one device has an expert, or a tensor group (experts: "
-            f"{model.experts}, devices of a stage: {stage}, tensor: "
+            f"{num_experts}, devices of a stage: {stage}, tensor: "
             f"{layout.tensor}, expert: {e}, expert_tensor: {u})"
         )
+
+
+def check_counted(model: Transformer, layout: Layout) -> None:
+    """Refuse what is not counted for layers of experts.
+
+    Raises:
+        ValueError: experts in plain modules, or recomputed selectively; or a
+            tensor group whose devices have the same tokens.
+    """
+    if not model.experts:
+        return
     if layout.recompute == "selective" or model.plain:
         raise ValueError(
             "layers of experts are counted in fused kernels, and where "
@@ -131,7 +151,10 @@ def moved_bytes(model: Transformer, layout: Layout) -> float:
     """
     if not model.experts:
         return 0.0
-    moved = (7 * model.choices + 1) * model.hidden
+    several = model.experts > layout.expert
+    by_expert = 4 * layout.expert_tensor if several else 0
+    k = model.choices
+    moved = (2 * k + by_expert * k + k + 1) * model.hidden
     return NUM_BYTES * moved / layout.tensor
 
 

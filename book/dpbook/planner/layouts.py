@@ -13,7 +13,8 @@ p = 2, once with d = 4 and once with c = 2, d = 2::
 With c = 2, devices 0 and 1 have pieces 0 and 3 of the four pieces of each
 sequence, head and tail, and devices 2 and 3 have pieces 1 and 2. All devices
 of a stage have the weights of its layers, a t-th of each matrix: they add up
-their gradients, and ZeRO divides over them.
+their gradients, and ZeRO divides over them. Experts alone are otherwise on the
+same devices (``planner.experts``).
 """
 
 from collections.abc import Iterator
@@ -50,8 +51,8 @@ class Layout(NamedTuple):
     #: What becomes of the inputs that a device has gathered from others for
     #: its layers: one of ``transformer.GATHERED``.
     gathered: str = "again"
-    #: Devices, or rows of ``expert_tensor`` devices, that have all experts of
-    #: a layer together, e.
+    #: Sets of ``expert_tensor`` devices that have all experts of a layer
+    #: together, e.
     expert: int = 1
     #: Devices that share an expert: one, or a tensor group.
     expert_tensor: int = 1
@@ -63,7 +64,7 @@ class Layout(NamedTuple):
 
     @property
     def num_copies(self) -> int:
-        """How many devices have the same weights, each for other tokens.
+        """How many devices have the same weights, but those of experts.
 
         They are those of all replicas, data × context of them. They add up
         their gradients, and ZeRO divides over them.
@@ -137,14 +138,13 @@ def all_layouts(
     for t in divisors(common, common):
         for p in divisors(num_devices // t, blocks):
             copies = num_devices // t // p
-            stages = range(1 if copies == 1 else 3 if p > 1 else 4)
+            divisions = _divisions(copies, t, p, experts)
             for c in _contexts(copies, batch, most_context):
                 d = copies // c
                 for b in divisors(batch // d, most_micro_batch):
                     chunks = _chunks(p, batch // d // b, blocks)
-                    groups = _groups_of_experts(experts, copies * t, t)
-                    for v, again, zero, (e, u) in product(
-                        chunks, recompute, stages, groups
+                    for v, again, (e, u, zero) in product(
+                        chunks, recompute, divisions
                     ):
                         yield Layout(
                             data=d,
@@ -171,24 +171,33 @@ def _contexts(copies: int, batch: int, most: int) -> list[int]:
     ]
 
 
-def _groups_of_experts(
-    experts: int, devices: int, tensor: int
-) -> list[tuple[int, int]]:
-    """Return how experts may be divided: pairs of e and u.
+def _divisions(
+    copies: int, t: int, p: int, experts: int
+) -> list[tuple[int, int, int]]:
+    """Return how parameters may be divided: e, u and the stage of ZeRO.
+
+    ZeRO divides nothing if no two devices have the same.
 
     Args:
+        copies: The devices that have the same parameters, except experts.
+        t: Those of a tensor group.
+        p: The stages.
         experts: Those of a layer; 0: there are none.
-        devices: Those of a stage.
-        tensor: Those of a tensor group.
     """
-    if not experts:
-        return [(1, 1)]
-    return [
-        (e, u)
-        for u in sorted({1, tensor})
-        for e in divisors(experts, devices // u)
-        if devices % (e * u) == 0
-    ]
+    groups = [(1, 1)]
+    if experts:
+        groups = [
+            (e, u)
+            for u in sorted({1, t})
+            for e in divisors(experts, copies * t // u)
+            if copies * t % (e * u) == 0
+        ]
+    found = []
+    for e, u in groups:
+        most = max(copies, copies * t // (e * u)) if experts else copies
+        stages = 1 if most == 1 else 3 if p > 1 else 4
+        found += [(e, u, zero) for zero in range(stages)]
+    return found
 
 
 def _chunks(p: int, num_micro_batches: int, blocks: int) -> list[int]:

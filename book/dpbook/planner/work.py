@@ -133,7 +133,7 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         >>> round(found / expected, 9)
         1.0
     """
-    experts.check_experts(model, layout)
+    experts.check_counted(model, layout)
     t = layout.tensor
     c = layout.context
     tokens = layout.micro_batch * model.sequence / c

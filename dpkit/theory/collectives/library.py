@@ -177,7 +177,9 @@ def all_to_all_seconds(
     """Return the seconds of a library's all-to-all on evenly spaced devices.
 
     Each device sends a p-th of its bytes to each other one. Its two ports, to
-    devices of its node and to other nodes, send at the same time.
+    devices of its node and to other nodes, send at the same time. The devices
+    fill nodes, or several such groups fill a node; in a node all reach each
+    other.
 
     Args:
         p: How many devices take part.
