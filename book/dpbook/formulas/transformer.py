@@ -100,7 +100,7 @@ class Transformer:
     fused: bool = True
     dropout: bool = True  #: whether there is dropout, of which masks are kept
     dtype: str = "bfloat16"  #: in which it computes
-    #: How many experts a layer has in place of one MLP, E; 0: it has none.
+    #: How many experts a layer has in place of one MLP, E, or 0
     experts: int = 0
     choices: int = 0  #: how many of them a token goes to, k
     #: Whether it is written in plain modules and runs by PyTorch's engines,

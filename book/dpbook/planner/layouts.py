@@ -54,7 +54,7 @@ class Layout(NamedTuple):
     #: Sets of ``expert_tensor`` devices that have all experts of a layer
     #: together, e.
     expert: int = 1
-    #: Devices that share an expert: one, or a tensor group.
+    #: Devices that share an expert, one or a tensor group, u.
     expert_tensor: int = 1
 
     @property
@@ -79,7 +79,7 @@ class Layout(NamedTuple):
 
     @property
     def cut(self) -> tuple[int, ...]:
-        """The sizes that say how many devices do what: d, t, p, c, e and u."""
+        """The sizes d, t, p, c, e and u, which say how many devices do what."""
         experts = self.expert, self.expert_tensor
         return self.data, self.tensor, self.pipeline, self.context, *experts
 

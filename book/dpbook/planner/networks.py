@@ -4,8 +4,7 @@ Source:
     book/_data/korthikanti2022.json for 22B to 1T; Llama 2's config.json
     (huggingface.co/TheBloke/Llama-2-7B-fp16, a7ac37e) for 7B; A. Grattafiori
     et al., The Llama 3 herd of models, 2024, arXiv:2407.21783, table 3, for
-    70B and 405B; config.json of Mixtral 8x22B
-    (huggingface.co/mistralai/Mixtral-8x22B-v0.1) for 8x22B.
+    70B and 405B; the config.json of Mixtral-8x22B-v0.1 for 8x22B.
 """
 
 from dataclasses import dataclass, replace
