@@ -79,7 +79,7 @@ class Layout(NamedTuple):
 
     @property
     def cut(self) -> tuple[int, ...]:
-        """The sizes d, t, p, c, e and u, which say how many devices do what."""
+        """Sizes d, t, p, c, e and u, which say how many devices do what."""
         experts = self.expert, self.expert_tensor
         return self.data, self.tensor, self.pipeline, self.context, *experts
 
