@@ -34,8 +34,8 @@ def test_layouts_have_the_devices_and_shares_of_their_rows():
         assert share == pytest.approx(row[-1] / 100, rel=1e-3)
 
 
-def test_a_batch_has_a_million_tokens_or_four():
-    """The paper keeps the tokens of a step while sequences get longer."""
+def test_steps_have_the_tokens_that_the_paper_gives():
+    """256 or 1,024 sequences; as many tokens while sequences get longer."""
     tokens = {
         (step.case.batch * step.network.sequence, step.network.sequence > 4096)
         for *_, step in STEPS

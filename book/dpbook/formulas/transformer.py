@@ -100,7 +100,8 @@ class Transformer:
     fused: bool = True
     dropout: bool = True  #: whether there is dropout, of which masks are kept
     dtype: str = "bfloat16"  #: in which it computes
-    #: How many experts a layer has in place of one MLP, E, or 0
+    #: How many experts a layer has in place of one MLP, E, and 0 where it has
+    #: an MLP.
     experts: int = 0
     choices: int = 0  #: how many of them a token goes to, k
     #: Whether it is written in plain modules and runs by PyTorch's engines,
@@ -131,21 +132,29 @@ class Transformer:
         """The parameters of the MLP, or of one expert."""
         return (3 if self.gated else 2) * self.hidden * self.inner
 
-    def _with_mlps(self, count: int) -> float:
-        """Return the parameters of a layer's attention and of MLPs."""
-        router = self.hidden * self.experts
+    @property
+    def non_expert_parameters(self) -> float:
+        """The parameters of a layer that are no expert's.
+
+        They are those of attention, of the router and of the MLP, which a
+        layer with experts does not have.
+        """
         attention = 2 * self.hidden * (self.hidden + self.keys)
-        return attention + router + count * self.mlp_parameters
+        router = self.hidden * self.experts
+        mlp = 0.0 if self.experts else self.mlp_parameters
+        return attention + router + mlp
 
     @property
     def layer_parameters(self) -> float:
         """The parameters of a layer, without biases and norms."""
-        return self._with_mlps(self.experts or 1)
+        all_experts = self.experts * self.mlp_parameters
+        return self.non_expert_parameters + all_experts
 
     @property
     def used_parameters(self) -> float:
         """The parameters of a layer that a token meets."""
-        return self._with_mlps(self.choices or 1)
+        chosen = self.choices * self.mlp_parameters
+        return self.non_expert_parameters + chosen
 
     @property
     def word_parameters(self) -> float:

@@ -148,14 +148,8 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
     sums = parts * (2 + twice) if t > 1 else 0
     beside = _products_beside(model, layout, tokens)
     gathers = _gathers_of_sequences(layout, twice=twice == 1)
-    # With sequence parallelism a sum is two collectives. What keys and values
-    # are gathered for, their gradients are scattered for.
-    collectives = sums * (2 if layout.sequence_parallel else 1) + len(beside)
-    collectives += gathers + 1 if c > 1 else 0
-    collectives += experts.num_messages(model, layout)
     of_experts = experts.own_parameters(model, layout)
-    all_experts = model.experts * model.mlp_parameters
-    own = (model.layer_parameters - all_experts) / t + of_experts
+    own = model.non_expert_parameters / t + of_experts
     num_products = (4 if model.fused else 6) + (1 if model.experts else 0)
     counts = Counts(
         parameters=own,
@@ -176,13 +170,34 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         sent_rows=experts.row_bytes(model, layout, tokens),
         launches=layer_launches(
             model,
-            collectives,
+            _num_collectives(model, layout, sums, len(beside), gathers),
             twice=twice == 1,
             with_products=full == 1,
         ),
         attention=attention,
     )
     return _of_modules(counts, model, layout) if model.plain else counts
+
+
+def _num_collectives(
+    model: Transformer, layout: Layout, sums: int, beside: int, gathers: int
+) -> int:
+    """Return how many collectives the host issues for a layer.
+
+    Args:
+        model: The network.
+        layout: How the step is cut.
+        sums: Those of the tensor group.
+        beside: Gathers of inputs beside products.
+        gathers: Those of keys and values.
+    """
+    # With sequence parallelism a sum is two collectives.
+    count = sums * (2 if layout.sequence_parallel else 1) + beside
+    if layout.context > 1:
+        # What keys and values are gathered for, their gradients are scattered
+        # for.
+        count += gathers + 1
+    return count + experts.num_messages(model, layout)
 
 
 def _products(
