@@ -26,7 +26,7 @@ TRAINING = {
     "plans": ("X", VIOLET),
     BY_ZERO["H100"]: ("d", VIOLET),
     BY_ZERO["A100"]: ("8", VIOLET),
-    WITH_EXPERTS: ("H", VIOLET),
+    WITH_EXPERTS: ("s", VIOLET),
     "products": ("^", RED),
     "networks on a CPU": ("v", INK),
     "small networks": ("P", QUIET),
