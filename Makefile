@@ -213,18 +213,18 @@ test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu on GPUs
 	@if $(HAS_DRIVER); then \
 	  if $(PY) -c '$(ASK_GPUS); exit(not gpus)'; then $(MAKE) test-gpu; \
 	  else $(PY) scripts/without_gpu_tests.py; fi; fi
-	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
+	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not weekly" --nbval $(NBVAL) \
 	  $(or $(FILES),$(if $(ONLY),,$(CODE) tests) $(CHOSEN))
 
 test-dpkit: $(READY)  ## the library alone: its tests, its examples
-	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" $(or $(FILES),dpkit tests/dpkit)
+	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not weekly" $(or $(FILES),dpkit tests/dpkit)
 
 test-book: $(READY)  ## the book: its code, each cell, or ONLY=name
-	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
+	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not weekly" --nbval $(NBVAL) \
 	  $(or $(FILES),$(if $(ONLY),,book/dpbook tests/book) $(CHOSEN))
 
 test-site: $(READY)  ## pages, scripts, and how tests are run
-	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda" $(or $(FILES),$(SITE))
+	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not weekly" $(or $(FILES),$(SITE))
 
 test-double: $(READY)  ## the double of CUDA itself, by its own tests
 	$(ONE) $(PYTEST) $(or $(FILES),tests/cuda_double)
@@ -238,7 +238,7 @@ test-report: $(READY)  ## write one file about the last run, to attach
 	@$(PY) scripts/report_tests.py
 
 test-fast: $(READY)  ## the tests without the slow ones and the notebooks
-	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not slow" \
+	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not weekly and not slow" \
 	  $(or $(FILES),$(CODE) tests)
 
 ranks: $(READY)  ## PyTorch's engines on 2, 4 and 8 ranks; TORCH=2.11: by that
@@ -247,17 +247,17 @@ ranks: $(READY)  ## PyTorch's engines on 2, 4 and 8 ranks; TORCH=2.11: by that
 
 test-other-cpu: $(READY)  ## what changes with the CPU, as CPU=avx2 or compat
 	$(if $(AS_$(CPU)),,$(error unknown CPU (CPU: $(CPU), known: avx2, compat)))
-	$(AS_$(CPU)) $(ON_SIM) $(ONE) $(UNITS) -m "not cuda" --nbval $(NBVAL) \
+	$(AS_$(CPU)) $(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not weekly" --nbval $(NBVAL) \
 	  $(or $(FILES),$(if $(ONLY),,$(CODE) $(WITH_TORCH)) $(CHOSEN))
 
 test-reader: $(READY)  ## the tests of which devices are found by default
-	env -u DPKIT_DEVICES $(ONE) $(PYTEST) $(SHARED) -m "not cuda" \
+	env -u DPKIT_DEVICES $(ONE) $(PYTEST) $(SHARED) -m "not cuda and not weekly" \
 	  $(or $(FILES),$(FOUND))
 
 coverage: $(READY)  ## check that the tests reach 95 % of dpkit
 	rm -rf _build/coverage && mkdir -p _build/coverage
 	$(ON_SIM) $(ONE) $(PY) -m coverage run -m \
-	  pytest $(SHARED) --doctest-modules -m "not cuda" \
+	  pytest $(SHARED) --doctest-modules -m "not cuda and not weekly" \
 	  $(or $(FILES),$(CODE) tests)
 	$(PY) -m coverage combine --quiet
 	$(PY) -m coverage report --fail-under=95

@@ -35,7 +35,7 @@ has $browsers || give_up "no chromium on the PATH"
 status=0
 node "$here/main.mjs" "$@" || status=$?
 if [ "${CI:-}" != true ] && [ $# -eq 2 ]; then
-  "$2" -m pytest -q -n 0 -p no:cacheprovider "$1/tests/site/test_check.py" \
-    "$1/tests/site/test_workflows.py" || status=1
+  "$2" -m pytest -q -n 0 -p no:cacheprovider "$1/tests/site/checks/test_check.py" \
+    "$1/tests/site/tools/test_workflows.py" || status=1
 fi
 exit "$status"

@@ -16,7 +16,7 @@ from make_assignment import make, pack
 
 from dpbook.assignment.sheets import ASKED
 from tests.repository import ROOT
-from tests.site.submissions import filled, wrong_codes, wrong_sheets
+from tests.site.tools.submissions import filled, wrong_codes, wrong_sheets
 
 OTTER = Path(sys.executable).with_name("otter")
 CHAPTERS = {

@@ -119,7 +119,7 @@ def test_another_cpu_runs_chapters_and_what_speaks_of_torch(cpu, words):
     assert "--nbval" in given
     for name in ("dpkit/test_ranks", "book/test_sharding_runs"):
         assert f"tests/{name}.py" in given
-    for name in ("dpkit/test_schedules", "site/test_words"):
+    for name in ("dpkit/test_schedules", "site/tools/test_words"):
         assert f"tests/{name}.py" not in given
     assert "tests/cuda_double" not in run
 

@@ -21,7 +21,7 @@ from recorders.public.planting import (
 from recorders.public.table import PublicScript, read_table
 
 from tests.repository import ROOT
-from tests.site.test_public_scripts import TOY
+from tests.site.tools.test_public_scripts import TOY
 
 TABLE = read_mistakes()
 STORED = json.loads((DATA / f"{RECORD}.json").read_text())

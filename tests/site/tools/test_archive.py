@@ -22,7 +22,7 @@ from make_assignment import make
 
 from tests.repository import ROOT
 from tests.site.conftest import BROWSERS
-from tests.site.offline import in_namespace, namespaces, refusing
+from tests.site.tools.offline import in_namespace, namespaces, refusing
 
 README = (build_archive.HERE / "README.md").read_text("utf-8")
 COMMANDS = re.findall(r"(?ms)^```\n(.*?)^```$", README)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from words import FOLDED
 
-BOOK = Path(__file__).parents[2] / "book"
+BOOK = Path(__file__).parents[3] / "book"
 CHAPTERS = sorted(path.name for path in BOOK.glob("*.ipynb"))
 
 

@@ -16,7 +16,7 @@ from make_assignment import make, what_differs
 
 from dpbook.assignment.sheets import asked
 from tests.repository import ROOT
-from tests.site.submissions import filled, wrong_codes
+from tests.site.tools.submissions import filled, wrong_codes
 
 CHAPTERS = {
     path.stem: exercises

@@ -85,7 +85,8 @@ def test_stored_outputs_are_fresh_ones(root):
 
 @pytest.mark.slow
 def test_its_exercise_its_entries_and_its_box(root, tmp_path):
-    files = ["site/test_front", "site/test_pages", "book/test_exercises",
+    files = ["site/pages/test_front", "site/pages/test_pages",
+             "book/test_exercises",
              "book/test_wrong_answers",
              f"book/test_checks_{MODULE}"]  # fmt: skip
     files = [f"tests/{name}.py" for name in files]
