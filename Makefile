@@ -46,10 +46,11 @@ OTTER    := .venv-otter
 # The stored outputs of the chapters are those of the simulated devices.
 ON_SIM := DPKIT_DEVICES=sim
 PYTEST := $(PY) -m pytest
-# The library, and the code of the book.
+# The library and the code of the book: their examples, and their tests.
 CODE   := dpkit book/dpbook
-# What the scripts and the pages have to do, and how tests are run.
-SITE   := tests/site tests/running tests/left_behind
+TESTS  := tests/dpkit tests/book
+# Which of them: some need a GPU, and some run each week, by make test-all.
+MARKS  := not cuda and not weekly
 # Workers with one thread each: with more threads than cores, they spin. Large
 # tensors go back to the system when they are freed; else glibc keeps them, and
 # a worker grows to 4 GB.
@@ -62,7 +63,7 @@ SHARED = -n auto --dist loadscope --no-loadscope-reorder \
 # What started this run, for the last lines of one that fails.
 REPEAT = $(strip make $@ $(foreach name,ENV CPU TORCH ONLY FILES SHUFFLE,$(if \
   $(filter command line,$(origin $(name))),$(name)='$($(name))')))
-UNITS  = $(PYTEST) $(SHARED) --doctest-modules
+UNITS  = $(PYTEST) $(SHARED) --doctest-modules -m "$(MARKS)"
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 # A driver of GPUs makes such files. To ask torch instead takes seconds.
 HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|kfd)'
@@ -89,8 +90,7 @@ AS_avx2   := ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 $(NO_AMX)
 AS_compat := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE $(NO_AMX)
 # What can change with the CPU: every chapter, and the files of tests that speak
 # of torch. The others are about pages, pictures, schedules and exact times.
-WITH_TORCH = $(filter-out tests/cuda_double/%,\
-  $(shell grep -il torch tests/*/test_*.py))
+WITH_TORCH = $(shell grep -il torch $(TESTS:%=%/test_*.py))
 
 # The tests start a few hundred Pythons. None of them should compile dpkit
 # again.
@@ -110,6 +110,9 @@ ifeq ($(CHOSEN),)
 $(error there is no such chapter (ONLY: $(ONLY), known: \
   $(patsubst book/%.ipynb,%,$(CHAPTERS))))
 endif
+# On GPUs: the files that are named, or one chapter, or all.
+GPU_TESTS := $(if $(FILES),$(filter-out %.ipynb,$(FILES)),$(if $(ONLY),,tests))
+GPU_CHAPTERS := $(if $(FILES),$(filter %.ipynb,$(FILES)),$(CHOSEN))
 PORT := 8000
 # Modules of scripts/recorders, each in a process of its own.
 RECORDERS := headline published recipe large_batches resident framework \
@@ -120,10 +123,8 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
   $(if $(AGAIN),--again $(AGAIN)) $(if $(LIMIT),--limit $(LIMIT))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book check check-firefox links-outside serve notebooks notebooks-branch execute test test-fast test-cpu \
-        test-dpkit test-book test-site test-double test-plain test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
-        new-chapter gpu-outputs bench coverage \
-        elsewhere packages assignment grade assignments-graded newest release archive reproduce public-scripts planted-mistakes forecasts reproducible lint words format lock clean environment free-port
+.PHONY: $(shell grep -oE '^[a-z][a-z-]*:' $(firstword $(MAKEFILE_LIST)) | tr -d :) \
+        environment free-port
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -169,19 +170,9 @@ setup: $(READY)  ## install the pinned environment into .venv
 book: $(READY)  ## build the site into _build/html
 	$(PY) scripts/build_site.py .
 
-check: book  ## look at every page: axe, links, spelling, … or CHECKS="links"
+# Where BUILT_SITE says that the site is built, it is not built again.
+check: $(if $(BUILT_SITE),,book)  ## look at every page: axe, links, spelling, … or CHECKS="links"
 	$(ON_SIM) $(ONE) scripts/check/run.sh . $(PY) $(CHECKS)
-
-# Sites that are down for a day must not fail a check: this only reports.
-links-outside: book  ## report links out of the book that are dead
-	scripts/check/install
-	node scripts/check/outside.mjs .
-
-# Its node packages are its own: `make check` needs none of them.
-check-firefox: book  ## look at some pages in a second browser, Firefox
-	cd scripts/firefox && npm ci --ignore-scripts --no-audit --no-fund \
-	  --loglevel=error
-	node scripts/firefox/check.mjs .
 
 # The port is tried first: nobody should wait until the pages are built, and
 # then learn that the port is taken.
@@ -208,26 +199,40 @@ reproducible: $(READY)  ## run every notebook, or ONLY=name; fail on a change
 	  -P $$($(PY) -m tests.running.workers) \
 	  $(PY) scripts/execute_notebooks.py --check
 
-test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu on GPUs
+# On GPUs the chapters run on these, and so do the tests that need CUDA. The
+# simulated devices are the same everywhere: test-sim compares them strictly.
+test: $(READY)  ## each cell, the library's tests, the book's: on GPUs, or on sim
 	@$(FIT)
-	@if $(HAS_DRIVER); then \
-	  if $(PY) -c '$(ASK_GPUS); exit(not gpus)'; then $(MAKE) test-gpu; \
-	  else $(PY) scripts/without_gpu_tests.py; fi; fi
-	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not weekly" --nbval $(NBVAL) \
-	  $(or $(FILES),$(if $(ONLY),,$(CODE) tests) $(CHOSEN))
+	@if ! { $(HAS_DRIVER); }; then $(MAKE) test-sim; \
+	elif $(PY) -c '$(ASK_GPUS); exit(not gpus)'; then $(MAKE) test-gpu; \
+	else $(PY) scripts/without_gpu_tests.py && $(MAKE) test-sim; fi
 
-test-dpkit: $(READY)  ## the library alone: its tests, its examples
-	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not weekly" $(or $(FILES),dpkit tests/dpkit)
+test-sim: $(READY)  ## the same on simulated devices, or ONLY=name, FILES="a b"
+	$(ON_SIM) $(ONE) $(UNITS) --nbval $(NBVAL) \
+	  $(or $(FILES),$(if $(ONLY),,$(CODE) $(TESTS)) $(CHOSEN))
 
-test-book: $(READY)  ## the book: its code, each cell, or ONLY=name
-	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not weekly" --nbval $(NBVAL) \
-	  $(or $(FILES),$(if $(ONLY),,book/dpbook tests/book) $(CHOSEN))
+test-gpu: $(READY)  ## the tests that need CUDA, the chapters on CUDA, or ONLY=name
+	@$(PY) -c '$(ASK_GPUS); exit(0 if gpus else \
+	  "torch can use no GPU here (python -m dpkit devices tells more) " \
+	  + why_unusable())'
+	$(if $(GPU_TESTS),env -u DPKIT_DEVICES $(PYTEST) -m cuda $(GPU_TESTS) \
+	  $(if $(FILES),|| { [ $$? = 5 ] && echo "none of these tests needs CUDA \
+	(make test-sim runs them)"; }))
+	@$(PY) -c '$(ASK_GPUS); \
+	  print(f"Chapters on {len(gpus)} GPU(s); a cell that asks for more", \
+	  "gets simulated ones.")'
+	$(if $(GPU_CHAPTERS),env -u DPKIT_DEVICES $(PYTEST) --nbval-lax $(NBVAL) \
+	  $(GPU_CHAPTERS))
 
-test-site: $(READY)  ## pages, scripts, and how tests are run
-	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not weekly" $(or $(FILES),$(SITE))
+one: $(READY)  ## the tests of one file, in seconds (FILE=dpkit/losses.py)
+	$(ON_SIM) $(ONE) $(PY) scripts/run_one.py "$(FILE)"
 
-test-double: $(READY)  ## the double of CUDA itself, by its own tests
-	$(ONE) $(PYTEST) $(or $(FILES),tests/cuda_double)
+# What runs each week: all ways of all engines, all pages, other CPUs, …
+test-all: $(READY)  ## all there is to run, in parts that go on where it stopped
+	@$(PY) scripts/run_parts.py $(PARTS)
+
+test-site: $(READY)  ## the text and the pages; BUILT_SITE= those that are built
+	$(ON_SIM) $(ONE) $(UNITS) $(or $(FILES),tests/site/pages)
 
 test-plain: book  ## run the plain notebooks: stubs open, then solved
 	printf '%s\n' $(CHOSEN) | $(ON_SIM) $(ONE) xargs -n 1 \
@@ -237,44 +242,30 @@ test-plain: book  ## run the plain notebooks: stubs open, then solved
 test-report: $(READY)  ## write one file about the last run, to attach
 	@$(PY) scripts/report_tests.py
 
-test-fast: $(READY)  ## the tests without the slow ones and the notebooks
-	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not weekly and not slow" \
-	  $(or $(FILES),$(CODE) tests)
-
 ranks: $(READY)  ## PyTorch's engines on 2, 4 and 8 ranks; TORCH=2.11: by that
 	DPKIT_RANKS="2 4 8" $(ON_SIM) $(ONE) $(PYTEST) $(SHARED) \
 	  $(or $(FILES),$(ON_RANKS))
 
 test-other-cpu: $(READY)  ## what changes with the CPU, as CPU=avx2 or compat
 	$(if $(AS_$(CPU)),,$(error unknown CPU (CPU: $(CPU), known: avx2, compat)))
-	$(AS_$(CPU)) $(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not weekly" --nbval $(NBVAL) \
+	$(AS_$(CPU)) $(ON_SIM) $(ONE) $(UNITS) --nbval $(NBVAL) \
 	  $(or $(FILES),$(if $(ONLY),,$(CODE) $(WITH_TORCH)) $(CHOSEN))
 
 test-reader: $(READY)  ## the tests of which devices are found by default
-	env -u DPKIT_DEVICES $(ONE) $(PYTEST) $(SHARED) -m "not cuda and not weekly" \
+	env -u DPKIT_DEVICES $(ONE) $(PYTEST) $(SHARED) -m "$(MARKS)" \
 	  $(or $(FILES),$(FOUND))
 
 coverage: $(READY)  ## check that the tests reach 95 % of dpkit
 	rm -rf _build/coverage && mkdir -p _build/coverage
 	$(ON_SIM) $(ONE) $(PY) -m coverage run -m \
-	  pytest $(SHARED) --doctest-modules -m "not cuda and not weekly" \
-	  $(or $(FILES),$(CODE) tests)
+	  pytest $(SHARED) --doctest-modules -m "$(MARKS)" \
+	  $(or $(FILES),$(CODE) $(TESTS))
 	$(PY) -m coverage combine --quiet
 	$(PY) -m coverage report --fail-under=95
 
 test-cpu: $(READY)  ## run every chapter, or ONLY=name, on the CPU
 	DPKIT_DEVICES=cpu $(ONE) $(PYTEST) $(SHARED) --nbval-lax $(NBVAL) \
 	  $(or $(FILES),$(CHOSEN))
-
-test-gpu: $(READY)  ## the tests that need CUDA, and the chapters on CUDA
-	@$(PY) -c '$(ASK_GPUS); exit(0 if gpus else \
-	  "torch can use no GPU here (python -m dpkit devices tells more) " \
-	  + why_unusable())'
-	env -u DPKIT_DEVICES $(PYTEST) -m cuda tests
-	@$(PY) -c '$(ASK_GPUS); \
-	  print(f"Chapters on {len(gpus)} GPU(s); a cell that asks for more", \
-	  "gets simulated ones.")'
-	env -u DPKIT_DEVICES $(PYTEST) --nbval-lax $(NBVAL) book/*.ipynb
 
 gpu-report: $(READY)  ## write what runs on the GPUs, and how fast, to attach
 	env -u DPKIT_DEVICES $(PY) scripts/gpu_report.py $(REPORT)
@@ -373,17 +364,19 @@ planted-mistakes: $(READY)  ## plant mistakes into scripts of others; FOLDER=
 forecasts: $(READY)  ## compare forecasts with published steps; FOLDER=
 	$(PY) scripts/record.py forecasts "$(FOLDER)"
 
+# With SINCE=commit, style and workflows are checked where files differ from it.
+CHANGED = $(shell git diff --name-only --diff-filter=d "$(SINCE)")
+STYLED  = $(if $(SINCE),$(filter %.py %.ipynb,$(CHANGED)) conftest.py,.)
 lint: $(READY)  ## check style (notebooks too), types, words and workflows
-	$(PY) -m ruff format --check .
-	$(PY) -m ruff check .
+	$(PY) -m ruff format --check $(STYLED)
+	$(PY) -m ruff check $(STYLED)
 	$(PY) -m mypy
 	$(PY) -c 'from importlinter.cli import lint_imports_command as lint; lint()'
 	$(PY) scripts/words.py
+ifneq ($(if $(SINCE),$(filter .github/%,$(CHANGED)),all),)
 	PATH="$(dir $(PY)):$$PATH" zizmor --offline --quiet .github
 	scripts/check/lint_workflows
-
-words: $(READY)  ## list what is hard to read
-	$(PY) scripts/words.py
+endif
 
 format: $(READY)  ## format and mend with ruff
 	$(PY) -m ruff format .

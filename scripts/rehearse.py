@@ -57,10 +57,14 @@ def run(part: Part) -> Outcome:
     doubled = (str(double), str(part.num_gpus)) if part.num_gpus else ()
     words = (*doubled, *part.words)
     mark = f"{MARK}{name}/"
-    ended = limited.run(words, log, part.limit, mark, environment, ROOT)
+    limit = limited.CpuLimit(part.limit)
+    ended = limited.run(words, log, limit, mark, environment, ROOT)
     fault = f"status {ended.status}" if ended.status else ""
     if ended.status is None:
-        fault = f"cut after {part.limit:.0f} s"
+        fault = (
+            f"cut: it has used more than {limit.seconds:.0f} s of the cores, "
+            f"or next to nothing for {limit.idle_seconds:.0f} s"
+        )
     if found.exists() and (told := found.read_text("utf-8").splitlines()):
         fault = f"{fault} found: {len(told)}, the first: {told[0]}".strip()
     lines = log.read_text("utf-8", errors="replace").splitlines() or [""]

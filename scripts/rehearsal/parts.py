@@ -40,7 +40,7 @@ class Part:
         name: What it is called.
         words: The program and its arguments.
         num_gpus: How many GPUs it sees; 0: it runs without the double.
-        limit: The seconds that it may take.
+        limit: The seconds of a core that it may take.
     """
 
     name: str

@@ -51,7 +51,7 @@ def test_the_tests_begin_with_the_machine():
     assert run.index("fit_for_tests.py") < run.index("-m pytest")
 
 
-@pytest.mark.parametrize("target", "test test-fast coverage".split())
+@pytest.mark.parametrize("target", "test-sim coverage".split())
 def test_a_seed_is_given_to_pytest_and_repeated(target):
     run = dry_run(target, "SHUFFLE=12345")
     assert option("shuffle", run) == "12345"
@@ -59,26 +59,6 @@ def test_a_seed_is_given_to_pytest_and_repeated(target):
     assert again.startswith(f"make {target} ")
     assert "SHUFFLE='12345'" in again
     assert "--shuffle" not in dry_run(target)
-
-
-def given_to(target):
-    """Return the files and folders that a target gives to pytest."""
-    run = dry_run(target).replace("\\\n", "")
-    (line,) = [line for line in run.splitlines() if "-m pytest" in line]
-    words = line.partition("-m pytest")[2].split()
-    return {word for word in words if (ROOT / word).exists()}
-
-
-def test_the_targets_of_the_rooms_together_run_all():
-    rooms = [given_to(f"test-{name}") for name in ("dpkit", "book", "site")]
-    assert sum(map(len, rooms)) == len(set.union(*rooms))
-    found = set.union(*rooms, given_to("test-double"))
-    folders = {
-        f"tests/{path.parent.name}"
-        for path in (ROOT / "tests").glob("*/test_*.py")
-    }
-    assert folders <= found
-    assert found - folders == given_to("test") - {"tests"}
 
 
 def test_the_report_of_gpus_has_its_own_meaning_of_again():

@@ -100,6 +100,45 @@ def test_a_program_past_its_limit_may_say_where_it_was(tmp_path, monkeypatch):
     assert said.endswith("KeyboardInterrupt\n")
 
 
+def test_a_program_that_only_waits_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(limited, "LOOK_SECONDS", 0.05)
+    limit = limited.CpuLimit(600, idle_seconds=0.5)
+    ended = limited.run(["sleep", "3600"], tmp_path / "log", limit, "a")
+    assert ended.status is None
+
+
+def test_a_program_that_gets_little_of_the_cores_goes_on(
+    tmp_path, monkeypatch
+):
+    """However long it takes: each look finds that it has used something."""
+    told = tmp_path / "told"
+    used = []
+
+    def use_a_little(mark):
+        used.append(0.02)
+        if len(used) == 20:
+            told.touch()
+        return sum(used)
+
+    monkeypatch.setattr(limited, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(limited, "cpu_seconds", use_a_little)
+    words = ["bash", "-c", f"until [ -e {told} ]; do sleep 0.01; done"]
+    limit = limited.CpuLimit(600, idle_seconds=0.05)
+    assert limited.run(words, tmp_path / "log", limit, "a").status == 0
+    assert len(used) >= 20
+
+
+def test_what_its_processes_have_used_is_counted(tmp_path, monkeypatch):
+    """Also of those that have ended, where their parent has seen it."""
+    monkeypatch.setattr(limited, "LOOK_SECONDS", 0.05)
+    burn = "import time; end = time.process_time() + 0.3"
+    burn += "\nwhile time.process_time() < end: pass"
+    source = f"{sys.executable} -c '{burn}'; sleep 3600"
+    limit = limited.CpuLimit(0.25, idle_seconds=1e9)
+    words = ["bash", "-c", source]
+    assert limited.run(words, tmp_path / "log", limit, "a").status is None
+
+
 def test_what_it_has_started_is_ended_with_it(
     tmp_path, monkeypatch, is_running
 ):

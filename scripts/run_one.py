@@ -1,0 +1,75 @@
+"""Run the tests of one file, in seconds.
+
+Usage: python scripts/run_one.py dpkit/losses.py
+
+The tests of ``dpkit/losses.py`` are its examples and ``test_losses.py``. Where
+no test has its name, they are the files of tests that name the module. A file
+of tests is run itself, and so is a chapter. There is one process: to start
+workers, and to import torch in each of them, takes longer than most files.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("tests/dpkit", "tests/book", "tests/site", "tests/running")
+NBVAL = ("--nbval", "--nbval-current-env", "--nbval-kernel-name=python3")
+LEAN = ("-p", "no:xdist", "-p", "no:cacheprovider")
+
+
+def names_module(text: str, module: str) -> bool:
+    """Return whether a source names a module, whole or imported."""
+    folder, _, name = module.rpartition(".")
+    whole = re.escape(module) + r"\b"
+    imported = rf"from {re.escape(folder)} import [^\n]*\b{name}\b"
+    return bool(re.search(f"{whole}|{imported}", text))
+
+
+def tests_of(file: Path) -> list[Path]:
+    """Return the files that test a file of the library, the book or scripts.
+
+    Args:
+        file: Its path from the root of the repository.
+
+    Returns:
+        Those that have its name; if there are none, those that name it.
+    """
+    tests = [p for f in FOLDERS for p in sorted((ROOT / f).rglob("test_*.py"))]
+    named = [path for path in tests if path.stem == f"test_{file.stem}"]
+    if named:
+        return named
+    inside = file.relative_to("book") if file.parts[0] == "book" else file
+    module = ".".join(inside.with_suffix("").parts).removesuffix(".__init__")
+    module = module.removeprefix("scripts.")
+    return [p for p in tests if names_module(p.read_text("utf-8"), module)]
+
+
+def options(file: Path) -> list[str]:
+    """Return what pytest is given to run the tests of a file."""
+    if file.suffix == ".ipynb":
+        return [*LEAN, *NBVAL, str(file)]
+    lean = [*LEAN, "-p", "no:nbval"]
+    if file.parts[0] == "tests":
+        return [*lean, str(file)]
+    found = map(str, tests_of(file))
+    examples = ["--doctest-modules", str(file)]
+    return [*lean, *(examples if file.parts[0] != "scripts" else []), *found]
+
+
+def main(name: str) -> int:
+    """Run the tests of the file; return the exit status of pytest."""
+    path = Path(name).resolve()
+    if not (path.is_file() and path.is_relative_to(ROOT)):
+        print(f"no such file in the repository (FILE: {name!r})")
+        return 2
+    words = options(path.relative_to(ROOT))
+    print("pytest", *(word for word in words if "/" in word))
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not cuda", *words]
+    return subprocess.run(command, cwd=ROOT, env=os.environ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,38 @@
+"""Which tests `make one` runs for a file."""
+
+from pathlib import Path
+
+import pytest
+import run_one
+
+from tests.repository import ROOT
+
+
+@pytest.mark.parametrize(
+    ("file", "tests"),
+    [
+        ("dpkit/losses.py", {"tests/dpkit/test_losses.py"}),
+        ("scripts/words.py", {"tests/site/tools/test_words.py"}),
+        ("book/dpbook/common/show.py", {"tests/book/test_show.py"}),
+        # No test has its name: those that import it.
+        ("dpkit/processes/starting.py", {"tests/dpkit/test_processes.py"}),
+    ],
+)
+def test_the_tests_of_a_file(file, tests):
+    found = {str(p.relative_to(ROOT)) for p in run_one.tests_of(Path(file))}
+    assert tests <= found
+    assert len(found) < 6
+
+
+def test_examples_and_chapters():
+    words = run_one.options(Path("dpkit/losses.py"))
+    assert "--doctest-modules" in words
+    words = run_one.options(Path("book/devices.ipynb"))
+    assert "--nbval" in words
+    words = run_one.options(Path("tests/dpkit/test_losses.py"))
+    assert words[-1] == "tests/dpkit/test_losses.py"
+
+
+def test_what_is_not_there_is_refused(capsys):
+    assert run_one.main("dpkit/nothing.py") == 2
+    assert "(FILE: 'dpkit/nothing.py')" in capsys.readouterr().out
