@@ -1,5 +1,6 @@
 """`make gpu-report`: limits of time, what is left, and what is told."""
 
+import itertools
 import os
 import signal
 import subprocess
@@ -110,22 +111,24 @@ def test_a_program_that_only_waits_is_ended(tmp_path, monkeypatch):
 def test_a_program_that_gets_little_of_the_cores_goes_on(
     tmp_path, monkeypatch
 ):
-    """However long it takes: each look finds that it has used something."""
+    """However long it takes: each third look finds that it has computed."""
     told = tmp_path / "told"
     used = []
+    clock = itertools.count()
 
     def use_a_little(mark):
-        used.append(0.02)
-        if len(used) == 20:
+        used.append(0.5 if len(used) % 3 == 0 else 0.0)
+        if len(used) == 40:
             told.touch()
         return sum(used)
 
     monkeypatch.setattr(limited, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(limited.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(limited, "cpu_seconds", use_a_little)
     words = ["bash", "-c", f"until [ -e {told} ]; do sleep 0.01; done"]
-    limit = limited.CpuLimit(600, idle_seconds=0.05)
+    limit = limited.CpuLimit(600, idle_seconds=30)
     assert limited.run(words, tmp_path / "log", limit, "a").status == 0
-    assert len(used) >= 20
+    assert len(used) >= 40
 
 
 def test_what_its_processes_have_used_is_counted(tmp_path, monkeypatch):
