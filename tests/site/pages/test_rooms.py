@@ -1,6 +1,6 @@
 """Each test stands in a room, and those of the library need nothing else.
 
-So ``make test-dpkit`` shows whether the library alone is tested.
+So ``make test-sim FILES="dpkit tests/dpkit"`` tests the library alone.
 """
 
 import ast

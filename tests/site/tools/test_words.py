@@ -1,4 +1,4 @@
-"""Each kind of what `make words` counts is seen where it is planted."""
+"""Each kind of what `scripts/words.py` counts is seen where it is planted."""
 
 import json
 import shutil
