@@ -4,13 +4,12 @@ import json
 
 import pytest
 import torch
+from recorders.trust import convolution_rates
 from recorders.trust.convolution_rates import (
     Parts,
     fit_rates,
     left_out,
-    nvidia_comparisons,
     one_gpu,
-    one_gpu_comparisons,
     scaling_comparisons,
     with_rates,
 )
@@ -36,6 +35,7 @@ def record(name):
 TENSORFLOW = record("tensorflow_2017")
 RECORD = read(DATA / "comparisons.json")
 K80 = "k80 GCE"
+ONE = "alexnet"
 
 
 def num_parameters(name):
@@ -76,37 +76,52 @@ def recorded(**fields):
     ]
 
 
-def check_recorded(rows, found):
-    """If they differ: python scripts/record.py comparisons."""
-    assert [row.subject for row in found] == [row.subject for row in rows]
-    for row, simulated in zip(found, rows, strict=True):
-        assert row.predicted == pytest.approx(simulated.predicted, rel=5e-3)
-
-
 def test_networks_left_out_of_the_fit():
     """A mean factor of 1.17 at most, on the K80, whose rates are fitted."""
-    rows = [row for _, row in left_out(TENSORFLOW, K80)]
+    rows = recorded(hardware=K80, kind="unseen", work="convolutions")
     assert {row.subject for row in rows} == set(one_gpu(TENSORFLOW, K80))
     assert mean_factor(rows) <= 1.17
     assert worst(rows).subject == "vgg16"
     assert worst(rows).times_off <= 1.32
-    alone = recorded(hardware=K80, kind="unseen", work="convolutions")
-    check_recorded(rows, alone)
+
+
+def test_a_network_left_out_does_not_change_its_own_rates(monkeypatch):
+    """However fast it was, its rates are those that fit to the others."""
+    parts = {
+        "alexnet": Parts(0.1, 0.9, 0.2),
+        "vgg16": Parts(0.2, 0.1, 0.8),
+        "resnet50": Parts(0.0, 0.5, 0.5),
+    }
+    monkeypatch.setattr(convolution_rates, "parts", lambda *_: parts)
+    monkeypatch.setattr(
+        convolution_rates, "images_per_second", lambda *_, **__: 1.0
+    )
+
+    def rates(vgg16):
+        alone = {"alexnet": {"1": 400}, "resnet50": {"1": 50}}
+        table = {K80: alone | {"vgg16": {"1": vgg16}}}
+        published = TENSORFLOW | {"images_per_second": table}
+        return {row.subject: found for found, row in left_out(published, K80)}
+
+    slow, fast = rates(30), rates(60)
+    assert slow["vgg16"] == fast["vgg16"]
+    assert slow["alexnet"] != fast["alexnet"]
 
 
 def test_presets_that_saw_none_of_the_networks():
     """The P100's rates are DeepBench's; the K80's are fitted."""
-    rows = one_gpu_comparisons(TENSORFLOW)
-    by_kind = {
-        kind: mean_factor([r for r in rows if r.kind == kind])
-        for kind in ("unseen", "fitted")
-    }
-    assert by_kind["unseen"] <= 1.17
-    assert by_kind["fitted"] <= 1.1
+    p100 = recorded(hardware="p100 DGX-1", work="convolutions")
+    assert {row.kind for row in p100} == {"unseen"}
+    assert {row.subject for row in p100} == set(
+        one_gpu(TENSORFLOW, "p100 DGX-1")
+    )
+    assert mean_factor(p100) <= 1.17
+    k80 = recorded(hardware=K80, kind="fitted", work="convolutions")
+    assert mean_factor(k80) <= 1.1
 
 
 def test_resnet50_of_nvidia():
-    rows = nvidia_comparisons(record("resnet50_nvidia"))
+    rows = recorded(subject="resnet50 v1.5", work="convolutions")
     assert len(rows) == 4
     assert mean_factor(rows) <= 1.17
     assert worst(rows).times_off <= 1.25
@@ -121,16 +136,19 @@ def test_scaling_on_the_k80():
 
 
 def test_the_record_of_scaling_is_what_is_simulated():
-    """Of three networks; the two others, of more layers, take far longer."""
-    names = ["resnet50", "alexnet", "vgg16"]
+    """Of the network that takes the least; test_comparisons has them all.
+
+    If they differ: python scripts/record.py comparisons.
+    """
     rates = TENSORFLOW["images_per_second"][K80]
-    three = {K80: {name: rates[name] for name in names}}
-    published = TENSORFLOW | {"images_per_second": three}
-    rows = recorded(hardware=K80, work="scaling")
-    check_recorded(
-        scaling_comparisons(published, K80),
-        [row for row in rows if row.subject in names],
-    )
+    one = TENSORFLOW | {"images_per_second": {K80: {ONE: rates[ONE]}}}
+    found = recorded(hardware=K80, work="scaling", subject=ONE)
+    rows = scaling_comparisons(one, K80)
+    assert [row.configuration for row in found] == [
+        row.configuration for row in rows
+    ]
+    for row, simulated in zip(found, rows, strict=True):
+        assert row.predicted == pytest.approx(simulated.predicted, rel=5e-3)
 
 
 def test_rates_are_found_again():

@@ -22,6 +22,7 @@ from dpbook.layer_partitioning.engine import tensor_parallel_step
 from dpbook.network_partitioning.engine import engine_step
 from dpkit.layer_partition import ParallelMLP, full_tensors
 from dpkit.processes import launch
+from tests.weekly import weekly
 
 OURS = {
     ScheduleGPipe: "gpipe",
@@ -99,7 +100,7 @@ def run_pipelines(cases, X, y, loss_fn):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("world_size", [2, 4])
+@pytest.mark.parametrize("world_size", [2, weekly(4)])
 def test_pipelines(world_size):
     X, y = torch.randn(24, 5).double(), torch.randint(3, (24,))
     loss_fn = nn.CrossEntropyLoss()

@@ -34,6 +34,7 @@ from dpbook.job.ranks import Ranks, brief, is_of_others, join_job
 from dpbook.job.resume import resume, train_to
 from dpbook.job.roll_call import RollCall
 from dpbook.job.run import Run, Settings
+from tests.weekly import weekly
 
 CPU = torch.device("cpu")
 QUICK = ["--model", "linear", "--batch-size", "500"]
@@ -774,7 +775,9 @@ def test_any_number_of_ranks(forker, tmp_path, model, batch_size, num_steps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("world_size", "times"), [(2, 4), (3, 1)])
+@pytest.mark.parametrize(
+    ("world_size", "times"), [(2, 1), weekly((2, 4)), weekly((3, 1))]
+)
 def test_killed_at_any_moment(forker, tmp_path, world_size, times):
     """And started again: the end is the same to the bit."""
     seed = random.randrange(1000)
@@ -1152,7 +1155,7 @@ def read_until(process, words):
     assert any(line.startswith(words) for line in process.stdout), words
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_by_torchrun(forker, tmp_path):
     """All ranks are killed, as with torchrun itself, and then one is."""
     words = [*LONG, "--checkpoint", tmp_path]

@@ -14,7 +14,6 @@ from recorders.trust import (
 )
 from recorders.trust.korthikanti import (
     Model,
-    comparisons,
     hop_seconds,
     model_of,
     optimizer_seconds,
@@ -33,6 +32,7 @@ from recorders.trust.transformer_layer import (
 from torch import nn
 
 import dpkit
+from dpbook.limits.comparisons import read
 from dpkit.layer_partition import HeadParallelAttention
 from dpkit.theory.pipelines.bubble import makespan
 from tests.repository import ROOT
@@ -45,13 +45,13 @@ MODELS = {k: model_of(v) for k, v in RECORD["models"].items()}
 
 @pytest.fixture(scope="module")
 def rows():
-    return list(comparisons(RECORD))
+    """The record of comparisons, which test_comparisons computes again."""
+    return read(DATA / "comparisons.json").of("transformers").rows
 
 
 # -- the comparisons
 
 
-@pytest.mark.slow
 def test_steps_are_within_five_percent_on_average(rows):
     steps = [row for row in rows if row.subject.startswith("a step of")]
     for name in ("full recomputation", "selective and sequence parallel"):
@@ -60,7 +60,6 @@ def test_steps_are_within_five_percent_on_average(rows):
         assert mean(found) <= (0.05 if name.startswith("full") else 0.08)
 
 
-@pytest.mark.slow
 def test_layers_are_within_eight_percent_on_average(rows):
     found = [
         abs(r.factor - 1) for r in rows if r.subject.startswith("a layer of")
@@ -69,7 +68,6 @@ def test_layers_are_within_eight_percent_on_average(rows):
     assert mean(found) <= 0.08
 
 
-@pytest.mark.slow
 def test_nothing_was_fitted_to_them(rows):
     assert {row.kind for row in rows} == {"unseen"}
 

@@ -15,6 +15,7 @@ from dpbook.sharding.runs import (
     dense_blocks,
     simulated_step,
 )
+from tests.weekly import weekly
 
 FEW = {"rows": 2, "width": 256, "count": 5}
 BLOCK = 4 * (8 * 256**2 + 5 * 256)  # bytes
@@ -64,7 +65,7 @@ def test_gradients_are_kept_when_they_have_been_reduced(way):
     assert all(a.end <= b.start for a, b in zip(sums, kept))
 
 
-@pytest.mark.parametrize("rows", [2, 64])
+@pytest.mark.parametrize("rows", [weekly(2), 64])
 def test_the_engine_of_pytorch_has_our_peak_and_traffic(rows):
     sizes = {**FEW, "rows": rows}
     ours, theirs = (

@@ -1,6 +1,7 @@
 """The formulas of the three ways, beside what simulated devices do."""
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from dpbook.splitting.three_ways import (
 )
 from dpkit.theory.hardware.clusters import cluster
 from dpkit.theory.pipelines.bubble import hops_waited
+from tests.weekly import few_of, weekly
 
 STEPS = {
     "data": data_parallelism,
@@ -38,20 +40,23 @@ def simulated(way, link, rows, width, k=4):
 
 
 # Points of the map of the chapter, far enough from its borders.
+POINTS = [
+    ("nvlink2", 4096, 4096, "data"),
+    ("nvlink2", 256, 4096, "layer"),
+    ("nvlink2", 65536, 1024, "data"),
+    ("nvlink2", 256, 16384, "layer"),
+    ("nvlink2", 16384, 8192, "data"),
+    ("pcie3", 4096, 4096, "network"),
+    ("pcie3", 256, 4096, "one device"),
+    ("pcie3", 65536, 1024, "data"),
+    ("pcie3", 65536, 4096, "data"),
+    ("pcie3", 1024, 8192, "network"),
+]
+HERE = [POINTS[1], POINTS[5], POINTS[7]]  # where each way wins
+
+
 @pytest.mark.parametrize(
-    ("link", "rows", "width", "best"),
-    [
-        ("nvlink2", 4096, 4096, "data"),
-        ("nvlink2", 256, 4096, "layer"),
-        ("nvlink2", 65536, 1024, "data"),
-        ("nvlink2", 256, 16384, "layer"),
-        ("nvlink2", 16384, 8192, "data"),
-        ("pcie3", 4096, 4096, "network"),
-        ("pcie3", 256, 4096, "one device"),
-        ("pcie3", 65536, 1024, "data"),
-        ("pcie3", 65536, 4096, "data"),
-        ("pcie3", 1024, 8192, "network"),
-    ],
+    ("link", "rows", "width", "best"), few_of(POINTS, HERE)
 )
 def test_the_map_names_the_way_that_wins(link, rows, width, best):
     """Each time within 15 %, and the same winner by both."""
@@ -83,7 +88,7 @@ def test_the_parts_of_an_estimate(way):
 
 # A port of its own for each device, and one path for all.
 @pytest.mark.parametrize("link", ["ethernet25", "pcie3"])
-@pytest.mark.parametrize("k", [2, 3, 4, 8])
+@pytest.mark.parametrize("k", few_of([2, 3, 4, 8], [2, 3]))
 @pytest.mark.parametrize("way", WAYS)
 def test_at_the_boundary_a_port_sends_as_long(way, k, link):
     """What a trace counts, at the size that the formula gives."""
@@ -98,8 +103,10 @@ def test_at_the_boundary_a_port_sends_as_long(way, k, link):
     assert sending == pytest.approx(products, rel=0.025)
 
 
-@pytest.mark.parametrize("k", [2, 4, 8])
-@pytest.mark.parametrize("times", [1.5, 4])
+@pytest.mark.parametrize(
+    ("k", "times"),
+    few_of(product([2, 4, 8], [1.5, 4]), [(2, 1.5), (4, 4)]),
+)
 def test_1f1b_waits_for_its_messages_at_every_width(k, times):
     """They cost (k - 1)/k · w0/w of the computing, and more at the ends."""
     width, threshold, told = told_cost(k, times)
@@ -163,7 +170,7 @@ def test_wide_layers_are_estimated_within_a_sixth():
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("link", "k", "rows", "width"),
-    [("ethernet25", 4, 4096, 1024), ("pcie3", 2, 512 * 8, 2048)],
+    [weekly(("ethernet25", 4, 4096, 1024)), ("pcie3", 2, 4096, 2048)],
 )
 def test_the_record_is_what_is_simulated(way, link, k, rows, width):
     found = {point: seconds for point, seconds, _ in recorded()}

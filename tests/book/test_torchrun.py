@@ -49,7 +49,7 @@ def test_a_process_that_fails_is_reported(tmp_path):
         torchrun(2, file)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_all_processes_are_killed_at_a_line(tmp_path):
     file = tmp_path / "waits.py"
     file.write_text("import time\nprint('now')\ntime.sleep(300)\n")

@@ -22,7 +22,7 @@ TIMEOUT_SECONDS = 5
 # The wait for the cut link, the roll call, and the leave of torchrun.
 DEADLINE_SECONDS = TIMEOUT_SECONDS + 40
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.weekly
 
 
 def ip(*words):

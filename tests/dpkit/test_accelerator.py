@@ -237,7 +237,7 @@ def on_a_machine(driver_stub, tmp_path):
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_a_driver_too_old_for_this_torch(on_a_machine):
     """NVML counts the GPUs, and torch cannot use one of them."""
     facts = on_a_machine(
@@ -262,7 +262,7 @@ def test_gpus_that_fit(on_a_machine):
     assert len(facts["started"]) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_a_machine_that_is_not_ready(on_a_machine):
     facts = on_a_machine(capabilities="90", cuda="99000", error="802")
     assert facts["found"] == []

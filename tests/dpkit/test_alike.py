@@ -1,5 +1,7 @@
 """Ranks that are alike: one stands for all, as all would have been."""
 
+from itertools import product
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -9,7 +11,16 @@ import dpkit
 from dpkit.theory.clock.clock import Clock
 from dpkit.theory.hardware.clusters import cluster
 from tests.dpkit import llama_alike
-from tests.dpkit.alike_on_ranks import ON_FOUR, PROGRAMS, both, ddp, mesh_of
+from tests.dpkit.alike_on_ranks import (
+    ON_FOUR,
+    PROGRAMS,
+    both,
+    ddp,
+    fsdp,
+    fsdp_hybrid,
+    mesh_of,
+)
+from tests.weekly import few_of
 
 LARGE = 1_000_000
 SIZES = {  # of a small model like Llama
@@ -68,7 +79,7 @@ def check_equal(program, k, *args, **settings):
 WAYS = ["ring", "library"]
 
 
-@pytest.mark.parametrize("k", [2, 4, 8])
+@pytest.mark.parametrize("k", few_of([2, 4, 8], [2]))
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_one_rank_is_as_in_a_launch_of_all(program, way, k):
@@ -76,15 +87,19 @@ def test_one_rank_is_as_in_a_launch_of_all(program, way, k):
     assert any("world" in span.stream for span in spans)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("program", ON_FOUR)
+@pytest.mark.parametrize(
+    ("program", "way"),
+    few_of(product(ON_FOUR, WAYS), [(fsdp_hybrid, "ring")]),
+)
 def test_one_rank_of_four(program, way):
     """Also one that is in two groups of two."""
     check_equal(program, 4, algorithm=way)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    ("program", "way"),
+    few_of(product(PROGRAMS, WAYS), [(ddp, "ring"), (fsdp, "library")]),
+)
 def test_one_rank_on_two_nodes(program, way):
     check_equal(program, 8, algorithm=way, ranks_per_node=4)
 
@@ -232,6 +247,7 @@ def test_a_thousand_ranks():
     assert found[8][0] < found[1024][0]
 
 
+@pytest.mark.weekly
 def test_a_small_llama_on_two_nodes():
     one, all_ = (
         llama_alike.run(16, SIZES, 64, alike=alike) for alike in (True, False)

@@ -32,6 +32,7 @@ from torch.nn import functional as F
 
 import dpkit
 from tests.dpkit.engines_on_ranks import loss_of, transformer, words
+from tests.weekly import few_of
 
 EXAMPLES, HEADS, LENGTH, WIDTH = 4, 8, 5, 4
 # Whole, by examples, by heads, by words, and by numbers of a word.
@@ -106,7 +107,7 @@ def shapes(heads=HEADS, key_heads=None, length=LENGTH, examples=EXAMPLES):
 
 
 @pytest.mark.parametrize("dtype", CLOSE)
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", few_of([2, 4], [2]))
 def test_every_way_equals_one_device(size, dtype):
     xs = tensors(shapes(), dtype)
     check((size,), ONE_AXIS, xs, is_causal=True)
@@ -128,7 +129,7 @@ def test_two_axes():
 
 
 @pytest.mark.parametrize(
-    ("examples", "heads"), [(3, 5), (1, 3), (5, 1), (1, 1)]
+    ("examples", "heads"), few_of([(3, 5), (1, 3), (5, 1), (1, 1)], [(3, 5)])
 )
 def test_what_ranks_do_not_divide(examples, heads):
     """Some ranks have no example, or no head."""
@@ -185,7 +186,7 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("name", few_of(MASKS, ["of heads", "of keys"]))
 def test_masks(name):
     """One that hides, and one that is added and learnt."""
     (mask,) = tensors([MASKS[name]])
@@ -193,7 +194,7 @@ def test_masks(name):
     check((2,), ONE_AXIS, tensors(shapes()), mask, learnt=True)
 
 
-@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("name", few_of(MASKS, ["of both"]))
 def test_a_mask_that_lies_otherwise_is_brought_there(name):
     """Whole masks, and gradients that lie in another way than the queries."""
     xs, (mask,) = tensors(shapes()), tensors([MASKS[name]])
@@ -225,7 +226,7 @@ def test_a_mask_that_lies_otherwise_is_brought_there(name):
 
 @pytest.mark.parametrize(
     ("heads", "key_heads", "size"),
-    [(8, 4, 2), (8, 4, 4), (6, 2, 2)],
+    few_of([(8, 4, 2), (8, 4, 4), (6, 2, 2)], [(6, 2, 2)]),
 )
 def test_groups_of_heads(heads, key_heads, size):
     """As many as ranks divide: PyTorch's rules for CUDA want that."""
@@ -305,7 +306,9 @@ def cut_in_two_ways(tp, dp):
     return {n: p.grad.full_tensor().cpu() for n, p in model.named_parameters()}
 
 
-@pytest.mark.parametrize(("tp", "dp"), [(2, 1), (2, 2), (4, 1), (1, 2)])
+@pytest.mark.parametrize(
+    ("tp", "dp"), few_of([(2, 1), (2, 2), (4, 1), (1, 2)], [(2, 2)])
+)
 def test_split_layers_and_shards_of_them(tp, dp):
     model, (x, y) = transformer(), words()
     loss_of(model(x), y).backward()
@@ -437,7 +440,7 @@ def in_parts(xs, dtype):
         ("h100", torch.bfloat16),  # "cudnn"
     ],
 )
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", few_of([2, 4], [2]))
 def test_context_parallelism(size, accelerator, dtype):
     """A rank has a part of the words, and keys and values go around."""
     length = 64 * size  # CUDA's sums of float32 come in pieces of 32

@@ -2,6 +2,7 @@
 
 import os
 from functools import cache
+from itertools import product
 
 import pytest
 import torch
@@ -29,8 +30,15 @@ from tests.dpkit.engines_on_ranks import (
     whole,
     words,
 )
+from tests.weekly import few_of
 
 RANKS = [int(k) for k in os.environ.get("DPKIT_RANKS", "2 4").split()]
+
+
+def few_on_four(names, here):
+    """Return all names on all ranks: on two each, on more those of here."""
+    cases = list(product(names, RANKS))
+    return few_of(cases, [(n, k) for n, k in cases if k == 2 or n in here])
 
 
 @cache
@@ -68,8 +76,7 @@ def launched(program, k, *args, races):
     return found
 
 
-@pytest.mark.parametrize("k", RANKS)
-@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize(("name", "k"), few_on_four(ENGINES, ["fsdp_hybrid"]))
 def test_three_steps_end_as_one_device_does(name, k):
     """With races looked for on four ranks, which "fsdp_hybrid" needs."""
     for parameters in launched(ENGINES[name], k, races=k > 2):
@@ -77,8 +84,7 @@ def test_three_steps_end_as_one_device_does(name, k):
         assert worst(parameters, one_device()) < most
 
 
-@pytest.mark.parametrize("k", RANKS)
-@pytest.mark.parametrize("name", pipelines.SCHEDULES)
+@pytest.mark.parametrize(("name", "k"), few_on_four(pipelines.SCHEDULES, []))
 def test_each_schedule_ends_as_one_device_does(name, k):
     """With races looked for on two ranks, which takes less."""
     found = launched(pipelines.pipeline, k, name, races=k == 2)
@@ -171,7 +177,7 @@ def fit_on_ranks(convert):
     return fit(model, images().chunk(k)[rank].to(own_device()))
 
 
-@pytest.mark.parametrize("k", RANKS)
+@pytest.mark.parametrize("k", few_of(RANKS, RANKS[:1]))
 def test_sync_batch_norm_is_that_of_the_whole_batch(k):
     expected = fit(convolution(), images())
     for found in dpkit.sim.launch(fit_on_ranks, k, True):

@@ -330,6 +330,7 @@ def mine(): return start + dist.get_rank()
 """
 
 
+@pytest.mark.weekly
 def test_in_jupyter(tmp_path, wait_until_ended):
     from jupyter_client.manager import start_new_kernel  # not on ranks
 

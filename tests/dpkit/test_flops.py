@@ -17,6 +17,7 @@ from torchvision.models import regnet
 
 import dpkit
 from dpkit.sim.operators.flops import BY_PYTORCH, counting
+from tests.weekly import few_of
 
 GROUPS = (1, 4, 32)
 
@@ -267,7 +268,20 @@ def scores_of(output):
     return list(output) if isinstance(output, tuple) else [output]
 
 
-@pytest.mark.parametrize("name", SMALLEST)
+# Plain, with groups, of one channel, with attention, branches, frames, pixels.
+HERE = [
+    "lraspp_mobilenet_v3_large",
+    "mvit_v1_b",
+    "regnet_x_400mf",
+    "resnet18",
+    "s3d",
+    "shufflenet_v2_x0_5",
+    "swin_v2_t",
+    "vit_b_16",
+]
+
+
+@pytest.mark.parametrize("name", few_of(SMALLEST, HERE))
 def test_backward_of_a_network_takes_twice_what_forward_takes(
     name, zero, monkeypatch
 ):

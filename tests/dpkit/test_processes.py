@@ -19,6 +19,7 @@ from torch import nn
 import dpkit
 from dpkit.processes import Workers, launch, rank_device
 from dpkit.processes.rank import join_group
+from tests.weekly import weekly
 
 # Functions that the ranks run.
 
@@ -328,7 +329,7 @@ print(launch(mine, 2, 3))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["script", "input"])
+@pytest.mark.parametrize("how", ["script", weekly("input")])
 def test_a_function_of_the_program_itself(tmp_path, how):
     """For one of a notebook's cell, see test_in_jupyter."""
     script = tmp_path / "script.py"

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from itertools import product
 from traceback import walk_tb
 
 import pytest
@@ -26,6 +27,7 @@ from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory.garbage import collect_garbage
 from tests.dpkit.engines_on_ranks import ENGINES
 from tests.dpkit.pipelines_on_ranks import pipeline
+from tests.weekly import few_of
 
 RANKS = 2
 PROGRAMS = {name: ENGINES[name] for name in ("ddp", "fsdp", "tensor_parallel")}
@@ -104,9 +106,13 @@ def failing(program, place, way, monkeypatch):
     return run, calls
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("name", PROGRAMS)
+CASES = list(product(PROGRAMS, PLACES, WAYS))
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "way"),
+    few_of(CASES, CASES[::5]),  # each engine, each place, each way
+)
 def test_an_engine_that_fails_leaves_nothing(
     name, place, way, monkeypatch, alive
 ):

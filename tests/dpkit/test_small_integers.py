@@ -16,6 +16,7 @@ import dpkit
 from dpkit.sim.memory.small_integers import MOST_INTEGERS, has_values
 from tests.dpkit import pipelines_on_ranks as pipelines
 from tests.dpkit.engines_on_ranks import ENGINES, own_device
+from tests.weekly import few_of
 
 ZERO, ONE = dpkit.devices(2, "sim")
 REFUSED = "no numbers to read .device: sim:., backing: 'meta'"
@@ -591,7 +592,10 @@ RUNS = [(name, "ring") for name in sorted(ENGINES.keys() - WITH_NUMBERS)]
 RUNS += [("ddp", "library"), ("fsdp", "library")]
 
 
-@pytest.mark.parametrize(("name", "algorithm"), RUNS)
+HERE = [("ddp", "ring"), ("fsdp", "library"), ("tensor_parallel", "ring")]
+
+
+@pytest.mark.parametrize(("name", "algorithm"), few_of(RUNS, HERE))
 def test_engines_take_the_time_that_they_take_with_numbers(name, algorithm):
     found, expected = (
         spans(backing, ENGINES[name], algorithm=algorithm)
@@ -604,7 +608,9 @@ def test_engines_take_the_time_that_they_take_with_numbers(name, algorithm):
 IN_ORDER = {"1F1B", "GPipe", "Interleaved1F1B", "LoopedBFS"}
 
 
-@pytest.mark.parametrize("name", pipelines.SCHEDULES)
+@pytest.mark.parametrize(
+    "name", few_of(pipelines.SCHEDULES, ["1F1B", "ZBVZeroBubble"])
+)
 def test_pipelines_vote_and_find_their_shapes(name):
     found, expected = (
         spans(backing, pipelines.pipeline, name) for backing in ("meta", "cpu")
