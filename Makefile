@@ -57,12 +57,10 @@ MARKS  := not cuda and not weekly
 ONE    := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=4194304
 # As many workers as the machine has cores and memory for
 # (tests/running/workers.py). Each takes one file at a time, the longest first,
-# or in an order that is shuffled by SHUFFLE=seed (tests/running/order.py).
+# or in an order that is shuffled by SHUFFLE=seed (tests/running/order.py). One
+# test that failed is tried again (tests/running/second_try.py).
 SHARED = -n auto --dist loadscope --no-loadscope-reorder \
-  $(if $(SHUFFLE),--shuffle="$(SHUFFLE)") --again="$(REPEAT)"
-# What started this run, for the last lines of one that fails.
-REPEAT = $(strip make $@ $(foreach name,ENV CPU TORCH ONLY FILES SHUFFLE,$(if \
-  $(filter command line,$(origin $(name))),$(name)='$($(name))')))
+  $(if $(SHUFFLE),--shuffle="$(SHUFFLE)") --junitxml=_build/test-run.xml
 UNITS  = $(PYTEST) $(SHARED) --doctest-modules -m "$(MARKS)"
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 # A driver of GPUs makes such files. To ask torch instead takes seconds.
@@ -239,8 +237,8 @@ test-plain: book  ## run the plain notebooks: stubs open, then solved
 	  -P $$($(PY) -m tests.running.workers) \
 	  $(PY) scripts/run_plain.py _build/html
 
-test-report: $(READY)  ## write one file about the last run, to attach
-	@$(PY) scripts/report_tests.py
+test-report:  ## write one file about the last run of tests, to attach
+	@$(PYTHON) scripts/report_tests.py
 
 ranks: $(READY)  ## PyTorch's engines on 2, 4 and 8 ranks; TORCH=2.11: by that
 	DPKIT_RANKS="2 4 8" $(ON_SIM) $(ONE) $(PYTEST) $(SHARED) \

@@ -12,11 +12,10 @@ import pytest
 # How the tests are run: each is a plug-in of pytest.
 pytest_plugins = [
     "tests.left_behind.plugin",
-    "tests.running.again",
     "tests.running.order",
+    "tests.running.second_try",
     "tests.running.skips",
     "tests.running.workers",
-    "tests.running.record",  # which imports the two before
 ]
 
 

@@ -13,14 +13,19 @@ RunTests = Callable[..., pytest.RunResult]
 def run_tests(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> RunTests:
-    """Run pytest in a new process, in a folder of its own."""
+    """Run pytest in a folder of its own, within this process.
+
+    Where workers run the tests (``-n``), it is a new process, which costs a
+    hundred times as much.
+    """
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_AUTO_NUM_WORKERS", "CI"):
         monkeypatch.delenv(name, raising=False)
 
-    def run(plugin: str, *words: str) -> pytest.RunResult:
-        return pytester.runpytest_subprocess(
-            "-p", f"tests.running.{plugin}", *words
-        )
+    def run(plugins: str, *words: str) -> pytest.RunResult:
+        named = [f"-ptests.running.{plugin}" for plugin in plugins.split()]
+        if "-n" in words:
+            return pytester.runpytest_subprocess(*named, *words)
+        return pytester.runpytest_inprocess(*named, *words)
 
     return run

@@ -72,21 +72,6 @@ def test_the_cells_of_a_notebook_keep_their_order(collect, pytester):
     assert len(places) > 1
 
 
-def test_workers_have_one_order_and_the_seed_is_printed(
-    collect, pytester, run_tests
-):
-    expected = collect("--shuffle=77")
-    words = "-v -n 2 --dist loadscope --no-loadscope-reorder --shuffle=77"
-    result = run_tests("order", *words.split())
-    result.assert_outcomes(passed=24)
-    assert "order: shuffled (seed: 77)" in result.stdout.lines
-    text = result.stdout.str()
-    for worker in ("gw0", "gw1"):
-        ran = re.findall(rf"\[{worker}\] .*PASSED (\S+)", text)
-        assert ran == sorted(ran, key=expected.index)
-        assert ran
-
-
 def test_tests_of_one_fixture_stay_together(pytester, run_tests):
     pytester.makepyfile(
         """

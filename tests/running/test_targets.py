@@ -52,12 +52,9 @@ def test_the_tests_begin_with_the_machine():
 
 
 @pytest.mark.parametrize("target", "test-sim coverage".split())
-def test_a_seed_is_given_to_pytest_and_repeated(target):
+def test_a_seed_is_given_to_pytest(target):
     run = dry_run(target, "SHUFFLE=12345")
     assert option("shuffle", run) == "12345"
-    again = option("again", run)
-    assert again.startswith(f"make {target} ")
-    assert "SHUFFLE='12345'" in again
     assert "--shuffle" not in dry_run(target)
 
 
@@ -69,7 +66,6 @@ def test_the_report_of_gpus_has_its_own_meaning_of_again():
 def test_files_take_the_place_of_all():
     run = dry_run("test", "FILES=tests/test_a.py tests/test_b.py")
     assert run.rstrip().endswith(" tests/test_a.py tests/test_b.py")
-    assert "FILES='tests/test_a.py tests/test_b.py'" in option("again", run)
     assert dry_run("test", FILES="x") == dry_run("test")
 
 
@@ -90,7 +86,6 @@ def test_another_cpu_runs_chapters_and_what_speaks_of_torch(cpu, words):
     run = dry_run("test-other-cpu", f"CPU={cpu}").replace("\\\n", "")
     (line,) = [line for line in run.splitlines() if "pytest" in line]
     assert line.startswith(f"{words} ")
-    assert option("again", run).endswith(f"CPU='{cpu}'")
     given = line.split()
     chapters = {
         f"book/{path.name}" for path in (ROOT / "book").glob("*.ipynb")

@@ -75,25 +75,11 @@ def test_without_control_groups(machine, tmp_path):
     assert workers.count_workers() == 2
 
 
-@pytest.fixture
-def one_core():
-    """Let this process, and what it starts, use one core alone."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    yield
-    os.sched_setaffinity(0, cores)
-
-
-def test_pytest_starts_as_many(pytester, run_tests, monkeypatch, one_core):
-    pytester.makepyfile(**{f"test_{i}": "def test(): pass" for i in range(9)})
-    count = workers.count_workers()
-    words = ("-n", "auto", "--dist", "loadscope")
-    found = run_tests("workers", *words).stdout.str()
-    assert f"created: {count}/{count} worker" in found
-    assert f"cores: {workers.count_cores()}, memory available: " in found
+def test_pytest_asks_for_the_number(pytester, monkeypatch):
+    monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
+    monkeypatch.setattr(workers, "count_workers", lambda: 77)
+    config = pytester.parseconfig("-ptests.running.workers")
+    ask = config.hook.pytest_xdist_auto_num_workers
+    assert ask(config=config) == 77
     monkeypatch.setenv("PYTEST_XDIST_AUTO_NUM_WORKERS", "3")
-    found = run_tests("workers", *words).stdout.str()
-    assert "created: 3/3 workers" in found
+    assert ask(config=config) == 3

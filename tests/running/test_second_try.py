@@ -1,0 +1,183 @@
+"""A test that failed once is flaky; a fault, or a second such test, fails."""
+
+import itertools
+import json
+import shlex
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+import report_tests
+
+from tests.running import second_try
+
+pytest_plugins = ["pytester"]
+
+TESTS = "def test_one(): pass\ndef test_two(): pass"
+FLAKY = """
+from pathlib import Path
+first, seen = not Path("seen").exists(), Path("seen").touch()
+assert not first
+"""
+FLAKY_TEST = "def test():" + FLAKY.replace("\n", "\n    ")
+SKIPS = "import pytest\ndef test(): pytest.skip('{reason}')"
+SHARED = "--dist loadscope --no-loadscope-reorder".split()
+WHOLE = [*SHARED, "-v", "--junitxml=_build/test-run.xml"]
+
+
+def test_a_flaky_chapter_is_named_and_reported(
+    pytester, run_tests, monkeypatch
+):
+    notebook = nbformat.v4.new_notebook()
+    cells = f"{FLAKY}\nx = 1", "x;"
+    notebook.cells = [*map(nbformat.v4.new_code_cell, cells)]
+    nbformat.write(notebook, pytester.path / "chapter.ipynb")
+    names = [f"test_{i}.py" for i in range(6)]
+    pytester.makepyfile(**{name[:-3]: TESTS for name in names})
+    pytester.makepyfile(test_5=SKIPS.format(reason="GPUs needed: 2"))
+    monkeypatch.setenv("GITHUB_TOKEN", "the secret")
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    monkeypatch.setenv("CI", "true")
+    nbval = ["--nbval", "--nbval-current-env", "--nbval-kernel-name=python3"]
+    result = run_tests(
+        "second_try order skips workers",
+        *("-n", "2", "--shuffle=77", *nbval, *WHOLE, "."),
+    )
+    lines = result.stdout.lines
+    assert result.ret == 0
+    assert lines[-1] == "flaky: chapter.ipynb::Cell 0"
+    assert "order: shuffled (seed: 77)" in lines
+    assert any(line.startswith("cores: ") for line in lines)
+    file = pytester.path / "_build" / "test-run.json"
+    run = json.loads(file.read_text())
+    assert run["flaky"] == "chapter.ipynb::Cell 0"
+    # Each worker's files are in the order of the seed.
+    collected = run_tests("order", "--collect-only", "-q", "--shuffle=77")
+    order = [n for n in names if n[:-3] in collected.stdout.str()]
+    order.sort(key=collected.stdout.str().index)
+    ran = [[n for n in files if n in names] for files in run["ran"].values()]
+    assert sorted(itertools.chain(*ran)) == names
+    assert all(files == sorted(files, key=order.index) for files in ran)
+    # The chapter was tried again after what its worker had run before it.
+    (files,) = (f for f in run["ran"].values() if "chapter.ipynb" in f)
+    before = files[: files.index("chapter.ipynb") + 1]
+    start = lines.index(
+        f"tried again, as the last of {len(before)} files: "
+        "chapter.ipynb::Cell 0"
+    )
+    again = [
+        Path(line.split("::")[0]).stem
+        for line in lines[start:]
+        if " PASSED " in line or " SKIPPED " in line
+    ]
+    assert list(dict.fromkeys(again)) == [Path(n).stem for n in before]
+
+    # What `make test-report` makes of it.
+    asked = []
+    monkeypatch.setattr(report_tests, "ROOT", pytester.path)
+    monkeypatch.setattr(
+        report_tests, "ask", lambda *words: asked.append(words) or "facts"
+    )
+    assert report_tests.main() == 0
+    text = (pytester.path / report_tests.REPORT).read_text()
+    assert "- failures: 2\n- skipped: 1\n- tests: 13\n" in text
+    assert "- flaky: chapter.ipynb::Cell 0\n" in text
+    assert "### chapter.ipynb::Cell 0\n" in text
+    assert "assert not first" in text
+    assert "secret" not in text
+    assert "\x1b" not in text
+    assert str(Path.home()) not in text
+    for files in run["ran"].values():
+        assert f"--shuffle=77 {shlex.join([*nbval, *SHARED])}" in text
+        assert f"-n 0 {shlex.join(files)}\n" in text
+    words = asked[-1]
+    assert words[0] == "env"
+    assert "MKL_CBWR=COMPATIBLE" in words
+    assert words[-3:] == (sys.executable, "-c", report_tests.MACHINE)
+
+
+def test_a_fault_of_order_fails_again(pytester, run_tests):
+    pytester.makepyfile(
+        test_a="import os\ndef test(): os.environ['LEFT'] = 'here'",
+        test_b="import os\ndef test(): assert 'LEFT' not in os.environ",
+        test_c="def test(): pass",
+    )
+    result = run_tests("second_try order", *SHARED, "-n", "1")
+    text = result.stdout.str()
+    assert result.ret == 1
+    assert "tried again, as the last of 2 files: test_b.py::test" in text
+    assert result.stdout.lines[-1] == "To report this run: make test-report"
+
+
+def test_a_flaky_test_hides_no_unlisted_skip(pytester, run_tests, monkeypatch):
+    pytester.makepyfile(
+        test_a=FLAKY_TEST,
+        test_b=SKIPS.format(reason="a whim"),
+        test_c="import pytest; pytest.importorskip('nowhere_at_all')",
+    )
+    monkeypatch.setenv("CI", "true")
+    result = run_tests("second_try order skips", *SHARED, "-n", "2")
+    text = result.stdout.str()
+    assert result.ret == 1
+    assert "skipped tests by reason: 2" in text
+    assert "test_b.py::test: a whim" in text
+    assert "could not import 'nowhere_at_all'" in text
+    assert result.stdout.lines[-1] == "flaky: test_a.py::test"
+
+
+@pytest.fixture
+def finish(tmp_path, monkeypatch):
+    """End a run of these failed tests; return what is tried again."""
+
+    def finish(*failed, status=1, **options):
+        config = SimpleNamespace(
+            getoption=lambda name, default=(): options.get(name, default),
+            invocation_params=SimpleNamespace(args=["-q"]),
+            rootpath=tmp_path,
+        )
+        heard, tried = second_try.SecondTry(config), []
+        monkeypatch.setattr(heard, "try_again", tried.append)
+        worker = SimpleNamespace(gateway=SimpleNamespace(id="gw0"))
+        for name in failed:
+            report = SimpleNamespace(nodeid=name, failed=True, node=worker)
+            if "::" in name:
+                heard.pytest_runtest_logreport(report)
+            else:
+                heard.pytest_collectreport(report)
+        [*heard.pytest_sessionfinish(SimpleNamespace(exitstatus=status))]
+        heard.pytest_unconfigure()
+        return len(tried)
+
+    return finish
+
+
+def test_one_test_is_tried_again(finish):
+    assert finish("test_a.py::test")
+    assert finish("test_a.py::test", "test_a.py::test")  # and at its end
+    assert finish("a.ipynb::Cell 3", "a.ipynb::Cell 4")
+
+
+def test_nothing_else_is_tried_again(finish):
+    assert not finish("test_a.py::test[1]", "test_a.py::test[2]")
+    assert not finish("test_a.py::test", "test_b.py::test")
+    assert not finish("a.ipynb::Cell 3", "b.ipynb::Cell 3")
+    assert not finish("test_a.py::test", "test_b.py")  # which is not read
+    assert not finish("test_a.py::test", maxfail=1)  # others have not run
+    assert not finish("test_a.py::test", status=2)  # interrupted
+    assert not finish(status=1)
+
+
+def test_a_run_that_failed_ends_with_its_seed(finish, capsys):
+    finish("test_a.py", shuffle="77")
+    assert capsys.readouterr().out == (
+        "To report this run (its order: SHUFFLE=77): make test-report\n"
+    )
+
+
+def test_there_is_no_run_to_report(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(report_tests, "ROOT", tmp_path)
+    assert report_tests.main() == 1
+    assert "run: make test" in capsys.readouterr().err
