@@ -1,13 +1,19 @@
 """What holds for the tests and for the examples in docstrings."""
 
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+# What tests of commands import.
+COMMANDS = """
+import pytest, torch.utils.data.distributed, torch.utils.flop_counter
+import dpkit.commands.check, dpkit.commands.torchrun
+import dpkit.ranks, dpkit.torchrun
+"""
 
 # How the tests are run: each is a plug-in of pytest.
 pytest_plugins = [
@@ -33,35 +39,23 @@ def _names_in_examples(doctest_namespace: dict[str, Any]) -> None:
 
 
 @pytest.fixture(scope="session")
-def forking() -> Iterator[Any]:
+def forking() -> Any:
     """Stand in for the module subprocess, where it starts ``python -c …``.
 
-    The Pythons are forked from one that has imported torch. Where they can be,
-    ``prepare`` runs a program that imports more, for all that follow.
+    The Pythons are forked from the server of dpkit.processes. Where they can
+    be, ``prepare`` runs a program that imports more, for all that follow.
     """
     if sys.platform != "linux":
-        yield subprocess
-        return
-    from tests.forking import Server
+        return subprocess
+    from dpkit.processes.forking import fork_server
+    from tests.forked_python import popen
 
-    with Server() as server:
-        yield SimpleNamespace(
-            Popen=server.popen, PIPE=subprocess.PIPE, prepare=server.prepare
-        )
-
-
-@pytest.fixture(autouse=True)
-def _examples_fork_their_ranks(
-    request: pytest.FixtureRequest,
-    leaves_nothing: None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Fork the ranks that an example launches, if it launches any."""
-
-    def start(*args: Any, **kwargs: Any) -> Any:
-        return request.getfixturevalue("forking").Popen(*args, **kwargs)
-
-    if isinstance(request.node, pytest.DoctestItem):
-        forks = SimpleNamespace(Popen=start, PIPE=subprocess.PIPE)
-        starting = import_module("dpkit.processes.starting")
-        monkeypatch.setattr(starting, "subprocess", forks)
+    server = fork_server({"OMP_NUM_THREADS": "1", **os.environ})
+    assert server
+    server.prepare(COMMANDS)
+    return SimpleNamespace(
+        Popen=popen,
+        PIPE=subprocess.PIPE,
+        STDOUT=subprocess.STDOUT,
+        prepare=server.prepare,
+    )

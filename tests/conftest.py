@@ -79,15 +79,6 @@ def same_digits_on_gpus(request: pytest.FixtureRequest) -> Iterator[None]:
     cudnn.allow_tf32, cudnn.deterministic = before
 
 
-@pytest.fixture(scope="module")
-def forked_ranks(forking: Any) -> Iterator[None]:
-    """Fork the ranks of Workers: how they are started is tested elsewhere."""
-    starting = import_module("dpkit.processes.starting")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(starting, "subprocess", forking)
-        yield
-
-
 @pytest.fixture(scope="session")
 def environments() -> Callable[[int], list[dict[str, str]]]:
     """Give what torchrun tells the ranks of a job, to each its own."""

@@ -3,7 +3,7 @@
 ::
 
     launch(fn, 3)             rank 0            rank 1            rank 2
-      │ job ──────────▶ a new Python      a new Python      a new Python
+      │ job ──────────▶ a process         a process         a process
       │                 joins the group   joins the group   joins the group
       │                 fn(*args)  ◀────▶ fn(*args)  ◀────▶ fn(*args)
       ◀── values ────── value 0           value 1           value 2
@@ -13,10 +13,13 @@ script, a notebook or standard input can call :func:`launch` on its first line.
 :class:`Workers` are ranks that stay for the next function.
 
 ``workers`` -- begin here. The parent: start, give a job, take the values;
-``starting`` -- a new Python for a rank;
+``starting`` -- a process for a rank: forked, or a new Python;
+``forking`` -- a process is forked from one that has imported torch;
+``server`` -- the program of that one;
 ``jobs`` -- a function and its arguments on the way to the ranks;
 ``rank`` -- the program of a rank;
 ``locations`` -- each rank notes where it is, for the parent to read;
+``clock`` -- which seconds count for the time that a run may take;
 ``failures`` -- what the parent says when a rank fails or is late.
 """
 

@@ -10,8 +10,9 @@
       │ "run-1" ──────────────────────────▶ …
       ╳ the end of the input ─────────────▶ removes the folder, ends
 
-When the parent is killed, Linux may kill the rank before it has removed the
-folder: then the folder stays, and so does what the rank has started.
+When the parent is killed, the fork server ends the rank. Where that is a new
+Python, Linux may kill it before it has removed the folder: then the folder
+stays, and so does what the rank has started.
 """
 
 import ctypes
@@ -155,7 +156,8 @@ def _end_with_parent(parent: int) -> None:
     """Have the kernel kill this process with its parent, even if stopped.
 
     For the kernel the parent ends with the thread that started us. If that
-    was not the main thread, ``parent`` is 0, and the kernel is not asked.
+    was not the main thread, ``parent`` is 0, and the kernel is not asked. A
+    rank that was forked has asked before, and has 0 here, too.
     """
     if sys.platform == "linux" and parent:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -9,8 +9,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-Process = subprocess.Popen[bytes]
+from dpkit.processes.forking import (
+    Forked,
+    ForkServer,
+    absolute_path,
+    fork_server,
+)
+from dpkit.processes.server import Job
+
+Process = subprocess.Popen[bytes] | Forked
 RANK_PROGRAM = "from dpkit.processes import run_rank; run_rank()"
+
+
+def server_of_ranks() -> ForkServer | None:
+    """Return what forks ranks, as ``fork_server`` does."""
+    return fork_server(_environment())
 
 
 def start(
@@ -24,15 +37,15 @@ def start(
         world_size: The number of ranks.
         backend: "gloo" or "nccl"; None: the rank chooses.
     """
-    path = (str(entry) or os.getcwd() for entry in sys.path)
     environment = {
-        "OMP_NUM_THREADS": "1",  # more threads than cores would spin
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(path),
+        **_environment(),
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(world_size),
     }
+    if server := server_of_ranks():
+        arguments = [str(folder), "0", backend or ""]
+        return _fork(server, arguments, environment)
     is_main = threading.current_thread() is threading.main_thread()
     parent = str(os.getpid() if is_main else 0)
     arguments = [str(folder), parent, backend or ""]
@@ -43,6 +56,34 @@ def start(
         stdin=subprocess.PIPE,  # its end tells the rank that we are gone
         start_new_session=True,  # Ctrl-C is for the parent, which ends them
     )
+
+
+def _environment() -> dict[str, str]:
+    """Return the variables that all ranks have."""
+    return {
+        "OMP_NUM_THREADS": "1",  # more threads than cores would spin
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(absolute_path()),
+    }
+
+
+def _fork(
+    server: ForkServer, arguments: list[str], environment: dict[str, str]
+) -> Forked:
+    """Start a rank as ``start`` does, from the server."""
+    job = Job(
+        RANK_PROGRAM,
+        arguments,
+        environment,
+        os.getcwd(),
+        absolute_path(),
+        removes=arguments[0],
+    )
+    end, own = os.pipe()
+    try:
+        return server.fork(job, [end, 1, 2], os.fdopen(own, "wb", 0))
+    finally:
+        os.close(end)
 
 
 def tell(process: Process, name: str) -> None:

@@ -11,12 +11,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from dpkit.processes.clock import RunClock, Uses, read_uses
 from dpkit.processes.failures import failure, lateness
 from dpkit.processes.jobs import pickled
 from dpkit.processes.starting import (
     Process,
     ctrl_c_deferred,
     kill,
+    server_of_ranks,
     start,
     tell,
 )
@@ -41,10 +43,14 @@ def launch(
     :func:`dpkit.processes.rank_device` where their tensors belong. What they
     print does not show in a notebook: return values, and print those. A rank
     computes with one thread, unless ``OMP_NUM_THREADS`` or the function says
-    otherwise. No process and no file is left behind, unless the caller itself
-    is killed.
+    otherwise. No process and no file is left behind; elsewhere than on Linux,
+    some may be if the caller itself is killed.
 
-    Most of the time is the start of the processes, seconds each:
+    On Linux the processes are forked from one that has imported torch, which
+    the first call starts in some seconds, and which ends with the caller. A
+    variable that torch reads when it is imported, such as
+    ``TORCH_DISTRIBUTED_DEBUG``, makes each rank a new Python if it was set
+    after that, as it is on other systems, and takes as long.
     :class:`dpkit.processes.Workers` stay for several functions.
 
     Args:
@@ -56,6 +62,9 @@ def launch(
             means NCCL where there are ``world_size`` GPUs and
             ``DPKIT_DEVICES`` does not ask for other devices, else gloo.
         timeout_seconds: For all of it, the start of the processes included.
+            Where other programs use the processors, on Linux, a second counts
+            as what the ranks got of the time that they were ready to run in:
+            as a third, where they had to wait for the rest.
 
     Raises:
         TypeError: an argument cannot be copied, such as an open file.
@@ -138,14 +147,15 @@ class Workers:
         self.close()
 
     def _run(self, job: bytes, timeout_seconds: float) -> list[Any]:
-        deadline = time.monotonic() + timeout_seconds
+        clock = RunClock(self._uses)
+        self._wait_for_server(clock, timeout_seconds)
         folder = self._ready() / f"run-{self._num_runs}"
         self._num_runs += 1
         folder.mkdir()
         (folder / "job").write_bytes(job)
         for process in self._processes:
             tell(process, folder.name)
-        late = _wait(self._processes, folder, deadline)
+        late = _wait(self._processes, folder, clock, timeout_seconds)
         if late:
             raise TimeoutError(
                 lateness(self._processes, folder, late, timeout_seconds)
@@ -156,6 +166,28 @@ class Workers:
         ]
         shutil.rmtree(folder)
         return values
+
+    def _uses(self) -> Uses:
+        """Return what all that runs for us has had of the processors."""
+        server = server_of_ranks()
+        pids = [process.pid for process in self._processes]
+        return read_uses([*pids, server.pid] if server else pids)
+
+    def _wait_for_server(
+        self, clock: RunClock, timeout_seconds: float
+    ) -> None:
+        """Wait until ranks can be forked, where they are.
+
+        This is not within _ready(): Ctrl-C is to end it.
+        """
+        server = server_of_ranks()
+        while server and not server.is_ready():
+            if clock.seconds() > timeout_seconds:
+                raise TimeoutError(
+                    "the process from which ranks are forked had not started "
+                    f"in time (timeout_seconds: {timeout_seconds:g})"
+                )
+            time.sleep(PARENT_LOOK_SECONDS)
 
     def _ready(self) -> Path:
         """Start the processes where there are none; return their folder."""
@@ -185,11 +217,14 @@ class Workers:
 
 
 def _wait(
-    processes: list[Process], folder: Path, deadline: float
+    processes: list[Process],
+    folder: Path,
+    clock: RunClock,
+    timeout_seconds: float,
 ) -> list[int]:
     """Wait for the values of all ranks; return the ranks that are late."""
     running = list(range(len(processes)))
-    while running and time.monotonic() <= deadline:
+    while running and clock.seconds() <= timeout_seconds:
         time.sleep(PARENT_LOOK_SECONDS)
         ended = [r for r in running if processes[r].poll() is not None]
         left = {path.name for path in folder.iterdir()}

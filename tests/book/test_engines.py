@@ -41,8 +41,6 @@ PIPELINES = [
     (ScheduleInterleavedZeroBubble, 2, 4),
 ]
 
-pytestmark = pytest.mark.usefixtures("forked_ranks")
-
 
 @pytest.fixture(autouse=True)
 def seed():

@@ -170,7 +170,7 @@ def test_a_parameter_that_no_rank_has(one_device):
     [weekly(Layout(fsdp=2, tp=2)), Layout(pp=2, cp=2, micro_batches=2)],
     ids=str,
 )
-def test_processes_learn_what_simulated_ranks_learn(layout, forked_ranks):
+def test_processes_learn_what_simulated_ranks_learn(layout):
     settings = layout, SMALL, 2, CLIP
     simulated = dpkit.sim.launch(learn, layout.num_ranks, *settings)
     real = dpkit.launch(learn, layout.num_ranks, *settings, backend="gloo")

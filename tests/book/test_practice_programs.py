@@ -29,14 +29,14 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def workers(forked_ranks):
+def workers():
     with Workers(RANKS, "gloo") as pool:
         pool.run(os.getpid)  # the processes start here
         yield pool
 
 
 @pytest.fixture
-def own_workers(forked_ranks):
+def own_workers():
     """Workers for a test that ends their processes."""
     with Workers(RANKS, "gloo") as pool:
         yield pool

@@ -70,7 +70,7 @@ def run_checks():
     params=[pytest.param(3, marks=pytest.mark.slow)],
     ids=lambda p: f"{p} ranks",
 )
-def ranks(request, forked_ranks):
+def ranks(request):
     """What each rank returned, by check."""
     with Workers(request.param, "gloo") as workers:
         found = workers.run(run_checks, timeout_seconds=200)

@@ -95,7 +95,7 @@ def test_the_order_of_the_next_test_is_one_that_blocks():
         pytest.param(2, "nccl", marks=pytest.mark.cuda),
     ],
 )
-def test_every_rank_has_the_sum(forked_ranks, need_gpus, p, backend):
+def test_every_rank_has_the_sum(need_gpus, p, backend):
     if backend == "nccl":
         need_gpus(p)
     with Workers(p, backend) as workers:

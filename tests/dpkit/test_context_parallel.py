@@ -91,7 +91,7 @@ def every_case():
     return [in_ring(*case) for case in CASES]
 
 
-def test_two_processes_equal_one_device(forked_ranks):
+def test_two_processes_equal_one_device():
     ranks = dpkit.launch(every_case, 2, backend="gloo")
     for place, (causal, *_) in enumerate(CASES):
         assert largest([rank[place] for rank in ranks], causal) < 1e-14
@@ -145,7 +145,7 @@ def test_a_model_in_parts():
     check_gradients(dpkit.sim.launch(gradients, 4, True))
 
 
-def test_a_model_in_parts_in_processes(forked_ranks):
+def test_a_model_in_parts_in_processes():
     check_gradients(dpkit.launch(gradients, 2, True, backend="gloo"))
 
 
@@ -253,7 +253,7 @@ def leaf_before():
         pass
 
 
-def test_a_buffer_that_requires_gradients_already(forked_ranks):
+def test_a_buffer_that_requires_gradients_already():
     """PyTorch refuses it on every device, in the same words."""
     words = "cannot resize variables that require grad"
     with pytest.raises(RuntimeError, match=words):

@@ -52,7 +52,7 @@ def run_checks():
     ],
     ids=lambda p: f"{p[0]} {p[1]}",
 )
-def ranks(request, forked_ranks, need_gpus):
+def ranks(request, need_gpus):
     """What each rank returned, by check."""
     world_size, backend = request.param
     if backend == "nccl":

@@ -131,7 +131,7 @@ def test_the_memory_of_shards_is_known_by_what_it_is_for():
     assert held["optimizer state"] >= 2 * num_bytes  # two moments
 
 
-def test_one_function_started_in_three_ways(forked_ranks, run_ranks, tmp_path):
+def test_one_function_started_in_three_ways(run_ranks, tmp_path):
     """By threads, by processes, and by what torchrun starts."""
     found = dpkit.sim.launch(train_anywhere.on_sim, 2)
     found += dpkit.launch(train_anywhere.in_a_process, 2, backend="gloo")

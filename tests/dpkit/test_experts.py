@@ -43,7 +43,7 @@ def test_all_ranks_together_equal_one_device(case, size, exchange):
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
-def test_in_two_processes(forked_ranks, exchange):
+def test_in_two_processes(exchange):
     ranks = dpkit.launch(all_cases, 2, exchange, backend="gloo")
     for case in CASES:
         assert largest_difference([r[case] for r in ranks], case) < 1e-13

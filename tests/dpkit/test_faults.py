@@ -89,7 +89,7 @@ def own_pid():
 
 
 @pytest.fixture(scope="module")
-def pool(forked_ranks):
+def pool():
     with Workers(2, "gloo") as workers:
         yield workers
 
@@ -220,7 +220,7 @@ def test_a_rank_that_never_joins(workers, tmp_path, monkeypatch):
     told = (
         r"\(ranks: 0, 1 of 2, timeout_seconds: 1.5\)\n\n"
         r"rank 0 was waiting for all ranks to join the group, for .*\n"
-        r"rank 1 was importing, in <module> at late.py:4, for [01]\.\d s\n"
+        r"rank 1 was importing, in <module> at late.py:4, for \d+\.\d s\n"
     )
     with pytest.raises(TimeoutError, match=told):
         workers.run(late.work, timeout_seconds=1.5)

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 
 import dpkit
-from dpkit.processes import Workers, launch, rank_device
+from dpkit.processes import Workers, launch, rank_device, starting
 from dpkit.processes.rank import join_group
 from tests.weekly import weekly
 
@@ -109,17 +109,18 @@ def nothing_left(forking, tmp_path, monkeypatch):
     assert children() == own
 
 
-@pytest.fixture
-def forked(forking, monkeypatch):
-    """Fork the ranks, where it is of no matter how they are started."""
-    monkeypatch.setattr("dpkit.processes.starting.subprocess", forking)
+@pytest.fixture(params=["forked", "new Pythons"])
+def started(request, monkeypatch):
+    """Start ranks in both ways: on Linux, and as elsewhere."""
+    if request.param == "new Pythons":
+        monkeypatch.setattr(starting, "fork_server", lambda environment: None)
 
 
 def pids(folder, world_size):
     return [int((folder / f"pid-{r}").read_text()) for r in range(world_size)]
 
 
-def test_values_of_each_rank(monkeypatch):
+def test_values_of_each_rank(started, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     x = torch.randn(5, 2, dtype=torch.double)
     results = launch(values, 2, x, 2.0, backend="gloo")
@@ -189,7 +190,7 @@ def on_simulated_devices():
     return float(x.sum()), dist.get_backend(), rank_device()
 
 
-def test_simulated_devices_are_no_accelerators(forked, monkeypatch):
+def test_simulated_devices_are_no_accelerators(monkeypatch):
     """Neither the caller's nor those of an earlier run choose the backend."""
     monkeypatch.delenv("DPKIT_DEVICES", raising=False)
     dpkit.devices(2, kind="sim")
@@ -212,7 +213,7 @@ class Net(nn.Linear):
 Net.__module__ = "__main__"
 
 
-def test_what_the_ranks_cannot_import_is_copied(forked):
+def test_what_the_ranks_cannot_import_is_copied():
     seen = []
 
     def count(net):
@@ -258,7 +259,7 @@ def test_what_cannot_be_copied(monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_exception_of_a_rank(forked, tmp_path, is_running):
+def test_an_exception_of_a_rank(tmp_path, is_running):
     bad, start = 1, time.monotonic()
     with pytest.raises(RuntimeError) as caught:
         launch(raise_on, 2, bad, str(tmp_path))
@@ -280,26 +281,26 @@ def test_an_exception_of_a_rank(forked, tmp_path, is_running):
         (sys.exit, r"\(rank: 1 of 2\)\n\n(.*\n)*SystemExit$"),
     ],
 )
-def test_a_rank_that_ends(forked, how, told):
+def test_a_rank_that_ends(how, told):
     with pytest.raises(RuntimeError, match=told):
         launch(end_on, 2, 1, how)
 
 
 @pytest.mark.slow
-def test_a_rank_that_ends_as_if_all_were_well(forked):
+def test_a_rank_that_ends_as_if_all_were_well():
     with pytest.raises(RuntimeError, match=r"\(rank: 0 of 1, exit code: 0\)"):
         launch(leave, 1, 0)
 
 
 @pytest.mark.slow
-def test_a_value_that_cannot_come_back(forked):
+def test_a_value_that_cannot_come_back():
     told = r"\(rank: 0 of 1\)(.*\n)*.*cannot pickle '_thread.lock'"
     with pytest.raises(RuntimeError, match=told):
         launch(return_a_lock, 1)
 
 
 @pytest.mark.slow
-def test_the_deadline_names_who_is_late(forked, tmp_path, is_running):
+def test_the_deadline_names_who_is_late(tmp_path, is_running):
     told = (
         r"in time \(ranks: 1, 2 of 3, timeout_seconds: 1.5\)\n\n"
         r"rank 1 was in hang\(\) at test_processes.py:\d+, for .* s, and let "

@@ -55,7 +55,7 @@ def test_all_ranks_together_equal_one_device(case, size):
     assert largest_difference(ranks, case) < 1e-14
 
 
-def test_in_two_processes(forked_ranks):
+def test_in_two_processes():
     ranks = dpkit.launch(all_cases, 2, backend="gloo")
     for case in CASES:
         assert largest_difference([r[case] for r in ranks], case) < 1e-14
@@ -75,7 +75,7 @@ def test_groups_of_ranks(case):
         assert largest_difference(group, case) < 1e-14
 
 
-def test_in_a_process_of_its_own(forked_ranks):
+def test_in_a_process_of_its_own():
     ranks = dpkit.launch(all_cases, 1, backend="gloo")
     for case in CASES:
         assert largest_difference([r[case] for r in ranks], case) < 1e-14

@@ -89,7 +89,7 @@ def share_of_notes():
 
 
 @pytest.fixture(scope="module")
-def workers(forked_ranks):
+def workers():
     with Workers(2, "gloo") as workers:
         pids(workers)  # the processes start here
         yield workers
@@ -99,7 +99,7 @@ def workers(forked_ranks):
 
 
 @pytest.fixture
-def own_workers(forked_ranks):
+def own_workers():
     """Workers for a test that ends their processes."""
     with Workers(2, "gloo") as workers:
         yield workers
@@ -203,7 +203,6 @@ def leave(word):
 @pytest.mark.slow
 def test_an_interrupt_while_the_ranks_start(monkeypatch):
     """The one that is just starting is ended, too."""
-    monkeypatch.setattr("dpkit.processes.starting.subprocess", subprocess)
     real, started = workers_module.start, []
 
     def interrupted(*arguments):
@@ -254,7 +253,8 @@ threading.Thread(target=run).start()
 def test_a_rank_that_ends_while_it_rests(own_workers):
     before = pids(own_workers)
     os.kill(before[1], signal.SIGKILL)
-    os.waitid(os.P_PID, before[1], os.WEXITED | os.WNOWAIT)
+    while own_workers._processes[1].poll() is None:
+        time.sleep(0.01)
     assert not set(pids(own_workers)) & set(before)
 
 

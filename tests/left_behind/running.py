@@ -80,6 +80,10 @@ class Processes(Kind):
         for task in os.listdir(TASKS):
             with suppress(*GONE), open(TASKS / task / "children") as listed:
                 found |= dict.fromkeys(listed.read().split())
+        # The fork server begins with the first rank, and stays.
+        forking = sys.modules.get("dpkit.processes.forking")
+        for server in forking._servers if forking else ():
+            found.pop(str(server.pid), None)
         return found
 
     def describe(self, changes: list[Change]) -> Iterator[str]:

@@ -4,7 +4,6 @@ import importlib
 import json
 import pkgutil
 import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -133,7 +132,7 @@ def test_names_of_pytorch_in_the_table_exist():
 
 
 @pytest.mark.slow
-def test_the_program_of_the_cheat_sheet_runs(forked_ranks, capsys):
+def test_the_program_of_the_cheat_sheet_runs(capsys):
     """That a script may launch a function of its own: see test_processes."""
     text = markdown(BOOK / "cheat-sheet.ipynb")
     (source,) = re.findall(r"```python\n# main.py\n(.*?)```", text, re.S)
@@ -160,9 +159,7 @@ def test_the_debug_variable_names_what_ranks_disagree_on(
     (tmp_path / "mismatch.py").write_text(MISMATCH, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv(*variable.split("="))
-    # torch reads the variable as it is imported: too late in a forked rank.
-    starting = importlib.import_module("dpkit.processes.starting")
-    monkeypatch.setattr(starting, "subprocess", subprocess)
+    # torch reads the variable as it is imported: no rank may be forked.
     differ = importlib.import_module("mismatch").differ
     with pytest.raises(RuntimeError, match="mismatch between collectives"):
         dpkit.launch(differ, 2)
