@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import IO
 
 from dpkit.processes.server import WITHOUT_CUDA, Job
@@ -49,13 +50,27 @@ class Forked:
     def poll(self) -> int | None:
         """Return how it ended, a signal as a negative number; else None."""
         with self._look:
-            if self.returncode is None and self._connection.poll():
+            if self.returncode is None and (
+                self._connection.poll() or self._has_ended()
+            ):
                 try:
                     self.returncode = self._connection.recv()
                 except EOFError:  # the server has ended: all are killed
                     self.returncode = -signal.SIGKILL
                 self._connection.close()
         return self.returncode
+
+    def _has_ended(self) -> bool:
+        """Whether it has, even if the server has not said so yet.
+
+        Other ranks may have found out, and the caller is to know whom they
+        miss.
+        """
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        return stat.rpartition(")")[2].split()[0] in "ZX"
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until it has ended.
