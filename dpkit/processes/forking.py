@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -72,16 +73,16 @@ class Forked:
             return True
         return stat.rpartition(")")[2].split()[0] in "ZX"
 
-    def wait(self, timeout: float | None = None) -> int:
+    def wait(self, timeout: float = inf) -> int:
         """Wait until it has ended.
 
         Raises:
             subprocess.TimeoutExpired: It had not ended in time.
         """
-        end = time.monotonic() + (float("inf") if timeout is None else timeout)
+        end = time.monotonic() + timeout
         while (status := self.poll()) is None:
             if time.monotonic() > end:
-                raise subprocess.TimeoutExpired(str(self.pid), end)
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
             time.sleep(LOOK_SECONDS)
         return status
 
