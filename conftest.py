@@ -8,13 +8,6 @@ from typing import Any
 
 import pytest
 
-# What tests of commands import.
-COMMANDS = """
-import pytest, torch.utils.data.distributed, torch.utils.flop_counter
-import dpkit.commands.check, dpkit.commands.torchrun
-import dpkit.ranks, dpkit.torchrun
-"""
-
 # How the tests are run: each is a plug-in of pytest.
 pytest_plugins = [
     "tests.left_behind.plugin",
@@ -52,7 +45,6 @@ def forking() -> Any:
 
     server = fork_server({"OMP_NUM_THREADS": "1", **os.environ})
     assert server
-    server.prepare(COMMANDS)
     return SimpleNamespace(
         Popen=popen,
         PIPE=subprocess.PIPE,

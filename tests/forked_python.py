@@ -42,14 +42,14 @@ class ForkedPython(Forked):
             if pipe:
                 os.close(end)
 
-    def communicate(self, timeout=None):
+    def communicate(self):
         """Read both pipes to their ends at once, for either may be full."""
         pipes = [pipe for pipe in (self.stdout, self.stderr) if pipe]
         with self, ThreadPoolExecutor(2) as pool:
             reads = {pipe: pool.submit(pipe.read) for pipe in pipes}
             try:
-                found = {p: r.result(timeout) for p, r in reads.items()}
-                self.wait(timeout)
+                found = {p: r.result() for p, r in reads.items()}
+                self.wait()
             except BaseException:
                 self.kill()  # or the reads would never end
                 raise

@@ -31,7 +31,7 @@ from dpkit.processes.locations import (
 )
 from dpkit.processes.starting import Process
 
-ANSWER_SECONDS = 0.5  # how long a late rank has to say where it is
+ANSWER_SECONDS = 5.0  # how long a late rank has to say where it is
 NUM_SHOWN = 3  # lines of a stack
 # What most often lies behind a signal that none of us sent.
 REASONS = {

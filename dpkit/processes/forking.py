@@ -16,8 +16,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import IO
 
 from dpkit.processes.server import WITHOUT_CUDA, Job
@@ -49,7 +51,9 @@ class Forked:
     def poll(self) -> int | None:
         """Return how it ended, a signal as a negative number; else None."""
         with self._look:
-            if self.returncode is None and self._connection.poll():
+            if self.returncode is None and (
+                self._connection.poll() or self._has_ended()
+            ):
                 try:
                     self.returncode = self._connection.recv()
                 except EOFError:  # the server has ended: all are killed
@@ -57,16 +61,28 @@ class Forked:
                 self._connection.close()
         return self.returncode
 
-    def wait(self, timeout: float | None = None) -> int:
+    def _has_ended(self) -> bool:
+        """Whether it has, even if the server has not said so yet.
+
+        Other ranks may have found out, and the caller is to know whom they
+        miss.
+        """
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        return stat.rpartition(")")[2].split()[0] in "ZX"
+
+    def wait(self, timeout: float = inf) -> int:
         """Wait until it has ended.
 
         Raises:
             subprocess.TimeoutExpired: It had not ended in time.
         """
-        end = time.monotonic() + (float("inf") if timeout is None else timeout)
+        end = time.monotonic() + timeout
         while (status := self.poll()) is None:
             if time.monotonic() > end:
-                raise subprocess.TimeoutExpired(str(self.pid), end)
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
             time.sleep(LOOK_SECONDS)
         return status
 

@@ -171,7 +171,7 @@ class Job:
     def wait(self, ranks=None):
         """Return how these ranks end; None stands for all."""
         those = range(len(self.ranks)) if ranks is None else ranks
-        return [self.ranks[rank].wait(120) for rank in those]
+        return [self.ranks[rank].wait() for rank in those]
 
     def kill(self, ranks, how=signal.SIGKILL):
         for rank in ranks:
@@ -189,7 +189,7 @@ class Job:
 
     def until(self, words, times=1):
         """Wait until rank 0 has printed some words, so many times."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 1200
         while self.told(0).count(words) < times:
             assert time.monotonic() < deadline, words
             time.sleep(0.005)
@@ -235,7 +235,7 @@ def test_simulated_devices_are_no_accelerators(forking, monkeypatch):
         text=True,
         start_new_session=True,
     )
-    assert process.communicate(timeout=60)[0] == "cpu gloo\n"
+    assert process.communicate()[0] == "cpu gloo\n"
     assert process.returncode == 0
 
 
@@ -260,7 +260,7 @@ def test_each_rank_knows_the_hosts_of_all(forking, environments):
         )
         for environment in environments(2)
     ]
-    told = [process.communicate(timeout=60)[0] for process in processes]
+    told = [process.communicate()[0] for process in processes]
     assert told == ["rank 0 on host-0, rank 1 on host-1\n"] * 2
 
 
@@ -1168,7 +1168,7 @@ def test_by_torchrun(forker, tmp_path):
     read_until(resumed, "resumed from")
     read_until(resumed, "step ")
     os.kill(children(resumed.pid)[-1], signal.SIGKILL)
-    rest, _ = resumed.communicate(timeout=60)
+    rest, _ = resumed.communicate()
     assert resumed.returncode != 0
     assert "Signal 9 (SIGKILL) received by PID" in rest
     assert "sha256" not in rest

@@ -132,7 +132,7 @@ def digest(told):
 
 
 def wait_for(log: Path, words: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 1200
     while words not in log.read_text():
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.01)
@@ -157,7 +157,7 @@ def on_one_host(popen, environments, *words):
         )
         for environment in environments(2)
     ]
-    told = [rank.communicate(timeout=90)[0] for rank in ranks]
+    told = [rank.communicate()[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]
     return told[0]
 

@@ -5,10 +5,45 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.forked_python import popen
+
 ROOT = Path(__file__).parents[2]
+MAIN = """
+import sys, warnings
+from dpkit.__main__ import main
+warnings.simplefilter("ignore")
+sys.exit(main())
+"""
 
 
-def torchrun(tmp_path, *options, script, arguments=(), status=0, **others):
+def command(*words, **others):
+    """Fork ``python -m dpkit`` with these words; return the process."""
+    return popen(
+        [sys.executable, "-c", MAIN, *words],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        **others,
+    )
+
+
+def new_command(*words, **others):
+    """Start ``python -m dpkit`` as a reader does; return the process."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", "dpkit", *map(str, words)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **others,
+    )
+
+
+def torchrun(
+    tmp_path, *options, script, arguments=(), status=0, start=command, **others
+):
     """Run a script on ranks; return what is printed.
 
     Args:
@@ -17,25 +52,17 @@ def torchrun(tmp_path, *options, script, arguments=(), status=0, **others):
         script: The code of the script, which lies in ``script.py``.
         arguments: Those of the script.
         status: The exit status that is expected.
-        **others: What ``subprocess.run`` is given besides.
+        start: How it is started.
+        **others: What ``start`` is given besides.
     """
     path = tmp_path / "script.py"
     path.write_text(script)
-    command = [sys.executable, "-W", "ignore", "-m", "dpkit", "torchrun"]
     given = ["script"] if "-m" in options else [path]
-    found = subprocess.run(
-        [*command, *options, *given, *arguments],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-        check=False,
-        **others,
-    )
-    assert found.returncode == status, found.stdout
-    return found.stdout
+    words = ["torchrun", *options, *given, *arguments]
+    process = start(*words, cwd=tmp_path, **others)
+    found, _ = process.communicate()
+    assert process.returncode == status, found
+    return found
 
 
 def section(text, title):

@@ -1,13 +1,9 @@
 """``python -m dpkit check``: mistakes planted into a script, and none."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.dpkit.running_scripts import command, new_command
+
 SCRIPT = """
 import argparse, os, torch, torch.distributed as dist
 from torch import nn
@@ -101,31 +97,22 @@ for step in range(2):
 """
 
 
-def check(tmp_path, *arguments, ranks=4, script=SCRIPT):
+def check(tmp_path, *arguments, ranks=4, script=SCRIPT, start=command):
     """Check the script; return the exit status and what is printed."""
     path = tmp_path / "script.py"
     path.write_text(script)
-    command = [sys.executable, "-W", "ignore", "-m", "dpkit", "check"]
-    found = subprocess.run(
-        [
-            *(*command, "--ranks", str(ranks)),
-            *(["--one", "--batch-size 32"] if script is SCRIPT else []),
-            *(path, *arguments),
-        ],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    return found.returncode, found.stdout
+    one = ["--one", "--batch-size 32"] if script is SCRIPT else []
+    process = start("check", "--ranks", ranks, *one, path, *arguments)
+    found, _ = process.communicate()
+    return process.returncode, found
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("right", ["", "by hand"])
-def test_a_right_script_raises_no_alarm(tmp_path, right):
-    status, text = check(tmp_path, "--wrong", right)
+@pytest.mark.parametrize(
+    ("right", "start"), [("", new_command), ("by hand", command)]
+)
+def test_a_right_script_raises_no_alarm(tmp_path, right, start):
+    status, text = check(tmp_path, "--wrong", right, start=start)
     assert status == 0, text
     assert "4 ranks compute the gradients of one" in text
     assert "(parameters: 4, steps: 2)" in text

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from multiprocessing import Pipe
@@ -14,6 +13,8 @@ import torch
 from dpkit.forked.packing import Packed, put_back, unpack
 from dpkit.forked.requests import RankEnded, Requests, write_message
 from dpkit.forked.running import run_forked
+from tests.dpkit.running_scripts import command
+from tests.forked_python import popen
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="ranks are forked on Linux"
@@ -26,16 +27,13 @@ IN_ANY_ORDER = ("InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV")
 
 def run_both_ways(way, size, what, path):
     """Run programs on ranks of one kind, in a process that can be forked."""
-    subprocess.run(
-        [
-            *(sys.executable, "-W", "ignore", "-m"),
-            *("tests.dpkit.ranks_both_ways", way, str(size), what, str(path)),
-        ],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        cwd=ROOT,
-        check=True,
-        timeout=400,
+    program = (
+        "import sys; from tests.dpkit.ranks_both_ways import main; "
+        "main(*sys.argv[1:])"
     )
+    words = [sys.executable, "-c", program, way, size, what, path]
+    with popen(words, cwd=ROOT, start_new_session=True) as process:
+        assert process.wait() == 0
     return torch.load(path, weights_only=False)
 
 
@@ -115,70 +113,59 @@ def start(tmp_path, how, ranks=3):
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
     ids = tmp_path / "ids"
-    command = [sys.executable, "-W", "ignore", "-m", "dpkit", "torchrun"]
-    process = subprocess.Popen(
-        [*command, "--nproc-per-node", str(ranks), script, how, ids],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    return process, ids
+    words = ["torchrun", "--nproc-per-node", ranks, script, how, ids]
+    return command(*words), ids
 
 
-def is_running(process):
-    """Return whether a process of a number is there, and is no zombie."""
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2]
-    except FileNotFoundError:
-        return False
-    return state.split()[0] != "Z"
+@pytest.fixture
+def assert_all_ended(wait_until_ended):
+    """Wait until the ranks that have noted their numbers are gone.
 
+    A process that ends closes its output a moment before it is gone.
+    """
 
-def assert_all_ended(ids):
-    numbers = ids.read_text().split()
-    assert numbers
-    # A process that ends closes its output a moment before it is gone.
-    deadline = time.monotonic() + 5
-    while any(map(is_running, numbers)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not any(map(is_running, numbers))
+    def wait(ids):
+        numbers = ids.read_text().split()
+        assert numbers
+        wait_until_ended(numbers)
+
+    return wait
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ENDS)
-def test_a_rank_that_ends_ends_all_with_a_word(how, tmp_path):
-    begin = time.monotonic()
+def test_a_rank_that_ends_ends_all_with_a_word(
+    how, tmp_path, assert_all_ended
+):
     process, ids = start(tmp_path, how)
-    text, _ = process.communicate(timeout=120)
+    text, _ = process.communicate()
     assert process.returncode == 1
     assert ENDS[how] in text
     # Where the others waited: the last line of the program.
     where = f"line {len(PROGRAM.splitlines())} of {tmp_path / 'program.py'}"
     assert f"rank 0 was at {where}" in text
-    assert time.monotonic() - begin < 60
     assert_all_ended(ids)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_ends_ranks_that_compute(tmp_path, number):
+def test_ctrl_c_ends_ranks_that_compute(tmp_path, number, assert_all_ended):
     process, ids = start(tmp_path, "loops", ranks=2)
     assert any("ready" in line for line in process.stdout)
     time.sleep(0.5)
     process.send_signal(number)
-    text, _ = process.communicate(timeout=30)
+    text, _ = process.communicate()
     assert process.returncode == 128 + signal.SIGINT
     assert "interrupted; all ranks have ended" in text
     assert_all_ended(ids)
 
 
 @pytest.mark.slow
-def test_ranks_end_with_a_parent_that_was_killed(tmp_path):
+def test_ranks_end_with_a_parent_that_was_killed(tmp_path, assert_all_ended):
     process, ids = start(tmp_path, "loops", ranks=2)
     assert any("ready" in line for line in process.stdout)
     process.kill()
-    process.communicate(timeout=30)  # the ranks have its output open, too
+    process.communicate()  # the ranks have its output open, too
     assert_all_ended(ids)
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.dpkit.running_scripts import torchrun
+from tests.dpkit.running_scripts import new_command, torchrun
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="ranks are forked on Linux"
@@ -153,6 +153,10 @@ def test_collectives_need_more_files_than_are_usual(tmp_path):
     ranks = "--nproc-per-node", "2"
     few = _allow_few_files
     text = torchrun(
-        tmp_path, *ranks, script=PROGRAM, arguments=["many"], preexec_fn=few
+        *(tmp_path, *ranks),
+        script=PROGRAM,
+        arguments=["many"],
+        start=new_command,
+        preexec_fn=few,
     )
     assert text.count("ended") == 2

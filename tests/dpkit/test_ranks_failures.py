@@ -429,7 +429,7 @@ def test_ranks_leave_nothing_on_which_tracing_hangs(program, forking):
             if program != "total":
                 assert run.stdout.readline() == "at it\n"
                 run.send_signal(signal.SIGINT)
-            told, _ = run.communicate(timeout=120)
+            told, _ = run.communicate()
         finally:
             run.kill()
     *interrupted, lines = told.splitlines()

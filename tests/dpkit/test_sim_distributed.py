@@ -107,7 +107,7 @@ def test_what_would_send_simulated_tensors_is_refused(forking):
         text=True,
         start_new_session=True,
     )
-    lines, errors = run.communicate(timeout=60)
+    lines, errors = run.communicate()
     assert run.returncode == 0, errors
     refused = [f"refused: {name}" for name in SENDING]
     assert lines.splitlines() == [
