@@ -174,6 +174,18 @@ def _exercise(cells: list[Cell], place: int) -> Exercise:
     )
 
 
+def answer_of(exercise: Exercise, code: str) -> Any:
+    """Return the function that some code defines, below the stub.
+
+    Args:
+        exercise: The exercise that the code answers.
+        code: What a reader has written.
+    """
+    names: dict[str, Any] = {}
+    exec(f"{exercise.setup}\n{exercise.stub}\n{code}", names)
+    return names[exercise.name]
+
+
 def bound_by(code: str) -> set[str]:
     """Return the names that the statements of some code bind."""
     return set().union(*map(bound_names, ast.parse(code).body))

@@ -5,7 +5,7 @@ import json
 import pytest
 from plain_notebooks import without_solutions
 
-from tests.book.test_exercises_in_page import CHAPTERS, SOLUTIONS, STUBS
+from tests.book.test_exercises import CHAPTERS, SOLUTIONS, STUBS
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)

@@ -1,168 +1,111 @@
-"""A new chapter passes the checks that a chapter has to pass, as it is.
-
-It is made in a copy of the repository, where the checks are run too.
-"""
+"""A new chapter passes the checks that a chapter has to pass, as it is."""
 
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 
+import new_chapter
 import pytest
-from new_chapter import LONGEST, check_name, made, texts
+import yaml
+from assignment import known
+from assignment.chapter import answer_of, exercises_of
+from new_chapter import LISTS, LONGEST, check_name, made, make, texts
 from slim_site import slim
 
+from dpbook.exercises.verdict import why_not
 from tests.repository import ROOT
 
 NAME = "fancy-name-of-24-letters"  # as long as one may be
 MODULE = NAME.replace("-", "_")
-LEFT_OUT = shutil.ignore_patterns(
-    *(".git", ".venv*", ".data", ".*_cache", ".hypothesis"),
-    *("_build", "node_modules", "__pycache__"),
-)
 
 
-def run(root, *words, **environment):
-    """Run a module of Python on a copy, which is imported from there."""
-    path = os.pathsep.join([str(root), str(root / "book")])
-    environment = os.environ | {"PYTHONPATH": path} | environment
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=root,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    return done.returncode, done.stdout + done.stderr
-
-
-def passes(root, *words):
-    status, said = run(root, "-m", *words)
-    assert status == 0, said[-3000:]
-    return said
-
-
-def copied(folder):
-    return shutil.copytree(ROOT, folder / "copy", ignore=LEFT_OUT)
+@pytest.fixture
+def root(tmp_path):
+    """Give a repository of what a new chapter needs; no cell is run there."""
+    for file in (*LISTS, "_config.yml", "pyproject.toml"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+    for name in (
+        "book/dpbook",
+        "scripts",
+        "tests/book/wrong_answers/with_torch",
+    ):
+        (tmp_path / name).mkdir(parents=True)
+    execute = tmp_path / "scripts" / "execute_notebooks.py"
+    execute.write_text("import sys; print('run:', *sys.argv[1:])")
+    return tmp_path
 
 
 def contents(root):
-    caches = {"__pycache__", ".ruff_cache", ".pytest_cache", ".mypy_cache"}
-    paths = (p for p in root.rglob("*") if not caches & set(p.parts))
+    paths = (p for p in root.rglob("*") if ".ruff_cache" not in p.parts)
     return {p: p.read_bytes() for p in paths if p.is_file()}
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    """Give a copy of the repository in which a chapter was made."""
-    root = copied(tmp_path_factory.mktemp("new"))
+def test_its_files_are_in_style_and_its_cells_are_run(root, capfd):
     assert len(NAME) == LONGEST
-    status, said = run(root, "scripts/new_chapter.py", NAME)
-    assert status == 0, said
-    assert f"book/{NAME}.ipynb\n" in said
-    return root
-
-
-@pytest.mark.slow
-def test_style_and_types(root):
-    check = f"book/dpbook/{MODULE}/check.py"
     files = made(root, NAME)
-    passes(root, "ruff", "format", "--check", *files)
-    passes(root, "ruff", "check", *files)
-    passes(root, "mypy", "--strict", "--follow-imports=skip", check)
+    assert {*files} < {*make(root, NAME)}
+    assert capfd.readouterr().out == f"run: {files[0]}\n"
+    ruff = [sys.executable, "-m", "ruff"]
+    for words in (["format", "--check"], ["check"]):
+        subprocess.run([*ruff, *words, *files], cwd=root, check=True)
 
 
-@pytest.mark.slow
-def test_stored_outputs_are_fresh_ones(root):
-    """By the stricter of the two comparisons: a cell not run is told too."""
-    page = f"book/{NAME}.ipynb"
-    status, said = run(root, "scripts/execute_notebooks.py", "--check", page)
-    assert status == 0, said
-    assert f"{page}: the same" in said
+def test_its_solution_passes_and_the_rest_is_refused(root, monkeypatch):
+    make(root, NAME)
+    page, _, check, _, _ = made(root, NAME)
+    check = runpy.run_path(str(check))[f"check_{MODULE}_rate"]
+    monkeypatch.setattr(known, "FOLDER", root / "tests/book/wrong_answers")
+    wrong = known.wrong_answers()[f"{MODULE}_rate"]
+    (exercise,) = exercises_of(page)
+    assert why_not(check, answer_of(exercise, exercise.solution)) is None
+    assert why_not(check, answer_of(exercise, exercise.stub))
+    assert len(wrong) == 2
+    for why, code in wrong:
+        assert why in why_not(check, answer_of(exercise, code))
 
 
-@pytest.mark.slow
-def test_its_exercise_its_entries_and_its_box(root, tmp_path):
-    files = ["site/pages/test_front", "site/pages/test_pages",
-             "book/test_exercises",
-             "book/test_wrong_answers",
-             f"book/test_checks_{MODULE}"]  # fmt: skip
-    files = [f"tests/{name}.py" for name in files]
-    files = [name for name in files if (root / name).exists()]
-    chosen = f"{MODULE} or {NAME} or every or index or map"
-    said = passes(root, "pytest", "-n0", "-k", chosen, "-m", "not slow",
-                  "-v", f"--basetemp={tmp_path}", *files)  # fmt: skip
-    for test in (f"test_solution_passes[{MODULE}_rate]",
-                 f"test_stub_fails[{MODULE}_rate]",
-                 f"test_a_box_has_three_short_lines[{NAME}]",
-                 f"test_a_card_says_what_the_box_says[{NAME}]",
-                 f"refused_with_its_reason[{MODULE}_rate0]",
-                 f"test_{MODULE}_rate[rate-None]"):  # fmt: skip
-        assert f"{test} PASSED" in said
+def test_it_stands_in_each_list(root):
+    before = (root / "book/exercises.md").read_text("utf-8")
+    make(root, NAME)
+    toc = yaml.safe_load((root / "_toc.yml").read_text("utf-8"))
+    (part,) = (p for p in toc["parts"] if p["caption"] == "What may change")
+    assert part["chapters"][-1] == {"file": f"book/{NAME}"}
+    index = json.loads((root / "book/index.ipynb").read_text("utf-8"))
+    text = "".join(line for c in index["cells"] for line in c["source"])
+    cards = text.partition("**What may change.**")[2].split("::::\n")[0]
+    assert cards.rstrip().endswith("to do\n:::")
+    assert f"**{{doc}}`{NAME}`**" in cards
+    after = (root / "book/exercises.md").read_text("utf-8")
+    assert f"{{ref}}`ex-{NAME}-rate`" in after
+    counts = [int(re.search(r"The (\d+) ex", t)[1]) for t in (before, after)]
+    assert counts[1] == counts[0] + 1
 
 
-@pytest.fixture(scope="module")
-def built(root, tmp_path_factory):
-    """Build its page, with empty ones in place of those that it links to."""
-    folder = tmp_path_factory.mktemp("built")
-    shutil.copy(root / "_config.yml", folder)
-    book = folder / "book"
-    shutil.copytree(root / "book", book, ignore=shutil.ignore_patterns(
-        "*.ipynb", "*.md"))  # fmt: skip
-    page = root / "book" / f"{NAME}.ipynb"
-    linked = set(re.findall(r"{doc}`([\w-]+)`", page.read_text("utf-8")))
-    toc = "format: jb-book\nroot: book/index\nchapters:\n"
-    for name in sorted(linked | {"index", "bibliography"}):
-        (book / f"{name}.md").write_text(f"# The page {name}\n")
-        toc += "" if name == "index" else f"- file: book/{name}\n"
-    shutil.copy(page, book)
-    (folder / "_toc.yml").write_text(toc + f"- file: book/{NAME}\n")
-    program = "from jupyter_book.cli.main import main; main()"
-    tool = [sys.executable, "-P", "-c", program]
-    done = subprocess.run(
-        [*tool, "build", folder, "-W", "-n", "--keep-going"],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    slim(folder / "_build" / "html")
-    return folder
-
-
-@pytest.mark.slow
-def test_its_page_is_built_without_a_warning(built):
-    html = built / "_build" / "html" / "book" / f"{NAME}.html"
-    text = html.read_text(encoding="utf-8")
-    assert "<h1>Fancy name" in text
-    assert 'alt="Timeline of a host and two devices.' in text
-    assert "find_spec" not in text  # what fetches dpkit is not shown
-
-
-@pytest.mark.slow
-def test_its_page_passes_make_check(built, check_pages):
-    status, said = check_pages(built)
-    assert status == 0, said
-
-
-@pytest.mark.slow
-def test_one_that_exists_is_refused(root):
+def test_one_that_exists_is_refused(root, monkeypatch, capsys):
+    make(root, NAME)
+    (root / "book" / "notation.md").touch()
     before = contents(root)
-    for name in (NAME, "devices", "notation"):
-        status, said = run(root, "scripts/new_chapter.py", name)
-        assert status == 1
+    monkeypatch.setattr(new_chapter, "ROOT", root)
+    for name in (NAME, "notation"):
+        monkeypatch.setattr(sys, "argv", ["new_chapter.py", name])
+        assert new_chapter.main() == 1
+        said = capsys.readouterr().err
         assert f"there is a chapter of this name (name: '{name}'" in said
     assert contents(root) == before
 
 
-@pytest.mark.slow
-def test_an_error_leaves_all_as_it_was(tmp_path):
-    root = copied(tmp_path)
+def test_an_error_leaves_all_as_it_was(root, monkeypatch, capfd):
     (root / "scripts" / "execute_notebooks.py").write_text("1 / 0\n")
     before = contents(root)
-    status, said = run(root, "scripts/new_chapter.py", NAME)
-    assert status == 1
+    monkeypatch.setattr(new_chapter, "ROOT", root)
+    monkeypatch.setattr(sys, "argv", ["new_chapter.py", NAME])
+    assert new_chapter.main() == 1
+    said = capfd.readouterr().err
     assert "ZeroDivisionError" in said
     assert f"book/{NAME}.ipynb" in said  # which step
     assert contents(root) == before
@@ -190,3 +133,83 @@ def test_the_cell_that_fetches_dpkit_is_that_of_the_chapters():
     ]
     assert len(sources) == 2
     assert len(set(sources)) == 1
+
+
+# --------------------------------------------- in a copy of the repository
+
+
+def passes(root, *words):
+    """Run a program on a copy, which is imported from there."""
+    path = os.pathsep.join([str(root), str(root / "book")])
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-3000:]
+    return said
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """Give a copy of the repository in which a chapter was made."""
+    copy = tmp_path_factory.mktemp("new") / "copy"
+    left_out = (".git", ".venv*", ".data", ".*_cache", ".hypothesis",
+                "_build", "node_modules", "__pycache__")  # fmt: skip
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*left_out))
+    assert f"{NAME}.ipynb\n" in passes(copy, "scripts/new_chapter.py", NAME)
+    return copy
+
+
+@pytest.mark.weekly
+def test_it_passes_the_tests_of_chapters(copy, tmp_path):
+    """By the stricter of two comparisons: a cell not run is told too."""
+    page = f"book/{NAME}.ipynb"
+    said = passes(copy, "scripts/execute_notebooks.py", "--check", page)
+    assert f"{page}: the same" in said
+    check = f"book/dpbook/{MODULE}/check.py"
+    passes(copy, "-m", "mypy", "--strict", "--follow-imports=skip", check)
+    files = ["site/pages/test_front", "site/pages/test_pages",
+             "book/test_exercises", f"book/test_checks_{MODULE}"]  # fmt: skip
+    files = [f"tests/{name}.py" for name in files]
+    chosen = f"{MODULE} or {NAME} or each or every or index or map"
+    said = passes(copy, "-m", "pytest", "-n0", "-k", chosen,
+                  "-m", "not slow and not weekly",
+                  "-v", f"--basetemp={tmp_path}", *files)  # fmt: skip
+    for test in (f"test_the_solution_passes[{MODULE}_rate]",
+                 f"test_a_box_has_three_short_lines[{NAME}]",
+                 f"test_a_card_says_what_the_box_says[{NAME}]",
+                 "test_each_check_has_its_exercise_and_wrong_answers",
+                 f"test_{MODULE}_rate[rate-None]"):  # fmt: skip
+        assert f"{test} PASSED" in said
+
+
+@pytest.mark.weekly
+def test_its_page_passes_make_check(copy, tmp_path, check_pages):
+    """Build it, with empty pages in place of those that it links to."""
+    shutil.copy(copy / "_config.yml", tmp_path)
+    book = tmp_path / "book"
+    pages = shutil.ignore_patterns("*.ipynb", "*.md")
+    shutil.copytree(copy / "book", book, ignore=pages)
+    page = copy / "book" / f"{NAME}.ipynb"
+    linked = set(re.findall(r"{doc}`([\w-]+)`", page.read_text("utf-8")))
+    toc = "format: jb-book\nroot: book/index\nchapters:\n"
+    for name in sorted(linked | {"index", "bibliography"}):
+        (book / f"{name}.md").write_text(f"# The page {name}\n")
+        toc += "" if name == "index" else f"- file: book/{name}\n"
+    shutil.copy(page, book)
+    (tmp_path / "_toc.yml").write_text(toc + f"- file: book/{NAME}\n")
+    program = "from jupyter_book.cli.main import main; main()"
+    words = ("build", str(tmp_path), "-W", "-n", "--keep-going")
+    passes(tmp_path, "-P", "-c", program, *words)
+    site = tmp_path / "_build" / "html"
+    slim(site)
+    text = (site / "book" / f"{NAME}.html").read_text(encoding="utf-8")
+    assert "<h1>Fancy name" in text
+    assert 'alt="Timeline of a host and two devices.' in text
+    assert "find_spec" not in text  # what fetches dpkit is not shown
+    status, said = check_pages(tmp_path)
+    assert status == 0, said

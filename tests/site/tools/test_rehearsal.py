@@ -9,10 +9,10 @@ import time
 
 import pytest
 import rehearse
+from assignment.chapter import Exercise
 from rehearsal import graders, parts, printed
 from rehearsal.printed import masked
 
-from tests.book import test_exercises
 from tests.repository import ROOT
 
 
@@ -137,15 +137,9 @@ def test_a_part_rounds_as_a_gpu_might(outcome, monkeypatch):
 
 
 def test_graders_that_say_wrong_things_are_named(monkeypatch):
-    def right():
-        return 5
-
-    def wrong():
-        return 6
-
-    exercise = test_exercises.Exercise(stub=right, solution=wrong)
-    monkeypatch.setattr(graders, "PAGES", {"five": "a page"})
-    monkeypatch.setattr(graders, "exercises", lambda page: {"five": exercise})
+    right, wrong = (f"def five(): return {n}" for n in (5, 6))
+    five = Exercise("five", "", "", "", setup="", stub=right, solution=wrong)
+    monkeypatch.setattr(graders, "EXERCISES", [five])
     monkeypatch.setattr(
         graders, "failure", lambda f: None if f() == 5 else "it is 6"
     )
@@ -153,7 +147,8 @@ def test_graders_that_say_wrong_things_are_named(monkeypatch):
         "five: the solution is refused (it is 6)",
         "five: the stub is accepted",
     ]
-    exercise = test_exercises.Exercise(stub=wrong, solution=right)
+    five = five._replace(stub=wrong, solution=right)
+    monkeypatch.setattr(graders, "EXERCISES", [five])
     assert graders.faults() == []
 
 

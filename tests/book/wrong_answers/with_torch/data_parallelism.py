@@ -25,6 +25,19 @@ def train_scaled(train_set, test_set, devices, batch_size, lr, num_epochs):
     )
 
 
+# refused: its accuracy on the test set
+import dpkit
+from dpbook.common.batches import Batches
+from dpbook.common.models import lenet, lenet_params
+
+
+def train_scaled(train_set, test_set, devices, batch_size, lr, num_epochs):
+    batches = Batches(*train_set, batch_size * len(devices))
+    return dpkit.train(
+        lenet, loss, lenet_params(), batches, batches, devices, lr, num_epochs
+    )
+
+
 # refused: not an accuracy for each
 def accuracies_by_rate(rates, batches, tests, devices, num_epochs):
     return {rates[0]: 0.5}
@@ -41,6 +54,53 @@ def accuracies_by_rate(rates, batches, tests, devices, num_epochs):
         lr: dpkit.train(
             lenet, loss, lenet_params(), *data, lr, num_epochs
         ).accuracies[-1]
+        for lr in rates
+    }
+
+
+# refused: expected
+import dpkit
+from dpbook.common.models import lenet, lenet_params
+
+
+def accuracies_by_rate(rates, *rest):
+    accuracies, params = {}, lenet_params()
+    for lr in rates:  # each goes on from where the one before has ended
+        *data, num_epochs = rest
+        record = dpkit.train(lenet, loss, params, *data, lr, num_epochs)
+        params = [p.detach().cpu() for p in record.device_params[0]]
+        accuracies[lr] = record.accuracies[-1]
+    return accuracies
+
+
+# refused: expected
+import dpkit
+from dpbook.common.models import lenet, lenet_params
+
+
+def accuracies_by_rate(rates, batches, tests, devices, num_epochs):
+    data = batches, tests, devices
+    return {
+        lr: dpkit.train(
+            lenet, loss, lenet_params(), *data, lr, num_epochs
+        ).accuracies[0]
+        for lr in rates
+    }
+
+
+# refused: expected
+import dpkit
+from dpbook.common.models import lenet, lenet_params
+
+
+def accuracies_by_rate(rates, batches, tests, devices, num_epochs):
+    data = batches, tests, devices
+    return {
+        lr: max(
+            dpkit.train(
+                lenet, loss, lenet_params(), *data, lr, num_epochs
+            ).accuracies
+        )
         for lr in rates
     }
 
@@ -63,6 +123,24 @@ def allreduce_by_parts(tensors):
         part = [t[r * size : (r + 1) * size] for t in tensors]
         dpkit.reduce(part, root=r)
         dpkit.broadcast(part, root=r)
+
+
+# refused: rank 0 is wrong at [4, 5, 6, 7]
+import dpkit
+
+
+def allreduce_by_parts(tensors):
+    parts = [t.tensor_split(len(tensors)) for t in tensors]
+    for r in range(len(tensors)):
+        dpkit.reduce([p[r] for p in parts], root=r)
+
+
+# refused: rank 1 is wrong
+def allreduce_by_parts(tensors):
+    total = sum(t.to(tensors[0].device) for t in tensors)
+    tensors[0].copy_(total)
+    for r in range(1, len(tensors)):
+        tensors[r] = total.to(tensors[r].device)
 
 
 # refused: goes through the CPU

@@ -1,7 +1,4 @@
-"""Exercises that a page checks: what passes, what is refused, and how.
-
-The check of the built pages reads the same wrong answers, in a browser.
-"""
+"""What the page says of code that a reader runs or has checked."""
 
 import json
 import re
@@ -11,69 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpbook.exercises.listed import CHECKS
 from dpbook.exercises.page import MOST_PRINTED, run_code
-from tests.repository import ROOT
 
-CHAPTERS = sorted((ROOT / "book").glob("*.ipynb"))
-
-
-def last_function(code):
-    return re.findall(r"^def (\w+)", code, re.MULTILINE)[-1]
-
-
-def tagged(tag):
-    """Return what cells with a tag hold, by the name of the function."""
-    found = {}
-    for path in CHAPTERS:
-        for cell in json.loads(path.read_text("utf-8"))["cells"]:
-            if tag in cell["metadata"].get("tags", []):
-                code = "".join(cell["source"])
-                found[last_function(code)] = code
-    return found
-
-
-def wrong_answers():
-    """Yield (exercise, code, the words that refuse it)."""
-    for path in sorted((ROOT / "tests/book/wrong_answers").glob("*.py")):
-        parts = re.split(r"^# refused: (.*)\n", path.read_text("utf-8"),
-                         flags=re.MULTILINE)[1:]  # fmt: skip
-        for why, code in zip(parts[::2], parts[1::2]):
-            yield last_function(code), code, why
+CUT = "def cut_buckets(): return [1, 1, 2, 2, 3, 1]"
 
 
 def checked(name, code):
     return json.loads(run_code(json.dumps({"exercise": name, "code": code})))
-
-
-STUBS, SOLUTIONS, WRONG = (
-    tagged("stub"),
-    tagged("solution"),
-    [*wrong_answers()],
-)
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_a_stub_is_refused_and_a_solution_solves(name):
-    """Each alone, but for what a stub imports, which stays in the editor."""
-    assert not checked(name, STUBS[name])["solved"]
-    imports = STUBS[name].split("def ")[0]
-    found = checked(name, f"{imports}\n{SOLUTIONS[name]}")
-    nothing = {"printed": "", "value": "", "why": ""}
-    assert found == {**nothing, "solved": True}
-
-
-@pytest.mark.parametrize(
-    ("name", "code", "why"), WRONG, ids=[name for name, _, _ in WRONG]
-)
-def test_a_wrong_answer_is_refused_with_its_reason(name, code, why):
-    found = checked(name, code)
-    assert not found["solved"]
-    assert why in found["why"]
-
-
-def test_each_exercise_has_wrong_answers():
-    assert {name for name, _, _ in WRONG} == set(CHECKS)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +88,7 @@ def test_the_value_of_the_last_line_is_told():
     assert ran("print(1)\n2") == {
         "printed": "1\n", "value": "2", "why": "", "solved": False,
     }  # fmt: skip
-    solved = checked("lost_ranks", SOLUTIONS["lost_ranks"] + "\n6 * 7")
+    solved = checked("cut_buckets", f"{CUT}\n6 * 7")
     assert (solved["solved"], solved["value"]) == (True, "42")
 
 
