@@ -1,10 +1,10 @@
 // The editor of an exercise in the page: nothing typed is lost, and Python in
 // the page does not die.
 import { examineAsIs, show, VIEWS } from "./axe.mjs";
+import { PATIENCE, rest } from "./browser.mjs";
 import { comesBySteps, slowly, watchBar } from "./progress.mjs";
 
 const BUSY = /^(Python is|$)/;
-const PATIENCE = 120_000; // milliseconds
 const SHORT = 2; // seconds, for a loop without an end
 const LOOP = "print('so far')\nwhile True:\n    pass";
 const FIGURE = ["dpbook.explore.all:answer",
@@ -192,26 +192,35 @@ async function breaks(tab, place, note) {
   }
 }
 
+/** Lets the page tell, as a promise, when Python prints next. */
+const printing = (tab) => tab.evaluateHandle(() => {
+  const { call } = dpkitPython;
+  const printed = new Promise((done) => {
+    dpkitPython.call = (path, sent, { hear, ...options }) =>
+      call.call(dpkitPython, path, sent, { ...options, hear(words) {
+        hear(words);
+        done();
+      } });
+  });
+  return { printed };
+});
+
 /** A run can be stopped, long before its time is up. */
 async function stops(tab, place, note) {
   const stop = button(place, "Stop");
   if (!await stop.count()) return note("there is no “Stop”");
   if (!await stop.isDisabled()) note("“Stop” offers to stop nothing");
-  // Until it has printed: nobody sees when, and a busy machine takes longer.
-  let printed;
-  for (const time of [1_000, 4_000, 10_000]) {
-    await place.locator("textarea").fill(LOOP);
-    await button(place, "Run").press("Enter");
-    await place.getByText("Python is at work").waitFor();
-    await tab.waitForTimeout(time);
-    const start = Date.now();
-    const words = await press(place, "Stop");
-    if (words !== "Stopped.") note(`“Stop”: ${words}`);
-    if (Date.now() - start > 5_000) note("“Stop” takes its time");
-    printed = await place.locator(".shown").first().textContent();
-    if (printed === "so far\n" || words !== "Stopped.") break;
-  }
-  if (printed !== "so far\n") note(`“Stop” leaves of what was printed: ${printed}`);
+  const heard = await printing(tab);
+  await place.locator("textarea").fill(LOOP);
+  await button(place, "Run").press("Enter");
+  await heard.evaluate(({ printed }) => printed);
+  await stop.press("Enter");
+  await rest(tab, 1_000);
+  const words = await said(place);
+  const printed = await place.locator(".shown").first().textContent();
+  if (words !== "Stopped.") note(`“Stop”: ${words}`);
+  else if (printed !== "so far\n") note(`“Stop” leaves of what was printed: ${printed}`);
+  await tab.reload({ waitUntil: "load" }); // to another Python, and call
   await lives(tab, place, note, "“Stop”");
 }
 

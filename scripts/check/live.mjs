@@ -7,7 +7,7 @@ import { readFileSync } from "node:fs";
 import { delimiter, join, resolve } from "node:path";
 
 import { examineFigure, unfold } from "./axe.mjs";
-import { visit } from "./browser.mjs";
+import { PATIENCE, rest, visit } from "./browser.mjs";
 import { comesBySteps, slowly, watchBar } from "./progress.mjs";
 import { finding, PRINT } from "./site.mjs";
 
@@ -15,7 +15,7 @@ const HERE = resolve(import.meta.dirname, "..", "..");
 const PATH = "dpbook.explore.all:answer";
 const LIVE = /<figure class="live[^"]*" id="(live-[^"]+)" data-frames="([^"]+?)\.js/g;
 const TOLD = /<script type="application\/json">(.*?)<\/script>/gs;
-const PATIENCE = Number(process.env.LIVE_PATIENCE ?? 30_000); // milliseconds
+const REST = 600; // milliseconds; figure.js says after 250 what it shows
 
 /** The figures of a page: {id, frames, told}. */
 function figuresOf(site, page) {
@@ -42,12 +42,26 @@ const shownIn = (figure) =>
     ["pictures", "facts", "sentence"].map((part) =>
       box.querySelector(`.live-${part}`).innerHTML).join("\n"));
 
-/** Waits until what is shown passes a test; tells whether it came to that. */
+/** Waits until a figure has said all: it was not busy before a rest by its own
+ * clock, nor after it. */
+const settle = (figure) => figure.evaluate(async (box, time) => {
+  const isBusy = () => box.classList.contains("live-busy");
+  for (let wasBusy = true; wasBusy || isBusy();) {
+    wasBusy = isBusy();
+    await new Promise((done) => setTimeout(done, time));
+  }
+}, REST);
+
+/** Waits until what is shown passes a test; tells whether it came to that,
+ * before the figure had said all. */
 async function until(figure, test) {
-  const end = Date.now() + PATIENCE;
-  while (Date.now() < end) {
+  let isSettled = false;
+  settle(figure).then(() => { isSettled = true; }, () => {});
+  for (const end = Date.now() + PATIENCE; Date.now() < end;) {
+    const isLast = isSettled;
     const shown = await shownIn(figure);
     if (!shown.includes("live-busy") && test(shown)) return true;
+    if (isLast) return false;
     await new Promise((done) => setTimeout(done, 50));
   }
   return false;
@@ -180,7 +194,7 @@ async function inView(tab, { id, told }, note) {
   await move(tab, control, told);
   await pictures.evaluate((part) =>
     scrollBy(0, part.getBoundingClientRect().top - innerHeight / 3));
-  await tab.waitForTimeout(200);
+  await rest(tab, 200);
   const { y, height } = await control.boundingBox();
   if (y < 0 || y + height > 844) {
     note(`${id}: on a phone the control that was moved is out of view`);
@@ -249,6 +263,21 @@ const isOld = (figure) => figure.evaluate((box, words) =>
   box.querySelector(".live-sentence").textContent.includes(words) &&
   getComputedStyle(box.querySelector(".live-facts")).fontStyle === "italic", OLD);
 
+/** Begins to write down whether a figure is marked as old while Python is
+ * loaded. The page itself does it, as in watchBar. */
+const watchOld = (figure) => figure.evaluateHandle((box, words) => {
+  const seen = [];
+  const look = () => {
+    const text = box.querySelector(".live-sentence").textContent;
+    if (!text.includes("Python is loaded")) return;
+    const { fontStyle } = getComputedStyle(box.querySelector(".live-facts"));
+    seen.push(text.includes(words) && fontStyle === "italic");
+  };
+  new MutationObserver(look).observe(box,
+    { subtree: true, childList: true, attributes: true });
+  return seen;
+}, OLD);
+
 /** While Python is loaded the page says how far it is, and what it shows is
  * marked as old; so it is with what is refused. */
 async function loads(tab, address, { id }, note) {
@@ -261,17 +290,16 @@ async function loads(tab, address, { id }, note) {
     if (await isOld(figure)) note(`${id}: is old before it is touched`);
     await field.fill("-1e99");
     const watched = await watchBar(figure);
+    const marks = await watchOld(figure);
     await field.press("Enter");
-    let wasOld = false;
-    const isBusy = async () => {
-      const isLate = (await shownIn(figure)).includes("Python is loaded");
-      wasOld ||= isLate && await isOld(figure);
-      return (await figure.getAttribute("class")).includes("live-busy");
-    };
+    const isBusy = async () =>
+      (await figure.getAttribute("class")).includes("live-busy");
     if (!await comesBySteps(watched, isBusy)) {
       note(`${id}: nothing says how much of Python is loaded`);
     }
-    if (!wasOld) note(`${id}: numbers are not marked as old while Python is loaded`);
+    if (!(await marks.jsonValue()).includes(true)) {
+      note(`${id}: numbers are not marked as old while Python is loaded`);
+    }
   });
   await until(figure, (shown) => shown.includes(OLD));
   if (!await isOld(figure)) note(`${id}: a refusal does not say that numbers are old`);

@@ -1,12 +1,14 @@
 // Looks at every page of a built site, and at the prose it was built from.
 // Usage: node main.mjs [ROOT [PYTHON [CHECK ...]]]: the folder that holds
 // _build/html and book, the Python that is asked what live figures show, and
-// the checks that are run: all, if none is named.
+// the checks that are run: all, if none is named. What needs no browser sees
+// every page; SINCE and SEED choose those that are opened (choice.mjs).
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 
 import { examine } from "./axe.mjs";
 import { visit } from "./browser.mjs";
+import { choose } from "./choice.mjs";
 import { solve } from "./exercises.mjs";
 import { validate } from "./html.mjs";
 import { follow } from "./links.mjs";
@@ -19,14 +21,14 @@ import { lightest, predict, predictWithoutScript } from "./predict.mjs";
 import { named, styled, watch } from "./requests.mjs";
 import { openSearch } from "./search.mjs";
 import { serve } from "./server.mjs";
-import { leadsOn, opened, pagesOf, PRINT, sourceOf } from "./site.mjs";
+import { leadsOn, pagesOf, PRINT, sourceOf } from "./site.mjs";
 import { spell } from "./spelling.mjs";
 import { heaviest, maps, weigh, weighLive } from "./weight.mjs";
 
 const root = resolve(process.argv[2] ?? ".");
 const python = process.argv[3] ?? "python3";
 const site = join(root, "_build", "html");
-const chosen = process.argv.slice(4);
+const wanted = process.argv.slice(4);
 
 /** What one page shows in the browser. */
 const look = (origin, pages, looked) => async (tab, page) => {
@@ -58,44 +60,58 @@ async function timed(name, check) {
   return findings.length;
 }
 
-async function main() {
-  if (!existsSync(site)) {
-    console.error(`no site is built (folder: ${site})\nRun make book first.`);
-    return 2;
-  }
-  const { origin, server } = await serve(site);
-  const pages = pagesOf(site);
-  const shown = pages.filter((page) => !leadsOn(site, page));
-  const looked = lightest(site, shown, 1);
-  let rows = [];
-  const checks = {
+/** The checks by name. `rows` gets what is learned of how pages load. */
+function checksOf(site, origin, pages, chosen, rows) {
+  const looked = lightest(site, chosen, 1);
+  return {
     weight: () =>
       [...weigh(site, pages), ...weighLive(site), ...maps(site)],
     loading: async () => {
-      rows = await loadings(site, origin, shown);
+      rows.push(...await loadings(site, origin, chosen));
       return judge(rows);
     },
     html: () => validate(site, pages),
     links: () => follow(origin, pages),
     styles: () => styled(site),
     // axe, pictures, phone, predictions, moved sections, requests, search
-    looks: () => visit(opened(shown), look(origin, pages, looked)),
+    looks: () => visit(chosen, look(origin, pages, looked)),
     unscripted: () => predictWithoutScript(origin, looked),
-    live: () => touch(site, origin, shown, python),
-    exercises: () => solve(root, site, origin, shown),
+    live: () => touch(site, origin, chosen, python),
+    exercises: () => solve(root, site, origin, chosen),
     spelling: () => spell(root),
   };
-  const names = chosen.length ? chosen : Object.keys(checks);
+}
+
+/** Says why nothing can be checked. */
+function refuse(words) {
+  console.error(words);
+  return 2;
+}
+
+async function main() {
+  if (!existsSync(site)) {
+    return refuse(`no site is built (folder: ${site})\nRun make book first.`);
+  }
+  const pages = pagesOf(site);
+  const shown = pages.filter((page) => !leadsOn(site, page));
+  const { chosen, why, fault } = choose(root, site, shown, process.env);
+  if (fault) return refuse(fault);
+  const { origin, server } = await serve(site);
+  const rows = [];
+  const checks = checksOf(site, origin, pages, chosen, rows);
+  const names = wanted.length ? wanted : Object.keys(checks);
   const unknown = names.filter((name) => !checks[name]);
   let total = 0;
+  if (!unknown.length) {
+    console.log(`opened: ${chosen.length} of ${pages.length} pages, ${why}`);
+  }
   for (const name of unknown.length ? [] : names) {
     total += await timed(name, checks[name]);
   }
   server.close();
   server.closeAllConnections();
   if (unknown.length) {
-    console.error(`no such check (named: ${unknown}, known: ${Object.keys(checks)})`);
-    return 2;
+    return refuse(`no such check (named: ${unknown}, known: ${Object.keys(checks)})`);
   }
   if (rows.length) console.log(sharedWords(rows));
   console.log(`${pages.length} pages, the heaviest ${heaviest(site, pages)}`);

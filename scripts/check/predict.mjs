@@ -140,16 +140,19 @@ async function forgotten(tab, page) {
   const form = tab.locator("form.predict").first();
   const name = await form.getAttribute("name");
   const isDone = () => form.evaluate((part) => part.matches(".predict-done"));
+  // The page asks, unless it loads itself again at once.
   const press = async (act) => {
-    tab.once("dialog", (dialog) => dialog[act]());
+    const again = tab.waitForEvent("load").catch(() => {});
+    const asked = new Promise((done) =>
+      tab.once("dialog", (dialog) => dialog[act]().then(done)));
     await tab.locator(".predict-found button").press("Enter");
-    await tab.waitForTimeout(500); // the page loads itself again
-    await tab.waitForLoadState("load");
+    await Promise.race([asked, again]);
+    return { again };
   };
   await answer(tab, form);
   await press("dismiss");
   if (!await isDone()) return told(page, [name], "is forgotten unasked");
-  await press("accept");
+  await (await press("accept")).again;
   return await isDone() ? told(page, [name], "is not forgotten with all") : [];
 }
 

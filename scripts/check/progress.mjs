@@ -1,6 +1,6 @@
 // Python is loaded for a page over a slow network, and the page says how far
 // it is.
-const BYTES = 4_000_000; // a second
+const BYTES = 2_000_000; // a second
 
 /** Does something while the network of a tab is slow and nothing is cached. */
 export async function slowly(tab, act) {

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Checks the built site. If all checks run, the checks themselves are tested
-# then, on planted faults; but not with CI=true, where `make test` does it.
-# Usage: run.sh ROOT PYTHON [CHECK ...]: those of main.mjs, or all
+# Checks the built site. Usage: run.sh ROOT PYTHON [CHECK ...]: those of main.mjs,
+# or all. SINCE and SEED choose the pages that are opened: see choice.mjs.
 #
 # What is missing is installed, where that is allowed: see `install`. Where
 # there is no chromium nothing can be looked at: a message, and no failure,
@@ -32,10 +31,4 @@ if has $browsers; then "$here/install"; else "$here/install" chromium; fi
 has npm || give_up "no npm on the PATH"
 has $browsers || give_up "no chromium on the PATH"
 
-status=0
-node "$here/main.mjs" "$@" || status=$?
-if [ "${CI:-}" != true ] && [ $# -eq 2 ]; then
-  "$2" -m pytest -q -n 0 -p no:cacheprovider "$1/tests/site/checks/test_check.py" \
-    "$1/tests/site/tools/test_workflows.py" || status=1
-fi
-exit "$status"
+exec node "$here/main.mjs" "$@"

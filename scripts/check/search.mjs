@@ -1,10 +1,8 @@
 // The search opens by a key, and finds what students type: without asking
 // another server.
 import { examineAsIs } from "./axe.mjs";
+import { rest } from "./browser.mjs";
 import { finding } from "./site.mjs";
-
-// In milliseconds.
-const PATIENCE = { timeout: Number(process.env.SEARCH_PATIENCE ?? 10_000) };
 
 // What students type, and the pages of which one is to be among the first two.
 const QUERIES = {
@@ -47,21 +45,22 @@ const QUERIES = {
 };
 const FIRST = 2;
 
+/** In the page: whether so many results are listed, or all that there are.
+ * Search is Sphinx's, and says at its end how many it has found. */
+function hasListed(enough) {
+  const isOver = typeof Search === "undefined" || Search.status.textContent;
+  return isOver ||
+    document.querySelectorAll("#search-results li a").length >= enough;
+}
+
 /** The pages that the search finds first. */
 async function firstPages(tab, words) {
   const { origin, pathname } = new URL(tab.url());
-  await tab.goto(`${origin}${pathname}?q=${encodeURIComponent(words)}`);
-  const links = tab.locator("#search-results li a");
-  try {
-    await links.first().waitFor(PATIENCE);
-  } catch {
-    return [];
-  }
-  // They are listed one by one.
-  await tab.waitForFunction((enough) =>
-    document.querySelectorAll("#search-results li a").length >= enough, FIRST, PATIENCE)
-    .catch(() => {});
-  const found = await links.evaluateAll((all) => all.map((a) => a.pathname));
+  const query = `?q=${encodeURIComponent(words)}`;
+  await tab.goto(`${origin}${pathname}${query}`, { waitUntil: "load" });
+  await tab.waitForFunction(hasListed, FIRST);
+  const found = await tab.locator("#search-results li a")
+    .evaluateAll((all) => all.map((a) => a.pathname));
   return found.slice(0, FIRST).map((path) => path.split("/").pop().replace(".html", ""));
 }
 
@@ -95,10 +94,7 @@ const read = async (tab, page) => await tab.evaluate(isCovered) ?
 
 /** On the page of results: whether there are some, and axe on these. */
 async function results(tab, page, pages) {
-  await tab.goto(`${tab.url()}?q=device`);
-  try {
-    await tab.locator("#search-results li a").first().waitFor(PATIENCE);
-  } catch {
+  if (!(await firstPages(tab, "device")).length) {
     return [finding("search", page, "finds nothing for: device")];
   }
   const seen = await examineAsIs(tab, `${page}, with results`);
@@ -113,9 +109,8 @@ export async function openSearch(tab, page, pages) {
     return [finding("search", page, "has no field to search in")];
   }
   await tab.keyboard.press("Control+k");
-  try {
-    await field.waitFor({ state: "visible", ...PATIENCE });
-  } catch {
+  await rest(tab, 300);
+  if (!await field.isVisible()) {
     return [finding("search", page, "Ctrl+K does not open the search")];
   }
   return read(tab, page);

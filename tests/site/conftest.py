@@ -1,4 +1,4 @@
-"""Fixtures of the tests of pages: a built site, and how it is looked at."""
+"""Fixtures of the tests of pages: a built site, and the wheel."""
 
 import os
 import shutil
@@ -13,8 +13,6 @@ from filelock import FileLock
 from tests.repository import ROOT
 
 BuildSite = Callable[..., Path]
-CheckPages = Callable[..., tuple[int, list[str]]]
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +48,7 @@ def site(
     It is built of the files as they are, or is that in ``$BUILT_SITE``.
     """
     if built := os.environ.get("BUILT_SITE"):
-        return Path(built)
+        return Path(built).resolve()
     folder = tmp_path_factory.getbasetemp()
     if worker_id != "master":
         folder = folder.parent
@@ -78,28 +76,3 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (file,) = folder.iterdir()
     return file
-
-
-@pytest.fixture(scope="session")
-def check_pages() -> CheckPages:
-    """Look at a built site as `make check` does, by all checks or by some.
-
-    Where nothing can, a test is skipped; but not in continuous integration.
-    """
-    checks = ROOT / "scripts" / "check"
-    give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-    if not (checks / "node_modules").exists():
-        give_up("what make check needs is not installed (run: make check)")
-    if not any(map(shutil.which, BROWSERS)):
-        give_up("no chromium on the PATH")
-
-    def check(root: Path, *names: str) -> tuple[int, list[str]]:
-        run = subprocess.run(
-            ["node", checks / "main.mjs", root, sys.executable, *names],
-            capture_output=True,
-            text=True,
-        )
-        assert run.stderr == ""
-        return run.returncode, run.stdout.splitlines()
-
-    return check

@@ -1,4 +1,4 @@
-"""Python for the pages: packed by npm and node, or left out in one line."""
+"""Python for the pages: put beside the engine, or left out in one line."""
 
 import ast
 import sys
@@ -77,24 +77,6 @@ def test_nothing_is_packed_again_without_a_change(elsewhere, monkeypatch):
     assert pack_python.PACKED.joinpath(pack_python.MARK).read_text() == (
         "changed"
     )
-
-
-@pytest.mark.slow
-def test_packing_twice_gives_the_same_bytes(tmp_path):
-    if pack_python.install():
-        pytest.skip("npm cannot get Pyodide here")
-    for folder in ("one", "two"):
-        out = tmp_path / folder
-        assert not pack_python.run(
-            "node",
-            "pack.mjs",
-            pack_python.ROOT,
-            out,
-            *pack_python.PACKAGES,
-        )
-    for name in pack_python.NAMES:
-        one, two = (tmp_path / f / name for f in ("one", "two"))
-        assert one.read_bytes() == two.read_bytes()
 
 
 OF_BROWSERS = "js"  # how Pyodide names what scripts of the page have

@@ -5,7 +5,6 @@ nbconvert renders them as any viewer does that knows no MyST.
 
 import json
 import re
-import shutil
 
 import nbformat
 import notebook_pictures
@@ -16,7 +15,6 @@ from plain_markdown import MYST, plain_markdown
 from plain_notebooks import plain
 
 from tests.repository import ROOT
-from tests.site.conftest import BROWSERS
 
 NOTEBOOKS = sorted(ROOT.glob("book/*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
@@ -217,32 +215,6 @@ SVG = (
 )
 
 
-def test_a_picture_has_a_png_beside_it(monkeypatch, tmp_path):
-    if not any(map(shutil.which, BROWSERS)):
-        pytest.skip("no chromium on the PATH")
-    if not (notebook_pictures.CHECKS / "node_modules").exists():
-        pytest.skip("what make check needs is not installed (run: make check)")
-    image = {"mystnb": {"image": {"alt": "a red line"}}}
-    outputs = drawing(
-        monkeypatch,
-        tmp_path,
-        [
-            code("a", metadata=image, **{"image/svg+xml": SVG}),
-            code("b", **{"text/html": f"<div>{SVG}</div>", "text/plain": "c"}),
-        ],
-    )
-    assert [[*o["data"]] for o in outputs] == [
-        ["image/svg+xml", "image/png"],
-        ["text/plain", "image/png"],
-    ]
-    said = [o["metadata"]["image/png"] for o in outputs]
-    assert said == [
-        {"alt": words, "height": 20, "width": 60}
-        for words in ("a red line", "a line")
-    ]
-    assert len({o["data"]["image/png"] for o in outputs}) == 1
-
-
 def test_without_a_browser_no_html_stands_for_a_picture(
     monkeypatch, tmp_path, capsys
 ):
@@ -260,17 +232,3 @@ def test_without_a_browser_no_html_stands_for_a_picture(
     shown = [{"image/svg+xml": SVG}, {"text/plain": "c"}, table]
     assert [o["data"] for o in outputs] == shown
     assert "plain notebooks go without PNG (" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_each_picture_of_the_plain_notebooks_has_a_png(site, check_pages):
-    """`check_pages` skips where there is no browser."""
-    found = [
-        output
-        for path in site.glob("_sources/book/*.ipynb")
-        for _, output in notebook_pictures.outputs(read(path))
-    ]
-    assert len(found) > 70
-    for output in found:
-        assert "image/png" in output["data"]
-        assert "text/html" not in output["data"]

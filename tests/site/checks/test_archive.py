@@ -21,12 +21,11 @@ from assignment.chapter import exercises_of
 from make_assignment import make
 
 from tests.repository import ROOT
-from tests.site.conftest import BROWSERS
+from tests.site.checks.conftest import CHECKS, give_up
 from tests.site.tools.offline import in_namespace, namespaces, refusing
 
 README = (build_archive.HERE / "README.md").read_text("utf-8")
 COMMANDS = re.findall(r"(?ms)^```\n(.*?)^```$", README)
-CHECKS = ROOT / "scripts" / "check"
 CONNECT = "import socket; socket.create_connection(('192.0.2.1', 80), 9)"
 # In the browser: the stub of each exercise on a page, and its solution.
 SOLVE = f"""
@@ -113,7 +112,6 @@ class Reader:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=500,
         )
         return done.returncode, done.stdout + done.stderr
 
@@ -130,7 +128,7 @@ class Reader:
 def archive(site, wheel, tmp_path_factory):
     """The archive, of a site and of a wheel of the files as they are."""
     if not (site / "_static" / "live" / "python.js").exists():
-        pytest.skip("npm cannot get Pyodide here")
+        give_up()
     folder = tmp_path_factory.mktemp("archive")
     return build_archive.pack(ROOT, site, wheel, folder)
 
@@ -180,10 +178,6 @@ def test_what_pages_refer_to_is_in_the_archive(reader):
 
 @pytest.mark.slow
 def test_a_page_runs_its_python_from_the_disk(reader):
-    if not (CHECKS / "node_modules").exists():
-        pytest.skip("what make check needs is not installed (run: make check)")
-    if not any(map(shutil.which, BROWSERS)):
-        pytest.skip("no chromium on the PATH")
     exercises = exercises_of(reader.top / "course/book/devices.ipynb")
     answers = {e.name: [e.stub, f"{e.stub}\n{e.solution}"] for e in exercises}
     page = (reader.top / "site/book/devices.html").as_uri()
