@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("tests/dpkit", "tests/book", "tests/site", "tests/running")
 NBVAL = ("--nbval", "--nbval-current-env", "--nbval-kernel-name=python3")
+MARKS = "not cuda and not weekly"
 LEAN = ("-p", "no:xdist", "-p", "no:cacheprovider")
 
 
@@ -67,7 +68,7 @@ def main(name: str) -> int:
         return 2
     words = options(path.relative_to(ROOT))
     print("pytest", *(word for word in words if "/" in word))
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not cuda", *words]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", MARKS, *words]
     return subprocess.run(command, cwd=ROOT, env=os.environ).returncode
 
 
