@@ -118,7 +118,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
   $(if $(AGAIN),--again $(AGAIN)) $(if $(LIMIT),--limit $(LIMIT))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup book check check-firefox links-outside serve notebooks notebooks-branch execute test test-fast test-cpu \
+.PHONY: help setup book check links-outside serve notebooks notebooks-branch execute test test-fast test-cpu \
         test-dpkit test-book test-site test-double test-plain test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
         new-chapter gpu-outputs bench coverage \
         elsewhere packages assignment grade assignments-graded newest release archive reproduce public-scripts planted-mistakes forecasts reproducible lint words format lock clean environment free-port
@@ -174,12 +174,6 @@ check: book  ## look at every page: axe, links, spelling, … or CHECKS="links"
 links-outside: book  ## report links out of the book that are dead
 	scripts/check/install
 	node scripts/check/outside.mjs .
-
-# Its node packages are its own: `make check` needs none of them.
-check-firefox: book  ## look at some pages in a second browser, Firefox
-	cd scripts/firefox && npm ci --ignore-scripts --no-audit --no-fund \
-	  --loglevel=error
-	node scripts/firefox/check.mjs .
 
 # The port is tried first: nobody should wait until the pages are built, and
 # then learn that the port is taken.

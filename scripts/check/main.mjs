@@ -12,7 +12,6 @@ import { validate } from "./html.mjs";
 import { follow } from "./links.mjs";
 import { touch } from "./live.mjs";
 import { judge, loadings, sharedWords } from "./loading.mjs";
-import { followMoved } from "./moved.mjs";
 import { onPhone } from "./phone.mjs";
 import { nameless } from "./pictures.mjs";
 import { lightest, predict, predictWithoutScript } from "./predict.mjs";
@@ -39,7 +38,6 @@ const look = (origin, pages, looked) => async (tab, page) => {
     ...await predict(tab, page, origin, looked.includes(page)),
     ...await examine(tab, page),
     ...await onPhone(tab, page),
-    ...await followMoved(tab, page, origin),
     ...searched && page !== PRINT ? await openSearch(tab, page, pages) : [],
   ];
   return [...findings, ...asked];
@@ -78,7 +76,7 @@ async function main() {
     html: () => validate(site, pages),
     links: () => follow(origin, pages),
     styles: () => styled(site),
-    // axe, pictures, phone, predictions, moved sections, requests, search
+    // axe, pictures, phone, predictions, requests, search
     looks: () => visit(opened(shown), look(origin, pages, looked)),
     unscripted: () => predictWithoutScript(origin, looked),
     live: () => touch(site, origin, shown, python),

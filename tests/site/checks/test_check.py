@@ -193,14 +193,6 @@ FAULTS = {
         ("<p>", "<p><div>a block in a line</div>"),
         "html: {place}.html:12 [{place}.md]: Stray end tag '</p>'",
     ),
-    "an old address that leads to no place": (
-        (END, "</main><script>const moved = {old: 'two.html#no'}</script>"),
-        "moved: {place}.html [{place}.md]: #old is not at two.html#no",
-    ),
-    "an old address that leads nowhere": (
-        (END, "</main><script>const moved = {old: 'two.html#top'}</script>"),
-        "moved: {place}.html [{place}.md]: #old does not lead to two.html#top",
-    ),
     "an id given twice": (
         ("<p>", '<p id="top">'),
         "html: {place}.html:12 (html > body > main > p) [{place}.md]: "
