@@ -277,9 +277,9 @@ rehearse-short: $(READY)  ## of that, where dpkit meets torch, and three chapter
 new-chapter: $(READY)  ## make a chapter that passes all checks (NAME=…)
 	@$(ON_SIM) $(ONE) $(PY) scripts/new_chapter.py "$(NAME)"
 
-address:  ## write the public address (URL=https://…), ask for the authors
+address:  ## write the public address, URL=https://…, and AUTHORS="A and B"
 	@$(PYTHON) scripts/set_address.py "$(URL)" --pages "$(PAGES)" \
-	  --authors "$(AUTHORS)" --contact "$(CONTACT)"
+	  --authors "$(AUTHORS)"
 
 gpu-outputs: $(READY)  ## the chapters' outputs on CUDA devices, in _build/gpu
 	rm -rf _build/gpu && mkdir -p _build && cp -R book _build/gpu

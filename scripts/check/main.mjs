@@ -14,7 +14,6 @@ import { validate } from "./html.mjs";
 import { follow } from "./links.mjs";
 import { touch } from "./live.mjs";
 import { judge, loadings, sharedWords } from "./loading.mjs";
-import { followMoved } from "./moved.mjs";
 import { onPhone } from "./phone.mjs";
 import { nameless } from "./pictures.mjs";
 import { lightest, predict, predictWithoutScript } from "./predict.mjs";
@@ -41,7 +40,6 @@ const look = (origin, pages, looked) => async (tab, page) => {
     ...await predict(tab, page, origin, looked.includes(page)),
     ...await examine(tab, page),
     ...await onPhone(tab, page),
-    ...await followMoved(tab, page, origin),
     ...searched && page !== PRINT ? await openSearch(tab, page, pages) : [],
   ];
   return [...findings, ...asked];
@@ -73,7 +71,7 @@ function checksOf(site, origin, pages, chosen, rows) {
     html: () => validate(site, pages),
     links: () => follow(origin, pages),
     styles: () => styled(site),
-    // axe, pictures, phone, predictions, moved sections, requests, search
+    // axe, pictures, phone, predictions, requests, search
     looks: () => visit(chosen, look(origin, pages, looked)),
     unscripted: () => predictWithoutScript(origin, looked),
     live: () => touch(site, origin, chosen, python),

@@ -1,7 +1,6 @@
 """Tests of dpbook.common.datasets and of the sample that it loads."""
 
 import gzip
-import runpy
 import shutil
 from collections.abc import Callable
 from hashlib import sha256
@@ -161,22 +160,6 @@ def test_sample_is_part_of_the_full_set(sample: Sets, full: Sets) -> None:
             ours = part.images[part.labels == label]
             theirs = whole.images[whole.labels == label]
             assert torch.equal(ours, theirs[::step])
-
-
-def test_script_makes_the_sample(
-    full: Sets, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The files in the repository are those that the script makes."""
-    script = runpy.run_path(str(ROOT / "scripts" / "make_sample.py"))
-    make_sample = script["make_sample"]
-    monkeypatch.setitem(
-        make_sample.__globals__, "load_fashion_mnist", lambda **_: full
-    )
-    made = make_sample()
-    assert tuple(made) == NAMES
-    for name, contents in made.items():
-        stored = (SAMPLE / f"{name}.gz").read_bytes()
-        assert gzip.decompress(stored) == contents
 
 
 # ----------------------------------------- where the full set is looked for
