@@ -35,6 +35,10 @@ const RUNS = [
   ["import math\nprint(math.pi > 3)", "It printed:", "True\n"],
 ];
 
+/** Whether the page has Python: a book that was built without npm has none. */
+export const hasPython = (tab) =>
+  tab.evaluate(() => globalThis.dpkitPython?.available === true);
+
 const said = (place) => place.locator(".verdict").textContent();
 
 /** What an exercise says when it has an answer. */

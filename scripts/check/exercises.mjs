@@ -5,7 +5,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 
 import { visit } from "./browser.mjs";
-import { check, edit, press } from "./editor.mjs";
+import { check, edit, hasPython, press } from "./editor.mjs";
 import { finding, PRINT } from "./site.mjs";
 
 const HERE = resolve(import.meta.dirname, "..", "..");
@@ -39,6 +39,10 @@ const look = (root, origin, wrong, counted, edited) => async (tab, page) => {
   const note = (what) => findings.push(finding("exercises", page, what));
   tab.on("pageerror", (error) => note(`a script fails: ${error.message}`));
   await tab.goto(`${origin}/${page}`, { waitUntil: "load" });
+  if (!await hasPython(tab)) {
+    note("there is no Python on it: npm and node pack it");
+    return findings;
+  }
   const [stubs, solutions] =
     ["stub", "solution"].map((tag) => tagged(root, page, tag));
   const places = await tab.locator(".exercise-in-page").all();

@@ -8,6 +8,7 @@ import { delimiter, join, resolve } from "node:path";
 
 import { examineFigure, unfold } from "./axe.mjs";
 import { PATIENCE, rest, visit } from "./browser.mjs";
+import { hasPython } from "./editor.mjs";
 import { comesBySteps, slowly, watchBar } from "./progress.mjs";
 import { finding, PRINT } from "./site.mjs";
 
@@ -338,6 +339,10 @@ const look = (site, origin, figures, slow) => async (tab, page) => {
   tab.on("pageerror", (error) => note(`a script fails: ${error.message}`));
   await tab.goto(`${origin}/${page}`, { waitUntil: "load" });
   if (early.length) note(`loaded before a touch: ${early[0]}`);
+  if (!await hasPython(tab)) {
+    note("there is no Python on it: npm and node pack it");
+    return findings;
+  }
   if (page === slow.page) await loads(tab, `${origin}/${page}`, slow, note);
   await unfold(tab); // a figure may be the answer of a Predict box
   for (const figure of figures.filter((f) => f.page === page)) {

@@ -20,7 +20,7 @@ import { lightest, predict, predictWithoutScript } from "./predict.mjs";
 import { named, styled, watch } from "./requests.mjs";
 import { openSearch } from "./search.mjs";
 import { serve } from "./server.mjs";
-import { leadsOn, pagesOf, PRINT, sourceOf } from "./site.mjs";
+import { largestFirst, leadsOn, pagesOf, PRINT, sourceOf } from "./site.mjs";
 import { spell } from "./spelling.mjs";
 import { heaviest, maps, weigh, weighLive } from "./weight.mjs";
 
@@ -72,7 +72,7 @@ function checksOf(site, origin, pages, chosen, rows) {
     links: () => follow(origin, pages),
     styles: () => styled(site),
     // axe, pictures, phone, predictions, requests, search
-    looks: () => visit(chosen, look(origin, pages, looked)),
+    looks: () => visit(largestFirst(site, chosen), look(origin, pages, looked)),
     unscripted: () => predictWithoutScript(origin, looked),
     live: () => touch(site, origin, chosen, python),
     exercises: () => solve(root, site, origin, chosen),

@@ -1,5 +1,5 @@
 // The pages of a built site, and what is said about one that is at fault.
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 
 // Parts of the theme that no reader opens.
@@ -21,6 +21,12 @@ export function pagesOf(site) {
 export function opened(pages) {
   const sources = pages.filter((page) => page.startsWith("_modules/"));
   return pages.filter((page) => sources.indexOf(page) % 7 <= 0); // -1: not one
+}
+
+/** The pages, the largest first: what takes longest is not begun last. */
+export function largestFirst(site, pages) {
+  const sizes = new Map(pages.map((page) => [page, statSync(join(site, page)).size]));
+  return [...pages].sort((a, b) => sizes.get(b) - sizes.get(a));
 }
 
 /** Whether a page only leads on to another. */

@@ -192,24 +192,6 @@ def test_what_is_planted_is_found_and_nothing_else(
     assert len(found) == len(expected), found
 
 
-def test_an_old_address_that_leads_nowhere_is_found(check_pages, tmp_path):
-    pages = {
-        name: PAGE.replace(
-            END, f"</main><script>const moved = {{old: '{new}'}}</script>"
-        )
-        for name, new in (("one", "two.html#no"), ("two", "one.html#top"))
-    }
-    build(tmp_path, pages)
-    _, said = check_pages(tmp_path, "looks")
-    assert sorted(line for line in said if line.startswith("moved")) == [
-        "moved: book/one.html [book/one.md]: #old does not lead to "
-        "two.html#no",
-        "moved: book/one.html [book/one.md]: #old is not at two.html#no",
-        "moved: book/two.html [book/two.md]: #old does not lead to "
-        "one.html#top",
-    ]
-
-
 def test_who_comes_to_a_figure_and_sees_parts_jump_is_told(said_by):
     # When a browser draws a small page is chance; so the rows are given.
     source = f"""
