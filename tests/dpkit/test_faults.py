@@ -39,7 +39,7 @@ def be_killed_in_all_reduce():
     x = torch.ones(2**20, device=rank_device())
     dist.all_reduce(x)
     if dist.get_rank() == 0:
-        time.sleep(100)
+        time.sleep(9999)
     kill = (os.getpid(), signal.SIGKILL)
     threading.Timer(0.5, os.kill, kill).start()
     dist.all_reduce(x)
@@ -53,7 +53,7 @@ def loop_for_ever():
 
 def keep_the_lock():
     """Let no other thread of this process run."""
-    ctypes.PyDLL(None).sleep(100)
+    ctypes.PyDLL(None).sleep(9999)
 
 
 def broadcast():
@@ -207,7 +207,7 @@ def test_a_port_that_is_taken(workers, port):
 LATE = """
 import os, time
 if os.environ.get("RANK") == "1":
-    time.sleep(100)
+    time.sleep(9999)
 def work(): pass
 """
 
@@ -248,10 +248,10 @@ def be_stopped():
     os.kill(os.getpid(), signal.SIGSTOP)
 def keep_the_lock():
     print(os.getpid(), flush=True)
-    ctypes.PyDLL(None).sleep(100)  # lets no thread of this process run
+    ctypes.PyDLL(None).sleep(9999)  # lets no thread of this process run
 def listen():
     print(os.getpid(), flush=True)
-    threading.Event().wait(100)
+    threading.Event().wait(9999)
 """
 FROM_A_THREAD = (
     "threading.Thread(target=worker.launch, args=(worker.listen, 1)).start()"
@@ -312,7 +312,7 @@ import os, time
 from pathlib import Path
 def wait(path):
     Path(path).write_text(str(os.getpid()))
-    time.sleep(100)
+    time.sleep(9999)
 """
 
 

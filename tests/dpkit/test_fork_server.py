@@ -136,3 +136,27 @@ def test_a_fork_of_the_caller_has_a_server_of_its_own():
     assert first in others
     assert {*others} != {first}
     assert not any(Path(f"/proc/{int(pid)}").exists() for pid in others)
+
+
+LEAVES_A_FORK = """
+import os, time
+from dpkit.processes import launch
+print(*launch(os.getppid, 1))
+child = os.fork()
+if not child:
+    time.sleep(9999)
+print(child, flush=True)
+os._exit(0)
+"""
+
+
+def test_the_server_ends_with_its_caller_not_with_a_fork_of_it(
+    wait_until_ended,
+):
+    program = [sys.executable, "-c", LEAVES_A_FORK]
+    with subprocess.Popen(program, stdout=subprocess.PIPE) as caller:
+        server, child = (int(caller.stdout.readline()) for _ in range(2))
+    try:
+        wait_until_ended([server])
+    finally:
+        os.kill(child, signal.SIGKILL)

@@ -57,7 +57,7 @@ def leave(code):
 
 def hang():
     """Do nothing for long, nor let another thread of this process run."""
-    ctypes.PyDLL(None).sleep(3600)
+    ctypes.PyDLL(None).sleep(9999)
 
 
 def raise_on(bad, folder):
@@ -73,7 +73,7 @@ def end_on(bad, how):
     if dist.get_rank() == bad:
         how()
     dist.barrier()
-    time.sleep(3600)
+    time.sleep(9999)
 
 
 def sleep_beyond(first, folder):
@@ -260,7 +260,7 @@ def test_what_cannot_be_copied(monkeypatch):
 
 @pytest.mark.slow
 def test_an_exception_of_a_rank(tmp_path, is_running):
-    bad = 1  # the other rank sleeps for an hour
+    bad = 1  # the other rank sleeps for hours
     with pytest.raises(RuntimeError) as caught:
         launch(raise_on, 2, bad, str(tmp_path))
     text = str(caught.value)

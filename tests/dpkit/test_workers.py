@@ -58,7 +58,7 @@ def interrupt(pid):
     """Send Ctrl-C to the caller, once, and go on."""
     if dist.get_rank() == 0:
         os.kill(pid, signal.SIGINT)
-    time.sleep(3600)
+    time.sleep(9999)
 
 
 def turns(folder):
@@ -77,12 +77,12 @@ def busy(depth, until):
 
 def start_others(folder, how):
     """Start a process of our own, and let rank 1 fail."""
-    other = subprocess.Popen(["sleep", "321"])
+    other = subprocess.Popen(["sleep", "9999"])
     Path(folder, str(other.pid)).touch()
     dist.barrier()
     if dist.get_rank() == 1:
         how("3")
-    time.sleep(100)
+    time.sleep(9999)
 
 
 def notes_of_a_busy_time():
@@ -254,7 +254,7 @@ from dpkit.processes import Workers
 def run():
     with Workers(1, "gloo") as workers:
         print(*workers.run(dist.get_rank), flush=True)
-        time.sleep(100)
+        time.sleep(9999)
 threading.Thread(target=run).start()
 """
 
