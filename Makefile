@@ -64,7 +64,7 @@ UNITS  = $(PYTEST) $(SHARED) --doctest-modules
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 # A driver of GPUs makes such files. To ask torch instead takes seconds.
 HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|kfd)'
-# In a few seconds: can the tests run on this machine at all?
+# In a few seconds: can the tests run here at all? Can they use the GPUs?
 FIT := $(PY) -P scripts/fit_for_tests.py
 # These tests run without DPKIT_DEVICES, as for a reader who has not set it.
 FOUND := $(patsubst %,tests/dpkit/test_%.py,\
@@ -158,11 +158,11 @@ $(READY): pyproject.toml
 endif
 
 environment:
-	@$(PY) scripts/lacking.py
+	@:
 
 # Which GPUs will not work is said before the download, and again at the end.
 setup: $(READY)  ## install the pinned environment into .venv
-	@$(PY) -P scripts/gpu_fits.py --there
+	@$(FIT) || true
 
 book: $(READY)  ## build the site into _build/html
 	$(PY) scripts/build_site.py .
@@ -203,8 +203,7 @@ reproducible: $(READY)  ## run every notebook, or ONLY=name; fail on a change
 test: $(READY)  ## all tests and notebooks, or ONLY=name; test-gpu on GPUs
 	@$(FIT)
 	@if $(HAS_DRIVER); then \
-	  if $(PY) -c '$(ASK_GPUS); exit(not gpus)'; then $(MAKE) test-gpu; \
-	  else $(PY) scripts/without_gpu_tests.py; fi; fi
+	  if $(PY) -c '$(ASK_GPUS); exit(not gpus)'; then $(MAKE) test-gpu; fi; fi
 	$(ON_SIM) $(ONE) $(UNITS) -m "not cuda and not weekly" --nbval $(NBVAL) \
 	  $(or $(FILES),$(if $(ONLY),,$(CODE) tests) $(CHOSEN))
 
