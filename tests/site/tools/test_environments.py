@@ -52,7 +52,12 @@ def environment(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("target", "check test test-gpu execute".split())
+@pytest.mark.parametrize(
+    "target",
+    "book check notebooks execute reproducible test test-fast test-cpu "
+    "test-gpu test-plain notebooks-branch gpu-report gpu-outputs bench "
+    "reproduce coverage".split(),
+)
 def test_a_target_uses_an_environment_and_installs_nothing(
     environment, target
 ):
