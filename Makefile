@@ -65,7 +65,7 @@ UNITS  = $(PYTEST) $(SHARED) --doctest-modules -m "$(MARKS)"
 NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 # A driver of GPUs makes such files. To ask torch instead takes seconds.
 HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|kfd)'
-# In a few seconds: can the tests run on this machine at all?
+# In a few seconds: can the tests run here at all? Can they use the GPUs?
 FIT := $(PY) -P scripts/fit_for_tests.py
 # These tests run without DPKIT_DEVICES, as for a reader who has not set it.
 FOUND := $(patsubst %,tests/dpkit/test_%.py,\
@@ -159,11 +159,11 @@ $(READY): pyproject.toml
 endif
 
 environment:
-	@$(PY) scripts/lacking.py
+	@:
 
 # Which GPUs will not work is said before the download, and again at the end.
 setup: $(READY)  ## install the pinned environment into .venv
-	@$(PY) -P scripts/gpu_fits.py --there
+	@$(FIT) || true
 
 book: $(READY)  ## build the site into _build/html
 	$(PY) scripts/build_site.py .
@@ -201,9 +201,8 @@ reproducible: $(READY)  ## run every notebook, or ONLY=name; fail on a change
 # simulated devices are the same everywhere: test-sim compares them strictly.
 test: $(READY)  ## each cell, the library's tests, the book's: on GPUs, or on sim
 	@$(FIT)
-	@if ! { $(HAS_DRIVER); }; then $(MAKE) test-sim; \
-	elif $(PY) -c '$(ASK_GPUS); exit(not gpus)'; then $(MAKE) test-gpu; \
-	else $(PY) scripts/without_gpu_tests.py && $(MAKE) test-sim; fi
+	@if { $(HAS_DRIVER); } && $(PY) -c '$(ASK_GPUS); exit(not gpus)'; \
+	then $(MAKE) test-gpu; else $(MAKE) test-sim; fi
 
 test-sim: $(READY)  ## the same on simulated devices, or ONLY=name, FILES="a b"
 	$(ON_SIM) $(ONE) $(UNITS) --nbval $(NBVAL) \

@@ -86,7 +86,7 @@ def main() -> None:
     if lacking:
         announce(lacking[0])
     if "torch" not in kept:
-        gpu_fits.main(there=False)
+        gpu_fits.main()
     pip("--quiet")
     importlib.invalidate_caches()
 

@@ -25,10 +25,6 @@ WITH_TORCH = re.compile(
     r"(torch|torchvision|triton|nvidia-[\w-]+|cuda-[\w-]+)=="
 )
 
-# An empty file in the environment, there before all else: if this is
-# interrupted, it tells that the torch is not the environment's own.
-OURS = "torch-from-outside"
-
 
 def without_torch(requirements: str) -> str:
     """Leave out torch, torchvision, and the libraries for them."""
@@ -46,8 +42,6 @@ def places() -> list[str]:
 
 def make(folder: Path) -> None:
     """Make the environment; it finds what this Python finds."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / OURS).touch()
     brings_pip = find_spec("ensurepip") is not None  # not on Colab
     builder = venv.EnvBuilder(symlinks=os.name != "nt", with_pip=brings_pip)
     builder.create(folder)
@@ -58,11 +52,10 @@ def make(folder: Path) -> None:
 def main(folder: Path) -> int:
     """Make the environment, unless it is there; write what it still needs."""
     file = folder / "without-torch.txt"
-    ours = file.exists() or (folder / OURS).exists()
-    if folder.exists() and not ours:
+    if folder.exists() and not file.exists():
         print(
-            f"there is an environment with a torch of its own ({folder}); "
-            f"first: rm -r {folder}",
+            f"there is an environment with a torch of its own ({folder}), or "
+            f"a part of one; first: rm -r {folder}",
             file=sys.stderr,
         )
         return 1

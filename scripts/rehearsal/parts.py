@@ -22,7 +22,7 @@ EDGE = (
     "dpkit/test_accelerator.py",
     "book/test_device_assignment.py",
     "book/test_torchrun.py",
-    "site/tools/test_gpu_fits.py",
+    "site/tools/test_environments.py",
 )
 # For a short rehearsal: each chapter, and on how many GPUs.
 SHORT_CHAPTERS = (
