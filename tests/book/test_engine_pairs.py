@@ -8,10 +8,16 @@ import torch.distributed as dist
 from torch.distributed import pipelining
 
 from dpbook.collectives.runs import timed
-from dpbook.common.engine_pairs import counts_of, engines_table, traced
+from dpbook.common.engine_pairs import (
+    NARROW,
+    counts_of,
+    engines_table,
+    traced,
+)
 from dpbook.layer_partitioning.engine import split_layers_pair
 from dpbook.network_partitioning.engine import pipeline_pair
-from dpbook.overlap.engines import data_parallel_pair
+from dpbook.network_partitioning.runs import deep_network
+from dpbook.overlap.engines import data_parallel_pair, our_step
 from dpkit import sim
 from dpkit.theory.hardware import HOSTS
 from tests.dpkit.test_works import overlapping
@@ -42,23 +48,23 @@ PAIRS = {
 
 @pytest.fixture(scope="module")
 def pairs():
-    """All pairs, where that can be without values: times need none."""
-    meta = {"backing": "meta"}
-    return {
-        name: make(**({} if name == "layers" else meta))
-        for name, make in PAIRS.items()
-    }
+    return {name: make() for name, make in PAIRS.items()}
 
 
-@pytest.fixture(scope="module")
-def narrow():
-    """The same steps of narrow networks, with values."""
-    return [make(width=256) for make in PAIRS.values()]
-
-
-def test_both_leave_the_same_gradients(narrow):
-    for pair in narrow:
+def test_both_leave_the_same_gradients(pairs):
+    for pair in pairs.values():
         assert 0 <= pair.away < 1e-4  # no NaN: no gradient is all zeros
+
+
+def test_times_are_those_of_wide_layers_and_gradients_of_narrow_ones():
+    """Of 264 values, on machines with values and without."""
+    pair = data_parallel_pair(world_size=2, width=264)
+    assert pair.ours.gradients[0].shape == (NARROW, NARROW)
+    torch.manual_seed(0)
+    net = deep_network(264, depth=12)
+    with sim.machine(hosts="per_device"):
+        step = our_step(net, *torch.randn(2, 128, 264), 2)
+    assert step.timeline.spans == pair.ours.timeline.spans
 
 
 def test_some_take_the_same_time(pairs):
@@ -67,7 +73,7 @@ def test_some_take_the_same_time(pairs):
 
 
 def test_pytorch_s_reducer_sends_beside_backward_as_ours_does():
-    pair = data_parallel_pair(backing="meta")
+    pair = data_parallel_pair()
     ours, theirs = (
         overlapping(step.timeline, "sim:0")
         for step in (pair.ours, pair.theirs)
@@ -93,7 +99,7 @@ def test_pytorch_s_engine_copies_each_bucket_back_when_it_has_its_sum():
 
     If its stream waited for all buckets at once, all 24 would be.
     """
-    pair = data_parallel_pair(backing="meta")
+    pair = data_parallel_pair()
     spans = [s for s in pair.theirs.timeline.spans if s.device == "sim:0"]
     sent = [s.end for s in spans if s.name.startswith("copy to")]
     copied = sorted(s.start for s in spans if s.name == "copy_")
@@ -135,8 +141,8 @@ def test_what_is_posted_to_receive_holds_up_no_send(pairs):
     assert pairs["gpipe"].slower < 0.15
 
 
-def test_a_table_has_them_all(narrow):
-    table = engines_table(narrow)
+def test_a_table_has_them_all(pairs):
+    table = engines_table(pairs.values())
     assert [row["step"] for row in table.rows][3:] == [
         "1f1b",
         "zb-h1",

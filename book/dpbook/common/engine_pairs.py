@@ -5,7 +5,7 @@ PyTorch's engine issues more, or less, is counted by name.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,7 +32,10 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Pair:
-    """A step by our engine, and the same one by PyTorch's."""
+    """A step by our engine, and the same one by PyTorch's.
+
+    The gradients may be those of narrower layers: see :func:`pair_of`.
+    """
 
     name: str
     ours: Step
@@ -87,6 +90,40 @@ class Counted(NamedTuple):
     times: int
     host: float
     device: float
+
+
+NARROW = 256  # the widest layers whose gradients pairs compare
+
+
+def pair_of(
+    name: str,
+    both: Callable[[int], tuple[Step, Step]],
+    width: int,
+    machine: Mapping[str, Any],
+) -> Pair:
+    """Trace the same step by two engines, and compare their gradients.
+
+    Times depend on no value, so that the steps of wide layers are traced
+    without values. The gradients are those of narrower layers, which take a
+    fraction of the arithmetic.
+
+    Args:
+        name: That of the pair.
+        both: It takes a step of layers of this width by our engine, and one
+            by PyTorch's.
+        width: The values that go into each layer whose step is traced.
+        machine: What :func:`dpkit.sim.machine` changes, by name.
+    """
+    hardware = {"hosts": "per_device", **machine}
+    with sim.machine(**hardware | {"backing": "meta"}):
+        timed = both(width)
+    with sim.machine(**hardware):
+        compared = both(min(width, NARROW))
+    ours, theirs = (
+        Step(wide.timeline, narrow.gradients)
+        for wide, narrow in zip(timed, compared)
+    )
+    return Pair(name, ours, theirs)
 
 
 def counts_of(timeline: Timeline, device: int) -> dict[str, Counted]:

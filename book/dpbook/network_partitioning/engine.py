@@ -19,9 +19,15 @@ from torch.distributed.pipelining.schedules import (
 )
 from torch.nn import functional as F
 
-from dpbook.common.engine_pairs import Pair, Step, on_cpu, traced, traced_here
+from dpbook.common.engine_pairs import (
+    Pair,
+    Step,
+    on_cpu,
+    pair_of,
+    traced,
+    traced_here,
+)
 from dpbook.network_partitioning.runs import deep_network
-from dpkit import sim
 from dpkit.machine import devices
 from dpkit.network_partition import Pipeline, split_layers
 from dpkit.processes import rank_device
@@ -177,12 +183,15 @@ def pipeline_pair(
         width: The values that go into each layer and come out of it.
         **machine: What :func:`dpkit.sim.machine` changes, by name.
     """
-    torch.manual_seed(0)
-    stages = split_layers(deep_network(width), world_size)
-    X, y = torch.randn(2, width, width)
-    with sim.machine(**{"hosts": "per_device", **machine}):
+
+    def both(width: int) -> tuple[Step, Step]:
+        torch.manual_seed(0)
+        stages = split_layers(deep_network(width), world_size)
+        X, y = torch.randn(2, width, width)
         ours = our_step(deepcopy(stages), X, y, name, num_micro_batches)
         batch = X, y, F.mse_loss, schedule, num_micro_batches
-        timelines = launch(torch_step, world_size, stages, *batch)
-    grads = [g for step in timelines for g in step.gradients]
-    return Pair(name, ours, Step(timelines[0].timeline, grads))
+        steps = launch(torch_step, world_size, stages, *batch)
+        grads = [g for step in steps for g in step.gradients]
+        return ours, Step(steps[0].timeline, grads)
+
+    return pair_of(name, both, width, machine)

@@ -8,9 +8,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from dpbook.common.engine_pairs import Pair, Step, on_cpu, traced, traced_here
+from dpbook.common.engine_pairs import (
+    Pair,
+    Step,
+    on_cpu,
+    pair_of,
+    traced,
+    traced_here,
+)
 from dpbook.network_partitioning.runs import deep_network
-from dpkit import sim
 from dpkit.data_parallel import BucketedDataParallel
 from dpkit.machine import devices
 from dpkit.placement import split_batch
@@ -83,11 +89,14 @@ def data_parallel_pair(
         width: The values that go into each layer and come out of it.
         **machine: What :func:`dpkit.sim.machine` changes, by name.
     """
-    torch.manual_seed(0)
-    net = deep_network(width, depth=12)
-    X, y = torch.randn(2, 64 * world_size, width)
-    with sim.machine(**{"hosts": "per_device", **machine}):
+
+    def both(width: int) -> tuple[Step, Step]:
+        torch.manual_seed(0)
+        net = deep_network(width, depth=12)
+        X, y = torch.randn(2, 64 * world_size, width)
         ours = our_step(net, X, y, world_size)
         theirs, *_ = launch(torch_step, world_size, net, X, y, views)
+        return ours, theirs
+
     names = "data parallel", "views" if views else "", machine.get("link", "")
-    return Pair(", ".join(filter(None, names)), ours, theirs)
+    return pair_of(", ".join(filter(None, names)), both, width, machine)
