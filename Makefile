@@ -215,9 +215,9 @@ test-gpu: $(READY)  ## the tests that need CUDA, the chapters on CUDA, or ONLY=n
 	$(if $(GPU_TESTS),env -u DPKIT_DEVICES $(PYTEST) -m cuda $(GPU_TESTS) \
 	  $(if $(FILES),|| { [ $$? = 5 ] && echo "none of these tests needs CUDA \
 	(make test-sim runs them)"; }))
-	@$(PY) -c '$(ASK_GPUS); \
+	$(if $(GPU_CHAPTERS),@$(PY) -c '$(ASK_GPUS); \
 	  print(f"Chapters on {len(gpus)} GPU(s); a cell that asks for more", \
-	  "gets simulated ones.")'
+	  "gets simulated ones.")')
 	$(if $(GPU_CHAPTERS),env -u DPKIT_DEVICES $(PYTEST) --nbval-lax $(NBVAL) \
 	  $(GPU_CHAPTERS))
 

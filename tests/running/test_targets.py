@@ -69,6 +69,32 @@ def test_files_take_the_place_of_all():
     assert dry_run("test", FILES="x") == dry_run("test")
 
 
+def on_gpus(*words):
+    """Return what pytest is given on GPUs: for tests, and for chapters."""
+    lines = dry_run("test-gpu", *words).replace("\\\n", "").splitlines()
+    runs = [line.partition("-m pytest ")[2] for line in lines]
+    tests = [run for run in runs if run.startswith("-m cuda")]
+    return tests, [run for run in runs if "--nbval-lax" in run]
+
+
+def test_on_gpus_are_run_all_chapters_and_what_needs_cuda():
+    (tests,), (chapters,) = on_gpus()
+    assert tests.split() == ["-m", "cuda", "tests"]
+    assert chapters.count(".ipynb") == len([*ROOT.glob("book/*.ipynb")])
+
+
+def test_on_gpus_one_chapter_or_some_files_are_run():
+    tests, (chapter,) = on_gpus("ONLY=memory")
+    assert tests == []
+    assert chapter.endswith(" book/memory.ipynb")
+    assert chapter.count(".ipynb") == 1
+    (tests,), (chapter,) = on_gpus("FILES=tests/a.py book/b.ipynb")
+    assert tests.startswith("-m cuda tests/a.py")
+    assert chapter.endswith(" book/b.ipynb")
+    (tests,), chapters = on_gpus("FILES=tests/a.py")
+    assert chapters == []
+
+
 def test_continuous_integration_shuffles():
     workflow = ROOT / ".github" / "workflows" / "cpu.yml"
     for file in (ROOT / ".ci" / "run", workflow):
