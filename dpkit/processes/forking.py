@@ -25,7 +25,8 @@ from typing import IO
 from dpkit.processes.server import WITHOUT_CUDA, Job
 
 SERVER_PROGRAM = "from dpkit.processes.server import main; main()"
-LOOK_SECONDS = 0.002  # how often a process is looked at that has to end
+LOOK_SECONDS = 0.005  # how often the server is looked at, while it starts
+WAIT_SECONDS = 0.1  # for how long one look at a process waits for its end
 # Variables that libraries read when they are imported: a process whose own
 # have other values cannot be forked from a server that has imported them.
 READ_AT_IMPORT = (
@@ -83,7 +84,8 @@ class Forked:
         while (status := self.poll()) is None:
             if time.monotonic() > end:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout)
-            time.sleep(LOOK_SECONDS)
+            with suppress(OSError):  # another thread has read it
+                self._connection.poll(WAIT_SECONDS)
         return status
 
     def send_signal(self, number: int) -> None:
