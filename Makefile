@@ -16,7 +16,7 @@ OUTER  := $(VENV)/without-torch.txt
 ifeq ($(origin ENV),command line)
 PY    := $(firstword $(wildcard $(addprefix $(abspath $(ENV))/bin/,\
            python python3)))
-READY := environment
+READY :=
 ifeq ($(PY),)
 $(error there is no Python in the environment (ENV: $(ENV)); \
   give the folder that holds bin/python)
@@ -121,8 +121,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
   $(if $(AGAIN),--again $(AGAIN)) $(if $(LIMIT),--limit $(LIMIT))
 
 .DEFAULT_GOAL := help
-.PHONY: $(shell grep -oE '^[a-z][a-z-]*:' $(firstword $(MAKEFILE_LIST)) | tr -d :) \
-        environment free-port
+.PHONY: $(shell grep -oE '^[a-z][a-z-]*:' $(firstword $(MAKEFILE_LIST)) | tr -d :)
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -157,9 +156,6 @@ $(READY): pyproject.toml
 	  --no-deps --no-build-isolation --editable .
 	@touch $@
 endif
-
-environment:
-	@:
 
 # Which GPUs will not work is said before the download, and again at the end.
 setup: $(READY)  ## install the pinned environment into .venv
