@@ -16,7 +16,7 @@ OUTER  := $(VENV)/without-torch.txt
 ifeq ($(origin ENV),command line)
 PY    := $(firstword $(wildcard $(addprefix $(abspath $(ENV))/bin/,\
            python python3)))
-READY := environment
+READY :=
 ifeq ($(PY),)
 $(error there is no Python in the environment (ENV: $(ENV)); \
   give the folder that holds bin/python)
@@ -121,7 +121,7 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 .PHONY: help setup book check links-outside serve notebooks notebooks-branch execute test test-fast test-cpu \
         test-dpkit test-book test-site test-double test-plain test-report test-other-cpu test-reader test-gpu ranks gpu-report rehearse rehearse-short address \
         new-chapter gpu-outputs bench coverage \
-        elsewhere packages assignment grade assignments-graded newest release archive reproduce public-scripts planted-mistakes forecasts reproducible lint words format lock clean environment free-port
+        elsewhere packages assignment grade assignments-graded newest release archive reproduce public-scripts planted-mistakes forecasts reproducible lint words format lock clean free-port
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -156,9 +156,6 @@ $(READY): pyproject.toml
 	  --no-deps --no-build-isolation --editable .
 	@touch $@
 endif
-
-environment:
-	@:
 
 # Which GPUs will not work is said before the download, and again at the end.
 setup: $(READY)  ## install the pinned environment into .venv

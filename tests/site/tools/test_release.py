@@ -15,7 +15,7 @@ from tests.repository import ROOT
 ADDRESS = "https://github.com/some/book"
 PACKAGES = {"dpkit": ROOT / "dpkit", "dpbook": ROOT / "book" / "dpbook"}
 # The images of clothes, which a release makes of the full set.
-LEFT_OUT = re.compile(r"ubyte\.gz$|LICENSE\.fashion-mnist$")
+LEFT_OUT = re.compile(r"ubyte\.gz$|(LICENSE|README)\.fashion-mnist$")
 
 
 @pytest.fixture(scope="module")
