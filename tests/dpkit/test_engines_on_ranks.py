@@ -76,7 +76,9 @@ def launched(program, k, *args, races):
     return found
 
 
-@pytest.mark.parametrize(("name", "k"), few_on_four(ENGINES, ["fsdp_hybrid"]))
+@pytest.mark.parametrize(
+    ("name", "k"), few_on_four(ENGINES, ["ddp", "fsdp_hybrid"])
+)
 def test_three_steps_end_as_one_device_does(name, k):
     """With races looked for on four ranks, which "fsdp_hybrid" needs."""
     for parameters in launched(ENGINES[name], k, races=k > 2):
