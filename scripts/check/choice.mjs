@@ -4,10 +4,10 @@
 //
 // A page differs where a file differs that it is made of: its text; the code
 // of the book in the folder of its name; for the reference and for a page of
-// source, that source. What pages run in the browser, all pages run that have
-// a live figure or an exercise. Where a file differs that all pages are made
-// of, or that looks at them, all are looked at: where it differs from the commit,
-// or if there is a seed alone, from the commit before the last.
+// source, that source; for the search, any text. What pages run in the browser,
+// all pages run that have a live figure or an exercise. Where a file differs
+// that all pages are made of, or that looks at them, all are looked at: one that
+// differs from the commit, or for a seed from the commit before the last.
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -49,15 +49,15 @@ export function differing(root, commit) {
 
 /** The pages that are made of a file, apart from what they run. */
 export function madeOf(file) {
-  const [, name] = /^book\/([\w-]+)\.(?:ipynb|md)$/.exec(file) ??
-    /^book\/dpbook\/(\w+)\//.exec(file) ?? [];
-  const [, module] = /^(?:book\/)?(dp(?:kit|book)\/.+)\.py$/.exec(file) ?? [];
-  const pages = name ? [`book/${name.replaceAll("_", "-")}.html`] : [];
-  if (module) {
-    pages.push(`_modules/${module.replace(/\/__init__$/, "")}.html`,
-      module.startsWith("dpkit") ? "book/api.html" : "book/api-book.html");
-  }
-  return pages;
+  const [, text] = /^book\/([\w-]+)\.(?:ipynb|md)$/.exec(file) ?? [];
+  const [, room] = /^book\/dpbook\/(\w+)\//.exec(file) ?? [];
+  const [, module] = /^(?:book\/)?(dp(?:kit|book)\/.+?)(?:\/__init__)?\.py$/.exec(file) ?? [];
+  return [
+    ...text ? [`book/${text}.html`, "search.html"] : [],
+    ...room ? [`book/${room.replaceAll("_", "-")}.html`] : [],
+    ...module ? [`_modules/${module}.html`,
+      module.startsWith("dpkit") ? "book/api.html" : "book/api-book.html"] : [],
+  ];
 }
 
 /** Those of some pages that differ where these files do. */
