@@ -59,13 +59,16 @@ async function timed(name, check) {
 }
 
 /** The checks by name. `rows` gets what is learned of how pages load. */
-function checksOf(site, origin, pages, chosen, rows) {
+function checksOf(site, origin, pages, shown, chosen, rows) {
   const looked = lightest(site, chosen, 1);
+  // What all pages load is seen on the smallest ones, whichever are chosen.
+  const smallest = largestFirst(site, shown).slice(-3);
   return {
     weight: () =>
       [...weigh(site, pages), ...weighLive(site), ...maps(site)],
     loading: async () => {
-      rows.push(...await loadings(site, origin, chosen));
+      rows.push(...await loadings(site, origin,
+        [...new Set([...chosen, ...smallest])]));
       return judge(rows);
     },
     html: () => validate(site, pages),
@@ -96,7 +99,7 @@ async function main() {
   if (fault) return refuse(fault);
   const { origin, server } = await serve(site);
   const rows = [];
-  const checks = checksOf(site, origin, pages, chosen, rows);
+  const checks = checksOf(site, origin, pages, shown, chosen, rows);
   const names = wanted.length ? wanted : Object.keys(checks);
   const unknown = names.filter((name) => !checks[name]);
   let total = 0;
