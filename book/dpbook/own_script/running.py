@@ -14,11 +14,10 @@ from dpkit.processes.starting import Process
 
 SCRIPT = Path(train.__file__).read_text(encoding="utf-8")
 # What ``python -m module arguments`` does, given the module and arguments.
-RUN_MODULE = """
-import runpy, sys
-del sys.argv[0]
-runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-"""
+RUN_MODULE = (
+    "import runpy, sys; del sys.argv[0]; "
+    "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+)
 ROOTS = [str(Path(path).resolve()) for path in sys.path if path]
 
 
