@@ -2,9 +2,9 @@
 
 Usage: python scripts/run_one.py dpkit/losses.py
 
-The tests of ``dpkit/losses.py`` are its examples and ``test_losses.py``. Where
-no test has its name, they are the files of tests that name the module. A file
-of tests is run itself, and so is a chapter. There is one process: to start
+The tests of ``dpkit/buckets/rounds.py`` are its examples, ``test_rounds.py``
+and ``test_buckets.py``. Where no test has such a name, they are the files of
+tests that name the module. A file of tests is run itself, and so is a chapter. There is one process: to start
 workers, and to import torch in each of them, takes longer than most files.
 """
 
@@ -36,10 +36,17 @@ def tests_of(file: Path) -> list[Path]:
         file: Its path from the root of the repository.
 
     Returns:
-        Those that have its name; if there are none, those that name it.
+        Those that have its name or that of its folder; if there are none,
+        those that name it.
     """
     tests = [p for f in FOLDERS for p in sorted((ROOT / f).rglob("test_*.py"))]
-    named = [path for path in tests if path.stem == f"test_{file.stem}"]
+    folder = f"test_{file.parent.name}"
+    named = [
+        path
+        for path in tests
+        if path.stem in (f"test_{file.stem}", folder)
+        or path.stem.startswith(f"{folder}_")
+    ]
     if named:
         return named
     inside = file.relative_to("book") if file.parts[0] == "book" else file
