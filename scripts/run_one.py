@@ -4,8 +4,9 @@ Usage: python scripts/run_one.py dpkit/losses.py
 
 The tests of ``dpkit/buckets/rounds.py`` are its examples, ``test_rounds.py``
 and ``test_buckets.py``. Where no test has such a name, they are the files of
-tests that name the module. A file of tests is run itself, and so is a chapter. There is one process: to start
-workers, and to import torch in each of them, takes longer than most files.
+tests that name the module. A file of tests is run itself, and so is a chapter.
+There is one process: to start workers, and to import torch in each of them,
+takes longer than most files.
 """
 
 import os
