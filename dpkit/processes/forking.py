@@ -27,14 +27,17 @@ from dpkit.processes.server import WITHOUT_CUDA, Job
 SERVER_PROGRAM = "from dpkit.processes.server import main; main()"
 LOOK_SECONDS = 0.005  # how often the server is looked at, while it starts
 WAIT_SECONDS = 0.1  # for how long one look at a process waits for its end
-# Variables that libraries read when they are imported: a process whose own
-# have other values cannot be forked from a server that has imported them.
+# Variables that libraries read when they are imported. A process can be forked
+# if its own have the values that they had when this one imported torch.
 READ_AT_IMPORT = (
     *("ATEN_", "DNNL_", "GLIBC_", "GOMP_", "KMP_", "LANG", "LC_", "LD_"),
     *("MALLOC_", "MKL_", "NPY_", "OMP_", "ONEDNN_", "OPENBLAS_", "PYTHON"),
     *("PYTORCH_", "TORCH", "TQDM_", "TRITON_"),
 )
-READ_LATER = ("PYTHONPATH", "TORCHELASTIC_RUN_ID")
+READ_LATER = (
+    *("PYTHONPATH", "TORCHELASTIC_RUN_ID"),
+    *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),  # torch may set them
+)
 
 
 class Forked:
@@ -103,7 +106,6 @@ class ForkServer:
     """The server that this process has started."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._variables = _read_at_import(environment)
         self._lock = threading.Lock()
         self._is_ready = False
         self._socket, asked = socket.socketpair(
@@ -121,10 +123,6 @@ class ForkServer:
                 start_new_session=True,  # Ctrl-C is for the caller
             )
         self.pid = self._process.pid
-
-    def can_fork(self, environment: Mapping[str, str]) -> bool:
-        """Whether a process with these variables can be forked."""
-        return _read_at_import(environment) == self._variables
 
     def has_ended(self) -> bool:
         """Whether it was killed."""
@@ -205,13 +203,14 @@ def fork_server(environment: Mapping[str, str]) -> ForkServer | None:
     """
     if sys.platform != "linux" or not (_is_open(1) and _is_open(2)):
         return None
+    if _read_at_import(environment) != AT_IMPORT:
+        return None
     with _lock:
         if _servers and _servers[0].has_ended():
             _servers.pop().end()
         if not _servers:
             _servers.append(ForkServer(environment))
-        server = _servers[0]
-    return server if server.can_fork(environment) else None
+        return _servers[0]
 
 
 def absolute_path() -> list[str]:
@@ -220,9 +219,10 @@ def absolute_path() -> list[str]:
 
 
 def _read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
+    variables = {"OMP_NUM_THREADS": "1", **environment}
     return {
         name: value
-        for name, value in environment.items()
+        for name, value in variables.items()
         if value and name.startswith(READ_AT_IMPORT)
         if name not in READ_LATER
     }
@@ -234,6 +234,9 @@ def _is_open(file: int) -> bool:
     except OSError:
         return False
     return True
+
+
+AT_IMPORT = _read_at_import(os.environ)
 
 
 def _end() -> None:

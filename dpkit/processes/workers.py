@@ -47,10 +47,10 @@ def launch(
     some may be if the caller itself is killed.
 
     On Linux the processes are forked from one that has imported torch, which
-    the first call starts in some seconds, and which ends with the caller. A
+    the first call starts in some seconds, and which ends with the caller. Each
+    is a new Python, which takes seconds, on other systems, and where a
     variable that torch reads when it is imported, such as
-    ``TORCH_DISTRIBUTED_DEBUG``, makes each rank a new Python if it was set
-    after that, as it is on other systems, and takes as long.
+    ``TORCH_DISTRIBUTED_DEBUG``, is not as it was when dpkit was imported.
     :class:`dpkit.processes.Workers` stay for several functions.
 
     Args:
