@@ -75,7 +75,7 @@ def _train(
         X = torch.zeros(rows, width)
         net = sharded(dense_blocks(width, count), device, **how)
     optimizer = adam(list(net.parameters()))
-    _step(net, X, optimizer, syncs)
+    _step(net, X, optimizer, [True])  # of one batch
     return _step(net, X, optimizer, syncs)
 
 

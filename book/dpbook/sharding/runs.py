@@ -80,8 +80,8 @@ def simulated_step(
 ) -> Step:
     """Take two steps by hand, and return the second.
 
-    In the first Adam has no averages yet. Each device has a host. No value is
-    computed.
+    In the first, of one batch, Adam has no averages yet. Each device has a
+    host. No value is computed.
 
     Args:
         engine: A class of ``dpkit.sharding``, such as ``Zero3``.
@@ -99,7 +99,7 @@ def simulated_step(
         with ranks[0]:
             parallel = engine(dense_blocks(width, count), ranks, adam)
         xs = [torch.zeros(rows, width, dtype=dtype, device=d) for d in ranks]
-        _step(parallel, xs, batches)
+        _step(parallel, xs, batches=1)
         return _step(parallel, xs, batches)
 
 
