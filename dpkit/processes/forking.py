@@ -36,6 +36,7 @@ READ_AT_IMPORT = (
 )
 READ_LATER = (
     *("PYTHONPATH", "TORCHELASTIC_RUN_ID"),
+    *WITHOUT_CUDA,  # the server's own: its forks have imported with them
     *("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),  # torch may set them
 )
 
