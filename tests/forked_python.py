@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from dpkit.processes.forking import Forked, fork_server
-from dpkit.processes.server import Job
+from dpkit.processes.server import Command
 
 
 def popen(words, *, env=None, **others):
@@ -33,11 +33,11 @@ class ForkedPython(Forked):
         assert start_new_session
         cwd = str(cwd or os.getcwd())
         first = [cwd, *filter(None, env.get("PYTHONPATH", "").split(":"))]
-        job = Job(program, arguments, env, cwd, [*first, *sys.path])
+        command = Command(program, arguments, env, cwd, [*first, *sys.path])
         self.stdout, out = _stream(stdout, 1, text)
         self.stderr, error = _stream(stderr, 2, text)
         error = out if stderr == subprocess.STDOUT else error
-        super().__init__(server.ask(job, [0, out, error]))
+        super().__init__(server.ask(command, [0, out, error]))
         for pipe, end in ((self.stdout, out), (self.stderr, error)):
             if pipe:
                 os.close(end)

@@ -22,14 +22,15 @@ from typing import NamedTuple
 READ_SECONDS = 0.5
 
 
-class Use(NamedTuple):
+class ProcessorUse(NamedTuple):
     """What a thread has had of the processors since it began."""
 
     ran: float  # seconds
     waited: float  # seconds in which it was ready to run
 
 
-Uses = dict[str, Use]  # of each thread, by any name that stays the same
+# Of each thread, by any name that stays the same.
+Uses = dict[str, ProcessorUse]
 
 
 class RunClock:
@@ -66,11 +67,12 @@ def share_of_time(before: Uses, now: Uses) -> float:
     """Return what part of the time that threads wanted they got.
 
     Example:
-        >>> before = {"a": Use(1.0, 5.0)}
-        >>> share_of_time(before, {"a": Use(1.5, 7.0), "b": Use(0.5, 0.0)})
+        >>> before = {"a": ProcessorUse(1.0, 5.0)}
+        >>> now = {"a": ProcessorUse(1.5, 7.0), "b": ProcessorUse(0.5, 0.0)}
+        >>> share_of_time(before, now)
         0.3333333333333333
     """
-    pairs = [(now[t], before.get(t, Use(0.0, 0.0))) for t in now]
+    pairs = [(now[t], before.get(t, ProcessorUse(0.0, 0.0))) for t in now]
     ran = sum(max(new.ran - old.ran, 0.0) for new, old in pairs)
     waited = sum(max(new.waited - old.waited, 0.0) for new, old in pairs)
     return ran / (ran + waited) if waited else 1.0
@@ -85,5 +87,5 @@ def read_uses(pids: Iterable[int]) -> Uses:
                 with suppress(OSError, ValueError):
                     words = (task / "schedstat").read_text().split()
                     ran, waited = (1e-9 * int(word) for word in words[:2])
-                    uses[str(task)] = Use(ran, waited)
+                    uses[str(task)] = ProcessorUse(ran, waited)
     return uses

@@ -8,6 +8,7 @@ the modules of torch and dpkit.
 
 import atexit
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -22,10 +23,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO
 
-from dpkit.processes.server import WITHOUT_CUDA, Job
+from dpkit.processes.server import WITHOUT_CUDA, Command
 
-SERVER_PROGRAM = "from dpkit.processes.server import main; main()"
-LOOK_SECONDS = 0.005  # how often the server is looked at, while it starts
+SERVER_PROGRAM = "from dpkit.processes.server import run_server; run_server()"
+START_LOOK_SECONDS = (
+    0.005  # how often the server is looked at, while it starts
+)
 WAIT_SECONDS = 0.1  # for how long one look at a process waits for its end
 # Variables that libraries read when they are imported. A process can be forked
 # if its own have the values that they had when this one imported torch.
@@ -126,8 +129,10 @@ class ForkServer:
         self.pid = self._process.pid
 
     def has_ended(self) -> bool:
-        """Whether it was killed."""
-        return self._process.poll() is not None
+        """Whether it was killed: its end of the socket is closed by then."""
+        ends = select.poll()
+        ends.register(self._socket, select.POLLHUP)
+        return bool(ends.poll(0))
 
     def is_ready(self) -> bool:
         """Whether it has imported all.
@@ -149,32 +154,35 @@ class ForkServer:
     def wait_until_ready(self) -> None:
         """Wait until it has imported all."""
         while not self.is_ready():
-            time.sleep(LOOK_SECONDS)
+            time.sleep(START_LOOK_SECONDS)
 
     def fork(
-        self, job: Job, files: Sequence[int], stdin: IO[bytes] | None = None
+        self,
+        command: Command,
+        files: Sequence[int],
+        stdin: IO[bytes] | None = None,
     ) -> Forked:
         """Start a process.
 
         Args:
-            job: What it runs.
+            command: What it runs.
             files: Its standard input, output and error output.
             stdin: What its user writes its input into.
         """
-        return Forked(self.ask(job, files), stdin)
+        return Forked(self.ask(command, files), stdin)
 
     def prepare(self, program: str) -> None:
         """Run a program in the server itself, for all that it forks."""
         with self.ask(program, []) as connection:
             connection.recv()
 
-    def ask(self, job: Job | str, files: Sequence[int]) -> Connection:
-        """Give the server a job; return the connection that it answers on."""
+    def ask(self, command: Command | str, files: Sequence[int]) -> Connection:
+        """Give the server a command; return the connection of its answers."""
         self.wait_until_ready()
         ours, its = Pipe()
         with its:
             socket.send_fds(self._socket, [b"."], [its.fileno(), *files])
-        ours.send(job)
+        ours.send(command)
         return ours
 
     def end(self) -> None:

@@ -34,8 +34,8 @@ import torch.distributed as dist
 from dpkit.accelerator import real_devices
 from dpkit.processes.jobs import unpickled
 from dpkit.processes.locations import Watch
+from dpkit.processes.server import PR_SET_PDEATHSIG
 
-PR_SET_PDEATHSIG = 1
 INIT_BARRIER = "TORCH_DIST_INIT_BARRIER"
 # Variables that a rank keeps, in place of those of its caller.
 OWN = ("OMP_NUM_THREADS", "RANK", "LOCAL_RANK", "WORLD_SIZE", INIT_BARRIER)

@@ -5,7 +5,7 @@ before the first step of an optimizer; a forked one a hundredth of that::
 
     the caller                     the server                  a process
       │ starts it, once ─────────▶ imports torch
-      │ a job, and its files ────▶ forks ────────────────────▶ runs the job
+      │ a command, its files ────▶ forks ────────────────────▶ runs it
       ◀── the process's number ─── │                             │
       ◀── how it ended ─────────── │ ◀───────────────────────── ends
       ╳ ─────────────────────────▶ kills all, removes their folders, ends
@@ -44,7 +44,7 @@ WITHOUT_CUDA = {
 
 
 @dataclass(frozen=True)
-class Job:
+class Command:
     """What a forked process is to run, as ``python -c program arguments``."""
 
     program: str
@@ -60,7 +60,7 @@ class Child:
     """A process that was forked and has not ended."""
 
     connection: Connection  # to the caller
-    job: Job
+    command: Command
 
 
 def import_all() -> None:
@@ -78,7 +78,7 @@ def import_all() -> None:
 
 
 def serve(asked: socket.socket) -> None:
-    """Fork a process for each job, until the caller has ended."""
+    """Fork a process for each command, until the caller has ended."""
     import_all()
     gc.freeze()  # or every process would look through all of it
     children: dict[int, Child] = {}
@@ -106,8 +106,8 @@ def serve(asked: socket.socket) -> None:
             os.killpg(pid, signal.SIGKILL)
     for pid, child in children.items():
         os.waitpid(pid, 0)
-        if child.job.removes:
-            shutil.rmtree(child.job.removes, ignore_errors=True)
+        if child.command.removes:
+            shutil.rmtree(child.command.removes, ignore_errors=True)
 
 
 def _do(
@@ -116,10 +116,10 @@ def _do(
     children: dict[int, Child],
     sockets: list[socket.socket],
 ) -> None:
-    """Fork a process for a job; a job that is a text runs here, for all."""
-    job = connection.recv()
-    if isinstance(job, str):
-        exec(job, {})
+    """Fork a process for a command; a text is run here, for all of them."""
+    command = connection.recv()
+    if isinstance(command, str):
+        exec(command, {})
         gc.freeze()
         connection.send(None)
         return
@@ -133,12 +133,12 @@ def _do(
         for other in [connection, *_connections(children)]:
             other.close()
         try:
-            _become(job, files, server)
+            _become(command, files, server)
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(1)
-    children[pid] = Child(connection, job)
+    children[pid] = Child(connection, command)
     with suppress(ConnectionError):
         connection.send(pid)
 
@@ -158,8 +158,8 @@ def _bury(children: dict[int, Child]) -> None:
             child.connection.send(os.waitstatus_to_exitcode(status))
 
 
-def _become(job: Job, files: list[int], server: int) -> None:
-    """Run a job in this process, as a new Python would, and end it."""
+def _become(command: Command, files: list[int], server: int) -> None:
+    """Run a command in this process, as a new Python would, and end it."""
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != server:  # it ended before we asked
@@ -167,19 +167,19 @@ def _become(job: Job, files: list[int], server: int) -> None:
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
-    os.chdir(job.cwd)
+    os.chdir(command.cwd)
     os.environ.clear()
-    os.environ.update(job.environment)
+    os.environ.update(command.environment)
     time.tzset()
     tempfile.tempdir = None
     if "numpy" in sys.modules:  # the module random sees to itself
         sys.modules["numpy"].random.seed(random.randrange(2**32))
     assert isinstance(sys.stdout, TextIOWrapper)
     sys.stdout.reconfigure(line_buffering=os.isatty(1))
-    sys.path[:] = job.path
-    sys.argv[:] = ["-c", *job.arguments]
+    sys.path[:] = command.path
+    sys.argv[:] = ["-c", *command.arguments]
     main = sys.modules["__main__"] = ModuleType("__main__")
-    status = _run(job.program, main)
+    status = _run(command.program, main)
     # Wait for the other threads, as Python does, and multiprocessing.
     threading._shutdown()  # type: ignore[attr-defined]
     with suppress(OSError, ValueError):  # nobody reads, or it is closed
@@ -204,7 +204,7 @@ def _run(program: str, main: ModuleType) -> int:
     return 0
 
 
-def main() -> None:
+def run_server() -> None:
     """Serve the caller at the other end of a socket."""
     with suppress(ConnectionError):  # it has ended while we imported
         serve(socket.socket(fileno=int(sys.argv[1])))

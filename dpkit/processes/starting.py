@@ -15,7 +15,7 @@ from dpkit.processes.forking import (
     absolute_path,
     fork_server,
 )
-from dpkit.processes.server import Job
+from dpkit.processes.server import Command
 
 Process = subprocess.Popen[bytes] | Forked
 RANK_PROGRAM = "from dpkit.processes import run_rank; run_rank()"
@@ -71,7 +71,7 @@ def _fork(
     server: ForkServer, arguments: list[str], environment: dict[str, str]
 ) -> Forked:
     """Start a rank as ``start`` does, from the server."""
-    job = Job(
+    command = Command(
         RANK_PROGRAM,
         arguments,
         environment,
@@ -81,7 +81,7 @@ def _fork(
     )
     end, own = os.pipe()
     try:
-        return server.fork(job, [end, 1, 2], os.fdopen(own, "wb", 0))
+        return server.fork(command, [end, 1, 2], os.fdopen(own, "wb", 0))
     finally:
         os.close(end)
 

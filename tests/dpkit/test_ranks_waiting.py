@@ -509,7 +509,7 @@ def interrupt(forking, program):
             for _ in range(1 if LEFT[program] is None else 2):
                 wait_until_it_waits(run.pid)
                 run.send_signal(signal.SIGINT)
-            told, _ = run.communicate(timeout=60)
+            told, _ = run.communicate()
         finally:
             run.kill()
     return told

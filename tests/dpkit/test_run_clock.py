@@ -6,7 +6,12 @@ import time
 
 import pytest
 
-from dpkit.processes.clock import READ_SECONDS, RunClock, Use, read_uses
+from dpkit.processes.clock import (
+    READ_SECONDS,
+    ProcessorUse,
+    RunClock,
+    read_uses,
+)
 
 
 class Machine:
@@ -22,8 +27,10 @@ class Machine:
         """Pass the time; in it threads ran and waited for so many seconds."""
         self.time += seconds
         for thread, (ran, waited) in uses.items():
-            old = self.uses.get(thread, Use(0.0, 0.0))
-            self.uses[thread] = Use(old.ran + ran, old.waited + waited)
+            old = self.uses.get(thread, ProcessorUse(0.0, 0.0))
+            self.uses[thread] = ProcessorUse(
+                old.ran + ran, old.waited + waited
+            )
 
 
 @pytest.fixture
@@ -44,7 +51,7 @@ def machine():
     ],
 )
 def test_a_second_counts_by_what_the_ranks_got(machine, uses, counted):
-    machine.uses["a"] = Use(7.0, 3000.0)  # before the run
+    machine.uses["a"] = ProcessorUse(7.0, 3000.0)  # before the run
     clock = machine.clock()
     machine.go_on(20.0, **uses)
     assert clock.seconds() == pytest.approx(counted)

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 from dpbook.own_script import train
 from dpkit.processes.forking import fork_server
-from dpkit.processes.server import Job
+from dpkit.processes.server import Command
 from dpkit.processes.starting import Process
 
 SCRIPT = Path(train.__file__).read_text(encoding="utf-8")
@@ -76,8 +76,10 @@ def _start(words: list[str], folder: str, printed: int) -> Process:
     option, module, *arguments = words
     assert option == "-m"
     path = [folder, *ROOTS, *sys.path]
-    job = Job(RUN_MODULE, [module, *arguments], environment, folder, path)
-    return server.fork(job, [0, printed, printed])
+    command = Command(
+        RUN_MODULE, [module, *arguments], environment, folder, path
+    )
+    return server.fork(command, [0, printed, printed])
 
 
 def sections(printed: str, *titles: str) -> str:
