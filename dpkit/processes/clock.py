@@ -29,7 +29,7 @@ class ProcessorUse(NamedTuple):
     waited: float  # seconds in which it was ready to run
 
 
-# Of each thread, by any name that stays the same.
+# What each thread has had, by any name that stays the same.
 Uses = dict[str, ProcessorUse]
 
 
