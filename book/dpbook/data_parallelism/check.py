@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -58,7 +57,6 @@ class _Reference(NamedTuple):
     accuracy: float
 
 
-@cache
 def _train_on_one(batch_size: int, lr: float) -> _Reference:
     """Train LeNet on the small sets and one device, as the answers should."""
     batches = _batches(batch_size)
