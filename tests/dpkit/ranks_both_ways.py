@@ -2,7 +2,8 @@
 
     python -m tests.dpkit.ranks_both_ways threads|forked 4 engines found.pt
 
-The file gets what each program leaves on each rank, and what it takes.
+The programs are "engines", "few engines", "pipelines" or "calls". The file
+gets what each program leaves on each rank, and what it takes.
 """
 
 import sys
@@ -20,6 +21,8 @@ from tests.dpkit import (
 from tests.dpkit import pipelines_on_ranks as pipelines
 from tests.dpkit.calls_on_ranks import CALLS, Rank
 from tests.dpkit.engines_on_ranks import ENGINES
+
+FEW = ("ddp_views", "zero", "fsdp_hybrid", "tensor_parallel_loss")
 
 
 def on_the_cpu(value):
@@ -43,6 +46,8 @@ def programs(what, size):
     """Return each program by its name: a function and its arguments."""
     if what == "engines":
         return {name: (engine,) for name, engine in ENGINES.items()}
+    if what == "few engines":
+        return {name: (ENGINES[name],) for name in FEW}
     if what == "pipelines":
         return {n: (pipelines.pipeline, n) for n in pipelines.SCHEDULES}
     return {name: (call, name) for name, c in CALLS.items() if size >= c[2]}

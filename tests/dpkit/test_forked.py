@@ -15,11 +15,16 @@ from dpkit.forked.requests import RankEnded, Requests, write_message
 from dpkit.forked.running import run_forked
 from tests.dpkit.running_scripts import command
 from tests.forked_python import popen
+from tests.weekly import few_of
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="ranks are forked on Linux"
 )
 ROOT = Path(__file__).parents[2]
+BOTH_WAYS = [
+    *(("engines", 4), ("few engines", 4)),
+    *(("pipelines", 2), ("calls", 3)),
+]
 
 # PyTorch adds the gradients of these in the order of addresses in memory.
 IN_ANY_ORDER = ("InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV")
@@ -51,9 +56,7 @@ def same(one, other):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("what", "size"), [("engines", 4), ("pipelines", 2), ("calls", 3)]
-)
+@pytest.mark.parametrize(("what", "size"), few_of(BOTH_WAYS, BOTH_WAYS[1:]))
 def test_processes_do_what_threads_do(what, size, tmp_path):
     """The same values, the same times, and the same timeline."""
     threads, processes = (
