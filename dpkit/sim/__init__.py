@@ -9,6 +9,7 @@ rooms, each with a docstring that says what is in it:
 ``operators/`` -- what is known of an operator of torch, and what it costs;
 ``tensors/`` -- the simulated tensor, and what charges the clock for it;
 ``kernels/`` -- what computes operations that are not run by the CPU's kernel;
+``parallel/`` -- ``torch.nn.parallel``: one process, several devices;
 ``races/`` -- what nothing orders, for a trace that looks for it;
 ``places`` -- the lines of the program that races and warnings name;
 ``tracing`` -- what happened in a block of code, as a timeline;

@@ -49,6 +49,7 @@ from dpkit.sim.changes.change import (
 from dpkit.sim.devices import names as device_names
 from dpkit.sim.kernels.registered import AUTOCAST, aten_kernels
 from dpkit.sim.operators import random_numbers, refusals
+from dpkit.sim.parallel import patches as parallel
 from dpkit.sim.streams import generic as generic_streams
 from dpkit.sim.streams import sending
 from dpkit.sim.tensors import (
@@ -187,14 +188,7 @@ PATCHES = [
         "__init__",
         refusals.without_unused,
     ),
-    replaced(nn.DataParallel, "__init__", refusals.init_data_parallel),
-    replaced(nn.DataParallel, "forward", refusals.forward_data_parallel),
-    replaced(
-        refusals.DATA_PARALLEL,
-        "_get_available_device_type",
-        refusals.data_parallel_kind,
-        [],
-    ),
+    *parallel.patches(),
     wrapped(
         nn.init,
         "_no_grad_trunc_normal_",

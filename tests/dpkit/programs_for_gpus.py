@@ -439,16 +439,6 @@ NotImplementedError: torch.cuda.memory_snapshot is not simulated ...
 >>> torch.cuda.memory._snapshot()
 Traceback (most recent call last):
 NotImplementedError: torch.cuda.memory._snapshot is not simulated ...
->>> nn.DataParallel(nn.Linear(2, 2))
-Traceback (most recent call last):
-NotImplementedError: torch.nn.DataParallel on 2 devices is not simulated \
-(asked for in ...); dpkit.DataParallel(module, devices) does the same, and ...
->>> nn.parallel.data_parallel(nn.Linear(2, 2).cuda(), torch.ones(2, 2).cuda())
-Traceback (most recent call last):
-NotImplementedError: torch.nn.parallel.data_parallel is not simulated ...
->>> torch.cuda.comm.broadcast(torch.ones(2).cuda(), [0, 1])
-Traceback (most recent call last):
-NotImplementedError: torch.nn.parallel.broadcast is not simulated ...
 """
 
 ON_ONE_DEVICE = """

@@ -23,6 +23,8 @@ from dpkit.sim.devices import names as device_names
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory import accounting
 from dpkit.sim.memory.garbage import collect_garbage
+from dpkit.sim.parallel import choice as parallel_choice
+from dpkit.sim.parallel.patches import DATA_PARALLEL
 from dpkit.sim.streams.streams import SimEvent, SimStream
 
 sim.register()
@@ -30,15 +32,16 @@ sim.register()
 # What may be changed: modules and classes.
 OWNERS = [
     *(torch, torch.accelerator, torch.amp, torch.amp.autocast_mode, torch.fft),
-    *(torch.serialization, torch.cuda, torch.cuda.comm, torch.cuda.graphs),
+    *(torch.serialization, torch.cuda, torch.cuda.graphs),
     *(torch.cuda.memory, torch.cuda.nccl, torch.cuda.nvtx),
     *(torch.cuda.profiler, torch.cuda.random, torch.cuda.streams),
-    *(dist, c10d, nn.parallel, nn.parallel.comm, device_names, accounting),
+    *(dist, c10d, device_names, accounting),
     *(torch.Tensor, torch.UntypedStorage, torch.accelerator.device_index),
     *(torch.autocast, torch.amp.GradScaler, torch.autograd.profiler.profile),
     *(c10d.BackendConfig, DeviceMesh, FullyShardedDataParallel, nn.Module),
-    *(nn.DataParallel, nn.parallel.DistributedDataParallel),
+    nn.parallel.DistributedDataParallel,
     *(SimEvent, SimStream, sys.modules["dpkit.accelerator.found"]),
+    *(parallel_choice, DATA_PARALLEL),
 ]
 
 

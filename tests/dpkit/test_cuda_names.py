@@ -159,9 +159,6 @@ def test_all_that_is_refused_is_named():
         for name in not_modelled.OF_CUDA:
             with pytest.raises(NotImplementedError, match=rf"cuda\.{name} is"):
                 getattr(torch.cuda, name)()
-        for owner, name in not_modelled.of_data_parallel():
-            with pytest.raises(NotImplementedError, match=rf"\.{name} is not"):
-                getattr(owner, name)()
 
 
 def test_options_of_nccl_on_a_torch_without_cuda(monkeypatch):

@@ -29,7 +29,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from ctypes import c_bool
 from dataclasses import dataclass
 from functools import cache
@@ -152,6 +152,33 @@ def choose_gpus() -> None:
     if isinstance(found, AcceleratorChoice):
         found.begin()
         _state.choice = found
+
+
+class _Thread(threading.local):
+    """What a thread of Python does."""
+
+    is_on_sim = False  # whether numbers are those of simulated devices
+
+
+_thread = _Thread()
+
+
+def is_on_sim() -> bool:
+    """Return whether this thread is in a block of :func:`on_sim`."""
+    return _thread.is_on_sim
+
+
+@contextmanager
+def on_sim() -> Iterator[None]:
+    """Make the simulation the accelerator of this thread in a block."""
+    before = _thread.is_on_sim
+    choice = _state.choice
+    _thread.is_on_sim = True
+    try:
+        with nullcontext() if choice is None else choice.chosen("sim"):
+            yield
+    finally:
+        _thread.is_on_sim = before
 
 
 def has_gpus() -> bool:

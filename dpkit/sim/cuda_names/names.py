@@ -53,6 +53,11 @@ def visible_count() -> int:
     return min(per_node, device_count() - first_device())
 
 
+def visible_numbers() -> list[int]:
+    """Return the numbers of these devices."""
+    return [*range(visible_count())]
+
+
 def simulated(value: Any) -> Any:
     """Return the simulated device for a CUDA device, all else as it is.
 

@@ -1,16 +1,10 @@
 """What a GPU would do and simulated devices do not: noted once, or refused."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, NoReturn
 
-import torch
-import torch.cuda.comm
-from torch import nn
-from torch.utils._pytree import tree_map_only
-
 from dpkit.sim import places
-from dpkit.sim.cuda_names.names import simulated_number, visible_count
 
 #: What was done otherwise, each once, in order: a sentence -> the line that
 #: asked for it first.
@@ -59,46 +53,8 @@ def record_no_memory(*_: Any, **__: Any) -> None:
     )
 
 
-def init_on_one(
-    self: nn.DataParallel[Any],
-    module: nn.Module,
-    device_ids: Any = None,
-    output_device: Any = None,
-    dim: int = 0,
-) -> None:
-    """Stand in for ``nn.DataParallel.__init__``, with one device.
-
-    Raises:
-        NotImplementedError: there are several, or ``device_ids`` says so.
-    """
-    devices = range(visible_count()) if device_ids is None else device_ids
-    if len(devices) != 1:
-        raise not_simulated(
-            f"nn.DataParallel on {len(devices)} devices", _ON_COPIES
-        )
-    nn.Module.__init__(self)
-    self.module = module
-    self.device_ids = [*devices]
-    module.to(simulated_number(devices[0]))
-
-
-def forward_on_one(
-    self: nn.DataParallel[Any], *inputs: Any, **kwargs: Any
-) -> Any:
-    """Stand in for ``nn.DataParallel.forward``: the one device computes."""
-    device = simulated_number(self.device_ids[0])
-    moved, named = tree_map_only(
-        torch.Tensor, lambda tensor: tensor.to(device), (inputs, kwargs)
-    )
-    return self.module(*moved, **named)
-
-
 # -- what is refused
 
-_ON_COPIES = (
-    "dpkit.DataParallel(module, devices) does the same, and PyTorch's "
-    "DistributedDataParallel runs as it is"
-)
 _ON_GRAPHS = "run the operations one by one"
 _ON_MEMORY = "dpkit.sim.trace records what memory was for"
 _ON_SENSORS = "leave out what reads a GPU's sensors"
@@ -117,7 +73,7 @@ def not_simulated(name: str, instead: str = "") -> NotImplementedError:
     )
 
 
-def refused(name: str, instead: str = _ON_COPIES) -> Callable[..., NoReturn]:
+def refused(name: str, instead: str) -> Callable[..., NoReturn]:
     """Return a function that refuses whatever it is called with.
 
     Args:
@@ -157,15 +113,6 @@ OF_MEMORY: dict[str, Any] = {
     "_dump_snapshot": record_no_memory,
     "_snapshot": refused("cuda.memory._snapshot", _ON_MEMORY),
 }
-
-
-def of_data_parallel() -> Iterator[tuple[Any, str]]:
-    """Yield the functions by which DataParallel copies: owners and names."""
-    yield nn.parallel, "data_parallel"
-    yield nn.parallel, "replicate"
-    for owner in (nn.parallel.comm, torch.cuda.comm):
-        for name in ("broadcast", "broadcast_coalesced", "reduce_add"):
-            yield owner, name
 
 
 PAST = (

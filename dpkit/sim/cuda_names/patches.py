@@ -31,6 +31,8 @@ from dpkit.sim.cuda_names import not_modelled as noted
 from dpkit.sim.devices import names as device_names
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory import accounting
+from dpkit.sim.parallel import choice as parallel_choice
+from dpkit.sim.parallel.patches import DATA_PARALLEL
 from dpkit.sim.streams.streams import SimEvent, SimStream
 
 _BY_KIND = (
@@ -66,6 +68,10 @@ def _of_names() -> list[Patch]:
         replaced(device_names, "read_numbered", names.simulated_number),
         replaced(device_names, "shown", names.seen),
         replaced(accounting, "called", names.gpu_called),
+        replaced(parallel_choice, "means_simulated", lambda *given: True),
+        replaced(
+            DATA_PARALLEL, "_get_all_device_indices", names.visible_numbers
+        ),
         added(torch.Tensor, "device", names.device_of_tensor),
         added(torch.Tensor, "is_cuda", names.is_cuda_of_tensor),
         added(SimStream, "device", functions.attribute_shown("device")),
@@ -173,12 +179,6 @@ def _of_what_is_not_modelled() -> list[Patch]:
     return [
         replaced(torch, "compile", noted.compile_nothing),
         wrapped(profiler.profile, "__init__", noted.of_host),
-        replaced(nn.DataParallel, "__init__", noted.init_on_one),
-        replaced(nn.DataParallel, "forward", noted.forward_on_one),
-        *(
-            replaced(owner, name, noted.refused(f"nn.parallel.{name}"))
-            for owner, name in noted.of_data_parallel()
-        ),
     ]
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from dpkit.accelerator import real_devices
+from dpkit.sim.changes.mixed_backends import is_on_sim
 from dpkit.sim.devices.configuration import DEVICES_OF_TORCH, simulation
 
 DeviceLike = torch.device | int | str | None
@@ -134,7 +135,7 @@ device_of_block = property(
 
 def accelerator() -> torch.device:
     """Return the kind of device that ``torch.accelerator`` stands for."""
-    kinds = [device.type for device in real_devices()]
+    kinds = [] if is_on_sim() else [d.type for d in real_devices()]
     return torch.device(kinds[0] if kinds else "sim")
 
 

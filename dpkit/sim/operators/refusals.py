@@ -2,18 +2,13 @@
 
 - Tensors that are not dense: a tensor that stands for another cannot show
   PyTorch the values of sparse and nested ones.
-- ``torch.nn.DataParallel``, which copies from GPU to GPU by functions of CUDA.
-  Once there is a backend from outside it would choose that also for a module
-  on the CPU; there it works as before.
 - Two settings of ``DistributedDataParallel`` whose C++ asks for pinned memory,
   and one, ``mixed_precision``, whose C++ changes the type of its buckets in
   place; and a module that two ranks wrap, for whose gradients it would wait.
 """
 
-import sys
 import threading
 from collections.abc import Callable
-from itertools import chain
 from typing import Any, NoReturn
 
 import torch
@@ -36,12 +31,6 @@ NESTED = (
     "nested_tensor",
     "nested_tensor_from_jagged",
 )
-
-# torch.nn.parallel.data_parallel is a function, not this module.
-DATA_PARALLEL = sys.modules[nn.DataParallel.__module__]
-_init: Any = nn.DataParallel.__init__
-_forward: Any = nn.DataParallel.forward
-_available: Any = vars(DATA_PARALLEL)["_get_available_device_type"]
 
 
 def not_dense(kind: str, device: object) -> NotImplementedError:
@@ -93,31 +82,6 @@ def refusing_nested(original: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def data_parallel_kind() -> str | None:
-    """Return the kind of device that ``DataParallel`` may copy between."""
-    kind: str | None = _available()
-    return None if kind == "sim" else kind
-
-
-def init_data_parallel(
-    self: Any, module: nn.Module, device_ids: Any = None, *args: Any, **kw: Any
-) -> None:
-    """Stand in for ``DataParallel.__init__``, whose arguments it takes.
-
-    Raises:
-        NotImplementedError: the module lies on simulated devices, or
-            ``device_ids`` names one.
-    """
-    _refuse_simulated(module, device_ids)
-    _init(self, module, device_ids, *args, **kw)
-
-
-def forward_data_parallel(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """Stand in for ``DataParallel.forward``; the module may have moved."""
-    _refuse_simulated(self.module)
-    return _forward(self, *args, **kwargs)
-
-
 def without_unused(original: Callable[..., None]) -> Callable[..., None]:
     """Return an ``__init__`` of PyTorch's DDP that refuses some settings."""
 
@@ -166,16 +130,3 @@ def _refuse_shared(module: nn.Module) -> None:
                 f"they run ({first.name}, {this.name})"
             )
         _wrapped[p] = this
-
-
-def _refuse_simulated(module: nn.Module, devices: Any = None) -> None:
-    """Refuse a module, or devices, of the simulation."""
-    tensors = chain(module.parameters(), module.buffers())
-    named = [x for x in devices or [] if isinstance(x, (str, torch.device))]
-    for device in [*(t.device for t in tensors), *map(torch.device, named)]:
-        if device.type == "sim":
-            raise NotImplementedError(
-                "torch.nn.DataParallel copies by functions of CUDA (device: "
-                f"{device}); dpkit.DataParallel(module, devices) does the "
-                "same on simulated devices"
-            )

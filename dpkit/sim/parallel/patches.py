@@ -1,0 +1,56 @@
+"""What is changed in torch for ``torch.nn.parallel``, in one table."""
+
+import sys
+from collections.abc import Iterator
+
+import torch
+import torch.cuda.comm
+from torch import nn
+from torch.nn.parallel import _functions, comm
+
+from dpkit.sim.changes.change import Patch, added, wrapped
+from dpkit.sim.parallel import choice, streams
+from dpkit.sim.parallel.copies import STAND_INS
+from dpkit.sim.parallel.in_turn import apply_in_turn
+
+# Functions have the names of these modules in torch.nn.parallel.
+DATA_PARALLEL = sys.modules["torch.nn.parallel.data_parallel"]
+_PARALLEL_APPLY = sys.modules["torch.nn.parallel.parallel_apply"]
+_OF_COMM = (
+    *("broadcast", "broadcast_coalesced", "reduce_add"),
+    *("reduce_add_coalesced", "scatter", "gather"),
+)
+_FUNCTIONS = (
+    *(_functions.Broadcast, _functions.ReduceAddCoalesced),
+    *(_functions.Scatter, _functions.Gather),
+)
+
+
+def patches() -> Iterator[Patch]:
+    """Yield the changes."""
+    for name, new in STAND_INS.items():
+        wrap = choice.in_place_of(new)
+        if hasattr(torch._C, name):
+            yield wrapped(torch._C, name, wrap)
+        else:
+            yield added(torch._C, name, wrap(None))
+    for owner in (comm, torch.cuda.comm):
+        for name in _OF_COMM:
+            yield wrapped(owner, name, choice.choosing)
+    for function in _FUNCTIONS:
+        yield wrapped(function, "forward", choice.choosing_static)
+    yield wrapped(_functions, "_get_stream", streams.copying, ["device"])
+    for owner in (_PARALLEL_APPLY, DATA_PARALLEL, nn.parallel):
+        yield wrapped(
+            owner, "parallel_apply", choice.in_place_of(apply_in_turn)
+        )
+    for owner in (DATA_PARALLEL, nn.parallel):
+        yield wrapped(owner, "data_parallel", choice.choosing)
+    yield wrapped(nn.DataParallel, "__init__", choice.init_chosen)
+    yield wrapped(nn.DataParallel, "forward", choice.forward_checked)
+    kind = "_get_available_device_type"
+    yield wrapped(DATA_PARALLEL, kind, choice.kind_for_module, [])
+    yield wrapped(torch._utils, kind, choice.kind_of_numbers, [])
+    yield wrapped(
+        torch.cuda.nccl, "is_available", choice.nccl_found, ["tensors"]
+    )
