@@ -48,7 +48,7 @@ ON_SIM := DPKIT_DEVICES=sim
 PYTEST := $(PY) -m pytest
 # The library and the code of the book: their examples, and their tests.
 CODE   := dpkit book/dpbook
-TESTS  := tests/dpkit tests/book
+TESTS  := tests/dpkit tests/book tests/seeds
 # Which of them: some need a GPU, and some run each week, by make test-all.
 MARKS  := not cuda and not weekly
 # Workers with one thread each: with more threads than cores, they spin. Large

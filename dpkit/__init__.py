@@ -48,7 +48,7 @@ Floor 11, whole runs
 Floor 12, ranks that are processes
     ``forked/`` -- forked from this one, with one simulated clock.
 Floor 13, whole scripts
-    ``torchrun/`` -- a script of torchrun on simulated GPUs, and a report.
+    ``torchrun/`` -- a script on simulated GPUs, unchanged, and a report.
 Floor 14, the command line
     ``commands/`` -- ``python -m dpkit devices``, ``… step``, ….
 Floor 15, the way in

@@ -1,4 +1,4 @@
-"""The command line: ``python -m dpkit devices``, ``step``, ``torchrun``, ….
+"""The command line: ``python -m dpkit devices``, ``step``, ``run``, ….
 
 ``commands/`` has a file for each command.
 """
@@ -10,6 +10,7 @@ from dpkit.commands.calibrate import add_calibrate
 from dpkit.commands.check import add_check
 from dpkit.commands.devices import add_devices
 from dpkit.commands.parser import PROGRAM, Parser, make_parser, run_command
+from dpkit.commands.run import add_run
 from dpkit.commands.step import add_step
 from dpkit.commands.torchrun import add_torchrun
 
@@ -26,6 +27,7 @@ def command_parser() -> Parser:
     adders = (
         add_devices,
         add_step,
+        add_run,
         add_torchrun,
         add_check,
         add_calibrate,

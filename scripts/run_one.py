@@ -16,7 +16,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("tests/dpkit", "tests/book", "tests/site", "tests/running")
+FOLDERS = (
+    *("tests/dpkit", "tests/book", "tests/seeds", "tests/site"),
+    "tests/running",
+)
 NBVAL = ("--nbval", "--nbval-current-env", "--nbval-kernel-name=python3")
 MARKS = "not cuda and not weekly"
 LEAN = ("-p", "no:xdist", "-p", "no:cacheprovider")

@@ -44,8 +44,7 @@ def here() -> SourcePlace:
     frame: FrameType | None = sys._getframe(1)
     within: SourceLine | None = None
     while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        kind = _kind(frame.f_code.co_filename, name.partition(".")[0])
+        kind = _kind_of(frame)
         if kind:
             line = frame.f_code.co_filename, frame.f_lineno
             within = within or line
@@ -79,6 +78,16 @@ def _kind(file: str, package: str) -> str:
     is_installed = file.startswith(LIBRARIES)
     says_so = getattr(sys.modules.get(package), "IS_PROGRAM", False)
     return "" if is_installed and not says_so else "program"
+
+
+def is_program(frame: FrameType) -> bool:
+    """Return whether a file or a cell of the program runs in a frame."""
+    return _kind_of(frame) == "program"
+
+
+def _kind_of(frame: FrameType) -> str:
+    package = frame.f_globals.get("__name__", "").partition(".")[0]
+    return _kind(frame.f_code.co_filename, package)
 
 
 def _described(file: str, number: int) -> str:

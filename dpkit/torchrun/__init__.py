@@ -1,13 +1,15 @@
-"""``python -m dpkit torchrun``: a script, unchanged, on simulated GPUs.
+"""``python -m dpkit torchrun`` and ``run``: a script, on simulated GPUs.
 
-``launching`` -- begin here: the machine, the ranks, the report;
+``launching`` -- begin here: the ranks of a script of torchrun;
+``one_process`` -- a script that python starts; ``spawning``, where it starts
+processes itself;
 ``script`` -- run a script in the process of a rank, as torchrun would;
-``stopwatch`` -- the simulated time that a script sees;
 ``facts`` -- what is counted in a rank while the script runs;
 ``watchers`` -- mistakes that a rank can see; ``races``, what nothing orders;
-``report`` -- what happened, in lines of text; ``page``, as a page of HTML;
+``report`` -- what happened, in lines of text; ``report_of_one``, what it says
+of one process alone; ``page``, as a page of HTML;
 ``comparison`` -- ``python -m dpkit check``: one rank against several.
 
 ``dpkit.forked`` has the ranks, and ``dpkit.sim.cuda_names`` makes ``cuda``
-mean the simulated devices.
+mean the simulated devices, and shows their time.
 """

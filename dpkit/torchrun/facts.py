@@ -50,7 +50,7 @@ class RankFacts(NamedTuple):
     traffic: list[KindOfCalls]
 
 
-def _is_on_device(optimizer: Optimizer) -> bool:
+def is_on_device(optimizer: Optimizer) -> bool:
     """Return whether an optimizer changes what lies on a device."""
     return any(
         p.device.type == "sim"
@@ -108,7 +108,7 @@ class RankCounter:
 
     def _stepped(self, optimizer: Optimizer, *_: Any) -> None:
         if self._counted is None or (
-            _is_on_device(optimizer) and not _is_on_device(self._counted)
+            is_on_device(optimizer) and not is_on_device(self._counted)
         ):
             self._counted = optimizer
             self._ends.clear()

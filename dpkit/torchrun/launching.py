@@ -1,7 +1,6 @@
 """Run a script on the ranks of a simulated machine, and record what happens.
 
-By torchrun, each rank runs the script. A script that starts its processes
-itself is run once, in this process, and they are the ranks.
+Each rank runs the script, as by torchrun.
 """
 
 import atexit
@@ -16,6 +15,7 @@ from dpkit.forked.proxy import Arrivals
 from dpkit.forked.running import ForkedRank, RankError, run_forked
 from dpkit.sim.cuda_names import not_modelled
 from dpkit.sim.cuda_names.patches import as_cuda
+from dpkit.sim.cuda_names.stopwatch import show_simulated_time
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import set_device
 from dpkit.sim.tracing import trace
@@ -26,8 +26,7 @@ from dpkit.torchrun.held import HeldMemory
 from dpkit.torchrun.made_up import make_up_values
 from dpkit.torchrun.races import NothingOrders
 from dpkit.torchrun.script import RankPlace, Script, print_error, run_script
-from dpkit.torchrun.spawning import Task, spawn_ranks
-from dpkit.torchrun.stopwatch import show_simulated_time
+from dpkit.torchrun.spawning import Task
 from dpkit.torchrun.watchers import WATCHERS, Watcher
 
 _BACKWARD_BEFORE = (
@@ -42,7 +41,6 @@ class Settings(NamedTuple):
     nodes: int = 1
     ranks_per_node: int = 1
     alike: bool = False  # whether rank 0 stands for all
-    spawns: bool = False  # whether the script starts its processes itself
     steps: int | None = None  # of the optimizer, after which it ends
     races: bool = False  # whether uses are found that nothing orders
     has_real_time: bool = False  # whether it sees the time on the wall
@@ -62,7 +60,10 @@ class Run:
     """What a run of a script has left."""
 
     timeline: Timeline
+    # By the number of the rank; where one process drives all devices, by that
+    # of the device.
     ranks: list[RankReport | None] = field(default_factory=list)
+    is_one_process: bool = False
     arrivals: Arrivals = field(default_factory=dict)
     failure: RankError | None = None
 
@@ -72,45 +73,29 @@ def run_on_ranks(script: Script, settings: Settings) -> Run:
 
     The machine has been configured, with a device for each rank.
     """
-    with trace() as timeline, ExitStack() as stack:
+    with trace() as timeline:
         done = Run(timeline)
-
-        def run_tasks(tasks: Sequence[Task]) -> None:
-            """Run tasks as ranks, one on each.
-
-            Raises:
-                RankError: one has failed; or there are too few devices.
-            """
-            _check_devices(len(tasks))
-            done.ranks = run_forked(
-                lambda here: _run_rank(tasks[here.rank], settings, here),
-                len(tasks),
-                arrivals=done.arrivals,
-                alike=settings.alike,
-            )
-
         try:
-            with as_cuda():
-                if settings.spawns:
-                    join_all = spawn_ranks(stack, run_tasks)
-                    run_script(script)
-                    join_all()
-                else:
-                    run_tasks(_tasks_of_torchrun(script, settings))
+            with as_cuda(real_time=True):
+                do_tasks(done, _tasks_of_torchrun(script, settings), settings)
         except RankError as failure:
             done.failure = failure
             done.ranks = [one.value for one in failure.outcomes]
     return done
 
 
-def _check_devices(ranks: int) -> None:
-    devices = simulation.clock.cluster.num_devices
-    if ranks > devices:
-        raise RankError(
-            f"the script starts more processes than there are GPUs (processes "
-            f"together: {ranks}, --spawns: {devices})",
-            [],
-        )
+def do_tasks(done: Run, tasks: Sequence[Task], settings: Settings) -> None:
+    """Do tasks on ranks, one on each; note what they report.
+
+    Raises:
+        RankError: one has failed.
+    """
+    done.ranks = run_forked(
+        lambda here: _run_rank(tasks[here.rank], settings, here),
+        len(tasks),
+        arrivals=done.arrivals,
+        alike=settings.alike,
+    )
 
 
 def _tasks_of_torchrun(script: Script, settings: Settings) -> list[Task]:
@@ -195,6 +180,6 @@ def digests_of(script: Script, ranks: int, steps: int) -> list[KeptDigests]:
             _do(tasks[here.rank], [kept])
             return kept.digests()
 
-    with as_cuda():
+    with as_cuda(real_time=True):
         found: list[KeptDigests] = run_forked(run_rank, ranks)
     return found

@@ -11,7 +11,8 @@ from pathlib import Path
 from dpkit.theory.clock.record import SECOND, Span
 from dpkit.theory.timeline.timeline import Timeline
 from dpkit.torchrun.launching import Run
-from dpkit.torchrun.report import Section, report
+from dpkit.torchrun.report import report
+from dpkit.torchrun.section import Section
 
 MOST_RANKS = 8  # whose timelines and memory are drawn
 _STYLE = """

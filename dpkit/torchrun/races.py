@@ -11,6 +11,7 @@ issued here to a stream of its group, from where the current stream is, and
 No other rank has this memory, so what others do orders nothing here.
 """
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +30,7 @@ from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.races import Races
 from dpkit.theory.clock.issuers import DEFAULT
 from dpkit.theory.clock.queues import Stream
-from dpkit.theory.clock.record import Row
+from dpkit.theory.clock.record import Race, Row
 from dpkit.torchrun.watchers import Watcher
 
 
@@ -87,15 +88,7 @@ class NothingOrders(Watcher):
     def end(self) -> None:
         """Note the races as findings, each once."""
         self._races.flush()
-        for race in self._races.found:
-            first, second = race.first, race.second
-            before = first.line.partition(" (")[0]  # not the line of dpkit
-            self.findings.setdefault(
-                "nothing orders two uses of one memory: "
-                f"{first.name} {first.what} ({first.stream}, {before}), "
-                f"{second.name} {second.what} ({second.stream})",
-                second.line.partition(" (")[0],
-            )
+        self.findings = told(self._races.found) | self.findings
 
     def _ran(
         self,
@@ -143,6 +136,21 @@ class NothingOrders(Watcher):
 
     def _stream(self) -> Stream:
         return self.rank, self._current[self.rank]
+
+
+def told(races: Iterable[Race]) -> dict[str, str]:
+    """Return a sentence for each race -> the line of its second use."""
+    found: dict[str, str] = {}
+    for race in races:
+        first, second = race.first, race.second
+        before = first.line.partition(" (")[0]  # not the line of dpkit
+        found.setdefault(
+            "nothing orders two uses of one memory: "
+            f"{first.name} {first.what} ({first.stream}, {before}), "
+            f"{second.name} {second.what} ({second.stream})",
+            second.line.partition(" (")[0],
+        )
+    return found
 
 
 class _Event:

@@ -8,38 +8,23 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
-from typing import NamedTuple
 
 from dpkit.forked.proxy import Arrivals
 from dpkit.theory.clock.record import SECOND, Span
-from dpkit.theory.tables import Table, table
+from dpkit.theory.tables import table
 from dpkit.theory.timeline.memory_chart import history
 from dpkit.theory.timeline.summary import DeviceTimes
 from dpkit.theory.timeline.timeline import Timeline
 from dpkit.theory.units import show_bytes, show_memory, show_seconds
+from dpkit.torchrun import report_of_one
 from dpkit.torchrun.facts import RankFacts
 from dpkit.torchrun.launching import RankReport, Run
+from dpkit.torchrun.section import Section
 
 LONGEST = 5  # kinds of operations that are listed
 MOST_NAMED = 4  # ranks of a group
 
-
-class Section(NamedTuple):
-    """A part of a report."""
-
-    title: str
-    rests_on: str  # "counted", "modelled" or nothing
-    lines: list[str]
-    table: Table | None = None
-
-    def __str__(self) -> str:
-        head = (
-            f"{self.title} ({self.rests_on})" if self.rests_on else self.title
-        )
-        parts = [head, *(f"  {line}" for line in self.lines)]
-        if self.table is not None:
-            parts += [f"  {line}" for line in str(self.table).splitlines()]
-        return "\n".join(parts)
+Window = tuple[float, float]  # seconds of the timeline
 
 
 def report(done: Run) -> list[Section]:
@@ -50,16 +35,44 @@ def report(done: Run) -> list[Section]:
         return []
     sections = [
         _steps(facts),
-        _devices(facts, done.timeline),
+        _devices(done, facts),
         _memory(facts),
-        _traffic(facts),
-        _waiting(done.arrivals),
+        *_between_devices(done, facts),
         _longest(facts, done.timeline),
-        _findings(ranks),
+        _findings(ranks, done.is_one_process),
         _notes(ranks),
         _assumptions(done.timeline),
     ]
     return [s for s in sections if s.lines or s.table is not None]
+
+
+def _between_devices(
+    done: Run, facts: dict[int, RankFacts]
+) -> tuple[Section, Section]:
+    """Return what is sent between devices, and which one others wait for."""
+    if not done.is_one_process:
+        return _traffic(facts), _waiting(done.arrivals)
+    steps = len(next(iter(facts.values())).steps)
+    return (
+        report_of_one.copies(done.timeline.spans, steps),
+        report_of_one.busiest(_computing_by_step(facts, done.timeline)),
+    )
+
+
+def _computing_by_step(
+    facts: dict[int, RankFacts], timeline: Timeline
+) -> list[dict[int, float]]:
+    """Return how long each device computes in each step after the first."""
+    found: list[dict[int, float]] = []
+    marks = [s.mark / SECOND for s in next(iter(facts.values())).steps]
+    for window in pairwise(marks):
+        seconds = {}
+        for device in facts:
+            spans = _within(timeline, f"sim:{device}", window)
+            times = Timeline(spans=spans).summary().devices.values()
+            seconds[device] = sum(one.busy for one in times)
+        found.append(seconds)
+    return found
 
 
 def seconds_of_steps(facts: RankFacts) -> list[float]:
@@ -84,23 +97,36 @@ def _steps(facts: dict[int, RankFacts]) -> Section:
     )
 
 
-def _devices(facts: dict[int, RankFacts], timeline: Timeline) -> Section:
-    """Return what each device does between its first step and its last."""
-    rows = []
+def _devices(done: Run, facts: dict[int, RankFacts]) -> Section:
+    """Return what each device does between its first step and its last.
+
+    With fewer than two steps: in the whole run.
+    """
+    rows, lines = [], []
     for rank, one in facts.items():
-        spans = _between(timeline, rank, one)
+        window = _window(one, done.timeline)
+        spans = _within(done.timeline, f"sim:{rank}", window)
         if spans:
-            rows.append({"GPU": rank, **_shares(spans, one)})
+            rows.append({"GPU": rank, **_shares(spans, window)})
+    one = next(iter(facts.values()))
+    if done.is_one_process and rows:
+        window = _window(one, done.timeline)
+        lines = [
+            report_of_one.of_process(
+                _within(done.timeline, "host", window), window[1] - window[0]
+            )
+        ]
+    when = "after the first step" if len(one.steps) > 1 else "in the whole run"
     return Section(
-        "Where the time goes, after the first step",
+        f"Where the time goes, {when}",
         "modelled",
-        [],
+        lines,
         table(rows) if rows else None,
     )
 
 
-def _shares(spans: list[Span], facts: RankFacts) -> dict[str, str]:
-    start, end = _window(facts)
+def _shares(spans: list[Span], window: Window) -> dict[str, str]:
+    start, end = window
     (times,) = Timeline(spans=spans).summary().devices.values()
     whole = end - start
     return {
@@ -115,20 +141,20 @@ def _hidden(times: DeviceTimes) -> float:
     return max(0.0, times.copying - times.exposed)
 
 
-def _window(facts: RankFacts) -> tuple[float, float]:
-    """Return when the first step and the last ended; 0, 0 without two."""
+def _window(facts: RankFacts, timeline: Timeline) -> Window:
+    """Return when the first step and the last ended; or all of a run."""
     if len(facts.steps) < 2:
-        return 0.0, 0.0
+        return 0.0, timeline.makespan
     return facts.steps[0].mark / SECOND, facts.steps[-1].mark / SECOND
 
 
-def _between(timeline: Timeline, rank: int, facts: RankFacts) -> list[Span]:
-    """Return the spans of a device after its first step, cut to size."""
-    start, end = _window(facts)
+def _within(timeline: Timeline, device: str, window: Window) -> list[Span]:
+    """Return the spans of a device in a time, cut to size."""
+    start, end = window
     return [
         replace(s, start=max(s.start, start), end=min(s.end, end))
         for s in timeline.spans
-        if s.device == f"sim:{rank}" and s.end > start and s.start < end
+        if s.device == device and s.end > start and s.start < end
     ]
 
 
@@ -225,13 +251,13 @@ def _longest(facts: dict[int, RankFacts], timeline: Timeline) -> Section:
     """Return which operations take most of the time of device 0."""
     if 0 not in facts:
         return Section("", "", [])
-    spans = _between(timeline, 0, facts[0])
+    start, end = _window(facts[0], timeline)
+    spans = _within(timeline, "sim:0", (start, end))
     total: defaultdict[str, float] = defaultdict(float)
     count: defaultdict[str, int] = defaultdict(int)
     for span in spans:
         total[span.name] += span.end - span.start
         count[span.name] += 1
-    start, end = _window(facts[0])
     longest = sorted(total, key=lambda name: -total[name])[:LONGEST]
     rows = [
         {
@@ -249,8 +275,12 @@ def _longest(facts: dict[int, RankFacts], timeline: Timeline) -> Section:
     )
 
 
-def _findings(ranks: dict[int, RankReport]) -> Section:
+def _findings(ranks: dict[int, RankReport], is_one_process: bool) -> Section:
     """Return what the watchers have found, each sentence once."""
+    if is_one_process:
+        found_by_one = next(iter(ranks.values())).findings.items()
+        told = [f"{sentence} ({line})" for sentence, line in found_by_one]
+        return Section("Found", "", told)
     found: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for rank, one in ranks.items():
         for finding in one.findings.items():

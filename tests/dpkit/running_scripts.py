@@ -1,4 +1,4 @@
-"""Run scripts by ``python -m dpkit torchrun``, for tests."""
+"""Run scripts by ``python -m dpkit torchrun`` and ``run``, for tests."""
 
 import os
 import subprocess
@@ -41,13 +41,26 @@ def new_command(*words, **others):
     )
 
 
-def torchrun(
-    tmp_path, *options, script, arguments=(), status=0, start=command, **others
+def torchrun(tmp_path, *options, script, **others):
+    """Run a script on ranks, as ``run_script`` does."""
+    return run_script(tmp_path, "torchrun", *options, script=script, **others)
+
+
+def run_script(
+    tmp_path,
+    name,
+    *options,
+    script,
+    arguments=(),
+    status=0,
+    start=command,
+    **others,
 ):
-    """Run a script on ranks; return what is printed.
+    """Run a script by a command; return what is printed.
 
     Args:
         tmp_path: The folder in which it runs.
+        name: That of the command, such as "run".
         *options: Those of the command.
         script: The code of the script, which lies in ``script.py``.
         arguments: Those of the script.
@@ -58,7 +71,7 @@ def torchrun(
     path = tmp_path / "script.py"
     path.write_text(script)
     given = ["script"] if "-m" in options else [path]
-    words = ["torchrun", *options, *given, *arguments]
+    words = [name, *options, *given, *arguments]
     process = start(*words, cwd=tmp_path, **others)
     found, _ = process.communicate()
     assert process.returncode == status, found

@@ -7,9 +7,11 @@ torchrun has started. Ranks 0 to 3 are on two nodes of two devices::
     cuda:0 cuda:1  cuda:0 cuda:1
 """
 
+import os
 import re
 import sys
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -20,6 +22,7 @@ from dpkit.sim.streams.sending import thread
 
 # Packages whose code sees simulated devices as such.
 INSIDE = ("torch", "torchvision", "dpkit")
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 _CUDA = re.compile(r"cuda(:\d+)?")
 
 
@@ -48,9 +51,35 @@ def first_device() -> int:
 def visible_count() -> int:
     """Return how many devices a program sees."""
     per_node = simulation.clock.cluster.ranks_per_node
-    if thread.rank is None or per_node is None:
-        return device_count()
-    return min(per_node, device_count() - first_device())
+    count = device_count() - first_device()
+    if thread.rank is not None and per_node is not None:
+        count = min(per_node, count)
+    return _chosen(count)
+
+
+class _Variable:
+    """What CUDA_VISIBLE_DEVICES was when the block began."""
+
+    value: str | None = None
+
+
+def begin() -> None:
+    """Note what the variable is: only the program's own choice counts."""
+    _Variable.value = os.environ.get(VISIBLE)
+
+
+def _chosen(count: int) -> int:
+    """Return how many of some devices the program has made visible.
+
+    All are alike, so that it does not matter which. As in CUDA, the first that
+    is not there ends the list.
+    """
+    value = os.environ.get(VISIBLE)
+    if value is None or value == _Variable.value:
+        return count
+    valid = {str(number) for number in range(count)}
+    names = [name.strip() for name in value.split(",")]
+    return len([*takewhile(lambda name: name in valid, names)])
 
 
 def visible_numbers() -> list[int]:

@@ -28,6 +28,7 @@ from dpkit.sim.cuda_names import (
     tensor_types,
 )
 from dpkit.sim.cuda_names import not_modelled as noted
+from dpkit.sim.cuda_names.stopwatch import show_simulated_time
 from dpkit.sim.devices import names as device_names
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory import accounting
@@ -189,7 +190,7 @@ def _as_it_is(original: Any) -> Any:
 
 
 @contextmanager
-def as_cuda() -> Iterator[None]:
+def as_cuda(real_time: bool = False) -> Iterator[None]:
     """Make ``cuda`` mean the simulated devices, in a block.
 
     ``torch.device("cuda:1")``, ``.cuda()``, ``torch.cuda.synchronize()`` and
@@ -198,8 +199,16 @@ def as_cuda() -> Iterator[None]:
     gets ``cuda:1``. After the block torch is as before, and tensors that
     were made in it are on ``sim:1``.
 
-    What a program has imported before keeps its meaning, such as the ``ones``
-    of ``from torch import ones``.
+    ``time.time()``, ``time.perf_counter()`` and the like show the program's
+    files and cells the seconds of the simulated clock. The first use prints
+    that. Libraries see the time on the wall.
+
+    ``CUDA_VISIBLE_DEVICES`` limits how many devices there are, if the program
+    sets it in the block. What a program has imported before keeps its meaning,
+    such as the ``ones`` of ``from torch import ones``.
+
+    Args:
+        real_time: Whether the program sees the time on the wall, too.
 
     Raises:
         RuntimeError: this torch lacks what would be changed; or the values of
@@ -226,6 +235,7 @@ def as_cuda() -> Iterator[None]:
             'backing="cpu"'
         )
     noted.notes.clear()
+    names.begin()
     changes = patches()
     missing = [patch.name for patch in changes if not patch.fits()]
     if missing:
@@ -236,6 +246,8 @@ def as_cuda() -> Iterator[None]:
     with ExitStack() as stack:
         for patch in changes:
             stack.callback(patch.apply())
+        if not real_time:
+            show_simulated_time(stack, tells=True)
         try:
             yield
         except Exception as error:

@@ -143,14 +143,16 @@ class Runner:
     ) -> Ended:
         """Run a script on simulated GPUs."""
         options = [*script.options]
-        if "--spawns" not in options:
+        command = "run"  # it starts its ranks itself
+        if "--gpus" not in options:
+            command = "torchrun"
             options += ["--nproc-per-node", str(script.ranks)]
         if script.steps > 0:
             # The step that is the last ends the rank before it is written.
             steps = script.steps + (sums is not None)
             options += ["--steps", str(steps)]
         words = [*options, *self._words(script, sums)]
-        return self._run(script, ["-m", "dpkit", "torchrun", *words], "log")
+        return self._run(script, ["-m", "dpkit", command, *words], "log")
 
     def check(self, script: PublicScript, one: str) -> Ended:
         """Compare one rank of a script with several.

@@ -1,0 +1,163 @@
+"""What ``run`` and ``torchrun`` share: the machine, the script, the report."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from dpkit import sim
+from dpkit.commands.parser import (
+    PROGRAM,
+    Parser,
+    refuse,
+    refuse_missing_script,
+)
+from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
+
+if TYPE_CHECKING:
+    from dpkit.torchrun.launching import Run
+    from dpkit.torchrun.script import Script
+
+
+def add_what_runs(parser: Parser) -> None:
+    """Add how the script runs, and how long."""
+    add = parser.add_argument
+    add("--steps", type=int, help="end after so many steps of the optimizer")
+    add("--meta", action="store_true", help="memory and time without values")
+    add(
+        "--races",
+        action="store_true",
+        help="find uses of one memory that nothing orders (it takes longer)",
+    )
+    add(
+        "--real-time",
+        action="store_true",
+        help="time.time() and the like are those on the wall",
+    )
+
+
+def add_machine(parser: Parser) -> None:
+    """Add what is simulated."""
+    add = parser.add_argument
+    add(
+        "--accelerator",
+        default="h100",
+        help=f"{', '.join(ACCELERATORS)} or a file (default: %(default)s)",
+    )
+    add(
+        "--link",
+        default="nvlink4",
+        help=f"inside a node: {', '.join(LINKS)} (default: %(default)s)",
+    )
+    add(
+        "--host",
+        default="eager-fast",
+        help=f"{', '.join(HOSTS)} (default: %(default)s)",
+    )
+    add(
+        "--memory",
+        type=float,
+        metavar="GIGABYTES",
+        help="of each GPU (default: the accelerator's)",
+    )
+
+
+def add_output(parser: Parser) -> None:
+    """Add what is written, besides the report in the terminal."""
+    add = parser.add_argument
+    add(
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="write the report as a page of HTML",
+    )
+    add(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="write the timeline of the run, for ui.perfetto.dev",
+    )
+
+
+def add_script(parser: Parser) -> None:
+    """Add the script, and what it is given."""
+    add = parser.add_argument
+    add("-m", "--module", action="store_true", help="the script is a module")
+    add("script", help="the script, or the module")
+    add("arguments", nargs=argparse.REMAINDER, help="those of the script")
+
+
+def run_and_report(
+    options: argparse.Namespace,
+    name: str,
+    machine: dict[str, Any],
+    run: "Callable[[Script], Run]",
+) -> None:
+    """Run a script, and print what happened.
+
+    Args:
+        options: Those of the command line.
+        name: The name of the command.
+        machine: What the command itself says of the machine.
+        run: What runs the script.
+    """
+    # Here, not above: they import PyTorch's engines, which takes a while.
+    from dpkit.torchrun.page import write_page
+    from dpkit.torchrun.report import report
+    from dpkit.torchrun.script import Script
+
+    refuse_missing_script(options)
+    for path in (options.report, options.trace):
+        if path is not None and not path.resolve().parent.is_dir():
+            refuse(f"there is no folder for it (path: {path})")
+    signal.signal(signal.SIGTERM, _raise_interrupt)
+    _configure(options, machine)
+    time = "" if options.real_time else ", and so is the script's time"
+    _print(name, f"the GPUs are {sim.label()}{time}")
+    script = Script(options.script, tuple(options.arguments), options.module)
+    try:
+        done = run(script)
+    except KeyboardInterrupt:
+        _print(name, "interrupted; all that was started has ended")
+        raise SystemExit(128 + signal.SIGINT) from None
+    for section in report(done):
+        print(f"\n{section}", flush=True)
+    if options.report is not None:
+        what = " ".join([options.script, *options.arguments])
+        write_page(done, options.report, what)
+    if options.trace:
+        done.timeline.to_chrome(options.trace)
+    if done.failure is not None:
+        _print(name, str(done.failure))
+        for note in getattr(done.failure, "__notes__", []):
+            _print(name, note)
+        raise SystemExit(1)
+
+
+def _configure(options: argparse.Namespace, machine: dict[str, Any]) -> None:
+    """Choose the machine that is simulated."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the GPUs of this machine rest
+    try:
+        sim.register()
+        sim.configure(
+            accelerator=options.accelerator,
+            link=options.link,
+            host=options.host,
+            backing="meta" if options.meta else "cpu",
+            memory_bytes=options.memory and round(1e9 * options.memory),
+            **machine,
+        )
+    except (RuntimeError, ValueError, OSError) as error:
+        refuse(error)
+
+
+def _raise_interrupt(*_: object) -> NoReturn:
+    """End as by Ctrl-C, so that no rank is left."""
+    raise KeyboardInterrupt
+
+
+def _print(name: str, line: str) -> None:
+    print(f"{PROGRAM} {name}: {line}", file=sys.stderr, flush=True)

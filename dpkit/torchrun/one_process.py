@@ -1,0 +1,164 @@
+"""Run a script as ``python script.py`` would: one process, several GPUs.
+
+The process drives all devices. If the script starts processes itself, by
+``torch.multiprocessing``, these are ranks, each with a device, and the report
+is theirs.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from dpkit.forked.running import RankError
+from dpkit.sim.cuda_names import not_modelled
+from dpkit.sim.cuda_names.patches import as_cuda
+from dpkit.sim.cuda_names.stopwatch import show_simulated_time
+from dpkit.sim.devices.configuration import machine, simulation
+from dpkit.sim.streams.streams import SimEvent, current_stream
+from dpkit.sim.tracing import trace
+from dpkit.theory.clock.record import Block
+from dpkit.theory.timeline.timeline import Timeline
+from dpkit.torchrun.facts import EnoughSteps, RankFacts, StepEnd, is_on_device
+from dpkit.torchrun.held import HeldMemory
+from dpkit.torchrun.launching import RankReport, Run, Settings, do_tasks
+from dpkit.torchrun.made_up import make_up_values
+from dpkit.torchrun.races import told
+from dpkit.torchrun.script import Script, print_error, run_script
+from dpkit.torchrun.spawning import Task, spawn_ranks
+
+
+def run_in_one_process(script: Script, settings: Settings) -> Run:
+    """Run a script, and return what was recorded.
+
+    The machine has been configured, with one host for all devices.
+    """
+    with ExitStack() as machines:
+        begun = machines.enter_context(trace(races=settings.races))
+        done = Run(begun)
+
+        def run_tasks(tasks: Sequence[Task]) -> None:
+            """Do tasks on ranks, whose timeline takes the place of this one.
+
+            Raises:
+                RankError: one has failed; or there are too few devices.
+            """
+            _check_devices(len(tasks))
+            machines.close()
+            machines.enter_context(machine(hosts="per_device"))
+            done.timeline = machines.enter_context(trace())
+            do_tasks(done, tasks, settings)
+
+        counter = StepCounter(settings.steps)
+        try:
+            with as_cuda(real_time=True), ExitStack() as stack:
+                if not settings.has_real_time:
+                    show_simulated_time(stack)
+                if simulation.backing.type == "meta":
+                    make_up_values(stack)
+                counter.begin(stack)
+                HeldMemory().begin(stack)
+                join_all = spawn_ranks(stack, run_tasks)
+                _do(script)
+                join_all()
+        except RankError as failure:
+            done.failure = failure
+            done.ranks = [one.value for one in failure.outcomes]
+        if done.timeline is begun:
+            machines.close()  # the timeline is complete
+            done.is_one_process = True
+            done.ranks = list(counter.reports(begun))
+    return done
+
+
+def _check_devices(ranks: int) -> None:
+    devices = simulation.clock.cluster.num_devices
+    if ranks > devices:
+        raise RankError(
+            f"the script starts more processes than there are GPUs (processes "
+            f"together: {ranks}, --gpus: {devices})",
+            [],
+        )
+
+
+def _do(script: Script) -> None:
+    """Run the script; print what it ends by.
+
+    Raises:
+        RankError: the script has failed, or one of the ranks it has started.
+    """
+    try:
+        run_script(script)
+    except EnoughSteps:
+        pass
+    except RankError:
+        raise
+    except Exception as error:
+        if not isinstance(error.__cause__, SystemExit):
+            print_error(error)
+        kind = type(error).__name__
+        raise RankError(f"the script failed ({kind}: {error})", []) from error
+
+
+class StepCounter:
+    """Counts the steps of a script's optimizer, and looks at each device.
+
+    The first optimizer that changes what lies on a device counts; scripts
+    that train several networks step it once in each step of all.
+
+    Args:
+        most_steps: After how many the script ends; None: it does all.
+    """
+
+    def __init__(self, most_steps: int | None) -> None:
+        self._most = most_steps
+        self._counted: Optimizer | None = None
+        self._ends: list[tuple[SimEvent, list[int]]] = []
+
+    def begin(self, stack: ExitStack) -> None:
+        """Count until a stack ends."""
+        hook: Any = self._stepped
+        stack.callback(register_optimizer_step_post_hook(hook).remove)
+
+    def _stepped(self, optimizer: Optimizer, *_: Any) -> None:
+        if self._counted is None and is_on_device(optimizer):
+            self._counted = optimizer
+        if self._counted is not optimizer:
+            return
+        first = next(
+            p.device
+            for group in optimizer.param_groups
+            for p in group["params"]
+            if p.device.type == "sim"
+        )
+        end = current_stream(torch.device("sim", first.index)).record_event()
+        self._ends.append((end, list(simulation.memory.peak)))
+        if len(self._ends) == self._most:
+            raise EnoughSteps
+
+    def reports(self, timeline: Timeline) -> list[RankReport | None]:
+        """Return what each device has done; None for one without work."""
+        notes = dict(not_modelled.notes)
+        races = told(timeline.races or [])
+        found: list[RankReport | None] = []
+        for device, peak in enumerate(simulation.memory.peak):
+            blocks = [
+                block
+                for block in timeline.blocks
+                if block.device == f"sim:{device}"
+            ]
+            used = blocks or any(
+                span.device == f"sim:{device}" for span in timeline.spans
+            )
+            facts = self._facts(device, peak, blocks)
+            found.append(RankReport(facts, notes, races, {}) if used else None)
+        return found
+
+    def _facts(self, device: int, peak: int, blocks: list[Block]) -> RankFacts:
+        steps = [
+            StepEnd(end.mark or 0, peaks[device]) for end, peaks in self._ends
+        ]
+        return RankFacts(steps, peak, blocks, traffic=[])
