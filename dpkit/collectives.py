@@ -132,7 +132,7 @@ def reduce(
 def allreduce(
     tensors: Sequence[Tensor],
     op: str = "sum",
-    algorithm: str = "star",
+    algorithm: str = "ring",
     ranks_per_node: int | None = None,
 ) -> None:
     """Reduce the tensors of all to one, in each of them.
@@ -158,7 +158,7 @@ def allreduce(
     Example:
         >>> tensors = [torch.full((1, 3), r + 1.0, device=d)
         ...            for r, d in enumerate(dpkit.devices(2, kind="sim"))]
-        >>> dpkit.allreduce(tensors, algorithm="ring")
+        >>> dpkit.allreduce(tensors)
         >>> tensors[1]
         tensor([[3., 3., 3.]], device='sim:1')
     """

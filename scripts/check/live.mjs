@@ -156,7 +156,8 @@ async function tellsBefore(tab, { id, told }, note) {
   for (const { name, label, start } of [first, first, second]) {
     await move(tab, figure.locator(`#${id}-${name}`), told);
     const words = `Before (${label}: ${start.toLocaleString("en")})`;
-    if (!await until(figure, (shown) => shown.includes(words))) {
+    await settle(figure); // else the words of the move before are still there
+    if (!(await shownIn(figure)).includes(words)) {
       note(`${id}: when ${label} moves, this is not said: ${words}`);
     }
   }

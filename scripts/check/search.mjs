@@ -42,6 +42,14 @@ const QUERIES = {
   "half precision": "precision",
   "ring allreduce": "collectives",
   "tokens per second": "plan-a-run",
+  "d2l": "from-d2l",
+  "get_params": "from-d2l",
+  "multi gpu": "data-parallelism",
+  "training on multiple GPUs": "data-parallelism from-d2l",
+  "two GPUs slower than one": "data-parallelism",
+  "multi gpu evaluation": "data-parallelism",
+  "nn.DataParallel": "data-parallelism-concise",
+  "simulate GPUs": "how-to",
 };
 const FIRST = 2;
 
