@@ -159,6 +159,9 @@ def test_all_that_is_refused_is_named():
         for name in not_modelled.OF_CUDA:
             with pytest.raises(NotImplementedError, match=rf"cuda\.{name} is"):
                 getattr(torch.cuda, name)()
+        for name in not_modelled.OF_NCCL:
+            with pytest.raises(NotImplementedError, match=rf"nccl\.{name} is"):
+                getattr(torch.cuda.nccl, name)()
 
 
 def test_options_of_nccl_on_a_torch_without_cuda(monkeypatch):

@@ -216,5 +216,7 @@ def replacements() -> Iterator[tuple[ModuleType, str, Any]]:
                 yield module, name, new
     for name, new in noted.OF_MEMORY.items():
         yield torch.cuda.memory, name, new
+    for name, new in noted.OF_NCCL.items():
+        yield torch.cuda.nccl, name, new
     for name in MARKERS:
         yield torch.cuda.nvtx, name, nothing

@@ -107,6 +107,21 @@ OF_CUDA: dict[str, Any] = {
     "memory_snapshot": refused("cuda.memory_snapshot", _ON_MEMORY),
     **{name: refused(f"cuda.{name}", _ON_SENSORS) for name in _SENSORS},
 }
+#: By their names in ``torch.cuda.nccl``: calls of NCCL by one process.
+OF_NCCL: dict[str, Any] = {
+    name: refused(
+        f"cuda.nccl.{name}",
+        "torch.cuda.comm copies and adds among GPUs, and dpkit has the same "
+        f"as a collective, such as dpkit.{collective}",
+    )
+    for name, collective in (
+        ("all_reduce", "allreduce"),
+        ("reduce", "reduce"),
+        ("broadcast", "broadcast"),
+        ("all_gather", "allgather"),
+        ("reduce_scatter", "reduce_scatter"),
+    )
+}
 #: By their names in ``torch.cuda.memory``.
 OF_MEMORY: dict[str, Any] = {
     "_record_memory_history": record_no_memory,
