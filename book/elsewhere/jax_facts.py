@@ -10,6 +10,7 @@ from jax_step import (
     EVERYWHERE,
     ROWS,
     compiled_step,
+    lenet,
     make_mesh,
     pad,
     pad_and_weigh,
@@ -141,6 +142,33 @@ def all_reduces(params, batches):
     }
 
 
+# -- accuracy, on all devices
+
+
+@jax.jit
+def count_right(params, X, y, weights):
+    return (weights * (lenet(params, X).argmax(axis=1) == y)).sum()
+
+
+def evaluate_accuracy(params, batches, mesh):
+    params = jax.device_put(params, NamedSharding(mesh, EVERYWHERE))
+    num_right = num_rows = 0
+    for X, y in batches:
+        padded = pad_and_weigh(X, y, mesh.size)
+        shards = jax.device_put(padded, NamedSharding(mesh, ROWS))
+        num_right += count_right(params, *shards)
+        num_rows += len(y)
+    return float(num_right) / num_rows
+
+
+def accuracies(params, batches):
+    """Return the accuracy after the three steps, by number of devices."""
+    learned = train_by_compiler(params, batches, 1)[0]
+    return [
+        evaluate_accuracy(learned, batches, make_mesh(k)) for k in (1, 2, 3)
+    ]
+
+
 # -- batch norm over rows on two devices
 
 
@@ -170,4 +198,5 @@ def facts(params, batches):
         "forgotten device_put": forgotten_device_put(params, batches),
         "all-reduces": all_reduces(params, batches),
         "batch norm": batch_norm(),
+        "accuracies": accuracies(params, batches),
     }

@@ -187,6 +187,11 @@ tensor([1.], device='KIND:0')
 >>> norm = nn.DataParallel(nn.BatchNorm1d(2, momentum=1.0).to(zero), [0, 1])
 >>> norm(x.to(zero)).shape, norm.module.running_mean  # of the first rows
 (torch.Size([5, 2]), tensor([2., 3.], device='KIND:0'))
+>>> class Current(nn.Module):  # each replica has its device for the current
+...     def forward(self, x):
+...         return x[:, :1] + torch.ones(1, device="KIND")
+>>> nn.DataParallel(Current().to(zero), [zero, one])(x).flatten().tolist()
+[1.0, 3.0, 5.0, 7.0, 9.0]
 >>> class Failing(nn.Module):
 ...     def forward(self, x):
 ...         raise KeyError(x.get_device())

@@ -101,6 +101,8 @@ def test_what_is_copied_is_counted(tmp_path):
         **{(r, "0"): 4 * 2 for r in "12"},
     }
     assert f"{model / 1e6:.3f}"[:3] in rows["1", "0"]
+    ways = section(text, "What is sent (counted)")[1:]
+    assert len(ways) == 6  # and from the host to GPU 0, and back
 
 
 @pytest.mark.slow

@@ -136,7 +136,8 @@ def forward_checked(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(original)
     def forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
-        with _chosen_by(self.module, inputs, kwargs):
+        first = getattr(self, "src_device_obj", None)  # not on the CPU
+        with _chosen_by(first, self.module, inputs, kwargs):
             if is_on_sim():
                 _check_place(self)
             return original(self, *inputs, **kwargs)
