@@ -146,6 +146,33 @@ def test_a_step_on_two_devices_is_that_of_one(two):
     assert not torch.allclose(alone[-1], params[-1], rtol=0, atol=1e-4)
 
 
+def test_three_steps_on_four_devices():
+    torch.manual_seed(0)
+    params = by_hand.make_params()
+    images, labels = (part[:48] for part in load_fashion_mnist()[0])
+    learned = []
+    with sim.machine(num_devices=4):
+        for k in (1, 4):
+            devices = [torch.device("sim", i) for i in range(k)]
+            replicas = [by_hand.get_params(params, d) for d in devices]
+            for X, y in by_hand.batches_of(images, labels, 16):
+                by_hand.train_batch(X, y, replicas, devices, 0.2)
+            learned.append([[p.cpu() for p in r] for r in replicas])
+    (alone,), together = learned
+    assert not torch.equal(alone[-1], params[-1])
+    for replica in together:
+        for p, q in zip(replica, alone, strict=True):
+            torch.testing.assert_close(p, q)
+
+
+def test_products_that_are_copied_without_waiting(two):
+    x = torch.rand(40, 40, device=two[1])
+    products = six_times.squares(x)
+    copies = [y.to("cpu", non_blocking=True) for y in products]
+    torch.get_device_module(two[1]).synchronize(two[1])
+    assert torch.allclose(copies[49], x.cpu() @ x.cpu())
+
+
 def one_device_step(X, y, params):
     """Take the same step without anything that is scattered."""
     one = by_hand.loss(by_hand.lenet(X, params), y).sum()
