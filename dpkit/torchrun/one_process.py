@@ -36,7 +36,7 @@ def run_in_one_process(script: Script, settings: Settings) -> Run:
 
     The machine has been configured, with one host for all devices.
     """
-    with ExitStack() as machines:
+    with ExitStack() as machines, ExitStack() as watching:
         begun = machines.enter_context(trace(races=settings.races))
         done = Run(begun)
 
@@ -47,6 +47,7 @@ def run_in_one_process(script: Script, settings: Settings) -> Run:
                 RankError: one has failed; or there are too few devices.
             """
             _check_devices(len(tasks))
+            watching.close()  # each rank is watched for itself
             machines.close()
             machines.enter_context(machine(hosts="per_device"))
             done.timeline = machines.enter_context(trace())
@@ -59,8 +60,8 @@ def run_in_one_process(script: Script, settings: Settings) -> Run:
                     show_simulated_time(stack)
                 if simulation.backing.type == "meta":
                     make_up_values(stack)
-                counter.begin(stack)
-                HeldMemory().begin(stack)
+                counter.begin(watching)
+                HeldMemory().begin(watching)
                 join_all = spawn_ranks(stack, run_tasks)
                 _do(script)
                 join_all()
