@@ -61,8 +61,8 @@ def sent(work: Callable[..., Any], *arguments: Any) -> tuple[int, int]:
     Example:
         >>> tensors = [torch.ones(3, 5, device=d)
         ...            for d in dpkit.devices(4, kind="sim")]
-        >>> sent(dpkit.allreduce, tensors)  # 6 messages of 3 · 5 · 4 bytes
-        (6, 360)
+        >>> sent(dpkit.allreduce, tensors)  # by a ring
+        (24, 360)
     """
     with Traffic() as traffic:
         work(*arguments)

@@ -34,10 +34,10 @@ def add_run(commands: Commands) -> None:
     add_machine(parser)
     add_output(parser)
     add_script(parser)
-    parser.set_defaults(command=run_script)
+    parser.set_defaults(command=run_alone)
 
 
-def run_script(options: argparse.Namespace, command: str) -> None:
+def run_alone(options: argparse.Namespace, command: str) -> None:
     """Run a script in this process, and print what happened."""
     # Here, not above: it imports PyTorch's engines, which takes a while.
     from dpkit.torchrun.launching import Settings

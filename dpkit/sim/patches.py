@@ -49,7 +49,7 @@ from dpkit.sim.changes.change import (
 from dpkit.sim.devices import names as device_names
 from dpkit.sim.kernels.registered import AUTOCAST, aten_kernels
 from dpkit.sim.operators import random_numbers, refusals
-from dpkit.sim.parallel import patches as parallel
+from dpkit.sim.parallel.patches import parallel_patches
 from dpkit.sim.streams import generic as generic_streams
 from dpkit.sim.streams import sending
 from dpkit.sim.tensors import (
@@ -188,7 +188,7 @@ PATCHES = [
         "__init__",
         refusals.without_unused,
     ),
-    *parallel.patches(),
+    *parallel_patches(),
     wrapped(
         nn.init,
         "_no_grad_trunc_normal_",

@@ -54,7 +54,7 @@ def _between_devices(
         return _traffic(facts), _waiting(done.arrivals)
     steps = len(next(iter(facts.values())).steps)
     return (
-        report_of_one.copies(done.timeline.spans, steps),
+        report_of_one.copied_between(done.timeline.spans, steps),
         report_of_one.busiest(_computing_by_step(facts, done.timeline)),
     )
 

@@ -27,7 +27,7 @@ def of_process(spans: list[Span], seconds: float) -> str:
     )
 
 
-def copies(spans: list[Span], steps: int) -> Section:
+def copied_between(spans: list[Span], steps: int) -> Section:
     """Return what is copied between devices, and to and from the host.
 
     Args:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from dpkit import sim
-from dpkit.sim.cuda_names.stopwatch import NOTE
+from dpkit.sim.cuda_names.stopwatch import SIMULATED_TIME
 
 sim.register()
 CLOCKS = ("time", "perf_counter", "monotonic")
@@ -108,7 +108,7 @@ def test_real_time_is_left(machine, capsys):
         time.sleep(0.01)
         assert time.perf_counter() - begun >= 0.01
         assert sim.now() < 0.01
-    assert NOTE not in capsys.readouterr().err
+    assert SIMULATED_TIME not in capsys.readouterr().err
 
 
 def test_all_is_as_before():
@@ -120,10 +120,10 @@ def test_all_is_as_before():
 
 def test_the_first_use_says_so(machine, capsys):
     with sim.as_cuda():
-        assert NOTE not in capsys.readouterr().err
+        assert SIMULATED_TIME not in capsys.readouterr().err
         time.time()
         time.perf_counter()
-    assert capsys.readouterr().err.count(NOTE) == 1
+    assert capsys.readouterr().err.count(SIMULATED_TIME) == 1
 
 
 def test_time_goes_on_with_another_machine(machine):

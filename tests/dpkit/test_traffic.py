@@ -75,7 +75,7 @@ def test_star(k):
     ranks = dpkit.devices(k, "sim")
     tensors = [torch.zeros(7, device=d) for d in ranks]
     with Traffic() as traffic:
-        dpkit.allreduce(tensors)
+        dpkit.allreduce(tensors, algorithm="star")
     for rank, device in enumerate(ranks):
         messages = k - 1 if rank == 0 else 1
         assert traffic.sent[device] == 28 * messages

@@ -27,7 +27,7 @@ CLOCKS = ("time", "perf_counter", "monotonic")
 MOST_SLEEP = 0.05  # seconds on the wall
 _really_sleep = time.sleep
 NANOSECONDS = 1_000_000_000
-NOTE = (
+SIMULATED_TIME = (
     "dpkit: the program sees simulated time, by time.time() and the like "
     "(dpkit.sim.as_cuda(real_time=True) leaves them as they are)"
 )
@@ -92,7 +92,7 @@ def show_simulated_time(stack: ExitStack, tells: bool = False) -> None:
         def read() -> Any:
             if not told[0]:
                 told[0] = True
-                print(NOTE, file=sys.stderr)
+                print(SIMULATED_TIME, file=sys.stderr)
             seconds = elapsed.seconds()
             return zero + (seconds if unit is None else round(unit * seconds))
 

@@ -27,7 +27,7 @@ THE_CPU = -1  # as the number of a destination
 Streams = Sequence[SimStream | None] | None  # for each device one, or none
 
 
-def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
+def _broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
     """Return the tensor on each device: a copy, or itself where it lies."""
     own = device_of(tensor)
     places = map(_device, devices)
@@ -37,7 +37,7 @@ def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
     ]
 
 
-def broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> list[Tensor]:
+def _broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> list[Tensor]:
     """Copy the tensor into others, which lie on devices."""
     _check_on_devices("output", out)
     for i, one in enumerate(out):
@@ -51,7 +51,7 @@ def broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> list[Tensor]:
     return list(out)
 
 
-def broadcast_coalesced(
+def _broadcast_coalesced(
     tensors: Sequence[Tensor], devices: Sequence[int], buffer_size: int
 ) -> list[list[Tensor]]:
     """Return all tensors on each device, sent in messages of several.
@@ -67,7 +67,7 @@ def broadcast_coalesced(
         raise RuntimeError(f"All tensors must be on devices[0]: {devices[0]}")
     copies: list[list[Tensor]] = [[] for _ in devices[1:]]
     for group in _take_tensors(tensors, buffer_size):
-        flat = broadcast(_flatten_dense_tensors(group), devices)
+        flat = _broadcast(_flatten_dense_tensors(group), devices)
         for copied, whole in zip(copies, flat[1:], strict=True):
             # By .data, or a change of one would count for all of a message.
             parts = _unflatten_dense_tensors(whole, group)
@@ -76,7 +76,7 @@ def broadcast_coalesced(
     return [list(tensors), *ordered]
 
 
-def scatter(
+def _scatter(
     tensor: Tensor,
     devices: Sequence[int],
     sizes: Sequence[int] | None = None,
@@ -111,7 +111,7 @@ def scatter(
     return moved
 
 
-def scatter_out(
+def _scatter_out(
     tensor: Tensor,
     out: Sequence[Tensor],
     dim: int = 0,
@@ -128,7 +128,7 @@ def scatter_out(
     return list(out)
 
 
-def gather(
+def _gather(
     tensors: Sequence[Tensor], dim: int, destination: int | None
 ) -> Tensor:
     """Return tensors of several devices as one, joined along a dimension.
@@ -155,10 +155,12 @@ def gather(
         device=place,
         memory_format=_common_format(tensors),
     )
-    return gather_out(tensors, whole, dim)
+    return _gather_out(tensors, whole, dim)
 
 
-def gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int = 0) -> Tensor:
+def _gather_out(
+    tensors: Sequence[Tensor], out: Tensor, dim: int = 0
+) -> Tensor:
     """Join tensors of several devices in another, along a dimension."""
     _check_on_devices("input", tensors)
     parts = out.split_with_sizes([one.size(dim) for one in tensors], dim)
@@ -169,14 +171,14 @@ def gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int = 0) -> Tensor:
 
 
 #: By the names that they have in ``torch._C``.
-STAND_INS: dict[str, Callable[..., object]] = {
-    "_broadcast": broadcast,
-    "_broadcast_out": broadcast_out,
-    "_broadcast_coalesced": broadcast_coalesced,
-    "_scatter": scatter,
-    "_scatter_out": scatter_out,
-    "_gather": gather,
-    "_gather_out": gather_out,
+OF_COMM: dict[str, Callable[..., object]] = {
+    "_broadcast": _broadcast,
+    "_broadcast_out": _broadcast_out,
+    "_broadcast_coalesced": _broadcast_coalesced,
+    "_scatter": _scatter,
+    "_scatter_out": _scatter_out,
+    "_gather": _gather,
+    "_gather_out": _gather_out,
 }
 
 

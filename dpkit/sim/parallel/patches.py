@@ -10,13 +10,13 @@ from torch.nn.parallel import _functions, comm
 
 from dpkit.sim.changes.change import Patch, added, wrapped
 from dpkit.sim.parallel import choice, streams
-from dpkit.sim.parallel.copies import STAND_INS
+from dpkit.sim.parallel.copies import OF_COMM
 from dpkit.sim.parallel.in_turn import apply_in_turn
 
 # Functions have the names of these modules in torch.nn.parallel.
 DATA_PARALLEL = sys.modules["torch.nn.parallel.data_parallel"]
 _PARALLEL_APPLY = sys.modules["torch.nn.parallel.parallel_apply"]
-_OF_COMM = (
+_IN_PYTHON = (
     *("broadcast", "broadcast_coalesced", "reduce_add"),
     *("reduce_add_coalesced", "scatter", "gather"),
 )
@@ -26,16 +26,16 @@ _FUNCTIONS = (
 )
 
 
-def patches() -> Iterator[Patch]:
+def parallel_patches() -> Iterator[Patch]:
     """Yield the changes."""
-    for name, new in STAND_INS.items():
+    for name, new in OF_COMM.items():
         wrap = choice.in_place_of(new)
         if hasattr(torch._C, name):
             yield wrapped(torch._C, name, wrap)
         else:
             yield added(torch._C, name, wrap(None))
     for owner in (comm, torch.cuda.comm):
-        for name in _OF_COMM:
+        for name in _IN_PYTHON:
             yield wrapped(owner, name, choice.choosing)
     for function in _FUNCTIONS:
         yield wrapped(function, "forward", choice.choosing_static)
