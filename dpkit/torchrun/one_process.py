@@ -8,6 +8,7 @@ is theirs.
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.optim import Optimizer
@@ -29,6 +30,8 @@ from dpkit.torchrun.made_up import make_up_values
 from dpkit.torchrun.races import told
 from dpkit.torchrun.script import Script, print_error, run_script
 from dpkit.torchrun.spawning import Task, spawn_ranks
+
+Ends = list[tuple[SimEvent, list[int]]]
 
 
 def run_in_one_process(script: Script, settings: Settings) -> Run:
@@ -105,10 +108,10 @@ def _do(script: Script) -> None:
 
 
 class StepCounter:
-    """Counts the steps of a script's optimizer, and looks at each device.
+    """Counts the steps of a script's optimizers, and looks at each device.
 
-    The first optimizer that changes what lies on a device counts; scripts
-    that train several networks step it once in each step of all.
+    A script may have several, at one time or one after another: the one that
+    has stepped most counts, if it changes what lies on a device.
 
     Args:
         most_steps: After how many the script ends; None: it does all.
@@ -116,8 +119,10 @@ class StepCounter:
 
     def __init__(self, most_steps: int | None) -> None:
         self._most = most_steps
-        self._counted: Optimizer | None = None
-        self._ends: list[tuple[SimEvent, list[int]]] = []
+        # What each optimizer has left: the end of a step, and the most memory
+        # of each device until then.
+        self._of: WeakKeyDictionary[Optimizer, Ends] = WeakKeyDictionary()
+        self._ends: Ends = []  # the longest
 
     def begin(self, stack: ExitStack) -> None:
         """Count until a stack ends."""
@@ -125,9 +130,7 @@ class StepCounter:
         stack.callback(register_optimizer_step_post_hook(hook).remove)
 
     def _stepped(self, optimizer: Optimizer, *_: Any) -> None:
-        if self._counted is None and is_on_device(optimizer):
-            self._counted = optimizer
-        if self._counted is not optimizer:
+        if not is_on_device(optimizer):
             return
         first = next(
             p.device
@@ -136,8 +139,11 @@ class StepCounter:
             if p.device.type == "sim"
         )
         end = current_stream(torch.device("sim", first.index)).record_event()
-        self._ends.append((end, list(simulation.memory.peak)))
-        if len(self._ends) == self._most:
+        ends = self._of.setdefault(optimizer, [])
+        ends.append((end, list(simulation.memory.peak)))
+        if len(ends) > len(self._ends):
+            self._ends = ends
+        if len(ends) == self._most:
             raise EnoughSteps
 
     def reports(self, timeline: Timeline) -> list[RankReport | None]:

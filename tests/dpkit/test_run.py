@@ -149,6 +149,49 @@ def test_a_page_and_a_timeline(tmp_path):
     assert devices >= {"sim:0", "sim:1", "sim:2", "host"}
 
 
+READS = """
+import torch
+x = torch.ones(2, 3, device="cuda")
+print(x.cpu().numpy().shape, x.sum().cpu().item(), x.cpu().tolist())
+print((torch.zeros(2, 3) + x.cpu()).sum(), bool((x.cpu() > 0).all()))
+print((x > 0).cpu().any(), x.to("cpu", non_blocking=True).numpy().mean())
+large = torch.ones(4096, 4096, device="cuda").cpu()
+print(torch.tensor([3, 4], device="cuda").cpu().tolist())
+"""
+
+
+@pytest.mark.slow
+def test_copies_on_the_cpu_have_made_up_values(tmp_path):
+    text = run(tmp_path, "--meta", script=READS)
+    assert "(2, 3) 1.0 [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]" in text
+    assert "tensor(6.) True" in text
+    assert "tensor(False) 1.0" in text
+    assert "[3, 4]" in text
+    (line,) = section(text, "Otherwise than on a GPU")
+    assert "numbers that the script reads are made up" in line
+
+
+PHASES = """
+import torch
+for steps in (1, 20):
+    net = torch.nn.Linear(4, 4).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(steps):
+        net(torch.ones(2, 4, device="cuda")).sum().backward()
+        optimizer.step()
+        print("step", step)
+"""
+
+
+@pytest.mark.slow
+def test_an_optimizer_that_begins_later_counts(tmp_path):
+    text = run(tmp_path, "--steps", "3", script=PHASES)
+    assert len(words_of(text, "step")) == 1 + 2
+    assert "A step of the optimizer, one of 3" in text
+    text = run(tmp_path, script=PHASES)
+    assert "A step of the optimizer, one of 20" in text
+
+
 RACE = """
 import torch
 x = torch.zeros(1000, device="cuda")

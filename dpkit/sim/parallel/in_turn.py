@@ -5,6 +5,7 @@ their operations are issued one after another all the same, in an order that
 differs from run to run. Here the order is that of the replicas: the host gives
 all operations of one to its device, then all of the next. The devices work at
 the same time, as GPUs do, unless a replica makes the host wait for its device.
+A replica that waits for another one, as by a lock, waits for ever.
 """
 
 from collections.abc import Sequence
