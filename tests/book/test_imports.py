@@ -12,6 +12,7 @@ PACKAGE = Path(dpbook.__file__).parent
 # have to ask torch; nor do they use simulated devices, which it would count.
 LISTINGS = {
     PACKAGE / "cheat_sheet/minimal_ddp.py",
+    PACKAGE / "devices/six_times.py",
 }
 
 

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 
 SIZE = 4000  # of the matrices
-SMALL = 400  # of those that tell how long they take
-MOST_SECONDS = 20.0
 
 
 def squares(x: Tensor) -> list[Tensor]:
@@ -70,19 +68,6 @@ def six_times(size: int = SIZE) -> list[float]:
     copies = seconds_of(lambda: to_cpu(results))
     both = seconds_of(lambda: to_cpu(squares(xs[0]), non_blocking=True))
     return [not_waited_for, waited_for, turns, together, copies, both]
-
-
-def six_times_here() -> list[float]:
-    """Return the six times of the GPUs of this machine, if it has some.
-
-    A run on small matrices goes before, in which libraries are loaded. Where
-    it shows that the large ones would take minutes, none are returned.
-    """
-    if not torch.cuda.is_available():
-        return []
-    six_times(SMALL)
-    expected = sum(six_times(SMALL)) * (SIZE / SMALL) ** 3
-    return six_times() if expected < MOST_SECONDS else []
 
 
 if __name__ == "__main__":
