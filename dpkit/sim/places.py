@@ -6,7 +6,7 @@ import sys
 import sysconfig
 from functools import cache
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -103,6 +103,15 @@ def _is_cell(file: str) -> bool:
 
     The number of the cell is left out: it changes each time the cell is run.
     """
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
+    shell = _shell()
     return bool(shell and shell.compile.format_code_name(file))
+
+
+def in_notebook() -> bool:
+    """Return whether the program is cells, whose outputs are kept."""
+    return _shell() is not None
+
+
+def _shell() -> Any:
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None

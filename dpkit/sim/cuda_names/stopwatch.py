@@ -92,7 +92,8 @@ def show_simulated_time(stack: ExitStack, tells: bool = False) -> None:
         def read() -> Any:
             if not told[0]:
                 told[0] = True
-                print(SIMULATED_TIME, file=sys.stderr)
+                place = sys.stdout if places.in_notebook() else sys.stderr
+                print(SIMULATED_TIME, file=place)
             seconds = elapsed.seconds()
             return zero + (seconds if unit is None else round(unit * seconds))
 
