@@ -4,6 +4,7 @@ Counted are bytes, operations and memory: they would be the same on GPUs.
 Modelled are times: they rest on the presets, and on what is assumed.
 """
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import pairwise
@@ -15,11 +16,11 @@ from dpkit.theory.tables import table
 from dpkit.theory.timeline.memory_chart import history
 from dpkit.theory.timeline.summary import DeviceTimes
 from dpkit.theory.timeline.timeline import Timeline
-from dpkit.theory.units import show_bytes, show_memory, show_seconds
+from dpkit.theory.units import show_memory, show_seconds
 from dpkit.torchrun import report_of_one
 from dpkit.torchrun.facts import RankFacts
 from dpkit.torchrun.launching import RankReport, Run
-from dpkit.torchrun.section import Section
+from dpkit.torchrun.section import Section, count_columns
 
 LONGEST = 5  # kinds of operations that are listed
 MOST_NAMED = 4  # ranks of a group
@@ -63,16 +64,29 @@ def _computing_by_step(
     facts: dict[int, RankFacts], timeline: Timeline
 ) -> list[dict[int, float]]:
     """Return how long each device computes in each step after the first."""
-    found: list[dict[int, float]] = []
     marks = [s.mark / SECOND for s in next(iter(facts.values())).steps]
-    for window in pairwise(marks):
-        seconds = {}
-        for device in facts:
-            spans = _within(timeline, f"sim:{device}", window)
-            times = Timeline(spans=spans).summary().devices.values()
-            seconds[device] = sum(one.busy for one in times)
-        found.append(seconds)
-    return found
+    parts = [defaultdict[str, list[Span]](list) for _ in pairwise(marks)]
+    for span in timeline.spans:
+        first = max(bisect_right(marks, span.start) - 1, 0)
+        for i in range(first, len(parts)):
+            if span.end <= marks[i]:
+                break
+            part = _cut(span, marks[i], marks[i + 1])
+            parts[i][span.device].append(part)
+    return [
+        {d: _seconds_computing(spans[f"sim:{d}"]) for d in facts}
+        for spans in parts
+    ]
+
+
+def _seconds_computing(spans: list[Span]) -> float:
+    devices = Timeline(spans=spans).summary().devices
+    return sum(times.busy for times in devices.values())
+
+
+def _cut(span: Span, begin: float, end: float) -> Span:
+    """Return the part of a span that lies in a time."""
+    return replace(span, start=max(span.start, begin), end=min(span.end, end))
 
 
 def seconds_of_steps(facts: RankFacts) -> list[float]:
@@ -152,7 +166,7 @@ def _within(timeline: Timeline, device: str, window: Window) -> list[Span]:
     """Return the spans of a device in a time, cut to size."""
     start, end = window
     return [
-        replace(s, start=max(s.start, start), end=min(s.end, end))
+        _cut(s, start, end)
         for s in timeline.spans
         if s.device == device and s.end > start and s.start < end
     ]
@@ -198,20 +212,17 @@ def _traffic(facts: dict[int, RankFacts]) -> Section:
     sizes = Counter(map(len, groups))
     for one in facts[0].traffic:
         is_named = sizes[len(one.ranks)] > 1
-        row: dict[str, str | float] = {
-            "rank 0 calls": one.kind,
-            "among": (
-                f"ranks {_shortened(one.ranks)}"
-                if is_named
-                else len(one.ranks) or 2
-            ),
-            "times": one.calls,
-            "bytes": show_bytes(one.num_bytes),
-        }
-        if steps:
-            row["times a step"] = one.calls / steps
-            row["bytes a step"] = show_bytes(one.num_bytes / steps)
-        rows.append(row)
+        rows.append(
+            {
+                "rank 0 calls": one.kind,
+                "among": (
+                    f"ranks {_shortened(one.ranks)}"
+                    if is_named
+                    else len(one.ranks) or 2
+                ),
+                **count_columns(one.calls, one.num_bytes, steps),
+            }
+        )
     return Section(
         "What is sent", "counted", [], table(rows) if rows else None
     )

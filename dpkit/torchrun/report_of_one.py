@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 from dpkit.theory.clock.record import Span
 from dpkit.theory.tables import table
 from dpkit.theory.timeline.timeline import Timeline
-from dpkit.theory.units import show_bytes, show_seconds
-from dpkit.torchrun.section import Section
+from dpkit.theory.units import show_seconds
+from dpkit.torchrun.section import Section, count_columns
 
 _FROM, _TO_HOST = "copy from ", "copy to host"
 
@@ -48,16 +48,13 @@ def copied_between(spans: list[Span], steps: int) -> Section:
             sizes[span.device, "host"] += span.num_bytes
     rows = []
     for way, count in sorted(times.items()):
-        row: dict[str, str | float] = {
-            "copied from": _called(way[0]),
-            "to": _called(way[1]),
-            "times": count,
-            "bytes": show_bytes(sizes[way]),
-        }
-        if steps:
-            row["times a step"] = count / steps
-            row["bytes a step"] = show_bytes(sizes[way] / steps)
-        rows.append(row)
+        rows.append(
+            {
+                "copied from": _called(way[0]),
+                "to": _called(way[1]),
+                **count_columns(count, sizes[way], steps),
+            }
+        )
     return Section(
         "What is sent", "counted", [], table(rows) if rows else None
     )
@@ -85,7 +82,7 @@ def busiest(by_step: list[dict[int, float]]) -> Section:
     worst = max(lost, key=lambda device: lost[device])
     line = (
         f"most for GPU {worst}: it computes longest in {most[worst]} of "
-        f"{len(by_step)}, and the others compute "
+        f"{len(by_step)} steps; the other GPUs compute "
         f"{show_seconds(lost[worst])} less, added up"
     )
     return Section(

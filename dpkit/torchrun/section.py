@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from dpkit.theory.tables import Table
+from dpkit.theory.units import show_bytes
 
 
 class Section(NamedTuple):
@@ -21,3 +22,23 @@ class Section(NamedTuple):
         if self.table is not None:
             parts += [f"  {line}" for line in str(self.table).splitlines()]
         return "\n".join(parts)
+
+
+def count_columns(
+    times: int, num_bytes: int, steps: int
+) -> dict[str, str | float]:
+    """Return the columns that count messages, in all and for a step.
+
+    Args:
+        times: How many there are.
+        num_bytes: Of all of them.
+        steps: Those of the optimizer; 0: nothing is counted for a step.
+    """
+    columns: dict[str, str | float] = {
+        "times": times,
+        "bytes": show_bytes(num_bytes),
+    }
+    if steps:
+        columns["times a step"] = times / steps
+        columns["bytes a step"] = show_bytes(num_bytes / steps)
+    return columns

@@ -112,7 +112,9 @@ def test_where_the_time_goes_and_who_is_waited_for(tmp_path):
     assert "the process issues work for" in first
     assert len(rows) == 3
     (line,) = section(text, "Which GPU the others wait for, by step")
-    assert line.startswith("  most for GPU 0: it computes longest in 3 of 3")
+    assert line.startswith(
+        "  most for GPU 0: it computes longest in 3 of 3 steps"
+    )
 
 
 @pytest.mark.slow

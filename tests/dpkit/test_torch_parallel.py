@@ -10,6 +10,8 @@ import torch.distributed as dist
 from torch import nn
 
 from dpkit import sim
+from dpkit.sim.parallel.copies import OF_COMM
+from dpkit.sim.parallel.patches import parallel_patches
 from tests.dpkit.parallel_examples import BEFORE, EXAMPLES
 
 sim.register()
@@ -126,3 +128,18 @@ def test_the_second_node_has_its_own_devices():
     with sim.machine(num_devices=4, ranks_per_node=2), sim.as_cuda():
         found = sim.launch(parameters_and_gradients, 4)[2]
     assert found == ([0, 1], torch.device("cuda:0"), torch.Size([3, 2]))
+
+
+def test_a_torch_that_is_built_without_cuda(monkeypatch):
+    """It has none of the functions of C++; they are added, not changed."""
+    for name in OF_COMM:
+        monkeypatch.delattr(torch._C, name)
+    changes = [p for p in parallel_patches() if p.name.startswith("torch._C.")]
+    assert len(changes) == len(OF_COMM)
+    for change in changes:
+        assert change.fits()
+        undo = change.apply()
+        name = change.name.rpartition(".")[2]
+        assert vars(torch._C)[name] is OF_COMM[name]
+        undo()
+        assert name not in vars(torch._C)

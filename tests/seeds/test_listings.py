@@ -15,10 +15,12 @@ from torch import nn
 from dpbook.common.datasets import load_fashion_mnist
 from dpbook.devices import six_times
 from dpkit import sim
+from dpkit.__main__ import command_parser
 from tests.dpkit.running_scripts import ROOT, command
 from tests.seeds.programs import by_hand, concise
 
 sim.register()
+PAGE = (ROOT / "book" / "from-d2l.md").read_text(encoding="utf-8")
 PROGRAMS = ROOT / "tests" / "seeds" / "programs"
 # What the listing printed on four cards of the kind V100, in seconds, after
 # the first time, which is not waited for: there it is the time to load
@@ -67,6 +69,32 @@ def test_six_times_by_the_command():
 def test_six_times_in_a_block():
     with sim.machine(num_devices=4, backing="meta", **V100), sim.as_cuda():
         assert_times_of_the_listing(six_times.six_times())
+
+
+def test_the_page_has_these_times():
+    """That for readers of the textbook, which no cell computes."""
+    with sim.machine(num_devices=4, backing="meta", **V100), sim.as_cuda():
+        found = [f"{seconds:.3f}" for seconds in six_times.six_times()]
+    rows = [line.strip("| ").split(" | ") for line in PAGE.splitlines()]
+    (simulated,) = [row[1:] for row in rows if row[0] == "simulated"]
+    assert simulated == found
+    (printed,) = [row[1:] for row in rows if row[0] == "four V100"]
+    assert printed == [f"{seconds:.3f}" for seconds in [0.240, *SECONDS]]
+
+
+def test_the_machines_of_the_page_can_be_simulated():
+    rows = re.findall(r"^\| `(p\w+\.\w+)` .* \| `(--gpus .*)` \|$", PAGE, re.M)
+    assert len(rows) == 4
+    for _, options in rows:
+        words = ["run", *options.split(), "train.py"]
+        chosen = command_parser().parse_args(words)
+        with sim.machine(
+            num_devices=chosen.gpus,
+            accelerator=chosen.accelerator,
+            link=chosen.link,
+            memory_bytes=chosen.memory and round(1e9 * chosen.memory),
+        ):
+            assert sim.label().startswith("simulated (")
 
 
 def test_six_times_of_other_gpus():

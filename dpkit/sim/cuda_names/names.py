@@ -51,10 +51,11 @@ def first_device() -> int:
 def visible_count() -> int:
     """Return how many devices a program sees."""
     per_node = simulation.clock.cluster.ranks_per_node
-    count = device_count() - first_device()
-    if thread.rank is not None and per_node is not None:
-        count = min(per_node, count)
-    return _chosen(count)
+    if thread.rank is None:
+        return _chosen(device_count())
+    if per_node is None:
+        return device_count()
+    return min(per_node, device_count() - first_device())
 
 
 class _Variable:
@@ -69,10 +70,10 @@ def begin() -> None:
 
 
 def _chosen(count: int) -> int:
-    """Return how many of some devices the program has made visible.
+    """Return how many of some devices a program of one process has chosen.
 
-    All are alike, so that it does not matter which. As in CUDA, the first that
-    is not there ends the list.
+    It drives all of them, so that it does not matter which. As in CUDA, the
+    first that is not there ends the list.
     """
     value = os.environ.get(VISIBLE)
     if value is None or value == _Variable.value:

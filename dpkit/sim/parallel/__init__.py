@@ -4,7 +4,7 @@ PyTorch's own Python runs here: ``scatter``, ``replicate``, ``gather``,
 ``data_parallel``, ``nn.DataParallel``, and ``torch.cuda.comm`` below them. So
 the values, the gradients, what is sent and when are PyTorch's: each forward
 copies all parameters from device 0 to the others, and each backward sends
-their gradients back to device 0. In their places stand
+their gradients back to device 0. Three things are done in PyTorch's place:
 
 ``copies`` -- what PyTorch does in C++, for CUDA alone: tensors get to devices;
 ``in_turn`` -- ``parallel_apply``: replicas compute one after another;
