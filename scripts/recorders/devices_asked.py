@@ -26,7 +26,7 @@ PROBE = """
 import json as _json, sys as _sys
 import dpkit as _dpkit, dpkit.machine as _machine
 import dpkit.processes.workers as _workers
-import dpbook.data_parallelism_concise.torchrun as _torchrun
+import dpbook.common.torchrun as _torchrun
 
 def _note(*row):
     with open({path!r}, "a") as file:

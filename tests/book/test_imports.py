@@ -13,6 +13,9 @@ PACKAGE = Path(dpbook.__file__).parent
 LISTINGS = {
     PACKAGE / "cheat_sheet/minimal_ddp.py",
     PACKAGE / "devices/six_times.py",
+    PACKAGE / "three_ways/data_parallel.py",
+    PACKAGE / "three_ways/pipeline.py",
+    PACKAGE / "three_ways/split_layers.py",
 }
 
 

@@ -1,4 +1,4 @@
-"""Tests of dpbook.common.matrices and dpbook.splitting.ways: who has what."""
+"""Tests of common.matrices and three_ways.pictures: who has what."""
 
 from xml.etree import ElementTree
 
@@ -7,9 +7,10 @@ import pytest
 from dpbook.common.matrices import Panels, in_a_line
 from dpbook.common.plots import COLOURS
 from dpbook.layer_partitioning.pictures import draw_mlp
-from dpbook.splitting.ways import SIZES, UNIT, WIDTH, draw_ways
+from dpbook.three_ways.pictures import SIZES, UNIT, WIDTH, draw_ways
 
 SVG = "{http://www.w3.org/2000/svg}"
+WAYS = "network", "layer", "data"
 NETWORK, LAYER, DATA = range(3)
 NAMES = list(SIZES)
 
@@ -35,10 +36,10 @@ def held(way):
     placed = in_a_line(SIZES, UNIT, WIDTH)
     frames = [
         float(rect.get("y"))
-        for rect in parsed(draw_ways().pictures[way]).iter(SVG + "rect")
+        for rect in parsed(draw_ways(*WAYS).pictures[way]).iter(SVG + "rect")
         if rect.get("stroke-dasharray")
     ]
-    for device, x, y, width, height in filled(draw_ways().pictures[way]):
+    for device, x, y, width, height in filled(draw_ways(*WAYS).pictures[way]):
         (matrix,) = [m for m in placed if m.x <= x < m.x + m.width]
         top = frames[5 * device + placed.index(matrix)]
         columns = (x - matrix.x) / UNIT, (x + width - matrix.x) / UNIT
@@ -79,8 +80,19 @@ def test_data_parallelism_cuts_the_rows_of_the_batch():
             assert found[device, name] == whole(name)
 
 
+def test_one_device_has_all_and_sends_nothing():
+    (picture,) = draw_ways("one").pictures
+    assert len(filled(picture)) == len(NAMES)
+    assert "sends nothing" in picture.title
+    tall = [
+        float(p.svg.split('"')[3].split()[3])
+        for p in (picture, *draw_ways(*WAYS).pictures)
+    ]
+    assert tall[0] < tall[1] / 2
+
+
 def test_panels_have_words_for_those_who_do_not_see_them():
-    panels = draw_ways()
+    panels = draw_ways(*WAYS)
     html = panels._repr_html_()
     assert html.count('role="img"') == 3
     for picture, word in zip(panels.pictures, ("h", "parts", "gradients")):
@@ -91,7 +103,7 @@ def test_panels_have_words_for_those_who_do_not_see_them():
 
 
 def test_all_words_lie_in_the_picture():
-    for picture in [*draw_ways().pictures, draw_mlp()]:
+    for picture in [*draw_ways(*WAYS).pictures, draw_mlp()]:
         root = parsed(picture)
         _, _, width, height = map(float, root.get("viewBox").split())
         for text in root.iter(SVG + "text"):

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from dpbook.common import torchrun as module
 from dpbook.common.datasets import load_fashion_mnist
+from dpbook.common.torchrun import torchrun
 from dpbook.data_parallelism_concise import ddp_program
-from dpbook.data_parallelism_concise import torchrun as module
-from dpbook.data_parallelism_concise.torchrun import torchrun
 
 
 def on_one_device():

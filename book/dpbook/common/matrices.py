@@ -212,6 +212,7 @@ class Panels:
 
     def _repr_html_(self) -> str:
         row = "display:flex;flex-wrap:wrap;gap:0.75rem;max-width:48rem"
+        row += ";justify-content:center"
         inner = "\n".join(
             f'<div style="flex:1 1 12.5rem;max-width:24rem">{p.svg}</div>'
             for p in self.pictures

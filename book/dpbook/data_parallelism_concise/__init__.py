@@ -2,5 +2,5 @@
 
 ``scaling`` -- steps of two engines on k devices, and laws of their times;
 ``recipe_runs`` -- a published recipe, trained many times;
-``ddp_program``, ``torchrun`` -- a program for torchrun, and its start.
+``ddp_program`` -- a program for torchrun.
 """

@@ -1,7 +1,6 @@
 """What the chapter ``splitting`` runs, draws and checks.
 
 ``three_ways`` -- one network, split in three ways;
-``ways`` -- a drawing of such a network;
 ``grid`` -- two ways together;
 ``counted`` -- what a step of each way costs, as rows of a table;
 ``points`` -- the steps that the map is compared with.

@@ -1,4 +1,4 @@
-"""The three ways to split, drawn: one network, two devices, what is sent."""
+"""The three ways, drawn: who has what of one network, and what is sent."""
 
 from collections.abc import Sequence
 
@@ -20,12 +20,27 @@ TOP = 42.0  # of the first band
 GAP = 66.0  # between the bands
 
 
-def draw_ways() -> Panels:
-    """Draw network partitioning, layer partitioning and data parallelism.
+def draw_ways(*ways: str) -> Panels:
+    """Draw who has what of the network y = relu(x W) V, and what is sent.
 
-    The network is y = relu(x W) V, on two devices, in each of them.
+    Args:
+        ways: Which to draw, in order, of "one" (one device), "network"
+            (network partitioning), "layer" (layer partitioning) and "data"
+            (data parallelism), each of the last three on two devices.
+
+    Example:
+        >>> draw_ways("one").pictures[0].title[:36]
+        'One device, the network. It has x, W'
     """
-    return Panels([_network(), _layer(), _data()])
+    drawn = {"one": _one, "network": _network, "layer": _layer, "data": _data}
+    return Panels([drawn[way]() for way in ways])
+
+
+def _one() -> Drawing:
+    matrices = in_a_line(SIZES, UNIT, WIDTH)
+    band: Held = [(matrix, matrix.whole) for matrix in matrices]
+    words = "It has x, W, h, V and y, all whole, and sends nothing."
+    return _picture("One device", "the network", [band], [], words)
 
 
 def _network() -> Drawing:
@@ -136,5 +151,5 @@ def _picture(
     ]
     for device, held in enumerate(bands):
         parts += band(device, TOP + device * (tall + GAP), WIDTH, held)
-    height = TOP + len(bands) * tall + GAP + 2
+    height = TOP + len(bands) * tall + (len(bands) - 1) * GAP + 2
     return panel(parts, WIDTH, height, f"{name}, {cut}. {words}")

@@ -1,0 +1,67 @@
+"""Commands run as in a terminal, each in an empty folder."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+
+from dpkit.processes.forking import fork_server
+from dpkit.processes.server import Command
+from dpkit.processes.starting import Process
+
+# What ``python -m module arguments`` does, given the module and arguments.
+RUN_MODULE = (
+    "import runpy, sys; del sys.argv[0]; "
+    "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+)
+ROOTS = [str(Path(path).resolve()) for path in sys.path if path]
+
+
+def run_command(command: str, script: str) -> str:
+    """Run a command that begins with ``python``; return all it prints.
+
+    It runs in an empty folder, where the script is ``train.py``.
+
+    Args:
+        command: It begins with ``python -m``.
+        script: The text of the script.
+    """
+    with TemporaryDirectory() as folder, TemporaryFile("w+") as printed:
+        Path(folder, "train.py").write_text(script, encoding="utf-8")
+        process = _start(shlex.split(command)[1:], folder, printed.fileno())
+        try:
+            process.wait()
+        finally:
+            process.kill()  # nothing, where it has ended
+        printed.seek(0)
+        return printed.read()
+
+
+def _start(words: list[str], folder: str, printed: int) -> Process:
+    """Start Python in a folder: a fork of one that has imported torch.
+
+    Where it cannot be forked, it is a new Python.
+    """
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(ROOTS),
+    }
+    server = fork_server(environment)
+    if server is None:
+        return subprocess.Popen(
+            [sys.executable, *words],
+            cwd=folder,
+            env=environment,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+        )
+    option, module, *arguments = words
+    assert option == "-m"
+    path = [folder, *ROOTS, *sys.path]
+    command = Command(
+        RUN_MODULE, [module, *arguments], environment, folder, path
+    )
+    return server.fork(command, [0, printed, printed])
