@@ -46,7 +46,7 @@ const QUERIES = {
   "get_params": "from-d2l",
   "multi gpu": "data-parallelism",
   "training on multiple GPUs": "data-parallelism from-d2l",
-  "two GPUs slower than one": "data-parallelism",
+  "two GPUs slower than one": "two-devices",
   "multi gpu evaluation": "data-parallelism",
   "nn.DataParallel": "data-parallelism-concise",
   "simulate GPUs": "how-to",

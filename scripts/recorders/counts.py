@@ -22,8 +22,8 @@ import dpbook
 import dpkit
 from dpbook.common.models import lenet, lenet_params
 from dpbook.common.resnet import resnet18
-from dpbook.data_parallelism.runs import train_step
 from dpbook.overlap.runs import wide
+from dpbook.two_devices.runs import train_step
 from dpkit.sim.tensors import charge
 from dpkit.theory.hardware import HOSTS, costs
 

@@ -13,7 +13,7 @@ from typing import Any
 import dpkit
 from dpbook.common.datasets import load_fashion_mnist
 from dpbook.common.models import lenet_params
-from dpbook.data_parallelism.runs import time_resident_epoch
+from dpbook.two_devices.runs import time_resident_epoch
 from dpkit.accelerator import real_devices
 from recorders.provenance import DATA, provenance
 

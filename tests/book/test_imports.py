@@ -12,6 +12,7 @@ PACKAGE = Path(dpbook.__file__).parent
 # have to ask torch; nor do they use simulated devices, which it would count.
 LISTINGS = {
     PACKAGE / "cheat_sheet/minimal_ddp.py",
+    PACKAGE / "data_parallelism_concise/ddp_program.py",
     PACKAGE / "devices/six_times.py",
     PACKAGE / "three_ways/data_parallel.py",
     PACKAGE / "three_ways/pipeline.py",

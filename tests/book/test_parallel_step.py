@@ -7,10 +7,10 @@ from recorders import counts
 import dpkit
 from dpbook.common.models import lenet, lenet_params
 from dpbook.common.resnet import resnet18
-from dpbook.data_parallelism_concise.scaling import processes_step
 from dpbook.formulas.gradient_sums import SUMS, gradient_sum
 from dpbook.formulas.networks import COUNTED, network, phase
 from dpbook.formulas.parallel_step import buckets_of, parallel_step
+from dpbook.two_devices.scaling import processes_step
 from dpkit.buckets import assign
 from dpkit.collectives import ALGORITHMS
 from dpkit.theory.hardware.clusters import cluster

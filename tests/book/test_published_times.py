@@ -6,7 +6,7 @@ import torch
 
 import dpkit
 from dpbook.common.resnet import resnet18
-from dpbook.data_parallelism.runs import train_step
+from dpbook.two_devices.runs import train_step
 from tests.dpkit.test_published_times import NOTEBOOK
 
 

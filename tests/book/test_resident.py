@@ -8,7 +8,7 @@ import dpkit
 from dpbook.common.batches import Batches
 from dpbook.common.datasets import Labelled
 from dpbook.common.models import lenet, lenet_params
-from dpbook.data_parallelism.runs import time_resident_epoch
+from dpbook.two_devices.runs import time_resident_epoch
 from dpkit.traffic import Traffic
 
 

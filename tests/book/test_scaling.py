@@ -7,13 +7,9 @@ import pytest
 from torch import nn
 
 from dpbook.common.resnet import resnet18
-from dpbook.data_parallelism_concise.pictures import (
-    CUTS,
-    PARTS,
-    draw_statistics,
-    shares,
-)
-from dpbook.data_parallelism_concise.scaling import (
+from dpbook.data_parallelism_concise.pictures import CUTS, draw_statistics
+from dpbook.two_devices.pictures import PARTS, shares
+from dpbook.two_devices.scaling import (
     launching_before_backward,
     processes_step,
     wrapper_step,

@@ -1,4 +1,4 @@
-"""Pictures of how steps scale, where time goes, and runs of a recipe."""
+"""Pictures of what batch norm sees, and of runs of a recipe."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -9,11 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from dpbook.common.plots import COLOURS, Picture
-from dpkit.theory.clock.record import is_host
-from dpkit.theory.timeline.drawing import INK, QUIET
-from dpkit.theory.timeline.timeline import Timeline
-
-PARTS = ("computing", "replicating", "returning", "images", "idle")
+from dpkit.theory.timeline.drawing import INK
 
 # Batch norm -> cuts between the rows that it sees: to normalize, to update.
 CUTS = {
@@ -52,59 +48,6 @@ def _draw_rows(ax: Axes, x: float, use: str, cuts: tuple[int, ...]) -> None:
         corner = (x - 0.33, 0.58 - bottom)
         height = bottom - top - 0.16
         ax.add_patch(Rectangle(corner, 0.66, height, fill=False, ec=INK))
-
-
-def plot_speedups(
-    lines: Mapping[str, Mapping[str, Mapping[int, float]]], ylabel: str
-) -> Picture:
-    """Draw speed-ups against the number of devices, beside the ideal.
-
-    ``lines``: machine -> engine -> number of devices -> speed-up.
-    """
-    rows = [
-        (machine, engine, line, colour, style)
-        for (machine, engines), colour in zip(lines.items(), COLOURS)
-        for (engine, line), style in zip(engines.items(), ("o-", "s--"))
-    ]
-
-    def draw(ax: Axes) -> None:
-        counts = sorted({k for _, _, line, _, _ in rows for k in line})
-        ax.plot(counts, counts, ":", color=QUIET, label="ideal")
-        for machine, engine, line, colour, style in rows:
-            label = f"{machine}: {engine}"
-            ax.plot(*zip(*line.items()), style, color=colour, label=label)
-        ax.set(xlabel="devices", ylabel=ylabel, xticks=counts, ylim=(0, None))
-        ax.legend(loc="upper left")
-
-    names = ", ".join(f"{machine} {engine}" for machine, engine, *_ in rows)
-    return Picture(draw, f"{ylabel} by devices: {names}", (5.2, 3.8))
-
-
-def shares(timeline: Timeline) -> dict[str, dict[str, float]]:
-    """Return where the time of each device went in a step of the wrapper.
-
-    Device -> part -> fraction of the makespan. Parameters are copied to a
-    replica ("replicating"); outputs and gradients come back ("returning").
-    """
-    found: dict[str, dict[str, float]] = {}
-    for span in timeline.spans:
-        if not is_host(span.device):
-            parts = found.setdefault(span.device, dict.fromkeys(PARTS, 0.0))
-            seconds = (span.end - span.start) / timeline.makespan
-            parts[_part(span.device, span.kind, span.name)] += seconds
-    for parts in found.values():
-        parts["idle"] = 1 - sum(parts.values())
-    return dict(sorted(found.items()))
-
-
-def _part(device: str, kind: str, name: str) -> str:
-    """Return what a span of a device belongs to, by the way that it copies."""
-    if kind != "copy":
-        return "computing"
-    if name == "copy from host":
-        return "images"
-    target = name.split()[-1] if name.startswith("copy to") else device
-    return "returning" if target.endswith(":0") else "replicating"
 
 
 def accuracies_of(

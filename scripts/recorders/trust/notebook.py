@@ -12,8 +12,8 @@ from torch import nn
 
 import dpkit
 from dpbook.common.models import lenet, lenet_params
-from dpbook.data_parallelism_concise.scaling import wrapper_step
 from dpbook.limits.comparisons import Comparison
+from dpbook.two_devices.scaling import wrapper_step
 
 CARDS: Any = {"accelerator": "v100-pcie", "link": "pcie3"}
 HARDWARE = "not named; V100 PCIe"

@@ -8,7 +8,7 @@ reader unfolds them by answering.
 import ast
 import builtins
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -36,27 +36,42 @@ def defined(tree: ast.AST) -> set[str]:
     return names
 
 
-def used(tree: ast.AST) -> set[str]:
-    """Return the names that a cell reads."""
+def used(trees: Iterable[ast.AST]) -> set[str]:
+    """Return the names that parts of a cell read."""
     return {
         node.id
+        for tree in trees
         for node in ast.walk(tree)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     } - {*dir(builtins)}
 
 
+def open_cells(cells: list[dict]) -> dict[str, ast.Module]:
+    """Return the code of each cell that stands open, by its id."""
+    return {
+        cell["id"]: ast.parse("".join(cell["source"]))
+        for cell in cells
+        if cell["cell_type"] == "code"
+        and not (FOLDED | {"solution"}) & {*cell["metadata"].get("tags", [])}
+    }
+
+
 def out_of_sight(cells: list[dict]) -> Iterator[tuple[str, list[str]]]:
-    """Yield each open cell with the names that only folded cells define."""
+    """Yield each open cell with the names that only folded cells define.
+
+    What a function reads may be defined by a later cell, since it is called
+    after it.
+    """
+    trees = open_cells(cells)
+    anywhere = {name for tree in trees.values() for name in defined(tree)}
     seen = set()
-    for cell in cells:
-        folded = (FOLDED | {"solution"}) & {*cell["metadata"].get("tags", [])}
-        if cell["cell_type"] != "code" or folded:
-            continue
-        tree = ast.parse("".join(cell["source"]))
+    for id, tree in trees.items():
         seen |= defined(tree)
-        missing = sorted(used(tree) - seen)
+        later = [x for x in tree.body if isinstance(x, ast.FunctionDef)]
+        at_once = [x for x in tree.body if x not in later]
+        missing = (used(at_once) - seen) | (used(later) - anywhere)
         if missing:
-            yield cell["id"], missing
+            yield id, sorted(missing)
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
@@ -82,3 +97,13 @@ def test_a_folded_definition_is_found(tag):
     assert dict(out_of_sight([cell("a", folded["source"][0]), folded])) == {}
     here = cell("b", "import torch\ndef f(x): return x\nf(torch.ones(2))")
     assert dict(out_of_sight([folded, here])) == {}
+
+
+def test_a_function_may_use_what_a_later_cell_defines():
+    step = cell("a", "def step(x): return add(x)")
+    assert dict(out_of_sight([step, cell("b", "def add(x): return x")])) == {}
+    folded = cell("b", "def add(x): return x", "hide-cell")
+    assert dict(out_of_sight([step, folded])) == {"a": ["add"]}
+    called = cell("a", "def step(x): return add(x)\ny = add(1)")
+    later = cell("b", "def add(x): return x")
+    assert dict(out_of_sight([called, later])) == {"a": ["add"]}

@@ -1,0 +1,6 @@
+"""What the chapter ``two-devices`` runs and draws.
+
+``runs`` -- a step of ResNet-18, and an epoch whose images lie on the device;
+``scaling`` -- steps of two engines on k devices, and what limits them;
+``pictures`` -- their speed-ups, and where the time of a device goes.
+"""
