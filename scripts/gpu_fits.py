@@ -31,8 +31,8 @@ PINNED = FITS["Build"](
     architectures=("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"),
 )
 ADVICE = (
-    'README, "A GPU owner\'s first five minutes", says what to do. Without '
-    "these GPUs the book runs on simulated devices."
+    'The page "A GPU owner\'s first hour" (book/gpus.md) says what to do. '
+    "Without these GPUs the book runs on simulated devices."
 )
 
 

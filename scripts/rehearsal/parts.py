@@ -125,12 +125,11 @@ def jobs(num_gpus: int) -> list[Part]:
 
 
 def readme_commands(num_gpus: int) -> list[Part]:
-    """Return the programs of README's first five minutes."""
-    text = (ROOT / "README.md").read_text("utf-8")
-    section = text.split("## A GPU owner's first five minutes")[1]
-    section = section.split("\n## ")[0]
+    """Return the programs of a GPU owner's first hour."""
+    text = (ROOT / "book/gpus.md").read_text("utf-8")
+    section = text.split("\n## ")[0]
     commands = re.findall(r"(?m)^\.venv/bin/python (.*?)(?: +#.*)?$", section)
     return [
-        python(f"README: {command}", num_gpus, *shlex.split(command))
+        python(f"first hour: {command}", num_gpus, *shlex.split(command))
         for command in dict.fromkeys(commands)
     ]

@@ -200,6 +200,8 @@ def arrow(x: float, top: float, bottom: float, ends: str) -> Iterator[str]:
 class Panels:
     """Pictures side by side, and below each other on a narrow page.
 
+    Three stand in a row, and four two by two.
+
     Args:
         pictures: Each has its own text for those who see no pictures.
     """
@@ -211,8 +213,9 @@ class Panels:
         return "\n".join(f"<drawing: {p.title}>" for p in self.pictures)
 
     def _repr_html_(self) -> str:
-        row = "display:flex;flex-wrap:wrap;gap:0.75rem;max-width:48rem"
-        row += ";justify-content:center"
+        wide = "36rem" if len(self.pictures) == 4 else "48rem"
+        row = "display:flex;flex-wrap:wrap;justify-content:center;gap:0.75rem"
+        row += f";max-width:{wide};margin:auto"
         inner = "\n".join(
             f'<div style="flex:1 1 12.5rem;max-width:24rem">{p.svg}</div>'
             for p in self.pictures

@@ -19,7 +19,15 @@ from dpkit.__main__ import command_parser
 from tests.repository import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def blocks(*pages):
+    """Return the listings of pages, each with its kind: "", "python" …"""
+    texts = [(ROOT / page).read_text("utf-8") for page in pages]
+    return [block for text in texts for block in BLOCK.findall(text)]
+
+
 MODULES = [
     found.name
     for package in (dpkit, dpbook)
@@ -73,16 +81,18 @@ def test_every_public_name_has_an_example(name):
     assert ">>> " in inspect.getdoc(getattr(dpkit, name))
 
 
-def test_the_program_of_the_readme(capsys):
+def test_the_program_of_how_to(capsys):
     """It shards one layer over four ranks, and prints who waited for whom."""
-    (program,) = [text for kind, text in BLOCKS if kind == "python"]
+    listed = blocks("book/how-to.md")
+    (program,) = [text for kind, text in listed if kind == "python"]
     exec(program, {})
     assert "sim:3 compute" in capsys.readouterr().out
 
 
 def commands():
-    """Return the lines of the README that a reader types, as words."""
-    typed = "".join(text for kind, text in BLOCKS if not kind)
+    """Return the lines that a reader types, as words."""
+    listed = blocks("README.md", "book/gpus.md", "book/how-to.md")
+    typed = "".join(text for kind, text in listed if not kind)
     lines = typed.replace("\\\n", "").splitlines()
     return [shlex.split(line, comments=True) for line in lines]
 

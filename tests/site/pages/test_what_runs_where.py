@@ -1,6 +1,6 @@
 """The table of what runs on how many GPUs is that of the record.
 
-If a test fails, the page `how-to` should hold what it prints; or first count
+If a test fails, the page `gpus` should hold what it prints; or first count
 again: python scripts/record.py devices_asked
 """
 
@@ -13,7 +13,7 @@ import yaml
 
 from tests.repository import ROOT
 
-PAGE = (ROOT / "book" / "how-to.md").read_text("utf-8")
+PAGE = (ROOT / "book" / "gpus.md").read_text("utf-8")
 CHAPTERS = sorted(ROOT.glob("book/*.ipynb"))
 ASKED = json.loads((ROOT / "book/_data/devices_asked.json").read_text())
 ROWS = ASKED["chapters"]

@@ -259,7 +259,7 @@ def test_what_nvidia_smi_says(script, said, tmp_path, monkeypatch, capsys):
 
 def test_the_section_that_the_advice_names_is_there():
     (name,) = re.findall(r'"(.*?)"', gpu_fits.ADVICE)
-    assert f"\n## {name}\n" in (ROOT / "README.md").read_text("utf-8")
+    assert f"\n# {name}\n" in (ROOT / "book/gpus.md").read_text("utf-8")
 
 
 def test_what_the_pinned_torch_was_built_for():

@@ -88,7 +88,7 @@ def test_a_whole_rehearsal_has_each_chapter_and_what_readme_says(
     assert len(set(names)) == len(names)
     for path in (ROOT / "book").glob("*.ipynb"):
         assert f"{path.stem} on {num_gpus}" in names
-    assert "README: -m dpkit devices" in names
+    assert "first hour: -m dpkit devices" in names
     others = "cuda-tests calibrate gpu-report graders train evaluate".split()
     assert set(others) <= set(names)
 
