@@ -125,11 +125,9 @@ def test_a_right_answer_in_other_words():
     def accuracy_on_all(net, X, y, device_params, devices):
         shards = zip(*dpkit.split_batch(X, y, devices), device_params)
         counts = [
-            (net(X, p).argmax(1) == y).sum().cpu()
-            for X, y, p in shards
-            if len(X)
+            (net(X, p).argmax(1) == y).sum() for X, y, p in shards if len(X)
         ]
-        return sum(counts).float() / len(y)
+        return sum(count.cpu() for count in counts).float() / len(y)
 
     def train_scaled(train_set, test_set, devices, batch_size, lr, epochs):
         batches = Batches(

@@ -12,8 +12,9 @@ from dpbook.common.datasets import Labelled
 from dpbook.common.models import lenet, lenet_params
 from dpbook.common.verdict import require_ports
 from dpbook.exercises.verdict import Answer, require
-from dpkit.machine import devices
+from dpkit.machine import Timer, devices
 from dpkit.placement import replicate
+from dpkit.sim import machine, now
 from dpkit.traffic import Traffic
 from dpkit.training import TrainingRecord, train
 
@@ -162,3 +163,34 @@ def check_accuracy_on_all(answer: Answer) -> None:
         require(right, words)
         idle = len(set(ranks[: len(y)]) - seen)
         require(not idle, f"{idle} of {k} devices had nothing to do")
+    _require_work_at_once(answer)
+
+
+def _require_work_at_once(answer: Answer) -> None:
+    """No device waits until another has ended.
+
+    On the slow GPU that is simulated here, a network takes ten times as long
+    as all launches. So a program that reads a count before it launches the
+    next device launches that one so much later.
+    """
+    X, y = torch.eye(6), torch.zeros(6, dtype=torch.long)
+    launched: list[float] = []
+
+    def net(X: Tensor, params: Sequence[Tensor]) -> Tensor:
+        launched.append(now())
+        (weight,) = params
+        return X @ (weight @ weight)[:6]
+
+    with machine(accelerator="k80", hosts="one"):
+        ranks = devices(3, "sim")
+        params = replicate([torch.zeros(1200, 1200)], ranks)
+        with Timer(ranks[:1]) as alone:
+            net(X.to(ranks[0]), params[0])
+        launched.clear()
+        answer(net, X, y, params, ranks)
+    last, seconds = launched[-1] - launched[0], alone.seconds
+    words = (
+        f"the last of 3 devices begins {1e3 * last:.1f} ms after the first, "
+        f"and each takes {1e3 * seconds:.1f} ms: a device waits for another"
+    )
+    require(last < seconds, words)

@@ -1,3 +1,13 @@
+# refused: keeps the activations of 2 at once
+def accumulate(net, loss_fn, X, y, m):
+    total = 0
+    for X_part, y_part in zip(X.tensor_split(m), y.tensor_split(m)):
+        share = len(y_part) / len(y)
+        total = total + loss_fn(net(X_part), y_part) * share
+    total.backward()
+    return total.item()
+
+
 # refused: times as long
 def accumulate(net, loss_fn, X, y, m):
     total = 0.0
