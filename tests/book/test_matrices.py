@@ -84,11 +84,11 @@ def test_one_device_has_all_and_sends_nothing():
     (picture,) = draw_ways("one").pictures
     assert len(filled(picture)) == len(NAMES)
     assert "sends nothing" in picture.title
-    tall = [
-        float(p.svg.split('"')[3].split()[3])
-        for p in (picture, *draw_ways(*WAYS).pictures)
+    heights = [
+        float(parsed(drawn).get("viewBox").split()[3])
+        for drawn in (picture, *draw_ways(*WAYS).pictures)
     ]
-    assert tall[0] < tall[1] / 2
+    assert heights[0] < heights[1] / 2
 
 
 def test_panels_have_words_for_those_who_do_not_see_them():

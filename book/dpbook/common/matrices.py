@@ -200,22 +200,21 @@ def arrow(x: float, top: float, bottom: float, ends: str) -> Iterator[str]:
 class Panels:
     """Pictures side by side, and below each other on a narrow page.
 
-    Three stand in a row, and four two by two.
-
     Args:
         pictures: Each has its own text for those who see no pictures.
+        in_a_row: How many stand side by side on a wide page, at most.
     """
 
-    def __init__(self, pictures: Sequence[Drawing]) -> None:
+    def __init__(self, pictures: Sequence[Drawing], in_a_row: int = 3) -> None:
         self.pictures = pictures
+        self.in_a_row = in_a_row
 
     def __repr__(self) -> str:
         return "\n".join(f"<drawing: {p.title}>" for p in self.pictures)
 
     def _repr_html_(self) -> str:
-        wide = "36rem" if len(self.pictures) == 4 else "48rem"
         row = "display:flex;flex-wrap:wrap;justify-content:center;gap:0.75rem"
-        row += f";max-width:{wide};margin:auto"
+        row += f";max-width:{16 * self.in_a_row}rem;margin:auto"
         inner = "\n".join(
             f'<div style="flex:1 1 12.5rem;max-width:24rem">{p.svg}</div>'
             for p in self.pictures

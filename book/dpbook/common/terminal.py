@@ -20,12 +20,11 @@ ROOTS = [str(Path(path).resolve()) for path in sys.path if path]
 
 
 def run_command(command: str, script: str) -> str:
-    """Run a command that begins with ``python``; return all it prints.
-
-    It runs in an empty folder, where the script is ``train.py``.
+    """Run a command in an empty folder; return all that it prints.
 
     Args:
-        command: It begins with ``python -m``.
+        command: It begins with ``python -m``, and calls the script
+            ``train.py``.
         script: The text of the script.
     """
     with TemporaryDirectory() as folder, TemporaryFile("w+") as printed:

@@ -169,9 +169,9 @@ def check_accuracy_on_all(answer: Answer) -> None:
 def _require_work_at_once(answer: Answer) -> None:
     """No device waits until another has ended.
 
-    On the slow GPU that is simulated here, a network takes ten times as long
-    as all launches. So a program that reads a count before it launches the
-    next device launches that one so much later.
+    On the slow GPU that is simulated here, the network takes much longer than
+    its launches. So if the program reads a count before it gives the next
+    device its work, that device begins late.
     """
     X, y = torch.eye(6), torch.zeros(6, dtype=torch.long)
     launched: list[float] = []

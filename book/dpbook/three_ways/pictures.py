@@ -20,20 +20,21 @@ TOP = 42.0  # of the first band
 GAP = 66.0  # between the bands
 
 
-def draw_ways(*ways: str) -> Panels:
+def draw_ways(*ways: str, in_a_row: int = 3) -> Panels:
     """Draw who has what of the network y = relu(x W) V, and what is sent.
 
     Args:
         ways: Which to draw, in order, of "one" (one device), "network"
             (network partitioning), "layer" (layer partitioning) and "data"
             (data parallelism), each of the last three on two devices.
+        in_a_row: How many pictures stand side by side, at most.
 
     Example:
         >>> draw_ways("one").pictures[0].title[:36]
         'One device, the network. It has x, W'
     """
     drawn = {"one": _one, "network": _network, "layer": _layer, "data": _data}
-    return Panels([drawn[way]() for way in ways])
+    return Panels([drawn[way]() for way in ways], in_a_row)
 
 
 def _one() -> Drawing:

@@ -15,6 +15,7 @@ import pytest
 import dpbook
 import dpkit
 from dpbook.__main__ import job_parser
+from dpbook.own_script.running import terminal
 from dpkit.__main__ import command_parser
 from tests.repository import ROOT
 
@@ -87,6 +88,25 @@ def test_the_program_of_how_to(capsys):
     (program,) = [text for kind, text in listed if kind == "python"]
     exec(program, {})
     assert "sim:3 compute" in capsys.readouterr().out
+
+
+def test_the_readme_shows_what_a_step_prints(capsys, monkeypatch):
+    monkeypatch.setenv("DPKIT_DEVICES", "sim")
+    given = command_parser().parse_args(["step"])
+    given.command(given, "python -m dpkit step")
+    printed = capsys.readouterr().out
+    assert printed.strip() in README
+
+
+def test_the_readme_shows_a_part_of_a_real_report():
+    """The script is the one that the chapter own-script runs."""
+    command = "python -m dpkit torchrun --nproc-per-node 8 --accelerator h100"
+    report = terminal(f"{command} train.py")
+    (shown,) = [
+        x for k, x in blocks("README.md") if k == "text" and "GPU" in x
+    ]
+    missing = set(shown.splitlines()) - set(report.splitlines())
+    assert missing == set()
 
 
 def commands():
