@@ -19,7 +19,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.myst_role import myst_role_plugin
 
 # What a Predict box says when a wrong item is chosen: "if 2: It would …".
-SHOWN_LATER = re.compile(r"(?m)^if \d+: (.*)$")
+SHOWN_LATER = re.compile(r"(?m)^if [\d.,e+-]+: (.*)$")
 ROW = re.compile(r"(?m)^.*\S {2,}\S.*$")  # of a table, or of a drawing
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 for plugin in (colon_fence_plugin, dollarmath_plugin, myst_role_plugin):

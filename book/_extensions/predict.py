@@ -8,7 +8,7 @@ import json
 from html import escape
 
 from docutils import nodes
-from predict_boxes import COMMENT, Asked, Box, boxes
+from predict_boxes import COMMENT, Asked, Box, Slip, boxes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
@@ -17,7 +17,7 @@ autocomplete="off" pattern=" *[+\\-−]?[0-9.,]+(e[+\\-]?[0-9]+)?(/[0-9.]+)? *" 
 title="a number, such as 0.5, 1,024, 3/8 or 2e-7"> {unit}</span></label>
 """
 CHOICE = '<label><input type="radio" name="{cell}" value="{number}"> <span>'
-IF = '<div class="predict-if" data-if="{number}" hidden>'
+IF = '<div class="predict-if" data-of="{place}" data-if="{number}" hidden>'
 END = """<p class="predict-do"><button type="submit">Compare</button>
 <button type="button" class="predict-show">Show without guessing</button>
 <span>The answer is folded.</span></p>
@@ -71,8 +71,11 @@ def mark(app: Sphinx, docname: str, content: list[str]) -> None:
 
 def marks(box: Box) -> str:
     """Return what stands in the place of the comment of a box."""
-    ifs = [f"\n% predict-if {n}\n\n{said}\n" for n, said in box.ifs.items()]
-    return "".join(ifs) + f"\n% predict-box {box.cell}\n"
+    wrong = [*box.slips]
+    wrong += [Slip(len(box.numbers), n, said) for n, said in box.ifs.items()]
+    ifs = [f"\n% predict-if {of} {n}\n\n{said}\n" for of, n, said in wrong]
+    start, end = f"\n% predict-box {box.cell}\n", "\n% predict-do\n"
+    return "".join([start, *ifs, end])
 
 
 def comment(text: str, beside: str) -> dict[str, object]:
@@ -97,7 +100,7 @@ def field(asked: Asked) -> str:
 
 
 def form(box: Box, admonition: nodes.Element, place: nodes.Node) -> None:
-    """Put the form into a box, around the choices if there are some."""
+    """Begin the form of a box, before the choices if there are some."""
     asked = [list(number) for number in box.numbers]
     start, fields = "", "".join(map(field, box.numbers))
     if box.choice:
@@ -116,7 +119,7 @@ def form(box: Box, admonition: nodes.Element, place: nodes.Node) -> None:
     if box.choice:
         admonition.insert(admonition.index(items), raw(start))
         start = ""
-    place.parent.replace(place, raw(start + fields + END))
+    place.parent.replace(place, raw(start + fields))
 
 
 def fold(box: Box, place: nodes.Node) -> None:
@@ -135,12 +138,13 @@ def fold(box: Box, place: nodes.Node) -> None:
     parent.replace(ends[0], raw("</div>"))
 
 
-def hide(number: str, place: nodes.Node) -> None:
+def hide(wrong: str, place: nodes.Node) -> None:
     """Hide the sentence after a comment; the script shows it if need be."""
     parent = place.parent
     after = parent.index(place) + 2
     parent.insert(after, raw("</div>"))
-    parent.replace(place, raw(IF.format(number=number)))
+    of, number = wrong.split()
+    parent.replace(place, raw(IF.format(place=of, number=number)))
 
 
 def is_mark(node: nodes.Node) -> bool:
@@ -161,6 +165,8 @@ def fold_answers(app: Sphinx, doctree: nodes.document) -> None:
             fold(found[name], place)
         elif what == "predict-if":
             hide(name, place)
+        elif what == "predict-do":
+            place.parent.replace(place, raw(END))
     if found:
         last_section(doctree).append(raw(FOUND))
 

@@ -6,13 +6,16 @@ reader of the notebook does not see it:
 
     <!-- predict
     number: computing, s | computing: … s
+    if 0.0098: This is the time of one product.
     choice: what a clock shows | 1 | `run` returns a thousand times sooner
     if 2: The clock would show this if `run` waited for the device.
     fold: devices-007 to devices-011
     -->
 
 `number` has what is asked and its unit, then words of an answering cell; `…`
-stands for the number, and `*` for any word. `choice` has what is asked, which
+stands for the number, and `*` for any word. A line `if` below it has a wrong
+number that a usual error gives, and names the error; a reader whose number is
+near the wrong one is shown it. `choice` has what is asked, which
 item of the numbered list in the box is right, and words that say so. Each
 wrong item has a line `if`, shown to a reader who chose that item: what would
 have to be true for it. `fold` has the first and the last answering cell;
@@ -28,6 +31,7 @@ BOX = re.compile(
     r"(?ms)^:::\{admonition\}[^\n]*\n:class: prediction\n(.*?)^:::$"
 )
 COMMENT = re.compile(r"(?s)<!-- predict\n(.*?)-->\n?")
+LEAST_NEAR = 0.02  # as in predict.js
 NUMBER = r"[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?"
 
 
@@ -37,6 +41,17 @@ class Asked(NamedTuple):
     label: str
     unit: str
     found: str
+
+
+class Slip(NamedTuple):
+    """A wrong number that a usual error gives, and what the error is.
+
+    `place` is that of the number in the box, from 0 on.
+    """
+
+    place: int
+    value: str
+    sentence: str
 
 
 class Box(NamedTuple):
@@ -49,6 +64,7 @@ class Box(NamedTuple):
     numbers: list[Asked]
     choice: Asked | None
     ifs: dict[str, str]
+    slips: list[Slip]
     folds: list[list[str]]
     problems: list[str]
 
@@ -70,6 +86,19 @@ def found_numbers(pattern: str, text: str) -> set[str]:
     words = re.split(r"(…|\*| )", pattern.strip())
     wanted = "".join(signs.get(word) or re.escape(word) for word in words)
     return set(re.findall(rf"(?<![\w.-]){wanted}(?![\w.]*\w)", text))
+
+
+def is_near(number: str, written: str) -> bool:
+    """Tell whether a number is another one, rounded as that is written.
+
+    Two numbers that differ by a fiftieth are near, too.
+    """
+    mantissa, _, exponent = written.replace(",", "").partition("e")
+    places = len(mantissa.partition(".")[2])
+    half = places and 0.5 * 10 ** (int(exponent or 0) - places)
+    value = float(f"{mantissa}e{exponent or 0}")
+    apart = abs(float(number.replace(",", "")) - value)
+    return apart <= 1.001 * max(half, LEAST_NEAR * abs(value))
 
 
 def folded(line: str, cells: dict[str, Any], box: str) -> list[str]:
@@ -109,6 +138,21 @@ def choice_of(line: str, text: str, items: int) -> Asked:
     return Asked(label, "", right)
 
 
+def check_slips(box: Box) -> None:
+    """Raise ValueError if a wrong number is near the right one, or another."""
+    taken = [(i, asked.found) for i, asked in enumerate(box.numbers)]
+    for place, value, _ in box.slips:
+        if not re.fullmatch(NUMBER, value):
+            raise ValueError(f"no number in a line `if` ({value})")
+        for other in (known for i, known in taken if i == place):
+            if is_near(value, other) or is_near(other, value):
+                raise ValueError(
+                    f"a line `if` for what is near another answer ({value}: "
+                    f"{other})"
+                )
+        taken.append((place, value))
+
+
 def check_ifs(box: Box, items: int) -> None:
     """Raise ValueError unless each wrong item has a sentence, and no other."""
     right = box.choice and box.choice.found
@@ -121,7 +165,7 @@ def check_ifs(box: Box, items: int) -> None:
 
 def read_box(name: str, source: str, cells: dict[str, Any]) -> Box:
     """Read the box of a cell, with what is wrong with it."""
-    box = Box(name, [], None, {}, [], [])
+    box = Box(name, [], None, {}, [], [], [])
     comment = COMMENT.search(source)
     if comment is None:
         box.problems.append("the box has no comment `predict`")
@@ -133,18 +177,23 @@ def read_box(name: str, source: str, cells: dict[str, Any]) -> Box:
             folded(rest, cells, name) for key, rest in lines if key == "fold"
         )
         text = "\n".join(text_of(cells[c]) for fold in box.folds for c in fold)
+        above = ""
         for key, rest in lines:
             if key == "number":
                 box.numbers.append(number_of(rest, text))
             elif key == "choice":
                 box = box._replace(choice=choice_of(rest, text, items))
+            elif key.startswith("if ") and above == "number":
+                box.slips.append(Slip(len(box.numbers) - 1, key[3:], rest))
             elif key.startswith("if ") and key[3:] not in box.ifs:
                 box.ifs[key[3:]] = rest
             elif key != "fold":
                 raise ValueError(f"no such line ({key})")
+            above = above if key.startswith("if ") else key
         if not box.numbers and box.choice is None:
             raise ValueError("the box asks for nothing")
         check_ifs(box, items)
+        check_slips(box)
     except ValueError as error:
         box.problems.append(str(error))
     return box

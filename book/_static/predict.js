@@ -41,12 +41,35 @@
     return above / below;
   }
 
+  /** Whether a number is one that is written: rounded as it is, or within a
+   * fiftieth (as in predict_boxes.py). */
+  function isNear(said, written) {
+    const [mantissa, exponent = 0] = written.replaceAll(",", "").split("e");
+    const places = mantissa.split(".")[1]?.length;
+    const half = places ? 0.5 * 10 ** (exponent - places) : 0;
+    const value = number(written, "");
+    return Math.abs(said - value) <= 1.001 * Math.max(half, Math.abs(value) / 50);
+  }
+
+  /** The usual error with a unit that would make a number so far off, or "". */
+  function unitError(said, found, unit) {
+    const isOff = (factor) =>
+      Math.abs(Math.abs(Math.log(said / found)) - Math.log(factor)) < 0.05;
+    const asked = unit && `, and the box asks for ${unit}`;
+    if (unit === "%") return isOff(100) ? "A factor of 100 is usually per cent: a tenth is 10 %." : "";
+    const factor = [1e3, 1e6, 1e9].find(isOff);
+    if (factor) return `A factor of ${factor.toLocaleString("en")} is usually a unit${asked}.`;
+    return isOff(8) && /^([kMG]?B|bytes|[mµ]?s)$/.test(unit) ?
+      "A factor of 8 is usually a unit: a byte has 8 bits." : "";
+  }
+
   /** How far off a number is, in words, and as a factor. */
-  function miss(said, found, unit) {
+  function miss(said, written, unit) {
+    if (isNear(said, written)) return ["right", 1];
+    const found = number(written, "");
     const way = said > found ? "too high" : "too low";
     const factor = Math.max(said / found, found / said);
     const apart = +Math.abs(said - found).toPrecision(3);
-    if (!apart) return ["right", 1];
     if (unit === "%") return [`${apart} points ${way}`];
     if (!(said > 0 && found > 0)) return [`${apart} ${unit} ${way}`];
     return [factor < 2 ? `${Math.round(100 * apart / found) || "< 1"} % ${way}` :
@@ -64,26 +87,32 @@
     return words;
   }
 
-  /** What a box was told: rows of what, said, found, miss, and its factor. */
+  /** The sentence for a wrong answer, such as that of an option; "" for none.
+   * `isIt` tells which of the answers that are known to be wrong it is. */
+  function why(form, place, isIt, words = "") {
+    const known = all(`[data-of="${place}"]`, form)
+      .find(({ dataset }) => isIt(dataset.if))?.querySelector("p");
+    const shown = document.createElement("span");
+    shown.className = "predict-why";
+    shown.append(...known?.cloneNode(true).childNodes ?? [words]);
+    return shown.textContent && shown;
+  }
+
+  /** What a box was told: rows of what, said, found, miss, its factor, and why. */
   function rowsOf(form) {
     const said = kept(form.name) ?? [];
     return JSON.parse(form.dataset.asked).flatMap(([what, unit, found], i) => {
       // An option may be gone since it was chosen.
       if (!said[i] || (unit === null && !radio(form, said[i]))) return [];
       if (unit === null) return [[what, option(form, said[i]), option(form, found),
-        said[i] === found ? "right" : "wrong"]];
-      const off = miss(number(said[i], unit), number(found, unit), unit);
-      return [[what, `${said[i]} ${unit}`.trim(), `${found} ${unit}`.trim(), ...off]];
+        said[i] === found ? "right" : "wrong", undefined,
+        why(form, i, (wrong) => wrong === said[i])]];
+      const value = number(said[i], unit);
+      const [off, factor] = miss(value, found, unit);
+      const words = factor !== 1 && why(form, i, (wrong) => isNear(value, wrong),
+        unitError(value, number(found, unit), unit));
+      return [[what, `${said[i]} ${unit}`.trim(), `${found} ${unit}`.trim(), off, factor, words]];
     });
-  }
-
-  /** What would have to be true for the option that was chosen. */
-  function why(form) {
-    const [option] = all(`[data-if="${kept(form.name).at(-1)}"] > p`, form);
-    const words = document.createElement("span");
-    words.className = "predict-why";
-    words.append(...option?.cloneNode(true).childNodes ?? []);
-    return words;
   }
 
   const toldIn = (form) => form.querySelector(".predict-told");
@@ -93,9 +122,8 @@
     const rows = rowsOf(form);
     const isDone = rows.length > 0;
     form.classList.toggle("predict-done", isDone);
-    toldIn(form).replaceChildren(...rows.flatMap(([what, said, found, off]) =>
-      [`${what}: you said `, said, "; it is ", found, `: ${off}.\n`]));
-    if (isDone) toldIn(form).append(why(form));
+    toldIn(form).replaceChildren(...rows.flatMap(([what, said, found, off, , words]) =>
+      [`${what}: you said `, said, "; it is ", found, `: ${off}. `, words || "", "\n"]));
     all("input", form).forEach((input) => {
       input.readOnly = isDone;
       input.disabled = isDone && input.type === "radio" && !input.checked;

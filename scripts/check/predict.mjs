@@ -46,38 +46,51 @@ function answerOf(form) {
   return `it is “${right.closest("label").textContent.trim()}”`;
 }
 
-/** The options of a box that are wrong, each with its sentence. */
-function wrongOf(form) {
-  const [, unit, found] = JSON.parse(form.dataset.asked).at(-1);
-  const wrong = unit !== null ? [] :
-    [...form.querySelectorAll(`[type=radio]:not([value="${found}"])`)];
-  const why = (value) => form.querySelector(`[data-if="${value}"]`);
-  return wrong.map(({ value }) =>
-    ({ value, sentence: why(value)?.textContent.trim() }));
+/** The answers to a box that are wrong, each with its sentence or the start of
+ * it: options, numbers that a usual error gives, and those of another unit.
+ * Numbers that are rounded are right. */
+function answersTo(form) {
+  return JSON.parse(form.dataset.asked).flatMap(([, unit, found], place) => {
+    const known = [...form.querySelectorAll(`[data-of="${place}"]`)].map((part) =>
+      ({ place, value: part.dataset.if, sentence: part.textContent.trim() }));
+    if (unit !== null) {
+      const factor = unit === "%" ? 100 : 1000;
+      const times = (number) => String(number * found.replaceAll(",", ""));
+      const rounded = { place, value: times(1.01), sentence: "", verdict: ": right. " };
+      const sentence = `A factor of ${factor.toLocaleString("en")} `;
+      return [...known, rounded, { place, value: times(factor), sentence }];
+    }
+    const wrong = form.querySelectorAll(`[type=radio]:not([value="${found}"])`);
+    return [...wrong].map(({ value }) =>
+      known.find((one) => one.value === value) ?? { place, value, sentence: "?" });
+  });
 }
 
-/** Chooses each wrong option: its sentence is shown, and no other one. Then
+/** Gives each of these answers: its sentence is shown, and no other one. Then
  * takes the answer back: the box asks again. */
-async function choose(tab, page) {
+async function answerAll(tab, page) {
   const wrong = [], open = [];
   for (const form of await tab.locator("form.predict").all()) {
     const name = await form.getAttribute("name");
     if (!await form.locator("[type=submit]").isVisible()) continue;
-    for (const { value, sentence } of await form.evaluate(wrongOf)) {
-      await form.locator(`[value="${value}"]`).check();
+    const fields = form.locator("[type=text]");
+    for (const { place, value, sentence, verdict = "" } of await form.evaluate(answersTo)) {
+      if (place < await fields.count()) await fields.nth(place).fill(value);
+      else await form.locator(`[type=radio][value="${value}"]`).check();
       await form.locator("[type=submit]").press("Enter");
       const why = form.locator(".predict-told .predict-why");
       const said = await why.isVisible() ? (await why.textContent()).trim() : "";
-      if (!said || said !== sentence) wrong.push(name);
+      const words = await form.locator(".predict-told").textContent();
+      if (!said.startsWith(sentence) || !words.includes(verdict)) wrong.push(name);
       await form.locator(".predict-again button").press("Enter");
       const opened = await tab.evaluate(foldsThat, { areOpen: true });
       if (!opened.includes(name) && !await why.count()) continue;
       open.push(name);
-      break; // nothing can be chosen any more
+      break; // nothing can be answered any more
     }
   }
   return [
-    ...told(page, wrong, "does not say what would make a wrong option right"),
+    ...told(page, wrong, "does not say why a wrong answer is wrong"),
     ...told(page, open, "does not ask again"),
   ];
 }
@@ -269,7 +282,7 @@ export async function predict(tab, page, origin, isLooked) {
   await tab.emulateMedia({ media: "print" });
   findings.push(...await wholeWithout(tab, page, "on paper"));
   await tab.emulateMedia({ media: "screen" });
-  findings.push(...await leadInto(tab, page, origin), ...await choose(tab, page));
+  findings.push(...await leadInto(tab, page, origin), ...await answerAll(tab, page));
   if (isLooked) {
     findings.push(...await drafted(tab, page), ...await forgotten(tab, page),
       ...await inTwoTabs(tab, page));

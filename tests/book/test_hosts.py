@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dpbook.devices.latency import (
+from dpbook.limits.latency import (
     SIDES,
     image_launches,
     image_seconds,

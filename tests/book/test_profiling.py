@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from dpbook.devices.profiling import profiled
+from dpbook.limits.profiling import profiled
 
 
 def test_a_run_on_the_cpu(capfd):

@@ -45,7 +45,7 @@ def check_overlapped(answer: Answer) -> None:
     count = 6
     synchronize([zero])
     cards = sim.machine(accelerator="v100-pcie", link="pcie3")
-    with cards, sim.trace() as timeline:
+    with cards, sim.trace(races=True) as timeline:
         found = answer(x, count)
         synchronize([zero])
     words = f"{type(found).__name__}, not a list of {count} copies"
@@ -57,13 +57,20 @@ def check_overlapped(answer: Answer) -> None:
     for name, some in (("products", products), ("copies", copies)):
         require(len(some) == count, f"it made {len(some)} {name}, not {count}")
     _check_order(products, copies)
+    freed = [race.second for race in timeline.races or []]
+    early = "the memory of a product is free before its copy has ended"
+    require(all(use.what != "frees" for use in freed), early)
 
 
 def _check_order(products: Sequence[Span], copies: Sequence[Span]) -> None:
-    """Require that copies follow their products and hold up no other."""
+    """Require that copies follow their products at once and hold up none."""
     for i, (work, copy) in enumerate(zip(products, copies)):
         early = f"copy {i} starts before its product is done"
         require(copy.start >= work.end, early)
+        # It may wait for its product and for the copy before it.
+        ready = max(work.end, copies[i - 1].end if i else 0.0)
+        late = f"{1e3 * (copy.start - ready):.2f} ms after it could"
+        require(copy.start - ready < 1e-5, f"copy {i} starts {late}")
     for i, (one, following) in enumerate(pairwise(products)):
         gap = following.start - one.end
         late = f"{1e3 * gap:.2f} ms after the end of product {i}"

@@ -63,7 +63,8 @@ def check_best_count(
     answer: Answer, more: Sequence[tuple[float, float]] = ()
 ) -> None:
     """The integer for which the step is shortest."""
-    steps = [(1.0, 1e-3), (1.0, 0.3), (2e-3, 1e-2), (5.0, 0.7), *more]
+    steps = [(1.0, 1e-3), (1.0, 0.3), (2e-3, 1e-2), (5.0, 0.7)]
+    steps += [(2.2, 1.0), *more]  # 2 stages: the root is 1.48, 2 are best
     for p, (work, cost) in product((1, 2, 4, 16), steps):
         found = answer(p, work, cost)
         case = f"{p} stages, work {work} s, cost {cost} s"

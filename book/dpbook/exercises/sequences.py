@@ -34,8 +34,12 @@ def check_merged_blocks(answer: Answer) -> None:
 
 
 def _once(blocks: list[Block]) -> Iterator[Block]:
-    """Yield each block once, as they arrive in a ring."""
-    yield from blocks
+    """Yield each block once; it is gone when the next one arrives."""
+    for scores, values in blocks:
+        block = list(scores), list(values)
+        yield block
+        for of_block in block:
+            of_block.clear()
 
 
 def _whole(blocks: list[Block]) -> float:

@@ -96,10 +96,11 @@ def check_gradient_norm(answer: Answer) -> None:
 
 def check_likeliest_words(answer: Answer) -> None:
     """The first of the largest scores, and two values from each device."""
-    for k, num_words in ((1, 5), (2, 7), (3, 11), (4, 6)):
+    for k, num_words in ((1, 5), (2, 7), (3, 11), (4, 6), (4, 14)):
         ranks = devices(k, "sim")
         generator = torch.Generator().manual_seed(k)
         scores = torch.randint(4, (9, num_words), generator=generator)
+        scores[8, -1] = 4  # on the last device
         shards = _each_on(scores.float().tensor_split(k, dim=1), ranks)
         with Traffic() as traffic:
             found = answer(shards)

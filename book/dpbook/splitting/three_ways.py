@@ -45,7 +45,7 @@ def data_parallelism(net: nn.Sequential, X: Tensor, ranks: Devices) -> Split:
 
     def step() -> None:
         parallel.backward(
-            [  # of 5 rows on 2 devices, 3 count 2 · 3/5
+            [  # averaged over devices: a shard of 3 of 5 rows counts 2 · 3/5
                 F.mse_loss(replica(part), part)
                 * len(ranks)
                 * len(part)

@@ -61,3 +61,9 @@ def best_count(num_stages, work_seconds, cost_seconds):
 # refused: 1 stage, work 1.0 s, cost 0.001 s: it returned 0.0, not a whole
 def best_count(num_stages, work_seconds, cost_seconds):
     return ((num_stages - 1) * work_seconds / cost_seconds) ** 0.5
+
+
+# refused: 2 micro-batches are better than 1
+def best_count(num_stages, work_seconds, cost_seconds):
+    root = ((num_stages - 1) * work_seconds / cost_seconds) ** 0.5
+    return max(round(root), 1)

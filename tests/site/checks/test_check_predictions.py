@@ -18,9 +18,10 @@ OPTIONS = "".join(
     for number, words in enumerate(("Python", "the device", "nobody"), 1)
 )
 IFS = "".join(
-    f"{predict.IF.format(number=number)}<p>{sentence}</p></div>"
+    f"{predict.IF.format(place=0, number=number)}<p>{sentence}</p></div>"
     for number, sentence in ((1, "If it is busy."), (3, "If all is done."))
 )
+TWICE = f"{predict.IF.format(place=0, number='54.4')}<p>It is twice.</p></div>"
 PAGE = f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -34,7 +35,7 @@ PAGE = f"""<!DOCTYPE html>
 <main>
 <h1>A page</h1>
 <form class="predict" id="predict-NAME" name="NAME" data-asked="{ASKED}">
-{predict.FIELD.format(label="a product", unit="ms")}{predict.END}
+{predict.FIELD.format(label="a product", unit="ms")}{TWICE}{predict.END}
 <p>It goes on.</p>
 {predict.NOTE.format(cell="NAME")}
 <div class="predict-fold" data-box="NAME"><p id="told">27.2 ms</p></div>
@@ -78,11 +79,17 @@ FAULTS = {
             "found,",
             "many-who does not tell its answer",
         ),
+        (  # knows no unit but the one that is asked
+            "js",
+            "[1e3, 1e6, 1e9].find(isOff)",
+            "[].find(isOff)",
+            "many does not say why a wrong answer is wrong",
+        ),
         (  # says why another option is wrong
             "js",
-            '[data-if="${kept(form.name).at(-1)}"]',
-            "[data-if]",
-            "many-who does not say what would make a wrong option right",
+            "wrong === said[i]",
+            "true",
+            "many-who does not say why a wrong answer is wrong",
         ),
         (
             "js",
@@ -125,6 +132,22 @@ FAULTS = {
             'fold.removeAttribute("hidden"));\n  };',
             "fold);\n  };",
             "kept stays folded after a guess",
+        )
+    ],
+    "exact": [
+        (  # takes no number as right that is rounded
+            "js",
+            "if (isNear(said, written)) return",
+            'if (said === number(written, "")) return',
+            "exact does not say why a wrong answer is wrong",
+        )
+    ],
+    "silent": [
+        (  # knows no usual error
+            "js",
+            "isNear(value, wrong)",
+            "false",
+            "silent does not say why a wrong answer is wrong",
         )
     ],
     "once": [("js", "forget(form.name);", "", "once-who does not ask again")],

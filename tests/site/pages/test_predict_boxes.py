@@ -7,7 +7,7 @@ import json
 import predict
 import predict_boxes
 import pytest
-from predict_boxes import Asked, boxes, found_numbers
+from predict_boxes import Asked, Slip, boxes, found_numbers, is_near
 
 from tests.repository import ROOT
 
@@ -25,6 +25,8 @@ How long does it take, and who waits?
 
 <!-- predict
 number: a product, ms | one product: … ms
+if 2,049: Two products would take so long.
+if 8.2e3: A byte has 8 bits.
 choice: who waits | 1 | Python waits
 if 2: The device would wait: if `launch` were slow.
 fold: two to three
@@ -78,6 +80,10 @@ def test_a_box_is_read():
     (box,) = boxes(notebook())
     assert box.numbers == [Asked("a product", "ms", "1,024.5")]
     assert box.choice == Asked("who waits", "", "1")
+    assert box.slips == [
+        Slip(0, "2,049", "Two products would take so long."),
+        Slip(0, "8.2e3", "A byte has 8 bits."),
+    ]
     assert box.ifs == {"2": "The device would wait: if `launch` were slow."}
     assert box.folds == [["two", "three"]]
     assert box.problems == []
@@ -100,8 +106,12 @@ def test_a_box_is_read():
         ("a product, ms |", "a product |", "the number has no name"),
         ("if 2: ", "choose: ", "no such line (choose)"),
         ("if 2: ", "if 1: ", "no line `if` for a wrong item (item: 2)"),
+        ("if 2,049", "if 1,009", "near another answer (1,009: 1,024.5)"),
+        ("if 2,049", "if 8,300", "near another answer (8.2e3: 8,300)"),
+        ("if 2,049", "if twice", "no number in a line `if` (twice)"),
         ("fold", "if 1: A.\nfold", "`if` for no wrong item (item: 1)"),
         ("fold", "if 2: A.\nfold", "no such line (if 2)"),
+        ("to three", "to three\nif 3: A.", "`if` for no wrong item"),
         ("two to three", "two\nfold: two", "folds cells that are folded"),
         ("<!-- predict", "<!-- expect", "the box has no comment"),
     ],
@@ -140,20 +150,40 @@ def test_a_pattern_finds_its_number(pattern, text, numbers):
     assert found_numbers(pattern, text) == numbers
 
 
+@pytest.mark.parametrize(
+    ("number", "written", "near"),
+    [
+        ("0.555", "0.6", True),  # rounded as it is
+        ("0.525", "0.6", False),
+        ("1,009", "1,024.5", True),  # within a fiftieth
+        ("1,000", "1,024.5", False),
+        ("4", "5", False),  # a count is not rounded
+        ("1.56e-3", "1.5e-03", False),
+        ("1.525e-3", "1.5e-03", True),
+        ("0", "0", True),
+    ],
+)
+def test_a_number_is_near_the_one_that_it_rounds_to(number, written, near):
+    assert is_near(number, written) == near
+
+
 def test_the_question_is_no_answer():
     assert predict_boxes.text_of(markdown("one", BOX)) == ""
 
 
 def test_a_choice_without_its_sentences_is_told():
-    kept = [x for x in BOX.splitlines() if not x.startswith("if ")]
+    kept = [x for x in BOX.splitlines() if not x.startswith("if 2:")]
     (box,) = boxes(notebook("\n".join(kept)))
     assert box.problems == ["no line `if` for a wrong item (item: 2)"]
 
 
 def test_the_sentences_are_marked_for_the_page():
     (box,) = boxes(notebook())
+    two, eight = (slip.sentence for slip in box.slips)
     assert predict.marks(box).split() == (
-        f"% predict-if 2 {box.ifs['2']} % predict-box one".split()
+        f"% predict-box one % predict-if 0 2,049 {two} "
+        f"% predict-if 0 8.2e3 {eight} "
+        f"% predict-if 1 2 {box.ifs['2']} % predict-do".split()
     )
 
 

@@ -267,3 +267,25 @@ def most_examples(batches, peaks, room):
 def latest_rank(arrivals):
     lasts = [times.index(max(times)) for times in arrivals]
     return max(lasts, key=lasts.count), 3.0
+
+
+# refused: arrivals [(9.0, 10.0, 0.0), (9.0, 0.0, 11.0)]
+def latest_rank(arrivals):
+    totals = [sum(of_rank) for of_rank in zip(*arrivals)]
+    latest = totals.index(max(totals))
+    waited = [
+        sum(max(times) - t for t in times)
+        for times in arrivals
+        if times.index(max(times)) == latest
+    ]
+    return latest, sum(waited)
+
+
+# refused: arrivals [(0.0, 2.0, 2.0)]: it returned (2, 2.0)
+def latest_rank(arrivals):
+    waited = [0.0] * len(arrivals[0])
+    for times in arrivals:
+        (*_, last) = (r for r, t in enumerate(times) if t == max(times))
+        waited[last] += sum(max(times) - t for t in times)
+    worst = waited.index(max(waited))
+    return worst, waited[worst]

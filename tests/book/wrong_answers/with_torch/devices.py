@@ -95,3 +95,34 @@ def largest_batch(step):
         except torch.OutOfMemoryError:
             return rows - 1
         rows += 1
+
+
+# refused: copy 0 starts
+import torch
+
+
+def overlapped(x, count):
+    products = [x @ x for _ in range(count)]
+    copies = torch.sim.Stream(x.device)
+    copies.wait_stream(torch.sim.current_stream(x.device))
+    results = []
+    with torch.sim.stream(copies):
+        for y in products:
+            results.append(y.to("cpu", non_blocking=True))
+            y.record_stream(copies)
+    return results
+
+
+# refused: the memory of a product is free before its copy has ended
+import torch
+
+
+def overlapped(x, count):
+    copies = torch.sim.Stream(x.device)
+    results = []
+    for _ in range(count):
+        y = x @ x
+        copies.wait_stream(torch.sim.current_stream(x.device))
+        with torch.sim.stream(copies):
+            results.append(y.to("cpu", non_blocking=True))
+    return results

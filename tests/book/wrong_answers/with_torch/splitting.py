@@ -105,3 +105,18 @@ def two_nodes():
 # refused: where 42
 def two_nodes():
     return "layer", 2, False
+
+
+# refused: are wrong
+import torch
+
+
+def likeliest_words(logit_shards):
+    device, size = logit_shards[0].device, logit_shards[0].shape[1]
+    best, words = [], []
+    for rank, shard in enumerate(logit_shards):
+        score, word = shard.max(dim=1)
+        best.append(score.to(device))
+        words.append((word + rank * size).to(device))
+    rank = torch.stack(best, dim=1).argmax(dim=1, keepdim=True)
+    return torch.stack(words, dim=1).gather(1, rank).squeeze(1)

@@ -56,7 +56,7 @@ def image_seconds(network: str, mixed: bool, host: str) -> float:
     Example:
         Published are a mean latency of 9.33 ms, and 130 images a second:
 
-        >>> from dpbook.devices.latency import image_seconds
+        >>> from dpbook.limits.latency import image_seconds
         >>> seconds = image_seconds("efficientnet_b0", False, "eager-program")
         >>> f"{1e3 * seconds:.1f} ms"
         '7.4 ms'
