@@ -24,9 +24,11 @@ NAMES = ("torch", "torchvision")
 
 
 def needed() -> list[Requirement]:
-    """Return which torch and torchvision dpkit asks for."""
+    """Return which torch and torchvision the chapters need."""
     facts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    found = map(Requirement, facts["project"]["dependencies"])
+    project = facts["project"]
+    asked = project["dependencies"] + project["optional-dependencies"]["lab"]
+    found = map(Requirement, asked)
     return [each for each in found if each.name in NAMES]
 
 

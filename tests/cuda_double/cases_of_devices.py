@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import dpkit
+
 ZERO, ONE = torch.device("cuda:0"), torch.device("cuda:1")
 
 
@@ -107,9 +109,22 @@ def case_gru() -> bool:
 def case_attention() -> bool:
     torch.manual_seed(0)
     x = [torch.randn(2, 3, 5, 4) for _ in range(3)]
-    on_gpu = F.scaled_dot_product_attention(*[t.to(ONE) for t in x])
-    on_cpu = F.scaled_dot_product_attention(*x)
-    return torch.allclose(on_cpu, on_gpu.cpu(), atol=1e-6)
+    may_see = torch.ones(5, 5, dtype=torch.bool).tril()
+    for mask in (None, may_see):
+        on = [t if t is None else t.to(ONE) for t in (*x, mask)]
+        on_gpu = F.scaled_dot_product_attention(*on)
+        on_cpu = F.scaled_dot_product_attention(*x, mask)
+        if not torch.allclose(on_cpu, on_gpu.cpu(), atol=1e-6):
+            return False
+    return True
+
+
+def case_attention_keeps_its_switches() -> list[str]:
+    """Simulated devices choose a kernel by them."""
+    q = torch.ones(1, 2, 64, 16, device=dpkit.devices(1, "sim")[0])
+    with dpkit.sim.trace() as timeline:
+        F.scaled_dot_product_attention(q, q, q)
+    return [s.name for s in timeline.spans if s.device == "sim:0"]
 
 
 def case_a_deep_copy() -> list[Any]:

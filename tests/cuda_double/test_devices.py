@@ -19,6 +19,10 @@ def outcomes(outcomes_of: Any) -> dict[str, Any]:
         ("lstm", True),
         ("gru", True),
         ("attention", True),
+        (
+            "attention_keeps_its_switches",
+            ["_scaled_dot_product_efficient_attention"],
+        ),
         ("a_deep_copy", ["cuda:1", 6, 12]),
         ("saved_and_loaded", ["cuda:1", "cuda:0", "cpu"]),
         ("random_numbers", [16, True, False, True]),

@@ -2,10 +2,12 @@
 //
 // What stays PyTorch's own is all that launches no kernel: it allocates,
 // makes views, copies through the runtime, or waits.
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
 
+#include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -76,13 +78,33 @@ void replace_kernels() {
   cuda_double::register_only_on_cuda(*library);
 }
 
-// Attention and convolutions are not to be handed to libraries of CUDA.
+// What is added to the scores: 0 where a mask is true, else -infinity.
+std::optional<at::Tensor> as_added(const std::optional<at::Tensor>& mask,
+                                   const at::Tensor& query) {
+  if (!mask.has_value() || mask->scalar_type() != at::kBool) return mask;
+  auto nothing = at::zeros_like(*mask, query.options());
+  return nothing.masked_fill(
+      mask->logical_not(), -std::numeric_limits<double>::infinity());
+}
+
+at::Tensor attention_of_products(
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
+    std::optional<double> scale, bool enable_gqa) {
+  return std::get<0>(at::_scaled_dot_product_attention_math(
+      query, key, value, as_added(mask, query), dropout_p, is_causal,
+      /*dropout_mask=*/std::nullopt, scale, enable_gqa));
+}
+
+// Attention and convolutions are not to be handed to libraries of CUDA. The
+// switches of attention stay as they are: simulated devices heed them, too.
 void choose_plain_kernels() {
-  auto& context = at::globalContext();
-  context.setUserEnabledCuDNN(false);
-  context.setSDPUseFlash(false);
-  context.setSDPUseMemEfficient(false);
-  context.setSDPUseCuDNN(false);
+  at::globalContext().setUserEnabledCuDNN(false);
+  for (auto key : {DispatchKey::CUDA, DispatchKey::AutogradCUDA}) {
+    auto* library = new torch::Library(
+        torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    library->impl("scaled_dot_product_attention", &attention_of_products);
+  }
 }
 
 void follow(const c10::CachingDeviceAllocator::TraceEntry& entry) {

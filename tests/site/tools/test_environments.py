@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import fit_for_tests
@@ -21,6 +22,13 @@ import dpkit.accelerator
 from tests.repository import ROOT
 
 PINS = (ROOT / "requirements.txt").read_text("utf-8")
+
+
+def test_dpkit_alone_asks_for_nothing_that_may_replace_torch():
+    """To find a torchvision that fits, pip may change the torch."""
+    facts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    asked = [re.split("[>=<]", d)[0] for d in facts["project"]["dependencies"]]
+    assert asked == ["torch", "tqdm", "cloudpickle"]
 
 
 def make(*words, **environment):
