@@ -89,7 +89,7 @@ def test_cuts_by_brute_force():
         sizes = [int(n) for n in re.findall(r"\d+", listed)]
         start, more = map(float, numbers(
             text, r"takes ([\d.]+) ms, and another ([\d.]+) ms"))  # fmt: skip
-        most_ms = float(numbers(text, r"reduced ([\d.]+) ms after"))
+        most_ms = float(numbers(text, r"within ([\d.]+) ms of"))
         most_mb = int(numbers(text, r"more than (\d+) MB"))
         right = []
         for borders in product((0, 1), repeat=9):
@@ -187,8 +187,9 @@ def test_orders_of_gathers_by_search():
         listed = numbers(text, r"Six blocks have ([\d, and]+) MB")
         sizes = [int(n) for n in re.findall(r"\d+", listed)]
         now, most = map(float, numbers(
-            text, r"takes ([\d.]+) ms, and has at most (\d+) MB"))  # fmt: skip
-        least = float(numbers(text, r"so that it takes ([\d.]+) ms"))
+            text, r"block ahead and takes ([\d.]+) ms, and at most (\d+) MB",
+        ))  # fmt: skip
+        least = float(numbers(text, r"so that forward takes ([\d.]+) ms"))
         assert fastest(sizes, most, 0, 0, 0.0, 0.0, {}) == least < now
 
 

@@ -62,7 +62,7 @@ def _draw(random: Random) -> Asked:
             "takes 0.5 ms, and another 0.2 ms": (
                 f"takes {start} ms, and another {more} ms"
             ),
-            "reduced 11.2 ms after": f"reduced {gradients.most_ms} ms after",
+            "within 11.2 ms of": f"within {gradients.most_ms} ms of",
             "more than 10 MB": f"more than {most} MB",
         },
         check=check,

@@ -111,10 +111,12 @@ def draw_gathering_order(random: Random) -> Asked:
     return Asked(
         phrases={
             "20, 20, 20, 80, 40 and 20 MB": f"{words} MB",
-            "takes 23 ms, and has at most 120 MB whole": (
-                f"takes {now:g} ms, and has at most {most} MB whole"
+            "takes 23 ms, and at most 120 MB": (
+                f"takes {now:g} ms, and at most {most} MB"
             ),
-            "takes 21 ms and no more": f"takes {least:g} ms and no more",
+            "takes 21 ms, and at most 120 MB": (
+                f"takes {least:g} ms, and at most {most} MB"
+            ),
         },
         check=check,
         keys=keys,
