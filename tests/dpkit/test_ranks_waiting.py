@@ -76,7 +76,8 @@ def meet_in_the_store():
     """Do what PyTorch does at its own barrier of a store."""
     rank, k = dist.get_rank(), dist.get_world_size()
     distributed_c10d._store_based_barrier(rank, the_store(), "x", k, SHORT)
-    the_store().barrier("y", k)
+    if hasattr(the_store(), "barrier"):  # torch 2.11 has none
+        the_store().barrier("y", k)
     return the_store().add("z", 1)
 
 
