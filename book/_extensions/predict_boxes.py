@@ -89,16 +89,18 @@ def found_numbers(pattern: str, text: str) -> set[str]:
 
 
 def is_near(number: str, written: str) -> bool:
-    """Tell whether a number is another one, rounded as that is written.
+    """Tell whether a number counts as the one that is written.
 
-    Two numbers that differ by a fiftieth are near, too.
+    It does if it rounds to that one, with as many decimals as are written, or
+    differs from it by a fiftieth at most.
     """
     mantissa, _, exponent = written.replace(",", "").partition("e")
     places = len(mantissa.partition(".")[2])
-    half = places and 0.5 * 10 ** (int(exponent or 0) - places)
+    half = 0.5 * 10 ** (int(exponent or 0) - places) if places else 0.0
     value = float(f"{mantissa}e{exponent or 0}")
     apart = abs(float(number.replace(",", "")) - value)
-    return apart <= 1.001 * max(half, LEAST_NEAR * abs(value))
+    most = max(half, LEAST_NEAR * abs(value))
+    return apart <= 1.001 * most  # floats are not exact
 
 
 def folded(line: str, cells: dict[str, Any], box: str) -> list[str]:
@@ -147,8 +149,8 @@ def check_slips(box: Box) -> None:
         for other in (known for i, known in taken if i == place):
             if is_near(value, other) or is_near(other, value):
                 raise ValueError(
-                    f"a line `if` for what is near another answer ({value}: "
-                    f"{other})"
+                    "the wrong number of a line `if` counts as another answer "
+                    f"(wrong: {value}, other: {other})"
                 )
         taken.append((place, value))
 

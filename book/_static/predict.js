@@ -41,8 +41,8 @@
     return above / below;
   }
 
-  /** Whether a number is one that is written: rounded as it is, or within a
-   * fiftieth (as in predict_boxes.py). */
+  /** Whether a number counts as the one that is written: it rounds to it, or
+   * differs by a fiftieth at most (as in predict_boxes.py). */
   function isNear(said, written) {
     const [mantissa, exponent = 0] = written.replaceAll(",", "").split("e");
     const places = mantissa.split(".")[1]?.length;
