@@ -236,13 +236,17 @@ def _make_host_wait(device: int, stream: int | None = None) -> None:
 def name_stream(stream: SimStream, name: str) -> None:
     """Give a stream a name, by which timelines call it.
 
+    A device has 32 streams and then gives them out again, as CUDA does: what
+    is named twice has both names, joined by "; ".
+
     Example:
         >>> dpkit.sim.register()
         >>> side = torch.sim.Stream("sim:0")
         >>> dpkit.sim.name_stream(side, "sends")
         >>> with dpkit.sim.trace() as timeline, torch.sim.stream(side):
         ...     x = torch.ones(3, device="sim:0")
-        >>> [(span.name, span.stream) for span in timeline.spans][-1]
+        >>> last = timeline.spans[-1]
+        >>> last.name, last.stream.split("; ")[-1]
         ('ones', 'sends')
     """
     simulation.clock.name_stream(stream.device.index, stream.number, name)
