@@ -47,6 +47,7 @@ from dpkit.sim.changes.change import (
     wrapped,
 )
 from dpkit.sim.devices import names as device_names
+from dpkit.sim.kernels import flex_attention
 from dpkit.sim.kernels.registered import AUTOCAST, aten_kernels
 from dpkit.sim.operators import random_numbers, refusals
 from dpkit.sim.parallel.patches import parallel_patches
@@ -112,6 +113,26 @@ def _unregister_backend(*tables: dict[str, Any]) -> None:
         table.pop(sending.BACKEND.upper(), None)
     Backend.backend_list.remove(sending.BACKEND)
     delattr(Backend, sending.BACKEND.upper())
+
+
+def _flex_operator() -> Any:
+    return flex_attention.OPERATOR.flex_attention
+
+
+def _give_flex_attention() -> Undo:
+    """Give the operator of FlexAttention a kernel for simulated devices."""
+    operator = _flex_operator()
+    names = "AutogradPrivateUse1", AUTOCAST
+    keys = [getattr(torch._C.DispatchKey, name) for name in names]
+    for key in keys:
+        operator.py_impl(key)(flex_attention.flex_attention)
+
+    def undo() -> None:
+        for key in keys:
+            del operator.py_kernels[key]
+        operator._dispatch_cache.clear()
+
+    return undo
 
 
 def _place_is_free() -> bool:
@@ -276,6 +297,15 @@ PATCHES = [
     _aten(AUTOCAST, "linear", "matmul", "softmax.int"),
     # What autocast has no rule for goes through as it is.
     fallback(AUTOCAST, torch.library.fallthrough_kernel),
+    Patch(
+        "torch.nn.attention.flex_attention",
+        lambda: hasattr(_flex_operator(), "py_kernels"),
+        _give_flex_attention,
+    ),
+    *(
+        wrapped(module, "_validate_sdpa_input", flex_attention.letting_through)
+        for module in flex_attention.modules()
+    ),
     replaced(torch, "Generator", random_numbers.Generator),
     replaced(torch, "Stream", generic_streams.AnyStream),
     replaced(torch, "Event", generic_streams.AnyEvent),
