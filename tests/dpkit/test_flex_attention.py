@@ -10,6 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import dpkit
 from dpkit.sim.compiled import as_compiled
+from dpkit.sim.kernels import flex_blocks
 from dpkit.theory.hardware import ACCELERATORS
 from dpkit.theory.hardware.costs import operation_seconds
 
@@ -139,6 +140,42 @@ def test_the_cpu_has_its_own_rules_again(device, given):
     with pytest.raises(NotImplementedError, match="backward on CPU"):
         flex.flex_attention(*on_cpu(given), enable_gqa=True)
     assert flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG is False
+
+
+def test_compiled_it_leaves_out_what_the_block_mask_does(device):
+    """As on a GPU: eagerly ``mask_mod`` alone counts, here it sees all.
+
+    The first block of queries sees the first block of keys, the second the
+    second one.
+    """
+    torch.manual_seed(7)
+    x = torch.randn(1, 1, 256, WIDTH, device=device)
+    one = torch.ones(1, 1, 2, dtype=torch.int32, device=device)
+    places = torch.tensor([[[[0, 0], [1, 0]]]], dtype=torch.int32)
+    mask = flex.BlockMask.from_kv_blocks(one, places.to(device))
+    out = as_compiled(flex.flex_attention)(x, x, x, block_mask=mask)
+    halves = [
+        scaled_dot_product_attention(half, half, half)
+        for half in x.cpu().split(128, 2)
+    ]
+    torch.testing.assert_close(out.cpu(), torch.cat(halves, 2))
+
+
+def test_a_long_sequence_is_computed_piece_by_piece(
+    device, given, monkeypatch
+):
+    mask = mask_of(DOCUMENTS.to(device))
+    monkeypatch.setattr(flex_blocks, "MOST_SCORES", 4 * 128 * LENGTH)
+    blocks = flex_blocks.blocks_of(mask.as_tuple(), *given[:2])
+    found = list(flex_blocks.pieces(blocks, *given[:2]))
+    assert [
+        (p.queries.start, p.keys.stop) for p in found if not p.example
+    ] == [
+        (0, 128),
+        (128, 256),
+        (256, 384),
+    ]
+    test_documents_of_groups_of_heads(device, given, "compiled")
 
 
 def spans_of(run):

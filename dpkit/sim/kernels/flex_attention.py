@@ -33,7 +33,13 @@ from torch.utils.checkpoint import checkpoint
 
 from dpkit.sim.compiled import runs_compiled
 from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.memory.small_integers import values_of
+from dpkit.sim.kernels.flex_blocks import (
+    Blocks,
+    Piece,
+    blocks_of,
+    of_piece,
+    pieces,
+)
 from dpkit.sim.operators.precision import compute_dtype
 from dpkit.sim.places import here
 from dpkit.sim.tensors.behaviour import Behaviour, plain
@@ -46,7 +52,6 @@ from dpkit.theory.hardware.costs import operation_seconds
 OPERATOR = sys.modules["torch._higher_order_ops.flex_attention"]
 # The share of FlashAttention-2's rate that the kernel reaches.
 SHARES = {"flash": 0.9, "flash backward": 0.85}
-_BLOCK = 128  # the rows and columns of a block, where no mask says it
 
 Three = tuple[Tensor, Tensor, Tensor]
 
@@ -59,18 +64,10 @@ class FlexCall(NamedTuple):
     scale: float
     options: dict[str, Any]
 
-    def of_example(self, number: int) -> "FlexCall":
-        """Return the call for one example, which has the number 0 in it."""
-        if number == 0:
-            return self
-
-        def score_mod(score: Tensor, b: Tensor, *place: Tensor) -> Tensor:
-            return self.score_mod(score, b + number, *place)
-
-        def mask_mod(b: Tensor, *place: Tensor) -> Tensor:
-            masked: Tensor = self.block_mask[-1](b + number, *place)
-            return masked
-
+    def of_piece(self, piece: Piece, blocks: Blocks) -> "FlexCall":
+        """Return the call for a piece of the scores."""
+        functions = self.score_mod, self.block_mask[-1]
+        score_mod, mask_mod = of_piece(piece, blocks, *functions)
         mask = *self.block_mask[:-1], mask_mod
         return self._replace(score_mod=score_mod, block_mask=mask)
 
@@ -150,19 +147,19 @@ class _OneKernel(torch.autograd.Function):
     ) -> Three:
         given = query, key, value
         with _at_no_cost():
-            parts = [
-                _attend(_example(given, i), call.of_example(i))
-                for i in range(max(len(query), 1))
-            ]
-            out, sums, largest = (torch.cat(part) for part in zip(*parts))
-            out = OPERATOR._permute_strides(out, query.stride())
-        results = out, sums, largest
+            blocks = blocks_of(call.block_mask, query, key)
+            results = _blank(given)
+            for piece in pieces(blocks, query, key):
+                part = _attend(_of(given, piece), call.of_piece(piece, blocks))
+                for whole, found in zip(results, part):
+                    whole[_rows(whole, piece)] = found
         phase = "forward" if any(ctx.needs_input_grad) else ""
-        _charge(call, given, results, phase)
+        _charge(blocks, given, results, phase)
         ctx.call = call
+        ctx.blocks = blocks
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*given, out, sums)
-        ctx.mark_non_differentiable(largest)
+        ctx.save_for_backward(*given, *results[:2])
+        ctx.mark_non_differentiable(results[2])
         return results
 
     @staticmethod
@@ -174,22 +171,50 @@ class _OneKernel(torch.autograd.Function):
         known = {i: x for i, x in of_results.items() if x is not None}
         with _at_no_cost():
             gradients = [torch.zeros_like(x) for x in given]
-            for i in range(max(len(out), 1)):
+            for piece in pieces(ctx.blocks, *given[:2]):
                 parts = _gradients(
-                    _example(given, i),
-                    ctx.call.of_example(i),
-                    {place: x[i : i + 1] for place, x in known.items()},
+                    _of(given, piece),
+                    ctx.call.of_piece(piece, ctx.blocks),
+                    {i: x[_rows(x, piece)] for i, x in known.items()},
                 )
-                for total, part in zip(_example(gradients, i), parts):
-                    total += part
+                for whole, found in zip(_of(gradients, piece), parts):
+                    whole += found
         read = *given, out, sums, *known.values()
-        _charge(ctx.call, read, gradients, "backward")
+        _charge(ctx.blocks, read, gradients, "backward")
         return *gradients, None
 
 
-def _example(tensors: Any, number: int) -> list[Tensor]:
-    """Return the rows of one example; what has one row is for all."""
-    return [x[number : number + 1] if len(x) > 1 else x for x in tensors]
+def _blank(given: Sequence[Tensor]) -> Three:
+    """Return outputs, sums and largest scores without values."""
+    query, _, value = given
+    shape = *query.shape[:-1], value.shape[-1]
+    widest = torch.promote_types(query.dtype, torch.float32)
+    out = OPERATOR._permute_strides(query.new_empty(shape), query.stride())
+    rows = query.new_empty(shape[:-1], dtype=widest)
+    return out, rows, torch.empty_like(rows)
+
+
+def _of(given: Sequence[Tensor], piece: Piece) -> list[Tensor]:
+    """Return the queries, keys and values of a piece."""
+    query, *others = given
+    keys = piece.keys
+    return [
+        query[_rows(query, piece)],
+        *(x[_rows(x, piece, keys)] for x in others),
+    ]
+
+
+def _rows(
+    x: Tensor, piece: Piece, rows: slice | None = None
+) -> tuple[slice, ...]:
+    """Return where in a tensor the rows of a piece are: by default queries.
+
+    A tensor of one example holds what is for all.
+    """
+    example = slice(piece.example, piece.example + 1)
+    if len(x) == 1:
+        example = slice(None)
+    return example, slice(None), rows or piece.queries
 
 
 def _gradients(
@@ -229,7 +254,7 @@ def _at_no_cost() -> Iterator[None]:
 
 
 def _charge(
-    call: FlexCall,
+    blocks: Blocks,
     reads: Sequence[Tensor],
     results: Sequence[Tensor],
     phase: str,
@@ -248,7 +273,7 @@ def _charge(
         name = "flex_attention_backward"
         kind = "flash backward"
         terms = 3 * width + 2 * value.shape[-1]
-    flops = 2 * terms * _num_scores(call.block_mask, query, key)
+    flops = 2 * terms * _num_scores(blocks, query, key)
     num_bytes = sum(x.nbytes for x in (*reads, *results))
     device = query.device.index
     for x in results:
@@ -273,33 +298,20 @@ def _charge(
         mark_results(list(results))
 
 
-def _num_scores(mask: tuple[Any, ...], query: Tensor, key: Tensor) -> int:
+def _num_scores(blocks: Blocks, query: Tensor, key: Tensor) -> int:
     """Return how many scores a kernel computes: those of whole blocks."""
-    # A causal mask of 300 queries and 300 keys, blocks of 128 × 128:
-    #
-    #     #          6 blocks of 9 for each head of each example,
-    #     # #        6 · 128 · 128 = 98,304 scores
-    #     # # #
-    sizes = [
-        min(size, -(-length // _BLOCK) * _BLOCK)
-        for size, length in zip(mask[-3:-1], (query.shape[-2], key.shape[-2]))
-    ]
-    heads = prod(query.shape[:2])
-    counts = [x for x in (mask[2], mask[4]) if x is not None]
-    known = [values_of(plain(x)) for x in counts]
-    if any(x is None for x in known):
-        warnings.warn_explicit(
-            "the block mask has no values, so that flex_attention is charged "
-            f"for all blocks (scores: {query.shape[-2]} × {key.shape[-2]})",
-            UserWarning,
-            *here().program,
-        )
-        rows = -(-query.shape[-2] // sizes[0])
-        columns = -(-key.shape[-2] // sizes[1])
-        return int(heads * rows * columns * prod(sizes))
-    blocks = sum(int(x.sum()) for x in known if x is not None)
-    masks = prod(counts[0].shape[:2])  # 1 where all heads have the same
-    return int(heads // masks * blocks * prod(sizes))
+    num_heads = prod(query.shape[:2])
+    known = blocks.num_scores(num_heads)
+    if known is not None:
+        return known
+    warnings.warn_explicit(
+        "the block mask has no values, so that flex_attention is charged "
+        f"for all blocks (scores: {query.shape[-2]} × {key.shape[-2]})",
+        UserWarning,
+        *here().program,
+    )
+    whole = prod(blocks.table.shape[2:]) * blocks.queries * blocks.keys
+    return num_heads * whole
 
 
 # -- how a call comes here
