@@ -106,7 +106,7 @@ def run_and_report(
     """
     # Here, not above: they import PyTorch's engines, which takes a while.
     from dpkit.torchrun.page import write_page
-    from dpkit.torchrun.report import report
+    from dpkit.torchrun.report import failed, report
     from dpkit.torchrun.script import Script
 
     refuse_missing_script(options)
@@ -130,10 +130,14 @@ def run_and_report(
         write_page(done, options.report, what)
     if options.trace:
         done.timeline.to_chrome(options.trace)
-    if done.failure is not None:
-        _print(name, str(done.failure))
-        for note in getattr(done.failure, "__notes__", []):
-            _print(name, note)
+    told = failed(done)
+    if told is not None:
+        print("", *told.tracebacks, sep="\n", file=sys.stderr)
+        _print(name, told.message)
+        for note in told.notes:
+            print(f"  {note}", file=sys.stderr)
+        for place in told.places:
+            _print(name, place)
         raise SystemExit(1)
 
 

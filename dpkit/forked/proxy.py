@@ -39,7 +39,7 @@ IDLE_AFTER = 1.0  # seconds after which a process is looked at
 class Outcome(NamedTuple):
     """How the program of a rank has ended."""
 
-    value: Any = None  # what it has returned
+    value: Any = None  # what it has returned; what it has left, if it failed
     error: BaseException | None = None  # what it has raised
     where: str = ""  # the line of the program at which it ended by an error
 

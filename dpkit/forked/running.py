@@ -63,6 +63,8 @@ class ForkedRank(NamedTuple):
     world_size: int
     store: RemoteStore  # by which it can make its process group
     calls: Calls  # the operations of its groups
+    # What stands here in the end is the value of a program that has failed.
+    left: list[Any]
 
 
 Program = Callable[[ForkedRank], Any]
@@ -307,7 +309,7 @@ def _become_rank(
     replaced(
         compiled.Logger, "set_runtime_stats_and_log", lambda logger: None
     ).apply()
-    here = ForkedRank(rank, world.size, RemoteStore(requests), calls)
+    here = ForkedRank(rank, world.size, RemoteStore(requests), calls, [])
     for_good.callback(
         replaced(c10d, "rendezvous", partial(_rendezvous, here)).apply()
     )
@@ -340,9 +342,11 @@ def _outcome(program: Program, here: ForkedRank) -> Outcome:
     try:
         return Outcome(value=program(here))
     except RankEnded as ended:
-        return Outcome(where=place_of(ended))
+        left = here.left[0] if here.left else None
+        return Outcome(left, where=place_of(ended))
     except BaseException as error:
-        return Outcome(error=_portable(error), where=place_of(error))
+        left = here.left[0] if here.left else None
+        return Outcome(left, _portable(error), place_of(error))
 
 
 def place_of(error: BaseException) -> str:
@@ -455,7 +459,7 @@ def _values(world: _OwnStates, ranks: Sequence[RankProcess]) -> list[Any]:
             code = ranks[rank].process.exitcode or 0
             errors[rank] = RuntimeError(_gone(code))
     try:
-        world.check()
+        world.check(with_notes=False)
     except RuntimeError as error:
         raise RankError(str(error), outcomes) from error.__cause__
     return [outcome.value for outcome in outcomes]

@@ -96,13 +96,16 @@ class AlikeWorld(World):
         while self._sent and _is_placed(self._sent[0]):
             _check_ends(self._sent.popleft())
 
-    def check(self) -> None:
+    def check(self, with_notes: bool = True) -> None:
         """Raise RuntimeError if the launch has failed.
 
         So it has, too, if ranks were not alike: see :meth:`note`.
+
+        Args:
+            with_notes: Whether it also says the notes of an error.
         """
         try:
-            super().check()
+            super().check(with_notes)
         except RuntimeError as error:
             if self.scheduler.stuck:
                 error.add_note("the other ranks are alike, and do not run")

@@ -15,12 +15,14 @@ from dpkit.ranks.thread_state import ThreadState
 from dpkit.sim.devices.configuration import simulation
 
 
-def _described(error: BaseException) -> str:
+def _described(error: BaseException, with_notes: bool) -> str:
     """Return an error in words, with the one that was handled before it."""
     words = f"{type(error).__name__}: {error}".rstrip(": ")
-    words = ", ".join([words, *map(str, getattr(error, "__notes__", ()))])
-    before = None if error.__suppress_context__ else error.__context__
-    return words if before is None else f"{words}; after {_described(before)}"
+    if with_notes:
+        words = ", ".join([words, *getattr(error, "__notes__", ())])
+    if error.__suppress_context__ or error.__context__ is None:
+        return words
+    return f"{words}; after {_described(error.__context__, with_notes)}"
 
 
 class World:
@@ -72,11 +74,14 @@ class World:
             channel = f"{wanted} {count}"
         return channel
 
-    def check(self) -> None:
+    def check(self, with_notes: bool = True) -> None:
         """Raise RuntimeError if the launch has failed.
 
         It has if a rank has raised, if none could go on, or if a rank has left
         out a collective.
+
+        Args:
+            with_notes: Whether it also says the notes of an error.
         """
         left = [
             f"a rank left out {collective}"
@@ -87,7 +92,8 @@ class World:
         what = [f"no rank can go on ({stuck})"] if stuck else []
         rank, error = next(iter(self.scheduler.errors.items()), (0, None))
         if error is not None:
-            what.append(f"rank {rank} failed ({_described(error)})")
+            words = _described(error, with_notes)
+            what.append(f"rank {rank} failed ({words})")
         if what or left:
             raise RuntimeError("; ".join(what or left[:1])) from error
 

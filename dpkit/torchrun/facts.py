@@ -123,13 +123,21 @@ class RankCounter:
         if len(self._ends) == self._most:
             raise EnoughSteps
 
-    def facts(self) -> RankFacts:
-        """Return what was counted."""
+    def facts(self, are_timed: bool = True) -> RankFacts:
+        """Return what was counted.
+
+        Args:
+            are_timed: Whether the clock is asked when each step has ended.
+        """
+        marks = [end.mark if are_timed else 0 for end, _ in self._ends]
         memory = simulation.memory
         own = self._here.rank
         made = [b for b in memory.blocks or [] if b.device == own]
         return RankFacts(
-            steps=[StepEnd(end.mark or 0, peak) for end, peak in self._ends],
+            steps=[
+                StepEnd(mark or 0, peak)
+                for mark, (_, peak) in zip(marks, self._ends)
+            ],
             peak_bytes=memory.peak[own],
             blocks=[block_of(b, 0, memory.order) for b in made],
             traffic=[

@@ -22,10 +22,11 @@ from dpkit.sim.tracing import trace
 from dpkit.theory.timeline.timeline import Timeline
 from dpkit.torchrun.digests import Digests, KeptDigests
 from dpkit.torchrun.facts import EnoughSteps, RankCounter, RankFacts
+from dpkit.torchrun.failures import Failure, failure_of, print_error
 from dpkit.torchrun.held import HeldMemory
 from dpkit.torchrun.made_up import make_up_values
 from dpkit.torchrun.races import NothingOrders
-from dpkit.torchrun.script import RankPlace, Script, print_error, run_script
+from dpkit.torchrun.script import RankPlace, Script, run_script
 from dpkit.torchrun.spawning import Task
 from dpkit.torchrun.watchers import WATCHERS, Watcher
 
@@ -53,6 +54,8 @@ class RankReport(NamedTuple):
     notes: dict[str, str]  # what was done otherwise -> the line
     findings: dict[str, str]  # what the watchers have found -> the line
     kept: dict[str, list[int]]  # what is found if it is equal on all ranks
+    looked_for: list[str]  # what would have been found
+    failure: Failure | None = None
 
 
 @dataclass
@@ -66,6 +69,24 @@ class Run:
     is_one_process: bool = False
     arrivals: Arrivals = field(default_factory=dict)
     failure: RankError | None = None
+
+    failed_alone: Failure | None = None  # that of one process
+
+    def failures(self) -> dict[int | None, Failure]:
+        """Return how ranks have failed, the one first that ended the run.
+
+        One process is no rank, and has the number None.
+        """
+        if self.failed_alone is not None:
+            return {None: self.failed_alone}
+        failed = {
+            rank: one.failure
+            for rank, one in enumerate(self.ranks)
+            if one is not None and one.failure is not None
+        }
+        ended_by = str(self.failure)
+        first = [r for r in failed if f"rank {r} failed" in ended_by]
+        return {r: failed[r] for r in dict.fromkeys([*first, *failed])}
 
 
 def run_on_ranks(script: Script, settings: Settings) -> Run:
@@ -125,22 +146,46 @@ def _run_rank(task: Task, settings: Settings, here: ForkedRank) -> RankReport:
             make_up_values(stack)
         counting.begin(stack)
         HeldMemory().begin(stack)
-        _do(task, watchers)
-        findings: dict[str, str] = {}
-        kept: dict[str, list[int]] = {}
-        for watcher in watchers:
-            watcher.end()
-            findings |= watcher.findings
-            kept |= watcher.kept()
-        notes = not_modelled.notes
-        return RankReport(counting.facts(), notes, findings, kept)
+        try:
+            _do(task)
+        except BaseException as error:
+            left = _report(counting, watchers, are_timed=False)
+            if isinstance(error, Exception):
+                left = left._replace(failure=failure_of(error))
+            here.left.append(left)
+            raise
+        return _report(counting, watchers)
 
 
-def _do(task: Task, watchers: Sequence[Watcher]) -> None:
-    """Do the task of a rank, to its ``atexit``; print what it ends by.
+def _report(
+    counting: RankCounter, watchers: Sequence[Watcher], are_timed: bool = True
+) -> RankReport:
+    """Return what a rank reports in its end.
 
-    An error has notes that say what the watchers had found before.
+    Args:
+        counting: What has counted.
+        watchers: What has looked on.
+        are_timed: Whether the time of steps can be asked for; it cannot once
+            a rank has failed.
     """
+    findings: dict[str, str] = {}
+    kept: dict[str, list[int]] = {}
+    for watcher in watchers:
+        watcher.end()
+        findings |= watcher.findings
+        kept |= watcher.kept()
+    has_values = simulation.backing.type != "meta"
+    return RankReport(
+        counting.facts(are_timed),
+        not_modelled.notes,
+        findings,
+        kept,
+        [w.looks_for for w in watchers if has_values or not w.needs_values],
+    )
+
+
+def _do(task: Task) -> None:
+    """Do the task of a rank, to its ``atexit``."""
     atexit._clear()  # those of the parent
     # As on CUDA, a process begins on the first GPU of its node.
     set_device(simulation.first_device)
@@ -149,20 +194,11 @@ def _do(task: Task, watchers: Sequence[Watcher]) -> None:
     except EnoughSteps:
         pass
     except Exception as error:
-        _explain(error, watchers)
-        print_error(error)
+        if "fork-based multiprocessing" in str(error):
+            error.add_note(_BACKWARD_BEFORE)
         atexit._run_exitfuncs()
         raise
     atexit._run_exitfuncs()
-
-
-def _explain(error: Exception, watchers: Sequence[Watcher]) -> None:
-    """Add notes to the error that ends a rank."""
-    if "fork-based multiprocessing" in str(error):
-        error.add_note(_BACKWARD_BEFORE)
-    for watcher in watchers:
-        for sentence, line in watcher.findings.items():
-            error.add_note(f"found before: {sentence} ({line})")
 
 
 def digests_of(script: Script, ranks: int, steps: int) -> list[KeptDigests]:
@@ -177,7 +213,11 @@ def digests_of(script: Script, ranks: int, steps: int) -> list[KeptDigests]:
         kept = Digests(here.rank)
         with ExitStack() as stack:
             RankCounter(here, steps, [kept]).begin(stack)
-            _do(tasks[here.rank], [kept])
+            try:
+                _do(tasks[here.rank])
+            except Exception as error:
+                print_error(error)
+                raise
             return kept.digests()
 
     with as_cuda(real_time=True):

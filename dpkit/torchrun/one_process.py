@@ -24,11 +24,12 @@ from dpkit.sim.tracing import trace
 from dpkit.theory.clock.record import Block
 from dpkit.theory.timeline.timeline import Timeline
 from dpkit.torchrun.facts import EnoughSteps, RankFacts, StepEnd, is_on_device
+from dpkit.torchrun.failures import Failure, failure_of
 from dpkit.torchrun.held import HeldMemory
 from dpkit.torchrun.launching import RankReport, Run, Settings, do_tasks
 from dpkit.torchrun.made_up import make_up_values
-from dpkit.torchrun.races import told
-from dpkit.torchrun.script import Script, print_error, run_script
+from dpkit.torchrun.races import LOOKS_FOR, told
+from dpkit.torchrun.script import Script, run_script
 from dpkit.torchrun.spawning import Task, spawn_ranks
 
 Ends = list[tuple[SimEvent, list[int]]]
@@ -57,6 +58,7 @@ def run_in_one_process(script: Script, settings: Settings) -> Run:
             do_tasks(done, tasks, settings)
 
         counter = StepCounter(settings.steps)
+        failed: Failure | None = None
         try:
             with as_cuda(real_time=True), ExitStack() as stack:
                 if not settings.has_real_time:
@@ -71,10 +73,13 @@ def run_in_one_process(script: Script, settings: Settings) -> Run:
         except RankError as failure:
             done.failure = failure
             done.ranks = [one.value for one in failure.outcomes]
+            if failure.__cause__ is not None and done.timeline is begun:
+                failed = failure_of(failure.__cause__)
         if done.timeline is begun:
             machines.close()  # the timeline is complete
             done.is_one_process = True
             done.ranks = list(counter.reports(begun))
+            done.failed_alone = failed
     return done
 
 
@@ -89,7 +94,7 @@ def _check_devices(ranks: int) -> None:
 
 
 def _do(script: Script) -> None:
-    """Run the script; print what it ends by.
+    """Run the script.
 
     Raises:
         RankError: the script has failed, or one of the ranks it has started.
@@ -101,8 +106,6 @@ def _do(script: Script) -> None:
     except RankError:
         raise
     except Exception as error:
-        if not isinstance(error.__cause__, SystemExit):
-            print_error(error)
         kind = type(error).__name__
         raise RankError(f"the script failed ({kind}: {error})", []) from error
 
@@ -150,6 +153,7 @@ class StepCounter:
         """Return what each device has done; None for one without work."""
         notes = dict(not_modelled.notes)
         races = told(timeline.races or [])
+        looked_for = [] if timeline.races is None else [LOOKS_FOR]
         found: list[RankReport | None] = []
         for device, peak in enumerate(simulation.memory.peak):
             blocks = [
@@ -161,7 +165,8 @@ class StepCounter:
                 span.device == f"sim:{device}" for span in timeline.spans
             )
             facts = self._facts(device, peak, blocks)
-            found.append(RankReport(facts, notes, races, {}) if used else None)
+            one = RankReport(facts, notes, races, {}, looked_for)
+            found.append(one if used else None)
         return found
 
     def _facts(self, device: int, peak: int, blocks: list[Block]) -> RankFacts:

@@ -1,7 +1,8 @@
 """The report of a run as one page of HTML, which needs no network.
 
 Besides the sections of the report it has the timeline of the last step, and
-what the memory of each device was for.
+what the memory of each device was for. If the run has failed, the page begins
+with the error.
 """
 
 from dataclasses import replace
@@ -10,21 +11,28 @@ from pathlib import Path
 
 from dpkit.theory.clock.record import SECOND, Span
 from dpkit.theory.timeline.timeline import Timeline
+from dpkit.torchrun.failures import Told
 from dpkit.torchrun.launching import Run
-from dpkit.torchrun.report import report
+from dpkit.torchrun.report import FOUND, failed, report
 from dpkit.torchrun.section import Section
 
 MOST_RANKS = 8  # whose timelines and memory are drawn
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem;
-  margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; }
+  margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
+table { border-collapse: collapse; overflow-wrap: normal; }
 th, td { padding: 0.2rem 0.8rem; text-align: right;
   border-bottom: 1px solid; }
 th:first-child, td:first-child { text-align: left; }
 figure { margin: 1rem 0; overflow-x: auto; }
 small { font-weight: normal; }
+pre { overflow-x: auto; font-size: 0.85rem; }
+.table, .box { overflow-x: auto; }
+.box { border-left: 0.4rem solid #777; padding: 0.2rem 1rem; margin: 1rem 0; }
+.failed { border-color: #c62828; background: #c6282820; }
+.found { border-color: #b26a00; background: #ffb30026; }
+.nothing { border-color: #2e7d32; background: #2e7d321a; }
 """
 
 
@@ -38,7 +46,14 @@ def write_page(done: Run, path: Path, command: str) -> None:
     """
     title = f"{command}: {done.timeline.label}"
     parts = [f"<h1>{escape(title)}</h1>"]
-    parts += map(_section, report(done))
+    told = failed(done)
+    sections = report(done)
+    if told is not None:
+        parts.append(_banner(told))
+        parts += map(_section, sections[:1])
+        parts.append(_where_it_failed(told))
+        sections = sections[1:]
+    parts += map(_section, sections)
     parts += _figures(done)
     path.write_text(
         "<!DOCTYPE html>\n"
@@ -50,13 +65,35 @@ def write_page(done: Run, path: Path, command: str) -> None:
     )
 
 
+def _banner(told: Told) -> str:
+    """Return what has ended the run, for the top of the page."""
+    lines = [f"<strong>Failed:</strong> {escape(told.message)}"]
+    lines += map(escape, told.notes)
+    return f'<div class="box failed"><p>{"<br>".join(lines)}</p></div>'
+
+
+def _where_it_failed(told: Told) -> str:
+    """Return the lines that led to an error, and that of each rank."""
+    parts = ["<h2>Where it failed</h2>"]
+    if told.tracebacks:
+        text = "\n".join(told.tracebacks)
+        parts.append(f"<pre>{escape(text)}</pre>")
+    parts += [f"<p>{escape(place)}</p>" for place in told.places]
+    return "\n".join(parts)
+
+
 def _section(section: Section) -> str:
     """Return a section of the report."""
     basis = f" <small>({section.rests_on})</small>" if section.rests_on else ""
-    parts = [f"<h2>{escape(section.title)}{basis}</h2>"]
-    parts += [f"<p>{escape(line)}</p>" for line in section.lines]
+    head = f"<h2>{escape(section.title)}{basis}</h2>"
+    mark = f"<strong>{section.mark}</strong> " if section.mark else ""
+    lines = [f"<p>{mark}{escape(line)}</p>" for line in section.lines]
+    if section.title == FOUND:
+        kind = "found" if section.mark else "nothing"
+        lines = [f'<div class="box {kind}">', *lines, "</div>"]
+    parts = [head, *lines]
     if section.table is not None:
-        parts.append(section.table._repr_html_())
+        parts.append(f'<div class="table">{section.table._repr_html_()}</div>')
     return "\n".join(parts)
 
 
@@ -70,7 +107,8 @@ def _figures(done: Run) -> list[str]:
         timeline = Timeline(spans=spans, label=done.timeline.label)
         parts.append("<h2>The last step</h2>")
         parts.append(f"<figure>{timeline.draw().svg}</figure>")
-    parts.append("<h2>Memory, in the order of issue</h2>")
+    if shown:
+        parts.append("<h2>Memory, in the order of issue</h2>")
     for rank in shown:
         one = done.ranks[rank]
         assert one is not None
@@ -85,7 +123,8 @@ def _figures(done: Run) -> list[str]:
 def _last_step(done: Run, ranks: list[int]) -> list[Span]:
     """Return what ranks do in the last step, from its beginning on."""
     first = done.ranks[ranks[0]] if ranks else None
-    if first is None or len(first.facts.steps) < 2:
+    was_ended = done.failure is not None and not done.is_one_process
+    if first is None or len(first.facts.steps) < 2 or was_ended:
         return []
     start, end = (step.mark / SECOND for step in first.facts.steps[-2:])
     places = [f"{kind}:{r}" for r in ranks for kind in ("sim", "host")]

@@ -19,10 +19,14 @@ from dpkit.theory.timeline.timeline import Timeline
 from dpkit.theory.units import show_memory, show_seconds
 from dpkit.torchrun import report_of_one
 from dpkit.torchrun.facts import RankFacts
+from dpkit.torchrun.failures import Told, told_once
 from dpkit.torchrun.launching import RankReport, Run
+from dpkit.torchrun.races import LOOKS_FOR
 from dpkit.torchrun.section import Section, count_columns
 
 LONGEST = 5  # kinds of operations that are listed
+FOUND = "Found"  # the title of what the watchers have found
+MARK = "!"  # before each of it
 MOST_NAMED = 4  # ranks of a group
 
 Window = tuple[float, float]  # seconds of the timeline
@@ -34,17 +38,28 @@ def report(done: Run) -> list[Section]:
     facts = {rank: one.facts for rank, one in ranks.items()}
     if not facts:
         return []
-    sections = [
-        _steps(facts),
-        _devices(done, facts),
-        _memory(facts),
-        *_between_devices(done, facts),
-        _longest(facts, done.timeline),
-        _findings(ranks, done.is_one_process),
-        _notes(ranks),
-        _assumptions(done.timeline),
-    ]
+    found = _findings(ranks, done)
+    if done.failure is not None and not done.is_one_process:
+        sections = [found, _memory(facts), _traffic(facts), _notes(ranks)]
+    else:
+        sections = [
+            found,
+            _steps(facts),
+            _devices(done, facts),
+            _memory(facts),
+            *_between_devices(done, facts),
+            _longest(facts, done.timeline),
+            _notes(ranks),
+            _assumptions(done.timeline),
+        ]
     return [s for s in sections if s.lines or s.table is not None]
+
+
+def failed(done: Run) -> Told | None:
+    """Return why a run has failed, and at which line each rank was."""
+    if done.failure is None:
+        return None
+    return told_once(done.failures(), done.failure)
 
 
 def _between_devices(
@@ -286,12 +301,27 @@ def _longest(facts: dict[int, RankFacts], timeline: Timeline) -> Section:
     )
 
 
-def _findings(ranks: dict[int, RankReport], is_one_process: bool) -> Section:
+def _findings(ranks: dict[int, RankReport], done: Run) -> Section:
+    """Return what was found, or else what it was looked for."""
+    one = next(iter(ranks.values()))
+    if done.is_one_process:
+        lines = [f"{said} ({line})" for said, line in one.findings.items()]
+    else:
+        lines = _found_by_ranks(ranks)
+        if done.failure is None:
+            lines += _unequal_steps(ranks)
+    if lines:
+        return Section(FOUND, "", lines, mark=MARK)
+    if not one.looked_for:
+        why = "nothing was looked for: one process is compared with no other"
+        return Section(FOUND, "", [f"{why}; --races looks for {LOOKS_FOR}"])
+    looked_for = ", ".join(dict.fromkeys(one.looked_for))
+    lines = ["nothing was found", f"looked for: {looked_for}"]
+    return Section(FOUND, "", lines)
+
+
+def _found_by_ranks(ranks: dict[int, RankReport]) -> list[str]:
     """Return what the watchers have found, each sentence once."""
-    if is_one_process:
-        found_by_one = next(iter(ranks.values())).findings.items()
-        told = [f"{sentence} ({line})" for sentence, line in found_by_one]
-        return Section("Found", "", told)
     found: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for rank, one in ranks.items():
         for finding in one.findings.items():
@@ -300,9 +330,7 @@ def _findings(ranks: dict[int, RankReport], is_one_process: bool) -> Section:
         f"{sentence} ({line}; {_ranks(which)})"
         for (sentence, line), which in found.items()
     ]
-    lines += _equal_on_all(list(ranks.values()))
-    lines += _unequal_steps(ranks)
-    return Section("Found", "", lines)
+    return lines + _equal_on_all(list(ranks.values()))
 
 
 def _unequal_steps(ranks: dict[int, RankReport]) -> list[str]:
@@ -322,11 +350,13 @@ def _equal_on_all(ranks: list[RankReport]) -> list[str]:
     """Return the sentences for what is equal on all ranks and should not."""
     if len(ranks) < 2:
         return []
-    return [
-        sentence
-        for sentence, numbers in ranks[0].kept.items()
-        if numbers and all(one.kept.get(sentence) == numbers for one in ranks)
-    ]
+    lines = []
+    for sentence in ranks[0].kept:
+        kept = [one.kept.get(sentence, []) for one in ranks]
+        known = min(map(len, kept))  # of a run that has failed, not all
+        if known and all(one[:known] == kept[0][:known] for one in kept):
+            lines.append(sentence)
+    return lines
 
 
 def _ranks(which: list[int]) -> str:

@@ -3,12 +3,7 @@
 import os
 import runpy
 import sys
-import traceback
-from types import TracebackType
 from typing import NamedTuple
-
-from dpkit.forked.running import OWN_FILES
-from dpkit.sim.places import LIBRARIES
 
 PORT = 29500  # that of torchrun; nobody listens there
 
@@ -74,18 +69,3 @@ def run_script(script: Script) -> None:
             raise RuntimeError(
                 f"the script has ended with exit status {end.code}"
             ) from end
-
-
-def print_error(error: BaseException) -> None:
-    """Print an error as Python does, from the script's first line on."""
-    found = error.__traceback__
-    while found is not None and not _is_of_script(found):
-        found = found.tb_next
-    traceback.print_exception(
-        type(error), error, found or error.__traceback__, chain=False
-    )
-
-
-def _is_of_script(found: TracebackType) -> bool:
-    file = found.tb_frame.f_code.co_filename
-    return not file.startswith((*LIBRARIES, OWN_FILES))

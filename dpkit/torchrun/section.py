@@ -13,12 +13,14 @@ class Section(NamedTuple):
     rests_on: str  # "counted", "modelled" or nothing
     lines: list[str]
     table: Table | None = None
+    mark: str = ""  # before each line
 
     def __str__(self) -> str:
         head = (
             f"{self.title} ({self.rests_on})" if self.rests_on else self.title
         )
-        parts = [head, *(f"  {line}" for line in self.lines)]
+        mark = f"{self.mark} " if self.mark else ""
+        parts = [head, *(f"  {mark}{line}" for line in self.lines)]
         if self.table is not None:
             parts += [f"  {line}" for line in str(self.table).splitlines()]
         return "\n".join(parts)

@@ -54,6 +54,9 @@ class Watcher:
         rank: The number of the rank.
     """
 
+    looks_for = ""  # what it would find, in the words of the report
+    needs_values = False  # whether it finds nothing without values
+
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self.findings: dict[str, str] = {}  # a sentence -> the line it is of
@@ -99,6 +102,8 @@ class SameOrder(Watcher):
     looks at a batch, may have the order of another.
     """
 
+    looks_for = "the same order of the data in each epoch"
+
     def __init__(self, rank: int) -> None:
         super().__init__(rank)
         # The last, until an optimizer steps, or it ends.
@@ -142,6 +147,8 @@ class SameOrder(Watcher):
 class ForeignMemory(Watcher):
     """Memory that a rank keeps on the device of another."""
 
+    looks_for = "memory on another rank's GPU"
+
     def begin(self, stack: ExitStack) -> None:
         """Look at what is allocated on other devices."""
         hold = Memory.hold
@@ -162,6 +169,8 @@ class ForeignMemory(Watcher):
 class DeviceNotChosen(Watcher):
     """A rank that trains while the GPU of another is the current one."""
 
+    looks_for = "another rank's GPU as the current one"
+
     def stepped(self, optimizer: Optimizer) -> None:
         """Look at the current device after a step."""
         current = simulation.current_device
@@ -177,6 +186,8 @@ class DeviceNotChosen(Watcher):
 
 class RepeatedGradients(Watcher):
     """Gradients that are sent several times for one step of an optimizer."""
+
+    looks_for = "gradients that are sent several times for a step"
 
     def __init__(self, rank: int) -> None:
         super().__init__(rank)
@@ -229,6 +240,8 @@ class RepeatedGradients(Watcher):
 class LocalRankOption(Watcher):
     """A local rank that is read from the command line, where it is not."""
 
+    looks_for = "a wrong option --local_rank"
+
     def begin(self, stack: ExitStack) -> None:
         """Look at what parsers of arguments return."""
         parse: Any = ArgumentParser.parse_known_args
@@ -251,6 +264,8 @@ class LocalRankOption(Watcher):
 
 class SameFile(Watcher):
     """A file that every rank writes by ``torch.save``."""
+
+    looks_for = "a file that all ranks write"
 
     def __init__(self, rank: int) -> None:
         super().__init__(rank)
@@ -282,6 +297,9 @@ class NeverWritten(Watcher):
 
     Until then its memory is full of NaN. To fill it takes no simulated time.
     """
+
+    looks_for = "parameters and buffers that nobody has written to"
+    needs_values = True
 
     def __init__(self, rank: int) -> None:
         super().__init__(rank)
@@ -340,6 +358,9 @@ class SameOnAllRanks(Watcher):
     for the random numbers that its forward draws. Ranks are compared in the
     end.
     """
+
+    looks_for = "equal examples, or equal random numbers, on all ranks"
+    needs_values = True
 
     def __init__(self, rank: int) -> None:
         super().__init__(rank)

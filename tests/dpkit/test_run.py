@@ -209,7 +209,14 @@ def test_races_are_found(tmp_path):
     (line,) = section(text, "Found")
     assert "nothing orders two uses of one memory: zeros writes" in line
     assert line.endswith("(script.py:6)")
-    assert "Found" not in run(tmp_path, script=RACE)
+    (nothing,) = section(run(tmp_path, script=RACE), "Found")
+    assert "nothing was looked for" in nothing
+    right = RACE.replace("x.add_(1)", "pass")
+    nothing, looked_for = section(
+        run(tmp_path, "--races", script=right), "Found"
+    )
+    assert nothing == "  nothing was found"
+    assert looked_for.endswith("uses of one memory that nothing orders")
 
 
 @pytest.mark.slow

@@ -1,13 +1,17 @@
 """``python -m dpkit torchrun``: what a script sees, and what is reported."""
 
+import re
 import sys
 from contextlib import ExitStack
+from html import unescape
 
 import pytest
 import torch
 
 from dpkit import sim
+from dpkit.forked.running import RankError
 from dpkit.theory.timeline.chrome import read_trace
+from dpkit.torchrun.failures import failure_of, told_once
 from dpkit.torchrun.held import FEW_LINES, HeldMemory
 from tests.dpkit import running_scripts
 from tests.dpkit.running_scripts import section
@@ -90,6 +94,14 @@ def torchrun(tmp_path, *options, script=SCRIPT, **others):
     )
 
 
+def assert_nothing_found(text):
+    """See that the report says so, and that it begins with this."""
+    nothing, looked_for = section(text, "Found")
+    assert nothing == "  nothing was found"
+    assert looked_for.startswith("  looked for: ")
+    assert text.index("\nFound") < text.index("\nMemory of tensors")
+
+
 def line_of(code):
     """Return the place of a line of the script, as the report names it."""
     lines = SCRIPT.splitlines()
@@ -121,7 +133,7 @@ def test_a_script_runs_as_it_is_and_is_reported(tmp_path):
     assert line_of("find_unused") in unused
     assert "runs eagerly" in compiled
     assert line_of("compile(") in compiled
-    assert "Found" not in text
+    assert_nothing_found(text)
 
 
 @pytest.mark.slow
@@ -172,7 +184,8 @@ def test_a_process_begins_on_the_first_gpu_of_its_node(tmp_path):
     assert "the current device is cuda:0, which is another rank's" in line
     assert "script.py:14; ranks 1, 3)" in line
     text = torchrun(tmp_path, *options, script=NOT_CHOSEN, status=1)
-    assert "found before: rank 1 takes memory on cuda:0" in text
+    found = section(text, "Found")
+    assert any("rank 1 takes memory on cuda:0" in line for line in found)
 
 
 TWO_MODELS = """
@@ -220,7 +233,7 @@ for _ in range(3):  # activations are many, parameters are few
 @pytest.mark.slow
 def test_right_scripts_are_not_taken_for_wrong_ones(tmp_path):
     text = torchrun(tmp_path, "--nproc-per-node", "4", script=TWO_MODELS)
-    assert "Found" not in text
+    assert_nothing_found(text)
 
 
 @pytest.mark.slow
@@ -228,7 +241,7 @@ def test_what_a_forward_does_not_draw_may_be_the_same(tmp_path):
     """Each pass of a DataLoader draws a number too."""
     arguments = ["no dropout"]
     text = torchrun(tmp_path, "--nproc-per-node", "2", arguments=arguments)
-    assert "Found" not in text
+    assert_nothing_found(text)
 
 
 @pytest.mark.slow
@@ -236,8 +249,8 @@ def test_out_of_memory_names_what_held_it(tmp_path):
     arguments = ["memory"]
     ranks = "--nproc-per-node", "2"
     text = torchrun(tmp_path, *ranks, arguments=arguments, status=1)
-    assert "OutOfMemoryError" in text
-    assert f"held since {line_of('100_000_000')}:" in text
+    assert text.count("OutOfMemoryError") == 1
+    assert text.count(f"held since {line_of('100_000_000')}:") == 1
 
 
 def test_lines_are_forgotten_of_memory_that_is_gone():
@@ -314,7 +327,7 @@ def test_two_nodes_are_slower(tmp_path):
     nodes = "--nnodes", "2", "--nproc-per-node", "2"
     text = torchrun(tmp_path, *nodes, script=STEPS)
     assert "nodes of 2 on infiniband400" in text
-    assert "Found" not in text
+    assert_nothing_found(text)
     one = torchrun(tmp_path, "--nproc-per-node", "4", script=STEPS)
     assert seconds_of_a_step(text) > 1.5 * seconds_of_a_step(one)
 
@@ -458,7 +471,7 @@ def test_what_a_script_sees_of_time_and_its_end(details):
     for rank in range(4):
         assert f"rank {rank}: 3.000 s True" in details
         assert f"rank {rank} at exit" in details
-    assert "Found" not in details
+    assert_nothing_found(details)
 
 
 @pytest.mark.slow
@@ -490,15 +503,53 @@ def test_mistakes_that_several_ranks_show(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_end_says_what_was_found_before(tmp_path):
-    ranks = "--nproc-per-node", "4"
+def test_a_run_that_fails_is_reported_until_then(tmp_path):
+    """Each error once, what was found, memory, and each rank's line."""
+    ranks = "--nproc-per-node", "4", "--report", "page.html"
     text = torchrun(
         tmp_path, *ranks, script=DETAILS, arguments=["past"], status=1
     )
-    end = text[text.index(" failed (") :]
-    assert "gone past them to CUDA itself" in end
-    assert "found before: the script's option --local_rank is -1" in end
+    page = (tmp_path / "page.html").read_text()
+    for said in (text, unescape(page)):
+        assert said.count("gone past them to CUDA itself") == 1
+        assert said.count("the script's option --local_rank is -1") == 1
+        assert said.count("torch.cuda.current_blas_handle()") == 1
+        for rank in range(4):
+            assert re.search(rf"rank {rank} was at line \d+ of .*script", said)
+        assert re.search(r" … \d+ lines? of (torch|dpkit)", said)
+        assert "/dpkit/" not in said
+    assert len(section(text, "Memory of tensors at its peak")) == 5
+    titles = re.findall("<h2>([^<]*[a-z])", page)
+    assert titles[:3] == [
+        "Found",
+        "Where it failed",
+        "Memory of tensors at its peak",
+    ]
+    assert page.count("<svg") == 4
     assert "rank 0 at exit" in text
+
+
+def failed_on(rank, count):
+    """Return how a rank fails that has found so many."""
+    try:
+        torch.nn.Linear(2, 3)(torch.ones(1, count))
+    except RuntimeError as error:
+        error.add_note(f"of rank {rank}")
+        return failure_of(error)
+
+
+def test_one_error_of_several_ranks_is_told_once():
+    """It may differ in numbers; another is told besides."""
+    other = failure_of(ValueError("another"))
+    failures = {1: failed_on(1, 5), 0: other, 2: failed_on(2, 7)}
+    told = told_once(failures, RankError("rank 1 failed (shapes)", []))
+    assert "ValueError: another" in told.tracebacks
+    head, *frames = told.tracebacks[-1].splitlines()
+    assert head == "Traceback (most recent call last, ranks 1, 2):"
+    assert "torch.nn.Linear(2, 3)" in frames[1]
+    assert re.fullmatch(r"  … \d lines of torch", frames[-1])
+    assert told.message == "rank 1 failed (shapes)"
+    assert told.notes == ["of rank 1"]
 
 
 @pytest.mark.slow
@@ -575,7 +626,7 @@ def test_races_are_found(tmp_path):
     """In what overlaps collectives, and not in PyTorch's engines."""
     ranks = "--races", "--nproc-per-node", "2"
     right = torchrun(tmp_path, *ranks, script=RACES, arguments=["right"])
-    assert "Found" not in right
+    assert_nothing_found(right)
     found = section(torchrun(tmp_path, *ranks, script=RACES), "Found")
     uses = [
         "allreduce writes (group 0, script.py:33), mul reads (compute)",

@@ -109,7 +109,8 @@ def alarms(text: str) -> list[str]:
     own = [line.strip() for line in lines if OWN_LINES.match(line)]
     if "Found" in lines:
         after = lines[lines.index("Found") + 1 :]
-        own += map(str.strip, takewhile(lambda x: x.startswith("  "), after))
+        found = takewhile(lambda x: x.startswith("  ! "), after)
+        own += [line.removeprefix("  ! ") for line in found]
     return [x for x in dict.fromkeys(own) if not NO_ALARM.search(x)]
 
 

@@ -94,7 +94,7 @@ def test_alarms_are_told_from_what_a_script_prints() -> None:
 python -m dpkit torchrun: the GPUs are simulated (h100, nvlink4)
 rank 0 starts
 Found
-  the same order again (a.py:3; rank 0)
+  ! the same order again (a.py:3; rank 0)
 
 Otherwise than on a GPU
   something (a.py:4)
