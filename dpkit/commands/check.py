@@ -41,8 +41,8 @@ def add_check(commands: Commands) -> None:
 def check_script(options: argparse.Namespace, command: str) -> None:
     """Run a script on one rank and on several; print what differs."""
     # Here, not above: they import PyTorch's engines, which takes a while.
-    from dpkit.torchrun.comparison import compare_ranks, steps_compared
-    from dpkit.torchrun.launching import digests_of
+    from dpkit.torchrun.comparison import all_clear, compare_ranks
+    from dpkit.torchrun.launching import kept_of
     from dpkit.torchrun.script import Script
 
     if options.ranks < 2:
@@ -62,7 +62,7 @@ def check_script(options: argparse.Namespace, command: str) -> None:
             hosts="per_device",
         )
         try:
-            kept[ranks] = digests_of(script, ranks, options.steps)
+            kept[ranks] = kept_of(script, ranks, options.steps)
         except RuntimeError as error:
             for note in getattr(error, "__notes__", []):
                 print(note)
@@ -76,6 +76,5 @@ def check_script(options: argparse.Namespace, command: str) -> None:
         raise SystemExit(1)
     print(
         f"{options.ranks} ranks compute the gradients of one, and agree with "
-        f"each other (parameters: {len(one.gradients[0])}, steps: "
-        f"{steps_compared(one, several)})"
+        f"each other ({all_clear(one, several)})"
     )

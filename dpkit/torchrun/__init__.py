@@ -8,7 +8,10 @@ processes itself;
 ``watchers`` -- mistakes that a rank can see; ``races``, what nothing orders;
 ``report`` -- what happened, in lines of text; ``report_of_one``, what it says
 of one process alone; ``page``, as a page of HTML;
-``comparison`` -- ``python -m dpkit check``: one rank against several.
+``comparison`` -- ``python -m dpkit check``: one rank against several;
+``kept``, what each keeps of its run: ``digests`` of gradients and parameters,
+and ``model_facts``; ``nearness``, what counts as equal; ``causes``, what a
+difference looks like.
 
 ``dpkit.forked`` has the ranks, and ``dpkit.sim.cuda_names`` makes ``cuda``
 mean the simulated devices, and shows their time.

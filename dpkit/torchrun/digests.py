@@ -4,30 +4,32 @@ A gradient is kept as its length, and as its component along one fixed
 direction. Two that are equal have both alike. Where one is three times the
 other, both are three times as long; where they point elsewhere, the second is
 not. DTensors are put together before, so that shards compare with the whole.
+
+Of a parameter it is also kept how far a step has moved it along its own
+gradient. Where a gradient is nothing but rounding, Adam moves the parameter by
+some of this noise; along the gradient that counts for nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import wraps
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.amp import GradScaler
 from torch.distributed.tensor import DTensor
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from dpkit.sim.changes.change import replaced
-from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.tensors.behaviour import plain
 from dpkit.torchrun.watchers import Watcher
 
-_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.")
+COMPONENTS = 16  # of a gradient before it is averaged
 
 
 class Digest(NamedTuple):
@@ -38,38 +40,54 @@ class Digest(NamedTuple):
     along: float  # its component in a fixed direction
 
 
-class KeptDigests(NamedTuple):
-    """The digests of a rank."""
+class StepDigests(NamedTuple):
+    """What is kept of one step of the optimizer, by names of parameters."""
 
-    # For each step those that it uses, before they are clipped: the name of a
-    # parameter -> the digest of its gradient.
-    gradients: list[dict[str, Digest]]
-    parameters: list[dict[str, Digest]]  # after each step
-    batches: list[int]  # how many examples the model got in each forward
-    is_flat: bool = False  # whether they are parts of flat shards
+    gradients: dict[str, Digest]  # those that it uses, before they are clipped
+    # Components of these gradients as the rank's own backward has computed
+    # them, before they are averaged.
+    own: dict[str, list[float]]
+    before: dict[str, Digest]  # parameters, before the step
+    parameters: dict[str, Digest]  # after the step
+    moved: dict[str, float]  # how far, along its gradient
+    rates: dict[str, float]  # a group of an optimizer -> its learning rate
+    scales: list[float]  # of GradScalers that have stepped
+    stored: float  # the relative rounding of parameters
 
 
 class Digests(Watcher):
-    """Keeps the digests of a rank while its script runs."""
+    """Keeps the digests of a rank while its script runs.
 
-    def __init__(self, rank: int) -> None:
+    Args:
+        rank: The number of the rank.
+        name_of: Returns the name of a parameter, or None.
+        take_own: Returns what backward has computed for a name.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        name_of: Callable[[torch.Tensor], str | None],
+        take_own: Callable[[str], list[float]],
+    ) -> None:
         super().__init__(rank)
-        self.gradients: list[dict[str, Digest]] = []
-        self._is_flat = False
-        self.parameters: list[dict[str, Digest]] = []
+        self.steps: list[StepDigests] = []
+        self.states = 0  # parameters that an optimizer had a state of then
+        self._name_of = name_of
+        self._take_own = take_own
         self._optimizers: list[Optimizer] = []
-        self._names: dict[int, str] = {}  # by the address of a parameter
-        self._model: nn.Module | None = None  # the outermost
-        self._batches: list[int] = []
-
-    def digests(self) -> KeptDigests:
-        """Return what was kept."""
-        return KeptDigests(
-            self.gradients, self.parameters, self._batches, self._is_flat
-        )
+        self._numbers: dict[int, int] = {}  # of parameters without a name
+        # Of the step that is being done.
+        self._first: dict[str, Digest] = {}  # parameters, before it
+        self._gradients: dict[str, Digest] = {}
+        self._own: dict[str, list[float]] = {}
+        self._rates: dict[str, float] = {}
+        self._scales: list[float] = []
+        self._before: dict[str, torch.Tensor] = {}
+        self._moved: dict[str, float] = {}
 
     def begin(self, stack: ExitStack) -> None:
-        """Look on at optimizers, modules and what clips gradients."""
+        """Look on at optimizers, scalers and what clips gradients."""
         init: Any = Optimizer.__init__
 
         def noted(optimizer: Any, *args: Any, **kwargs: Any) -> None:
@@ -80,69 +98,116 @@ class Digests(Watcher):
         for name in ("clip_grad_norm_", "clip_grad_value_"):
             new = self._keeping(getattr(nn.utils, name))
             stack.callback(replaced(nn.utils, name, new).apply())
-        before_step = register_optimizer_step_pre_hook(self._keep_gradients)
-        stack.callback(before_step.remove)
-        names = register_module_forward_pre_hook(self._learn_names)
-        stack.callback(names.remove)
-        sizes = register_module_forward_hook(self._keep_size, with_kwargs=True)
-        stack.callback(sizes.remove)
+        scaled = self._noting_scale(GradScaler.step)
+        stack.callback(replaced(GradScaler, "step", scaled).apply())
+        before: Any = self._before_step
+        stack.callback(register_optimizer_step_pre_hook(before).remove)
+        after: Any = self._after_step
+        stack.callback(register_optimizer_step_post_hook(after).remove)
 
     def _keeping(self, clip: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that keeps the gradients before it clips them."""
+        """Return a function that keeps gradients before it clips them."""
 
         @wraps(clip)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            self._keep_gradients()
-            return clip(*args, **kwargs)
+        def run(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+            is_one = isinstance(parameters, torch.Tensor)
+            listed = [parameters] if is_one else list(parameters)
+            clipped = {id(p) for p in listed}
+            for name, p in self._parameters():
+                if id(p) in clipped:
+                    self._keep_gradient(name, p)
+            return clip(listed, *args, **kwargs)
 
         return run
 
-    def _keep_gradients(self, *_: Any) -> None:
-        if len(self.gradients) == len(self.parameters):
-            self.gradients.append(self._digests("grad"))
+    def _noting_scale(self, step: Any) -> Callable[..., Any]:
+        @wraps(step)
+        def run(scaler: Any, *args: Any, **kwargs: Any) -> Any:
+            self._scales.append(scaler.get_scale())
+            return step(scaler, *args, **kwargs)
+
+        return run
+
+    def _keep_gradient(self, name: str, p: torch.Tensor) -> None:
+        if p.grad is not None and name not in self._gradients:
+            self._gradients[name] = digest(p.grad)
+            self._own[name] = self._take_own(name)
+
+    def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
+        """Keep what an optimizer is about to use."""
+        if not self._first:
+            self._first = self._digests_of_parameters()
+            if not self.steps:
+                self.states = sum(len(one.state) for one in self._optimizers)
+        if optimizer in self._optimizers:
+            number = self._optimizers.index(optimizer)
+            for i, group in enumerate(optimizer.param_groups):
+                self._rates[f"{number}.{i}"] = float(group.get("lr", 0))
+        for name, p in self._parameters(optimizer):
+            if p.grad is not None:
+                self._keep_gradient(name, p)
+                self._before[name] = _whole(p).clone()
+
+    def _after_step(self, optimizer: Optimizer, *_: Any) -> None:
+        """Keep how far an optimizer has moved its parameters."""
+        for name, p in self._parameters(optimizer):
+            if name in self._before and p.grad is not None:
+                way = (_whole(p) - self._before.pop(name)).double().flatten()
+                gradient = _whole(p.grad).double().flatten()
+                length = float(gradient.norm())
+                along = float(way @ gradient) / length if length else 0.0
+                self._moved[name] = along
 
     def stepped(self, optimizer: Optimizer) -> None:
-        """Keep the parameters after a step."""
-        self.parameters.append(self._digests("data"))
-
-    def _learn_names(self, module: nn.Module, inputs: Any) -> None:
-        """Take the names of parameters from the first module that is called.
-
-        It is the outermost: those inside are called by it.
-        """
-        if self._model is not None:
-            return
-        self._model = module
-        self._is_flat = any(
-            isinstance(part, FullyShardedDataParallel)
-            for part in module.modules()
+        """Keep what there is after a step."""
+        self._after_step(optimizer)
+        self.steps.append(
+            StepDigests(
+                gradients=self._gradients,
+                own=self._own,
+                before=self._first,
+                parameters=self._digests_of_parameters(),
+                moved=self._moved,
+                rates=self._rates,
+                scales=self._scales,
+                stored=self._rounding(),
+            )
         )
-        for name, p in module.named_parameters():
-            for wrapper in _WRAPPERS:
-                name = name.replace(wrapper, "")
-            self._names[id(p)] = name
+        self._gradients = {}
+        self._own = {}
+        self._first = {}
+        self._moved = {}
+        self._rates = {}
+        self._scales = []
 
-    def _keep_size(
-        self, module: nn.Module, inputs: Any, named: Any, outputs: Any
-    ) -> None:
-        """Keep how many examples the model was given to train on."""
-        if module is not self._model or not module.training:
-            return
-        sizes = [len(x) for x in tensors_in([inputs, named]) if x.dim()]
-        self._batches += sizes[:1]
-
-    def _digests(self, attribute: str) -> dict[str, Digest]:
-        """Return the digests of the parameters, or of their gradients."""
-        found: dict[str, Digest] = {}
-        for optimizer in self._optimizers:
+    def _parameters(
+        self, *optimizers: Optimizer
+    ) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield the parameters of optimizers, or of all, with their names."""
+        for optimizer in optimizers or self._optimizers:
             for group in optimizer.param_groups:
                 for p in group["params"]:
-                    value = p.grad if attribute == "grad" else p.detach()
-                    if value is not None:
-                        number = f"number {len(found)}"
-                        name = self._names.get(id(p), number)
-                        found[name] = digest(value)
-        return found
+                    number = self._numbers.setdefault(
+                        id(p), len(self._numbers)
+                    )
+                    yield self._name_of(p) or f"number {number}", p
+
+    def _rounding(self) -> float:
+        """Return the relative rounding of parameters."""
+        dtypes = {p.dtype for _, p in self._parameters()}
+        exact = [torch.finfo(d).eps for d in dtypes if d.is_floating_point]
+        return max(exact, default=0.0)
+
+    def _digests_of_parameters(self) -> dict[str, Digest]:
+        return {name: digest(p.detach()) for name, p in self._parameters()}
+
+
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the values of a tensor, put together from all ranks."""
+    tensor = tensor.detach()
+    if isinstance(tensor, DTensor):
+        tensor = tensor.full_tensor()
+    return plain(tensor)
 
 
 @torch.no_grad()
@@ -151,10 +216,28 @@ def digest(tensor: torch.Tensor) -> Digest:
     if isinstance(tensor, DTensor):
         tensor = tensor.full_tensor()
     values = plain(tensor).detach().double().flatten()
-    places = torch.arange(len(values), dtype=torch.float64, device="cpu")
-    direction = torch.cos(places * places % 1013)  # anything but smooth
     return Digest(
         tuple(tensor.shape),
         float(values.norm()),
-        float(values @ direction),
+        float(values @ direction(len(values))),
     )
+
+
+def direction(size: int) -> torch.Tensor:
+    """Return the direction in which components of tensors are taken."""
+    places = torch.arange(size, dtype=torch.float64, device="cpu")
+    return torch.cos(places * places % 1013)  # anything but smooth
+
+
+@torch.no_grad()
+def components(tensor: torch.Tensor) -> list[float]:
+    """Return the components of a tensor in some fixed directions.
+
+    Their sum is ``along`` of its digest.
+    """
+    values = plain(tensor).detach().double().flatten()
+    values = values * direction(len(values))
+    rest = -len(values) % COMPONENTS
+    padded = nn.functional.pad(values, (0, rest))
+    found: list[float] = padded.view(-1, COMPONENTS).sum(0).tolist()
+    return found

@@ -20,10 +20,10 @@ from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import set_device
 from dpkit.sim.tracing import trace
 from dpkit.theory.timeline.timeline import Timeline
-from dpkit.torchrun.digests import Digests, KeptDigests
 from dpkit.torchrun.facts import EnoughSteps, RankCounter, RankFacts
 from dpkit.torchrun.failures import Failure, failure_of, print_error
 from dpkit.torchrun.held import HeldMemory
+from dpkit.torchrun.kept import Keeping, Kept
 from dpkit.torchrun.made_up import make_up_values
 from dpkit.torchrun.races import NothingOrders
 from dpkit.torchrun.script import RankPlace, Script, run_script
@@ -201,25 +201,25 @@ def _do(task: Task) -> None:
     atexit._run_exitfuncs()
 
 
-def digests_of(script: Script, ranks: int, steps: int) -> list[KeptDigests]:
-    """Return the digests of gradients and parameters that ranks keep.
+def kept_of(script: Script, ranks: int, steps: int) -> list[Kept]:
+    """Return what ranks keep of their steps, to be compared.
 
     Raises:
         RankError: a rank has failed, or none could go on.
     """
     tasks = _tasks_of_torchrun(script, Settings(ranks_per_node=ranks))
 
-    def run_rank(here: ForkedRank) -> KeptDigests:
-        kept = Digests(here.rank)
+    def run_rank(here: ForkedRank) -> Kept:
+        keeping = Keeping(here.rank)
         with ExitStack() as stack:
-            RankCounter(here, steps, [kept]).begin(stack)
+            RankCounter(here, steps, keeping.watchers).begin(stack)
             try:
                 _do(tasks[here.rank])
             except Exception as error:
                 print_error(error)
                 raise
-            return kept.digests()
+            return keeping.kept()
 
     with as_cuda(real_time=True):
-        found: list[KeptDigests] = run_forked(run_rank, ranks)
+        found: list[Kept] = run_forked(run_rank, ranks)
     return found

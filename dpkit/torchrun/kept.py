@@ -1,0 +1,46 @@
+"""What a rank keeps of a run, to be compared with other ranks and runs."""
+
+from typing import NamedTuple
+
+from dpkit.torchrun.digests import Digests, StepDigests
+from dpkit.torchrun.model_facts import ModelFacts, StepFacts
+from dpkit.torchrun.watchers import Watcher
+
+
+class Kept(NamedTuple):
+    """What one rank has kept."""
+
+    digests: list[StepDigests]  # of each step
+    facts: list[StepFacts]  # of each step
+    states: int  # parameters that optimizers had a state of at the start
+    batches: list[int]  # how many examples the model got in each forward
+    rounding: float  # the relative rounding of the least exact numbers
+    is_wrapped: bool = False  # whether a wrapped model's forward was called
+    is_flat: bool = False  # whether parameters are parts of flat shards
+
+
+class Keeping:
+    """Watches a rank, and keeps what is to be compared.
+
+    Args:
+        rank: The number of the rank.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self._model = ModelFacts(rank)
+        self._digests = Digests(
+            rank, self._model.name_of, self._model.take_own
+        )
+        self.watchers: list[Watcher] = [self._model, self._digests]
+
+    def kept(self) -> Kept:
+        """Return what was kept."""
+        return Kept(
+            digests=self._digests.steps,
+            facts=self._model.steps,
+            states=self._digests.states,
+            batches=self._model.batches,
+            rounding=self._model.rounding,
+            is_wrapped=self._model.is_wrapped,
+            is_flat=self._model.is_flat,
+        )

@@ -1,0 +1,220 @@
+"""What a model is given while a script trains it, to compare two runs by.
+
+These are facts by which causes are told apart: which examples it gets, how
+many targets count, which buffers it uses, and how exact its numbers are.
+"""
+
+from contextlib import ExitStack
+from functools import wraps
+from typing import Any, NamedTuple
+from weakref import ref
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.distributed.tensor import DTensor
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.nn.parallel import DistributedDataParallel
+
+from dpkit.sim.changes.change import replaced
+from dpkit.sim.memory.accounting import tensors_in
+from dpkit.sim.memory.small_integers import values_of
+from dpkit.sim.tensors.behaviour import plain
+from dpkit.torchrun.digests import Digest, components, digest, direction
+from dpkit.torchrun.watchers import Watcher
+
+_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.")
+_INEXACT = (torch.float16, torch.bfloat16)
+_LOSSES = ("cross_entropy", "nll_loss")
+
+
+class StepFacts(NamedTuple):
+    """What is kept of one step of the optimizer."""
+
+    examples: list[list[float]]  # for each forward, a number for each example
+    targets: int  # how many count in losses, of those that may be ignored
+    buffers: dict[str, Digest]  # that the last forward has used
+    draws: bool  # whether forward draws random numbers
+    normalizes: bool  # whether by the statistics of this rank's batch
+
+
+class ModelFacts(Watcher):
+    """Keeps what the outermost model of a script is given to train on."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(rank)
+        self.steps: list[StepFacts] = []
+        self.batches: list[int] = []  # how many examples it got in a forward
+        self.is_flat = False  # whether it has parts of flat shards
+        self.is_wrapped = False  # whether a wrapped model was called
+        self.rounding = torch.finfo(torch.float32).eps
+        self._names: dict[int, str] = {}  # by the address of a parameter
+        self._known: set[int] = set()  # modules that were called
+        self._model: nn.Module | None = None  # the outermost
+        self._inner: nn.Module | None = None  # the same without its wrapper
+        # Of the step that is being done.
+        self._examples: list[list[float]] = []
+        self._targets = 0
+        self._buffers: dict[str, Digest] = {}
+        # Components of gradients as backward computes them, before they are
+        # averaged; those of the micro-batches of a step are added up.
+        self._own: dict[str, list[float]] = {}
+        self._random: torch.Tensor | None = None  # the state before forward
+        self._draws = False
+        self._normalizes = False
+
+    def begin(self, stack: ExitStack) -> None:
+        """Look at modules and losses."""
+        before = register_module_forward_pre_hook(self._before)
+        stack.callback(before.remove)
+        after = register_module_forward_hook(self._after, with_kwargs=True)
+        stack.callback(after.remove)
+        for name in _LOSSES:
+            new = self._counting(getattr(nn.functional, name))
+            stack.callback(replaced(nn.functional, name, new).apply())
+
+    def name_of(self, parameter: torch.Tensor) -> str | None:
+        """Return the name of a parameter, if a module that has it was used."""
+        return self._names.get(id(parameter))
+
+    def take_own(self, name: str) -> list[float]:
+        """Return what backward has computed for a parameter, and forget it."""
+        return self._own.pop(name, [])
+
+    def stepped(self, optimizer: Any) -> None:
+        """Keep what was seen since the last step."""
+        self.steps.append(
+            StepFacts(
+                examples=self._examples,
+                targets=self._targets,
+                buffers=self._buffers,
+                draws=self._draws,
+                normalizes=self._normalizes,
+            )
+        )
+        self._examples = []
+        self._targets = 0
+
+    def _before(self, module: nn.Module, inputs: Any) -> None:
+        self._learn_names(module)
+        if module is self._model and module.training:
+            self._random = torch.get_rng_state()
+        if module is self._inner and module.training:
+            self._buffers = {
+                _short(name): digest(buffer)
+                for name, buffer in module.named_buffers()
+                if not buffer.is_meta
+            }
+
+    def _learn_names(self, module: nn.Module) -> None:
+        """Take the names of parameters from modules that are called.
+
+        The first is the outermost: those inside are called by it.
+        """
+        if id(module) in self._known:
+            return
+        self._known.add(id(module))
+        wrapped = isinstance(module, DistributedDataParallel)
+        self.is_wrapped = self.is_wrapped or wrapped
+        inner: Any = module.module if wrapped else module
+        prefix = "" if self._model is None else f"{type(inner).__name__}."
+        for name, p in module.named_parameters():
+            if id(p) not in self._names:
+                self._names[id(p)] = prefix + _short(name)
+                if p.requires_grad and not isinstance(p, DTensor):
+                    keep = self._keeping_own(prefix + _short(name), ref(p))
+                    p.register_hook(keep)
+        if self._model is not None:
+            return
+        self._model = module
+        self._inner = inner
+        self.is_flat = any(
+            isinstance(part, FullyShardedDataParallel)
+            for part in module.modules()
+        )
+
+    def _keep_examples(self, given: Any) -> None:
+        """Keep a number for each example that the model is given."""
+        tensors = [x for x in tensors_in(given) if x.dim()]
+        if not tensors:
+            return
+        self.batches.append(len(tensors[0]))
+        self._examples.append(numbers_of(tensors))
+
+    def _keeping_own(self, name: str, p: "ref[nn.Parameter]") -> Any:
+        """Return what keeps a gradient as backward has computed it."""
+
+        def keep(gradient: torch.Tensor) -> None:
+            if not isinstance(gradient, DTensor):
+                found = components(gradient)
+                none = [0.0] * len(found)
+                owner = p()
+                is_new = owner is None or owner.grad is None
+                before = none if is_new else self._own.get(name, none)
+                self._own[name] = [a + b for a, b in zip(before, found)]
+
+        # By this torch.save says nothing of a hook that it leaves out.
+        vars(keep)["__torch_unserializable__"] = True
+        return keep
+
+    def _after(
+        self, module: nn.Module, inputs: Any, named: Any, outputs: Any
+    ) -> None:
+        """Note how exact numbers are, and what a rank's batch decides."""
+        if module is self._model and module.training:
+            self._keep_examples([inputs, named])
+        if module is self._model and self._random is not None:
+            is_same = torch.equal(self._random, torch.get_rng_state())
+            self._draws = self._draws or not is_same
+            self._random = None
+        is_own = isinstance(module, _BatchNorm) and not isinstance(
+            module, nn.SyncBatchNorm
+        )
+        self._normalizes = self._normalizes or (is_own and module.training)
+        for x in tensors_in([outputs]):
+            if x.dtype in _INEXACT:
+                self.rounding = max(self.rounding, torch.finfo(x.dtype).eps)
+
+    def _counting(self, loss: Any) -> Any:
+        """Return a loss that counts the targets that are not ignored."""
+
+        @wraps(loss)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            targets = kwargs["target"] if "target" in kwargs else args[1]
+            ignored = kwargs.get("ignore_index", -100)
+            if torch.is_grad_enabled() and not targets.is_floating_point():
+                values = values_of(plain(targets))
+                if values is not None:
+                    self._targets += int((values != ignored).sum())
+            return loss(*args, **kwargs)
+
+        return run
+
+
+def _short(name: str) -> str:
+    """Return a name without those of wrappers."""
+    for wrapper in _WRAPPERS:
+        name = name.replace(wrapper, "")
+    return name
+
+
+@torch.no_grad()
+def numbers_of(tensors: list[torch.Tensor]) -> list[float]:
+    """Return a number for each example, by which it is known again.
+
+    Those of the tensors count that have as many rows as the first.
+    """
+    count = len(tensors[0])
+    total = torch.zeros(count, dtype=torch.float64, device="cpu")
+    for x in tensors:
+        if isinstance(x, DTensor) or len(x) != count:
+            continue
+        values = values_of(plain(x))
+        if values is not None and not values.is_complex():
+            rows = values.detach().reshape(count, -1).double()
+            total += rows @ direction(rows.shape[1])
+    return total.tolist()
