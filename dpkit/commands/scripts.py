@@ -54,7 +54,7 @@ def add_machine(parser: Parser) -> None:
     )
     add(
         "--host",
-        default="eager-fast",
+        default="eager-program",
         help=f"{', '.join(HOSTS)} (default: %(default)s)",
     )
     add(

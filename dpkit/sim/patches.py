@@ -115,13 +115,9 @@ def _unregister_backend(*tables: dict[str, Any]) -> None:
     delattr(Backend, sending.BACKEND.upper())
 
 
-def _flex_operator() -> Any:
-    return flex_attention.OPERATOR.flex_attention
-
-
 def _give_flex_attention() -> Undo:
     """Give the operator of FlexAttention a kernel for simulated devices."""
-    operator = _flex_operator()
+    operator: Any = torch.ops.higher_order.flex_attention
     names = "AutogradPrivateUse1", AUTOCAST
     keys = [getattr(torch._C.DispatchKey, name) for name in names]
     for key in keys:
@@ -133,6 +129,21 @@ def _give_flex_attention() -> Undo:
         operator._dispatch_cache.clear()
 
     return undo
+
+
+def _allow_flex_attention() -> Undo:
+    """Change what ``flex_attention`` calls first, wherever that is held."""
+    name = "_validate_sdpa_input"
+    undo = [
+        wrapped(module, name, flex_attention.letting_through).apply()
+        for module in flex_attention.modules()
+    ]
+
+    def undo_all() -> None:
+        for each in undo:
+            each()
+
+    return undo_all
 
 
 def _place_is_free() -> bool:
@@ -297,14 +308,16 @@ PATCHES = [
     _aten(AUTOCAST, "linear", "matmul", "softmax.int"),
     # What autocast has no rule for goes through as it is.
     fallback(AUTOCAST, torch.library.fallthrough_kernel),
+    # FlexAttention
     Patch(
-        "torch.nn.attention.flex_attention",
-        lambda: hasattr(_flex_operator(), "py_kernels"),
+        "torch.ops.higher_order.flex_attention",
+        lambda: hasattr(torch.ops.higher_order.flex_attention, "py_impl"),
         _give_flex_attention,
     ),
-    *(
-        wrapped(module, "_validate_sdpa_input", flex_attention.letting_through)
-        for module in flex_attention.modules()
+    Patch(
+        "torch.nn.attention._utils._validate_sdpa_input",
+        lambda: callable(torch.nn.attention._utils._validate_sdpa_input),
+        _allow_flex_attention,
     ),
     replaced(torch, "Generator", random_numbers.Generator),
     replaced(torch, "Stream", generic_streams.AnyStream),

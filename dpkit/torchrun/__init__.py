@@ -6,8 +6,9 @@ processes itself;
 ``script`` -- run a script in the process of a rank, as torchrun would;
 ``facts`` -- what is counted in a rank while the script runs;
 ``watchers`` -- mistakes that a rank can see; ``races``, what nothing orders;
-``report`` -- what happened, in lines of text; ``report_of_one``, what it says
-of one process alone; ``page``, as a page of HTML;
+``report`` -- what happened, in lines of text; ``host_share``, how much of it
+is waiting for launches; ``report_of_one``, what it says of one process alone;
+``page``, as a page of HTML;
 ``comparison`` -- ``python -m dpkit check``: one rank against several;
 ``kept``, what each keeps of its run: ``digests`` of gradients and parameters,
 and ``model_facts``; ``nearness``, what counts as equal; ``causes``, what a

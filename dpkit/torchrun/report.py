@@ -17,7 +17,7 @@ from dpkit.theory.timeline.memory_chart import history
 from dpkit.theory.timeline.summary import DeviceTimes
 from dpkit.theory.timeline.timeline import Timeline
 from dpkit.theory.units import show_memory, show_seconds
-from dpkit.torchrun import report_of_one
+from dpkit.torchrun import host_share, report_of_one
 from dpkit.torchrun.facts import RankFacts
 from dpkit.torchrun.failures import Told, told_once
 from dpkit.torchrun.launching import RankReport, Run
@@ -44,7 +44,7 @@ def report(done: Run) -> list[Section]:
     else:
         sections = [
             found,
-            _steps(facts),
+            _steps(done, facts),
             _devices(done, facts),
             _memory(facts),
             *_between_devices(done, facts),
@@ -110,8 +110,8 @@ def seconds_of_steps(facts: RankFacts) -> list[float]:
     return [b - a for a, b in pairwise(marks)]
 
 
-def _steps(facts: dict[int, RankFacts]) -> Section:
-    """Return how long a step of the optimizer takes."""
+def _steps(done: Run, facts: dict[int, RankFacts]) -> Section:
+    """Return how long a step of the optimizer takes, with launches or not."""
     lines = []
     counts = {rank: len(one.steps) for rank, one in facts.items()}
     seconds = [s for one in facts.values() for s in seconds_of_steps(one)]
@@ -120,10 +120,38 @@ def _steps(facts: dict[int, RankFacts]) -> Section:
             f"{show_seconds(median(seconds))} (median; from "
             f"{show_seconds(min(seconds))} to {show_seconds(max(seconds))})"
         )
+        share = _share_of_host(done, facts)
+        lines += host_share.lines(median(seconds), share)
     number = max(counts.values(), default=0)
     return Section(
         f"A step of the optimizer, one of {number}", "modelled", lines
     )
+
+
+def _share_of_host(done: Run, facts: dict[int, RankFacts]) -> float:
+    """Return in which part of its steps a GPU waits for launches.
+
+    It is the GPU that waits least. A process that has all GPUs waits where
+    none of them has anything to do.
+    """
+    if done.is_one_process:
+        gpus = [f"sim:{device}" for device in facts]
+        one = next(iter(facts.values()))
+        return _waiting_for(done, one, "host", gpus)
+    return min(
+        _waiting_for(done, one, f"host:{rank}", [f"sim:{rank}"])
+        for rank, one in facts.items()
+    )
+
+
+def _waiting_for(
+    done: Run, facts: RankFacts, host: str, gpus: list[str]
+) -> float:
+    window = _window(facts, done.timeline)
+    work = [s for gpu in gpus for s in _within(done.timeline, gpu, window)]
+    launches = _within(done.timeline, host, window)
+    seconds = host_share.seconds_waiting(launches, work)
+    return seconds / (window[1] - window[0])
 
 
 def _devices(done: Run, facts: dict[int, RankFacts]) -> Section:

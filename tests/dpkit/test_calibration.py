@@ -303,7 +303,7 @@ def test_a_simulated_gpu_is_found_again(monkeypatch):
     """
     # Convolutions of other dtypes take the CPU very long.
     monkeypatch.setattr(lab, "GPU_CONVOLUTIONS", ("float32",))
-    name, link, host = "k80", "nvlink3", "eager-fast"
+    name, link, host = "k80", "nvlink3", "eager-program"
     sizes = replace(SMALL, images=[(1, 8, 8), *SMALL.images])
     with dpkit.sim.machine(accelerator=name, link=link, host=host):
         found = calibrate(

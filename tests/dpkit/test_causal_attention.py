@@ -1,7 +1,5 @@
 """Causal attention is charged for the blocks of scores that are computed."""
 
-from math import inf
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -9,10 +7,10 @@ from torch.utils.flop_counter import flop_registry
 
 import dpkit
 from dpkit.theory.hardware.causal_attention import (
-    BLOCKS,
-    CPU_BLOCKS,
-    ScoreBlock,
-    block_of_scores,
+    CPU_SIDE,
+    GPU_SIDE,
+    SMALL_SIDE,
+    block_side,
     num_scores,
 )
 
@@ -20,8 +18,26 @@ LENGTHS = [
     (1, 1), (7, 7), (64, 64), (65, 65), (128, 128), (129, 129), (300, 300),
     (512, 512), (513, 513), (1024, 1024), (1000, 300), (300, 1000), (1, 500),
 ]  # fmt: skip
-SIZES = {block for sizes in BLOCKS.values() for block in sizes.values()} | {
-    *CPU_BLOCKS.values()
+# Queries and keys of the blocks of PyTorch's kernels on an A100, by the
+# sources that the module names: the kernel, whether it is backward, a size of
+# heads. On a CPU they follow the queries, up to 256 by 512.
+BLOCKS = {
+    ("flash", False, 64): (128, 128),
+    ("flash", False, 128): (128, 64),
+    ("flash", False, 256): (128, 64),
+    ("flash", True, 64): (128, 128),
+    ("flash", True, 128): (64, 128),
+    ("flash", True, 256): (64, 64),
+    ("efficient", False, 64): (64, 64),
+    ("efficient", False, 128): (64, 128),
+    ("efficient", False, 256): (32, 128),
+    ("efficient", True, 64): (64, 64),
+    ("efficient", True, 65): (128, 128),
+    ("efficient", True, 128): (128, 128),
+    ("efficient", True, 256): (128, 64),
+    ("cpu", False, 64): (32, 512),
+    ("cpu", False, 128): (64, 512),
+    ("cpu", True, 256): (256, 512),
 }
 
 
@@ -30,29 +46,34 @@ def by_mask(queries, keys, block):
     seen = torch.ones(queries, keys, dtype=torch.bool).tril()
     return sum(
         part.numel()
-        for rows in seen.split(block.queries, dim=0)
-        for part in rows.split(block.keys, dim=1)
+        for rows in seen.split(block[0], dim=0)
+        for part in rows.split(block[1], dim=1)
         if part.any()
     )
 
 
-@pytest.mark.parametrize(
-    "block", sorted({*SIZES, ScoreBlock(2, 3), ScoreBlock(3, 2)})
-)
+@pytest.mark.parametrize("side", [3, SMALL_SIDE, GPU_SIDE, CPU_SIDE])
 @pytest.mark.parametrize(("queries", "keys"), LENGTHS)
 def test_scores_are_those_of_blocks_that_are_not_all_masked(
-    queries, keys, block
+    queries, keys, side
 ):
-    expected = by_mask(queries, keys, block)
-    assert num_scores(queries, keys, block) == expected
+    expected = by_mask(queries, keys, (side, side))
+    assert num_scores(queries, keys, side) == expected
 
 
-@pytest.mark.parametrize("block", sorted(SIZES))
-def test_long_sequences_take_half(block):
-    """And half a block of each row of blocks besides."""
-    n = 2**15
-    share = num_scores(n, n, block) / n**2
-    assert 0.5 < share < 0.51
+@pytest.mark.parametrize(("kernel", "backward", "size"), BLOCKS)
+@pytest.mark.parametrize("n", [1, 65, 129, 300, 512, 1024])
+def test_the_blocks_of_kernels_compute_as_many_as_squares(
+    kernel, backward, size, n
+):
+    expected = by_mask(n, n, BLOCKS[kernel, backward, size])
+    assert num_scores(n, n, block_side(kernel, backward, size)) == expected
+
+
+@pytest.mark.parametrize(("side", "n"), [(128, 2048), (64, 512), (512, 8192)])
+def test_the_share_of_whole_blocks(side, n):
+    """As the module says: 1/2, and half a block of each row besides."""
+    assert num_scores(n, n, side) / n**2 == 1 / 2 + side / (2 * n)
 
 
 @pytest.fixture
@@ -106,9 +127,9 @@ def expected(q, k, blocks, heads=4, size=128):
 @pytest.mark.parametrize(
     ("size", "blocks"),
     [
-        (64, (ScoreBlock(128, 128), ScoreBlock(128, 128))),
-        (128, (ScoreBlock(128, 64), ScoreBlock(64, 128))),
-        (160, (ScoreBlock(128, 64), ScoreBlock(64, 64))),
+        (64, ((128, 128), (128, 128))),
+        (128, ((128, 64), (64, 128))),
+        (160, ((128, 64), (64, 64))),
     ],
 )
 @pytest.mark.parametrize("n", [96, 200, 1024])
@@ -130,14 +151,14 @@ def test_what_flash_attention_does_not_take_has_the_other_kernel(
 ):
     """In 32 bits, or with more keys than queries or fewer."""
     qkv = operands(device, q, k, size=64, dtype=dtype)
-    blocks = (ScoreBlock(64, 64),) * 2
+    blocks = ((64, 64),) * 2
     assert both_ways(qkv, is_causal=True) == expected(q, k, blocks, size=64)
 
 
 @pytest.mark.parametrize("device", ["laptop-cpu"], indirect=True)
 @pytest.mark.parametrize(("n", "rows"), [(150, 32), (600, 64), (1100, 256)])
 def test_a_cpu_computes_the_blocks_of_its_own_kernel(n, rows, device):
-    blocks = (ScoreBlock(rows, 512),) * 2
+    blocks = ((rows, 512),) * 2
     found = both_ways(operands(device, n, n), is_causal=True)
     assert found == expected(n, n, blocks)
 
@@ -195,7 +216,7 @@ def test_kernels_that_a_program_calls_by_name(device):
     """cuDNN's blocks are not known, and taken to be those of the other."""
     n, aten = 1024, torch.ops.aten
     qkv = operands(device, n, n)
-    flash, efficient = ScoreBlock(128, 64), ScoreBlock(64, 128)
+    flash, efficient = (128, 64), (64, 128)
     for run, block in (
         (
             lambda: aten._scaled_dot_product_flash_attention(
@@ -232,10 +253,3 @@ def test_causal_attention_of_long_sequences_takes_half_the_time(device):
     full = seconds(lambda: attend(x, x, x))
     causal = seconds(lambda: attend(x, x, x, is_causal=True))
     assert 0.5 * full < causal < 0.53 * full
-
-
-def test_tables_begin_with_the_smallest_and_end_with_all():
-    for sizes in (*BLOCKS.values(), CPU_BLOCKS):
-        assert list(sizes) == sorted(sizes)
-        assert max(sizes) == inf
-    assert block_of_scores("cpu", True, 192, 64) == ScoreBlock(64, 512)

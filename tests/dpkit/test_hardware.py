@@ -63,10 +63,7 @@ def test_the_presets_are_those_that_the_book_names():
         "nvlink5 ethernet10 ethernet25 ethernet100 "
         "infiniband200 infiniband400 infiniband800".split()
     )
-    assert (
-        list(HOSTS)
-        == "eager eager-fast eager-modules eager-program cpu".split()
-    )
+    assert list(HOSTS) == "eager eager-modules eager-program cpu".split()
 
 
 @pytest.mark.parametrize(("part", "table"), TABLES.items())

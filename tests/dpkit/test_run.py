@@ -77,7 +77,7 @@ def test_the_script_and_the_report_agree_on_time(tmp_path):
     text = run(tmp_path, *THREE, *V100)
     steps = [float(words[2]) for words in words_of(text, "step")]
     assert steps[1:] == pytest.approx([steps[1]] * 3, rel=1e-3)
-    (line,) = section(text, "A step of the optimizer, one of 4")
+    line, *_ = section(text, "A step of the optimizer, one of 4")
     number, unit = line.split()[:2]
     milliseconds = float(number) * {"ms": 1, "µs": 1e-3}[unit]
     assert milliseconds == pytest.approx(steps[1], rel=0.02)

@@ -35,7 +35,7 @@ PER_DEVICE = "on each device"
 COUNT_WORDS = "No One Two Three Four Five Six Seven Eight".split()
 CARDS = "k80 p100 v100-pcie v100 rtx4090 a100 h100".split()
 WIRES = "pcie3 pcie4 pcie5 nvlink2 nvlink3 nvlink4".split()
-HOST_NAMES = "eager eager-modules eager-program eager-fast".split()
+HOST_NAMES = "eager eager-modules eager-program".split()
 
 
 class Steps(NamedTuple):

@@ -51,11 +51,7 @@ from dpbook.planner.launches import (
 )
 from dpbook.planner.layouts import Layout
 from dpkit.theory.hardware import Accelerator
-from dpkit.theory.hardware.causal_attention import (
-    ScoreBlock,
-    block_of_scores,
-    num_scores,
-)
+from dpkit.theory.hardware.causal_attention import block_side, num_scores
 from dpkit.theory.hardware.costs import achieved_flops_per_second
 from dpkit.theory.hardware.fused_attention import attention_kernel
 
@@ -448,9 +444,9 @@ def _half_flops(accelerator: Accelerator, dtype: str) -> float:
 
 
 @cache
-def _share_of_scores(length: int, block: ScoreBlock) -> float:
+def _share_of_scores(length: int, side: int) -> float:
     """Return which part of all scores of a sequence a kernel computes."""
-    return num_scores(length, length, block) / length**2
+    return num_scores(length, length, side) / length**2
 
 
 def _attention_seconds(
@@ -478,8 +474,8 @@ def _attention_seconds(
         (attention.forward, attention.calls, False),
         (attention.backward, 1, True),
     ):
-        block = block_of_scores(kernel, backward, s, size)
-        computed = flops * _share_of_scores(s, block)
+        side = block_side(kernel, backward, size)
+        computed = flops * _share_of_scores(s, side)
         kind = f"{kernel} backward" if backward else kernel
         rate = sustained * achieved_flops_per_second(accelerator, dtype, kind)
         each = accelerator.kernel_seconds + half / rate

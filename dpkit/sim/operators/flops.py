@@ -26,7 +26,7 @@ from torch._ops import OpOverload
 
 from dpkit.sim.operators.operations import OpCall, arguments, base_name
 from dpkit.sim.operators.uncharged import WARNED_OF, no_flops
-from dpkit.theory.hardware.causal_attention import block_of_scores, num_scores
+from dpkit.theory.hardware.causal_attention import block_side, num_scores
 
 # Product of two matrices, or of lists of them -> the place of the first.
 PRODUCTS = {
@@ -161,8 +161,8 @@ def _attention(
     elif kernel == "cpu":  # CUDA composes it, and computes all scores
         is_causal = False
     if is_causal:
-        block = block_of_scores(kernel, backward, *q.shape[-2:])
-        scores = num_scores(q.shape[-2], k.shape[-2], block)
+        side = block_side(kernel, backward, q.shape[-1])
+        scores = num_scores(q.shape[-2], k.shape[-2], side)
     terms = q.shape[-1] + v.shape[-1]
     if backward:
         terms = 3 * q.shape[-1] + 2 * v.shape[-1]

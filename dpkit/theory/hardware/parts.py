@@ -180,7 +180,7 @@ LINKS = shipped(
     "ethernet10 ethernet25 ethernet100 "
     "infiniband200 infiniband400 infiniband800",
 )
-HOSTS = shipped(Host, "eager eager-fast eager-modules eager-program cpu")
+HOSTS = shipped(Host, "eager eager-modules eager-program cpu")
 ACCELERATORS = shipped(
     Accelerator,
     "k80 p100 p40 v100 v100-pcie a100 h100 h200 b200 rtx4090 laptop-cpu",

@@ -19,7 +19,7 @@ from typing import Any
 
 from dpbook.limits.comparisons import Comparison
 from dpkit.theory.hardware import ACCELERATORS, Accelerator
-from dpkit.theory.hardware.causal_attention import block_of_scores, num_scores
+from dpkit.theory.hardware.causal_attention import block_side, num_scores
 from dpkit.theory.hardware.costs import operation_seconds
 
 # How many products a direction has.
@@ -36,10 +36,10 @@ def computed_over_counted(group: Group, length: int, direction: str) -> float:
     """Return how many scores are computed for one that is counted."""
     if not group["causal"]:
         return 1.0
-    block = block_of_scores(
-        group["kernel"], direction == "backward", length, group["head_size"]
+    side = block_side(
+        group["kernel"], direction == "backward", group["head_size"]
     )
-    return num_scores(length, length, block) / (length**2 / 2)
+    return num_scores(length, length, side) / (length**2 / 2)
 
 
 def counted_flops(group: Group, length: int, direction: str) -> float:
@@ -119,17 +119,6 @@ def fitted(
         a, b = fitted(record, "h200", "cudnn")
         return rate, rate * b / a
     return rate, geometric_mean(backward)
-
-
-def assumed_on_hopper(record: Mapping[str, Any]) -> tuple[float, float]:
-    """Return what "efficient" is assumed to reach there.
-
-    As many times its rates on an A100 as FlashAttention-2 has.
-    """
-    times = fitted(record, "h100", "flash")[0]
-    times /= fitted(record, "a100", "flash")[0]
-    a, b = fitted(record, "a100", "efficient")
-    return times * a, times * b
 
 
 def rows(record: Mapping[str, Any]) -> Iterator[Comparison]:
