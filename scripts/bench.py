@@ -15,7 +15,14 @@ from collections.abc import Callable, Iterable
 from datetime import date
 
 import torch
-from bench_parts import collectives, commits, operations, ranks, schedules
+from bench_parts import (
+    collectives,
+    commands,
+    commits,
+    operations,
+    ranks,
+    schedules,
+)
 from bench_parts.committed import Committed
 from bench_parts.rows import Row
 from recorders.provenance import git
@@ -33,6 +40,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "processes": ranks.processes,
     "ranks": ranks.small_allreduces,
     "ddp": ranks.steps,
+    "script": commands.smallest_script,
 }
 
 
