@@ -26,6 +26,7 @@ from torch.optim.optimizer import (
 )
 
 from dpkit.sim.changes.change import replaced
+from dpkit.sim.operators.operations import is_freed
 from dpkit.sim.tensors.behaviour import plain
 from dpkit.torchrun.watchers import Watcher
 
@@ -183,10 +184,16 @@ class Digests(Watcher):
     def _parameters(
         self, *optimizers: Optimizer
     ) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield the parameters of optimizers, or of all, with their names."""
+        """Yield the parameters of optimizers, or of all, with their names.
+
+        FSDP frees those that it has put together. An optimizer that has taken
+        them before holds parameters without values.
+        """
         for optimizer in optimizers or self._optimizers:
             for group in optimizer.param_groups:
                 for p in group["params"]:
+                    if is_freed(_own_part(p)):
+                        continue
                     number = self._numbers.setdefault(
                         id(p), len(self._numbers)
                     )
@@ -200,6 +207,11 @@ class Digests(Watcher):
 
     def _digests_of_parameters(self) -> dict[str, Digest]:
         return {name: digest(p.detach()) for name, p in self._parameters()}
+
+
+def _own_part(tensor: torch.Tensor) -> torch.Tensor:
+    """Return what of a tensor lies on this rank."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:

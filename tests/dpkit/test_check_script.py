@@ -164,3 +164,29 @@ def test_the_stages_of_a_pipeline_are_put_together(tmp_path):
     assert status == 1, text
     assert "gradients of step 2: 2 ranks differ from one in 1 of 8" in text
     assert "first in 3.bias" in text
+
+
+# FSDP has put the weight together before the optimizer takes it.
+EARLY = """
+import torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+
+dist.init_process_group("nccl")
+torch.cuda.set_device(dist.get_rank())
+net = nn.Linear(3, 2, bias=False, device="cuda")
+fully_shard(net)
+net(torch.ones(4, 3, device="cuda"))
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for step in range(2):
+    net(torch.ones(4, 3, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_an_optimizer_may_hold_what_was_freed(tmp_path):
+    status, text = check(tmp_path, ranks=2, script=EARLY)
+    assert status == 1, text
+    assert "on several ranks (parameters: 0)" in text
+    assert "the optimizer was made before" in text

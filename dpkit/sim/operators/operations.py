@@ -142,12 +142,17 @@ def check_not_freed(operator: Operator, inputs: list[Tensor]) -> None:
     if operator.kind == "view" or operator.asks_form:
         return
     for x in inputs:
-        if x.numel() and not x.untyped_storage().nbytes():
+        if is_freed(x):
             raise RuntimeError(
                 "the memory of this tensor was freed; it has to be gathered "
                 f"first (operation: {operator.name}, shape: "
                 f"{tuple(x.shape)}, device: {x.device})"
             )
+
+
+def is_freed(tensor: Tensor) -> bool:
+    """Return whether a tensor has numbers, but no memory for them."""
+    return bool(tensor.numel()) and not tensor.untyped_storage().nbytes()
 
 
 def check_machine_of(tensors: list[Tensor]) -> None:
