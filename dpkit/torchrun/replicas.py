@@ -377,16 +377,23 @@ def _why(first: Apart, steps: Mapping[int, Steps]) -> str:
 
 
 def number_of(x: torch.Tensor) -> int:
-    """Return a number that is the same for the same values, in any order.
+    """Return a number that is the same for the same values.
 
-    That is the sum of its bits as integers, which is exact.
+    That is the sum of its bits as integers of 64 bits, which is exact.
     """
     values = plain(x).detach()
     if values.is_complex():
         values = torch.view_as_real(values)
     if values.nbytes > values.untyped_storage().nbytes():
         return 0  # its memory is given back
-    return int(values.view(_INTEGERS[values.itemsize]).sum())
+    order = sorted(range(values.dim()), key=values.stride, reverse=True)
+    flat = values.permute(order).reshape(-1)  # as it lies in memory
+    words = 8 // flat.itemsize
+    if flat.storage_offset() % words:
+        flat = flat.clone()
+    end = flat.numel() // words * words
+    rest = flat[end:].view(_INTEGERS[flat.itemsize])
+    return int(flat[:end].view(torch.int64).sum()) + int(rest.sum())
 
 
 def _memory(x: torch.Tensor) -> int:

@@ -254,9 +254,18 @@ def test_what_is_right_is_not_found(tmp_path, script):
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.bfloat16, torch.float64, torch.complex64]
 )
-def test_a_number_changes_with_the_last_bit(dtype):
-    values = torch.arange(12, dtype=torch.float32).to(dtype).view(3, 4)
-    number = number_of(values)
-    assert number == number_of(values.t())
-    values.view(torch.int16)[1, 2] ^= 1
-    assert number != number_of(values)
+@pytest.mark.parametrize("is_turned", [False, True])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_number_changes_with_the_last_bit(dtype, is_turned, first):
+    """Of the first element and of the last, wherever the values lie."""
+    values = torch.arange(22, dtype=torch.float32).to(dtype)[first:][:21]
+    values = values.view(3, 7)
+    bits = values.view(torch.int16)
+    number = number_of(values.t() if is_turned else values)
+    assert number == number_of(values.clone())
+    for place in (0, -1):
+        bits[place, place] ^= 1
+        assert number != number_of(values)
+        bits[place, place] ^= 1
+    if dtype is torch.float32 and not first:
+        assert number != number_of(-values)
