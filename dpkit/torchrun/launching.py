@@ -21,6 +21,7 @@ from dpkit.sim.devices.names import set_device
 from dpkit.sim.tracing import trace
 from dpkit.theory.timeline.timeline import Timeline
 from dpkit.torchrun.digests import Digests, KeptDigests
+from dpkit.torchrun.examples import OF_EXAMPLES
 from dpkit.torchrun.facts import EnoughSteps, RankCounter, RankFacts
 from dpkit.torchrun.failures import Failure, failure_of, print_error
 from dpkit.torchrun.held import HeldMemory
@@ -137,7 +138,8 @@ def _tasks_of_torchrun(script: Script, settings: Settings) -> list[Task]:
 
 def _run_rank(task: Task, settings: Settings, here: ForkedRank) -> RankReport:
     """Do the task of a rank, in its process, and count what it does."""
-    watchers = [make(here.rank) for make in (*WATCHERS, Replicas)]
+    kinds = *WATCHERS, *OF_EXAMPLES, Replicas
+    watchers = [make(here.rank) for make in kinds]
     if settings.races:
         watchers.append(NothingOrders(here.rank))
     counting = RankCounter(here, settings.steps, watchers)
