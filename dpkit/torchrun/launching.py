@@ -26,6 +26,7 @@ from dpkit.torchrun.facts import EnoughSteps, RankCounter, RankFacts
 from dpkit.torchrun.failures import Failure, failure_of, print_error
 from dpkit.torchrun.held import HeldMemory
 from dpkit.torchrun.made_up import make_up_values
+from dpkit.torchrun.new_groups import NewGroups
 from dpkit.torchrun.races import NothingOrders
 from dpkit.torchrun.replicas import Replicas
 from dpkit.torchrun.script import RankPlace, Script, run_script
@@ -138,7 +139,7 @@ def _tasks_of_torchrun(script: Script, settings: Settings) -> list[Task]:
 
 def _run_rank(task: Task, settings: Settings, here: ForkedRank) -> RankReport:
     """Do the task of a rank, in its process, and count what it does."""
-    kinds = *WATCHERS, *OF_EXAMPLES, Replicas
+    kinds = *WATCHERS, *OF_EXAMPLES, NewGroups, Replicas
     watchers = [make(here.rank) for make in kinds]
     if settings.races:
         watchers.append(NothingOrders(here.rank))
