@@ -11,12 +11,17 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from dpkit.forked.nccl_rules import (
+    NCCL_ALONE,
+    check_on_cpu,
+    seconds_allowed,
+)
 from dpkit.forked.packing import Packed
 from dpkit.forked.requests import Requests
 from dpkit.ranks.group import CollectiveCall, SimGroup
 from dpkit.ranks.works import SimWork
 from dpkit.sim.memory.accounting import tensors_in
-from dpkit.sim.streams.sending import check_rank
+from dpkit.sim.streams.sending import check_rank, thread
 from dpkit.sim.tensors.behaviour import plain
 
 
@@ -186,11 +191,16 @@ class ForkedGroup(SimGroup):
         self.rank_of_all = rank
         self.number = number
         self._is_told = False
+        self._is_nccl = thread.asked in NCCL_ALONE
+        timeout = getattr(options, "timeout", None)
+        self._allowed = seconds_allowed(thread.asked, timeout)
 
     def _perform(
         self, call: CollectiveCall, tensors: Any, outs: Any
     ) -> SimWork:
-        self._device_of(tensors)
+        device = self._device_of(tensors)
+        if self._is_nccl and device.type == "cpu" and tensors_in(tensors):
+            check_on_cpu(self.rank_of_all)
         if not self._is_told:  # PyTorch has described it by now
             self._is_told = True
             self.requests.add(
@@ -203,6 +213,7 @@ class ForkedGroup(SimGroup):
                     "global_ranks_in_group": self._ranks,
                 },
                 self.group_desc,
+                self._allowed,
             )
         made = self.calls.make(self, call, tensors)
         if self._coalesced is not None:

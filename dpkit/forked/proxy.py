@@ -28,6 +28,8 @@ from dpkit.sim.streams.sending import become_rank
 from dpkit.sim.streams.streams import SimEvent
 from dpkit.theory.clock.clock import Clock
 from dpkit.theory.clock.queues import Work
+from dpkit.theory.clock.record import SECOND
+from dpkit.theory.units import show_seconds
 
 # A collective, by its name and the ranks of its group (a name alone is not
 # unique) -> rank -> when its stream came to it.
@@ -57,6 +59,7 @@ class _Noting(SimGroup):
     """A process group that notes when ranks come to its collectives."""
 
     arrivals: Arrivals
+    allowed = float("inf")  # seconds that a rank may wait for others
 
     def _arrive(
         self,
@@ -70,7 +73,26 @@ class _Noting(SimGroup):
             of_group = pending.name, self._ranks
             found = self.arrivals.setdefault(of_group, {})
             found[own.rank] = own.begin
+        issued = simulation.clock.hosts.python.mark(own.rank)
+        pending.issued[own.rank] = issued
+        if len(pending.issued) == pending.size:
+            self._check_wait(pending)
         super()._arrive(pending, place, own, kind, how)
+
+    def _check_wait(self, pending: PendingCollective) -> None:
+        """Raise RuntimeError if a rank has waited longer than is allowed."""
+        issued = pending.issued
+        first = min(issued, key=lambda rank: issued[rank])
+        last = max(issued, key=lambda rank: issued[rank])
+        seconds = (issued[last] - issued[first]) / SECOND
+        if seconds > self.allowed:
+            raise RuntimeError(
+                f"timed out: rank {first} has waited for rank {last} longer "
+                f"than the group allows ({pending.name}, waited: "
+                f"{show_seconds(seconds)}, timeout: "
+                f"{show_seconds(self.allowed)}); on GPUs the watchdog of NCCL "
+                "ends the job; init_process_group and new_group take a timeout"
+            )
 
 
 class ProxyGroup(_Noting):
@@ -210,13 +232,18 @@ class Proxy:
     # -- the groups
 
     def new_group(
-        self, number: int, options: dict[str, Any], description: str
+        self,
+        number: int,
+        options: dict[str, Any],
+        description: str,
+        allowed: float,
     ) -> None:
         """Make the group of this rank that another in its process asks."""
         alike = isinstance(self._world, AlikeWorld)
         kind: Any = ProxyAlikeGroup if alike else ProxyGroup
         group = kind(SimpleNamespace(**options), self._world, self.rank)
         group.arrivals = self._arrivals
+        group.allowed = allowed
         group._set_group_desc(description)
         self._groups[number] = group
 

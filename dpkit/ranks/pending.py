@@ -51,6 +51,8 @@ class PendingCollective:
     # By place in the group.
     contributions: dict[int, Contribution] = field(default_factory=dict)
     ends: dict[int, Any] = field(default_factory=dict)  # events, by rank
+    # When the host of each rank has called it, in picoseconds, if it is noted.
+    issued: dict[int, int] = field(default_factory=dict)
     is_over: bool = False
     error: Exception | None = None  # for which it was not sent
 

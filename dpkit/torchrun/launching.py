@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpkit.forked.proxy import Arrivals
 from dpkit.forked.running import ForkedRank, RankError, run_forked
@@ -20,12 +20,15 @@ from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import set_device
 from dpkit.sim.tracing import trace
 from dpkit.theory.timeline.timeline import Timeline
+from dpkit.torchrun.examples import OF_EXAMPLES
 from dpkit.torchrun.facts import EnoughSteps, RankCounter, RankFacts
 from dpkit.torchrun.failures import Failure, failure_of, print_error
 from dpkit.torchrun.held import HeldMemory
 from dpkit.torchrun.kept import Keeping, Kept
 from dpkit.torchrun.made_up import make_up_values
+from dpkit.torchrun.new_groups import NewGroups
 from dpkit.torchrun.races import NothingOrders
+from dpkit.torchrun.replicas import Replicas
 from dpkit.torchrun.script import RankPlace, Script, run_script
 from dpkit.torchrun.spawning import Task
 from dpkit.torchrun.watchers import WATCHERS, Watcher
@@ -54,8 +57,9 @@ class RankReport(NamedTuple):
     notes: dict[str, str]  # what was done otherwise -> the line
     findings: dict[str, str]  # what the watchers have found -> the line
     kept: dict[str, list[int]]  # what is found if it is equal on all ranks
-    looked_for: list[str]  # what would have been found
-    failure: Failure | None = None
+    looked_for: list[type[Watcher]]
+    compared: dict[type[Watcher], Any]  # what each has for a comparison
+    failure: Failure | None = None  # what has ended its script
 
 
 @dataclass
@@ -135,7 +139,8 @@ def _tasks_of_torchrun(script: Script, settings: Settings) -> list[Task]:
 
 def _run_rank(task: Task, settings: Settings, here: ForkedRank) -> RankReport:
     """Do the task of a rank, in its process, and count what it does."""
-    watchers = [make(here.rank) for make in WATCHERS]
+    kinds = *WATCHERS, *OF_EXAMPLES, NewGroups, Replicas
+    watchers = [make(here.rank) for make in kinds]
     if settings.races:
         watchers.append(NothingOrders(here.rank))
     counting = RankCounter(here, settings.steps, watchers)
@@ -180,7 +185,8 @@ def _report(
         not_modelled.notes,
         findings,
         kept,
-        [w.looks_for for w in watchers if has_values or not w.needs_values],
+        [type(w) for w in watchers if has_values or not w.needs_values],
+        {type(w): w.for_comparison() for w in watchers},
     )
 
 

@@ -28,7 +28,7 @@ from dpkit.torchrun.failures import Failure, failure_of
 from dpkit.torchrun.held import HeldMemory
 from dpkit.torchrun.launching import RankReport, Run, Settings, do_tasks
 from dpkit.torchrun.made_up import make_up_values
-from dpkit.torchrun.races import LOOKS_FOR, told
+from dpkit.torchrun.races import NothingOrders, told
 from dpkit.torchrun.script import Script, run_script
 from dpkit.torchrun.spawning import Task, spawn_ranks
 
@@ -153,7 +153,7 @@ class StepCounter:
         """Return what each device has done; None for one without work."""
         notes = dict(not_modelled.notes)
         races = told(timeline.races or [])
-        looked_for = [] if timeline.races is None else [LOOKS_FOR]
+        looked_for = [] if timeline.races is None else [NothingOrders]
         found: list[RankReport | None] = []
         for device, peak in enumerate(simulation.memory.peak):
             blocks = [
@@ -165,7 +165,7 @@ class StepCounter:
                 span.device == f"sim:{device}" for span in timeline.spans
             )
             facts = self._facts(device, peak, blocks)
-            one = RankReport(facts, notes, races, {}, looked_for)
+            one = RankReport(facts, notes, races, {}, [*looked_for], {})
             found.append(one if used else None)
         return found
 

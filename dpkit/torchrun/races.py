@@ -33,13 +33,11 @@ from dpkit.theory.clock.queues import Stream
 from dpkit.theory.clock.record import Race, Row
 from dpkit.torchrun.watchers import Watcher
 
-LOOKS_FOR = "uses of one memory that nothing orders"
-
 
 class NothingOrders(Watcher):
     """Uses of one memory that nothing orders, of which one writes."""
 
-    looks_for = LOOKS_FOR
+    looks_for = "uses of one memory that nothing orders"
 
     def __init__(self, rank: int) -> None:
         super().__init__(rank)

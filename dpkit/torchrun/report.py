@@ -21,7 +21,7 @@ from dpkit.torchrun import host_share, report_of_one
 from dpkit.torchrun.facts import RankFacts
 from dpkit.torchrun.failures import Told, told_once
 from dpkit.torchrun.launching import RankReport, Run
-from dpkit.torchrun.races import LOOKS_FOR
+from dpkit.torchrun.races import NothingOrders
 from dpkit.torchrun.section import Section, count_columns
 
 LONGEST = 5  # kinds of operations that are listed
@@ -342,8 +342,10 @@ def _findings(ranks: dict[int, RankReport], done: Run) -> Section:
         return Section(FOUND, "", lines, mark=MARK)
     if not one.looked_for:
         why = "nothing was looked for: one process is compared with no other"
-        return Section(FOUND, "", [f"{why}; --races looks for {LOOKS_FOR}"])
-    looked_for = ", ".join(dict.fromkeys(one.looked_for))
+        line = f"{why}; --races looks for {NothingOrders.looks_for}"
+        return Section(FOUND, "", [line])
+    kinds = [k for k in one.looked_for if len(ranks) > 1 or not k.needs_ranks]
+    looked_for = ", ".join(kind.looks_for for kind in kinds if kind.looks_for)
     lines = ["nothing was found", f"looked for: {looked_for}"]
     return Section(FOUND, "", lines)
 
@@ -358,7 +360,20 @@ def _found_by_ranks(ranks: dict[int, RankReport]) -> list[str]:
         f"{sentence} ({line}; {_ranks(which)})"
         for (sentence, line), which in found.items()
     ]
-    return lines + _equal_on_all(list(ranks.values()))
+    if len(ranks) > 1:
+        lines += _equal_on_all(list(ranks.values()))
+        lines += _compared(ranks)
+    return lines
+
+
+def _compared(ranks: dict[int, RankReport]) -> list[str]:
+    """Return what watchers find between ranks."""
+    lines = []
+    for kind in next(iter(ranks.values())).compared:
+        kept = {rank: one.compared.get(kind) for rank, one in ranks.items()}
+        if None not in kept.values():
+            lines += kind.compare(kept)
+    return lines
 
 
 def _unequal_steps(ranks: dict[int, RankReport]) -> list[str]:
@@ -376,8 +391,6 @@ def _unequal_steps(ranks: dict[int, RankReport]) -> list[str]:
 
 def _equal_on_all(ranks: list[RankReport]) -> list[str]:
     """Return the sentences for what is equal on all ranks and should not."""
-    if len(ranks) < 2:
-        return []
     lines = []
     for sentence in ranks[0].kept:
         kept = [one.kept.get(sentence, []) for one in ranks]

@@ -8,7 +8,7 @@ before it calls :func:`dpkit.torchrun.launching.run_on_ranks`.
 import os
 import zlib
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
@@ -56,6 +56,7 @@ class Watcher:
 
     looks_for = ""  # what it would find, in the words of the report
     needs_values = False  # whether it finds nothing without values
+    needs_ranks = False  # whether it compares ranks
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -67,6 +68,19 @@ class Watcher:
         By the sentence that says what was found.
         """
         return {}
+
+    def for_comparison(self) -> Any:
+        """Return what is compared with that of other ranks; None: nothing."""
+        return None
+
+    @classmethod
+    def compare(cls, kept: Mapping[int, Any]) -> list[str]:
+        """Return what is found between ranks.
+
+        Args:
+            kept: By the rank, what it has for the comparison.
+        """
+        return []
 
     def find(self, sentence: str) -> None:
         """Note what was found, and the line of the script that runs now."""
@@ -266,6 +280,7 @@ class SameFile(Watcher):
     """A file that every rank writes by ``torch.save``."""
 
     looks_for = "a file that all ranks write"
+    needs_ranks = True
 
     def __init__(self, rank: int) -> None:
         super().__init__(rank)
@@ -360,7 +375,7 @@ class SameOnAllRanks(Watcher):
     """
 
     looks_for = "equal examples, or equal random numbers, on all ranks"
-    needs_values = True
+    needs_values = needs_ranks = True
 
     def __init__(self, rank: int) -> None:
         super().__init__(rank)

@@ -34,6 +34,7 @@ def any_backend(original: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(original)
     def init(self: Any, backend: Any) -> None:
+        thread.asked = str(backend).lower()
         if thread.rank is not None and str(backend) != FAKE:
             backend = BACKEND
         original(self, backend)

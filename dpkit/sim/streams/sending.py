@@ -36,6 +36,7 @@ class _Thread(local):
     rank: int | None = None  # while its program runs
     sends: bool = True  # whether the group that it makes is to send
     is_process: bool = False  # whether its process has no other rank
+    asked: str = ""  # the backend that the program has named last
 
 
 thread = _Thread()
