@@ -89,7 +89,7 @@ def blocks_of(mask: tuple[Any, ...], query: Tensor, key: Tensor) -> Blocks:
     lists = (PARTLY, *mask[2:4]), (WHOLE, *mask[4:6])
     for kind, counts, places in lists:
         if counts is not None:
-            # Of each list the first entries count; the others may be any.
+            # The first entries of a list count; the others may be any.
             entries = torch.arange(places.shape[-1], device=places.device)
             counted = kind * (entries < counts[..., None]).int()
             table.scatter_add_(-1, places.long(), counted)
