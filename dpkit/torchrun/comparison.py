@@ -32,23 +32,6 @@ from dpkit.torchrun.nearness import (
 Look = Callable[[int], list[str]]  # at a step: lines, or none
 
 
-def compare_ranks(one: Kept, several: Sequence[Kept]) -> list[str]:
-    """Return what differs, in lines; none if nothing does.
-
-    Args:
-        one: What one rank has kept, with the same global batch.
-        several: What each of several ranks has kept.
-    """
-    lines = compare_among(several)
-    if not ranks_agree(several):
-        return lines
-    return [
-        *lines,
-        *nothing_compared(one, "on one rank"),
-        *compare_with_one(one, several),
-    ]
-
-
 def ranks_agree(several: Sequence[Kept]) -> bool:
     """Return whether ranks have the same gradients and parameters.
 
@@ -69,19 +52,22 @@ def compare_among(several: Sequence[Kept]) -> list[str]:
     if nothing:
         return nothing
     return [
-        *_numbers_of_steps(several),
+        *_data_apart(several),
         *_sizes_of_batches(several),
         *_among_ranks(several),
     ]
 
 
-def compare_with_one(one: Kept, several: Sequence[Kept]) -> list[str]:
-    """Return in what several ranks differ from one, in lines."""
-    if not steps_compared(one, several):
-        return []
-    first = compare_first(one, several)
-    if first:
-        return first
+def compare_with_one(
+    one: Kept, several: Sequence[Kept], steps: int
+) -> list[str]:
+    """Return in what several ranks differ from one, in lines.
+
+    Args:
+        one: What one rank has kept, with the same global batch.
+        several: What each of several ranks has kept.
+        steps: How many steps are compared.
+    """
     looks: list[Look] = [
         partial(_changes_with_one, one, several),
         partial(_buffers_with_one, one, several),
@@ -90,7 +76,7 @@ def compare_with_one(one: Kept, several: Sequence[Kept]) -> list[str]:
         partial(_moved_with_one, one, several),
         partial(_parameters_with_one, one, several),
     ]
-    return _first_lines(looks, steps_compared(one, several))
+    return _first_lines(looks, steps)
 
 
 def steps_compared(one: Kept, several: Sequence[Kept]) -> int:
@@ -98,14 +84,11 @@ def steps_compared(one: Kept, several: Sequence[Kept]) -> int:
     return min(len(rank.digests) for rank in (one, *several))
 
 
-def all_clear(one: Kept, several: Sequence[Kept]) -> str:
+def all_clear(several: Sequence[Kept], steps: int) -> str:
     """Return how much was compared, in words."""
-    steps = steps_compared(one, several)
     found = joined(several, 0)
     used, held = len(found.gradients), len(found.parameters)
-    of_all = (
-        f" of {held}, as the others got no gradient" if used < held else ""
-    )
+    of_all = f" of {held}, as the others got no gradient" * (used < held)
     return f"parameters: {used}{of_all}, steps: {steps}"
 
 
@@ -163,15 +146,18 @@ def _first_lines(looks: Sequence[Look], steps: int) -> list[str]:
     return []
 
 
-def _numbers_of_steps(several: Sequence[Kept]) -> list[str]:
-    counts = [len(rank.digests) for rank in several]
-    if len(set(counts)) == 1:
-        return []
-    told = causes.by_rank(counts)
-    return [
-        f"ranks do different numbers of steps ({told}): do they have "
-        "different numbers of batches?"
-    ]
+def _data_apart(several: Sequence[Kept]) -> list[str]:
+    """Compare which part of the data the samplers of ranks divide."""
+    for place, parts in enumerate(zip(*(rank.data for rank in several)), 1):
+        if len(set(parts)) > 1:
+            return [
+                f"DistributedSampler {place} has other data on some ranks: "
+                "the ranks' datasets are different parts of the data",
+                "it looks like: random_split without a seed, or with another "
+                "seed on each rank; ranks train on what others keep to "
+                "evaluate by",
+            ]
+    return []
 
 
 def _sizes_of_batches(several: Sequence[Kept]) -> list[str]:

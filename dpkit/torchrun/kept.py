@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from dpkit.torchrun.data_of_samplers import DataOfSamplers
 from dpkit.torchrun.digests import Digests, StepDigests
 from dpkit.torchrun.model_facts import ModelFacts, StepFacts
 from dpkit.torchrun.watchers import Watcher
@@ -15,6 +16,7 @@ class Kept(NamedTuple):
     states: int  # parameters that optimizers had a state of at the start
     batches: list[int]  # how many examples the model got in each forward
     rounding: float  # the relative rounding of the least exact numbers
+    data: list[int]  # by which the datasets of samplers are known again
     is_wrapped: bool = False  # whether a wrapped model's forward was called
     is_flat: bool = False  # whether parameters are parts of flat shards
 
@@ -31,7 +33,10 @@ class Keeping:
         self._digests = Digests(
             rank, self._model.name_of, self._model.take_own
         )
-        self.watchers: list[Watcher] = [self._model, self._digests]
+        self._data = DataOfSamplers(rank)
+        self.watchers: list[Watcher] = [
+            *(self._model, self._digests, self._data)
+        ]
 
     def kept(self) -> Kept:
         """Return what was kept."""
@@ -41,6 +46,7 @@ class Keeping:
             states=self._digests.states,
             batches=self._model.batches,
             rounding=self._model.rounding,
+            data=self._data.numbers,
             is_wrapped=self._model.is_wrapped,
             is_flat=self._model.is_flat,
         )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from dpkit.forked.proxy import Arrivals
@@ -24,6 +25,8 @@ from dpkit.torchrun.facts import EnoughSteps, RankCounter, RankFacts
 from dpkit.torchrun.held import HeldMemory
 from dpkit.torchrun.kept import Keeping, Kept
 from dpkit.torchrun.made_up import make_up_values
+from dpkit.torchrun.own_statistics import OwnStatistics
+from dpkit.torchrun.played import Tape, play_loaders, record_loaders
 from dpkit.torchrun.races import NothingOrders
 from dpkit.torchrun.script import RankPlace, Script, print_error, run_script
 from dpkit.torchrun.spawning import Task
@@ -126,14 +129,22 @@ def _run_rank(task: Task, settings: Settings, here: ForkedRank) -> RankReport:
         counting.begin(stack)
         HeldMemory().begin(stack)
         _do(task, watchers)
-        findings: dict[str, str] = {}
-        kept: dict[str, list[int]] = {}
-        for watcher in watchers:
-            watcher.end()
-            findings |= watcher.findings
-            kept |= watcher.kept()
+        findings, kept = _ended(watchers)
         notes = not_modelled.notes
         return RankReport(counting.facts(), notes, findings, kept)
+
+
+def _ended(
+    watchers: Sequence[Watcher],
+) -> tuple[dict[str, str], dict[str, list[int]]]:
+    """Return what watchers have found in the end, and what they have kept."""
+    findings: dict[str, str] = {}
+    kept: dict[str, list[int]] = {}
+    for watcher in watchers:
+        watcher.end()
+        findings |= watcher.findings
+        kept |= watcher.kept()
+    return findings, kept
 
 
 def _do(task: Task, watchers: Sequence[Watcher]) -> None:
@@ -165,21 +176,69 @@ def _explain(error: Exception, watchers: Sequence[Watcher]) -> None:
             error.add_note(f"found before: {sentence} ({line})")
 
 
-def kept_of(script: Script, ranks: int, steps: int) -> list[Kept]:
-    """Return what ranks keep of their steps, to be compared.
+def kept_of_ranks(
+    script: Script, ranks: int, steps: int, tapes: Sequence[Path]
+) -> tuple[list[Kept], dict[int, RankReport]]:
+    """Return what ranks keep of their steps, and what watchers have found.
+
+    Args:
+        script: What they run.
+        ranks: How many there are.
+        steps: After how many they end.
+        tapes: For each rank, where what its loaders yield is written.
 
     Raises:
         RankError: a rank has failed, or none could go on.
     """
     tasks = _tasks_of_torchrun(script, Settings(ranks_per_node=ranks))
 
+    def run_rank(here: ForkedRank) -> tuple[Kept, RankReport]:
+        keeping = Keeping(here.rank)
+        watchers = [make(here.rank) for make in WATCHERS]
+        counting = RankCounter(here, steps, [*keeping.watchers, *watchers])
+        with ExitStack() as stack:
+            counting.begin(stack)
+            tape = record_loaders(stack)
+            _do(tasks[here.rank], watchers)
+            tape.write(tapes[here.rank])
+            findings, kept = _ended(watchers)
+            report = RankReport(counting.facts(), {}, findings, kept)
+            return keeping.kept(), report
+
+    with as_cuda(real_time=True):
+        found = run_forked(run_rank, ranks)
+    return [kept for kept, _ in found], dict(
+        enumerate(report for _, report in found)
+    )
+
+
+def kept_of_one(
+    script: Script, steps: int, several: Sequence[Kept], tape: Tape | None
+) -> Kept:
+    """Return what one rank keeps of its steps.
+
+    Args:
+        script: What it runs.
+        steps: After how many it ends.
+        several: What ranks have kept, whose examples it may have.
+        tape: What its loaders yield; None: what they do.
+
+    Raises:
+        RankError: it has failed, or could not go on.
+    """
+    (task,) = _tasks_of_torchrun(script, Settings())
+
     def run_rank(here: ForkedRank) -> Kept:
         keeping = Keeping(here.rank)
+        watchers = [*keeping.watchers, OwnStatistics(several)]
         with ExitStack() as stack:
-            RankCounter(here, steps, keeping.watchers).begin(stack)
-            _do(tasks[here.rank], keeping.watchers)
+            RankCounter(here, steps, watchers).begin(stack)
+            if tape is not None:
+                play_loaders(stack, tape)
+            _do(task, [])
             return keeping.kept()
 
     with as_cuda(real_time=True):
-        found: list[Kept] = run_forked(run_rank, ranks)
-    return found
+        (found,) = run_forked(run_rank, 1)
+    kept: Kept = found
+    return kept

@@ -286,6 +286,11 @@ def _longest(facts: dict[int, RankFacts], timeline: Timeline) -> Section:
     )
 
 
+def found_among(ranks: dict[int, RankReport]) -> list[str]:
+    """Return what the watchers of ranks have found, in lines."""
+    return _findings(ranks, is_one_process=False).lines
+
+
 def _findings(ranks: dict[int, RankReport], is_one_process: bool) -> Section:
     """Return what the watchers have found, each sentence once."""
     if is_one_process:
