@@ -246,22 +246,23 @@ def _other_changes(one: Kept, other: Kept, step: int) -> list[str]:
 
 
 def _change(rank: Kept, name: str, step: int) -> Digest | None:
-    """Return how digests change from the last step to the next."""
+    """Return how digests change from the last step to the next.
+
+    Its length is how far rounding may change them.
+    """
     before = rank.digests[step].before.get(name)
     after = rank.digests[step - 1].parameters.get(name)
     if before is None or after is None:
         return None
-    return Digest(
-        before.shape, before.length - after.length, before.along - after.along
-    )
+    rounding = 4 * rank.digests[step].stored * before.length
+    return Digest(before.shape, rounding, before.along - after.along)
 
 
 def _is_same_change(one: Digest | None, other: Digest | None) -> bool:
     if one is None or other is None:
         return True  # it is of another stage
-    return near_numbers(one.along, other.along, 0.01) and near_numbers(
-        one.length, other.length, 0.01
-    )
+    scale = 0.01 * max(abs(one.along), abs(other.along)) + one.length
+    return abs(one.along - other.along) <= scale
 
 
 def _gradients_apart(

@@ -29,6 +29,8 @@ from dpkit.sim.changes.change import replaced
 from dpkit.sim.tensors.behaviour import plain
 from dpkit.torchrun.watchers import Watcher
 
+# Of the direction: cosines of n * n, modulo a prime, so anything but smooth.
+_PERIOD = torch.cos(torch.arange(1013, dtype=torch.float64) ** 2 % 1013)
 COMPONENTS = 16  # of a gradient before it is averaged
 
 
@@ -225,8 +227,7 @@ def digest(tensor: torch.Tensor) -> Digest:
 
 def direction(size: int) -> torch.Tensor:
     """Return the direction in which components of tensors are taken."""
-    places = torch.arange(size, dtype=torch.float64, device="cpu")
-    return torch.cos(places * places % 1013)  # anything but smooth
+    return _PERIOD.repeat(-(-size // len(_PERIOD)))[:size]
 
 
 @torch.no_grad()

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim import Optimizer
 
 from dpkit.sim.changes.change import replaced
@@ -40,8 +39,13 @@ class OwnStatistics(Watcher):
 
     def begin(self, stack: ExitStack) -> None:
         """Normalize so until a stack ends."""
-        hook = register_module_forward_pre_hook(self._look)
-        stack.callback(hook.remove)
+        call: Any = nn.Module.__call__
+
+        def looked_at(module: Any, *args: Any, **kwargs: Any) -> Any:
+            self._look(module, [args, kwargs])
+            return call(module, *args, **kwargs)
+
+        stack.callback(replaced(nn.Module, "__call__", looked_at).apply())
         forward: Any = _BatchNorm.forward
 
         def normalized(module: Any, x: torch.Tensor) -> Any:
@@ -56,11 +60,11 @@ class OwnStatistics(Watcher):
         """Go on to the examples of the next step."""
         self._step += 1
 
-    def _look(self, module: nn.Module, inputs: Any) -> None:
+    def _look(self, module: nn.Module, given: Any) -> None:
         if self._model is None:
             self._model = module
         if module is self._model:
-            tensors = [x for x in tensors_in(inputs) if x.dim()]
+            tensors = [x for x in tensors_in(given) if x.dim()]
             self._groups = self._rows_by_rank(tensors) if tensors else []
 
     def _rows_by_rank(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
