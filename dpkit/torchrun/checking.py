@@ -64,20 +64,20 @@ def check(
     Raises:
         RankError: a rank has failed, or none could go on.
     """
-    with TemporaryDirectory() as folder:
-        tapes = [Path(folder) / f"{rank}" for rank in range(ranks)]
+    with TemporaryDirectory() as name:
+        folder = Path(name)
         _configure(ranks)
-        several, reports = kept_of_ranks(script, ranks, steps, tapes)
+        several, reports = kept_of_ranks(script, ranks, steps, folder)
         found = [f"found by torchrun: {x}" for x in found_among(reports)]
         alarms = [*found, *compare_among(several)]
         if not ranks_agree(several) or nothing_compared(several[0], ""):
             return Verdict(alarms, [])
         _configure(1)
         if of_one is not None:
-            one = kept_of_one(of_one, steps, several, None)
+            one = kept_of_one(of_one, steps, several, folder, None)
             compared = _as_asked(one, several)
         else:
-            compared = _with_batches_of(script, several, steps, tapes)
+            compared = _with_batches_of(script, several, steps, folder)
     alarms += compared.alarms
     return Verdict(alarms, _said(compared, several, ranks, bool(alarms)))
 
@@ -108,14 +108,14 @@ def _as_asked(one: Kept, several: Sequence[Kept]) -> WithOne:
 
 
 def _with_batches_of(
-    script: Script, several: Sequence[Kept], steps: int, paths: Sequence[Path]
+    script: Script, several: Sequence[Kept], steps: int, folder: Path
 ) -> WithOne:
     """Compare with one rank that gets the batches of all.
 
     If that is not the same global batch, compare with the script as it is.
     """
     try:
-        tape = read_tapes(paths)
+        tape = read_tapes(folder, len(several))
     except UnlikeBatchesError as error:
         tape, reason = None, f"{error}"
     else:
@@ -129,7 +129,7 @@ def _with_batches_of(
     tried: list[WithOne] = []
     for played, how in runs:
         try:
-            one = kept_of_one(script, steps, several, played)
+            one = kept_of_one(script, steps, several, folder, played)
         except RankError as error:
             tried.append(WithOne([], how, f"one rank fails ({error})", 0))
             continue

@@ -251,7 +251,7 @@ def _change(rank: Kept, name: str, step: int) -> Digest | None:
     Its length is how far rounding may change them.
     """
     before = rank.digests[step].before.get(name)
-    after = rank.digests[step - 1].parameters.get(name)
+    after = rank.digests[step - 1].left.get(name)
     if before is None or after is None:
         return None
     rounding = 4 * rank.digests[step].stored * before.length

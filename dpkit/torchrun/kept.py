@@ -1,6 +1,9 @@
 """What a rank keeps of a run, to be compared with other ranks and runs."""
 
+from collections.abc import Callable
 from typing import NamedTuple
+
+import torch
 
 from dpkit.torchrun.data_of_samplers import DataOfSamplers
 from dpkit.torchrun.digests import Digests, StepDigests
@@ -26,12 +29,17 @@ class Keeping:
 
     Args:
         rank: The number of the rank.
+        at_end: As of :class:`Digests`.
     """
 
-    def __init__(self, rank: int) -> None:
+    def __init__(
+        self,
+        rank: int,
+        at_end: Callable[[int, dict[str, torch.Tensor]], None],
+    ) -> None:
         self._model = ModelFacts(rank)
         self._digests = Digests(
-            rank, self._model.name_of, self._model.take_own
+            rank, self._model.name_of, self._model.take_own, at_end
         )
         self._data = DataOfSamplers(rank)
         self.watchers: list[Watcher] = [

@@ -26,8 +26,14 @@ from dpkit.torchrun.held import HeldMemory
 from dpkit.torchrun.kept import Keeping, Kept
 from dpkit.torchrun.made_up import make_up_values
 from dpkit.torchrun.own_statistics import OwnStatistics
-from dpkit.torchrun.played import Tape, play_loaders, record_loaders
+from dpkit.torchrun.played import (
+    Tape,
+    path_of_tape,
+    play_loaders,
+    record_loaders,
+)
 from dpkit.torchrun.races import NothingOrders
+from dpkit.torchrun.same_parameters import ParametersOfSteps
 from dpkit.torchrun.script import RankPlace, Script, print_error, run_script
 from dpkit.torchrun.spawning import Task
 from dpkit.torchrun.watchers import WATCHERS, Watcher
@@ -177,7 +183,7 @@ def _explain(error: Exception, watchers: Sequence[Watcher]) -> None:
 
 
 def kept_of_ranks(
-    script: Script, ranks: int, steps: int, tapes: Sequence[Path]
+    script: Script, ranks: int, steps: int, folder: Path
 ) -> tuple[list[Kept], dict[int, RankReport]]:
     """Return what ranks keep of their steps, and what watchers have found.
 
@@ -185,7 +191,8 @@ def kept_of_ranks(
         script: What they run.
         ranks: How many there are.
         steps: After how many they end.
-        tapes: For each rank, where what its loaders yield is written.
+        folder: It gets what one rank is given: the batches of each rank, and
+            the parameters after each step.
 
     Raises:
         RankError: a rank has failed, or none could go on.
@@ -193,14 +200,15 @@ def kept_of_ranks(
     tasks = _tasks_of_torchrun(script, Settings(ranks_per_node=ranks))
 
     def run_rank(here: ForkedRank) -> tuple[Kept, RankReport]:
-        keeping = Keeping(here.rank)
+        parameters = ParametersOfSteps(folder, here.rank)
+        keeping = Keeping(here.rank, parameters.write)
         watchers = [make(here.rank) for make in WATCHERS]
         counting = RankCounter(here, steps, [*keeping.watchers, *watchers])
         with ExitStack() as stack:
             counting.begin(stack)
             tape = record_loaders(stack)
             _do(tasks[here.rank], watchers)
-            tape.write(tapes[here.rank])
+            tape.write(path_of_tape(folder, here.rank))
             findings, kept = _ended(watchers)
             report = RankReport(counting.facts(), {}, findings, kept)
             return keeping.kept(), report
@@ -213,7 +221,11 @@ def kept_of_ranks(
 
 
 def kept_of_one(
-    script: Script, steps: int, several: Sequence[Kept], tape: Tape | None
+    script: Script,
+    steps: int,
+    several: Sequence[Kept],
+    folder: Path,
+    tape: Tape | None,
 ) -> Kept:
     """Return what one rank keeps of its steps.
 
@@ -221,6 +233,7 @@ def kept_of_one(
         script: What it runs.
         steps: After how many it ends.
         several: What ranks have kept, whose examples it may have.
+        folder: It has the parameters of the ranks after each step.
         tape: What its loaders yield; None: what they do.
 
     Raises:
@@ -229,7 +242,8 @@ def kept_of_one(
     (task,) = _tasks_of_torchrun(script, Settings())
 
     def run_rank(here: ForkedRank) -> Kept:
-        keeping = Keeping(here.rank)
+        parameters = ParametersOfSteps(folder, here.rank)
+        keeping = Keeping(here.rank, parameters.take)
         watchers = [*keeping.watchers, OwnStatistics(several)]
         with ExitStack() as stack:
             RankCounter(here, steps, watchers).begin(stack)

@@ -66,7 +66,12 @@ class Tape:
                 path.write_bytes(pickle.dumps(self))
 
 
-def read_tapes(paths: Sequence[Path]) -> Tape | None:
+def path_of_tape(folder: Path, rank: int) -> Path:
+    """Return the file of the tape of a rank."""
+    return folder / f"tape {rank}"
+
+
+def read_tapes(folder: Path, ranks: int) -> Tape | None:
     """Return what the loaders of all ranks have yielded, put together.
 
     Returns:
@@ -75,6 +80,7 @@ def read_tapes(paths: Sequence[Path]) -> Tape | None:
     Raises:
         UnlikeBatchesError: they have different forms.
     """
+    paths = [path_of_tape(folder, rank) for rank in range(ranks)]
     if not all(path.exists() for path in paths):
         return None
     tapes: list[Tape] = [pickle.loads(path.read_bytes()) for path in paths]
