@@ -79,7 +79,9 @@ def check(
         else:
             compared = _with_batches_of(script, several, steps, folder)
     alarms += compared.alarms
-    return Verdict(alarms, _said(compared, several, ranks, bool(alarms)))
+    said = _said(compared, several, bool(alarms))
+    said += _what_was_compared(compared, several, bool(found))
+    return Verdict(alarms, said)
 
 
 def _configure(ranks: int) -> None:
@@ -190,9 +192,10 @@ def _is_scaled(one: Kept, several: Sequence[Kept]) -> bool:
 
 
 def _said(
-    compared: WithOne, several: Sequence[Kept], ranks: int, is_wrong: bool
+    compared: WithOne, several: Sequence[Kept], is_wrong: bool
 ) -> list[str]:
-    """Return what was compared, and with what."""
+    """Return what agrees, and what was not compared."""
+    ranks = len(several)
     counts = all_clear(several, compared.steps or len(several[0].digests))
     lines = []
     if not is_wrong:
@@ -209,12 +212,13 @@ def _said(
             f"{what or 'they'} are not compared with one rank: "
             f"{compared.missing}"
         )
-    return [*lines, *_what_was_compared(compared, several)]
+    return lines
 
 
 def _what_was_compared(
-    compared: WithOne, several: Sequence[Kept]
+    compared: WithOne, several: Sequence[Kept], has_findings: bool
 ) -> list[str]:
+    """Return what was compared, and with what."""
     buffers = len(several[0].facts[0].buffers)
     lines = [
         "compared: gradients before they are clipped, parameters, learning "
@@ -228,10 +232,13 @@ def _what_was_compared(
             "; batch normalization is by the statistics of each rank's own "
             "examples, with one rank, too"
         )
+    found = "have found nothing"
+    if has_findings:
+        found = "have found what is said above"
     if "loaders" in compared.how:
         lines.append(
             "what is wrong with the examples themselves, such as a missing "
-            "sampler or another global batch, does not show in this; "
-            "torchrun, which looks for that, has told all that it found"
+            "sampler or another global batch, does not show in this; the "
+            f"watchers of torchrun, which look for that, {found}"
         )
     return lines
