@@ -15,13 +15,10 @@ from typing import NamedTuple
 
 from dpkit import sim
 from dpkit.forked.running import RankError
+from dpkit.torchrun.among_ranks import compare_among, ranks_agree
 from dpkit.torchrun.comparison import (
     all_clear,
-    compare_among,
-    compare_first,
-    compare_with_one,
     nothing_compared,
-    ranks_agree,
     steps_compared,
 )
 from dpkit.torchrun.kept import Kept
@@ -31,6 +28,7 @@ from dpkit.torchrun.played import Tape, UnlikeBatchesError, read_tapes
 from dpkit.torchrun.report import found_among
 from dpkit.torchrun.same_examples import steps_with_same_examples, unseen
 from dpkit.torchrun.script import Script
+from dpkit.torchrun.with_one import compare_first, compare_with_one
 
 
 class Verdict(NamedTuple):

@@ -72,7 +72,8 @@ def test_the_comparable_scripts_raise_no_alarm() -> None:
     }
     assert len(as_they_are) == len(TABLE.script)
     assert [name for name, said in as_they_are.items() if said] == [
-        "examples-ddp-series.as it is"
+        "examples-mingpt.as it is",
+        "examples-ddp-series.as it is",
     ]
 
 
