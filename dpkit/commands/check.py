@@ -39,10 +39,9 @@ def add_check(commands: Commands) -> None:
 
 
 def check_script(options: argparse.Namespace, command: str) -> None:
-    """Run a script on one rank and on several; print what differs."""
+    """Run a script on several ranks and on one; print what differs."""
     # Here, not above: they import PyTorch's engines, which takes a while.
-    from dpkit.torchrun.comparison import all_clear, compare_ranks
-    from dpkit.torchrun.launching import kept_of
+    from dpkit.torchrun.checking import check
     from dpkit.torchrun.script import Script
 
     if options.ranks < 2:
@@ -50,31 +49,18 @@ def check_script(options: argparse.Namespace, command: str) -> None:
     refuse_missing_script(options)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the GPUs of this machine rest
     sim.register()
-    kept = {}
-    for ranks in (1, options.ranks):
-        more = shlex.split(options.one) if ranks == 1 else []
-        arguments = (*options.arguments, *more)
-        script = Script(options.script, arguments, options.module)
-        sim.configure(
-            num_devices=ranks,
-            accelerator="h100",
-            link="nvlink4",
-            hosts="per_device",
+    script = Script(options.script, tuple(options.arguments), options.module)
+    more = shlex.split(options.one)
+    of_one = script._replace(arguments=(*script.arguments, *more))
+    try:
+        verdict = check(
+            script, of_one if more else None, options.ranks, options.steps
         )
-        try:
-            kept[ranks] = kept_of(script, ranks, options.steps)
-        except RuntimeError as error:
-            for note in getattr(error, "__notes__", []):
-                print(note)
-            refuse(f"{ranks} ranks: {error}")
-    one = kept[1][0]
-    several = kept[options.ranks]
-    lines = compare_ranks(one, several)
-    for line in lines:
+    except RuntimeError as error:
+        for note in getattr(error, "__notes__", []):
+            print(note)
+        refuse(f"{options.ranks} ranks: {error}")
+    for line in (*verdict.alarms, *verdict.said):
         print(line)
-    if lines:
+    if verdict.alarms:
         raise SystemExit(1)
-    print(
-        f"{options.ranks} ranks compute the gradients of one, and agree with "
-        f"each other ({all_clear(one, several)})"
-    )

@@ -9,10 +9,14 @@ processes itself;
 ``report`` -- what happened, in lines of text; ``host_share``, how much of it
 is waiting for launches; ``report_of_one``, what it says of one process alone;
 ``page``, as a page of HTML;
-``comparison`` -- ``python -m dpkit check``: one rank against several;
-``kept``, what each keeps of its run: ``digests`` of gradients and parameters,
-and ``model_facts``; ``nearness``, what counts as equal; ``causes``, what a
-difference looks like.
+``checking`` -- ``python -m dpkit check``: several ranks against one.
+``kept`` is what each keeps of its run: ``digests`` of gradients and
+parameters, ``model_facts``, ``data_of_samplers``; ``comparison``,
+``among_ranks`` and ``with_one`` say what differs, ``nearness`` what counts as
+equal, ``causes`` what a difference looks like. So that one rank computes what
+the ranks do: ``played``, the batches of all; ``same_parameters``, those of
+each step; ``own_statistics``, of batch normalization; ``dropout``, which is
+left out; ``same_examples``, whether it has had those of the ranks.
 
 ``dpkit.forked`` has the ranks, and ``dpkit.sim.cuda_names`` makes ``cuda``
 mean the simulated devices, and shows their time.

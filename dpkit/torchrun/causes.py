@@ -9,6 +9,7 @@ from typing import Any
 
 from dpkit.torchrun.kept import Kept
 from dpkit.torchrun.nearness import SAME_WITHIN, near_numbers, weights_of
+from dpkit.torchrun.same_examples import unseen
 
 SAME_FACTOR = 1e-3
 _WEIGHTS = 0.01  # how far apart weights may be that are equal
@@ -246,7 +247,7 @@ def _of_batches(one: Kept, several: Sequence[Kept], step: int) -> list[str]:
     """Return what may give one rank other gradients for its batch."""
     facts = [rank.facts[step] for rank in (one, *several)]
     looks = []
-    if step == 0 or not facts[0].examples:
+    if not facts[0].examples or unseen(one, several, step):
         looks.append(
             "another global batch (--one gives one rank the batch of all)"
         )

@@ -1,11 +1,12 @@
-"""One rank against several: whether they compute the same steps.
+"""How the steps of two ranks are compared, in two runs or in one.
 
-If the global batch is the same, the gradients of k ranks are those of one,
-and so are the parameters after each step, the buffers and the learning rates;
-and all ranks agree with each other. Where they differ, the first that does is
-named, and what was measured of it; ``causes`` says what that looks like::
+``among_ranks`` compares several ranks of a run with each other, ``with_one``
+compares them with one rank that has the same global batch. Where they differ,
+the first that does is named, and what was measured of it; ``causes`` says what
+that looks like::
 
     for each step    among ranks      with one rank
+    parameters       yes              yes            changed by hand before it
     buffers          yes              yes            when forward uses them
     gradients        yes              yes            before they are clipped
     learning rates   yes              yes
@@ -13,84 +14,22 @@ named, and what was measured of it; ``causes`` says what that looks like::
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
-from dpkit.torchrun import causes
 from dpkit.torchrun.digests import Digest, StepDigests
 from dpkit.torchrun.kept import Kept
-from dpkit.torchrun.nearness import (
-    SAME_WITHIN,
-    Tolerance,
-    common_factor,
-    differing,
-    longest,
-    more_than_rounding,
-    near_numbers,
-    tolerance,
-)
+from dpkit.torchrun.nearness import Tolerance, longest, near_numbers
 
 Look = Callable[[int], list[str]]  # at a step: lines, or none
 
 
-def compare_ranks(one: Kept, several: Sequence[Kept]) -> list[str]:
-    """Return what differs, in lines; none if nothing does.
-
-    Args:
-        one: What one rank has kept, with the same global batch.
-        several: What each of several ranks has kept.
-    """
-    lines = compare_among(several)
-    if not ranks_agree(several):
-        return lines
-    return [
-        *lines,
-        *nothing_compared(one, "on one rank"),
-        *compare_with_one(one, several),
-    ]
-
-
-def ranks_agree(several: Sequence[Kept]) -> bool:
-    """Return whether ranks have the same gradients and parameters.
-
-    Where they do not, not all of them can have those of one.
-    """
-    is_flat = any(rank.is_flat for rank in several)
-    return not is_flat and not _among_ranks(several)
-
-
-def compare_among(several: Sequence[Kept]) -> list[str]:
-    """Return what differs among ranks, in lines."""
-    if any(rank.is_flat for rank in several):
-        return [
-            "FullyShardedDataParallel keeps parts of flat parameters, which "
-            "are not compared; fully_shard keeps a part of each"
-        ]
-    nothing = nothing_compared(several[0], "on several ranks")
-    if nothing:
-        return nothing
-    return [
-        *_numbers_of_steps(several),
-        *_sizes_of_batches(several),
-        *_among_ranks(several),
-    ]
-
-
-def compare_with_one(one: Kept, several: Sequence[Kept]) -> list[str]:
-    """Return in what several ranks differ from one, in lines."""
-    if not steps_compared(one, several):
-        return []
-    first = compare_first(one, several)
-    if first:
-        return first
-    looks: list[Look] = [
-        partial(_changes_with_one, one, several),
-        partial(_buffers_with_one, one, several),
-        partial(_gradients_with_one, one, several),
-        partial(_rates_with_one, one, several),
-        partial(_moved_with_one, one, several),
-        partial(_parameters_with_one, one, several),
-    ]
-    return _first_lines(looks, steps_compared(one, several))
+def first_lines(looks: Sequence[Look], steps: int) -> list[str]:
+    """Return the lines of the first look, in the first step, that has any."""
+    for step in range(steps):
+        for look in looks:
+            lines = look(step)
+            if lines:
+                return lines
+    return []
 
 
 def steps_compared(one: Kept, several: Sequence[Kept]) -> int:
@@ -98,14 +37,11 @@ def steps_compared(one: Kept, several: Sequence[Kept]) -> int:
     return min(len(rank.digests) for rank in (one, *several))
 
 
-def all_clear(one: Kept, several: Sequence[Kept]) -> str:
+def all_clear(several: Sequence[Kept], steps: int) -> str:
     """Return how much was compared, in words."""
-    steps = steps_compared(one, several)
     found = joined(several, 0)
     used, held = len(found.gradients), len(found.parameters)
-    of_all = (
-        f" of {held}, as the others got no gradient" if used < held else ""
-    )
+    of_all = f" of {held}, as the others got no gradient" * (used < held)
     return f"parameters: {used}{of_all}, steps: {steps}"
 
 
@@ -136,184 +72,26 @@ def nothing_compared(rank: Kept, where: str) -> list[str]:
     return []
 
 
-def compare_first(one: Kept, several: Sequence[Kept]) -> list[str]:
-    """Return a line if one rank begins with other parameters."""
-    found: dict[str, Digest] = {}
+def joined(several: Sequence[Kept], step: int) -> StepDigests:
+    """Return what ranks have in a step; stages have different parameters."""
+    first = several[0].digests[step]
+    gradients: dict[str, Digest] = {}
+    parameters: dict[str, Digest] = {}
+    moved: dict[str, float] = {}
     for rank in reversed(several):
-        found |= rank.digests[0].before  # stages have different ones
-    expected = one.digests[0].before
-    wrong = differing(expected, found, Tolerance(SAME_WITHIN, 0))
-    if not wrong:
-        return []
-    return [
-        f"parameters before the first step: {len(several)} ranks differ from "
-        f"one in {len(wrong)} of {len(expected)}, first in {wrong[0]}",
-        "it looks like: they are made from other random numbers (is the seed "
-        "of the model another one where there is one rank?)",
-    ]
-
-
-def _first_lines(looks: Sequence[Look], steps: int) -> list[str]:
-    """Return the lines of the first look, in the first step, that has any."""
-    for step in range(steps):
-        for look in looks:
-            lines = look(step)
-            if lines:
-                return lines
-    return []
-
-
-def _numbers_of_steps(several: Sequence[Kept]) -> list[str]:
-    counts = [len(rank.digests) for rank in several]
-    if len(set(counts)) == 1:
-        return []
-    told = causes.by_rank(counts)
-    return [
-        f"ranks do different numbers of steps ({told}): do they have "
-        "different numbers of batches?"
-    ]
-
-
-def _sizes_of_batches(several: Sequence[Kept]) -> list[str]:
-    """Compare how many examples the models of ranks were given."""
-    for call, sizes in enumerate(zip(*(r.batches for r in several)), 1):
-        if len(set(sizes)) > 1:
-            return [
-                f"forward {call}: ranks have batches of different sizes "
-                f"({causes.by_rank(sizes)}); a mean over each rank's "
-                "examples, averaged over ranks, is not the mean over all"
-            ]
-    return []
-
-
-def _among_ranks(several: Sequence[Kept]) -> list[str]:
-    """Compare what ranks have that have the same parameters.
-
-    The stages of a pipeline have different ones.
-    """
-    steps = min(len(rank.digests) for rank in several)
-    if not steps:
-        return []
-    expected = shapes(several[0].digests[0].before)
-    looks: list[Look] = []
-    for rank in range(1, len(several)):
-        if shapes(several[rank].digests[0].before) != expected:
-            continue
-        looks += [
-            partial(_changes_apart, several, rank),
-            partial(_buffers_apart, several, rank),
-            partial(_gradients_apart, several, rank),
-            partial(_rates_apart, several, rank),
-            partial(_parameters_apart, several, rank),
-        ]
-    return _first_lines(looks, steps)
-
-
-def shapes(digests: Mapping[str, Digest]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of what has digests."""
-    return {name: one.shape for name, one in digests.items()}
-
-
-def _buffers_apart(several: Sequence[Kept], rank: int, step: int) -> list[str]:
-    expected = several[0].facts[step].buffers
-    found = several[rank].facts[step].buffers
-    wrong = differing(expected, found, Tolerance(SAME_WITHIN, 0))
-    if not wrong:
-        return []
-    return [
-        f"buffers that forward uses in step {step + 1}: rank {rank} differs "
-        f"from rank 0 in {len(wrong)} of {len(expected)}, first in {wrong[0]}",
-        "it looks like: each rank keeps statistics of its own examples, as "
-        "batch normalization does without SyncBatchNorm and with "
-        "broadcast_buffers=False; they evaluate, and are saved, as different "
-        "models",
-    ]
-
-
-def _changes_apart(several: Sequence[Kept], rank: int, step: int) -> list[str]:
-    wrong = _other_changes(several[0], several[rank], step)
-    if not wrong:
-        return []
-    return [
-        f"parameters before step {step + 1}: rank {rank} differs from rank 0 "
-        f"in {len(wrong)} of {len(several[0].digests[step].before)}, first in "
-        f"{wrong[0]}, though they agreed after step {step}",
-        "it looks like: something is done to parameters by some ranks alone, "
-        "outside of the optimizer",
-    ]
-
-
-def _other_changes(one: Kept, other: Kept, step: int) -> list[str]:
-    """Return the parameters that are changed otherwise between two steps.
-
-    Nothing changes them there, as a rule.
-    """
-    if not step:
-        return []
-    return [
-        name
-        for name in one.digests[step].before
-        if not _is_same_change(
-            _change(one, name, step), _change(other, name, step)
-        )
-    ]
-
-
-def _change(rank: Kept, name: str, step: int) -> Digest | None:
-    """Return how digests change from the last step to the next."""
-    before = rank.digests[step].before.get(name)
-    after = rank.digests[step - 1].parameters.get(name)
-    if before is None or after is None:
-        return None
-    return Digest(
-        before.shape, before.length - after.length, before.along - after.along
+        kept = rank.digests[step]
+        gradients |= kept.gradients
+        parameters |= kept.parameters
+        moved |= kept.moved
+    return first._replace(
+        gradients=gradients, parameters=parameters, moved=moved
     )
 
 
-def _is_same_change(one: Digest | None, other: Digest | None) -> bool:
-    if one is None or other is None:
-        return True  # it is of another stage
-    return near_numbers(one.along, other.along, 0.01) and near_numbers(
-        one.length, other.length, 0.01
-    )
-
-
-def _gradients_apart(
-    several: Sequence[Kept], rank: int, step: int
-) -> list[str]:
-    expected = several[0].digests[step].gradients
-    found = several[rank].digests[step].gradients
-    wrong = differing(expected, found)
-    if not wrong:
-        return []
-    factor = common_factor(expected, found, expected)
-    lines = [
-        f"gradients of step {step + 1}: rank {rank} differs from rank 0 in "
-        f"{len(wrong)} of {len(expected)}, first in {wrong[0]} "
-        f"{expected[wrong[0]].shape}"
-    ]
-    if factor is not None:
-        lines.append(f"all of them are {factor:.4g} times as long as there")
-    return lines + causes.gradients_apart(several, step, wrong, factor)
-
-
-def _rates_apart(several: Sequence[Kept], rank: int, step: int) -> list[str]:
-    expected = several[0].digests[step].rates
-    found = several[rank].digests[step].rates
-    wrong = _other_rates(expected, found)
-    if not wrong:
-        return []
-    return [
-        f"learning rates of step {step + 1}: {found[wrong[0]]:.6g} on rank "
-        f"{rank}, {expected[wrong[0]]:.6g} on rank 0",
-        "it looks like: the ranks' schedules take other numbers of steps, or "
-        "some ranks alone have loaded a schedule's state",
-    ]
-
-
-def _other_rates(
+def other_rates(
     expected: Mapping[str, float], found: Mapping[str, float]
 ) -> list[str]:
+    """Return the groups of optimizers that have other learning rates."""
     return [
         group
         for group in expected
@@ -322,25 +100,7 @@ def _other_rates(
     ]
 
 
-def _parameters_apart(
-    several: Sequence[Kept], rank: int, step: int
-) -> list[str]:
-    zero, other = several[0].digests[step], several[rank].digests[step]
-    wrong = differing(
-        zero.parameters, other.parameters, Tolerance(SAME_WITHIN, 0)
-    )
-    wrong = wrong or _other_moves(zero, other, tolerance())
-    if not wrong:
-        return []
-    return [
-        f"parameters of step {step + 1}: rank {rank} differs from rank 0 in "
-        f"{len(wrong)} of {len(zero.parameters)}, first in {wrong[0]} "
-        f"{zero.parameters[wrong[0]].shape}",
-        causes.parameters_apart(several),
-    ]
-
-
-def _other_moves(
+def other_moves(
     one: StepDigests, other: StepDigests, allowed: Tolerance
 ) -> list[str]:
     """Return the parameters that a step has moved otherwise.
@@ -361,140 +121,37 @@ def _other_moves(
     return wrong
 
 
-def joined(several: Sequence[Kept], step: int) -> StepDigests:
-    """Return what ranks have in a step; stages have different parameters."""
-    first = several[0].digests[step]
-    gradients: dict[str, Digest] = {}
-    parameters: dict[str, Digest] = {}
-    moved: dict[str, float] = {}
-    for rank in reversed(several):
-        kept = rank.digests[step]
-        gradients |= kept.gradients
-        parameters |= kept.parameters
-        moved |= kept.moved
-    return first._replace(
-        gradients=gradients, parameters=parameters, moved=moved
-    )
+def other_changes(one: Kept, other: Kept, step: int) -> list[str]:
+    """Return the parameters that are changed otherwise between two steps.
 
-
-def _allowed(one: Kept, several: Sequence[Kept]) -> Tolerance:
-    return tolerance(max(rank.rounding for rank in (one, *several)))
-
-
-def _gradients_with_one(
-    one: Kept, several: Sequence[Kept], step: int
-) -> list[str]:
-    allowed = _allowed(one, several)
-    expected = one.digests[step].gradients
-    found = joined(several, step).gradients
-    wrong = differing(expected, found, allowed)
-    if not wrong:
+    Nothing changes them there, as a rule.
+    """
+    if not step:
         return []
-    line = (
-        f"gradients of step {step + 1}: {len(several)} ranks differ from "
-        f"one in {len(wrong)} of {len(expected)}, first in {wrong[0]}"
-    )
-    factor = common_factor(expected, found, wrong, allowed)
-    if factor is None:
-        return [line, *causes.other_gradients(one, several, step)]
-    told = f"all of these are {factor:.4g} times as long as with one"
-    if len(wrong) < len(more_than_rounding(expected, allowed)):
-        return [line, told, causes.SOME_LONGER]
-    return [line, told, *causes.longer_gradients(factor, len(several))]
-
-
-def _rates_with_one(
-    one: Kept, several: Sequence[Kept], step: int
-) -> list[str]:
-    expected = one.digests[step].rates
-    found = several[0].digests[step].rates
-    wrong = _other_rates(expected, found)
-    if not wrong:
-        return []
-    there, here = expected[wrong[0]], found[wrong[0]]
     return [
-        f"learning rates of step {step + 1}: {here:.6g} on {len(several)} "
-        f"ranks, {there:.6g} on one, though the gradients agree",
-        causes.other_rates(there, here, step, len(several)),
-    ]
-
-
-def _moved_with_one(
-    one: Kept, several: Sequence[Kept], step: int
-) -> list[str]:
-    expected = one.digests[step]
-    found = joined(several, step)
-    wrong = _other_moves(expected, found, _allowed(one, several))
-    if not wrong:
-        return []
-    name = wrong[0]
-    return [
-        f"parameters of step {step + 1}: {len(several)} ranks differ from one "
-        f"in {len(wrong)} of {len(expected.moved)}, first in {name}, which "
-        f"moves {abs(found.moved[name]):.4g} along its gradient, and "
-        f"{abs(expected.moved[name]):.4g} on one rank; the gradients (before "
-        "they are clipped) and the learning rates agree",
-        causes.MOVED,
-    ]
-
-
-def _changes_with_one(
-    one: Kept, several: Sequence[Kept], step: int
-) -> list[str]:
-    wrong = [
         name
         for name in one.digests[step].before
-        if any(name in _other_changes(one, rank, step) for rank in several)
-    ]
-    if not wrong:
-        return []
-    return [
-        f"parameters change after step {step}, outside of the optimizer: on "
-        f"{len(several)} ranks otherwise than on one, in {len(wrong)} of "
-        f"{len(one.digests[step].before)}, first in {wrong[0]}",
-        "it looks like: a decay, a limit or an average that is done by hand, "
-        "by a number that depends on the number of ranks",
+        if not _is_same_change(
+            _change(one, name, step), _change(other, name, step)
+        )
     ]
 
 
-def _parameters_with_one(
-    one: Kept, several: Sequence[Kept], step: int
-) -> list[str]:
-    """Compare the values of parameters: most of them have to agree.
+def _change(rank: Kept, name: str, step: int) -> Digest | None:
+    """Return how digests change from the last step to the next.
 
-    Of a few, Adam may have moved by rounding what has next to no gradient.
+    Its length is how far rounding may change them.
     """
-    expected = one.digests[step].parameters
-    found = joined(several, step).parameters
-    wrong = differing(
-        expected, found, Tolerance(_allowed(one, several).relative, 0)
-    )
-    if 2 * len(wrong) <= len(expected):
-        return []
-    return [
-        f"parameters of step {step + 1}: {len(several)} ranks differ from one "
-        f"in {len(wrong)} of {len(expected)}, first in {wrong[0]}, though "
-        "gradients and steps of the optimizer agree",
-        "it looks like: parameters are changed outside of the optimizer, by "
-        "another amount than on one rank",
-    ]
+    before = rank.digests[step].before.get(name)
+    after = rank.digests[step - 1].left.get(name)
+    if before is None or after is None:
+        return None
+    rounding = 4 * rank.digests[step].stored * before.length
+    return Digest(before.shape, rounding, before.along - after.along)
 
 
-def _buffers_with_one(
-    one: Kept, several: Sequence[Kept], step: int
-) -> list[str]:
-    expected = one.facts[step].buffers
-    found: dict[str, Digest] = {}
-    for rank in reversed(several):
-        found |= rank.facts[step].buffers
-    allowed = Tolerance(_allowed(one, several).relative, 0)
-    wrong = [n for n in differing(expected, found, allowed) if n in found]
-    if not wrong:
-        return []
-    return [
-        f"buffers that forward uses in step {step + 1}: {len(several)} ranks "
-        f"differ from one in {len(wrong)} of {len(expected)}, first in "
-        f"{wrong[0]}",
-        "it looks like: they are statistics of a rank's own examples, as of "
-        "batch normalization; SyncBatchNorm takes those of all",
-    ]
+def _is_same_change(one: Digest | None, other: Digest | None) -> bool:
+    if one is None or other is None:
+        return True  # it is of another stage
+    scale = 0.01 * max(abs(one.along), abs(other.along)) + one.length
+    return abs(one.along - other.along) <= scale

@@ -30,6 +30,8 @@ from dpkit.sim.operators.operations import is_freed
 from dpkit.sim.tensors.behaviour import plain
 from dpkit.torchrun.watchers import Watcher
 
+# Of the direction: cosines of n * n, modulo a prime, so anything but smooth.
+_PERIOD = torch.cos(torch.arange(1013, dtype=torch.float64) ** 2 % 1013)
 COMPONENTS = 16  # of a gradient before it is averaged
 
 
@@ -50,6 +52,7 @@ class StepDigests(NamedTuple):
     own: dict[str, list[float]]
     before: dict[str, Digest]  # parameters, before the step
     parameters: dict[str, Digest]  # after the step
+    left: dict[str, Digest]  # what the next step begins with
     moved: dict[str, float]  # how far, along its gradient
     rates: dict[str, float]  # a group of an optimizer -> its learning rate
     scales: list[float]  # of GradScalers that have stepped
@@ -63,6 +66,8 @@ class Digests(Watcher):
         rank: The number of the rank.
         name_of: Returns the name of a parameter, or None.
         take_own: Returns what backward has computed for a name.
+        at_end: Is given the number of a step that has ended, and parameters
+            by their names, which it may change.
     """
 
     def __init__(
@@ -70,12 +75,14 @@ class Digests(Watcher):
         rank: int,
         name_of: Callable[[torch.Tensor], str | None],
         take_own: Callable[[str], list[float]],
+        at_end: Callable[[int, dict[str, torch.Tensor]], None],
     ) -> None:
         super().__init__(rank)
         self.steps: list[StepDigests] = []
         self.states = 0  # parameters that an optimizer had a state of then
         self._name_of = name_of
         self._take_own = take_own
+        self._at_end = at_end
         self._optimizers: list[Optimizer] = []
         self._numbers: dict[int, int] = {}  # of parameters without a name
         # Of the step that is being done.
@@ -147,14 +154,14 @@ class Digests(Watcher):
         for name, p in self._parameters(optimizer):
             if p.grad is not None:
                 self._keep_gradient(name, p)
-                self._before[name] = _whole(p).clone()
+                self._before[name] = whole(p).clone()
 
     def _after_step(self, optimizer: Optimizer, *_: Any) -> None:
         """Keep how far an optimizer has moved its parameters."""
         for name, p in self._parameters(optimizer):
             if name in self._before and p.grad is not None:
-                way = (_whole(p) - self._before.pop(name)).double().flatten()
-                gradient = _whole(p.grad).double().flatten()
+                way = (whole(p) - self._before.pop(name)).double().flatten()
+                gradient = whole(p.grad).double().flatten()
                 length = float(gradient.norm())
                 along = float(way @ gradient) / length if length else 0.0
                 self._moved[name] = along
@@ -162,12 +169,15 @@ class Digests(Watcher):
     def stepped(self, optimizer: Optimizer) -> None:
         """Keep what there is after a step."""
         self._after_step(optimizer)
+        parameters = self._digests_of_parameters()
+        self._at_end(len(self.steps) + 1, dict(self._parameters()))
         self.steps.append(
             StepDigests(
                 gradients=self._gradients,
                 own=self._own,
                 before=self._first,
-                parameters=self._digests_of_parameters(),
+                parameters=parameters,
+                left=self._digests_of_parameters(),
                 moved=self._moved,
                 rates=self._rates,
                 scales=self._scales,
@@ -214,7 +224,7 @@ def _own_part(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def _whole(tensor: torch.Tensor) -> torch.Tensor:
+def whole(tensor: torch.Tensor) -> torch.Tensor:
     """Return the values of a tensor, put together from all ranks."""
     tensor = tensor.detach()
     if isinstance(tensor, DTensor):
@@ -237,8 +247,7 @@ def digest(tensor: torch.Tensor) -> Digest:
 
 def direction(size: int) -> torch.Tensor:
     """Return the direction in which components of tensors are taken."""
-    places = torch.arange(size, dtype=torch.float64, device="cpu")
-    return torch.cos(places * places % 1013)  # anything but smooth
+    return _PERIOD.repeat(-(-size // len(_PERIOD)))[:size]
 
 
 @torch.no_grad()

@@ -1,7 +1,11 @@
 """What a rank keeps of a run, to be compared with other ranks and runs."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
+
+from dpkit.torchrun.data_of_samplers import DataOfSamplers
 from dpkit.torchrun.digests import Digests, StepDigests
 from dpkit.torchrun.model_facts import ModelFacts, StepFacts
 from dpkit.torchrun.watchers import Watcher
@@ -15,6 +19,7 @@ class Kept(NamedTuple):
     states: int  # parameters that optimizers had a state of at the start
     batches: list[int]  # how many examples the model got in each forward
     rounding: float  # the relative rounding of the least exact numbers
+    data: list[int]  # by which the datasets of samplers are known again
     is_wrapped: bool = False  # whether a wrapped model's forward was called
     is_flat: bool = False  # whether parameters are parts of flat shards
 
@@ -24,14 +29,22 @@ class Keeping:
 
     Args:
         rank: The number of the rank.
+        at_end: As of :class:`Digests`.
     """
 
-    def __init__(self, rank: int) -> None:
+    def __init__(
+        self,
+        rank: int,
+        at_end: Callable[[int, dict[str, torch.Tensor]], None],
+    ) -> None:
         self._model = ModelFacts(rank)
         self._digests = Digests(
-            rank, self._model.name_of, self._model.take_own
+            rank, self._model.name_of, self._model.take_own, at_end
         )
-        self.watchers: list[Watcher] = [self._model, self._digests]
+        self._data = DataOfSamplers(rank)
+        self.watchers: list[Watcher] = [
+            *(self._model, self._digests, self._data)
+        ]
 
     def kept(self) -> Kept:
         """Return what was kept."""
@@ -41,6 +54,7 @@ class Keeping:
             states=self._digests.states,
             batches=self._model.batches,
             rounding=self._model.rounding,
+            data=self._data.numbers,
             is_wrapped=self._model.is_wrapped,
             is_flat=self._model.is_flat,
         )

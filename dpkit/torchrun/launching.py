@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpkit.forked.proxy import Arrivals
@@ -27,8 +28,16 @@ from dpkit.torchrun.held import HeldMemory
 from dpkit.torchrun.kept import Keeping, Kept
 from dpkit.torchrun.made_up import make_up_values
 from dpkit.torchrun.new_groups import NewGroups
+from dpkit.torchrun.own_statistics import OwnStatistics
+from dpkit.torchrun.played import (
+    Tape,
+    path_of_tape,
+    play_loaders,
+    record_loaders,
+)
 from dpkit.torchrun.races import NothingOrders
 from dpkit.torchrun.replicas import Replicas
+from dpkit.torchrun.same_parameters import ParametersOfSteps
 from dpkit.torchrun.script import RankPlace, Script, run_script
 from dpkit.torchrun.spawning import Task
 from dpkit.torchrun.watchers import WATCHERS, Watcher
@@ -207,25 +216,85 @@ def _do(task: Task) -> None:
     atexit._run_exitfuncs()
 
 
-def kept_of(script: Script, ranks: int, steps: int) -> list[Kept]:
-    """Return what ranks keep of their steps, to be compared.
+def _do_or_print(task: Task) -> None:
+    """Do the task of a rank; print the error that ends it."""
+    try:
+        _do(task)
+    except Exception as error:
+        print_error(error)
+        raise
+
+
+def kept_of_ranks(
+    script: Script, ranks: int, steps: int, folder: Path
+) -> tuple[list[Kept], dict[int, RankReport]]:
+    """Return what ranks keep of their steps, and what watchers have found.
+
+    Args:
+        script: What they run.
+        ranks: How many there are.
+        steps: After how many they end.
+        folder: It gets what one rank is given: the batches of each rank, and
+            the parameters after each step.
 
     Raises:
         RankError: a rank has failed, or none could go on.
     """
     tasks = _tasks_of_torchrun(script, Settings(ranks_per_node=ranks))
 
-    def run_rank(here: ForkedRank) -> Kept:
-        keeping = Keeping(here.rank)
+    def run_rank(here: ForkedRank) -> tuple[Kept, RankReport]:
+        parameters = ParametersOfSteps(folder, here.rank)
+        keeping = Keeping(here.rank, parameters.write)
+        kinds = *WATCHERS, *OF_EXAMPLES, NewGroups
+        watchers = [make(here.rank) for make in kinds]
+        counting = RankCounter(here, steps, [*keeping.watchers, *watchers])
         with ExitStack() as stack:
-            RankCounter(here, steps, keeping.watchers).begin(stack)
-            try:
-                _do(tasks[here.rank])
-            except Exception as error:
-                print_error(error)
-                raise
+            counting.begin(stack)
+            tape = record_loaders(stack)
+            _do_or_print(tasks[here.rank])
+            tape.write(path_of_tape(folder, here.rank))
+            return keeping.kept(), _report(counting, watchers)
+
+    with as_cuda(real_time=True):
+        found = run_forked(run_rank, ranks)
+    return [kept for kept, _ in found], dict(
+        enumerate(report for _, report in found)
+    )
+
+
+def kept_of_one(
+    script: Script,
+    steps: int,
+    several: Sequence[Kept],
+    folder: Path,
+    tape: Tape | None,
+) -> Kept:
+    """Return what one rank keeps of its steps.
+
+    Args:
+        script: What it runs.
+        steps: After how many it ends.
+        several: What ranks have kept, whose examples it may have.
+        folder: It has the parameters of the ranks after each step.
+        tape: What its loaders yield; None: what they do.
+
+    Raises:
+        RankError: it has failed, or could not go on.
+    """
+    (task,) = _tasks_of_torchrun(script, Settings())
+
+    def run_rank(here: ForkedRank) -> Kept:
+        parameters = ParametersOfSteps(folder, here.rank)
+        keeping = Keeping(here.rank, parameters.take)
+        watchers = [*keeping.watchers, OwnStatistics(several)]
+        with ExitStack() as stack:
+            RankCounter(here, steps, watchers).begin(stack)
+            if tape is not None:
+                play_loaders(stack, tape)
+            _do_or_print(task)
             return keeping.kept()
 
     with as_cuda(real_time=True):
-        found: list[Kept] = run_forked(run_rank, ranks)
-    return found
+        (found,) = run_forked(run_rank, 1)
+    kept: Kept = found
+    return kept

@@ -25,6 +25,7 @@ from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.memory.small_integers import values_of
 from dpkit.sim.tensors.behaviour import plain
 from dpkit.torchrun.digests import Digest, components, digest, direction
+from dpkit.torchrun.dropout import RandomNumbers
 from dpkit.torchrun.watchers import Watcher
 
 _WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.")
@@ -32,13 +33,20 @@ _INEXACT = (torch.float16, torch.bfloat16)
 _LOSSES = ("cross_entropy", "nll_loss")
 
 
+class Examples(NamedTuple):
+    """The examples that a model gets in one forward."""
+
+    width: int  # how many numbers each has
+    numbers: list[float]  # one for each, by which it is known again
+
+
 class StepFacts(NamedTuple):
     """What is kept of one step of the optimizer."""
 
-    examples: list[list[float]]  # for each forward, a number for each example
+    examples: list[Examples]  # of each forward
     targets: int  # how many count in losses, of those that may be ignored
     buffers: dict[str, Digest]  # that the last forward has used
-    draws: bool  # whether forward draws random numbers
+    draws: bool  # whether forward draws random numbers, besides dropout's
     normalizes: bool  # whether by the statistics of this rank's batch
 
 
@@ -57,18 +65,19 @@ class ModelFacts(Watcher):
         self._model: nn.Module | None = None  # the outermost
         self._inner: nn.Module | None = None  # the same without its wrapper
         # Of the step that is being done.
-        self._examples: list[list[float]] = []
+        self._examples: list[Examples] = []
         self._targets = 0
         self._buffers: dict[str, Digest] = {}
         # Components of gradients as backward computes them, before they are
         # averaged; those of the micro-batches of a step are added up.
         self._own: dict[str, list[float]] = {}
-        self._random: torch.Tensor | None = None  # the state before forward
+        self._random = RandomNumbers()
         self._draws = False
         self._normalizes = False
 
     def begin(self, stack: ExitStack) -> None:
-        """Look at modules and losses."""
+        """Look at modules and losses, and leave dropout out."""
+        self._random.begin(stack)
         before = register_module_forward_pre_hook(self._before)
         stack.callback(before.remove)
         after = register_module_forward_hook(self._after, with_kwargs=True)
@@ -102,7 +111,7 @@ class ModelFacts(Watcher):
     def _before(self, module: nn.Module, inputs: Any) -> None:
         self._learn_names(module)
         if module is self._model and module.training:
-            self._random = torch.get_rng_state()
+            self._random.start()
         if module is self._inner and module.training:
             self._buffers = {
                 _short(name): digest(buffer)
@@ -143,7 +152,8 @@ class ModelFacts(Watcher):
         if not tensors:
             return
         self.batches.append(len(tensors[0]))
-        self._examples.append(numbers_of(tensors))
+        width = tensors[0][:1].numel()
+        self._examples.append(Examples(width, numbers_of(tensors)))
 
     def _keeping_own(self, name: str, p: "ref[nn.Parameter]") -> Any:
         """Return what keeps a gradient as backward has computed it."""
@@ -167,10 +177,7 @@ class ModelFacts(Watcher):
         """Note how exact numbers are, and what a rank's batch decides."""
         if module is self._model and module.training:
             self._keep_examples([inputs, named])
-        if module is self._model and self._random is not None:
-            is_same = torch.equal(self._random, torch.get_rng_state())
-            self._draws = self._draws or not is_same
-            self._random = None
+            self._draws = self._random.stop() or self._draws
         is_own = isinstance(module, _BatchNorm) and not isinstance(
             module, nn.SyncBatchNorm
         )

@@ -335,9 +335,7 @@ def _findings(ranks: dict[int, RankReport], done: Run) -> Section:
     if done.is_one_process:
         lines = [f"{said} ({line})" for said, line in one.findings.items()]
     else:
-        lines = _found_by_ranks(ranks)
-        if done.failure is None:
-            lines += _unequal_steps(ranks)
+        lines = found_among(ranks, have_ended=done.failure is None)
     if lines:
         return Section(FOUND, "", lines, mark=MARK)
     if not one.looked_for:
@@ -350,8 +348,15 @@ def _findings(ranks: dict[int, RankReport], done: Run) -> Section:
     return Section(FOUND, "", lines)
 
 
-def _found_by_ranks(ranks: dict[int, RankReport]) -> list[str]:
-    """Return what the watchers have found, each sentence once."""
+def found_among(
+    ranks: dict[int, RankReport], have_ended: bool = True
+) -> list[str]:
+    """Return what the watchers have found, each sentence once.
+
+    Args:
+        ranks: What each rank reports.
+        have_ended: Whether all ranks have come to their ends.
+    """
     found: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for rank, one in ranks.items():
         for finding in one.findings.items():
@@ -363,6 +368,8 @@ def _found_by_ranks(ranks: dict[int, RankReport]) -> list[str]:
     if len(ranks) > 1:
         lines += _equal_on_all(list(ranks.values()))
         lines += _compared(ranks)
+    if have_ended:
+        lines += _unequal_steps(ranks)
     return lines
 
 

@@ -75,6 +75,7 @@ def test_what_is_said_of_planted_mistakes(tmp_path):
     path = tmp_path / "planted.json"
     ends = [
         ("the script is right", "no alarm"),
+        ("the script is right", "an alarm"),
         ("a", "found by check"),
         ("b", "found by torchrun and check"),
         ("c", "shown without its cause"),
@@ -99,7 +100,10 @@ def test_what_is_said_of_planted_mistakes(tmp_path):
         ["c", "shown", "-"],
         ["d", "missed", "-"],
     ]
-    assert planted_counts(path) == "4 mistakes: 2 found, 1 shown, 1 missed"
+    assert planted_counts(path) == (
+        "4 mistakes: 2 found, 1 shown, 1 missed\n"
+        "2 right scripts: 1 raised an alarm"
+    )
     assert what_was_said(path, "nanogpt.a") == "nanogpt.a: a\nit differs"
     assert what_was_said(path, "nanogpt.d") == "nanogpt.d: d\nno alarm"
 

@@ -133,7 +133,7 @@ def test_a_right_script_raises_no_alarm(tmp_path, right, start):
                 "(rank 0: 8, rank 1: 7, rank 2: 6, rank 3: 5)"
             ],
         ),
-        ("zero", ["gradients of step 1 are all 0 on one rank"]),
+        ("zero", ["gradients of step 1 are all 0 on several ranks"]),
         ("later", ["gradients of step 2", "0.25 times as long"]),
         ("sum", ["4 times as long", "added up and not averaged"]),
         ("after", ["rank 1 differs from rank 0 in 1 of 4", "0.weight"]),

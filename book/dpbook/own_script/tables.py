@@ -115,11 +115,19 @@ def _shortened(end: str) -> str:
 
 
 def planted_counts(path: str | Path) -> str:
-    """Return how many planted mistakes ended in which way, as a line."""
+    """Return how many planted mistakes ended in which way, as lines.
+
+    And how many of the right scripts raised an alarm.
+    """
     ends = [row for row in _planted(path) if row["mistake"] != _RIGHT]
     counts = Counter(row["end"].split()[0] for row in ends)
     parts = [f"{counts[word]} {word}" for word in ("found", "shown", "missed")]
-    return f"{len(ends)} mistakes: " + ", ".join(parts)
+    right = [row for row in _planted(path) if row["mistake"] == _RIGHT]
+    alarms = sum(row["end"] == "an alarm" for row in right)
+    return (
+        f"{len(ends)} mistakes: {', '.join(parts)}\n"
+        f"{len(right)} right scripts: {alarms} raised an alarm"
+    )
 
 
 def what_was_said(path: str | Path, name: str) -> str:

@@ -22,13 +22,17 @@ TOOLS = ("torchrun", "check")
 # What torchrun and check say themselves, among what the script prints.
 OWN_LINES = re.compile(
     r"^(?:python -m dpkit|rank \d+ was at |\w*Error: )"
-    r"|^  ranks have done different|^ranks do different|^\d+ ranks compute "
-    r"|^forward \d+: ranks have "
-    r"|^(?:gradients|parameters) of step |^all of these |^it looks like: "
+    r"|^  ranks have done different|^\d+ ranks (?:compute|agree) "
+    r"|^found by torchrun: |^forward \d+: ranks have |^DistributedSampler \d+ "
+    r"|^(?:gradients|parameters|buffers|learning rates) (?!before they)"
+    r"|^step \d+: no parameter |^all of (?:these|them) |^it looks like: "
+    r"|^(?:their GradScalers|each rank's are|before|targets|the others) "
+    r"|^they agree until "
+    r"|^in step \d+ one rank has "
     r"|^no optimizer has |^FullyShardedDataParallel "
 )
 NO_ALARM = re.compile(
-    r"torchrun: the GPUs are |^\d+ ranks compute the gradients of one"
+    r"torchrun: the GPUs are |^\d+ ranks (?:compute the gradients|agree with)"
 )
 
 

@@ -1,0 +1,238 @@
+"""The batches of all ranks, which one rank is given in place of its own.
+
+Ranks keep what their loaders yield, and one rank that runs the same script
+gets it, put together, so that it has the examples of all::
+
+    rank 0's loader     a0 a1 | c0 c1
+    rank 1's loader     b0 b1 | d0 d1
+    one rank's loader   a0 a1 b0 b1 | c0 c1 d0 d1
+
+Whatever the script's sampler, seeds and augmentation do, the examples are
+those of the ranks. A loader is known by its number, in the order in which a
+script makes them, and so is each pass through it.
+"""
+
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch.utils.data import DataLoader
+
+from dpkit.sim.changes.change import replaced
+from dpkit.sim.memory.accounting import tensors_in
+from dpkit.sim.tensors.behaviour import plain
+from dpkit.torchrun.facts import EnoughSteps
+
+MOST_BYTES = 4 << 30  # of what the loaders of a rank yield
+
+
+class UnlikeBatchesError(ValueError):
+    """The batches of ranks cannot be put together."""
+
+
+@dataclass
+class Pass:
+    """A pass through a loader."""
+
+    batches: list[Any] = field(default_factory=list)
+    has_ended: bool = False
+
+
+@dataclass
+class LoaderTape:
+    """What a loader has yielded."""
+
+    passes: list[Pass] = field(default_factory=list)
+    length: int | None = None  # how many batches it says it has
+
+
+@dataclass
+class Tape:
+    """What the loaders of a rank have yielded, by their numbers."""
+
+    loaders: dict[int, LoaderTape] = field(default_factory=dict)
+    num_bytes: int = 0
+
+    def write(self, path: Path) -> None:
+        """Write it, unless it cannot be written, or is too large."""
+        if self.num_bytes <= MOST_BYTES:
+            with suppress(pickle.PicklingError, TypeError, AttributeError):
+                path.write_bytes(pickle.dumps(self))
+
+
+def path_of_tape(folder: Path, rank: int) -> Path:
+    """Return the file of the tape of a rank."""
+    return folder / f"tape {rank}"
+
+
+def read_tapes(folder: Path, ranks: int) -> Tape | None:
+    """Return what the loaders of all ranks have yielded, put together.
+
+    Returns:
+        The batches; None where a rank has none.
+
+    Raises:
+        UnlikeBatchesError: they have different forms.
+    """
+    paths = [path_of_tape(folder, rank) for rank in range(ranks)]
+    if not all(path.exists() for path in paths):
+        return None
+    tapes: list[Tape] = [pickle.loads(path.read_bytes()) for path in paths]
+    whole = Tape()
+    for number in tapes[0].loaders:
+        known = [t.loaders[number] for t in tapes if number in t.loaders]
+        count = max(len(loader.passes) for loader in known)
+        whole.loaders[number] = LoaderTape(
+            passes=[
+                _joined_pass([k.passes[i] for k in known if i < len(k.passes)])
+                for i in range(count)
+            ],
+            length=known[0].length,
+        )
+    return whole if whole.loaders else None
+
+
+def _joined_pass(passes: Sequence[Pass]) -> Pass:
+    count = max(len(one.batches) for one in passes)
+    return Pass(
+        batches=[
+            joined([p.batches[i] for p in passes if i < len(p.batches)])
+            for i in range(count)
+        ],
+        has_ended=all(one.has_ended for one in passes),
+    )
+
+
+def record_loaders(stack: ExitStack) -> Tape:
+    """Keep what loaders yield from now on, until a stack ends."""
+    tape = Tape()
+    number_of = _number_loaders(stack)
+    iterate: Any = DataLoader.__iter__
+
+    def recorded(loader: Any) -> Iterator[Any]:
+        kept = tape.loaders.setdefault(number_of(loader), LoaderTape())
+        with suppress(TypeError):  # it does not know
+            kept.length = len(loader)
+        kept.passes.append(Pass())
+        return _recording(iterate(loader), kept.passes[-1], tape)
+
+    stack.callback(replaced(DataLoader, "__iter__", recorded).apply())
+    return tape
+
+
+def _recording(
+    batches: Iterator[Any], kept: Pass, tape: Tape
+) -> Iterator[Any]:
+    for batch in batches:
+        if tape.num_bytes <= MOST_BYTES:
+            kept.batches.append(_copied(batch))
+            tape.num_bytes += sum(x.nbytes for x in tensors_in(batch))
+        yield batch
+    kept.has_ended = True
+
+
+def play_loaders(stack: ExitStack, tape: Tape) -> None:
+    """Let loaders yield what a tape has, until a stack ends."""
+    number_of = _number_loaders(stack)
+    begun: Counter[int] = Counter()  # passes
+    iterate: Any = DataLoader.__iter__
+    length: Any = DataLoader.__len__
+
+    def played(loader: Any) -> Iterator[Any]:
+        number = number_of(loader)
+        kept = tape.loaders.get(number, LoaderTape())
+        which = begun[number]
+        begun[number] += 1
+        if which < len(kept.passes):
+            return _playing(kept.passes[which])
+        return iterate(loader)  # type: ignore[no-any-return]
+
+    def counted(loader: Any) -> int:
+        kept = tape.loaders.get(number_of(loader), LoaderTape())
+        return int(length(loader)) if kept.length is None else kept.length
+
+    stack.callback(replaced(DataLoader, "__iter__", played).apply())
+    stack.callback(replaced(DataLoader, "__len__", counted).apply())
+
+
+def _playing(kept: Pass) -> Iterator[Any]:
+    """Yield the batches of a pass.
+
+    Raises:
+        EnoughSteps: the ranks were stopped here.
+    """
+    yield from kept.batches
+    if not kept.has_ended:
+        raise EnoughSteps
+
+
+def _number_loaders(stack: ExitStack) -> Callable[[Any], int]:
+    """Number loaders as they are made; return what tells the number."""
+    numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+    init: Any = DataLoader.__init__
+
+    def noted(loader: Any, *args: Any, **kwargs: Any) -> None:
+        numbers.setdefault(loader, len(numbers))
+        init(loader, *args, **kwargs)
+
+    stack.callback(replaced(DataLoader, "__init__", noted).apply())
+    return lambda loader: numbers.setdefault(loader, len(numbers))
+
+
+def _copied(value: Any) -> Any:
+    """Return a batch whose tensors are plain, and do not change."""
+    if isinstance(value, torch.Tensor):
+        return plain(value).detach().clone()
+    if isinstance(value, Mapping):
+        return _like(value, {k: _copied(x) for k, x in value.items()})
+    if isinstance(value, (list, tuple)):
+        return _like(value, [_copied(x) for x in value])
+    return value
+
+
+def _like(value: Any, made: Any) -> Any:
+    """Return a container of the type of another."""
+    if hasattr(value, "_fields"):
+        return type(value)(*made)
+    return type(value)(made)
+
+
+def joined(batches: Sequence[Any]) -> Any:
+    """Return batches put together to one.
+
+    Raises:
+        UnlikeBatchesError: they have different forms.
+    """
+    first = batches[0]
+    if isinstance(first, torch.Tensor):
+        if not first.dim():
+            raise UnlikeBatchesError(
+                "batches have numbers that are not of an example"
+            )
+        if len({x.shape[1:] for x in batches}) > 1:
+            shapes = ", ".join(str(tuple(x.shape)) for x in batches)
+            raise UnlikeBatchesError(
+                "ranks have examples of different shapes, which are not put "
+                f"together (shapes: {shapes})"
+            )
+        return torch.cat(list(batches))
+    if isinstance(first, Mapping):
+        return _like(
+            first, {k: joined([b[k] for b in batches]) for k in first}
+        )
+    if isinstance(first, (list, tuple)):
+        is_of_batch = any(tensors_in(b) for b in batches)
+        if not is_of_batch:  # such as the names of examples
+            return _like(first, [x for b in batches for x in b])
+        return _like(first, [joined(parts) for parts in zip(*batches)])
+    if all(batch == first for batch in batches):
+        return first
+    raise UnlikeBatchesError(
+        f"batches have values that differ ({type(first)})"
+    )

@@ -1,0 +1,150 @@
+"""``python -m dpkit check``: one rank gets the batches of all."""
+
+import pytest
+import torch
+
+from dpkit.torchrun.played import UnlikeBatchesError, joined
+from tests.dpkit.test_check_script import check
+
+# As in a tutorial: the text has the batch of a rank, and dropout, batch
+# normalization, augmentation, and a schedule by the length of the loader.
+SCRIPT = """
+import os, sys, torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, Dataset, random_split
+from torch.utils.data.distributed import DistributedSampler
+
+(wrong,) = sys.argv[1:]
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.cuda.set_device(rank)
+torch.manual_seed(rank if wrong == "split" else 0)
+
+
+class Noisy(Dataset):
+    def __len__(self):
+        return 200
+
+    def __getitem__(self, i):
+        x = torch.randn(20, generator=torch.Generator().manual_seed(i))
+        return {"x": x + 0.1 * torch.randn(20), "y": i % 5, "name": str(i)}
+
+
+data, _ = random_split(Noisy(), [192, 8])
+sampler = None if wrong == "sampler" else DistributedSampler(data)
+loader = DataLoader(data, batch_size=16, sampler=sampler, drop_last=True)
+net = nn.Sequential(
+    nn.Linear(20, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.5),
+    nn.Linear(32, 5),
+)
+if wrong == "draws":
+    net.insert(0, nn.RReLU())
+net = DDP(net.cuda(), device_ids=[rank])
+rate = 1e-2 * (world if wrong == "scaled" else 1)
+optimizer = torch.optim.AdamW(net.parameters(), lr=rate)
+schedule = torch.optim.lr_scheduler.OneCycleLR(
+    optimizer, rate, epochs=2, steps_per_epoch=len(loader)
+)
+if wrong != "sampler":
+    torch.manual_seed(rank)
+for epoch in range(2):
+    if sampler:
+        sampler.set_epoch(epoch)
+    for batch in loader:
+        x, y = batch["x"].cuda(), batch["y"].cuda()
+        if wrong == "own":
+            x = torch.randn(x.shape).cuda()
+        loss = nn.functional.cross_entropy(net(x), y)
+        if wrong == "divided":
+            loss = loss / world
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("right", "sentences"),
+    [
+        (
+            "",
+            [
+                "2 ranks compute the gradients of one, and agree with each "
+                "other (parameters: 6, steps: 2)",
+                "one rank has had the batches that the ranks' loaders gave",
+                "by the statistics of each rank's own examples",
+                "a missing sampler or another global batch, does not show",
+            ],
+        ),
+        (
+            "own",
+            [
+                "2 ranks agree with each other (parameters: 6, steps: 2)",
+                "they are not compared with one rank: in step 1 one rank has "
+                "32 examples, of which",
+            ],
+        ),
+        (
+            "draws",
+            ["not compared with one rank: forward draws random numbers"],
+        ),
+        ("scaled", ["the learning rate is 2 times that of one rank"]),
+    ],
+)
+def test_a_right_script_of_a_fixed_batch_raises_no_alarm(
+    tmp_path, right, sentences
+):
+    status, text = check(tmp_path, right, ranks=2, script=SCRIPT)
+    assert status == 0, text
+    for sentence in sentences:
+        assert sentence in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("wrong", "sentences"),
+    [
+        ("divided", ["0.5 times as long", "divided by the number of ranks"]),
+        (
+            "sampler",
+            ["found by torchrun: all ranks give the model the same examples"],
+        ),
+        ("split", ["has other data on some ranks", "without a seed"]),
+    ],
+)
+def test_a_mistake_beside_a_fixed_batch_is_found(tmp_path, wrong, sentences):
+    status, text = check(tmp_path, wrong, ranks=2, script=SCRIPT)
+    assert status == 1, text
+    for sentence in sentences:
+        assert sentence in text
+
+
+def test_batches_are_joined():
+    ones, zeros = torch.ones(2, 3), torch.zeros(1, 3)
+    assert joined([ones, zeros]).tolist() == [[1] * 3, [1] * 3, [0] * 3]
+    found = joined(
+        [{"x": ones, "names": ["a", "b"]}, {"x": zeros, "names": ["c"]}]
+    )
+    assert len(found["x"]) == 3
+    assert found["names"] == ["a", "b", "c"]
+    assert [len(part) for part in joined([[ones, ones], [zeros, ones]])] == [
+        3,
+        4,
+    ]
+    assert joined([7, 7]) == 7
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([torch.ones(2, 3), torch.ones(2, 4)], r"\(2, 3\), \(2, 4\)"),
+        ([torch.tensor(1), torch.tensor(1)], "not of an example"),
+        ([7, 8], "values that differ"),
+    ],
+)
+def test_batches_of_different_forms_are_not(batches, message):
+    with pytest.raises(UnlikeBatchesError, match=message):
+        joined(batches)
