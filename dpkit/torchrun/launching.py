@@ -39,6 +39,7 @@ from dpkit.torchrun.races import NothingOrders
 from dpkit.torchrun.replicas import Replicas
 from dpkit.torchrun.same_parameters import ParametersOfSteps
 from dpkit.torchrun.script import RankPlace, Script, run_script
+from dpkit.torchrun.shuffled import ShuffledParts
 from dpkit.torchrun.spawning import Task
 from dpkit.torchrun.watchers import WATCHERS, Watcher
 
@@ -148,7 +149,7 @@ def _tasks_of_torchrun(script: Script, settings: Settings) -> list[Task]:
 
 def _run_rank(task: Task, settings: Settings, here: ForkedRank) -> RankReport:
     """Do the task of a rank, in its process, and count what it does."""
-    kinds = *WATCHERS, *OF_EXAMPLES, NewGroups, Replicas
+    kinds = *WATCHERS, *OF_EXAMPLES, ShuffledParts, NewGroups, Replicas
     watchers = [make(here.rank) for make in kinds]
     if settings.races:
         watchers.append(NothingOrders(here.rank))

@@ -46,7 +46,7 @@ class NewGroups(Watcher):
 
         def watched(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
             if not kwargs.get("use_local_synchronization"):
-                self._make("all" if ranks is None else str(list(ranks)))
+                self._make(_named(ranks))
             return make(ranks, *args, **kwargs)
 
         change = replaced(c10d, "_new_group_with_tag", watched)
@@ -92,3 +92,10 @@ class NewGroups(Watcher):
             f"{whose} not made the group of ranks {missing.ranks} "
             f"({missing.line}); {_ADVICE}"
         ]
+
+
+def _named(ranks: Any) -> str:
+    """Return the ranks of a group; who is alone in one needs no others."""
+    if ranks is None:
+        return "all"
+    return str(list(ranks)) if len(list(ranks)) > 1 else "[one alone]"

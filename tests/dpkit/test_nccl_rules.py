@@ -47,7 +47,7 @@ elif how == "long message":
     elif rank == 1:
         dist.recv(one.cuda(), 0)
 elif how == "apart":
-    group = dist.new_group([0, 1] if rank < 2 else [2])
+    group = dist.new_group([0, 1] if rank < 2 else [1, 2])
 elif how == "members":
     if rank < 2:
         dist.all_reduce(one.cuda(), group=dist.new_group([0, 1]))
@@ -55,6 +55,8 @@ elif how == "all":
     pairs = [dist.new_group(pair) for pair in ([0, 1], [1, 2])]
     if rank < 2:
         dist.all_reduce(one.cuda(), group=pairs[0])
+elif how == "alone":
+    dist.all_reduce(one.cuda(), group=dist.new_group([rank]))
 elif how == "own":
     if rank < 2:
         group = dist.new_group([0, 1], use_local_synchronization=True)
@@ -102,8 +104,8 @@ def line_of(code):
         ),
         (
             "apart",
-            "[0, 1], script.py:38; rank 2: [2], script.py:38)",
-            "rank < 2 else [2]",
+            "[0, 1], script.py:38; rank 2: [1, 2], script.py:38)",
+            "rank < 2 else [1, 2]",
         ),
     ],
 )
@@ -118,7 +120,7 @@ def test_what_nccl_refuses_fails_with_the_line(tmp_path, how, said, code):
     "how",
     [
         *("both: cpu", "gloo", "objects", "both: no device: objects"),
-        *("short wait", "no watchdog", "all", "own"),
+        *("short wait", "no watchdog", "all", "own", "alone"),
     ],
 )
 def test_what_runs_on_gpus_goes_on(tmp_path, how):

@@ -100,9 +100,11 @@ else:
 """
 
 
+TWO = "--nproc-per-node", "2"
+
+
 def found(tmp_path, how):
-    ranks = "--nproc-per-node", "2"
-    text = torchrun(tmp_path, *ranks, script=SCRIPT, arguments=how.split("+"))
+    text = torchrun(tmp_path, *TWO, script=SCRIPT, arguments=how.split("+"))
     return section(text, "Found")
 
 
@@ -139,3 +141,52 @@ def test_what_is_right_is_not_found(tmp_path, how):
     assert nothing == "  nothing was found"
     for words in ("counts examples twice", "same augmentation", "one pass"):
         assert words in looked_for
+
+
+SHUFFLED = """
+import random, sys
+import numpy as np
+import torch.distributed as dist
+
+dist.init_process_group("nccl")
+rank, size = dist.get_rank(), dist.get_world_size()
+how = sys.argv[1:]
+random.seed(0 if "same" in how else rank)
+np.random.seed(0 if "same" in how else rank)
+files = [f"part {number}" for number in range(16)]
+if "own" in how:  # each rank has other files before
+    files = [f"{name} of {rank}" for name in files]
+random.shuffle(files)
+order = np.random.permutation(16)
+batch = list(range(16))  # of what a rank has made itself, as in PPO
+random.shuffle(batch)
+every_second = batch[::2]
+if "numpy" in how:
+    mine = order[rank::size]
+elif "lists" in how:
+    mine = files[rank::size]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("used", "line"), [("files[", "files in"), ("order[", "order in")]
+)
+def test_parts_of_what_is_shuffled_differently_are_found(tmp_path, used, line):
+    unused = {"files[": "order[", "order[": "files["}[used]
+    script = SHUFFLED.replace(f"mine = {unused}rank::size]", "pass")
+    lines = section(torchrun(tmp_path, *TWO, script=script), "Found")
+    assert len(lines) == 1
+    assert lines[0].startswith(f"  ! each rank shuffles {line} another order")
+    number = 14 if used == "files[" else 15
+    assert f"(script.py:{number}): of 16, " in lines[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["same", "own"])
+def test_parts_of_one_order_are_not_found(tmp_path, how):
+    script = SHUFFLED
+    if how == "own":
+        script = SHUFFLED.replace("mine = order[rank::size]", "pass")
+    text = torchrun(tmp_path, *TWO, script=script, arguments=[how])
+    assert "nothing was found" in section(text, "Found")[0]
