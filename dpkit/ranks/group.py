@@ -25,6 +25,7 @@ from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.streams.sending import check_rank
 from dpkit.sim.streams.streams import current_stream
+from dpkit.sim.tensors.used_parameters import on_device
 
 Tensors = Sequence[Tensor]
 Parts = Sequence[Tensors]
@@ -132,6 +133,7 @@ class SimGroup(_Group):  # type: ignore[misc]
     @dispatched_as("allreduce_")
     def allreduce(self, xs: Tensors, opts: Any) -> SimWork:
         """Reduce the tensor of all ranks, on all ranks."""
+        xs = [on_device(x) for x in xs]
         return self._call("allreduce", xs, outs=xs, opts=opts, alike=xs)
 
     @dispatched_as("allreduce_coalesced_")

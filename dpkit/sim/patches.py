@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import nested, nn
+from torch._C._distributed_c10d import Reducer
 from torch._library import simple_registry
 from torch.distributed.distributed_c10d import Backend, BackendConfig
 from torch.fx.experimental import proxy_tensor
@@ -59,6 +60,7 @@ from dpkit.sim.tensors import (
     initialization,
     modules,
     storages,
+    used_parameters,
 )
 from dpkit.sim.tensors.tensor import SimTensor
 
@@ -218,7 +220,11 @@ PATCHES = [
     wrapped(
         nn.parallel.DistributedDataParallel,
         "__init__",
-        refusals.without_unused,
+        refusals.refusing_ddp,
+    ),
+    *(
+        wrapped(Reducer, name, used_parameters.keeping_list)
+        for name in ("__init__", "_set_static_graph")
     ),
     *parallel_patches(),
     wrapped(

@@ -224,36 +224,3 @@ def test_a_checkpoint_of_four_ranks_resumes_on_two(tmp_path):
     dpkit.sim.launch(save_after_a_step, 4, tmp_path)
     for found in dpkit.sim.launch(resume, 2, tmp_path):
         assert worst(found, one_device()) < 1e-10
-
-
-# -- what does not work
-
-
-def replicas(**settings):
-    """Take two steps by ``DistributedDataParallel``, with its settings."""
-    net = nn.Linear(2, 2, device="sim")
-    if "find_unused_parameters" in settings:
-        net.unused = nn.Parameter(torch.ones(2, device="sim"))
-    parallel = DistributedDataParallel(net, **settings)
-    for _ in range(2):
-        parallel(torch.ones(2, 2, device="sim")).sum().backward()
-
-
-LIMITS = {
-    "find_unused_parameters": (
-        lambda: replicas(find_unused_parameters=True),
-        r"parameters \(find_unused_parameters: True, static_graph: None",
-    ),
-    "static_graph": (
-        lambda: replicas(static_graph=True),
-        r"find_unused_parameters: None, static_graph: True",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", LIMITS)
-def test_what_is_known_not_to_work_says_so(name):
-    program, reason = LIMITS[name]
-    with pytest.raises(RuntimeError, match=reason):
-        dpkit.sim.launch(program, 2)
-    assert dpkit.sim.launch(dist.get_rank, 2) == [0, 1]

@@ -16,8 +16,6 @@ from dpkit.ranks import launch
 def replicas(**settings: Any) -> None:
     """Take two steps by ``DistributedDataParallel``, with its settings."""
     net = nn.Linear(2, 2, device="sim")
-    if "find_unused_parameters" in settings:
-        net.unused = nn.Parameter(torch.ones(2, device="sim"))
     parallel = DistributedDataParallel(net, **settings)
     for _ in range(2):
         parallel(torch.ones(2, 2, device="sim")).sum().backward()

@@ -17,7 +17,6 @@ from dpkit.sim.cuda_names.names import (
     simulated_number,
     visible_count,
 )
-from dpkit.sim.cuda_names.not_modelled import note
 from dpkit.sim.devices.names import device_of
 
 # What takes ``device=``, besides NUMBERED in dpkit.sim.devices.names.
@@ -118,20 +117,10 @@ def device_id_read(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def devices_of_ddp(original: Callable[..., None]) -> Callable[..., None]:
-    """Return an ``__init__`` of PyTorch's DDP that reads ``device_ids``.
-
-    What simulated devices refuse of it is left out, and noted: every
-    parameter is taken to be used in each step.
-    """
+    """Return an ``__init__`` of PyTorch's DDP that reads ``device_ids``."""
 
     @wraps(original)
     def init(self: Any, module: Any, *args: Any, **kwargs: Any) -> None:
-        for name in ("find_unused_parameters", "static_graph"):
-            if kwargs.pop(name, False):
-                note(
-                    f"DistributedDataParallel({name}=True): left out; every "
-                    "parameter has to be used in each step"
-                )
         given = list(args)
         if given and given[0] is not None:
             given[0] = [simulated_number(value) for value in given[0]]

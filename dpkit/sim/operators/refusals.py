@@ -2,9 +2,9 @@
 
 - Tensors that are not dense: a tensor that stands for another cannot show
   PyTorch the values of sparse and nested ones.
-- Two settings of ``DistributedDataParallel`` whose C++ asks for pinned memory,
-  and one, ``mixed_precision``, whose C++ changes the type of its buckets in
-  place; and a module that two ranks wrap, for whose gradients it would wait.
+- ``mixed_precision`` of ``DistributedDataParallel``, whose C++ changes the
+  type of its buckets in place; and a module that two ranks wrap, for whose
+  gradients it would wait.
 """
 
 import threading
@@ -82,7 +82,7 @@ def refusing_nested(original: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def without_unused(original: Callable[..., None]) -> Callable[..., None]:
+def refusing_ddp(original: Callable[..., None]) -> Callable[..., None]:
     """Return an ``__init__`` of PyTorch's DDP that refuses some settings."""
 
     def init(self: Any, module: nn.Module, *args: Any, **kwargs: Any) -> None:
@@ -96,15 +96,6 @@ def without_unused(original: Callable[..., None]) -> Callable[..., None]:
 
 def _refuse_settings(given: dict[str, Any]) -> None:
     """Refuse what DDP's C++ cannot do on simulated devices."""
-    unused, static = (
-        given.get(name) for name in ("find_unused_parameters", "static_graph")
-    )
-    if unused or static:
-        raise NotImplementedError(
-            "DistributedDataParallel on simulated devices cannot look for "
-            f"unused parameters (find_unused_parameters: {unused}, "
-            f"static_graph: {static})"
-        )
     if given.get("mixed_precision") is not None:
         raise NotImplementedError(
             "DistributedDataParallel on simulated devices computes in the "
