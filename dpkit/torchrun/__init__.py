@@ -7,7 +7,7 @@ processes itself;
 ``facts`` -- what is counted in a rank while the script runs;
 ``watchers`` -- mistakes that a rank can see; ``races``, what nothing orders;
 ``report`` -- what happened, in lines of text; ``host_share``, how much of it
-is waiting for launches; ``report_of_one``, what is told of one process alone;
+is waiting for launches; ``report_of_one``, what it says of one process;
 ``page``, as a page of HTML;
 ``comparison`` -- ``python -m dpkit check``: one rank against several.
 

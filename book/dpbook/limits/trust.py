@@ -200,7 +200,7 @@ WORK = {
 def read_all(folder: str | Path) -> Comparisons:
     """Return what is compared in ``book/_data``.
 
-    Those of a calibrated CPU, of a GPU and of scripts have their own records.
+    A calibrated CPU, a GPU and scripts have records of their own.
     """
     found = read(Path(folder) / "comparisons.json")
 
