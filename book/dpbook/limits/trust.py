@@ -200,7 +200,7 @@ WORK = {
 def read_all(folder: str | Path) -> Comparisons:
     """Return what is compared in ``book/_data``.
 
-    A calibrated CPU, a GPU and scripts have records of their own.
+    Steps of a CPU, of a GPU and of scripts stand in other records.
     """
     found = read(Path(folder) / "comparisons.json")
 
