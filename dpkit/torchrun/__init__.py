@@ -7,8 +7,10 @@ processes itself;
 ``facts`` -- what is counted in a rank while the script runs;
 ``watchers`` -- mistakes that a rank can see; ``races``, what nothing orders;
 ``report`` -- what happened, in lines of text; ``host_share``, how much of it
-is waiting for launches; ``report_of_one``, what it says of one process alone;
-``page``, as a page of HTML;
+is waiting for launches; ``report_of_one``, what it says of one process;
+``page``, as a page of HTML; what ranks compare: ``replicas``, ``examples``
+that they share, lists that they have ``shuffled``, ``new_groups``;
+``failures`` -- how a rank has failed, told once;
 ``checking`` -- ``python -m dpkit check``: several ranks against one.
 ``kept`` is what each keeps of its run: ``digests`` of gradients and
 parameters, ``model_facts``, ``data_of_samplers``; ``comparison``,

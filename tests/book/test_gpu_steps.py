@@ -130,7 +130,7 @@ def test_models_of_tokens_are_predicted_and_convolutions_are_not():
     assert min(factors["Llama"]) > 0.99
     assert max(factors["Llama"]) < 1.2
     assert f"{min(factors['ResNet']):.1f}" == "1.3"
-    assert f"{max(factors['ResNet']):.1f}" == "3.0"
+    assert f"{max(factors['ResNet']):.1f}" == "2.4"
 
 
 def test_what_two_steps_take_on_the_gpu():
@@ -150,7 +150,7 @@ def test_batch_norm_and_convolutions_of_a_step():
         [f"{a + b:.0f}" for a, b in zip(*pair, strict=True)]
         for pair in ((norm, norm_back), (conv, conv_back))
     ]
-    assert sums == [["61", "24", "12"], ["31", "16", "11"]]
+    assert sums == [["61", "24", "12"], ["31", "16", "29"]]
 
 
 def test_convolutions_and_kernels_that_are_timed():

@@ -1,9 +1,11 @@
 """The presets of hosts, against published rates and latencies."""
 
 import json
+from statistics import geometric_mean
 
 import pytest
 
+import dpkit
 from dpbook.limits.latency import (
     SIDES,
     image_launches,
@@ -11,6 +13,7 @@ from dpbook.limits.latency import (
     published_seconds,
 )
 from dpkit import sim
+from dpkit.calibration.predictions import CASES, step_seconds
 from dpkit.theory.hardware import HOSTS
 from tests.repository import ROOT
 
@@ -121,3 +124,43 @@ def test_the_launch_is_what_the_two_rates_say():
     program = HOSTS["eager-program"]
     mean = sum(found) / 2
     assert program.launch_seconds == pytest.approx(mean, rel=0.02)
+
+
+def times_off(host):
+    """Return (model, simulated over measured) of small steps on an H200."""
+    record = json.loads((DATA / "calibrated_h200.json").read_text())
+    rows = iter(record["provenance"]["check"])
+    found = []
+    with sim.machine(accelerator="h200", host=host):
+        (device,) = dpkit.devices(1, kind="sim")
+        for case in CASES:
+            for size in case.batch_sizes:
+                row = next(rows)
+                assert (row["model"], row["batch_size"]) == (case.name, size)
+                (seconds,) = step_seconds(case, size, device, num_steps=1)
+                found.append((case.name, seconds / row["measured_seconds"]))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("host", "mean"),
+    [("eager", 4.8), ("eager-modules", 2.4), ("eager-program", 1.33)],
+)
+def test_how_far_off_hosts_are_on_small_steps_of_an_h200(host, mean):
+    """As the page says, and why scripts are forecast with the last."""
+    found = times_off(host)
+    assert len(found) == 15
+    factors = [max(factor, 1 / factor) for _, factor in found]
+    assert geometric_mean(factors) == pytest.approx(mean, rel=0.02)
+    if host != "eager-program":
+        assert all(factor < 1 for _, factor in found)
+        return
+    of_images = [
+        max(factor, 1 / factor)
+        for name, factor in found
+        if name in ("ResNet-18", "MobileNet")
+    ]
+    assert len(of_images) == 6
+    assert max(of_images) == pytest.approx(1.25, abs=0.02)
+    assert 1 / max(factors) == min(factor for _, factor in found)
+    assert max(factors) == pytest.approx(1.65, abs=0.05)

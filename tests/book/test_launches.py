@@ -162,8 +162,8 @@ def seconds_of_kernels(make, tokens):
 def test_llama_in_plain_modules_moves_more_than_is_counted(
     make, network, times
 ):
-    """Its norms and rotary positions; the planner takes kernels as fused."""
-    case = Case(network, 1, cluster(1, "h100"))
+    """Its norms and rotary positions, where kernels are taken as fused."""
+    case = Case(network, 1, cluster(1, "h100"), kernels="fused")
     planned = case.parts(Layout(1)).block.kernels
     simulated = seconds_of_kernels(make, network.sequence)
     assert simulated / planned == pytest.approx(times, rel=0.03)
@@ -175,7 +175,7 @@ ALONE = Layout(1)
 
 def case(network=SMALL, host=PROGRAM, num_devices=1):
     machine = cluster(num_devices, "h100", "nvlink4")
-    return Case(network, 8, machine, host=host)
+    return Case(network, 8, machine, host=host, kernels="fused")
 
 
 def test_a_layer_takes_the_longer_of_device_and_host():

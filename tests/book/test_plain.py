@@ -1,5 +1,6 @@
 """What plain modules and engines move and keep, by simulated steps."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from dpbook.mesh.layouts import Layout
 from dpbook.mesh.model import Llama, Sizes, loss_of
 from dpbook.mesh.results import ordered_alike
 from dpbook.mesh.runs import LARGE, NUM_ROWS, measure
+from dpbook.plan_a_run.published_fsdp import fsdp_steps
 from dpbook.planner import layouts as planner
 from dpbook.planner import plain
 from dpbook.planner.case import Case
@@ -223,3 +225,75 @@ def test_other_models_are_refused():
 def test_selective_recomputation_is_refused():
     with pytest.raises(ValueError, match=r"\(recompute: selective\)"):
         plain.layer_bytes(MODEL, planner.Layout(8, recompute="selective"))
+
+
+ALONE, GROUPS = planner.Layout(64), planner.Layout(8, 8)
+
+
+@pytest.mark.parametrize(
+    ("layout", "is_plain"),
+    [
+        (ALONE._replace(zero=0), True),  # DDP
+        (ALONE._replace(zero=3), True),  # FSDP
+        (ALONE._replace(zero=3, recompute="full"), True),
+        (ALONE._replace(zero=3, recompute="selective"), False),  # not counted
+        (GROUPS._replace(zero=2), True),  # FSDP, and DTensor
+        (GROUPS._replace(zero=1), False),  # Megatron-LM
+        (planner.Layout(8, 1, 8, zero=2), False),
+        (planner.Layout(4, 4, 4), False),
+    ],
+)
+def test_which_programs_have_plain_kernels(layout, is_plain):
+    eager = Case(NETWORKS["7B"], 1024, cluster(64, "h100"))
+    assert eager.takes_plain(layout) == is_plain
+    assert not replace(eager, host=None).takes_plain(layout)  # compiled
+    for name in ("22B of 2022", "8x22B", "ResNet-50"):
+        other = replace(eager, network=NETWORKS[name])
+        assert not other.takes_plain(layout)
+    for kernels in ("plain", "fused"):
+        chosen = replace(eager, kernels=kernels)
+        assert chosen.takes_plain(layout) == (kernels == "plain")
+
+
+def test_plain_kernels_are_planned_where_they_are_taken():
+    """Times and memory are those of a network that is plain by itself."""
+    layout = ALONE._replace(zero=3, gathered="kept")
+    machine = cluster(64, "h100", "nvlink4")
+    fused, plain_modules, eager = (
+        Case(NETWORKS["7B"], 1024, machine, kernels=kernels)
+        for kernels in ("fused", "plain", "")
+    )
+    by_network = replace(fused, network=replace(fused.network, plain=True))
+    for what in ("seconds", "memory"):
+        found, expected, of_network = (
+            getattr(case, what)(layout)
+            for case in (eager, plain_modules, by_network)
+        )
+        assert found == expected == of_network
+        assert found.total > 1.05 * getattr(fused, what)(layout).total
+
+
+def test_a_search_offers_no_selective_layout_that_would_be_plain():
+    case = Case(NETWORKS["7B"], 1024, cluster(64, "h100"))
+    tried = list(case.layouts())
+    by_engines = [x for x in tried if x.zero == 3]
+    assert {x.recompute for x in by_engines} == {"none", "full"}
+    assert {x.gathered for x in by_engines} == {"kept"}
+    grids = [x for x in tried if x.tensor > 1 and x.zero == 1]
+    assert {x.recompute for x in grids} == {"none", "selective", "full"}
+    assert {x.gathered for x in grids} == {"again"}
+
+
+PUBLISHED = json.loads((ROOT / "book/_data/plans.json").read_text())["fsdp2"]
+
+
+def test_steps_by_fsdp_are_planned_in_plain_kernels():
+    """As the chapter says: within 3 %, and fused by 7 to 18 % too fast."""
+    steps = list(fsdp_steps(PUBLISHED))
+    of_plain, of_fused = (
+        [step.planned(kernels) / step.rate for step in steps]
+        for kernels in ("", "fused")
+    )
+    assert all(abs(factor - 1) < 0.03 for factor in of_plain)
+    assert all(1.07 < factor < 1.18 for factor in of_fused)
+    assert [step.layout.num_devices for step in steps] == [64] * 3

@@ -95,13 +95,14 @@ def test_so_many_replicas_fit_and_half_as_many_do_not(
 
 def test_blocks_at_work_take_one_and_a_half_gib():
     """Beside a sixty-fourth of gradients and weights, by ZeRO-2 and 3."""
-    case = Case(NETWORKS["7B"], 1024, nodes_of("h100", 64))
-    plain, _, gradients, weights = (
+    machine = nodes_of("h100", 64)
+    case = Case(NETWORKS["7B"], 1024, machine, kernels="fused")
+    alone, _, gradients, weights = (
         case.memory(Layout(64, zero=stage)) for stage in range(4)
     )
     for part, whole, share in (
-        (gradients.gradients, plain.gradients, "0.4"),
-        (weights.weights, plain.weights, "0.2"),
+        (gradients.gradients, alone.gradients, "0.4"),
+        (weights.weights, alone.weights, "0.2"),
     ):
         assert f"{whole / 64 / 2**30:.1f}" == share
         assert f"{(part - whole / 64) / 2**30:.1f}" == "1.5"

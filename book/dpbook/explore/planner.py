@@ -55,7 +55,7 @@ PROGRAM_HOSTS: dict[str, Host | None] = {
 FACTORS = {
     ("v100", False): (1.04, 1.04),
     ("a100", False): (1.08, 1.21),
-    ("a100", True): (1.17, 1.31),
+    ("a100", True): (1.14, 1.31),
     ("h100", False): (1.08, 1.15),
     ("h100", True): (1.1, 1.18),
 }

@@ -8,6 +8,7 @@ from matplotlib.ticker import NullLocator
 
 from dpbook.common.plots import COLOURS, Picture
 from dpbook.limits.comparisons import Comparison
+from dpbook.limits.on_gpu import COMPILED, EAGER, HOPPER
 from dpbook.limits.trust import BY_ZERO, WITH_EXPERTS
 from dpkit.theory.timeline.drawing import INK, QUIET
 
@@ -16,6 +17,7 @@ BLUE, BROWN, GREEN, VIOLET, RED = COLOURS
 # Classes of one kind have one colour.
 TRAINING = {
     "convolutions": ("o", BLUE),
+    HOPPER: ("X", BLUE),
     "grouped convolutions": ("<", BLUE),
     "depthwise convolutions": (">", BLUE),
     "transformers": ("s", BROWN),
@@ -30,6 +32,8 @@ TRAINING = {
     "products": ("^", RED),
     "networks on a CPU": ("v", INK),
     "small networks": ("P", QUIET),
+    EAGER: ("o", INK),
+    COMPILED: ("D", INK),
 }
 MESSAGES = {
     "copies": ("o", BLUE),

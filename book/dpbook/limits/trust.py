@@ -8,7 +8,7 @@ to the record.
 
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpbook.limits.comparisons import (
     Comparisons,
@@ -18,6 +18,13 @@ from dpbook.limits.comparisons import (
     worst,
 )
 from dpbook.limits.on_cpu import compared
+from dpbook.limits.on_gpu import (
+    COMPILED,
+    EAGER,
+    HOPPER,
+    steps_of_scripts,
+    timed_steps,
+)
 from dpkit.calibration.predictions import Prediction
 from dpkit.theory.tables import Table, table
 from dpkit.theory.units import show_factor
@@ -61,6 +68,13 @@ WORK = {
         which=True,
         ask="images/s of one GPU, and which GPU or network",
         limit="",
+    ),
+    HOPPER: Questions(
+        how_much=False,
+        which=False,
+        ask="",
+        limit="all are too short here: batch norm in 16 bits is five times "
+        "slower than its traffic",
     ),
     "grouped convolutions": Questions(
         how_much=True,
@@ -162,6 +176,18 @@ WORK = {
         ask="",
         limit="Python's work and first calls take no time here",
     ),
+    EAGER: Questions(
+        how_much=False,
+        which=False,
+        ask="",
+        limit="too short here, by up to 2.3 times: a lower bound",
+    ),
+    COMPILED: Questions(
+        how_much=False,
+        which=False,
+        ask="",
+        limit="run eagerly here: up to 1.9 times too long, or 2.0 too short",
+    ),
     "networks on a CPU": Questions(
         how_much=False,
         which=True,
@@ -172,15 +198,25 @@ WORK = {
 
 
 def read_all(folder: str | Path) -> Comparisons:
-    """Return what is compared in ``book/_data``, and on a calibrated CPU."""
+    """Return what is compared in ``book/_data``.
+
+    Steps of a CPU, of a GPU and of scripts stand in other records.
+    """
     found = read(Path(folder) / "comparisons.json")
-    record = json.loads((Path(folder) / "calibrated_cpu.json").read_text())
-    facts = record["provenance"]
+
+    def load(name: str) -> Any:
+        return json.loads((Path(folder) / f"{name}.json").read_text())
+
+    facts = load("calibrated_cpu")["provenance"]
     steps = [Prediction(**row) for row in facts["check"]]
     on_cpu = compared(steps, f"CPU, {facts['device_name']}")
-    return Comparisons(
-        found.rows + on_cpu.rows, found.decisions + on_cpu.decisions
-    )
+    rows = [
+        *found.rows,
+        *on_cpu.rows,
+        *timed_steps(load("gpu_steps"), load("gpu_forecasts")),
+        *steps_of_scripts(load("forecasts_of_scripts")),
+    ]
+    return Comparisons(rows, found.decisions + on_cpu.decisions)
 
 
 def questions(found: Comparisons) -> tuple[bool, bool]:

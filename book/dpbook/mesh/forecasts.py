@@ -68,6 +68,7 @@ def forecast(
         num_rows,
         cluster(layout.num_ranks, **NODES),
         sustained=1.0,
+        kernels="plain" if plain else "fused",
     )
     return Forecast(
         seconds=case.seconds(planned).total,

@@ -29,12 +29,13 @@ def machines_table(machines: list[str]) -> Table:
     found_rows = []
     for machine in machines:
         printed = terminal(f"python -m dpkit torchrun {machine} train.py")
-        step = sections(printed, "A step").splitlines()[1]
+        step, *without = sections(printed, "A step").splitlines()[1:]
         shares = sections(printed, "Where the time").splitlines()[2].split()
         found_rows.append(
             {
                 "options": machine,
                 "a step": step.strip().partition(" (")[0],
+                "without launches": " ".join(without[0].split()[1:3]),
                 "sending": shares[2],
                 "of it hidden": shares[3],
             }

@@ -93,11 +93,19 @@ def _of_experts(row: Comparison, narrow: bool, zero_3: bool) -> bool:
     )
 
 
+def _by_fsdp2(row: Comparison) -> bool:
+    return row.subject.startswith("Llama")
+
+
 GROUPS: dict[str, Callable[[Comparison], bool]] = {
     "22B to 1T on A100s": _has(subject="planned step", hardware="A100"),
     "ZeRO-3 on A100s": lambda row: (
-        _sharded(row) and "A100" in row.hardware and not _is_cut(row)
+        _sharded(row)
+        and "A100" in row.hardware
+        and not _is_cut(row)
+        and not _by_fsdp2(row)
     ),
+    "Llama by FSDP2 on A100s": _by_fsdp2,
     "ZeRO-3 on H100s": _has(configuration="ZeRO-3", hardware="H100"),
     "Llama 3 405B on H100s": _has(subject="405B"),
     "ResNet-50": _has(subject="ResNet-50"),

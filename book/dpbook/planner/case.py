@@ -56,14 +56,14 @@ Source:
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import fsum, gcd
 from typing import NamedTuple
 
 from dpbook.formulas.sharding import SHARDED_FROM, WHOLE_BLOCKS
 from dpbook.planner import experts, plain
 from dpbook.planner.layouts import Layout, all_layouts
-from dpbook.planner.networks import Network
+from dpbook.planner.networks import Convolutional, Network
 from dpbook.planner.peak import Held, peak
 from dpbook.planner.work import (
     NUM_BYTES,
@@ -181,8 +181,14 @@ class Case:
     #: The kernel of attention that a run of its time had, such as "flash". ""
     #: stands for the one that the cards take today.
     attention: str = ""
+    #: The kernels between products, "plain" or "fused". "" stands for those
+    #: that a program of the layout has (``takes_plain``).
+    kernels: str = ""
     #: The messages by which replicas share what ZeRO-2 or 3 divides.
     zero_messages: ZeroMessages = BY_BLOCK
+    _networks: dict[bool, Network] = field(
+        default_factory=dict, init=False, repr=False
+    )
     _parts: dict[tuple[object, ...], LayoutParts] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -196,7 +202,9 @@ class Case:
         Many layouts have the same, so that they are computed once.
         """
         experts.check_groups(self.network.experts, layout)
+        net = self.network_of(layout)
         key = (
+            net.plain,
             layout.tensor,
             layout.pipeline == 1,
             layout.micro_batch,
@@ -208,7 +216,6 @@ class Case:
             layout.expert_tensor,
         )
         if key not in self._parts:
-            net = self.network
             gpu = self.cluster.accelerator
             block, ends = (
                 work(
@@ -231,6 +238,37 @@ class Case:
                 hop=self._hop(layout, block),
             )
         return self._parts[key]
+
+    # Kernels between products, by d × t × p and the stage of ZeRO:
+    #
+    #     64 × 1 × 1   all     plain    DDP and FSDP of PyTorch, eager
+    #     8 × 8 × 1    2, 3    plain    FSDP with tensor groups by DTensor
+    #     8 × 8 × 1    0, 1    fused    as by Megatron-LM
+    #     4 × 4 × 4    all     fused    the same, with a pipeline
+    #     all          all     fused    compiled: no host is waited for
+
+    def takes_plain(self, layout: Layout) -> bool:
+        """Return whether a program of a layout has plain kernels.
+
+        They are counted for a Llama alone, and where backward computes nothing
+        or whole blocks again; all others are taken as fused.
+        """
+        if self.kernels or self.network.plain:
+            return self.kernels == "plain" or self.network.plain
+        if self.host is None or layout.pipeline > 1:
+            return False
+        by_engines = layout.zero >= 2 or layout.tensor == 1
+        return by_engines and plain.is_counted(self.network, layout)
+
+    def network_of(self, layout: Layout) -> Network:
+        """Return the network, with the kernels of a layout's program."""
+        is_plain = self.takes_plain(layout)
+        if is_plain not in self._networks:
+            net = self.network
+            if is_plain != net.plain and not isinstance(net, Convolutional):
+                net = replace(net, plain=is_plain)
+            self._networks[is_plain] = net
+        return self._networks[is_plain]
 
     @property
     def kept_rate(self) -> float:
@@ -309,7 +347,7 @@ class Case:
         """Return the bytes of the first or second device of a pipeline."""
         block, ends, *_ = self.parts(layout)
         shared = self.shared_parameters(layout, rank)
-        if self.network.plain:
+        if self.takes_plain(layout):
             number = fsum(each.number for each in shared)
             return StepMemory(*peak(self._held(layout, rank, number)))
         sizes = {
@@ -430,7 +468,7 @@ class Case:
         """Yield all layouts of the cluster's devices.
 
         A tensor group never spans two nodes. With plain modules it keeps what
-        it has gathered.
+        it has gathered, and backward computes nothing or all again.
         """
         count = self.cluster.num_devices
         net = self.network
@@ -446,8 +484,15 @@ class Case:
             most_context=net.most_context,
             experts=net.experts,
         )
-        gathered = "kept" if net.plain else "again"
-        yield from (each._replace(gathered=gathered) for each in found)
+        for each in found:
+            if not self._would_be_plain(each):
+                yield each
+            elif each.recompute != "selective":
+                yield each._replace(gathered="kept")
+
+    def _would_be_plain(self, layout: Layout) -> bool:
+        """Return whether it takes plain kernels, if these were counted."""
+        return self.takes_plain(layout._replace(recompute="none"))
 
     def _messages(self, layout: Layout, block: BlockWork) -> float:
         """Return the seconds of the collectives of a block, by micro-batch."""
@@ -513,7 +558,7 @@ class Case:
         moved = 0.0
         for number, copies, _ in self.shared_parameters(layout):
             own = number / (copies if layout.zero else 1)
-            if self.network.plain:
+            if self.takes_plain(layout):
                 moved += plain.UPDATE_BYTES * own
                 moved += plain.copied_bytes(layout) * number
             else:

@@ -76,6 +76,14 @@ class Passes(NamedTuple):
         return (2 if recompute == "full" else 1) * self.forward + self.backward
 
 
+def is_counted(network: object, layout: Layout) -> bool:
+    """Return whether the plain kernels of a network are counted here."""
+    if not isinstance(network, Transformer) or network.experts:
+        return False
+    is_llama = network.gated and network.fused and not network.dropout
+    return is_llama and layout.recompute != "selective"
+
+
 def check_plain(model: Transformer, layout: Layout) -> None:
     """Refuse a model, or a layout, whose kernels are not counted here."""
     if not model.gated or model.dropout or not model.fused:

@@ -31,7 +31,8 @@ what forward does. Nothing stays in a cache. What the host takes is in
 ``launches``. The published steps in ``book/_data/plans.json`` test all of this
 together.
 
-Not all programs fuse them so; ``plain`` counts one that does not. Other
+Not all programs fuse them so; ``plain`` counts one that does not, and
+``Case.takes_plain`` says which layouts are planned so. Other
 kernels of a layer of 4,096 tokens, h = 4096, on an H100::
 
                                       simulated, plain modules      here
@@ -458,6 +459,8 @@ def _attention_seconds(
 ) -> float:
     """Return the seconds of fused attention, forward and backward.
 
+    In float8 only products of matrices are: attention has 16 bits there.
+
     Args:
         attention: Its sizes, its arithmetic, and how often forward runs.
         accelerator: The device.
@@ -465,6 +468,7 @@ def _attention_seconds(
         sustained: The part of the rate of attention that is kept.
         kernel: The kernel, such as "flash"; "": the one that the device takes.
     """
+    dtype = "bfloat16" if dtype == "float8" else dtype
     kernel = kernel or attention_kernel(accelerator, dtype)
     half = _half_flops(accelerator, dtype)
     s = attention.length

@@ -18,6 +18,7 @@ from typing import Any
 
 from dpbook.limits.comparisons import Comparison, Decision, mean_factor
 from dpbook.plan_a_run.published import KERNEL, llama3_steps
+from dpbook.plan_a_run.published_fsdp import fsdp_steps
 from dpbook.planner.case import Case
 from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import NETWORKS, Planned
@@ -115,6 +116,19 @@ def sharded(
         yield replace(row, kind="fitted") if fitted else row
 
 
+def by_fsdp(record: Mapping[str, Any]) -> Iterator[Comparison]:
+    """Compare steps of Llama by PyTorch's FSDP, in plain kernels.
+
+    The others with ZeRO-3 are of a GPT, whose plain kernels are not counted.
+    """
+    for step in fsdp_steps(record):
+        b, again = step.layout.micro_batch, step.layout.recompute
+        card = f"{step.layout.num_devices} A100"
+        what = f"ZeRO-3, micro-batches of {b}, {again} recomputed"
+        names = step.name, card, what, "tokens/s"
+        yield _row(*names, step.planned(), step.rate)
+
+
 def on_a100s(load: Any) -> Rows:
     """Compare the steps that the A100's number was fitted to.
 
@@ -205,6 +219,7 @@ def comparisons(load: Any) -> Rows:
         *on_a100s(load),
         replicas(load("korthikanti2022")),
         *sharded(plans["foundry"], "h100"),
+        *by_fsdp(plans["fsdp2"]),
         *llama3(plans["llama3"]),
         *resnet50(load("resnet50_nvidia")),
         *cuts.rows(plans["cuts"], gpus),
