@@ -55,8 +55,8 @@ def gradients_apart(
         ]
     if factor is not None:
         return [
-            "it looks like: some ranks multiply their gradients by a factor "
-            "of their own after these are averaged, as by clipping or a scale"
+            "it looks like: some ranks change their gradients after these are "
+            "averaged, by one factor of their own, as by clipping or a scale"
         ]
     if all(_are_own(rank, step, wrong) for rank in several):
         return [

@@ -64,6 +64,41 @@ for epoch in range(2):
         schedule.step()
 """
 
+# A gradient that changes much with the last digit of a parameter.
+SENSITIVE = """
+import os, torch, torch.distributed as dist
+from torch import nn
+
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.cuda.set_device(rank)
+torch.manual_seed(0)
+
+
+class Waves(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(8))
+
+    def forward(self, x):
+        return torch.sin(1e5 * self.weight * x).mean()
+
+
+net = nn.parallel.DistributedDataParallel(Waves().cuda())
+optimizer = torch.optim.SGD(net.parameters(), 1e-2)
+x = torch.rand(64, 8).chunk(world)[rank].cuda()
+for step in range(3):
+    optimizer.zero_grad()
+    net(x).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_rounding_does_not_grow_from_step_to_step(tmp_path):
+    status, text = check(tmp_path, ranks=2, script=SENSITIVE)
+    assert status == 0, text
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
