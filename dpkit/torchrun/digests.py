@@ -5,7 +5,7 @@ direction. Two that are equal have both alike. Where one is three times the
 other, both are three times as long; where they point elsewhere, the second is
 not. DTensors are put together before, so that shards compare with the whole.
 
-Of a parameter it is also kept how far a step has moved it along its own
+For a parameter, a third number says how far a step has moved it along its
 gradient. Where a gradient is nothing but rounding, Adam moves the parameter by
 some of this noise; along the gradient that counts for nothing.
 """
@@ -30,7 +30,7 @@ from dpkit.sim.operators.operations import is_freed
 from dpkit.sim.tensors.behaviour import plain
 from dpkit.torchrun.watchers import Watcher
 
-# Of the direction: cosines of n * n, modulo a prime, so anything but smooth.
+# The direction repeats cosines of n · n modulo a prime, which are not smooth.
 _PERIOD = torch.cos(torch.arange(1013, dtype=torch.float64) ** 2 % 1013)
 COMPONENTS = 16  # of a gradient before it is averaged
 
@@ -85,7 +85,7 @@ class Digests(Watcher):
         self._at_end = at_end
         self._optimizers: list[Optimizer] = []
         self._numbers: dict[int, int] = {}  # of parameters without a name
-        # Of the step that is being done.
+        # What belongs to the step that is being done.
         self._first: dict[str, Digest] = {}  # parameters, before it
         self._gradients: dict[str, Digest] = {}
         self._own: dict[str, list[float]] = {}

@@ -1,6 +1,6 @@
 """What a model is given while a script trains it, to compare two runs by.
 
-These are facts by which causes are told apart: which examples it gets, how
+Causes differ in these facts: which examples it gets, how
 many targets count, which buffers it uses, and how exact its numbers are.
 """
 
@@ -64,7 +64,7 @@ class ModelFacts(Watcher):
         self._known: set[int] = set()  # modules that were called
         self._model: nn.Module | None = None  # the outermost
         self._inner: nn.Module | None = None  # the same without its wrapper
-        # Of the step that is being done.
+        # What belongs to the step that is being done.
         self._examples: list[Examples] = []
         self._targets = 0
         self._buffers: dict[str, Digest] = {}
@@ -213,7 +213,7 @@ def _short(name: str) -> str:
 def numbers_of(tensors: list[torch.Tensor]) -> list[float]:
     """Return a number for each example, by which it is known again.
 
-    Those of the tensors count that have as many rows as the first.
+    A tensor counts if it has as many rows as the first.
     """
     count = len(tensors[0])
     total = torch.zeros(count, dtype=torch.float64, device="cpu")

@@ -1,4 +1,4 @@
-"""Whether two digests are near: equal but for rounding.
+"""Whether two digests are near: equal up to rounding.
 
 A gradient that is zero in exact arithmetic is all rounding, as that of a bias
 before batch normalization, or of the bias of attention's keys. It is the sum
@@ -74,7 +74,7 @@ def more_than_rounding(
 def are_near(
     one: Digest, other: Digest, relative: float, floor: float = 0.0
 ) -> bool:
-    """Return whether digests are equal but for rounding.
+    """Return whether digests are equal up to rounding.
 
     Args:
         one: A digest.
@@ -114,7 +114,7 @@ def common_factor(
 
 
 def near_numbers(one: float, other: float, relative: float) -> bool:
-    """Return whether two numbers are equal but for rounding."""
+    """Return whether two numbers are equal up to rounding."""
     return abs(one - other) <= relative * max(abs(one), abs(other))
 
 

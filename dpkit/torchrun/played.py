@@ -1,4 +1,4 @@
-"""The batches of all ranks, which one rank is given in place of its own.
+"""The batches of all ranks, which one rank is given in place of other ones.
 
 Ranks keep what their loaders yield, and one rank that runs the same script
 gets it, put together, so that it has the examples of all::
@@ -138,7 +138,7 @@ def _recording(
 
 
 def play_loaders(stack: ExitStack, tape: Tape) -> None:
-    """Let loaders yield what a tape has, until a stack ends."""
+    """Make loaders yield what a tape has, until a stack ends."""
     number_of = _number_loaders(stack)
     begun: Counter[int] = Counter()  # passes
     iterate: Any = DataLoader.__iter__

@@ -355,7 +355,7 @@ def found_among(
 
     Args:
         ranks: What each rank reports.
-        have_ended: Whether all ranks have come to their ends.
+        have_ended: Whether all ranks have ended.
     """
     found: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for rank, one in ranks.items():

@@ -20,7 +20,7 @@ def steps_with_same_examples(one: Kept, several: Sequence[Kept]) -> int:
 
 
 def unseen(one: Kept, several: Sequence[Kept], step: int) -> str:
-    """Say which examples of a step not both have; nothing if both have all.
+    """Return which examples of a step not both have; "" if both have all.
 
     Where ranks share the parts of an example, or the layers of a model, it is
     not known, and nothing is said.

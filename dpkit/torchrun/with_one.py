@@ -167,7 +167,7 @@ def _parameters_with_one(
 ) -> list[str]:
     """Compare the values of parameters: most of them have to agree.
 
-    Of a few, Adam may have moved by rounding what has next to no gradient.
+    Adam may have moved a few by rounding: those that have next to no gradient.
     """
     expected = one.digests[step].parameters
     found = joined(several, step).parameters
