@@ -188,7 +188,7 @@ def module_shown(original: Callable[..., Any]) -> Callable[..., Any]:
 def module_of_mesh(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a ``_get_device_handle`` by which a mesh chooses a device.
 
-    It chooses by LOCAL_RANK: by CUDA's numbers, which begin anew on each node.
+    It chooses by LOCAL_RANK, a number of CUDA's: each node has a GPU 0.
     """
 
     @wraps(original)
