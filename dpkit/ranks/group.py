@@ -56,6 +56,8 @@ class SimGroup(_Group):  # type: ignore[misc]
     options. Each returns before it is over.
     """
 
+    is_fake = False  # of several ranks, on the backend that sends nothing
+
     def __init__(self, options: Any, world: World, rank: int) -> None:
         self._size = options.group_size
         self._place = options.group_rank
@@ -343,8 +345,13 @@ class SimGroup(_Group):  # type: ignore[misc]
             RuntimeError: another rank has called something else; or a tensor
                 is on another device than that of this rank, or the CPU.
             TypeError: a type of tensors is not reduced.
-            ValueError: a tensor has gaps in memory.
+            ValueError: a tensor has gaps in memory; or the backend is "fake".
         """
+        if self.is_fake:
+            raise ValueError(
+                "the backend 'fake' sends nothing, and its results would be "
+                f"made up (operation: {kind}, ranks: {self._size})"
+            )
         how = _settings(opts)
         found = list(tensors_in(tensors))
         check_rank(self._rank)

@@ -12,11 +12,13 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.distributed import device_mesh
 
 from dpkit.sim import torch_sim
 from dpkit.sim.cuda_names import not_modelled as noted
 from dpkit.sim.cuda_names.names import (
     first_device,
+    is_inside,
     simulated_number,
     visible_count,
 )
@@ -24,6 +26,7 @@ from dpkit.sim.cuda_names.tensor_types import TYPES
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import current_device, device_of, set_device
 from dpkit.sim.operators import random_numbers
+from dpkit.sim.streams.sending import thread
 
 NCCL_VERSION = (2, 27, 5)  # that of the wheels of torch 2.9
 
@@ -51,6 +54,31 @@ def is_capturing() -> bool:
     caller = sys._getframe(1).f_globals["__name__"]
     is_norm = caller == "torch.nn.modules._functions"
     return is_norm and simulation.backing.type == "meta"
+
+
+class _Chosen:
+    """Whether the program of this process has chosen its device, or asked."""
+
+    yet = False
+
+
+def begin() -> None:
+    """Note that the program of a block has not chosen its device yet."""
+    _Chosen.yet = False
+
+
+def is_initialized() -> bool:
+    """Return whether the program has used a device, or chosen one.
+
+    A mesh of devices chooses one where it has not. PyTorch's other modules
+    get True: what they do when CUDA begins need not be put off.
+    """
+    caller = sys._getframe(1).f_globals.get("__name__")
+    if caller != device_mesh.__name__ and is_inside():
+        return True
+    if thread.rank is not None and not thread.is_process:
+        return True  # each rank of a launch begins on its own device
+    return _Chosen.yet or any(simulation.memory.peak)
 
 
 class CudaProperties:
@@ -84,12 +112,14 @@ class CudaProperties:
 
 def current_number() -> int:
     """Return the number of the current device."""
+    _Chosen.yet = True
     return current_device() - first_device()
 
 
 def choose_device(device: Any) -> None:
     """Make a device the current one; a negative number changes nothing."""
     if not (type(device) is int and device < 0):
+        _Chosen.yet = True
         set_device(simulated_number(device))
 
 
@@ -166,15 +196,13 @@ OF_DEVICE = (
     *("reset_peak_memory_stats", "reset_accumulated_memory_stats"),
     "can_device_access_peer",
 )
-_OTHERS = (
-    *("is_available", "is_initialized", "Stream", "Event", "set_stream"),
-    "empty_cache",
-)
+_OTHERS = (*("is_available", "Stream", "Event", "set_stream", "empty_cache"),)
 #: What is not here calls one of these: ``memory_allocated`` asks
 #: ``memory_stats``, ``manual_seed`` one of ``default_generators``.
 FUNCTIONS: dict[str, Any] = {
     **{n: numbers_read(getattr(torch_sim, n)) for n in OF_DEVICE},
     **{n: getattr(torch_sim, n) for n in _OTHERS},
+    "is_initialized": is_initialized,
     "device": DeviceBlock,
     "device_of": DeviceBlockOf,
     "device_count": visible_count,

@@ -185,6 +185,20 @@ def module_shown(original: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def module_of_mesh(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a ``_get_device_handle`` by which a mesh chooses a device.
+
+    It chooses by LOCAL_RANK, a number of CUDA's: each node has a GPU 0.
+    """
+
+    @wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        found = original(*args, **kwargs)
+        return torch.cuda if found is torch_sim else found
+
+    return call
+
+
 def attribute_shown(name: str) -> property:
     """Return a property that shows a program an attribute, a device.
 

@@ -129,6 +129,7 @@ def _of_kinds() -> list[Patch]:
             lambda dtype: torch.set_autocast_dtype("sim", dtype),
         ),
         wrapped(autocast_mode, "_cast", by_kind(1, "device_type")),
+        wrapped(device_mesh, "_get_device_handle", functions.module_of_mesh),
         wrapped(device_mesh.DeviceMesh, "__init__", by_kind(1, "device_type")),
         wrapped(
             device_mesh.DeviceMesh, "device_type", functions.property_shown
@@ -236,6 +237,7 @@ def as_cuda(real_time: bool = False) -> Iterator[None]:
         )
     noted.notes.clear()
     names.begin()
+    cuda_module.begin()
     changes = patches()
     missing = [patch.name for patch in changes if not patch.fits()]
     if missing:

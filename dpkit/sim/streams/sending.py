@@ -25,7 +25,7 @@ from dpkit.sim.devices.names import accelerator
 from dpkit.sim.memory.accounting import tensors_in
 
 BACKEND = "sim"  # the name of the backend of torch.distributed
-FAKE = "fake"  # what libraries take for an axis of a mesh with one rank
+FAKE = "fake"  # what libraries take for an axis of a mesh that is not used
 NAMESPACE = "c10d"
 
 
@@ -79,12 +79,10 @@ def make_group(options: Any, backend_options: Any) -> dist.ProcessGroup:
             "a process group on simulated devices needs ranks that take turns "
             f"(backend: {BACKEND!r}); dpkit.sim.launch starts them"
         )
-    if not thread.sends and options.group_size > 1:
-        raise ValueError(
-            f"the backend {FAKE!r} sends nothing, so a group of it is one "
-            f"rank (ranks: {options.group_size})"
-        )
-    return thread.make_group(options)
+    group: Any = thread.make_group(options)
+    group.is_fake = not thread.sends and options.group_size > 1
+    made: dist.ProcessGroup = group
+    return made
 
 
 def sending_kernels() -> Iterator[tuple[str, Callable[..., Any]]]:
