@@ -90,6 +90,8 @@ def _section(section: Section) -> str:
     lines = [f"<p>{mark}{escape(line)}</p>" for line in section.lines]
     if section.title == FOUND:
         kind = "found" if section.mark else "nothing"
+        if not section.mark:  # one sentence, in lines for a terminal
+            lines = ["<p>", *map(escape, section.lines), "</p>"]
         lines = [f'<div class="box {kind}">', *lines, "</div>"]
     parts = [head, *lines]
     if section.table is not None:

@@ -15,7 +15,7 @@ reads get their gradients, too. A kernel with such tensors is not priced; it is
 charged as if it were called eagerly.
 
 Source:
-    Team PyTorch, "FlexAttention: The Flexibility of PyTorch with the
+    He and others, "FlexAttention: The Flexibility of PyTorch with the
     Performance of FlashAttention", 2024: on an A100 it reaches 90 % of
     FlashAttention-2's rate forward and 85 % backward.
 """
