@@ -51,6 +51,12 @@ def _add_ranks(parser: Parser) -> None:
         help="ranks on each node, with a GPU each (default: 1)",
     )
     add(
+        "--own-gpu",
+        action="store_true",
+        help="each rank sees its own GPU alone, as cuda:0; so start launchers "
+        "such as SLURM with --gpus-per-task=1",
+    )
+    add(
         "--alike",
         action="store_true",
         help="with --meta: run rank 0, which stands for all that do the same",
@@ -72,6 +78,7 @@ def run_torchrun(options: argparse.Namespace, command: str) -> None:
         steps=options.steps,
         races=options.races,
         has_real_time=options.real_time,
+        sees_own=options.own_gpu,
     )
     if options.alike and not options.meta:
         refuse("--alike needs --meta: a rank with values is no other")

@@ -58,6 +58,7 @@ class Settings(NamedTuple):
     steps: int | None = None  # of the optimizer, after which it ends
     races: bool = False  # whether uses are found that nothing orders
     has_real_time: bool = False  # whether it sees the time on the wall
+    sees_own: bool = False  # whether a rank sees its own GPU alone
 
 
 class RankReport(NamedTuple):
@@ -142,7 +143,10 @@ def _tasks_of_torchrun(script: Script, settings: Settings) -> list[Task]:
         run_script(script)
 
     return [
-        partial(run_at, RankPlace(rank, size, settings.ranks_per_node))
+        partial(
+            run_at,
+            RankPlace(rank, size, settings.ranks_per_node, settings.sees_own),
+        )
         for rank in range(size)
     ]
 

@@ -22,9 +22,10 @@ class RankPlace(NamedTuple):
     rank: int
     world_size: int
     ranks_per_node: int
+    sees_own: bool = False  # whether it sees its own GPU alone, as "cuda:0"
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that torchrun sets for this rank."""
+        """Return the variables that its launcher sets for this rank."""
         node, local = divmod(self.rank, self.ranks_per_node)
         nodes = -(-self.world_size // self.ranks_per_node)
         numbers = {
@@ -41,6 +42,8 @@ class RankPlace(NamedTuple):
             "TORCHELASTIC_MAX_RESTARTS": 0,
             "OMP_NUM_THREADS": 1,
         }
+        if self.sees_own:
+            numbers["CUDA_VISIBLE_DEVICES"] = local
         return {
             **{name: str(number) for name, number in numbers.items()},
             "ROLE_NAME": "default",

@@ -17,8 +17,8 @@ from torch.distributed import device_mesh
 from dpkit.sim import torch_sim
 from dpkit.sim.cuda_names import not_modelled as noted
 from dpkit.sim.cuda_names.names import (
-    first_device,
     is_inside,
+    number_seen,
     simulated_number,
     visible_count,
 )
@@ -113,7 +113,8 @@ class CudaProperties:
 def current_number() -> int:
     """Return the number of the current device."""
     _Chosen.yet = True
-    return current_device() - first_device()
+    visible_count()  # the current device is one of these
+    return number_seen(current_device())
 
 
 def choose_device(device: Any) -> None:

@@ -8,8 +8,8 @@ import torch
 
 from dpkit.sim import torch_sim
 from dpkit.sim.cuda_names.names import (
-    first_device,
     is_inside,
+    number_seen,
     seen,
     seen_kind,
     simulated,
@@ -168,7 +168,7 @@ def number_shown(original: Callable[..., int]) -> Callable[..., int]:
         number = original(tensor)
         if device_of(tensor).type != "sim" or is_inside():
             return number
-        return number - first_device()
+        return number_seen(number)
 
     return call
 
@@ -255,7 +255,8 @@ def current_device_seen(original: Callable[[], int]) -> Callable[[], int]:
 
     @wraps(original)
     def call() -> int:
-        return original() - (0 if is_inside() else first_device())
+        number = original()
+        return number if is_inside() else number_seen(number)
 
     return call
 

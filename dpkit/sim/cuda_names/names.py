@@ -10,6 +10,7 @@ torchrun has started. Ranks 0 to 3 are on two nodes of two devices::
 import os
 import re
 import sys
+from collections.abc import Sequence
 from functools import cache
 from itertools import takewhile
 from typing import Any
@@ -48,39 +49,57 @@ def first_device() -> int:
     return thread.rank // per_node * per_node
 
 
-def visible_count() -> int:
-    """Return how many devices a program sees."""
+def _on_node() -> range:
+    """Return the numbers of the simulated devices of a program's node."""
     per_node = simulation.clock.cluster.ranks_per_node
-    if thread.rank is None:
-        return _chosen(device_count())
-    if per_node is None:
-        return device_count()
-    return min(per_node, device_count() - first_device())
+    first = first_device()
+    last = device_count()
+    if thread.rank is not None and per_node is not None:
+        last = min(first + per_node, last)
+    return range(first, last)
 
 
 class _Variable:
-    """What CUDA_VISIBLE_DEVICES was when the block began."""
+    """What CUDA_VISIBLE_DEVICES was: when the block began, and last."""
 
-    value: str | None = None
+    at_first: str | None = None
+    last: str | None = None
 
 
 def begin() -> None:
     """Note what the variable is: only the program's own choice counts."""
-    _Variable.value = os.environ.get(VISIBLE)
+    _Variable.at_first = _Variable.last = os.environ.get(VISIBLE)
 
 
-def _chosen(count: int) -> int:
-    """Return how many of some devices a program of one process has chosen.
+def visible() -> Sequence[int]:
+    """Return the simulated devices that a program sees, in its order.
 
-    It drives all of them, so that it does not matter which. As in CUDA, the
-    first that is not there ends the list.
+    They are those of its node that CUDA_VISIBLE_DEVICES names. As in CUDA,
+    the first that is not there ends the list. The ranks of a launch share the
+    variable, so that it counts for none of them.
     """
+    # Rank 2 of four, on nodes of two: its node has sim:2 and sim:3.
+    #
+    #     variable    not set     "1"     "1,0"         "1,7,0"
+    #     cuda:0 …    sim:2, 3    sim:3   sim:3, 2      sim:3
+    found = _on_node()
     value = os.environ.get(VISIBLE)
-    if value is None or value == _Variable.value:
-        return count
-    valid = {str(number) for number in range(count)}
+    shares = thread.rank is not None and not thread.is_process
+    if value is None or value == _Variable.at_first or shares:
+        return found
+    by_name = {str(k): number for k, number in enumerate(found)}
     names = [name.strip() for name in value.split(",")]
-    return len([*takewhile(lambda name: name in valid, names)])
+    chosen = [by_name[name] for name in takewhile(by_name.__contains__, names)]
+    if value != _Variable.last:  # the current device is the first of them
+        _Variable.last = value
+        if chosen and simulation.current_device not in chosen:
+            simulation.current_device = chosen[0]
+    return chosen
+
+
+def visible_count() -> int:
+    """Return how many devices a program sees."""
+    return len(visible())
 
 
 def visible_numbers() -> list[int]:
@@ -104,8 +123,11 @@ def simulated(value: Any) -> Any:
     elif type(value) is not torch.device:
         return value
     kind, index = value.type, value.index
+    if kind == "cuda" and index is None:
+        visible()  # the current device is one of these
+        return torch.device("sim")
     if kind == "cuda":
-        return torch.device("sim") if index is None else _numbered(index)
+        return _numbered(index)
     if kind == "sim" and index is not None and index < first_device():
         return _numbered(index)
     return value
@@ -124,12 +146,24 @@ def _numbered(index: int) -> torch.device:
     Raises:
         RuntimeError: the program does not see so many devices.
     """
-    if index >= visible_count():
+    there = visible()
+    if index >= len(there):
         raise RuntimeError(
             f"CUDA error: invalid device ordinal (device: cuda:{index}, "
-            f"simulated devices that this process sees: {visible_count()})"
+            f"simulated devices that this process sees: {len(there)})"
         )
-    return torch.device("sim", first_device() + index)
+    return torch.device("sim", there[index])
+
+
+def number_seen(number: int) -> int:
+    """Return the number that a program has for a simulated device.
+
+    A device that it does not see has the number of its place on the node.
+    """
+    there = visible()
+    if number in there:
+        return there.index(number)
+    return number - first_device()
 
 
 def simulated_kind(value: Any) -> Any:
@@ -143,7 +177,7 @@ def seen(device: torch.device) -> torch.device:
         return device
     if device.index is None:
         return torch.device("cuda")
-    number = device.index - first_device()
+    number = number_seen(device.index)
     return torch.device("cuda", number) if number >= 0 else device
 
 
@@ -154,7 +188,7 @@ def seen_kind(kind: str) -> str:
 
 def gpu_called(device: int) -> tuple[str, str]:
     """Return what errors call a device: its kind, and its own name."""
-    return "CUDA", f"GPU {device - first_device()}"
+    return "CUDA", f"GPU {number_seen(device)}"
 
 
 def _device_of(tensor: Any) -> torch.device:
