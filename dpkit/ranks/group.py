@@ -19,7 +19,7 @@ from dpkit.ranks.modes import dispatched_as
 from dpkit.ranks.pending import Contribution, PendingCollective
 from dpkit.ranks.reductions import check_reduction, reduction_of
 from dpkit.ranks.sending import SENDERS
-from dpkit.ranks.works import SimWork
+from dpkit.ranks.works import SimWork, note_time_limit
 from dpkit.ranks.world import World
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory.accounting import tensors_in
@@ -256,8 +256,15 @@ class SimGroup(_Group):  # type: ignore[misc]
             stream.synchronize()
         return self._call("barrier", self._rank, [])
 
-    def monitored_barrier(self, *_: Any, **__: Any) -> bool:
-        """Wait for a barrier; the time limit is not looked at."""
+    def monitored_barrier(
+        self, timeout: Any = None, wait_all_ranks: bool = False
+    ) -> bool:
+        """Wait for a barrier; the time limit is not looked at.
+
+        All ranks that are missing are named in any case.
+        """
+        if timeout is not None:
+            note_time_limit()
         return bool(self.barrier().wait())
 
     def _start_coalescing(self, device: Any = None) -> None:

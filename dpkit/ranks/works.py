@@ -22,6 +22,7 @@ from torch.futures import Future
 
 from dpkit.ranks.pending import PendingCollective
 from dpkit.ranks.scheduler import Scheduler
+from dpkit.sim.cuda_names.not_modelled import note
 from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.streams.sending import check_rank
 from dpkit.sim.streams.streams import SimEvent, current_stream
@@ -29,6 +30,14 @@ from dpkit.sim.tensors.backward import in_backward
 from dpkit.sim.tensors.tensor import SimTensor
 
 _Work: Any = vars(dist)["_Work"]
+
+
+def note_time_limit() -> None:
+    """Note that the time limit of a single call is not looked at."""
+    note(
+        "a time limit of one wait: it is not looked at, while that of the "
+        "process group is"
+    )
 
 
 class SimWork(_Work):  # type: ignore[misc]
@@ -58,8 +67,10 @@ class SimWork(_Work):  # type: ignore[misc]
         """Make the rank's current stream wait until they are over.
 
         The host goes on at once, when all ranks have arrived. The time limit
-        is not looked at.
+        is not looked at, which is noted.
         """
+        if timeout:  # C++ gives 0 where a program gives none
+            note_time_limit()
         self._let_all_arrive()
         self._wait_in_stream()
         return True

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import device_mesh
 from torch.distributed import distributed_c10d as c10d
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FullyShardedDataParallel
@@ -39,6 +40,7 @@ OWNERS = [
     *(torch.Tensor, torch.UntypedStorage, torch.accelerator.device_index),
     *(torch.autocast, torch.amp.GradScaler, torch.autograd.profiler.profile),
     *(c10d.BackendConfig, DeviceMesh, FullyShardedDataParallel, nn.Module),
+    device_mesh,
     nn.parallel.DistributedDataParallel,
     *(SimEvent, SimStream, sys.modules["dpkit.accelerator.found"]),
     *(parallel_choice, DATA_PARALLEL),

@@ -2,7 +2,7 @@
 
 A rank sends its tensors on simulated devices and on the CPU in one way, by the
 backend "sim". A program asks for "nccl", for "gloo" or for both.
-Options of "nccl" have no effect.
+Options of "nccl" have no effect, which is noted.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import Backend
 
+from dpkit.sim.cuda_names.not_modelled import note
 from dpkit.sim.streams.sending import BACKEND, FAKE, thread
 
 
@@ -27,6 +28,21 @@ class ProcessGroupNCCL:
         def __init__(self, is_high_priority_stream: bool = False) -> None:
             super().__init__("nccl")
             self.is_high_priority_stream = is_high_priority_stream
+
+
+def options_noted(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that makes groups, and notes options of theirs."""
+
+    @wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("pg_options") is not None:
+            note(
+                "pg_options of a process group: what they set changes nothing "
+                "here"
+            )
+        return original(*args, **kwargs)
+
+    return call
 
 
 def any_backend(original: Callable[..., None]) -> Callable[..., None]:

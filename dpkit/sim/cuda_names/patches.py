@@ -161,6 +161,8 @@ def _of_distributed() -> list[Patch]:
         *(added(owner, nccl, stand_in) for owner in missing),
         wrapped(c10d.BackendConfig, "__init__", distributed.any_backend),
         wrapped(dist, "init_process_group", functions.device_id_read),
+        wrapped(dist, "init_process_group", distributed.options_noted),
+        wrapped(dist, "new_group", distributed.options_noted),
         replaced(dist, "is_nccl_available", lambda: True),
         replaced(torch.cuda.nccl, "version", lambda: cuda_module.NCCL_VERSION),
     ]
