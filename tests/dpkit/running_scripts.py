@@ -85,3 +85,10 @@ def section(text, title):
     rest = lines[first + 1 :]
     end = rest.index("") if "" in rest else len(rest)
     return rest[:end]
+
+
+def looked_for(lines):
+    """Return the sentence of a section that has found nothing, in one line."""
+    nothing, *sentence = lines
+    assert nothing == "  nothing was found"
+    return " ".join(line.strip() for line in sentence)

@@ -1,8 +1,14 @@
 """A mesh of devices chooses the GPU of a rank, where its script has not."""
 
+import sys
+
 import pytest
 
 from tests.dpkit.running_scripts import torchrun
+
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="ranks are forked on Linux"
+)
 
 SCRIPT = """
 import torch, torch.distributed as dist

@@ -6,6 +6,7 @@ nothing is lost.
 """
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,6 +143,9 @@ print("sum:", x.item())
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="ranks are forked on Linux"
+)
 def test_what_has_no_effect_is_noted(tmp_path):
     text = torchrun(tmp_path, "--nproc-per-node", "2", script=LIMITS)
     assert text.count("sum: 2.0") == 2

@@ -1,8 +1,14 @@
 """Ranks that see one GPU, by their launcher or by their own choice."""
 
+import sys
+
 import pytest
 
 from tests.dpkit.running_scripts import torchrun
+
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="ranks are forked on Linux"
+)
 
 CHOICE = """
 import os
