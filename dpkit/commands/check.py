@@ -41,7 +41,7 @@ def add_check(commands: Commands) -> None:
 def check_script(options: argparse.Namespace, command: str) -> None:
     """Run a script on several ranks and on one; print what differs."""
     # Here, not above: they import PyTorch's engines, which takes a while.
-    from dpkit.torchrun.checking import check
+    from dpkit.torchrun.checking import compare_ranks
     from dpkit.torchrun.script import Script
 
     if options.ranks < 2:
@@ -53,7 +53,7 @@ def check_script(options: argparse.Namespace, command: str) -> None:
     more = shlex.split(options.one)
     of_one = script._replace(arguments=(*script.arguments, *more))
     try:
-        verdict = check(
+        verdict = compare_ranks(
             script, of_one if more else None, options.ranks, options.steps
         )
     except RuntimeError as error:

@@ -138,7 +138,7 @@ def _allow_flex_attention() -> Undo:
     name = "_validate_sdpa_input"
     undo = [
         wrapped(module, name, flex_attention.letting_through).apply()
-        for module in flex_attention.modules()
+        for module in flex_attention.modules_that_hold_it()
     ]
 
     def undo_all() -> None:

@@ -120,7 +120,7 @@ def parameters_apart(several: Sequence[Kept]) -> str:
     )
 
 
-def other_rates(one: float, several: float, step: int, ranks: int) -> str:
+def told_rates(one: float, several: float, step: int, ranks: int) -> str:
     """Return why learning rates are others than on one rank.
 
     Args:

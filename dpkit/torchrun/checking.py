@@ -47,7 +47,7 @@ class WithOne(NamedTuple):
     steps: int  # in which it was
 
 
-def check(
+def compare_ranks(
     script: Script, of_one: Script | None, ranks: int, steps: int
 ) -> Verdict:
     """Compare ranks that run a script with each other, and with one.

@@ -39,7 +39,7 @@ def steps_compared(one: Kept, several: Sequence[Kept]) -> int:
 
 def all_clear(several: Sequence[Kept], steps: int) -> str:
     """Return how much was compared, in words."""
-    found = joined(several, 0)
+    found = joined_step(several, 0)
     used, held = len(found.gradients), len(found.parameters)
     of_all = f" of {held}, as the others got no gradient" * (used < held)
     return f"parameters: {used}{of_all}, steps: {steps}"
@@ -72,7 +72,7 @@ def nothing_compared(rank: Kept, where: str) -> list[str]:
     return []
 
 
-def joined(several: Sequence[Kept], step: int) -> StepDigests:
+def joined_step(several: Sequence[Kept], step: int) -> StepDigests:
     """Return what ranks have in a step; stages have different parameters."""
     first = several[0].digests[step]
     gradients: dict[str, Digest] = {}

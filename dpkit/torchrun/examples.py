@@ -38,7 +38,7 @@ from dpkit.torchrun.watchers import Watcher
 
 MOST_WORKERS = 63  # of a loader, whose random numbers are looked at
 MOST_LOADERS = 8  # whose first pass is kept
-MOST_KEPT = 100_000  # examples of a pass
+_MOST_KEPT = 100_000  # examples of a pass
 SAME_AUGMENTATION = (
     "all ranks draw the same random numbers where they load examples, as for "
     "augmentation; torch.manual_seed(seed + rank), before the loader is "
@@ -304,7 +304,7 @@ class SharedExamples(Watcher):
         while isinstance(data, Subset):
             indices = [data.indices[i] for i in indices]
             data = data.dataset
-        if len(taken.indices) < MOST_KEPT and all(
+        if len(taken.indices) < _MOST_KEPT and all(
             isinstance(i, int) for i in indices
         ):
             taken.indices.extend(indices)

@@ -29,7 +29,7 @@ from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.tensors.behaviour import plain
 from dpkit.torchrun.facts import EnoughSteps
 
-MOST_BYTES = 4 << 30  # of what the loaders of a rank yield
+MOST_TAPED_BYTES = 4 << 30  # of what the loaders of a rank yield
 
 
 class UnlikeBatchesError(ValueError):
@@ -37,7 +37,7 @@ class UnlikeBatchesError(ValueError):
 
 
 @dataclass
-class Pass:
+class TapedPass:
     """A pass through a loader."""
 
     batches: list[Any] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Pass:
 class LoaderTape:
     """What a loader has yielded."""
 
-    passes: list[Pass] = field(default_factory=list)
+    passes: list[TapedPass] = field(default_factory=list)
     length: int | None = None  # how many batches it says it has
 
 
@@ -61,7 +61,7 @@ class Tape:
 
     def write(self, path: Path) -> None:
         """Write it, unless it cannot be written, or is too large."""
-        if self.num_bytes <= MOST_BYTES:
+        if self.num_bytes <= MOST_TAPED_BYTES:
             with suppress(pickle.PicklingError, TypeError, AttributeError):
                 path.write_bytes(pickle.dumps(self))
 
@@ -98,11 +98,11 @@ def read_tapes(folder: Path, ranks: int) -> Tape | None:
     return whole if whole.loaders else None
 
 
-def _joined_pass(passes: Sequence[Pass]) -> Pass:
+def _joined_pass(passes: Sequence[TapedPass]) -> TapedPass:
     count = max(len(one.batches) for one in passes)
-    return Pass(
+    return TapedPass(
         batches=[
-            joined([p.batches[i] for p in passes if i < len(p.batches)])
+            put_together([p.batches[i] for p in passes if i < len(p.batches)])
             for i in range(count)
         ],
         has_ended=all(one.has_ended for one in passes),
@@ -119,7 +119,7 @@ def record_loaders(stack: ExitStack) -> Tape:
         kept = tape.loaders.setdefault(number_of(loader), LoaderTape())
         with suppress(TypeError):  # it does not know
             kept.length = len(loader)
-        kept.passes.append(Pass())
+        kept.passes.append(TapedPass())
         return _recording(iterate(loader), kept.passes[-1], tape)
 
     stack.callback(replaced(DataLoader, "__iter__", recorded).apply())
@@ -127,10 +127,10 @@ def record_loaders(stack: ExitStack) -> Tape:
 
 
 def _recording(
-    batches: Iterator[Any], kept: Pass, tape: Tape
+    batches: Iterator[Any], kept: TapedPass, tape: Tape
 ) -> Iterator[Any]:
     for batch in batches:
-        if tape.num_bytes <= MOST_BYTES:
+        if tape.num_bytes <= MOST_TAPED_BYTES:
             kept.batches.append(_copied(batch))
             tape.num_bytes += sum(x.nbytes for x in tensors_in(batch))
         yield batch
@@ -161,7 +161,7 @@ def play_loaders(stack: ExitStack, tape: Tape) -> None:
     stack.callback(replaced(DataLoader, "__len__", counted).apply())
 
 
-def _playing(kept: Pass) -> Iterator[Any]:
+def _playing(kept: TapedPass) -> Iterator[Any]:
     """Yield the batches of a pass.
 
     Raises:
@@ -203,7 +203,7 @@ def _like(value: Any, made: Any) -> Any:
     return type(value)(made)
 
 
-def joined(batches: Sequence[Any]) -> Any:
+def put_together(batches: Sequence[Any]) -> Any:
     """Return batches put together to one.
 
     Raises:
@@ -224,13 +224,13 @@ def joined(batches: Sequence[Any]) -> Any:
         return torch.cat(list(batches))
     if isinstance(first, Mapping):
         return _like(
-            first, {k: joined([b[k] for b in batches]) for k in first}
+            first, {k: put_together([b[k] for b in batches]) for k in first}
         )
     if isinstance(first, (list, tuple)):
         is_of_batch = any(tensors_in(b) for b in batches)
         if not is_of_batch:  # such as the names of examples
             return _like(first, [x for b in batches for x in b])
-        return _like(first, [joined(parts) for parts in zip(*batches)])
+        return _like(first, [put_together(parts) for parts in zip(*batches)])
     if all(batch == first for batch in batches):
         return first
     raise UnlikeBatchesError(

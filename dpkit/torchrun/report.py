@@ -25,7 +25,7 @@ from dpkit.torchrun.launching import RankReport, Run
 from dpkit.torchrun.races import NothingOrders
 from dpkit.torchrun.section import Section, count_columns
 
-WIDTH = 77  # of a line that is wrapped
+_WIDTH = 77  # of a line that is wrapped
 LONGEST = 5  # kinds of operations that are listed
 FOUND = "Found"  # the title of what the watchers have found
 MARK = "!"  # before each of it
@@ -346,7 +346,7 @@ def _findings(ranks: dict[int, RankReport], done: Run) -> Section:
         return Section(FOUND, "", [line])
     kinds = [k for k in one.looked_for if len(ranks) > 1 or not k.needs_ranks]
     looked_for = ", ".join(kind.looks_for for kind in kinds if kind.looks_for)
-    lines = wrap(f"looked for: {looked_for}", WIDTH)
+    lines = wrap(f"looked for: {looked_for}", _WIDTH)
     return Section(FOUND, "", ["nothing was found", *lines])
 
 

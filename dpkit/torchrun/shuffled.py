@@ -24,7 +24,7 @@ from dpkit.sim import places
 from dpkit.sim.changes.change import replaced
 from dpkit.torchrun.watchers import Watcher
 
-MOST_KEPT = 100_000  # elements of a list
+_MOST_KEPT = 100_000  # elements of a list
 
 
 class Shuffled(NamedTuple):
@@ -69,7 +69,7 @@ class ShuffledParts(Watcher):
     def _keep(self, order: Any, frame: FrameType) -> None:
         line = places.here().described()
         name = parted(frame.f_code.co_filename, frame.f_lineno)
-        if name and line not in self._shuffled and len(order) <= MOST_KEPT:
+        if name and line not in self._shuffled and len(order) <= _MOST_KEPT:
             numbers = array("Q", (zlib.crc32(repr(x).encode()) for x in order))
             self._shuffled[line] = Shuffled(name, line, numbers)
 

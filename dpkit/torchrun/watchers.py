@@ -35,7 +35,7 @@ from dpkit.sim.memory.accounting import Memory, tensors_in
 from dpkit.sim.memory.small_integers import values_of
 from dpkit.sim.tensors.behaviour import plain
 
-MOST_KEPT = 3  # calls of the model that are looked at
+_MOST_KEPT = 3  # calls of the model that are looked at
 SAME_INPUTS = (
     "all ranks give the model the same examples; a DistributedSampler gives "
     "each rank its own"
@@ -412,13 +412,13 @@ class SameOnAllRanks(Watcher):
     ) -> None:
         if module is not self._model or not module.training:
             return
-        if len(self._inputs) < MOST_KEPT:
+        if len(self._inputs) < _MOST_KEPT:
             tensors = tensors_in([inputs, named])
             given = [values_of(plain(x)) for x in tensors]
             known = [values for values in given if values is not None]
             if known and len(known) == len(given):
                 self._inputs.append(_number_of(known))
-        if len(self._random) < MOST_KEPT:
+        if len(self._random) < _MOST_KEPT:
             state = _number_of([torch.get_rng_state()])
             if state != self._state:  # it has drawn some
                 self._random.append(self._state)

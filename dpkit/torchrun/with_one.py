@@ -7,7 +7,7 @@ from dpkit.torchrun import causes
 from dpkit.torchrun.comparison import (
     Look,
     first_lines,
-    joined,
+    joined_step,
     other_changes,
     other_moves,
     other_rates,
@@ -110,7 +110,7 @@ def _gradients_with_one(
 ) -> list[str]:
     allowed = _allowed(one, several)
     expected = one.digests[step].gradients
-    found = joined(several, step).gradients
+    found = joined_step(several, step).gradients
     wrong = differing(expected, found, allowed)
     if not wrong:
         return []
@@ -139,7 +139,7 @@ def _rates_with_one(
     return [
         f"learning rates of step {step + 1}: {here:.6g} on {len(several)} "
         f"ranks, {there:.6g} on one, though the gradients agree",
-        causes.other_rates(there, here, step, len(several)),
+        causes.told_rates(there, here, step, len(several)),
     ]
 
 
@@ -147,7 +147,7 @@ def _moved_with_one(
     one: Kept, several: Sequence[Kept], step: int
 ) -> list[str]:
     expected = one.digests[step]
-    found = joined(several, step)
+    found = joined_step(several, step)
     wrong = other_moves(expected, found, _allowed(one, several))
     if not wrong:
         return []
@@ -170,7 +170,7 @@ def _parameters_with_one(
     Adam may have moved a few by rounding: those that have next to no gradient.
     """
     expected = one.digests[step].parameters
-    found = joined(several, step).parameters
+    found = joined_step(several, step).parameters
     wrong = differing(
         expected, found, Tolerance(_allowed(one, several).relative, 0)
     )

@@ -70,11 +70,12 @@ def test_the_wrapper_copies_what_the_formula_says():
     )
 
 
-def test_a_fast_device_gains_nothing_by_the_wrapper():
+def test_a_fast_device_gains_little_by_the_wrapper():
+    """Two take 0.82 of the time of one, four 1.17; with processes 0.58."""
     one = wrapper("h100", 1, 256).seconds
-    assert wrapper("h100", 2, 256).seconds > 0.98 * one
-    assert wrapper("h100", 4, 256).seconds > 1.5 * one
-    assert processes_step(2, 256, **MACHINES["h100"]).seconds < 0.75 * one
+    assert wrapper("h100", 2, 256).seconds > 0.75 * one
+    assert wrapper("h100", 4, 256).seconds > 1.1 * one
+    assert processes_step(2, 256, **MACHINES["h100"]).seconds < 0.65 * one
 
 
 def small():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dpkit.torchrun.played import UnlikeBatchesError, joined
+from dpkit.torchrun.played import UnlikeBatchesError, put_together
 from tests.dpkit.test_check_script import check
 
 # As in a tutorial: the text has the batch of a rank, and dropout, batch
@@ -159,17 +159,19 @@ def test_a_mistake_beside_a_fixed_batch_is_found(tmp_path, wrong, sentences):
 
 def test_batches_are_joined():
     ones, zeros = torch.ones(2, 3), torch.zeros(1, 3)
-    assert joined([ones, zeros]).tolist() == [[1] * 3, [1] * 3, [0] * 3]
-    found = joined(
+    assert put_together([ones, zeros]).tolist() == [[1] * 3, [1] * 3, [0] * 3]
+    found = put_together(
         [{"x": ones, "names": ["a", "b"]}, {"x": zeros, "names": ["c"]}]
     )
     assert len(found["x"]) == 3
     assert found["names"] == ["a", "b", "c"]
-    assert [len(part) for part in joined([[ones, ones], [zeros, ones]])] == [
+    assert [
+        len(part) for part in put_together([[ones, ones], [zeros, ones]])
+    ] == [
         3,
         4,
     ]
-    assert joined([7, 7]) == 7
+    assert put_together([7, 7]) == 7
 
 
 @pytest.mark.parametrize(
@@ -182,4 +184,4 @@ def test_batches_are_joined():
 )
 def test_batches_of_different_forms_are_not(batches, message):
     with pytest.raises(UnlikeBatchesError, match=message):
-        joined(batches)
+        put_together(batches)

@@ -167,7 +167,7 @@ def test_a_long_sequence_is_computed_piece_by_piece(
     mask = mask_of(DOCUMENTS.to(device))
     monkeypatch.setattr(flex_blocks, "MOST_SCORES", 4 * 128 * LENGTH)
     blocks = flex_blocks.blocks_of(mask.as_tuple(), *given[:2])
-    found = list(flex_blocks.pieces(blocks, *given[:2]))
+    found = list(flex_blocks.parts_of_scores(blocks, *given[:2]))
     assert [
         (p.queries.start, p.keys.stop) for p in found if not p.example
     ] == [

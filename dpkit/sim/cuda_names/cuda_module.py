@@ -62,12 +62,12 @@ class _Chosen:
     yet = False
 
 
-def begin() -> None:
+def begin_choice() -> None:
     """Note that the program of a block has not chosen its device yet."""
     _Chosen.yet = False
 
 
-def is_initialized() -> bool:
+def has_begun() -> bool:
     """Return whether the program has used a device, or chosen one.
 
     A mesh of devices chooses one where it has not. PyTorch's other modules
@@ -203,7 +203,7 @@ _OTHERS = (*("is_available", "Stream", "Event", "set_stream", "empty_cache"),)
 FUNCTIONS: dict[str, Any] = {
     **{n: numbers_read(getattr(torch_sim, n)) for n in OF_DEVICE},
     **{n: getattr(torch_sim, n) for n in _OTHERS},
-    "is_initialized": is_initialized,
+    "is_initialized": has_begun,
     "device": DeviceBlock,
     "device_of": DeviceBlockOf,
     "device_count": visible_count,

@@ -31,7 +31,7 @@ class ProcessGroupNCCL:
 
 
 def options_noted(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that makes groups, and notes options of theirs."""
+    """Return a function that makes groups, and notes their options."""
 
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -239,7 +239,7 @@ def as_cuda(real_time: bool = False) -> Iterator[None]:
         )
     noted.notes.clear()
     names.begin()
-    cuda_module.begin()
+    cuda_module.begin_choice()
     changes = patches()
     missing = [patch.name for patch in changes if not patch.fits()]
     if missing:

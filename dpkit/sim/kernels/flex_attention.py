@@ -35,10 +35,10 @@ from dpkit.sim.compiled import runs_compiled
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.kernels.flex_blocks import (
     Blocks,
-    Piece,
+    ScoresPart,
     blocks_of,
     of_piece,
-    pieces,
+    parts_of_scores,
 )
 from dpkit.sim.operators.precision import compute_dtype
 from dpkit.sim.places import here
@@ -51,7 +51,7 @@ from dpkit.theory.hardware.costs import operation_seconds
 # The operator's module; torch gives its name to the operator as well.
 OPERATOR = sys.modules["torch._higher_order_ops.flex_attention"]
 # The share of FlashAttention-2's rate that the kernel reaches.
-SHARES = {"flash": 0.9, "flash backward": 0.85}
+_SHARES = {"flash": 0.9, "flash backward": 0.85}
 
 Three = tuple[Tensor, Tensor, Tensor]
 
@@ -64,7 +64,7 @@ class FlexCall(NamedTuple):
     scale: float
     options: dict[str, Any]
 
-    def of_piece(self, piece: Piece, blocks: Blocks) -> "FlexCall":
+    def of_piece(self, piece: ScoresPart, blocks: Blocks) -> "FlexCall":
         """Return the call for a piece of the scores."""
         functions = self.score_mod, self.block_mask[-1]
         score_mod, mask_mod = of_piece(piece, blocks, *functions)
@@ -149,7 +149,7 @@ class _OneKernel(torch.autograd.Function):
         with _at_no_cost():
             blocks = blocks_of(call.block_mask, query, key)
             results = _blank(given)
-            for piece in pieces(blocks, query, key):
+            for piece in parts_of_scores(blocks, query, key):
                 part = _attend(_of(given, piece), call.of_piece(piece, blocks))
                 for whole, found in zip(results, part):
                     whole[_rows(whole, piece)] = found
@@ -171,7 +171,7 @@ class _OneKernel(torch.autograd.Function):
         known = {i: x for i, x in of_results.items() if x is not None}
         with _at_no_cost():
             gradients = [torch.zeros_like(x) for x in given]
-            for piece in pieces(ctx.blocks, *given[:2]):
+            for piece in parts_of_scores(ctx.blocks, *given[:2]):
                 parts = _gradients(
                     _of(given, piece),
                     ctx.call.of_piece(piece, ctx.blocks),
@@ -194,7 +194,7 @@ def _blank(given: Sequence[Tensor]) -> Three:
     return out, rows, torch.empty_like(rows)
 
 
-def _of(given: Sequence[Tensor], piece: Piece) -> list[Tensor]:
+def _of(given: Sequence[Tensor], piece: ScoresPart) -> list[Tensor]:
     """Return the queries, keys and values of a piece."""
     query, *others = given
     keys = piece.keys
@@ -205,7 +205,7 @@ def _of(given: Sequence[Tensor], piece: Piece) -> list[Tensor]:
 
 
 def _rows(
-    x: Tensor, piece: Piece, rows: slice | None = None
+    x: Tensor, piece: ScoresPart, rows: slice | None = None
 ) -> tuple[slice, ...]:
     """Return where in a tensor the rows of a piece are: by default queries.
 
@@ -281,7 +281,7 @@ def _charge(
     clock = simulation.clock
     seconds = operation_seconds(
         clock.cluster.accelerator,
-        flops / SHARES[kind],
+        flops / _SHARES[kind],
         num_bytes,
         compute_dtype("bmm", query),
         kind,
@@ -320,7 +320,7 @@ def _num_scores(blocks: Blocks, query: Tensor, key: Tensor) -> int:
 _MODULE = "torch.nn.attention.flex_attention"
 
 
-def modules() -> list[Any]:
+def modules_that_hold_it() -> list[Any]:
     """Return the modules that have what ``flex_attention`` calls first.
 
     Its own is imported late, and takes that from the other.

@@ -22,7 +22,7 @@ from torch import Tensor
 from dpkit.sim.memory.small_integers import values_of
 from dpkit.sim.tensors.behaviour import plain
 
-OUT, PARTLY, WHOLE = range(3)
+_OUT, _PARTLY, _WHOLE = range(3)
 BLOCK = 128  # the queries and keys of a block where there is no mask
 MOST_SCORES = 2**25  # of a piece
 
@@ -49,7 +49,7 @@ class Blocks(NamedTuple):
         known = values_of(plain(self.table))
         if known is None:
             return None
-        blocks = int((known != OUT).sum())
+        blocks = int((known != _OUT).sum())
         same = num_heads // prod(self.table.shape[:2])
         return same * blocks * self.queries * self.keys
 
@@ -61,7 +61,7 @@ class Blocks(NamedTuple):
         return self.table[first, second, q // self.queries, k // self.keys]
 
 
-class Piece(NamedTuple):
+class ScoresPart(NamedTuple):
     """The scores of some queries of an example and of some keys."""
 
     example: int
@@ -86,7 +86,7 @@ def blocks_of(mask: tuple[Any, ...], query: Tensor, key: Tensor) -> Blocks:
         for size, length in zip(sizes, (query.shape[-2], key.shape[-2]))
     )
     table = mask[2].new_zeros(*mask[2].shape[:2], rows, columns)
-    lists = (PARTLY, *mask[2:4]), (WHOLE, *mask[4:6])
+    lists = (_PARTLY, *mask[2:4]), (_WHOLE, *mask[4:6])
     for kind, counts, places in lists:
         if counts is not None:
             # The first entries of a list count; the others may be any.
@@ -96,16 +96,18 @@ def blocks_of(mask: tuple[Any, ...], query: Tensor, key: Tensor) -> Blocks:
     return Blocks(table, *sizes)
 
 
-def pieces(blocks: Blocks, query: Tensor, key: Tensor) -> Iterator[Piece]:
+def parts_of_scores(
+    blocks: Blocks, query: Tensor, key: Tensor
+) -> Iterator[ScoresPart]:
     """Yield what is computed at a time: all that any head sees of it."""
     known = values_of(plain(blocks.table))
     if not query.numel():
         return
     if known is None:
         for i in range(len(query)):
-            yield Piece(i, slice(None), slice(None))
+            yield ScoresPart(i, slice(None), slice(None))
         return
-    seen = (known != OUT).sum((0, 1))
+    seen = (known != _OUT).sum((0, 1))
     most = MOST_SCORES // (query.shape[1] * key.shape[-2])
     step = max(1, most // blocks.queries)  # rows of blocks at a time
     for i in range(len(query)):
@@ -113,7 +115,7 @@ def pieces(blocks: Blocks, query: Tensor, key: Tensor) -> Iterator[Piece]:
             columns = seen[row : row + step].sum(0).nonzero().flatten()
             first = int(columns[0]) if len(columns) else 0
             last = int(columns[-1]) if len(columns) else 0
-            yield Piece(
+            yield ScoresPart(
                 i,
                 slice(row * blocks.queries, (row + step) * blocks.queries),
                 slice(first * blocks.keys, (last + 1) * blocks.keys),
@@ -121,7 +123,7 @@ def pieces(blocks: Blocks, query: Tensor, key: Tensor) -> Iterator[Piece]:
 
 
 def of_piece(
-    piece: Piece,
+    piece: ScoresPart,
     blocks: Blocks,
     score_mod: Callable[..., Tensor],
     mask_mod: Callable[..., Tensor],
@@ -138,6 +140,6 @@ def of_piece(
     def mask_of_piece(*args: Tensor) -> Tensor:
         there = place(*args)
         kind = blocks.sees(*there)
-        return (kind == WHOLE) | ((kind == PARTLY) & mask_mod(*there))
+        return (kind == _WHOLE) | ((kind == _PARTLY) & mask_mod(*there))
 
     return score_of_piece, mask_of_piece
