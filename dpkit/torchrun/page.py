@@ -91,7 +91,8 @@ def _section(section: Section) -> str:
     if section.title == FOUND:
         kind = "found" if section.mark else "nothing"
         if not section.mark:  # one sentence, in lines for a terminal
-            lines = ["<p>", *map(escape, section.lines), "</p>"]
+            nothing, *sentence = map(escape, section.lines)
+            lines = [f"<p>{nothing}</p>", "<p>", *sentence, "</p>"]
         lines = [f'<div class="box {kind}">', *lines, "</div>"]
     parts = [head, *lines]
     if section.table is not None:

@@ -4,7 +4,7 @@ The kernel of attention was not named: FlashAttention-2 is assumed, which
 PyTorch took on an A100.
 
 Source:
-    pytorch/torchtitan, docs/performance.md, commit 0413364.
+    ``pytorch/torchtitan``, docs/performance.md, commit 0413364.
 """
 
 from collections.abc import Iterator, Mapping
