@@ -27,6 +27,7 @@ from torch._library import simple_registry
 from torch.distributed.distributed_c10d import Backend, BackendConfig
 from torch.fx.experimental import proxy_tensor
 from torch.nested._internal.nested_tensor import NestedTensor
+from torch.nn.attention import _utils as attention_utils
 from torch.nn.modules import module
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.optim import optimizer
@@ -322,7 +323,7 @@ PATCHES = [
     ),
     Patch(
         "torch.nn.attention._utils._validate_sdpa_input",
-        lambda: callable(torch.nn.attention._utils._validate_sdpa_input),
+        lambda: callable(attention_utils._validate_sdpa_input),
         _allow_flex_attention,
     ),
     replaced(torch, "Generator", random_numbers.Generator),

@@ -250,7 +250,7 @@ def kept_of_ranks(
     def run_rank(here: ForkedRank) -> tuple[Kept, RankReport]:
         parameters = ParametersOfSteps(folder, here.rank)
         keeping = Keeping(here.rank, parameters.write)
-        kinds = *WATCHERS, *OF_EXAMPLES, NewGroups
+        kinds = *WATCHERS, *OF_EXAMPLES, ShuffledParts, NewGroups
         watchers = [make(here.rank) for make in kinds]
         counting = RankCounter(here, steps, [*keeping.watchers, *watchers])
         with ExitStack() as stack:

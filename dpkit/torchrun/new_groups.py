@@ -45,6 +45,8 @@ class NewGroups(Watcher):
         make: Any = c10d._new_group_with_tag
 
         def watched(ranks: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if ranks is not None:
+                ranks = sorted(ranks)  # as PyTorch takes them
             if not kwargs.get("use_local_synchronization"):
                 self._make(_named(ranks))
             return make(ranks, *args, **kwargs)
@@ -94,8 +96,8 @@ class NewGroups(Watcher):
         ]
 
 
-def _named(ranks: Any) -> str:
+def _named(ranks: list[int] | None) -> str:
     """Return the ranks of a group; who is alone in one needs no others."""
     if ranks is None:
         return "all"
-    return str(list(ranks)) if len(list(ranks)) > 1 else "[one alone]"
+    return str(ranks) if len(ranks) > 1 else "[one alone]"

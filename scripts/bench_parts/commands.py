@@ -30,7 +30,8 @@ net = DistributedDataParallel(torch.nn.Linear(8, 4).to(device))
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for _ in range(3):
     optimizer.zero_grad()
-    net(torch.ones(4, 8, device=device)).sum().backward()
+    x = torch.full((4, 8), 1.0 + dist.get_rank(), device=device)
+    net(x).sum().backward()
     optimizer.step()
 dist.destroy_process_group()
 """
