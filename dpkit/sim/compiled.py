@@ -36,11 +36,14 @@ def as_compiled(model: Any) -> Any:
         >>> runs_compiled(), as_compiled(runs_compiled)()
         (False, True)
     """
-    if isinstance(model, nn.Module):
-        # Where nn.Module.compile, too, puts what is to be called.
-        model._compiled_call_impl = _marked(model._call_impl)
-        return model
-    return _marked(model)
+    # nn.Module.compile gives a method, and puts what it gets where a module
+    # looks for what is called. So is done here for each module inside, which
+    # a checkpoint calls once more when backward runs.
+    owner = getattr(model, "__self__", model)
+    if isinstance(owner, nn.Module):
+        for module in owner.modules():
+            module._compiled_call_impl = _marked(module._call_impl)
+    return model if isinstance(model, nn.Module) else _marked(model)
 
 
 def _marked(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -72,7 +72,9 @@ def compare_ranks(
             return Verdict(alarms, [])
         _configure(1)
         if of_one is not None:
-            one = kept_of_one(of_one, steps, several, folder, None)
+            one = kept_of_one(
+                of_one, steps, several, folder, None, prints=True
+            )
             compared = _as_asked(one, several)
         else:
             compared = _with_batches_of(script, several, steps, folder)
@@ -129,7 +131,9 @@ def _with_batches_of(
     tried: list[WithOne] = []
     for played, how in runs:
         try:
-            one = kept_of_one(script, steps, several, folder, played)
+            one = kept_of_one(
+                script, steps, several, folder, played, prints=False
+            )
         except RankError as error:
             tried.append(WithOne([], how, f"one rank fails ({error})", 0))
             continue
@@ -147,12 +151,10 @@ def _as_far_as_same(
 ) -> WithOne:
     """Compare with one rank in the steps in which it has the same examples."""
     steps = steps_compared(one, several)
-    for nothing in (
-        nothing_compared(one, "on one rank"),
-        compare_first(one, several),
-    ):
-        if nothing:
-            return WithOne([], how, nothing[0], 0)
+    nothing = nothing_compared(one, "on one rank")
+    nothing = nothing or compare_first(one, several)
+    if nothing:
+        return WithOne([], how, nothing[0], 0)
     alarms = compare_with_one(one, several, steps)
     if not alarms:
         return WithOne([], how, "", steps)
@@ -184,7 +186,7 @@ def _is_scaled(one: Kept, several: Sequence[Kept]) -> bool:
         for a, b in zip(one.digests, several[0].digests)
         for own, theirs in zip(a.rates.values(), b.rates.values())
     ]
-    return all(
+    return any(own for own, _ in pairs) and all(
         near_numbers(len(several) * own, theirs, 1e-6) for own, theirs in pairs
     )
 
@@ -213,6 +215,11 @@ def _said(
     return lines
 
 
+def _counted(several: Sequence[Kept]) -> str:
+    steps = len(several[0].digests)
+    return f"{steps} step" if steps == 1 else f"{steps} steps"
+
+
 def _what_was_compared(
     compared: WithOne, several: Sequence[Kept], has_findings: bool
 ) -> list[str]:
@@ -230,7 +237,7 @@ def _what_was_compared(
             "; batch normalization is by the statistics of each rank's own "
             "examples, with one rank, too"
         )
-    found = "have found nothing"
+    found = f"have found nothing in {_counted(several)}"
     if has_findings:
         found = "have found what is said above"
     if "loaders" in compared.how:

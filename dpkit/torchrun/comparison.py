@@ -50,7 +50,8 @@ def nothing_compared(rank: Kept, where: str) -> list[str]:
     if not rank.digests:
         return [
             f"no optimizer has done a step {where}, so that nothing is "
-            "compared"
+            "compared (a GradScaler leaves out steps that overflow; a script "
+            "that resumes from a checkpoint may have none left to do)"
         ]
     for number, step in enumerate(rank.digests, 1):
         held = len(step.parameters)

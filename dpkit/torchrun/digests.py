@@ -166,6 +166,14 @@ class Digests(Watcher):
                 along = float(way @ gradient) / length if length else 0.0
                 self._moved[name] = along
 
+    def skipped(self, optimizer: Optimizer) -> None:
+        """Forget the gradients of a step that a scaler has left out."""
+        for name, _ in self._parameters(optimizer):
+            self._gradients.pop(name, None)
+            self._own.pop(name, None)
+            self._take_own(name)
+        self._scales = []
+
     def stepped(self, optimizer: Optimizer) -> None:
         """Keep what there is after a step."""
         self._after_step(optimizer)

@@ -17,8 +17,6 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import (
     BatchSampler,
     RandomSampler,
@@ -47,7 +45,7 @@ SAME_AUGMENTATION = (
 
 
 class Evaluation(NamedTuple):
-    """A pass of a sampler that repeats examples, until an optimizer steps."""
+    """A pass of a sampler that repeats examples, if nothing is trained."""
 
     examples: int
     given: int  # to all ranks
@@ -85,17 +83,20 @@ class PaddedEvaluation(Watcher):
 
         change = replaced(DistributedSampler, "__iter__", watched)
         stack.callback(change.apply())
-        hook: Any = self._trained
-        stack.callback(register_optimizer_step_post_hook(hook).remove)
+        backward: Any = torch.autograd.backward
+
+        def trained(*args: Any, **kwargs: Any) -> None:
+            self._begun = None  # it is no evaluation
+            backward(*args, **kwargs)
+
+        change = replaced(torch.autograd, "backward", trained)
+        stack.callback(change.apply())
 
     def _until_end(self, indices: Iterator[int]) -> Iterator[int]:
         begun = self._begun
         yield from indices
         if self._begun is begun:
             self._is_over = True
-
-    def _trained(self, optimizer: Optimizer, *_: Any) -> None:
-        self._begun = None
 
     def called(
         self, group: ForkedGroup, call: CollectiveCall, tensors: Any

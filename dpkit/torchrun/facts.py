@@ -3,9 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import wraps
 from typing import Any, NamedTuple
 
 import torch
+from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -13,6 +15,7 @@ from dpkit.forked.group import ForkedGroup
 from dpkit.forked.running import ForkedRank
 from dpkit.ranks.group import CollectiveCall
 from dpkit.sim import torch_sim
+from dpkit.sim.changes.change import replaced
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.streams.streams import SimEvent, current_stream
@@ -82,6 +85,7 @@ class RankCounter:
         self._ends: list[tuple[SimEvent, int]] = []
         self._calls: Counter[tuple[str, tuple[int, ...]]] = Counter()
         self._bytes: Counter[tuple[str, tuple[int, ...]]] = Counter()
+        self._num_steps = 0  # of all optimizers
 
     def begin(self, stack: ExitStack) -> None:
         """Count until a stack ends."""
@@ -89,6 +93,8 @@ class RankCounter:
         stack.callback(setattr, simulation.memory, "blocks", None)
         hook: Any = self._stepped
         stack.callback(register_optimizer_step_post_hook(hook).remove)
+        scaled = self._telling_of_skipped(GradScaler.step)
+        stack.callback(replaced(GradScaler, "step", scaled).apply())
         self._here.calls.observers.append(self._called)
         for watcher in self._watchers:
             watcher.begin(stack)
@@ -106,7 +112,24 @@ class RankCounter:
         self._calls[of] += 1
         self._bytes[of] += sum(x.nbytes for x in tensors_in(given))
 
+    def _telling_of_skipped(self, step: Any) -> Any:
+        """Return a step of a scaler that tells watchers if it is left out."""
+
+        @wraps(step)
+        def run(
+            scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any
+        ) -> Any:
+            before = self._num_steps
+            result = step(scaler, optimizer, *args, **kwargs)
+            if self._num_steps == before:
+                for watcher in self._watchers:
+                    watcher.skipped(optimizer)
+            return result
+
+        return run
+
     def _stepped(self, optimizer: Optimizer, *_: Any) -> None:
+        self._num_steps += 1
         if self._counted is None or (
             is_on_device(optimizer) and not is_on_device(self._counted)
         ):

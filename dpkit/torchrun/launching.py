@@ -273,6 +273,7 @@ def kept_of_one(
     several: Sequence[Kept],
     folder: Path,
     tape: Tape | None,
+    prints: bool,
 ) -> Kept:
     """Return what one rank keeps of its steps.
 
@@ -282,6 +283,7 @@ def kept_of_one(
         several: What ranks have kept, whose examples it may have.
         folder: It has the parameters of the ranks after each step.
         tape: What its loaders yield; None: what they do.
+        prints: Whether the error that ends it is printed.
 
     Raises:
         RankError: it has failed, or could not go on.
@@ -296,7 +298,7 @@ def kept_of_one(
             RankCounter(here, steps, watchers).begin(stack)
             if tape is not None:
                 play_loaders(stack, tape)
-            _do_or_print(task)
+            (_do_or_print if prints else _do)(task)
             return keeping.kept()
 
     with as_cuda(real_time=True):

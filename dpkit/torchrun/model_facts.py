@@ -1,9 +1,10 @@
 """What a model is given while a script trains it, to compare two runs by.
 
-Causes differ in these facts: which examples it gets, how
-many targets count, which buffers it uses, and how exact its numbers are.
+Causes differ in these facts: which examples it gets, how many targets count,
+which buffers it uses, and how exact its numbers are.
 """
 
+from collections import Counter
 from contextlib import ExitStack
 from functools import wraps
 from typing import Any, NamedTuple
@@ -61,6 +62,7 @@ class ModelFacts(Watcher):
         self.is_wrapped = False  # whether a wrapped model was called
         self.rounding = torch.finfo(torch.float32).eps
         self._names: dict[int, str] = {}  # by the address of a parameter
+        self._others: Counter[str] = Counter()  # outside of it, by class
         self._known: set[int] = set()  # modules that were called
         self._model: nn.Module | None = None  # the outermost
         self._inner: nn.Module | None = None  # the same without its wrapper
@@ -108,6 +110,11 @@ class ModelFacts(Watcher):
         self._examples = []
         self._targets = 0
 
+    def skipped(self, optimizer: Any) -> None:
+        """Forget the examples of a step that a scaler has left out."""
+        self._examples = []
+        self._targets = 0
+
     def _before(self, module: nn.Module, inputs: Any) -> None:
         self._learn_names(module)
         if module is self._model and module.training:
@@ -122,15 +129,18 @@ class ModelFacts(Watcher):
     def _learn_names(self, module: nn.Module) -> None:
         """Take the names of parameters from modules that are called.
 
-        The first is the outermost: those inside are called by it.
+        The first that learns is the outermost: those inside are called by it.
+        A module without parameters, such as one that changes images, is none.
         """
         if id(module) in self._known:
             return
         self._known.add(id(module))
+        if not any(p.requires_grad for p in module.parameters()):
+            return
         wrapped = isinstance(module, DistributedDataParallel)
         self.is_wrapped = self.is_wrapped or wrapped
         inner: Any = module.module if wrapped else module
-        prefix = "" if self._model is None else f"{type(inner).__name__}."
+        prefix = self._prefix_of(inner)
         for name, p in module.named_parameters():
             if id(p) not in self._names:
                 self._names[id(p)] = prefix + _short(name)
@@ -145,6 +155,20 @@ class ModelFacts(Watcher):
             isinstance(part, FullyShardedDataParallel)
             for part in module.modules()
         )
+
+    def _prefix_of(self, module: nn.Module) -> str:
+        """Return what names begin with: "" in the outermost, "Head." else.
+
+        The second of a class is "Head 2.".
+        """
+        if self._model is None or all(
+            id(p) in self._names for p in module.parameters()
+        ):
+            return ""
+        kind = type(module).__name__
+        self._others[kind] += 1
+        number = self._others[kind]
+        return f"{kind}." if number == 1 else f"{kind} {number}."
 
     def _keep_examples(self, given: Any) -> None:
         """Keep a number for each example that the model is given."""

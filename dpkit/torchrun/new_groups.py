@@ -34,7 +34,7 @@ class NewGroups(Watcher):
     """Groups that are made by their members alone."""
 
     looks_for = "groups that their members alone make"
-    needs_ranks = True
+    needs_ranks = needs_end = True
 
     def __init__(self, rank: int) -> None:
         super().__init__(rank)

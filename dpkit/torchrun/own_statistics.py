@@ -19,6 +19,7 @@ from dpkit.sim.changes.change import replaced
 from dpkit.sim.memory.accounting import tensors_in
 from dpkit.torchrun.kept import Kept
 from dpkit.torchrun.model_facts import numbers_of
+from dpkit.torchrun.same_examples import places_among
 from dpkit.torchrun.watchers import Watcher
 
 
@@ -61,7 +62,7 @@ class OwnStatistics(Watcher):
         self._step += 1
 
     def _look(self, module: nn.Module, given: Any) -> None:
-        if self._model is None:
+        if self._model is None and _normalizes(module):
             self._model = module
         if module is self._model:
             tensors = [x for x in tensors_in(given) if x.dim()]
@@ -79,10 +80,10 @@ class OwnStatistics(Watcher):
         if not known:
             return []
         wanted, there = _numbers(numbers_of(tensors)), _numbers(known)
-        distance, nearest = (wanted[:, None] - there).abs().min(1)
-        if bool((distance > 1e-6 * there.abs().max()).any()):
+        places = places_among(wanted, there)
+        if bool((places < 0).any()):
             return []
-        of_row = torch.tensor(owners, device="cpu")[nearest]
+        of_row = torch.tensor(owners, device="cpu")[places]
         ranks = of_row.unique().tolist()
         self._zero_first = ranks[0] == 0
         return [(of_row == rank).nonzero().flatten() for rank in ranks]
@@ -102,6 +103,13 @@ class OwnStatistics(Watcher):
                 )  # fmt: skip
         order = torch.cat(self._groups).argsort()
         return torch.cat(parts)[order.to(x.device)]
+
+
+def _normalizes(module: nn.Module) -> bool:
+    """Return whether a module normalizes batches, and learns something."""
+    parts = list(module.modules())
+    learns = any(p.requires_grad for p in module.parameters())
+    return learns and any(isinstance(x, _BatchNorm) for x in parts)
 
 
 def _numbers(found: Sequence[float]) -> torch.Tensor:

@@ -16,7 +16,9 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -120,10 +122,36 @@ def record_loaders(stack: ExitStack) -> Tape:
         with suppress(TypeError):  # it does not know
             kept.length = len(loader)
         kept.passes.append(TapedPass())
-        return _recording(iterate(loader), kept.passes[-1], tape)
+        batches = iterate(loader)
+        taped = _recording(batches, kept.passes[-1], tape)
+        return LoaderIterator(taped, partial(len, batches))
 
     stack.callback(replaced(DataLoader, "__iter__", recorded).apply())
     return tape
+
+
+class LoaderIterator:
+    """What ``iter(loader)`` returns: it knows how many batches there are.
+
+    Args:
+        batches: What it yields.
+        length: Returns how many these are.
+    """
+
+    def __init__(
+        self, batches: Iterator[Any], length: Callable[[], int]
+    ) -> None:
+        self._batches = batches
+        self._length = length
+
+    def __iter__(self) -> "LoaderIterator":
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+    def __len__(self) -> int:
+        return self._length()
 
 
 def _recording(
@@ -150,7 +178,8 @@ def play_loaders(stack: ExitStack, tape: Tape) -> None:
         which = begun[number]
         begun[number] += 1
         if which < len(kept.passes):
-            return _playing(kept.passes[which])
+            batches = _playing(kept.passes[which])
+            return LoaderIterator(batches, partial(len, loader))
         return iterate(loader)  # type: ignore[no-any-return]
 
     def counted(loader: Any) -> int:
@@ -167,7 +196,8 @@ def _playing(kept: TapedPass) -> Iterator[Any]:
     Raises:
         EnoughSteps: the ranks were stopped here.
     """
-    yield from kept.batches
+    for batch in kept.batches:
+        yield _changed(batch, OnDevice, OnDevice.placed)
     if not kept.has_ended:
         raise EnoughSteps
 
@@ -185,22 +215,57 @@ def _number_loaders(stack: ExitStack) -> Callable[[Any], int]:
     return lambda loader: numbers.setdefault(loader, len(numbers))
 
 
-def _copied(value: Any) -> Any:
+@dataclass
+class OnDevice:
+    """A tensor of a batch that a loader has made on a GPU."""
+
+    values: torch.Tensor  # on the CPU
+
+    def placed(self) -> torch.Tensor:
+        """Return it on the GPU of the rank that plays it."""
+        return self.values.to("sim")
+
+
+def _copied(batch: Any) -> Any:
     """Return a batch whose tensors are plain, and do not change."""
-    if isinstance(value, torch.Tensor):
-        return plain(value).detach().clone()
-    if isinstance(value, Mapping):
-        return _like(value, {k: _copied(x) for k, x in value.items()})
-    if isinstance(value, (list, tuple)):
-        return _like(value, [_copied(x) for x in value])
-    return value
+
+    def copied(x: torch.Tensor) -> Any:
+        values = plain(x).detach().clone()
+        return OnDevice(values) if x.device.type == "sim" else values
+
+    return _changed(batch, torch.Tensor, copied)
+
+
+def _changed(batch: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """Return a batch in which everything of a kind is changed."""
+    if isinstance(batch, kind):
+        return change(batch)
+    if isinstance(batch, Mapping):
+        parts = {k: _changed(x, kind, change) for k, x in batch.items()}
+        return _like(batch, parts)
+    if isinstance(batch, (list, tuple)):
+        return _like(batch, [_changed(x, kind, change) for x in batch])
+    return batch
 
 
 def _like(value: Any, made: Any) -> Any:
     """Return a container of the type of another."""
+    if isinstance(value, Mapping):  # of any kind, such as a defaultdict
+        container: Any = copy(value)
+        container.update(made)
+        return container
     if hasattr(value, "_fields"):
         return type(value)(*made)
     return type(value)(made)
+
+
+def _has_examples(batch: Any) -> bool:
+    """Return whether there are arrays of examples in a list."""
+    if isinstance(batch, Mapping):
+        batch = batch.values()
+    elif not isinstance(batch, (list, tuple)):
+        return isinstance(batch, OnDevice) or hasattr(batch, "__array__")
+    return any(map(_has_examples, batch))
 
 
 def put_together(batches: Sequence[Any]) -> Any:
@@ -210,6 +275,8 @@ def put_together(batches: Sequence[Any]) -> Any:
         UnlikeBatchesError: they have different forms.
     """
     first = batches[0]
+    if isinstance(first, OnDevice):
+        return OnDevice(put_together([batch.values for batch in batches]))
     if isinstance(first, torch.Tensor):
         if not first.dim():
             raise UnlikeBatchesError(
@@ -227,12 +294,15 @@ def put_together(batches: Sequence[Any]) -> Any:
             first, {k: put_together([b[k] for b in batches]) for k in first}
         )
     if isinstance(first, (list, tuple)):
-        is_of_batch = any(tensors_in(b) for b in batches)
+        is_of_batch = any(_has_examples(b) for b in batches)
         if not is_of_batch:  # such as the names of examples
             return _like(first, [x for b in batches for x in b])
         return _like(first, [put_together(parts) for parts in zip(*batches)])
-    if all(batch == first for batch in batches):
-        return first
+    if hasattr(first, "__array__"):  # NumPy's
+        return put_together(list(map(torch.as_tensor, batches))).numpy()
+    with suppress(ValueError, TypeError, RuntimeError):  # it does not compare
+        if all(batch == first for batch in batches):
+            return first
     raise UnlikeBatchesError(
         f"batches have values that differ ({type(first)})"
     )

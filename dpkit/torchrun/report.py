@@ -369,16 +369,18 @@ def found_among(
     ]
     if len(ranks) > 1:
         lines += _equal_on_all(list(ranks.values()))
-        lines += _compared(ranks)
+        lines += _compared(ranks, have_ended)
     if have_ended:
         lines += _unequal_steps(ranks)
     return lines
 
 
-def _compared(ranks: dict[int, RankReport]) -> list[str]:
+def _compared(ranks: dict[int, RankReport], have_ended: bool) -> list[str]:
     """Return what watchers find between ranks."""
     lines = []
     for kind in next(iter(ranks.values())).compared:
+        if kind.needs_end and not have_ended:
+            continue
         kept = {rank: one.compared.get(kind) for rank, one in ranks.items()}
         if None not in kept.values():
             lines += kind.compare(kept)

@@ -31,8 +31,8 @@ def unseen(one: Kept, several: Sequence[Kept], step: int) -> str:
     if len(widths) != 1 or _are_stages(several):
         return ""
     ours, theirs = _numbers(own), _numbers(of_ranks)
-    common = int(_are_among(ours, theirs).sum())
-    if common == len(ours) and bool(_are_among(theirs, ours).all()):
+    common = int((places_among(ours, theirs) >= 0).sum())
+    if common == len(ours) == len(theirs):
         return ""
     return (
         f"in step {step + 1} one rank has {len(ours)} examples, of which "
@@ -51,7 +51,32 @@ def _numbers(examples: Sequence[Examples]) -> torch.Tensor:
     return torch.tensor(found, dtype=torch.float64, device="cpu")
 
 
-def _are_among(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """Return which numbers are among others."""
-    scale = _SAME * float(others.abs().max())
-    return (some[:, None] - others).abs().min(1).values <= scale
+def places_among(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Return where among other numbers each of some stands; -1: nowhere.
+
+    Numbers are equal up to rounding. One that ``some`` has twice has to be
+    among the others twice, and then has two places.
+
+    Args:
+        some: Of shape (n,).
+        others: Of shape (m,).
+    """
+    # some      5 3 5      in order 3 5 5, the nth of equal ones 0 0 1
+    # others    5 9 5 3    in order 3 5 5 9, at the places       3 0 2 1
+    #
+    # 3 begins at 0 in that order, and 5 at 1: 3 has the place 3, and the two
+    # of 5 have the places 0 and 2.
+    if not len(others):
+        return torch.full_like(some, -1, dtype=torch.long)
+    slack = _SAME * float(others.abs().max())
+    of_some, of_others = some.argsort(), others.argsort()
+    ours, theirs = some[of_some], others[of_others]
+    nth = torch.arange(len(ours), device="cpu")
+    nth -= torch.searchsorted(ours, ours - slack)
+    found = torch.searchsorted(theirs, ours - slack) + nth
+    is_last = found >= len(theirs)
+    found = found.masked_fill(is_last, 0)
+    is_there = ~is_last & ((ours - theirs[found]).abs() <= slack)
+    places = torch.empty_like(of_some)
+    places[of_some] = of_others[found].where(is_there, torch.tensor(-1))
+    return places

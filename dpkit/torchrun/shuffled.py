@@ -57,10 +57,11 @@ class ShuffledParts(Watcher):
             stack.callback(replaced(owner, name, new).apply())
 
     def _watched(self, shuffle: Any) -> Any:
-        def run(given: Any, *args: Any, **kwargs: Any) -> Any:
-            made = shuffle(given, *args, **kwargs)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            made = shuffle(*args, **kwargs)
             frame = sys._getframe(1)
             if places.is_program(frame):
+                given = next(iter((*args, *kwargs.values())))
                 self._keep(given if made is None else made, frame)
             return made
 
@@ -80,7 +81,7 @@ class ShuffledParts(Watcher):
     @classmethod
     def compare(cls, kept: Mapping[int, dict[str, Shuffled]]) -> list[str]:
         """Return a sentence for each list of which ranks take wrong parts."""
-        lines = set.intersection(*map(set, kept.values()))
+        lines = sorted(set.intersection(*map(set, kept.values())))
         orders = [[one[line] for one in kept.values()] for line in lines]
         return [told for order in orders if (told := _wrong_parts(order))]
 
@@ -108,24 +109,37 @@ def _wrong_parts(orders: Sequence[Shuffled]) -> str:
 
 @cache
 def parted(file: str, line: int) -> str:
-    """Return which list a line shuffles, if the file takes parts of it.
+    """Return which list a line shuffles, if its function takes parts of it.
 
     Args:
         file: The file of the script.
         line: The line of the call.
     """
     with suppress(OSError, SyntaxError, UnicodeDecodeError):
-        nodes = list(ast.walk(ast.parse(Path(file).read_text())))
+        tree = ast.parse(Path(file).read_text())
+        functions = [
+            node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)
+        ]
+        around = [node for node in functions if _has(node, line)]
+        scope = around[-1] if around else tree  # the innermost comes last
+        nodes = list(ast.walk(scope))
         names = {
             name
             for node in nodes
-            if isinstance(node, ast.Expr | ast.Assign)
-            and node.lineno <= line <= (node.end_lineno or node.lineno)
+            if isinstance(node, ast.Expr | ast.Assign) and _has(node, line)
             for name in _shuffled_by(node)
         }
         parts = names.intersection(map(_sliced, nodes))
         return min(parts, default="")
     return ""
+
+
+_FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
+
+
+def _has(node: Any, line: int) -> bool:
+    """Return whether a line belongs to a node of a script."""
+    return bool(node.lineno <= line <= (node.end_lineno or node.lineno))
 
 
 def _shuffled_by(node: ast.Expr | ast.Assign) -> list[str]:
@@ -138,11 +152,14 @@ def _shuffled_by(node: ast.Expr | ast.Assign) -> list[str]:
 
 
 def _sliced(node: ast.AST) -> str:
-    """Return what a slice by a step that is no number is taken of."""
+    """Return what ``x[rank::size]`` is taken of; "" for another slice."""
     if not isinstance(node, ast.Subscript):
         return ""
     part = node.slice
-    if not isinstance(part, ast.Slice) or part.step is None:
+    if not isinstance(part, ast.Slice):
         return ""
-    is_number = isinstance(part.step, ast.Constant | ast.UnaryOp)
-    return "" if is_number else ast.unparse(node.value)
+    is_part = isinstance(part.lower, _NAMED) and isinstance(part.step, _NAMED)
+    return ast.unparse(node.value) if is_part else ""
+
+
+_NAMED = ast.Name, ast.Attribute, ast.Call

@@ -57,6 +57,7 @@ class Watcher:
     looks_for = ""  # what it would find, in the words of the report
     needs_values = False  # whether it finds nothing without values
     needs_ranks = False  # whether it compares ranks
+    needs_end = False  # whether it compares what is known at the end alone
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -96,6 +97,9 @@ class Watcher:
 
     def stepped(self, optimizer: Optimizer) -> None:
         """See that an optimizer has done a step."""
+
+    def skipped(self, optimizer: Optimizer) -> None:
+        """See that a scaler has left out a step, as gradients overflowed."""
 
     def end(self) -> None:
         """Find what can be found in the end alone."""
@@ -231,6 +235,10 @@ class RepeatedGradients(Watcher):
         is_theirs = group.group_name in groups and call.kind == "allreduce"
         if is_theirs and in_backward:
             self._sent += sum(x.nbytes for x in tensors_in(tensors))
+
+    def skipped(self, optimizer: Optimizer) -> None:
+        """Count anew: what was sent for the step that is left out is over."""
+        self._sent = 0
 
     def _compare(self, *_: Any) -> None:
         """Compare what was sent with the gradients that there are."""

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn.attention import flex_attention as flex
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
 
 import dpkit
 from dpkit.sim.compiled import as_compiled
@@ -299,3 +300,34 @@ def test_no_example_at_all(device, way):
     out = WAYS[way](flex.flex_attention)(x, x, x)
     out.sum().backward()
     assert out.shape == x.grad.shape == (0, 2, 5, 4)
+
+
+class Checkpointed(nn.Module):
+    """Attention whose forward is computed a second time in backward."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = Attention()
+
+    def forward(self, x):
+        return checkpoint(self.attention, x, use_reentrant=False)
+
+
+@pytest.mark.parametrize("way", ["function", "method"])
+def test_compiled_it_may_be_computed_again(way):
+    with dpkit.sim.as_cuda():
+        x = torch.randn(1, 2, LENGTH, WIDTH, device="cuda").requires_grad_()
+        Checkpointed()(x).sum().backward()
+        expected = x.grad
+        x.grad = None
+        net = Checkpointed()
+        if way == "method":
+            net.compile()
+        else:
+            net = torch.compile(net)
+        spans = spans_of(lambda: net(x).sum().backward())
+        names = [span.name for span in spans]
+        assert names.count("flex_attention") == 2
+        assert names.count("flex_attention_backward") == 1
+        assert "bmm" not in names
+        torch.testing.assert_close(x.grad, expected)
