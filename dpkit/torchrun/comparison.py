@@ -13,13 +13,15 @@ that looks like::
     parameters       yes              yes            and how far they move
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from dpkit.torchrun.digests import Digest, StepDigests
 from dpkit.torchrun.kept import Kept
 from dpkit.torchrun.nearness import Tolerance, longest, near_numbers
 
 Look = Callable[[int], list[str]]  # at a step: lines, or none
+Found = TypeVar("Found")
 
 
 def first_lines(looks: Sequence[Look], steps: int) -> list[str]:
@@ -73,19 +75,22 @@ def nothing_compared(rank: Kept, where: str) -> list[str]:
     return []
 
 
+def of_all(tables: Iterable[dict[str, Found]]) -> dict[str, Found]:
+    """Return what ranks have, by name: of several the first that has it."""
+    # Stages of a pipeline have different parameters.
+    found: dict[str, Found] = {}
+    for table in tables:
+        found = table | found
+    return found
+
+
 def joined_step(several: Sequence[Kept], step: int) -> StepDigests:
-    """Return what ranks have in a step; stages have different parameters."""
-    first = several[0].digests[step]
-    gradients: dict[str, Digest] = {}
-    parameters: dict[str, Digest] = {}
-    moved: dict[str, float] = {}
-    for rank in reversed(several):
-        kept = rank.digests[step]
-        gradients |= kept.gradients
-        parameters |= kept.parameters
-        moved |= kept.moved
-    return first._replace(
-        gradients=gradients, parameters=parameters, moved=moved
+    """Return what ranks have in a step."""
+    kept = [rank.digests[step] for rank in several]
+    return kept[0]._replace(
+        gradients=of_all(one.gradients for one in kept),
+        parameters=of_all(one.parameters for one in kept),
+        moved=of_all(one.moved for one in kept),
     )
 
 

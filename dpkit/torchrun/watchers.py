@@ -237,7 +237,7 @@ class RepeatedGradients(Watcher):
             self._sent += sum(x.nbytes for x in tensors_in(tensors))
 
     def skipped(self, optimizer: Optimizer) -> None:
-        """Count anew: what was sent for the step that is left out is over."""
+        """Forget what was sent for the step that is left out."""
         self._sent = 0
 
     def _compare(self, *_: Any) -> None:

@@ -8,11 +8,11 @@ from dpkit.torchrun.comparison import (
     Look,
     first_lines,
     joined_step,
+    of_all,
     other_changes,
     other_moves,
     other_rates,
 )
-from dpkit.torchrun.digests import Digest
 from dpkit.torchrun.kept import Kept
 from dpkit.torchrun.nearness import (
     SAME_WITHIN,
@@ -26,9 +26,7 @@ from dpkit.torchrun.nearness import (
 
 def compare_first(one: Kept, several: Sequence[Kept]) -> list[str]:
     """Return a line if one rank begins with other parameters."""
-    found: dict[str, Digest] = {}
-    for rank in reversed(several):
-        found |= rank.digests[0].before  # stages have different ones
+    found = of_all(rank.digests[0].before for rank in several)
     expected = one.digests[0].before
     wrong = differing(expected, found, Tolerance(SAME_WITHIN, 0))
     if not wrong:
@@ -89,9 +87,7 @@ def _buffers_with_one(
     one: Kept, several: Sequence[Kept], step: int
 ) -> list[str]:
     expected = one.facts[step].buffers
-    found: dict[str, Digest] = {}
-    for rank in reversed(several):
-        found |= rank.facts[step].buffers
+    found = of_all(rank.facts[step].buffers for rank in several)
     allowed = Tolerance(_allowed(one, several).relative, 0)
     wrong = [n for n in differing(expected, found, allowed) if n in found]
     if not wrong:

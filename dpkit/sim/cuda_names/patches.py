@@ -206,9 +206,10 @@ def as_cuda(real_time: bool = False) -> Iterator[None]:
     files and cells the seconds of the simulated clock. The first use prints
     that. Libraries see the time on the wall.
 
-    ``CUDA_VISIBLE_DEVICES`` limits how many devices there are, if a program of
-    one process sets it in the block. What a program has imported before keeps
-    its meaning, such as the ``ones`` of ``from torch import ones``.
+    ``CUDA_VISIBLE_DEVICES`` says which devices a program sees, and in which
+    order, if it sets the variable in the block. What a program has imported
+    before keeps its meaning, such as the ``ones`` of ``from torch import
+    ones``.
 
     Args:
         real_time: Whether the program sees the time on the wall, too.
