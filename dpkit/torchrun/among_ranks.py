@@ -168,9 +168,19 @@ def _parameters_apart(
     several: Sequence[Kept], rank: int, step: int
 ) -> list[str]:
     zero, other = several[0].digests[step], several[rank].digests[step]
-    wrong = differing(
-        zero.parameters, other.parameters, Tolerance(SAME_WITHIN, 0)
-    )
+    exact = Tolerance(SAME_WITHIN, 0)
+    begun = differing(zero.before, other.before, exact)
+    if begun and not step:
+        return [
+            f"parameters before the first step: rank {rank} differs from "
+            f"rank 0 in {len(begun)} of {len(zero.before)}, first in "
+            f"{begun[0]} {zero.before[begun[0]].shape}",
+            "it looks like: each rank makes them from a seed of its own, or "
+            "a checkpoint that some ranks alone load; "
+            "DistributedDataParallel sends those of rank 0 when it wraps a "
+            "model, and not later",
+        ]
+    wrong = differing(zero.parameters, other.parameters, exact)
     wrong = wrong or other_moves(zero, other, tolerance())
     if not wrong:
         return []

@@ -45,6 +45,9 @@ else:
     kinds = {"": torch.optim.AdamW, "decay": torch.optim.AdamW}
     kind = kinds.get(wrong, torch.optim.SGD)
     optimizer = kind(net.parameters(), 0.1)
+if wrong == "begun" and rank == 1:
+    with torch.no_grad():
+        net.module.out.weight *= 1.1
 if wrong == "rate":
     optimizer.param_groups[0]["lr"] *= world
 schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
@@ -86,6 +89,15 @@ for step in range(2):
             net.module.out.weight *= 1 - 0.001 * world
 """
 CASES = [
+    (
+        "begun",
+        [
+            "parameters before the first step: rank 1 differs from rank 0 in "
+            "1 of 9, first in out.weight (5, 8)",
+            "a seed of its own",
+            "a checkpoint that some ranks alone load",
+        ],
+    ),
     ("held", ["no parameter that the optimizer holds got a gradient"]),
     (
         "buffers",
