@@ -5,7 +5,7 @@ Usage: python scripts/record.py public_scripts FOLDER [NAME ...]
 FOLDER holds a checkout of each repository that ``public/scripts.toml`` names,
 and gets data that are made up (``public/made_up.py``). Those named are run, or
 all; the rows of the others stay as they are. Each row has the commit of the
-project that ran the script. A script has 200 seconds.
+project that ran the script. A script has half an hour.
 """
 
 import json
