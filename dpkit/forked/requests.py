@@ -72,8 +72,21 @@ class Requests:
         """Send what was collected.
 
         Raises:
-            RuntimeError: this is not the process of the rank, but one that it
-                has forked, such as the worker of a ``DataLoader``.
+            RuntimeError: as for :meth:`check_process`.
+        """
+        self.check_process()
+        with self._lock:
+            collected = self._collected
+            self._collected = []
+            if collected and not self._ended:
+                write_message(self._connection, collected)
+
+    def check_process(self) -> None:
+        """Check that this process speaks for the rank.
+
+        Raises:
+            RuntimeError: it does not, but was forked by the rank, such as the
+                worker of a ``DataLoader``.
         """
         if os.getpid() != self._process:
             raise RuntimeError(
@@ -81,14 +94,14 @@ class Requests:
                 "devices, as on CUDA (in the worker of a DataLoader?); the "
                 "program of the rank can"
             )
-        with self._lock:
-            collected = self._collected
-            self._collected = []
-            if collected and not self._ended:
-                write_message(self._connection, collected)
 
     def end(self, outcome: Any) -> None:
-        """Send how the program of the rank has ended, as the last request."""
+        """Send how the program of the rank has ended, as the last request.
+
+        Raises:
+            RuntimeError: as for :meth:`check_process`.
+        """
+        self.check_process()
         with self._lock, suppress(OSError):  # the parent may be gone
             last = [*self._collected, ("end", (outcome,))]
             write_message(self._connection, last)
@@ -99,8 +112,10 @@ class Requests:
 
         Raises:
             RankEnded: the rank cannot go on.
+            RuntimeError: as for :meth:`check_process`.
             Exception: what the parent has raised.
         """
+        self.check_process()  # a child may have a lock that nobody gives back
         with self._lock:
             if self._ended:
                 raise RankEnded(self._ended)

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit.library import LIBRARY
+from dpkit.processes.children import ending_children
 from dpkit.ranks.alike import AlikeGroup, AlikeWorld, tell_of_one
 from dpkit.ranks.alike_checks import check_machine
 from dpkit.ranks.group import SimGroup
@@ -81,7 +82,7 @@ def run_ranks(
                 BACKEND, rank=rank, world_size=size, store=store
             )
             try:
-                with watching_host():
+                with watching_host(), ending_children():
                     values[rank] = fn(*values[rank])
             finally:
                 # Else PyTorch has the groups of another launch by now.
