@@ -30,6 +30,7 @@ from dpkit.forked.clock import RemoteClock
 from dpkit.forked.group import Calls, ForkedGroup
 from dpkit.forked.proxy import Arrivals, Outcome, Proxy
 from dpkit.forked.requests import (
+    Disconnected,
     RankEnded,
     Requests,
     read_message,
@@ -39,6 +40,7 @@ from dpkit.forked.store import RemoteStore
 from dpkit.library import LIBRARY
 from dpkit.ranks.alike import AlikeWorld, tell_of_one
 from dpkit.ranks.alike_checks import check_machine
+from dpkit.ranks.error_words import ErrorInWords, in_words
 from dpkit.ranks.saving import save_by_ranks
 from dpkit.ranks.shards import draw_on_shards
 from dpkit.ranks.store import RankStore
@@ -52,6 +54,10 @@ from dpkit.sim.places import LIBRARIES
 from dpkit.sim.streams.sending import become_rank
 
 _PR_SET_PDEATHSIG = 1  # sys/prctl.h
+_NO_CONNECTION = (
+    "its process has closed all its files, also the connection to the launch, "
+    "as by os.closerange"
+)
 END_WITHIN = 5.0  # seconds that a rank has to end in, once it is told
 OWN_FILES = str(Path(__file__).parents[1])
 
@@ -63,6 +69,7 @@ class ForkedRank(NamedTuple):
     world_size: int
     store: RemoteStore  # by which it can make its process group
     calls: Calls  # the operations of its groups
+    end: Callable[[Any], None]  # sends its value: the program is over
     # What stands here in the end is the value of a program that has failed.
     left: list[Any]
 
@@ -133,7 +140,7 @@ def run_forked(
         threads = [
             Thread(
                 target=world.scheduler.run,
-                args=(rank, ranks[rank].proxy.run),
+                args=(rank, ranks[rank].run),
                 name=f"rank {rank}",
                 daemon=True,
             )
@@ -228,17 +235,36 @@ class RankProcess:
         )
         self._was_gone = False
 
-    def has_gone(self) -> bool:
-        """Return whether the process has ended without a word.
+    def run(self, rank: int) -> None:
+        """Do what the process asks for, in a thread of this one.
+
+        It has ended well if its exit status is 0, also without a word, as by
+        ``os._exit(0)``.
+
+        Raises:
+            ErrorInWords: it has ended otherwise, without a word.
+            BaseException: what has ended its program.
+        """
+        try:
+            self.proxy.run(rank)
+        except Disconnected as error:
+            deadline = time.monotonic() + END_WITHIN
+            while (code := self.process.exitcode) is None:
+                if time.monotonic() > deadline:
+                    raise ErrorInWords(_NO_CONNECTION) from error
+                time.sleep(0.01)
+            if code != 0:
+                raise ErrorInWords(_gone(code)) from None
+            self.proxy.end(Outcome())
+
+    def has_failed(self) -> bool:
+        """Return whether the process has ended ill, and without a word.
 
         It has to be so twice: its last word may be read just now.
         """
         before = self._was_gone
-        self._was_gone = (
-            self.process.exitcode is not None
-            and self.proxy.outcome is None
-            and not self.connection.poll()
-        )
+        has_code = self.process.exitcode not in (None, 0)
+        self._was_gone = has_code and self.proxy.outcome is None
         return before and self._was_gone
 
 
@@ -258,12 +284,20 @@ def _run_rank(
     for other in inherited:
         other.close()
     requests = Requests(connection)
+    requests.whole.begin()
+    os.register_at_fork(after_in_child=requests.close_in_child)
     here = _become_rank(rank, requests, world)
     outcome = _outcome(program, here)
-    with suppress(BaseException):  # the parent opens what we have sent
-        requests.ask("mark", rank)
     sys.stdout.flush()
     sys.stderr.flush()
+    _end_rank(rank, requests, outcome)
+
+
+def _end_rank(rank: int, requests: Requests, outcome: Outcome) -> None:
+    """Send how the program of a rank has ended."""
+    with suppress(BaseException):  # the parent opens what we have sent
+        requests.ask("mark", rank)
+    requests.check_process()
     try:
         requests.end(outcome)
     except Exception as error:  # a value that no other process can read
@@ -309,7 +343,14 @@ def _become_rank(
     replaced(
         compiled.Logger, "set_runtime_stats_and_log", lambda logger: None
     ).apply()
-    here = ForkedRank(rank, world.size, RemoteStore(requests), calls, [])
+    here = ForkedRank(
+        rank,
+        world.size,
+        RemoteStore(requests),
+        calls,
+        lambda value: _end_rank(rank, requests, Outcome(value)),
+        [],
+    )
     for_good.callback(
         replaced(c10d, "rendezvous", partial(_rendezvous, here)).apply()
     )
@@ -363,11 +404,11 @@ def place_of(error: BaseException) -> str:
 
 def _portable(error: BaseException) -> BaseException:
     """Return an error that another process can read."""
-    own = type(error).__module__ in ("builtins", "torch")
+    is_known = type(error).__module__ in ("builtins", "torch")
     with suppress(Exception):
-        if own and pickle.loads(pickle.dumps(error)):
+        if is_known and pickle.loads(pickle.dumps(error)):
             return error
-    return RuntimeError(f"{type(error).__name__}: {error}".rstrip(": "))
+    return ErrorInWords(in_words(error))
 
 
 # -- in the parent
@@ -379,8 +420,9 @@ def _wait_for_end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
     scheduler.begin()
     while not scheduler.ended.wait(0.1):
         for rank, one in enumerate(ranks):
-            if one.has_gone() and not scheduler.over:
-                scheduler.errors[rank] = EOFError()  # explained in the end
+            if one.has_failed() and not scheduler.over:
+                code = one.process.exitcode or 0
+                scheduler.errors[rank] = ErrorInWords(_gone(code))
         if scheduler.over:
             return
 
@@ -418,7 +460,7 @@ def _end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
 def _tell(ranks: Sequence[RankProcess], why: str) -> None:
     """Send the ranks that they are to end: the next answer says so."""
     for one in ranks:
-        with suppress(OSError):
+        with suppress(OSError, Disconnected):
             write_message(one.connection, ("ended", why))
 
 
@@ -431,7 +473,7 @@ def _hear(ranks: Sequence[RankProcess]) -> None:
             assert isinstance(ready, Connection)
             try:
                 found = dict(read_message(ready))
-            except (EOFError, OSError):
+            except (Disconnected, OSError):
                 found = {"end": (Outcome(),)}
             if "end" in found:
                 last.pop(ready).proxy.end(*found["end"])
@@ -453,11 +495,6 @@ def _values(world: _OwnStates, ranks: Sequence[RankProcess]) -> list[Any]:
         RankError: as for :func:`run_forked`.
     """
     outcomes = [one.proxy.outcome or Outcome() for one in ranks]
-    errors = world.scheduler.errors
-    for rank, error in errors.items():
-        if isinstance(error, EOFError):
-            code = ranks[rank].process.exitcode or 0
-            errors[rank] = RuntimeError(_gone(code))
     try:
         world.check(with_notes=False)
     except RuntimeError as error:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import torch
 
 from dpkit.forked.running import OWN_FILES, RankError, place_of
+from dpkit.ranks.error_words import ErrorInWords, in_words
 from dpkit.sim.places import LIBRARIES
 
 _FOLDED = {
@@ -42,9 +43,9 @@ def failure_of(error: BaseException) -> Failure:
 
     An exit status that is not 0 has no frames.
     """
-    is_status = isinstance(error.__cause__, SystemExit)
+    is_status = isinstance(error, ErrorInWords)
     return Failure(
-        f"{type(error).__name__}: {error}".rstrip(": "),
+        in_words(error),
         place_of(error),
         "" if is_status else frames_of(error),
         tuple(getattr(error, "__notes__", ())),
