@@ -19,7 +19,6 @@ from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
-from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
 
@@ -28,6 +27,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from dpkit.forked.clock import RemoteClock
 from dpkit.forked.group import Calls, ForkedGroup
+from dpkit.forked.idle import ProcessWatch, tell_when_asked
 from dpkit.forked.proxy import Arrivals, Outcome, Proxy
 from dpkit.forked.requests import (
     Disconnected,
@@ -45,12 +45,12 @@ from dpkit.ranks.saving import save_by_ranks
 from dpkit.ranks.shards import draw_on_shards
 from dpkit.ranks.store import RankStore
 from dpkit.ranks.thread_state import ThreadState, import_dtensor
-from dpkit.ranks.watching import ProgramLine
+from dpkit.ranks.watching import IdleLimit, ProgramLine, limit_of
 from dpkit.ranks.world import World
 from dpkit.sim.changes.change import replaced
 from dpkit.sim.devices.configuration import machine, simulation
 from dpkit.sim.devices.names import set_device
-from dpkit.sim.places import LIBRARIES
+from dpkit.sim.places import LIBRARIES, OWN_FILES
 from dpkit.sim.streams.sending import become_rank
 
 _PR_SET_PDEATHSIG = 1  # sys/prctl.h
@@ -59,7 +59,6 @@ _NO_CONNECTION = (
     "as by os.closerange"
 )
 END_WITHIN = 5.0  # seconds that a rank has to end in, once it is told
-OWN_FILES = str(Path(__file__).parents[1])
 
 
 class ForkedRank(NamedTuple):
@@ -94,6 +93,7 @@ def run_forked(
     algorithm: str = LIBRARY,
     arrivals: Arrivals | None = None,
     alike: bool = False,
+    idle_limit: float | None = None,
 ) -> list[Any]:
     """Run a program on ranks that are processes; return their values.
 
@@ -108,13 +108,17 @@ def run_forked(
         arrivals: Gets, for each collective, when each rank came to it.
         alike: Whether rank 0 stands for all, as in :func:`dpkit.sim.launch`,
             and is the only process. It may ask which rank it is.
+        idle_limit: The seconds after which ranks that do nothing end; see
+            :func:`dpkit.sim.launch`.
 
     Raises:
-        RankError: a rank has raised an exception or was killed, or none can
-            go on.
+        RankError: a rank has raised an exception or was killed, none can go
+            on, or none has done anything for ``idle_limit``.
         RuntimeError: this system cannot fork safely.
+        ValueError: the limit is no positive number of seconds.
     """
     check_system()
+    limit = limit_of(idle_limit)
     import_dtensor()
     with ExitStack() as stack:
         _allow_many_files(stack)
@@ -134,9 +138,9 @@ def run_forked(
         ranks: list[RankProcess] = []
         stack.callback(_kill, ranks)
         for rank in range(running):
-            ranks.append(
-                RankProcess(rank, program, world, store, noted, ranks)
-            )
+            one = RankProcess(rank, program, world, store, noted, ranks)
+            ranks.append(one)
+            stack.callback(os.close, one.stack)
         threads = [
             Thread(
                 target=world.scheduler.run,
@@ -148,8 +152,12 @@ def run_forked(
         ]
         for thread in threads:
             thread.start()
+        watch = ProcessWatch(ranks, limit)
+        idle: IdleLimit | None = None
         try:
-            _wait_for_end(world, ranks)
+            _wait_for_end(world, ranks, watch)
+        except IdleLimit as reached:
+            idle = reached
         except KeyboardInterrupt:
             _interrupt(ranks)
             raise
@@ -157,6 +165,8 @@ def run_forked(
             _end(world, ranks)
             for thread in threads:
                 thread.join()
+        if idle is not None:
+            raise RankError(str(idle), _outcomes(ranks, watch)) from None
         return _values(world, ranks)
 
 
@@ -221,10 +231,12 @@ class RankProcess:
     ) -> None:
         context = multiprocessing.get_context("fork")
         self.connection, its = context.Pipe()
+        self.stack = os.memfd_create("stack")
         # What it inherits would keep connections open that we have closed.
         inherited = [self.connection, *(other.connection for other in before)]
         self.process: ForkProcess = context.Process(
-            target=_run_rank, args=(rank, program, world, its, inherited)
+            target=_run_rank,
+            args=(rank, program, world, its, inherited, self.stack),
         )
         self.process.start()
         its.close()
@@ -277,6 +289,7 @@ def _run_rank(
     world: _OwnStates,
     connection: Connection,
     inherited: Sequence[Connection],
+    stack: int,
 ) -> None:
     """Run the program of a rank; this is all that its process does."""
     os.setsid()  # Ctrl-C is for the parent, which ends the ranks
@@ -285,6 +298,7 @@ def _run_rank(
         other.close()
     requests = Requests(connection)
     requests.whole.begin()
+    tell_when_asked(stack)
     os.register_at_fork(after_in_child=requests.close_in_child)
     here = _become_rank(rank, requests, world)
     outcome = _outcome(program, here)
@@ -414,8 +428,14 @@ def _portable(error: BaseException) -> BaseException:
 # -- in the parent
 
 
-def _wait_for_end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
-    """Wait until all ranks have ended, or one of them by an error."""
+def _wait_for_end(
+    world: _OwnStates, ranks: Sequence[RankProcess], watch: ProcessWatch
+) -> None:
+    """Wait until all ranks have ended, or one of them by an error.
+
+    Raises:
+        IdleLimit: none has done anything for too long.
+    """
     scheduler = world.scheduler
     scheduler.begin()
     while not scheduler.ended.wait(0.1):
@@ -425,6 +445,7 @@ def _wait_for_end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
                 scheduler.errors[rank] = ErrorInWords(_gone(code))
         if scheduler.over:
             return
+        watch.look()
 
 
 def _interrupt(ranks: Sequence[RankProcess]) -> None:
@@ -488,13 +509,28 @@ def _kill(ranks: Sequence[RankProcess]) -> None:
             one.process.join()
 
 
+def _outcomes(
+    ranks: Sequence[RankProcess], watch: ProcessWatch | None = None
+) -> list[Outcome]:
+    """Return how ranks have ended, and where a watch has seen them."""
+    seen: dict[int, str] = {}
+    for place, idle in (watch.last_places if watch else {}).items():
+        seen |= dict.fromkeys(idle, str(place or ""))
+    outcomes = []
+    for rank, one in enumerate(ranks):
+        outcome = one.proxy.outcome or Outcome()
+        where = seen.get(rank) or outcome.where
+        outcomes.append(outcome._replace(where=where))
+    return outcomes
+
+
 def _values(world: _OwnStates, ranks: Sequence[RankProcess]) -> list[Any]:
     """Return what the programs have returned.
 
     Raises:
         RankError: as for :func:`run_forked`.
     """
-    outcomes = [one.proxy.outcome or Outcome() for one in ranks]
+    outcomes = _outcomes(ranks)
     try:
         world.check(with_notes=False)
     except RuntimeError as error:

@@ -27,6 +27,7 @@ from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import set_device
 from dpkit.sim.memory.garbage import collect_garbage
 from dpkit.sim.streams.sending import BACKEND, become_rank
+from dpkit.sim.streams.sending import thread as rank_thread
 from dpkit.sim.tracing import watching_host
 
 MESSAGES_UP_TO = 8  # ranks, unless an algorithm is chosen
@@ -55,7 +56,7 @@ def run_ranks(
         RuntimeError: ranks run already; or as :func:`dpkit.sim.launch` says.
         TypeError: to call ``fn`` would run nothing.
     """
-    if isinstance(c10d._world, Registry):
+    if isinstance(c10d._world, Registry) or rank_thread.is_process:
         raise RuntimeError("ranks are running already; launch them in turn")
     _check_function(fn)
     if alike:

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import torch
 
-from dpkit.forked.running import OWN_FILES, RankError, place_of
+from dpkit.forked.running import RankError, place_of
 from dpkit.ranks.error_words import ErrorInWords, in_words
-from dpkit.sim.places import LIBRARIES
+from dpkit.sim.places import LIBRARIES, OWN_FILES
 
 _FOLDED = {
     "torch": os.path.dirname(torch.__file__) + os.sep,

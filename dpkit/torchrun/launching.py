@@ -61,6 +61,7 @@ class Settings(NamedTuple):
     races: bool = False  # whether uses are found that nothing orders
     has_real_time: bool = False  # whether it sees the time on the wall
     sees_own: bool = False  # whether a rank sees its own GPU alone
+    idle_limit: float | None = None  # seconds after which idle ranks end
 
 
 class RankReport(NamedTuple):
@@ -133,6 +134,7 @@ def do_tasks(done: Run, tasks: Sequence[Task], settings: Settings) -> None:
         len(tasks),
         arrivals=done.arrivals,
         alike=settings.alike,
+        idle_limit=settings.idle_limit,
     )
 
 
