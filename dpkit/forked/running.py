@@ -19,6 +19,7 @@ from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any, NamedTuple
 
@@ -133,12 +134,16 @@ def run_forked(
             size, algorithm
         )
         running = world.scheduler.count
+        # Where its processes keep sockets, which the killed do not remove.
+        folder = stack.enter_context(TemporaryDirectory(prefix="pymp-"))
         noted = {} if arrivals is None else arrivals
         store = RankStore(world.scheduler, size // running)
         ranks: list[RankProcess] = []
         stack.callback(_kill, ranks)
         for rank in range(running):
-            one = RankProcess(rank, program, world, store, noted, ranks)
+            one = RankProcess(
+                rank, program, world, store, noted, ranks, folder
+            )
             ranks.append(one)
             stack.callback(os.close, one.stack)
         threads = [
@@ -228,6 +233,7 @@ class RankProcess:
         store: RankStore,
         arrivals: Arrivals,
         before: "Sequence[RankProcess]",
+        folder: str,
     ) -> None:
         context = multiprocessing.get_context("fork")
         self.connection, its = context.Pipe()
@@ -238,6 +244,7 @@ class RankProcess:
             target=_run_rank,
             args=(rank, program, world, its, inherited, self.stack),
         )
+        vars(self.process)["_config"]["tempdir"] = folder
         self.process.start()
         its.close()
         assert self.process.pid is not None
@@ -463,9 +470,13 @@ def _gone(code: int) -> str:
 
 
 def _end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
-    """End the processes that have not ended, and the threads here."""
+    """End the processes that have not ended, and the threads here.
+
+    After a failure that is also what ranks have started: nobody waits for it.
+    """
     scheduler = world.scheduler
-    if scheduler.over or not scheduler.ended.is_set():
+    has_failed = scheduler.over or not scheduler.ended.is_set()
+    if has_failed:
         if not scheduler.over:
             scheduler.stuck = "ended from outside"
         _tell(ranks, "another rank has failed")
@@ -476,6 +487,9 @@ def _end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
     for one in ranks:
         one.process.join(END_WITHIN)
     _kill(ranks)
+    if has_failed:
+        for one in ranks:
+            _kill_group(one)
 
 
 def _tell(ranks: Sequence[RankProcess], why: str) -> None:
@@ -504,9 +518,17 @@ def _kill(ranks: Sequence[RankProcess]) -> None:
     """Kill the processes that are left, and what they have started."""
     for one in ranks:
         if one.process.exitcode is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(one.pid, signal.SIGKILL)
+            _kill_group(one)
             one.process.join()
+
+
+def _kill_group(rank: RankProcess) -> None:
+    """Kill what is left of a rank and of the processes that it has started.
+
+    Like torchrun, this spares what has begun a session of its own.
+    """
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(rank.pid, signal.SIGKILL)
 
 
 def _outcomes(
