@@ -60,7 +60,7 @@ class ProcessWatch(IdleWatch):
         """Look, twice a second: what the system tells it counts in ticks.
 
         Raises:
-            IdleLimit: no rank has done anything for as long as the limit.
+            IdleError: no rank has done anything for as long as the limit.
         """
         now = time.monotonic()
         if now - self._looked >= LOOK_EVERY:

@@ -149,7 +149,7 @@ class Proxy:
         """Do what the process asks for, until its program ends.
 
         Raises:
-            Disconnected: the process has ended without a word.
+            DisconnectedError: the process has ended without a word.
             BaseException: what has ended the program.
         """
         become_rank(rank, _refuse_group)

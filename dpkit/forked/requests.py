@@ -19,7 +19,7 @@ MOST_COLLECTED = 1000  # requests that are collected
 Request = tuple[str, tuple[Any, ...]]
 
 
-class Disconnected(Exception):
+class DisconnectedError(Exception):
     """The other process has ended, or has closed the connection."""
 
 
@@ -27,7 +27,7 @@ def write_message(connection: Connection, message: Any) -> None:
     """Send a message, with a copy of each tensor in it.
 
     Raises:
-        Disconnected: nobody reads it.
+        DisconnectedError: nobody reads it.
     """
     # Connection.send would share the memory of tensors, and that ends with
     # the process of the sender.
@@ -35,19 +35,19 @@ def write_message(connection: Connection, message: Any) -> None:
     try:
         connection.send_bytes(packed)
     except (BrokenPipeError, ConnectionResetError) as error:
-        raise Disconnected from error
+        raise DisconnectedError from error
 
 
 def read_message(connection: Connection) -> Any:
     """Wait for a message, and return it.
 
     Raises:
-        Disconnected: none will come.
+        DisconnectedError: none will come.
     """
     try:
         packed = connection.recv_bytes()
     except (EOFError, ConnectionResetError) as error:
-        raise Disconnected from error
+        raise DisconnectedError from error
     return pickle.loads(packed)
 
 
@@ -126,7 +126,7 @@ class Requests:
             RuntimeError: as for :meth:`check_process`.
         """
         self.check_process()
-        parent_gone = suppress(Disconnected)
+        parent_gone = suppress(DisconnectedError)
         with self.whole, self._lock, parent_gone:
             last = [*self._collected, ("end", (outcome,))]
             write_message(self._connection, last)

@@ -31,7 +31,7 @@ from dpkit.forked.group import Calls, ForkedGroup
 from dpkit.forked.idle import ProcessWatch, tell_when_asked
 from dpkit.forked.proxy import Arrivals, Outcome, Proxy
 from dpkit.forked.requests import (
-    Disconnected,
+    DisconnectedError,
     RankEnded,
     Requests,
     read_message,
@@ -41,12 +41,12 @@ from dpkit.forked.store import RemoteStore
 from dpkit.library import LIBRARY
 from dpkit.ranks.alike import AlikeWorld, tell_of_one
 from dpkit.ranks.alike_checks import check_machine
-from dpkit.ranks.error_words import ErrorInWords, in_words
+from dpkit.ranks.error_words import WordsError, in_words
 from dpkit.ranks.saving import save_by_ranks
 from dpkit.ranks.shards import draw_on_shards
 from dpkit.ranks.store import RankStore
 from dpkit.ranks.thread_state import ThreadState, import_dtensor
-from dpkit.ranks.watching import IdleLimit, ProgramLine, limit_of
+from dpkit.ranks.watching import IdleError, ProgramLine, limit_of
 from dpkit.ranks.world import World
 from dpkit.sim.changes.change import replaced
 from dpkit.sim.devices.configuration import machine, simulation
@@ -158,10 +158,10 @@ def run_forked(
         for thread in threads:
             thread.start()
         watch = ProcessWatch(ranks, limit)
-        idle: IdleLimit | None = None
+        idle: IdleError | None = None
         try:
             _wait_for_end(world, ranks, watch)
-        except IdleLimit as reached:
+        except IdleError as reached:
             idle = reached
         except KeyboardInterrupt:
             _interrupt(ranks)
@@ -261,19 +261,19 @@ class RankProcess:
         ``os._exit(0)``.
 
         Raises:
-            ErrorInWords: it has ended otherwise, without a word.
+            WordsError: it has ended otherwise, without a word.
             BaseException: what has ended its program.
         """
         try:
             self.proxy.run(rank)
-        except Disconnected as error:
+        except DisconnectedError as error:
             deadline = time.monotonic() + END_WITHIN
             while (code := self.process.exitcode) is None:
                 if time.monotonic() > deadline:
-                    raise ErrorInWords(_NO_CONNECTION) from error
+                    raise WordsError(_NO_CONNECTION) from error
                 time.sleep(0.01)
             if code != 0:
-                raise ErrorInWords(_gone(code)) from None
+                raise WordsError(_gone(code)) from None
             self.proxy.end(Outcome())
 
     def has_failed(self) -> bool:
@@ -429,7 +429,7 @@ def _portable(error: BaseException) -> BaseException:
     with suppress(Exception):
         if is_known and pickle.loads(pickle.dumps(error)):
             return error
-    return ErrorInWords(in_words(error))
+    return WordsError(in_words(error))
 
 
 # -- in the parent
@@ -441,7 +441,7 @@ def _wait_for_end(
     """Wait until all ranks have ended, or one of them by an error.
 
     Raises:
-        IdleLimit: none has done anything for too long.
+        IdleError: none has done anything for too long.
     """
     scheduler = world.scheduler
     scheduler.begin()
@@ -449,7 +449,7 @@ def _wait_for_end(
         for rank, one in enumerate(ranks):
             if one.has_failed() and not scheduler.over:
                 code = one.process.exitcode or 0
-                scheduler.errors[rank] = ErrorInWords(_gone(code))
+                scheduler.errors[rank] = WordsError(_gone(code))
         if scheduler.over:
             return
         watch.look()
@@ -495,7 +495,7 @@ def _end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
 def _tell(ranks: Sequence[RankProcess], why: str) -> None:
     """Send the ranks that they are to end: the next answer says so."""
     for one in ranks:
-        with suppress(OSError, Disconnected):
+        with suppress(OSError, DisconnectedError):
             write_message(one.connection, ("ended", why))
 
 
@@ -508,7 +508,7 @@ def _hear(ranks: Sequence[RankProcess]) -> None:
             assert isinstance(ready, Connection)
             try:
                 found = dict(read_message(ready))
-            except (Disconnected, OSError):
+            except (DisconnectedError, OSError):
                 found = {"end": (Outcome(),)}
             if "end" in found:
                 last.pop(ready).proxy.end(*found["end"])

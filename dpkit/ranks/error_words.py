@@ -1,10 +1,11 @@
 """What an error of a rank is called in the message of its launch."""
 
 
-class ErrorInWords(RuntimeError):
-    """How a rank has ended, where there is no error to raise but its words.
+class WordsError(RuntimeError):
+    """How a rank has ended, where this process has nothing but the words.
 
-    Such as "the script has ended with exit status 3".
+    Such as "the script has ended with exit status 3", or the kind and the
+    text of an error whose class only the process of the rank has.
     """
 
 
@@ -17,6 +18,6 @@ def in_words(error: BaseException) -> str:
         text = str(error)
     except Exception:
         text = "<exception str() failed>"  # as Python's tracebacks have it
-    if isinstance(error, ErrorInWords):
+    if isinstance(error, WordsError):
         return text
     return f"{type(error).__name__}: {text}".rstrip(": ")

@@ -57,7 +57,7 @@ def limit_of(asked: float | None) -> float:
     raise ValueError(f"not a positive number of seconds ({name}: {given!r})")
 
 
-class IdleLimit(RuntimeError):
+class IdleError(RuntimeError):
     """Ranks have done nothing for as long as the limit allows."""
 
 
@@ -125,7 +125,7 @@ class IdleWatch:
         """Name ranks and their lines, once, if they have long done nothing.
 
         Raises:
-            IdleLimit: they have done nothing for as long as the limit.
+            IdleError: they have done nothing for as long as the limit.
         """
         seconds = self.seconds()
         if seconds < min(WARN_AFTER, self.limit):
@@ -136,7 +136,7 @@ class IdleWatch:
             if seconds >= self.limit:
                 where = f"{place or 'at no known line'}"
                 where += f"; limit: {self.limit:g} s"
-                raise IdleLimit(self._text(ranks, seconds, where))
+                raise IdleError(self._text(ranks, seconds, where))
             # Elsewhere than just before: it has gone on by now.
             is_new = place not in before or place in self._warned
             if place is not None and not is_new:

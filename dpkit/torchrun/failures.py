@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 
 from dpkit.forked.running import RankError, place_of
-from dpkit.ranks.error_words import ErrorInWords, in_words
+from dpkit.ranks.error_words import WordsError, in_words
 from dpkit.sim.places import LIBRARIES, OWN_FILES
 
 _FOLDED = {
@@ -43,7 +43,7 @@ def failure_of(error: BaseException) -> Failure:
 
     An exit status that is not 0 has no frames.
     """
-    is_status = isinstance(error, ErrorInWords)
+    is_status = isinstance(error, WordsError)
     return Failure(
         in_words(error),
         place_of(error),

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from dpkit.processes.children import ending_children
-from dpkit.ranks.error_words import ErrorInWords
+from dpkit.ranks.error_words import WordsError
 
 PORT = 29500  # that of torchrun; nobody listens there
 
@@ -61,7 +61,7 @@ def run_script(script: Script) -> None:
     """Run a script as the program of this process.
 
     Raises:
-        ErrorInWords: it has ended with an exit status that is not 0.
+        WordsError: it has ended with an exit status that is not 0.
         BaseException: what it has raised.
     """
     sys.argv = [script.name, *script.arguments]
@@ -81,13 +81,13 @@ def as_program() -> Iterator[None]:
     What it has forked ends here, and an exit status of 0 is no error.
 
     Raises:
-        ErrorInWords: it has ended with an exit status that is not 0.
+        WordsError: it has ended with an exit status that is not 0.
     """
     try:
         with ending_children():
             yield
     except SystemExit as end:
         if end.code not in (None, 0):
-            raise ErrorInWords(
+            raise WordsError(
                 f"the script has ended with exit status {end.code}"
             ) from end
