@@ -8,6 +8,7 @@ from dpkit.commands.scripts import (
     add_output,
     add_script,
     add_what_runs,
+    idle_limit,
     run_and_report,
 )
 
@@ -47,6 +48,7 @@ def run_alone(options: argparse.Namespace, command: str) -> None:
         steps=options.steps,
         races=options.races,
         has_real_time=options.real_time,
+        idle_limit=idle_limit(options),
     )
     run_and_report(
         options,

@@ -15,6 +15,7 @@ from dpkit.commands.parser import (
     refuse,
     refuse_missing_script,
 )
+from dpkit.ranks.watching import LIMIT, limit_of
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
 
 if TYPE_CHECKING:
@@ -37,6 +38,21 @@ def add_what_runs(parser: Parser) -> None:
         action="store_true",
         help="time.time() and the like are those on the wall",
     )
+    add(
+        "--idle-limit",
+        type=float,
+        metavar="SECONDS",
+        help="end when no rank has done anything for so long (default: never; "
+        f"or the variable {LIMIT})",
+    )
+
+
+def idle_limit(options: argparse.Namespace) -> float:
+    """Return after how many seconds without work ranks end; else refuse."""
+    try:
+        return limit_of(options.idle_limit)
+    except ValueError as error:
+        refuse(error)
 
 
 def add_machine(parser: Parser) -> None:

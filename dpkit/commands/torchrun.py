@@ -8,6 +8,7 @@ from dpkit.commands.scripts import (
     add_output,
     add_script,
     add_what_runs,
+    idle_limit,
     run_and_report,
 )
 
@@ -79,6 +80,7 @@ def run_torchrun(options: argparse.Namespace, command: str) -> None:
         races=options.races,
         has_real_time=options.real_time,
         sees_own=options.own_gpu,
+        idle_limit=idle_limit(options),
     )
     if options.alike and not options.meta:
         refuse("--alike needs --meta: a rank with values is no other")

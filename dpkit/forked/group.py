@@ -116,11 +116,12 @@ class Calls:
         for observe in self.observers:
             observe(group, call, tensors)
         self.wait([one for one in self._open.values() if one.uses(tensors)])
-        number = next(self.numbers)
-        made = OpenCall(self._requests, number, call, tensors)
-        self._open[number] = made
-        self._requests.add("call", group.number, number, call, made.parcel)
-        self._requests.send()
+        with self._requests.whole:
+            number = next(self.numbers)
+            made = OpenCall(self._requests, number, call, tensors)
+            self._open[number] = made
+            self._requests.add("call", group.number, number, call, made.parcel)
+            self._requests.send()
         return made
 
     def wait_for_all(self) -> None:
@@ -134,9 +135,11 @@ class Calls:
         """
         if all(call.is_over for call in calls):
             return
-        over = self._requests.ask("wait_for", [call.number for call in calls])
-        for number, known in over:
-            self._open.pop(number).finish(known)
+        numbers = [call.number for call in calls]
+        with self._requests.whole:
+            over = self._requests.ask("wait_for", numbers)
+            for number, known in over:
+                self._open.pop(number).finish(known)
 
 
 class ForkedWork(SimWork):

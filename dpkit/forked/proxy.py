@@ -131,6 +131,8 @@ class Proxy:
         self._connection = connection
         self._world = world
         self._store = store
+        self.heard = 0  # how often it has asked for something
+        self.awaits = False  # whether nothing is left that it has asked for
         self._error: Exception | None = None  # of an order, until a question
         self._marks: dict[int, Work] = {}
         self._copies: dict[int, int] = {}  # when they were issued
@@ -147,13 +149,16 @@ class Proxy:
         """Do what the process asks for, until its program ends.
 
         Raises:
-            EOFError: the process has ended without a word.
+            DisconnectedError: the process has ended without a word.
             BaseException: what has ended the program.
         """
         become_rank(rank, _refuse_group)
         set_device(rank)
         while self.outcome is None:
+            self.awaits = True
             self._await_message()
+            self.awaits = False
+            self.heard += 1
             for name, args in read_message(self._connection):
                 self._do(name, args)
         error = self.outcome.error or self._error
@@ -298,12 +303,15 @@ class Proxy:
 
 
 def seconds_used(process: int) -> float:
-    """Return the seconds of the CPU that a process has used."""
+    """Return the seconds of the CPU that a process has used.
+
+    Those of its children count as well, once they have ended.
+    """
     try:
         text = Path(f"/proc/{process}/stat").read_text()
     except OSError:  # it has ended
         return 0.0
-    ticks = sum(map(int, text.rpartition(")")[2].split()[11:13]))
+    ticks = sum(map(int, text.rpartition(")")[2].split()[11:15]))
     return ticks / os.sysconf("SC_CLK_TCK")
 
 

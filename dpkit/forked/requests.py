@@ -11,29 +11,44 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from dpkit.forked.signals import WholeRequests
+
 MOST_COLLECTED = 1000  # requests that are collected
 
 # A request: its name, a key of ``proxy.REQUESTS``, and its arguments.
 Request = tuple[str, tuple[Any, ...]]
 
 
+class DisconnectedError(Exception):
+    """The other process has ended, or has closed the connection."""
+
+
 def write_message(connection: Connection, message: Any) -> None:
-    """Send a message, with a copy of each tensor in it."""
+    """Send a message, with a copy of each tensor in it.
+
+    Raises:
+        DisconnectedError: nobody reads it.
+    """
     # Connection.send would share the memory of tensors, and that ends with
     # the process of the sender.
-    connection.send_bytes(pickle.dumps(message))
+    packed = pickle.dumps(message)
+    try:
+        connection.send_bytes(packed)
+    except (BrokenPipeError, ConnectionResetError) as error:
+        raise DisconnectedError from error
 
 
 def read_message(connection: Connection) -> Any:
     """Wait for a message, and return it.
 
     Raises:
-        EOFError: the other process has ended.
+        DisconnectedError: none will come.
     """
     try:
-        return pickle.loads(connection.recv_bytes())
-    except ConnectionResetError as error:
-        raise EOFError from error
+        packed = connection.recv_bytes()
+    except (EOFError, ConnectionResetError) as error:
+        raise DisconnectedError from error
+    return pickle.loads(packed)
 
 
 class RankEnded(BaseException):
@@ -51,6 +66,7 @@ class Requests:
         self._connection = connection
         self._collected: list[Request] = []
         self._lock = threading.RLock()
+        self.whole = WholeRequests()
         self._ended = ""  # why the rank cannot go on, once it cannot
         self._process = os.getpid()
 
@@ -72,8 +88,29 @@ class Requests:
         """Send what was collected.
 
         Raises:
-            RuntimeError: this is not the process of the rank, but one that it
-                has forked, such as the worker of a ``DataLoader``.
+            RuntimeError: as for :meth:`check_process`.
+        """
+        self.check_process()
+        with self.whole, self._lock:
+            collected = self._collected
+            self._collected = []
+            if collected and not self._ended:
+                write_message(self._connection, collected)
+
+    def close_in_child(self) -> None:
+        """Leave the connection to the rank, in a process that it has forked.
+
+        The lock may be held by a thread that this process does not have.
+        """
+        self._connection.close()
+        self._lock = threading.RLock()
+
+    def check_process(self) -> None:
+        """Check that this process speaks for the rank.
+
+        Raises:
+            RuntimeError: it does not, but was forked by the rank, such as the
+                worker of a ``DataLoader``.
         """
         if os.getpid() != self._process:
             raise RuntimeError(
@@ -81,15 +118,16 @@ class Requests:
                 "devices, as on CUDA (in the worker of a DataLoader?); the "
                 "program of the rank can"
             )
-        with self._lock:
-            collected = self._collected
-            self._collected = []
-            if collected and not self._ended:
-                write_message(self._connection, collected)
 
     def end(self, outcome: Any) -> None:
-        """Send how the program of the rank has ended, as the last request."""
-        with self._lock, suppress(OSError):  # the parent may be gone
+        """Send how the program of the rank has ended, as the last request.
+
+        Raises:
+            RuntimeError: as for :meth:`check_process`.
+        """
+        self.check_process()
+        parent_gone = suppress(DisconnectedError)
+        with self.whole, self._lock, parent_gone:
             last = [*self._collected, ("end", (outcome,))]
             write_message(self._connection, last)
             self._ended = self._ended or "its program is over"
@@ -99,14 +137,16 @@ class Requests:
 
         Raises:
             RankEnded: the rank cannot go on.
+            RuntimeError: as for :meth:`check_process`.
             Exception: what the parent has raised.
         """
-        with self._lock:
+        self.check_process()
+        with self.whole, self._lock:
             if self._ended:
                 raise RankEnded(self._ended)
             self.add(name, *args)
             self.send()
-            # Ctrl-C here leaves an answer that nobody has read.
+            # What ends this here leaves an answer that nobody has read.
             self._ended = "interrupted"
             kind, value = read_message(self._connection)
             self._ended = value if kind == "ended" else ""

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
-from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any, NamedTuple
 
@@ -28,8 +28,10 @@ from torch.distributed import distributed_c10d as c10d
 
 from dpkit.forked.clock import RemoteClock
 from dpkit.forked.group import Calls, ForkedGroup
+from dpkit.forked.idle import ProcessWatch, tell_when_asked
 from dpkit.forked.proxy import Arrivals, Outcome, Proxy
 from dpkit.forked.requests import (
+    DisconnectedError,
     RankEnded,
     Requests,
     read_message,
@@ -39,21 +41,25 @@ from dpkit.forked.store import RemoteStore
 from dpkit.library import LIBRARY
 from dpkit.ranks.alike import AlikeWorld, tell_of_one
 from dpkit.ranks.alike_checks import check_machine
+from dpkit.ranks.error_words import WordsError, in_words
 from dpkit.ranks.saving import save_by_ranks
 from dpkit.ranks.shards import draw_on_shards
 from dpkit.ranks.store import RankStore
 from dpkit.ranks.thread_state import ThreadState, import_dtensor
-from dpkit.ranks.watching import ProgramLine
+from dpkit.ranks.watching import IdleError, ProgramLine, limit_of
 from dpkit.ranks.world import World
 from dpkit.sim.changes.change import replaced
 from dpkit.sim.devices.configuration import machine, simulation
 from dpkit.sim.devices.names import set_device
-from dpkit.sim.places import LIBRARIES
+from dpkit.sim.places import LIBRARIES, OWN_FILES
 from dpkit.sim.streams.sending import become_rank
 
 _PR_SET_PDEATHSIG = 1  # sys/prctl.h
+_NO_CONNECTION = (
+    "its process has closed all its files, also the connection to the launch, "
+    "as by os.closerange"
+)
 END_WITHIN = 5.0  # seconds that a rank has to end in, once it is told
-OWN_FILES = str(Path(__file__).parents[1])
 
 
 class ForkedRank(NamedTuple):
@@ -63,6 +69,7 @@ class ForkedRank(NamedTuple):
     world_size: int
     store: RemoteStore  # by which it can make its process group
     calls: Calls  # the operations of its groups
+    end: Callable[[Any], None]  # sends its value: the program is over
     # What stands here in the end is the value of a program that has failed.
     left: list[Any]
 
@@ -87,6 +94,7 @@ def run_forked(
     algorithm: str = LIBRARY,
     arrivals: Arrivals | None = None,
     alike: bool = False,
+    idle_limit: float | None = None,
 ) -> list[Any]:
     """Run a program on ranks that are processes; return their values.
 
@@ -101,13 +109,17 @@ def run_forked(
         arrivals: Gets, for each collective, when each rank came to it.
         alike: Whether rank 0 stands for all, as in :func:`dpkit.sim.launch`,
             and is the only process. It may ask which rank it is.
+        idle_limit: The seconds after which ranks that do nothing end; see
+            :func:`dpkit.sim.launch`.
 
     Raises:
-        RankError: a rank has raised an exception or was killed, or none can
-            go on.
+        RankError: a rank has raised an exception or was killed, none can go
+            on, or none has done anything for ``idle_limit``.
         RuntimeError: this system cannot fork safely.
+        ValueError: the limit is no positive number of seconds.
     """
     check_system()
+    limit = limit_of(idle_limit)
     import_dtensor()
     with ExitStack() as stack:
         _allow_many_files(stack)
@@ -122,18 +134,22 @@ def run_forked(
             size, algorithm
         )
         running = world.scheduler.count
+        # Where its processes keep sockets, which the killed do not remove.
+        folder = stack.enter_context(TemporaryDirectory(prefix="pymp-"))
         noted = {} if arrivals is None else arrivals
         store = RankStore(world.scheduler, size // running)
         ranks: list[RankProcess] = []
         stack.callback(_kill, ranks)
         for rank in range(running):
-            ranks.append(
-                RankProcess(rank, program, world, store, noted, ranks)
+            one = RankProcess(
+                rank, program, world, store, noted, ranks, folder
             )
+            ranks.append(one)
+            stack.callback(os.close, one.stack)
         threads = [
             Thread(
                 target=world.scheduler.run,
-                args=(rank, ranks[rank].proxy.run),
+                args=(rank, ranks[rank].run),
                 name=f"rank {rank}",
                 daemon=True,
             )
@@ -141,8 +157,12 @@ def run_forked(
         ]
         for thread in threads:
             thread.start()
+        watch = ProcessWatch(ranks, limit)
+        idle: IdleError | None = None
         try:
-            _wait_for_end(world, ranks)
+            _wait_for_end(world, ranks, watch)
+        except IdleError as reached:
+            idle = reached
         except KeyboardInterrupt:
             _interrupt(ranks)
             raise
@@ -150,6 +170,8 @@ def run_forked(
             _end(world, ranks)
             for thread in threads:
                 thread.join()
+        if idle is not None:
+            raise RankError(str(idle), _outcomes(ranks, watch)) from None
         return _values(world, ranks)
 
 
@@ -211,14 +233,18 @@ class RankProcess:
         store: RankStore,
         arrivals: Arrivals,
         before: "Sequence[RankProcess]",
+        folder: str,
     ) -> None:
         context = multiprocessing.get_context("fork")
         self.connection, its = context.Pipe()
+        self.stack = os.memfd_create("stack")
         # What it inherits would keep connections open that we have closed.
         inherited = [self.connection, *(other.connection for other in before)]
         self.process: ForkProcess = context.Process(
-            target=_run_rank, args=(rank, program, world, its, inherited)
+            target=_run_rank,
+            args=(rank, program, world, its, inherited, self.stack),
         )
+        vars(self.process)["_config"]["tempdir"] = folder
         self.process.start()
         its.close()
         assert self.process.pid is not None
@@ -228,17 +254,36 @@ class RankProcess:
         )
         self._was_gone = False
 
-    def has_gone(self) -> bool:
-        """Return whether the process has ended without a word.
+    def run(self, rank: int) -> None:
+        """Do what the process asks for, in a thread of this one.
+
+        It has ended well if its exit status is 0, also without a word, as by
+        ``os._exit(0)``.
+
+        Raises:
+            WordsError: it has ended otherwise, without a word.
+            BaseException: what has ended its program.
+        """
+        try:
+            self.proxy.run(rank)
+        except DisconnectedError as error:
+            deadline = time.monotonic() + END_WITHIN
+            while (code := self.process.exitcode) is None:
+                if time.monotonic() > deadline:
+                    raise WordsError(_NO_CONNECTION) from error
+                time.sleep(0.01)
+            if code != 0:
+                raise WordsError(_gone(code)) from None
+            self.proxy.end(Outcome())
+
+    def has_failed(self) -> bool:
+        """Return whether the process has ended ill, and without a word.
 
         It has to be so twice: its last word may be read just now.
         """
         before = self._was_gone
-        self._was_gone = (
-            self.process.exitcode is not None
-            and self.proxy.outcome is None
-            and not self.connection.poll()
-        )
+        has_code = self.process.exitcode not in (None, 0)
+        self._was_gone = has_code and self.proxy.outcome is None
         return before and self._was_gone
 
 
@@ -251,6 +296,7 @@ def _run_rank(
     world: _OwnStates,
     connection: Connection,
     inherited: Sequence[Connection],
+    stack: int,
 ) -> None:
     """Run the program of a rank; this is all that its process does."""
     os.setsid()  # Ctrl-C is for the parent, which ends the ranks
@@ -258,12 +304,21 @@ def _run_rank(
     for other in inherited:
         other.close()
     requests = Requests(connection)
+    requests.whole.begin()
+    tell_when_asked(stack)
+    os.register_at_fork(after_in_child=requests.close_in_child)
     here = _become_rank(rank, requests, world)
     outcome = _outcome(program, here)
-    with suppress(BaseException):  # the parent opens what we have sent
-        requests.ask("mark", rank)
     sys.stdout.flush()
     sys.stderr.flush()
+    _end_rank(rank, requests, outcome)
+
+
+def _end_rank(rank: int, requests: Requests, outcome: Outcome) -> None:
+    """Send how the program of a rank has ended."""
+    with suppress(BaseException):  # the parent opens what we have sent
+        requests.ask("mark", rank)
+    requests.check_process()
     try:
         requests.end(outcome)
     except Exception as error:  # a value that no other process can read
@@ -309,7 +364,14 @@ def _become_rank(
     replaced(
         compiled.Logger, "set_runtime_stats_and_log", lambda logger: None
     ).apply()
-    here = ForkedRank(rank, world.size, RemoteStore(requests), calls, [])
+    here = ForkedRank(
+        rank,
+        world.size,
+        RemoteStore(requests),
+        calls,
+        lambda value: _end_rank(rank, requests, Outcome(value)),
+        [],
+    )
     for_good.callback(
         replaced(c10d, "rendezvous", partial(_rendezvous, here)).apply()
     )
@@ -363,26 +425,34 @@ def place_of(error: BaseException) -> str:
 
 def _portable(error: BaseException) -> BaseException:
     """Return an error that another process can read."""
-    own = type(error).__module__ in ("builtins", "torch")
+    is_known = type(error).__module__ in ("builtins", "torch")
     with suppress(Exception):
-        if own and pickle.loads(pickle.dumps(error)):
+        if is_known and pickle.loads(pickle.dumps(error)):
             return error
-    return RuntimeError(f"{type(error).__name__}: {error}".rstrip(": "))
+    return WordsError(in_words(error))
 
 
 # -- in the parent
 
 
-def _wait_for_end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
-    """Wait until all ranks have ended, or one of them by an error."""
+def _wait_for_end(
+    world: _OwnStates, ranks: Sequence[RankProcess], watch: ProcessWatch
+) -> None:
+    """Wait until all ranks have ended, or one of them by an error.
+
+    Raises:
+        IdleError: none has done anything for too long.
+    """
     scheduler = world.scheduler
     scheduler.begin()
     while not scheduler.ended.wait(0.1):
         for rank, one in enumerate(ranks):
-            if one.has_gone() and not scheduler.over:
-                scheduler.errors[rank] = EOFError()  # explained in the end
+            if one.has_failed() and not scheduler.over:
+                code = one.process.exitcode or 0
+                scheduler.errors[rank] = WordsError(_gone(code))
         if scheduler.over:
             return
+        watch.look()
 
 
 def _interrupt(ranks: Sequence[RankProcess]) -> None:
@@ -400,9 +470,13 @@ def _gone(code: int) -> str:
 
 
 def _end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
-    """End the processes that have not ended, and the threads here."""
+    """End the processes that have not ended, and the threads here.
+
+    After a failure that is also what ranks have started: nobody waits for it.
+    """
     scheduler = world.scheduler
-    if scheduler.over or not scheduler.ended.is_set():
+    has_failed = scheduler.over or not scheduler.ended.is_set()
+    if has_failed:
         if not scheduler.over:
             scheduler.stuck = "ended from outside"
         _tell(ranks, "another rank has failed")
@@ -413,12 +487,15 @@ def _end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
     for one in ranks:
         one.process.join(END_WITHIN)
     _kill(ranks)
+    if has_failed:
+        for one in ranks:
+            _kill_group(one)
 
 
 def _tell(ranks: Sequence[RankProcess], why: str) -> None:
     """Send the ranks that they are to end: the next answer says so."""
     for one in ranks:
-        with suppress(OSError):
+        with suppress(OSError, DisconnectedError):
             write_message(one.connection, ("ended", why))
 
 
@@ -431,7 +508,7 @@ def _hear(ranks: Sequence[RankProcess]) -> None:
             assert isinstance(ready, Connection)
             try:
                 found = dict(read_message(ready))
-            except (EOFError, OSError):
+            except (DisconnectedError, OSError):
                 found = {"end": (Outcome(),)}
             if "end" in found:
                 last.pop(ready).proxy.end(*found["end"])
@@ -441,9 +518,32 @@ def _kill(ranks: Sequence[RankProcess]) -> None:
     """Kill the processes that are left, and what they have started."""
     for one in ranks:
         if one.process.exitcode is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(one.pid, signal.SIGKILL)
+            _kill_group(one)
             one.process.join()
+
+
+def _kill_group(rank: RankProcess) -> None:
+    """Kill what is left of a rank and of the processes that it has started.
+
+    Like torchrun, this spares what has begun a session of its own.
+    """
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(rank.pid, signal.SIGKILL)
+
+
+def _outcomes(
+    ranks: Sequence[RankProcess], watch: ProcessWatch | None = None
+) -> list[Outcome]:
+    """Return how ranks have ended, and where a watch has seen them."""
+    seen: dict[int, str] = {}
+    for place, idle in (watch.last_places if watch else {}).items():
+        seen |= dict.fromkeys(idle, str(place or ""))
+    outcomes = []
+    for rank, one in enumerate(ranks):
+        outcome = one.proxy.outcome or Outcome()
+        where = seen.get(rank) or outcome.where
+        outcomes.append(outcome._replace(where=where))
+    return outcomes
 
 
 def _values(world: _OwnStates, ranks: Sequence[RankProcess]) -> list[Any]:
@@ -452,12 +552,7 @@ def _values(world: _OwnStates, ranks: Sequence[RankProcess]) -> list[Any]:
     Raises:
         RankError: as for :func:`run_forked`.
     """
-    outcomes = [one.proxy.outcome or Outcome() for one in ranks]
-    errors = world.scheduler.errors
-    for rank, error in errors.items():
-        if isinstance(error, EOFError):
-            code = ranks[rank].process.exitcode or 0
-            errors[rank] = RuntimeError(_gone(code))
+    outcomes = _outcomes(ranks)
     try:
         world.check(with_notes=False)
     except RuntimeError as error:

@@ -139,12 +139,17 @@ def read_answer(folder: Path, rank: int, note: Note) -> Note:
     """Correct a note by what faulthandler wrote: when asked, or in a crash."""
     text = (folder / f"answer-{rank}").read_text(errors="replace")
     _, _, stack = text.partition(f"{note.thread} ")
-    calls = _calls(_unescaped(stack.partition("\n\n")[0]))
+    calls = stack_lines(stack.partition("\n\n")[0])
     if not calls:
         return note
     is_same = _place(calls)[: len(note.calls)] == _place(note.calls)
     since = note.since if is_same else note.seen
     return replace(note, calls=calls, since=since)
+
+
+def stack_lines(stack: str) -> list[StackLine]:
+    """Return what faulthandler has written of a thread, innermost first."""
+    return _calls(_unescaped(stack))
 
 
 def _unescaped(stack: str) -> str:

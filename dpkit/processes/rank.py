@@ -32,6 +32,7 @@ import torch
 import torch.distributed as dist
 
 from dpkit.accelerator import real_devices
+from dpkit.processes.children import ending_children
 from dpkit.processes.jobs import unpickled
 from dpkit.processes.locations import Watch
 from dpkit.processes.server import PR_SET_PDEATHSIG
@@ -76,7 +77,8 @@ def _do(
         watch.doing("joining")
         join_group(folder, rank, backend)
         watch.doing("running")
-        value = fn(*args)
+        with ending_children():
+            value = fn(*args)
         if dist.is_initialized():
             dist.destroy_process_group()
         watch.doing("saving")

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit.library import LIBRARY
+from dpkit.processes.children import ending_children
 from dpkit.ranks.alike import AlikeGroup, AlikeWorld, tell_of_one
 from dpkit.ranks.alike_checks import check_machine
 from dpkit.ranks.group import SimGroup
@@ -26,6 +27,7 @@ from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import set_device
 from dpkit.sim.memory.garbage import collect_garbage
 from dpkit.sim.streams.sending import BACKEND, become_rank
+from dpkit.sim.streams.sending import thread as rank_thread
 from dpkit.sim.tracing import watching_host
 
 MESSAGES_UP_TO = 8  # ranks, unless an algorithm is chosen
@@ -54,7 +56,7 @@ def run_ranks(
         RuntimeError: ranks run already; or as :func:`dpkit.sim.launch` says.
         TypeError: to call ``fn`` would run nothing.
     """
-    if isinstance(c10d._world, Registry):
+    if isinstance(c10d._world, Registry) or rank_thread.is_process:
         raise RuntimeError("ranks are running already; launch them in turn")
     _check_function(fn)
     if alike:
@@ -81,7 +83,7 @@ def run_ranks(
                 BACKEND, rank=rank, world_size=size, store=store
             )
             try:
-                with watching_host():
+                with watching_host(), ending_children():
                     values[rank] = fn(*values[rank])
             finally:
                 # Else PyTorch has the groups of another launch by now.

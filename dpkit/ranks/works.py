@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 from torch.futures import Future
 
+from dpkit.ranks.error_words import in_words
 from dpkit.ranks.pending import PendingCollective
 from dpkit.ranks.scheduler import Scheduler
 from dpkit.sim.cuda_names.not_modelled import note
@@ -85,7 +86,7 @@ class SimWork(_Work):  # type: ignore[misc]
         for collective in self.pending:
             self._scheduler.wait(self._rank, collective)
             if collective.error is not None:
-                why = f"{type(collective.error).__name__}: {collective.error}"
+                why = in_words(collective.error)
                 raise RuntimeError(
                     f"{collective.name} has failed ({why})"
                 ) from collective.error

@@ -9,6 +9,7 @@ what a block of ``context_parallel`` sets.
 
 from typing import Any
 
+from dpkit.ranks.error_words import in_words
 from dpkit.ranks.pending import PendingCollective
 from dpkit.ranks.scheduler import Scheduler
 from dpkit.ranks.thread_state import ThreadState
@@ -17,7 +18,7 @@ from dpkit.sim.devices.configuration import simulation
 
 def _described(error: BaseException, with_notes: bool) -> str:
     """Return an error in words, with the one that was handled before it."""
-    words = f"{type(error).__name__}: {error}".rstrip(": ")
+    words = in_words(error)
     if with_notes:
         words = ", ".join([words, *getattr(error, "__notes__", ())])
     if error.__suppress_context__ or error.__context__ is None:

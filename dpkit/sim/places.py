@@ -5,10 +5,13 @@ import os
 import sys
 import sysconfig
 from functools import cache
+from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
+
+OWN_FILES = str(Path(__file__).parents[1])  # those of this package
 
 SourceLine = tuple[str, int]  # a file, and the number of a line
 

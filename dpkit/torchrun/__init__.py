@@ -10,7 +10,7 @@ processes itself;
 is waiting for launches; ``report_of_one``, what it says of one process;
 ``page``, as a page of HTML; what ranks compare: ``replicas``, ``examples``
 that they share, lists that they have ``shuffled``, ``new_groups``;
-``failures`` -- how a rank has failed, told once;
+``failures`` -- how a rank has failed, told once; ``early_end``, by os._exit;
 ``checking`` -- ``python -m dpkit check``: several ranks against one.
 ``kept`` is what each keeps of its run: ``digests`` of gradients and
 parameters, ``model_facts``, ``data_of_samplers``; ``comparison``,

@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 import torch
 
-from dpkit.forked.running import OWN_FILES, RankError, place_of
-from dpkit.sim.places import LIBRARIES
+from dpkit.forked.running import RankError, place_of
+from dpkit.ranks.error_words import WordsError, in_words
+from dpkit.sim.places import LIBRARIES, OWN_FILES
 
 _FOLDED = {
     "torch": os.path.dirname(torch.__file__) + os.sep,
@@ -42,9 +43,9 @@ def failure_of(error: BaseException) -> Failure:
 
     An exit status that is not 0 has no frames.
     """
-    is_status = isinstance(error.__cause__, SystemExit)
+    is_status = isinstance(error, WordsError)
     return Failure(
-        f"{type(error).__name__}: {error}".rstrip(": "),
+        in_words(error),
         place_of(error),
         "" if is_status else frames_of(error),
         tuple(getattr(error, "__notes__", ())),

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from dpkit.forked.proxy import Arrivals
 from dpkit.forked.running import ForkedRank, RankError, run_forked
+from dpkit.ranks.error_words import in_words
 from dpkit.sim.cuda_names import not_modelled
 from dpkit.sim.cuda_names.patches import as_cuda
 from dpkit.sim.cuda_names.stopwatch import show_simulated_time
@@ -21,6 +22,7 @@ from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import set_device
 from dpkit.sim.tracing import trace
 from dpkit.theory.timeline.timeline import Timeline
+from dpkit.torchrun.early_end import report_at_once
 from dpkit.torchrun.examples import OF_EXAMPLES
 from dpkit.torchrun.facts import EnoughSteps, RankCounter, RankFacts
 from dpkit.torchrun.failures import Failure, failure_of, print_error
@@ -59,6 +61,7 @@ class Settings(NamedTuple):
     races: bool = False  # whether uses are found that nothing orders
     has_real_time: bool = False  # whether it sees the time on the wall
     sees_own: bool = False  # whether a rank sees its own GPU alone
+    idle_limit: float | None = None  # seconds after which idle ranks end
 
 
 class RankReport(NamedTuple):
@@ -131,6 +134,7 @@ def do_tasks(done: Run, tasks: Sequence[Task], settings: Settings) -> None:
         len(tasks),
         arrivals=done.arrivals,
         alike=settings.alike,
+        idle_limit=settings.idle_limit,
     )
 
 
@@ -159,6 +163,7 @@ def _run_rank(task: Task, settings: Settings, here: ForkedRank) -> RankReport:
         watchers.append(NothingOrders(here.rank))
     counting = RankCounter(here, settings.steps, watchers)
     with ExitStack() as stack:
+        report_at_once(stack, here, lambda: _report(counting, watchers))
         if not settings.has_real_time:
             show_simulated_time(stack)
         if simulation.backing.type == "meta":
@@ -214,7 +219,7 @@ def _do(task: Task) -> None:
     except EnoughSteps:
         pass
     except Exception as error:
-        if "fork-based multiprocessing" in str(error):
+        if "fork-based multiprocessing" in in_words(error):
             error.add_note(_BACKWARD_BEFORE)
         atexit._run_exitfuncs()
         raise

@@ -3,7 +3,12 @@
 import os
 import runpy
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
+
+from dpkit.processes.children import ending_children
+from dpkit.ranks.error_words import WordsError
 
 PORT = 29500  # that of torchrun; nobody listens there
 
@@ -56,19 +61,33 @@ def run_script(script: Script) -> None:
     """Run a script as the program of this process.
 
     Raises:
-        RuntimeError: it has ended with an exit status that is not 0.
+        WordsError: it has ended with an exit status that is not 0.
         BaseException: what it has raised.
     """
     sys.argv = [script.name, *script.arguments]
-    try:
+    with as_program():
         if script.is_module:
             sys.path.insert(0, os.getcwd())
             runpy.run_module(script.name, run_name="__main__", alter_sys=True)
         else:
             sys.path.insert(0, os.path.dirname(os.path.abspath(script.name)))
             runpy.run_path(script.name, run_name="__main__")
+
+
+@contextmanager
+def as_program() -> Iterator[None]:
+    """Take the end of a block for that of a program.
+
+    What it has forked ends here, and an exit status of 0 is no error.
+
+    Raises:
+        WordsError: it has ended with an exit status that is not 0.
+    """
+    try:
+        with ending_children():
+            yield
     except SystemExit as end:
         if end.code not in (None, 0):
-            raise RuntimeError(
+            raise WordsError(
                 f"the script has ended with exit status {end.code}"
             ) from end

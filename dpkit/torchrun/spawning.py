@@ -20,6 +20,7 @@ import torch.multiprocessing as mp
 
 from dpkit.sim.changes.change import replaced
 from dpkit.sim.devices.configuration import simulation
+from dpkit.torchrun.script import as_program
 
 Task = Callable[[], object]
 RunTasks = Callable[[Sequence[Task]], None]  # one for each rank
@@ -88,7 +89,11 @@ def spawn_ranks(stack: ExitStack, run: RunTasks) -> Callable[[], None]:
 def _task(
     fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Task:
-    return lambda: fn(*args, **kwargs)
+    def run() -> None:
+        with as_program():
+            fn(*args, **kwargs)
+
+    return run
 
 
 class DeferredProcess:

@@ -338,7 +338,7 @@ def test_a_rank_at_work_is_not_named(monkeypatch):
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it")
 def test_a_rank_that_gets_no_processor_is_not_named(monkeypatch):
     """It is ready to work, while other processes use all of the CPU."""
-    monkeypatch.setattr(watching, "_used", lambda: 0.0)
+    monkeypatch.setattr(watching, "seconds_here", lambda: 0.0)
     assert warned(monkeypatch, work_long)[0] == []
 
 

@@ -2,7 +2,8 @@
 
 A rank sends its tensors on simulated devices and on the CPU in one way, by the
 backend "sim". A program asks for "nccl", for "gloo" or for both.
-Options of "nccl" have no effect, which is noted.
+Options of "nccl" have no effect, which is noted. What a PyTorch for GPUs does
+not have is refused in its words.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,15 @@ from torch._C._distributed_c10d import Backend
 
 from dpkit.sim.cuda_names.not_modelled import note
 from dpkit.sim.streams.sending import BACKEND, FAKE, thread
+
+#: A backend that PyTorch for GPUs comes without -> what it says of it.
+NOT_BUILT_IN = {
+    "mpi": "Distributed package doesn't have MPI built in. MPI is only "
+    "included if you build PyTorch from source on a host that has MPI "
+    "installed.",
+    "ucc": "Distributed package doesn't have UCC built in",
+    "xccl": "Distributed package doesn't have XCCL built in",
+}
 
 
 class ProcessGroupNCCL:
@@ -46,11 +56,18 @@ def options_noted(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def any_backend(original: Callable[..., None]) -> Callable[..., None]:
-    """Return a ``BackendConfig.__init__`` that takes any in a rank."""
+    """Return a ``BackendConfig.__init__`` that takes any in a rank.
+
+    It refuses what PyTorch for GPUs does not have, by a RuntimeError.
+    """
 
     @wraps(original)
     def init(self: Any, backend: Any) -> None:
         thread.asked = str(backend).lower()
+        for pair in thread.asked.split(","):  # such as "cuda:nccl"
+            name = pair.rpartition(":")[2]
+            if name in NOT_BUILT_IN:
+                raise RuntimeError(NOT_BUILT_IN[name])
         if thread.rank is not None and str(backend) != FAKE:
             backend = BACKEND
         original(self, backend)
