@@ -4,9 +4,9 @@ Causes differ in these facts: which examples it gets, how many targets count,
 which buffers it uses, and how exact its numbers are.
 """
 
-from collections import Counter
 from contextlib import ExitStack
 from functools import wraps
+from inspect import signature
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -27,9 +27,9 @@ from dpkit.sim.memory.small_integers import values_of
 from dpkit.sim.tensors.behaviour import plain
 from dpkit.torchrun.digests import Digest, components, digest, direction
 from dpkit.torchrun.dropout import RandomNumbers
+from dpkit.torchrun.parameter_names import ParameterNames, without_wrappers
 from dpkit.torchrun.watchers import Watcher
 
-_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.")
 _INEXACT = (torch.float16, torch.bfloat16)
 _LOSSES = ("cross_entropy", "nll_loss")
 
@@ -61,9 +61,7 @@ class ModelFacts(Watcher):
         self.is_flat = False  # whether it has parts of flat shards
         self.is_wrapped = False  # whether a wrapped model was called
         self.rounding = torch.finfo(torch.float32).eps
-        self._names: dict[int, str] = {}  # by the address of a parameter
-        self._others: Counter[str] = Counter()  # outside of it, by class
-        self._known: set[int] = set()  # modules that were called
+        self._names = ParameterNames()
         self._model: nn.Module | None = None  # the outermost
         self._inner: nn.Module | None = None  # the same without its wrapper
         # What belongs to the step that is being done.
@@ -90,7 +88,7 @@ class ModelFacts(Watcher):
 
     def name_of(self, parameter: torch.Tensor) -> str | None:
         """Return the name of a parameter, if a module that has it was used."""
-        return self._names.get(id(parameter))
+        return self._names.name_of(parameter)
 
     def take_own(self, name: str) -> list[float]:
         """Return what backward has computed for a parameter, and forget it."""
@@ -121,7 +119,7 @@ class ModelFacts(Watcher):
             self._random.start()
         if module is self._inner and module.training:
             self._buffers = {
-                _short(name): digest(buffer)
+                without_wrappers(name): digest(buffer)
                 for name, buffer in module.named_buffers()
                 if not buffer.is_meta
             }
@@ -129,46 +127,21 @@ class ModelFacts(Watcher):
     def _learn_names(self, module: nn.Module) -> None:
         """Take the names of parameters from modules that are called.
 
-        The first that learns is the outermost: those inside are called by it.
-        A module without parameters, such as one that changes images, is none.
+        The first that has some is the outermost: it calls those inside.
         """
-        if id(module) in self._known:
-            return
-        self._known.add(id(module))
-        if not any(p.requires_grad for p in module.parameters()):
-            return
+        new = self._names.learn(module)
         wrapped = isinstance(module, DistributedDataParallel)
         self.is_wrapped = self.is_wrapped or wrapped
-        inner: Any = module.module if wrapped else module
-        prefix = self._prefix_of(inner)
-        for name, p in module.named_parameters():
-            if id(p) not in self._names:
-                self._names[id(p)] = prefix + _short(name)
-                if p.requires_grad and not isinstance(p, DTensor):
-                    keep = self._keeping_own(prefix + _short(name), ref(p))
-                    p.register_hook(keep)
-        if self._model is not None:
-            return
-        self._model = module
-        self._inner = inner
-        self.is_flat = any(
-            isinstance(part, FullyShardedDataParallel)
-            for part in module.modules()
-        )
-
-    def _prefix_of(self, module: nn.Module) -> str:
-        """Return what names begin with: "" in the outermost, "Head." else.
-
-        The second of a class is "Head 2.".
-        """
-        if self._model is None or all(
-            id(p) in self._names for p in module.parameters()
-        ):
-            return ""
-        kind = type(module).__name__
-        self._others[kind] += 1
-        number = self._others[kind]
-        return f"{kind}." if number == 1 else f"{kind} {number}."
+        for name, p in new:
+            if p.requires_grad and not isinstance(p, DTensor):
+                p.register_hook(self._keeping_own(name, ref(p)))
+        if self._model is None and new:
+            self._model = module
+            self._inner = module.module if wrapped else module
+            self.is_flat = any(
+                isinstance(part, FullyShardedDataParallel)
+                for part in module.modules()
+            )
 
     def _keep_examples(self, given: Any) -> None:
         """Keep a number for each example that the model is given."""
@@ -212,11 +185,13 @@ class ModelFacts(Watcher):
 
     def _counting(self, loss: Any) -> Any:
         """Return a loss that counts the targets that are not ignored."""
+        meaning = signature(loss)
 
         @wraps(loss)
         def run(*args: Any, **kwargs: Any) -> Any:
-            targets = kwargs["target"] if "target" in kwargs else args[1]
-            ignored = kwargs.get("ignore_index", -100)
+            given = meaning.bind(*args, **kwargs).arguments
+            targets = given["target"]
+            ignored = given.get("ignore_index", -100)
             if torch.is_grad_enabled() and not targets.is_floating_point():
                 values = values_of(plain(targets))
                 if values is not None:
@@ -224,13 +199,6 @@ class ModelFacts(Watcher):
             return loss(*args, **kwargs)
 
         return run
-
-
-def _short(name: str) -> str:
-    """Return a name without those of wrappers."""
-    for wrapper in _WRAPPERS:
-        name = name.replace(wrapper, "")
-    return name
 
 
 @torch.no_grad()
