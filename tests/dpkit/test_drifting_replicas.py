@@ -148,6 +148,11 @@ class Parts(torch.optim.SGD):  # each rank does a part of the parameters
 parts = DDP(small(7))
 train(parts, Parts(parts.parameters(), lr=0.1))
 
+once = small(9)
+train(once, sgd(once), steps=1)
+for p in once.parameters():
+    dist.all_reduce(p.data, op=dist.ReduceOp.AVG)
+
 # DiLoCo: one optimizer steps in rounds, and another between them.
 def in_rounds(net, rounds, steps):
     begun = [p.detach().clone() for p in net.parameters()]
@@ -163,11 +168,6 @@ def in_rounds(net, rounds, steps):
     train(net, inner, steps=steps)
 in_rounds(small(10), rounds=1, steps=0)  # it ends with the first round
 in_rounds(small(11), rounds=1, steps=1)  # and in the second
-
-once = small(9)
-train(once, sgd(once), steps=1)
-for p in once.parameters():
-    dist.all_reduce(p.data, op=dist.ReduceOp.AVG)
 """
 
 # Parts of a layer, and stages of a pipeline, begin with the same numbers.
