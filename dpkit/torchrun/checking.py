@@ -9,13 +9,18 @@ gradients differ as they should, and that is no alarm.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from dpkit import sim
 from dpkit.forked.running import RankError
-from dpkit.torchrun.among_ranks import compare_among, ranks_agree
+from dpkit.torchrun.among_ranks import (
+    compare_among,
+    compare_data,
+    ranks_agree,
+)
 from dpkit.torchrun.comparison import (
     all_clear,
     nothing_compared,
@@ -26,9 +31,18 @@ from dpkit.torchrun.launching import kept_of_one, kept_of_ranks
 from dpkit.torchrun.nearness import near_numbers
 from dpkit.torchrun.played import Tape, UnlikeBatchesError, read_tapes
 from dpkit.torchrun.report import found_among
+from dpkit.torchrun.rounds import (
+    averages_later,
+    never_equal_again,
+    rounds_of,
+    step_alone,
+)
 from dpkit.torchrun.same_examples import steps_with_same_examples, unseen
 from dpkit.torchrun.script import Script
 from dpkit.torchrun.with_one import compare_first, compare_with_one
+
+
+MORE_STEPS = 10  # times those that were asked for
 
 
 class Verdict(NamedTuple):
@@ -67,8 +81,15 @@ def compare_ranks(
         _configure(ranks)
         several, reports = kept_of_ranks(script, ranks, steps, folder)
         found = [f"found by torchrun: {x}" for x in found_among(reports)]
+        if nothing_compared(several[0], ""):
+            return Verdict([*found, *compare_among(several)], [])
+        if step_alone(several):
+            with TemporaryDirectory() as other:
+                several = _longer(script, several, steps, Path(other))
+            verdict = judge_rounds(several)
+            return verdict._replace(alarms=found + verdict.alarms)
         alarms = [*found, *compare_among(several)]
-        if not ranks_agree(several) or nothing_compared(several[0], ""):
+        if not ranks_agree(several):
             return Verdict(alarms, [])
         _configure(1)
         if of_one is not None:
@@ -82,6 +103,47 @@ def compare_ranks(
     said = _said(compared, several, bool(alarms))
     said += _what_was_compared(compared, several, bool(found))
     return Verdict(alarms, said)
+
+
+def _longer(
+    script: Script, several: list[Kept], steps: int, folder: Path
+) -> list[Kept]:
+    """Return what ranks keep that step alone, in more steps if need be.
+
+    A run that was stopped in its first round does not show whether they
+    average their parameters after it.
+    """
+    was_stopped = len(several[0].digests) == steps
+    if rounds_of(several).equal or not was_stopped:
+        return several
+    most = MORE_STEPS * steps
+    print(
+        f"the ranks' gradients are not averaged in {steps} steps; they run "
+        f"again, up to step {most}, to see whether parameters are averaged "
+        "later",
+        flush=True,
+    )
+    with suppress(RankError):  # in steps that were not asked for
+        longer, _ = kept_of_ranks(script, len(several), most, folder)
+        if step_alone(longer):
+            return longer
+    return several
+
+
+def judge_rounds(several: Sequence[Kept]) -> Verdict:
+    """Return what comes of ranks that step by their own gradients."""
+    rounds = rounds_of(several)
+    if rounds.equal:
+        return Verdict(compare_data(several), averages_later(rounds))
+    left_out = never_equal_again(rounds)
+    if left_out:
+        return Verdict([*compare_data(several), *left_out], [])
+    never = (
+        "nothing makes their parameters equal again, either (steps: "
+        f"{len(several[0].digests)}; for local SGD or DiLoCo, --steps has to "
+        "be more than a round)"
+    )
+    return Verdict([*compare_among(several), never], [])
 
 
 def _configure(ranks: int) -> None:
