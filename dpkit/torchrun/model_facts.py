@@ -83,7 +83,7 @@ class ModelFacts(Watcher):
         after = register_module_forward_hook(self._after, with_kwargs=True)
         stack.callback(after.remove)
         for name in _LOSSES:
-            new = self._counting(getattr(nn.functional, name))
+            new = self.counting(getattr(nn.functional, name))
             stack.callback(replaced(nn.functional, name, new).apply())
 
     def name_of(self, parameter: torch.Tensor) -> str | None:
@@ -183,7 +183,7 @@ class ModelFacts(Watcher):
             if x.dtype in _INEXACT:
                 self.rounding = max(self.rounding, torch.finfo(x.dtype).eps)
 
-    def _counting(self, loss: Any) -> Any:
+    def counting(self, loss: Any) -> Any:
         """Return a loss that counts the targets that are not ignored."""
         meaning = signature(loss)
 
