@@ -40,6 +40,7 @@ from dpkit.torchrun.rounds import (
 from dpkit.torchrun.same_examples import steps_with_same_examples, unseen
 from dpkit.torchrun.script import Script
 from dpkit.torchrun.with_one import compare_first, compare_with_one
+from dpkit.torchrun.written_files import FilesPutBack
 
 
 MORE_STEPS = 10  # times those that were asked for
@@ -77,28 +78,42 @@ def compare_ranks(
         RankError: a rank has failed, or none could go on.
     """
     with TemporaryDirectory() as name:
-        folder = Path(name)
-        _configure(ranks)
-        several, reports = kept_of_ranks(script, ranks, steps, folder)
-        found = [f"found by torchrun: {x}" for x in found_among(reports)]
-        if nothing_compared(several[0], ""):
-            return Verdict([*found, *compare_among(several)], [])
-        if step_alone(several):
-            with TemporaryDirectory() as other:
-                several = _longer(script, several, steps, Path(other))
-            verdict = judge_rounds(several)
-            return verdict._replace(alarms=found + verdict.alarms)
-        alarms = [*found, *compare_among(several)]
-        if not ranks_agree(several):
-            return Verdict(alarms, [])
-        _configure(1)
-        if of_one is not None:
-            one = kept_of_one(
-                of_one, steps, several, folder, None, prints=True
-            )
-            compared = _as_asked(one, several)
-        else:
-            compared = _with_batches_of(script, several, steps, folder)
+        files = FilesPutBack(Path(name))
+        try:
+            verdict = _verdict(script, of_one, ranks, steps, files)
+        except RankError as error:
+            for line in files.said():
+                error.add_note(line)
+            raise
+        return verdict._replace(said=[*verdict.said, *files.said()])
+
+
+def _verdict(
+    script: Script,
+    of_one: Script | None,
+    ranks: int,
+    steps: int,
+    files: FilesPutBack,
+) -> Verdict:
+    """Return what :func:`compare_ranks` does, without a word of files."""
+    _configure(ranks)
+    several, reports = kept_of_ranks(script, ranks, steps, files)
+    found = [f"found by torchrun: {x}" for x in found_among(reports)]
+    if nothing_compared(several[0], ""):
+        return Verdict([*found, *compare_among(several)], [])
+    if step_alone(several):
+        several = _longer(script, several, steps, files)
+        verdict = judge_rounds(several)
+        return verdict._replace(alarms=found + verdict.alarms)
+    alarms = [*found, *compare_among(several)]
+    if not ranks_agree(several):
+        return Verdict(alarms, [])
+    _configure(1)
+    if of_one is not None:
+        one = kept_of_one(of_one, steps, several, files, None, prints=True)
+        compared = _as_asked(one, several)
+    else:
+        compared = _with_batches_of(script, several, steps, files)
     alarms += compared.alarms
     said = _said(compared, several, bool(alarms))
     said += _what_was_compared(compared, several, bool(found))
@@ -106,7 +121,7 @@ def compare_ranks(
 
 
 def _longer(
-    script: Script, several: list[Kept], steps: int, folder: Path
+    script: Script, several: list[Kept], steps: int, files: FilesPutBack
 ) -> list[Kept]:
     """Return what ranks keep that step alone, in more steps if need be.
 
@@ -124,7 +139,7 @@ def _longer(
         flush=True,
     )
     with suppress(RankError):  # in steps that were not asked for
-        longer, _ = kept_of_ranks(script, len(several), most, folder)
+        longer, _ = kept_of_ranks(script, len(several), most, files)
         if step_alone(longer):
             return longer
     return several
@@ -172,14 +187,17 @@ def _as_asked(one: Kept, several: Sequence[Kept]) -> WithOne:
 
 
 def _with_batches_of(
-    script: Script, several: Sequence[Kept], steps: int, folder: Path
+    script: Script,
+    several: Sequence[Kept],
+    steps: int,
+    files: FilesPutBack,
 ) -> WithOne:
     """Compare with one rank that gets the batches of all.
 
     If that is not the same global batch, compare with the script as it is.
     """
     try:
-        tape = read_tapes(folder, len(several))
+        tape = read_tapes(files.folder, len(several))
     except UnlikeBatchesError as error:
         tape, reason = None, f"{error}"
     else:
@@ -194,7 +212,7 @@ def _with_batches_of(
     for played, how in runs:
         try:
             one = kept_of_one(
-                script, steps, several, folder, played, prints=False
+                script, steps, several, files, played, prints=False
             )
         except RankError as error:
             tried.append(WithOne([], how, f"one rank fails ({error})", 0))

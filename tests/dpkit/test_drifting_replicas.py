@@ -229,7 +229,10 @@ def test_replicas_that_differ_are_found(tmp_path):
     lines = found(tmp_path, WRONG)
     expected = [
         ("since step 2, first in bias (4,), in 1 of 2", "on some ranks alone"),
-        ("since step 1, first in Linear.weight (3, 8), in 2 of 2", "is model.module"),
+        (
+            "since step 1, first in Linear.weight (3, 8), in 2 of 2",
+            "is model.module",
+        ),
         (
             "already before the first step, first in Linear 2.weight (2, 8)",
             "a checkpoint",
