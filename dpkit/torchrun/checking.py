@@ -42,7 +42,6 @@ from dpkit.torchrun.script import Script
 from dpkit.torchrun.with_one import compare_first, compare_with_one
 from dpkit.torchrun.written_files import FilesPutBack
 
-
 MORE_STEPS = 10  # times those that were asked for
 
 

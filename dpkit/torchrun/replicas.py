@@ -420,10 +420,8 @@ def number_of(x: torch.Tensor) -> int:
         return 0  # its memory is given back
     order = sorted(range(values.dim()), key=values.stride, reverse=True)
     flat = values.permute(order).reshape(-1)  # as it lies in memory
-    if flat.itemsize == 1:  # such as float8, which cannot be added to
-        flat = flat.clone()
-    else:
-        flat = flat + 0  # of -0.0 it makes 0.0
+    # Adding 0 makes 0.0 of -0.0; float8 cannot be added to.
+    flat = flat.clone() if flat.itemsize == 1 else flat + 0
     words = 8 // flat.itemsize
     end = flat.numel() // words * words
     rest = flat[end:].view(_INTEGERS[flat.itemsize])

@@ -15,8 +15,8 @@ Python tells what it opens, moves and removes (``sys.addaudithook``), and
 as safetensors does, is seen only inside of a folder that the script makes.
 """
 
-import filecmp
 import fcntl
+import filecmp
 import os
 import shutil
 import sys
