@@ -4,6 +4,7 @@ Causes differ in these facts: which examples it gets, how many targets count,
 which buffers it uses, and how exact its numbers are.
 """
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import wraps
 from inspect import signature
@@ -37,7 +38,7 @@ _LOSSES = ("cross_entropy", "nll_loss")
 class Examples(NamedTuple):
     """The examples that a model gets in one forward."""
 
-    width: int  # how many numbers each has
+    width: int  # how many numbers each has; 0 for different shapes
     numbers: list[float]  # one for each, by which it is known again
 
 
@@ -143,14 +144,12 @@ class ModelFacts(Watcher):
                 for part in module.modules()
             )
 
-    def _keep_examples(self, given: Any) -> None:
+    def _keep_examples(self, args: Any, named: Any) -> None:
         """Keep a number for each example that the model is given."""
-        tensors = [x for x in tensors_in(given) if x.dim()]
-        if not tensors:
-            return
-        self.batches.append(len(tensors[0]))
-        width = tensors[0][:1].numel()
-        self._examples.append(Examples(width, numbers_of(tensors)))
+        examples = examples_in(args, named)
+        if examples is not None:
+            self.batches.append(len(examples.numbers))
+            self._examples.append(examples)
 
     def _keeping_own(self, name: str, p: "ref[nn.Parameter]") -> Any:
         """Return what keeps a gradient as backward has computed it."""
@@ -173,7 +172,7 @@ class ModelFacts(Watcher):
     ) -> None:
         """Note how exact numbers are, and what a rank's batch decides."""
         if module is self._model and module.training:
-            self._keep_examples([inputs, named])
+            self._keep_examples(inputs, named)
             self._draws = self._random.stop() or self._draws
         is_own = isinstance(module, _BatchNorm) and not isinstance(
             module, nn.SyncBatchNorm
@@ -199,6 +198,42 @@ class ModelFacts(Watcher):
             return loss(*args, **kwargs)
 
         return run
+
+
+def examples_in(args: Any, named: Any) -> Examples | None:
+    """Return the examples that a model is given, as its arguments.
+
+    They are the rows of tensors. In detection they are the elements of lists
+    of tensors, which have different shapes.
+    """
+    tensors = [x for x in tensors_in([args, named]) if x.dim()]
+    if not tensors:
+        return None
+    given = [x for x in (*args, *named.values()) if [*tensors_in(x)]]
+    if _is_of_examples(given[0]):
+        count = len(given[0])
+        lists = [x for x in given if _is_of_examples(x) and len(x) == count]
+        if len(lists) > 1 or len(set(map(len, tensors))) > 1:
+            parts = map(list, zip(*lists))
+            numbers = [sum(map(_number_of, tensors_in(x))) for x in parts]
+            return Examples(0, numbers)
+    return Examples(tensors[0][:1].numel(), numbers_of(tensors))
+
+
+def _is_of_examples(argument: Any) -> bool:
+    """Return whether an argument of a model is a list of tensors."""
+    kinds = torch.Tensor, Mapping
+    is_list = isinstance(argument, (list, tuple))
+    return is_list and all(isinstance(x, kinds) for x in argument)
+
+
+@torch.no_grad()
+def _number_of(x: torch.Tensor) -> float:
+    values = None if isinstance(x, DTensor) else values_of(plain(x))
+    if values is None or values.is_complex():
+        return 0.0
+    flat = values.detach().reshape(-1).double()
+    return float(flat @ direction(len(flat)))
 
 
 @torch.no_grad()

@@ -95,6 +95,9 @@ class WrittenFiles(Watcher):
         own = str(self._folder.parent) + os.sep
         if path.startswith((own, *_NO_FILES)) or "__pycache__" in path:
             return
+        is_there = os.path.lexists(path)
+        if is_there and not (os.path.isfile(path) or os.path.isdir(path)):
+            return  # such as a socket
         entry = self._folder / sha256(path.encode()).hexdigest()
         with (self._folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -102,7 +105,7 @@ class WrittenFiles(Watcher):
                 return
             entry.mkdir()
             kind = "made" if self._has_stepped else "left"
-            if os.path.lexists(path):
+            if is_there:
                 kind = "changed"
                 _copy(path, entry / "old")
             (entry / kind).write_text(path)
@@ -200,10 +203,10 @@ def _tops(paths: Iterable[str]) -> list[str]:
 
 
 def _copy(path: str, to: Path) -> None:
-    """Copy a file, a link or a folder; another kind has no values."""
+    """Copy a file, a link or a folder."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.copytree(path, to, symlinks=True)
-    elif os.path.isfile(path) or os.path.islink(path):
+    else:
         shutil.copy2(path, to, follow_symlinks=False)
 
 

@@ -103,7 +103,8 @@ ENDS = {
     "exits": "rank 1 failed (RuntimeError: the script has ended with exit "
     "status 3)",
     "is killed": "rank 1 failed (RuntimeError: its process was killed by "
-    "SIGKILL)",
+    "SIGKILL, as by the system when the machine's memory runs out (the "
+    "largest rank has used ",
     "returns": "no rank can go on (rank 0 waits in allreduce number 1 of "
     "group 0; rank 1 has returned; rank 2 waits in allreduce number 1 of "
     "group 0)",
