@@ -1,6 +1,7 @@
 """Ranks as processes that are forked from this one, on one simulated clock.
 
-``running`` -- begin here: the processes, and how they end;
+``running`` -- begin here: the processes, and how they end; ``host_memory``,
+what is known where memory has run out;
 ``proxy`` -- the thread of the launch that does what a process asks for;
 ``requests`` -- the connection on which a rank asks, and is answered;
 ``clock`` -- what stands in for the simulated clock in a rank;

@@ -28,6 +28,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from dpkit.forked.clock import RemoteClock
 from dpkit.forked.group import Calls, ForkedGroup
+from dpkit.forked.host_memory import where_memory_ran_out
 from dpkit.forked.idle import ProcessWatch, tell_when_asked
 from dpkit.forked.proxy import Arrivals, Outcome, Proxy
 from dpkit.forked.requests import (
@@ -464,6 +465,9 @@ def _interrupt(ranks: Sequence[RankProcess]) -> None:
 
 def _gone(code: int) -> str:
     """Return how a process has ended, by its exit code."""
+    if code == -signal.SIGKILL:
+        hint = where_memory_ran_out()
+        return f"its process was killed by SIGKILL, {hint}"
     if code < 0:
         return f"its process was killed by {signal.Signals(-code).name}"
     return f"its process has ended with exit status {code}"

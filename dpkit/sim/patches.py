@@ -143,6 +143,7 @@ def _allow_flex_attention() -> Undo:
     ]
 
     def undo_all() -> None:
+        flex_attention.change_back()
         for each in undo:
             each()
 

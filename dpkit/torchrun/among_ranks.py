@@ -33,11 +33,12 @@ def compare_among(several: Sequence[Kept]) -> list[str]:
     nothing = nothing_compared(several[0], "on several ranks")
     if nothing:
         return nothing
-    return [
-        *_data_apart(several),
-        *_sizes_of_batches(several),
-        *_among_ranks(several),
-    ]
+    return [*compare_data(several), *_among_ranks(several)]
+
+
+def compare_data(several: Sequence[Kept]) -> list[str]:
+    """Return what differs in the data of ranks, and should not."""
+    return [*_data_apart(several), *_sizes_of_batches(several)]
 
 
 def ranks_agree(several: Sequence[Kept]) -> bool:

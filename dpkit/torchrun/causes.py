@@ -58,7 +58,7 @@ def gradients_apart(
             "it looks like: some ranks change their gradients after these are "
             "averaged, by one factor of their own, as by clipping or a scale"
         ]
-    if all(_are_own(rank, step, wrong) for rank in several):
+    if all(are_own(rank, step, wrong) for rank in several):
         return [
             "each rank's are those that its own backward has computed: they "
             "were not averaged",
@@ -77,7 +77,7 @@ def gradients_apart(
     ]
 
 
-def _are_own(rank: Kept, step: int, names: Sequence[str]) -> bool:
+def are_own(rank: Kept, step: int, names: Sequence[str]) -> bool:
     """Return whether gradients are those that a rank's backward computed."""
     gradients = rank.digests[step].gradients
     own = rank.digests[step].own

@@ -9,13 +9,18 @@ gradients differ as they should, and that is no alarm.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from dpkit import sim
 from dpkit.forked.running import RankError
-from dpkit.torchrun.among_ranks import compare_among, ranks_agree
+from dpkit.torchrun.among_ranks import (
+    compare_among,
+    compare_data,
+    ranks_agree,
+)
 from dpkit.torchrun.comparison import (
     all_clear,
     nothing_compared,
@@ -26,9 +31,18 @@ from dpkit.torchrun.launching import kept_of_one, kept_of_ranks
 from dpkit.torchrun.nearness import near_numbers
 from dpkit.torchrun.played import Tape, UnlikeBatchesError, read_tapes
 from dpkit.torchrun.report import found_among
+from dpkit.torchrun.rounds import (
+    averages_later,
+    never_equal_again,
+    rounds_of,
+    step_alone,
+)
 from dpkit.torchrun.same_examples import steps_with_same_examples, unseen
 from dpkit.torchrun.script import Script
 from dpkit.torchrun.with_one import compare_first, compare_with_one
+from dpkit.torchrun.written_files import FilesPutBack
+
+MORE_STEPS = 10  # times those that were asked for
 
 
 class Verdict(NamedTuple):
@@ -63,25 +77,87 @@ def compare_ranks(
         RankError: a rank has failed, or none could go on.
     """
     with TemporaryDirectory() as name:
-        folder = Path(name)
-        _configure(ranks)
-        several, reports = kept_of_ranks(script, ranks, steps, folder)
-        found = [f"found by torchrun: {x}" for x in found_among(reports)]
-        alarms = [*found, *compare_among(several)]
-        if not ranks_agree(several) or nothing_compared(several[0], ""):
-            return Verdict(alarms, [])
-        _configure(1)
-        if of_one is not None:
-            one = kept_of_one(
-                of_one, steps, several, folder, None, prints=True
-            )
-            compared = _as_asked(one, several)
-        else:
-            compared = _with_batches_of(script, several, steps, folder)
+        files = FilesPutBack(Path(name))
+        try:
+            verdict = _verdict(script, of_one, ranks, steps, files)
+        except RankError as error:
+            for line in files.said():
+                error.add_note(line)
+            raise
+        return verdict._replace(said=[*verdict.said, *files.said()])
+
+
+def _verdict(
+    script: Script,
+    of_one: Script | None,
+    ranks: int,
+    steps: int,
+    files: FilesPutBack,
+) -> Verdict:
+    """Return what :func:`compare_ranks` does, without a word of files."""
+    _configure(ranks)
+    several, reports = kept_of_ranks(script, ranks, steps, files)
+    found = [f"found by torchrun: {x}" for x in found_among(reports)]
+    if nothing_compared(several[0], ""):
+        return Verdict([*found, *compare_among(several)], [])
+    if step_alone(several):
+        several = _longer(script, several, steps, files)
+        verdict = judge_rounds(several)
+        return verdict._replace(alarms=found + verdict.alarms)
+    alarms = [*found, *compare_among(several)]
+    if not ranks_agree(several):
+        return Verdict(alarms, [])
+    _configure(1)
+    if of_one is not None:
+        one = kept_of_one(of_one, steps, several, files, None, prints=True)
+        compared = _as_asked(one, several)
+    else:
+        compared = _with_batches_of(script, several, steps, files)
     alarms += compared.alarms
     said = _said(compared, several, bool(alarms))
     said += _what_was_compared(compared, several, bool(found))
     return Verdict(alarms, said)
+
+
+def _longer(
+    script: Script, several: list[Kept], steps: int, files: FilesPutBack
+) -> list[Kept]:
+    """Return what ranks keep that step alone, in more steps if need be.
+
+    A run that was stopped in its first round does not show whether they
+    average their parameters after it.
+    """
+    was_stopped = len(several[0].digests) == steps
+    if rounds_of(several).equal or not was_stopped:
+        return several
+    most = MORE_STEPS * steps
+    print(
+        f"the ranks' gradients are not averaged in {steps} steps; they run "
+        f"again, up to step {most}, to see whether parameters are averaged "
+        "later",
+        flush=True,
+    )
+    with suppress(RankError):  # in steps that were not asked for
+        longer, _ = kept_of_ranks(script, len(several), most, files)
+        if step_alone(longer):
+            return longer
+    return several
+
+
+def judge_rounds(several: Sequence[Kept]) -> Verdict:
+    """Return what comes of ranks that step by their own gradients."""
+    rounds = rounds_of(several)
+    if rounds.equal:
+        return Verdict(compare_data(several), averages_later(rounds))
+    left_out = never_equal_again(rounds)
+    if left_out:
+        return Verdict([*compare_data(several), *left_out], [])
+    never = (
+        "nothing makes their parameters equal again, either (steps: "
+        f"{len(several[0].digests)}; for local SGD or DiLoCo, --steps has to "
+        "be more than a round)"
+    )
+    return Verdict([*compare_among(several), never], [])
 
 
 def _configure(ranks: int) -> None:
@@ -110,14 +186,17 @@ def _as_asked(one: Kept, several: Sequence[Kept]) -> WithOne:
 
 
 def _with_batches_of(
-    script: Script, several: Sequence[Kept], steps: int, folder: Path
+    script: Script,
+    several: Sequence[Kept],
+    steps: int,
+    files: FilesPutBack,
 ) -> WithOne:
     """Compare with one rank that gets the batches of all.
 
     If that is not the same global batch, compare with the script as it is.
     """
     try:
-        tape = read_tapes(folder, len(several))
+        tape = read_tapes(files.folder, len(several))
     except UnlikeBatchesError as error:
         tape, reason = None, f"{error}"
     else:
@@ -132,7 +211,7 @@ def _with_batches_of(
     for played, how in runs:
         try:
             one = kept_of_one(
-                script, steps, several, folder, played, prints=False
+                script, steps, several, files, played, prints=False
             )
         except RankError as error:
             tried.append(WithOne([], how, f"one rank fails ({error})", 0))

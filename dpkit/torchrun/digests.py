@@ -51,6 +51,8 @@ class StepDigests(NamedTuple):
     # them, before they are averaged.
     own: dict[str, list[float]]
     before: dict[str, Digest]  # parameters, before the step
+    # The same where several optimizers step: before the last of them.
+    begun: dict[str, Digest]
     parameters: dict[str, Digest]  # after the step
     left: dict[str, Digest]  # what the next step begins with
     moved: dict[str, float]  # how far, along its gradient
@@ -87,6 +89,7 @@ class Digests(Watcher):
         self._numbers: dict[int, int] = {}  # of parameters without a name
         # What belongs to the step that is being done.
         self._first: dict[str, Digest] = {}  # parameters, before it
+        self._begun: dict[str, Digest] = {}  # before its last optimizer
         self._gradients: dict[str, Digest] = {}
         self._own: dict[str, list[float]] = {}
         self._rates: dict[str, float] = {}
@@ -143,8 +146,9 @@ class Digests(Watcher):
 
     def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
         """Keep what an optimizer is about to use."""
+        self._begun = self._digests_of_parameters()
         if not self._first:
-            self._first = self._digests_of_parameters()
+            self._first = self._begun
             if not self.steps:
                 self.states = sum(len(one.state) for one in self._optimizers)
         if optimizer in self._optimizers:
@@ -184,6 +188,7 @@ class Digests(Watcher):
                 gradients=self._gradients,
                 own=self._own,
                 before=self._first,
+                begun=self._begun,
                 parameters=parameters,
                 left=self._digests_of_parameters(),
                 moved=self._moved,
@@ -222,6 +227,18 @@ class Digests(Watcher):
         dtypes = {p.dtype for _, p in self._parameters()}
         exact = [torch.finfo(d).eps for d in dtypes if d.is_floating_point]
         return max(exact, default=0.0)
+
+    def at_end(self) -> dict[str, Digest]:
+        """Return parameters as they are once the script has ended.
+
+        Those of which it has a part are left out: there is no process group
+        any more that puts them together.
+        """
+        return {
+            name: digest(p.detach())
+            for name, p in self._parameters()
+            if not isinstance(p, DTensor)
+        }
 
     def _digests_of_parameters(self) -> dict[str, Digest]:
         return {name: digest(p.detach()) for name, p in self._parameters()}

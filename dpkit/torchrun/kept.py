@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 from dpkit.torchrun.data_of_samplers import DataOfSamplers
-from dpkit.torchrun.digests import Digests, StepDigests
+from dpkit.torchrun.digests import Digest, Digests, StepDigests
 from dpkit.torchrun.model_facts import ModelFacts, StepFacts
 from dpkit.torchrun.watchers import Watcher
 
@@ -20,6 +20,7 @@ class Kept(NamedTuple):
     batches: list[int]  # how many examples the model got in each forward
     rounding: float  # the relative rounding of the least exact numbers
     data: list[int]  # by which the datasets of samplers are known again
+    at_end: dict[str, Digest]  # parameters, where the script has ended
     is_wrapped: bool = False  # whether a wrapped model's forward was called
     is_flat: bool = False  # whether parameters are parts of flat shards
 
@@ -55,6 +56,7 @@ class Keeping:
             batches=self._model.batches,
             rounding=self._model.rounding,
             data=self._data.numbers,
+            at_end=self._digests.at_end(),
             is_wrapped=self._model.is_wrapped,
             is_flat=self._model.is_flat,
         )

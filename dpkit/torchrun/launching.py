@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpkit.forked.proxy import Arrivals
@@ -44,6 +43,7 @@ from dpkit.torchrun.script import RankPlace, Script, run_script
 from dpkit.torchrun.shuffled import ShuffledParts
 from dpkit.torchrun.spawning import Task
 from dpkit.torchrun.watchers import WATCHERS, Watcher
+from dpkit.torchrun.written_files import FilesPutBack
 
 _BACKWARD_BEFORE = (
     "ranks of a simulated machine are forked, and cannot go backward where "
@@ -236,7 +236,10 @@ def _do_or_print(task: Task) -> None:
 
 
 def kept_of_ranks(
-    script: Script, ranks: int, steps: int, folder: Path
+    script: Script,
+    ranks: int,
+    steps: int,
+    files: FilesPutBack,
 ) -> tuple[list[Kept], dict[int, RankReport]]:
     """Return what ranks keep of their steps, and what watchers have found.
 
@@ -244,8 +247,9 @@ def kept_of_ranks(
         script: What they run.
         ranks: How many there are.
         steps: After how many they end.
-        folder: It gets what one rank is given: the batches of each rank, and
-            the parameters after each step.
+        files: Puts back what they write. Its folder gets what one rank is
+            given: the batches of each rank, and the parameters after each
+            step.
 
     Raises:
         RankError: a rank has failed, or none could go on.
@@ -253,19 +257,20 @@ def kept_of_ranks(
     tasks = _tasks_of_torchrun(script, Settings(ranks_per_node=ranks))
 
     def run_rank(here: ForkedRank) -> tuple[Kept, RankReport]:
-        parameters = ParametersOfSteps(folder, here.rank)
+        parameters = ParametersOfSteps(files.folder, here.rank)
         keeping = Keeping(here.rank, parameters.write)
         kinds = *WATCHERS, *OF_EXAMPLES, ShuffledParts, NewGroups
         watchers = [make(here.rank) for make in kinds]
+        watchers.append(files.watcher(here.rank))
         counting = RankCounter(here, steps, [*keeping.watchers, *watchers])
         with ExitStack() as stack:
             counting.begin(stack)
             tape = record_loaders(stack)
             _do_or_print(tasks[here.rank])
-            tape.write(path_of_tape(folder, here.rank))
+            tape.write(path_of_tape(files.folder, here.rank))
             return keeping.kept(), _report(counting, watchers)
 
-    with as_cuda(real_time=True):
+    with files, as_cuda(real_time=True):
         found = run_forked(run_rank, ranks)
     return [kept for kept, _ in found], dict(
         enumerate(report for _, report in found)
@@ -276,7 +281,7 @@ def kept_of_one(
     script: Script,
     steps: int,
     several: Sequence[Kept],
-    folder: Path,
+    files: FilesPutBack,
     tape: Tape | None,
     prints: bool,
 ) -> Kept:
@@ -286,7 +291,8 @@ def kept_of_one(
         script: What it runs.
         steps: After how many it ends.
         several: What ranks have kept, whose examples it may have.
-        folder: It has the parameters of the ranks after each step.
+        files: Puts back what it writes. Its folder has the parameters of the
+            ranks after each step.
         tape: What its loaders yield; None: what they do.
         prints: Whether the error that ends it is printed.
 
@@ -296,9 +302,12 @@ def kept_of_one(
     (task,) = _tasks_of_torchrun(script, Settings())
 
     def run_rank(here: ForkedRank) -> Kept:
-        parameters = ParametersOfSteps(folder, here.rank)
+        parameters = ParametersOfSteps(files.folder, here.rank)
         keeping = Keeping(here.rank, parameters.take)
-        watchers = [*keeping.watchers, OwnStatistics(several)]
+        watchers = [
+            *(*keeping.watchers, OwnStatistics(several)),
+            files.watcher(here.rank),
+        ]
         with ExitStack() as stack:
             RankCounter(here, steps, watchers).begin(stack)
             if tape is not None:
@@ -306,7 +315,7 @@ def kept_of_one(
             (_do_or_print if prints else _do)(task)
             return keeping.kept()
 
-    with as_cuda(real_time=True):
+    with files, as_cuda(real_time=True):
         (found,) = run_forked(run_rank, 1)
     kept: Kept = found
     return kept

@@ -4,9 +4,10 @@ Causes differ in these facts: which examples it gets, how many targets count,
 which buffers it uses, and how exact its numbers are.
 """
 
-from collections import Counter
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import wraps
+from inspect import signature
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -27,9 +28,9 @@ from dpkit.sim.memory.small_integers import values_of
 from dpkit.sim.tensors.behaviour import plain
 from dpkit.torchrun.digests import Digest, components, digest, direction
 from dpkit.torchrun.dropout import RandomNumbers
+from dpkit.torchrun.parameter_names import ParameterNames, without_wrappers
 from dpkit.torchrun.watchers import Watcher
 
-_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.")
 _INEXACT = (torch.float16, torch.bfloat16)
 _LOSSES = ("cross_entropy", "nll_loss")
 
@@ -37,7 +38,7 @@ _LOSSES = ("cross_entropy", "nll_loss")
 class Examples(NamedTuple):
     """The examples that a model gets in one forward."""
 
-    width: int  # how many numbers each has
+    width: int  # how many numbers each has; 0 for different shapes
     numbers: list[float]  # one for each, by which it is known again
 
 
@@ -61,9 +62,7 @@ class ModelFacts(Watcher):
         self.is_flat = False  # whether it has parts of flat shards
         self.is_wrapped = False  # whether a wrapped model was called
         self.rounding = torch.finfo(torch.float32).eps
-        self._names: dict[int, str] = {}  # by the address of a parameter
-        self._others: Counter[str] = Counter()  # outside of it, by class
-        self._known: set[int] = set()  # modules that were called
+        self._names = ParameterNames()
         self._model: nn.Module | None = None  # the outermost
         self._inner: nn.Module | None = None  # the same without its wrapper
         # What belongs to the step that is being done.
@@ -85,12 +84,12 @@ class ModelFacts(Watcher):
         after = register_module_forward_hook(self._after, with_kwargs=True)
         stack.callback(after.remove)
         for name in _LOSSES:
-            new = self._counting(getattr(nn.functional, name))
+            new = self.counting(getattr(nn.functional, name))
             stack.callback(replaced(nn.functional, name, new).apply())
 
     def name_of(self, parameter: torch.Tensor) -> str | None:
         """Return the name of a parameter, if a module that has it was used."""
-        return self._names.get(id(parameter))
+        return self._names.name_of(parameter)
 
     def take_own(self, name: str) -> list[float]:
         """Return what backward has computed for a parameter, and forget it."""
@@ -121,7 +120,7 @@ class ModelFacts(Watcher):
             self._random.start()
         if module is self._inner and module.training:
             self._buffers = {
-                _short(name): digest(buffer)
+                without_wrappers(name): digest(buffer)
                 for name, buffer in module.named_buffers()
                 if not buffer.is_meta
             }
@@ -129,55 +128,28 @@ class ModelFacts(Watcher):
     def _learn_names(self, module: nn.Module) -> None:
         """Take the names of parameters from modules that are called.
 
-        The first that learns is the outermost: those inside are called by it.
-        A module without parameters, such as one that changes images, is none.
+        The first that has some is the outermost: it calls those inside.
         """
-        if id(module) in self._known:
-            return
-        self._known.add(id(module))
-        if not any(p.requires_grad for p in module.parameters()):
-            return
+        new = self._names.learn(module)
         wrapped = isinstance(module, DistributedDataParallel)
         self.is_wrapped = self.is_wrapped or wrapped
-        inner: Any = module.module if wrapped else module
-        prefix = self._prefix_of(inner)
-        for name, p in module.named_parameters():
-            if id(p) not in self._names:
-                self._names[id(p)] = prefix + _short(name)
-                if p.requires_grad and not isinstance(p, DTensor):
-                    keep = self._keeping_own(prefix + _short(name), ref(p))
-                    p.register_hook(keep)
-        if self._model is not None:
-            return
-        self._model = module
-        self._inner = inner
-        self.is_flat = any(
-            isinstance(part, FullyShardedDataParallel)
-            for part in module.modules()
-        )
+        for name, p in new:
+            if p.requires_grad and not isinstance(p, DTensor):
+                p.register_hook(self._keeping_own(name, ref(p)))
+        if self._model is None and new:
+            self._model = module
+            self._inner = module.module if wrapped else module
+            self.is_flat = any(
+                isinstance(part, FullyShardedDataParallel)
+                for part in module.modules()
+            )
 
-    def _prefix_of(self, module: nn.Module) -> str:
-        """Return what names begin with: "" in the outermost, "Head." else.
-
-        The second of a class is "Head 2.".
-        """
-        if self._model is None or all(
-            id(p) in self._names for p in module.parameters()
-        ):
-            return ""
-        kind = type(module).__name__
-        self._others[kind] += 1
-        number = self._others[kind]
-        return f"{kind}." if number == 1 else f"{kind} {number}."
-
-    def _keep_examples(self, given: Any) -> None:
+    def _keep_examples(self, args: Any, named: Any) -> None:
         """Keep a number for each example that the model is given."""
-        tensors = [x for x in tensors_in(given) if x.dim()]
-        if not tensors:
-            return
-        self.batches.append(len(tensors[0]))
-        width = tensors[0][:1].numel()
-        self._examples.append(Examples(width, numbers_of(tensors)))
+        examples = examples_in(args, named)
+        if examples is not None:
+            self.batches.append(len(examples.numbers))
+            self._examples.append(examples)
 
     def _keeping_own(self, name: str, p: "ref[nn.Parameter]") -> Any:
         """Return what keeps a gradient as backward has computed it."""
@@ -200,7 +172,7 @@ class ModelFacts(Watcher):
     ) -> None:
         """Note how exact numbers are, and what a rank's batch decides."""
         if module is self._model and module.training:
-            self._keep_examples([inputs, named])
+            self._keep_examples(inputs, named)
             self._draws = self._random.stop() or self._draws
         is_own = isinstance(module, _BatchNorm) and not isinstance(
             module, nn.SyncBatchNorm
@@ -210,13 +182,15 @@ class ModelFacts(Watcher):
             if x.dtype in _INEXACT:
                 self.rounding = max(self.rounding, torch.finfo(x.dtype).eps)
 
-    def _counting(self, loss: Any) -> Any:
+    def counting(self, loss: Any) -> Any:
         """Return a loss that counts the targets that are not ignored."""
+        meaning = signature(loss)
 
         @wraps(loss)
         def run(*args: Any, **kwargs: Any) -> Any:
-            targets = kwargs["target"] if "target" in kwargs else args[1]
-            ignored = kwargs.get("ignore_index", -100)
+            given = meaning.bind(*args, **kwargs).arguments
+            targets = given["target"]
+            ignored = given.get("ignore_index", -100)
             if torch.is_grad_enabled() and not targets.is_floating_point():
                 values = values_of(plain(targets))
                 if values is not None:
@@ -226,11 +200,40 @@ class ModelFacts(Watcher):
         return run
 
 
-def _short(name: str) -> str:
-    """Return a name without those of wrappers."""
-    for wrapper in _WRAPPERS:
-        name = name.replace(wrapper, "")
-    return name
+def examples_in(args: Any, named: Any) -> Examples | None:
+    """Return the examples that a model is given, as its arguments.
+
+    They are the rows of tensors. In detection they are the elements of lists
+    of tensors, which have different shapes.
+    """
+    tensors = [x for x in tensors_in([args, named]) if x.dim()]
+    if not tensors:
+        return None
+    given = [x for x in (*args, *named.values()) if [*tensors_in(x)]]
+    if _is_of_examples(given[0]):
+        count = len(given[0])
+        lists = [x for x in given if _is_of_examples(x) and len(x) == count]
+        if len(lists) > 1 or len(set(map(len, tensors))) > 1:
+            parts = map(list, zip(*lists))
+            numbers = [sum(map(_number_of, tensors_in(x))) for x in parts]
+            return Examples(0, numbers)
+    return Examples(tensors[0][:1].numel(), numbers_of(tensors))
+
+
+def _is_of_examples(argument: Any) -> bool:
+    """Return whether an argument of a model is a list of tensors."""
+    kinds = torch.Tensor, Mapping
+    is_list = isinstance(argument, (list, tuple))
+    return is_list and all(isinstance(x, kinds) for x in argument)
+
+
+@torch.no_grad()
+def _number_of(x: torch.Tensor) -> float:
+    values = None if isinstance(x, DTensor) else values_of(plain(x))
+    if values is None or values.is_complex():
+        return 0.0
+    flat = values.detach().reshape(-1).double()
+    return float(flat @ direction(len(flat)))
 
 
 @torch.no_grad()

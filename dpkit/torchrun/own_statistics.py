@@ -16,9 +16,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from dpkit.sim.changes.change import replaced
-from dpkit.sim.memory.accounting import tensors_in
 from dpkit.torchrun.kept import Kept
-from dpkit.torchrun.model_facts import numbers_of
+from dpkit.torchrun.model_facts import examples_in
 from dpkit.torchrun.same_examples import places_among
 from dpkit.torchrun.watchers import Watcher
 
@@ -43,7 +42,7 @@ class OwnStatistics(Watcher):
         call: Any = nn.Module.__call__
 
         def looked_at(module: Any, *args: Any, **kwargs: Any) -> Any:
-            self._look(module, [args, kwargs])
+            self._look(module, args, kwargs)
             return call(module, *args, **kwargs)
 
         stack.callback(replaced(nn.Module, "__call__", looked_at).apply())
@@ -61,14 +60,14 @@ class OwnStatistics(Watcher):
         """Go on to the examples of the next step."""
         self._step += 1
 
-    def _look(self, module: nn.Module, given: Any) -> None:
+    def _look(self, module: nn.Module, args: Any, named: Any) -> None:
         if self._model is None and _normalizes(module):
             self._model = module
         if module is self._model:
-            tensors = [x for x in tensors_in(given) if x.dim()]
-            self._groups = self._rows_by_rank(tensors) if tensors else []
+            found = examples_in(args, named)
+            self._groups = self._rows_by_rank(found.numbers) if found else []
 
-    def _rows_by_rank(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    def _rows_by_rank(self, numbers: Sequence[float]) -> list[torch.Tensor]:
         """Return which rows each rank has had; none if that is not known."""
         known: list[float] = []
         owners: list[int] = []
@@ -79,7 +78,7 @@ class OwnStatistics(Watcher):
                     owners += [rank] * len(examples.numbers)
         if not known:
             return []
-        wanted, there = _numbers(numbers_of(tensors)), _numbers(known)
+        wanted, there = _numbers(numbers), _numbers(known)
         places = places_among(wanted, there)
         if bool((places < 0).any()):
             return []

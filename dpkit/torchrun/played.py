@@ -25,6 +25,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from dpkit.sim.changes.change import replaced
 from dpkit.sim.memory.accounting import tensors_in
@@ -43,6 +44,8 @@ class TapedPass:
     """A pass through a loader."""
 
     batches: list[Any] = field(default_factory=list)
+    # How many examples the loader has put into each; None: it is not known.
+    sizes: list[int | None] = field(default_factory=list)
     has_ended: bool = False
 
 
@@ -102,19 +105,21 @@ def read_tapes(folder: Path, ranks: int) -> Tape | None:
 
 def _joined_pass(passes: Sequence[TapedPass]) -> TapedPass:
     count = max(len(one.batches) for one in passes)
-    return TapedPass(
-        batches=[
-            put_together([p.batches[i] for p in passes if i < len(p.batches)])
-            for i in range(count)
-        ],
-        has_ended=all(one.has_ended for one in passes),
-    )
+    joined = TapedPass(has_ended=all(one.has_ended for one in passes))
+    for i in range(count):
+        having = [p for p in passes if i < len(p.batches)]
+        batches = [p.batches[i] for p in having]
+        joined.batches.append(
+            put_together(batches, [p.sizes[i] for p in having])
+        )
+    return joined
 
 
 def record_loaders(stack: ExitStack) -> Tape:
     """Keep what loaders yield from now on, until a stack ends."""
     tape = Tape()
     number_of = _number_loaders(stack)
+    sizes = _sizes_of_batches(stack)
     iterate: Any = DataLoader.__iter__
 
     def recorded(loader: Any) -> Iterator[Any]:
@@ -123,7 +128,7 @@ def record_loaders(stack: ExitStack) -> Tape:
             kept.length = len(loader)
         kept.passes.append(TapedPass())
         batches = iterate(loader)
-        taped = _recording(batches, kept.passes[-1], tape)
+        taped = _recording(batches, kept.passes[-1], tape, sizes(batches))
         return LoaderIterator(taped, partial(len, batches))
 
     stack.callback(replaced(DataLoader, "__iter__", recorded).apply())
@@ -154,12 +159,40 @@ class LoaderIterator:
         return self._length()
 
 
+def _sizes_of_batches(
+    stack: ExitStack,
+) -> Callable[[Any], Sequence[int | None]]:
+    """Note how many examples loaders take for each batch of a pass.
+
+    Returns:
+        What returns these numbers for the iterator of a loader; a loader with
+        workers takes some batches ahead.
+    """
+    found: WeakKeyDictionary[Any, list[int | None]] = WeakKeyDictionary()
+    follow: Any = _BaseDataLoaderIter._next_index
+
+    def followed(iterator: Any) -> Any:
+        taken = follow(iterator)
+        size = len(taken) if isinstance(taken, (list, tuple)) else None
+        found.setdefault(iterator._sampler_iter, []).append(size)
+        return taken
+
+    stack.callback(
+        replaced(_BaseDataLoaderIter, "_next_index", followed).apply()
+    )
+    return lambda iterator: found.setdefault(iterator._sampler_iter, [])
+
+
 def _recording(
-    batches: Iterator[Any], kept: TapedPass, tape: Tape
+    batches: Iterator[Any],
+    kept: TapedPass,
+    tape: Tape,
+    sizes: Sequence[int | None],
 ) -> Iterator[Any]:
-    for batch in batches:
+    for number, batch in enumerate(batches):
         if tape.num_bytes <= MOST_TAPED_BYTES:
             kept.batches.append(_copied(batch))
+            kept.sizes.append(sizes[number] if number < len(sizes) else None)
             tape.num_bytes += sum(x.nbytes for x in tensors_in(batch))
         yield batch
     kept.has_ended = True
@@ -268,36 +301,33 @@ def _has_examples(batch: Any) -> bool:
     return any(map(_has_examples, batch))
 
 
-def put_together(batches: Sequence[Any]) -> Any:
+def put_together(
+    batches: Sequence[Any], sizes: Sequence[int | None] = ()
+) -> Any:
     """Return batches put together to one.
+
+    Args:
+        batches: One of each rank.
+        sizes: How many examples each has, as far as that is known.
 
     Raises:
         UnlikeBatchesError: they have different forms.
     """
     first = batches[0]
     if isinstance(first, OnDevice):
-        return OnDevice(put_together([batch.values for batch in batches]))
+        values = [batch.values for batch in batches]
+        return OnDevice(put_together(values, sizes))
     if isinstance(first, torch.Tensor):
-        if not first.dim():
-            raise UnlikeBatchesError(
-                "batches have numbers that are not of an example"
-            )
-        if len({x.shape[1:] for x in batches}) > 1:
-            shapes = ", ".join(str(tuple(x.shape)) for x in batches)
-            raise UnlikeBatchesError(
-                "ranks have examples of different shapes, which are not put "
-                f"together (shapes: {shapes})"
-            )
-        return torch.cat(list(batches))
+        return _joined_tensor(batches)
     if isinstance(first, Mapping):
-        return _like(
-            first, {k: put_together([b[k] for b in batches]) for k in first}
-        )
+        parts = {
+            k: put_together([b[k] for b in batches], sizes) for k in first
+        }
+        return _like(first, parts)
     if isinstance(first, (list, tuple)):
-        is_of_batch = any(_has_examples(b) for b in batches)
-        if not is_of_batch:  # such as the names of examples
-            return _like(first, [x for b in batches for x in b])
-        return _like(first, [put_together(parts) for parts in zip(*batches)])
+        if not any(map(_has_examples, batches)):  # such as their names
+            return _like(first, _chained(batches))
+        return _joined_list(batches, sizes)
     if hasattr(first, "__array__"):  # NumPy's
         return put_together(list(map(torch.as_tensor, batches))).numpy()
     with suppress(ValueError, TypeError, RuntimeError):  # it does not compare
@@ -306,3 +336,68 @@ def put_together(batches: Sequence[Any]) -> Any:
     raise UnlikeBatchesError(
         f"batches have values that differ ({type(first)})"
     )
+
+
+def _chained(lists: Sequence[Sequence[Any]]) -> list[Any]:
+    return [x for one in lists for x in one]
+
+
+def _joined_list(
+    lists: Sequence[Sequence[Any]], sizes: Sequence[int | None]
+) -> Any:
+    """Return lists put together: of what each example has, or of fields."""
+    is_of_examples = [len(one) for one in lists] == list(sizes)
+    if is_of_examples and not _are_fields(lists, sizes):
+        return _like(lists[0], _chained(lists))
+    try:
+        fields = [put_together(x, sizes) for x in zip(*lists)]
+    except UnlikeBatchesError:  # as images with a channel for each example
+        if not is_of_examples:
+            raise
+        fields = _chained(lists)
+    return _like(lists[0], fields)
+
+
+def _joined_tensor(batches: Sequence[torch.Tensor]) -> torch.Tensor:
+    if not batches[0].dim():
+        raise UnlikeBatchesError(
+            "batches have numbers that are not of an example"
+        )
+    if len({x.shape[1:] for x in batches}) > 1:
+        shapes = ", ".join(str(tuple(x.shape)) for x in batches)
+        raise UnlikeBatchesError(
+            "ranks have examples of different shapes, which are not put "
+            f"together (shapes: {shapes})"
+        )
+    return torch.cat(list(batches))
+
+
+def _are_fields(
+    lists: Sequence[Sequence[Any]], sizes: Sequence[int | None]
+) -> bool:
+    """Return whether lists, one of each rank, may have fields of a batch.
+
+    Otherwise they have an element for each example, as in detection, where
+    images differ in size. With 2 examples::
+
+        fields       [(2, 3, 80, 60), (2,)]              images, labels
+        examples     [(3, 80, 60), (3, 70, 90)]          an image of each
+                     [{boxes, labels}, {boxes, labels}]  what is seen on each
+    """
+    elements = _chained(lists)
+    if all(isinstance(x, Mapping) for x in elements):
+        return len({tuple(x) for x in elements}) > 1
+    rows = [size for size in sizes for _ in range(size or 0)]
+    return all(map(_has_rows, elements, rows))
+
+
+def _has_rows(value: Any, count: int) -> bool:
+    """Return whether a part of a batch has a row for each example."""
+    if isinstance(value, OnDevice):
+        value = value.values
+    if isinstance(value, Mapping):
+        return all(_has_rows(x, count) for x in value.values())
+    if isinstance(value, (list, tuple)):
+        is_whole = all(_has_rows(x, count) for x in value)
+        return len(value) == count or is_whole
+    return bool(getattr(value, "ndim", 0)) and len(value) == count

@@ -10,7 +10,8 @@ Which parameters should be the same?  Those of DistributedDataParallel, and
 those whose gradients the script reduces itself. All others have to be equal
 in the beginning; and the script has to be data-parallel: there is a wrapper,
 or a DistributedSampler, and no layer sends anything in forward. Parameters
-that differ for a time, until they are averaged, are no replicas.
+that differ for a time, until they are averaged, are no replicas: local SGD and
+DiLoCo do that, and may average for the first time after the last step.
 """
 
 import sys
@@ -42,10 +43,10 @@ from dpkit.sim.changes.change import replaced
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.tensors.behaviour import plain
+from dpkit.torchrun.parameter_names import ParameterNames
 from dpkit.torchrun.watchers import Watcher
 
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.")
 _MOST_LISTED = 3  # times in a step that gradients are listed by their memory
 
 # (2, False): after step 2; (2, True): before the next one.
@@ -69,6 +70,8 @@ class Steps:
     numbers: dict[Moment, "array[int]"] = field(default_factory=dict)
     # Steps before which no wrapper has sent gradients.
     unsent: set[int] = field(default_factory=set)
+    # Whether so much is reduced after the last step that it may be them.
+    are_reduced_last: bool = False
 
 
 class KeptReplicas(NamedTuple):
@@ -87,9 +90,10 @@ class Replicas(Watcher):
 
     def __init__(self, rank: int) -> None:
         super().__init__(rank)
-        self._names: Any = WeakTensorKeyDictionary()
+        self._names = ParameterNames()
+        # Those that have no replica by right.
+        self._own: Any = WeakTensorKeyDictionary()
         self._ranks: Any = WeakTensorKeyDictionary()  # that average it
-        self._known: Any = WeakIdKeyDictionary()  # modules with names
         self._steps: Any = WeakIdKeyDictionary()  # an optimizer -> its Steps
         self._kept: list[Steps] = []
         self._inside: list[Optimizer] = []  # steps that have begun
@@ -100,6 +104,7 @@ class Replicas(Watcher):
         # Since the last step:
         self._sent_by_wrapper = False
         self._sent_by_script = 0  # bytes
+        self._reduced_by_script = 0  # bytes of these
         self._gradients: dict[int, torch.Tensor] = {}
         self._times_listed = 0
 
@@ -137,6 +142,7 @@ class Replicas(Watcher):
         for steps in self._kept:
             if 2 * self._sent_by_script >= steps.num_bytes > 0:
                 steps.numbers.popitem()  # they may be averaged after it
+            self._judge_reduced(steps)
         return KeptReplicas(
             self._kept,
             self._has_sampler or self._has_wrapper or bool(self._ranks),
@@ -151,35 +157,28 @@ class Replicas(Watcher):
         group: Any = model.process_group
         self._groups.add(group.group_name)
         ranks = tuple(dist.get_process_group_ranks(group))
-        self._name_all(model)
         ignored = model.parameters_to_ignore
         for name, p in model.module.named_parameters():
             self._ranks[p] = ranks
             if name in ignored:
-                self._names[p] = ""
+                self._own[p] = True
 
     def _learn_names(self, module: nn.Module, inputs: Any) -> None:
-        if module not in self._known:
-            self._name_all(module)
-
-    def _name_all(self, module: nn.Module) -> None:
         """Name the parameters of a module that has not been called before."""
-        for name, p in module.named_parameters():
-            for wrapper in _WRAPPERS:
-                name = name.replace(wrapper, "")
-            self._names.setdefault(p, name)
+        if not self._names.learn(module):
+            return
         for part in module.modules():
-            self._known[part] = True
             if isinstance(part, FSDPModule):
                 self._has_wrapper = True
             if isinstance(part, FullyShardedDataParallel):
                 self._has_wrapper = True
                 for p in part.parameters():
-                    self._names[p] = ""  # a part of it, on each rank another
+                    self._own[p] = True  # a part, on each rank another
 
     def _described(self, p: torch.Tensor) -> Parameter:
-        name = self._names.get(p, "")
-        if isinstance(p, DTensor) or p.device.type != "sim":
+        name = self._names.name_of(p) or ""
+        is_own = p in self._own or isinstance(p, DTensor)
+        if is_own or p.device.type != "sim":
             name = ""
         return Parameter(name, tuple(p.shape), self._ranks.get(p, ()))
 
@@ -194,7 +193,7 @@ class Replicas(Watcher):
             steps = self._steps[optimizer] = Steps()
             self._kept.append(steps)
         done = max((step for step, _ in steps.numbers), default=0)
-        if not done or self._sent_by_script:
+        if not done or self._sent_by_script or steps.are_reduced_last:
             self._keep(optimizer, (done, True))
         if not self._sent_by_wrapper:
             steps.unsent.add(done + 1)
@@ -207,10 +206,19 @@ class Replicas(Watcher):
         steps = self._steps[optimizer]
         done = max(step for step, _ in steps.numbers)
         self._keep(optimizer, (done + 1, False))
+        for other in self._kept:  # such as those that step inside a round
+            self._judge_reduced(other)
+        steps.are_reduced_last = False
         self._sent_by_wrapper = False
         self._sent_by_script = 0
+        self._reduced_by_script = 0
         self._times_listed = 0
         self._gradients.clear()
+
+    def _judge_reduced(self, steps: Steps) -> None:
+        """Note whether what was reduced last may be the parameters."""
+        if 2 * self._reduced_by_script >= steps.num_bytes > 0:
+            steps.are_reduced_last = True
 
     def _keep(self, optimizer: Optimizer, when: Moment) -> None:
         """Keep a number for each parameter."""
@@ -244,26 +252,43 @@ class Replicas(Watcher):
         if in_backward and group.group_name in self._groups:
             self._sent_by_wrapper |= call.kind == "allreduce"
         elif sender == "script":
-            self._sent_by_script += sum(x.nbytes for x in tensors_in(tensors))
+            sent = list(tensors_in(tensors))
+            self._sent_by_script += sum(x.nbytes for x in sent)
             if call.kind == "allreduce":
-                self._link(tensors, group.ranks)
+                sent = self._link(sent, group.ranks)
+            if call.kind in ("allreduce", "broadcast"):
+                self._reduced_by_script += sum(x.nbytes for x in sent)
 
-    def _link(self, tensors: Any, ranks: tuple[int, ...]) -> None:
-        """Note the parameters whose gradients are reduced by the script."""
-        for x in tensors_in(tensors):
+    def _link(
+        self, tensors: list[torch.Tensor], ranks: tuple[int, ...]
+    ) -> list[torch.Tensor]:
+        """Note the parameters whose gradients are reduced by the script.
+
+        Returns:
+            The tensors that are no such gradients.
+        """
+        others = []
+        for x in tensors:
             memory = _memory(x)
             if memory not in self._gradients:
-                if self._times_listed == _MOST_LISTED:
-                    continue
-                self._times_listed += 1
-                self._gradients = {
-                    _memory(p.grad): p
-                    for p in list(self._names)
-                    if p.grad is not None
-                }
+                self._list_gradients()
             p = self._gradients.get(memory)
             if p is not None and p.grad is not None:
                 self._ranks.setdefault(p, ranks)
+            else:
+                others.append(x)
+        return others
+
+    def _list_gradients(self) -> None:
+        """List the gradients that there are by their memory."""
+        if self._times_listed == _MOST_LISTED:
+            return
+        self._times_listed += 1
+        self._gradients = {
+            _memory(p.grad): p
+            for p in self._names.known()
+            if p.grad is not None
+        }
 
     # -- in the end
 
@@ -338,7 +363,8 @@ def _apart(
         return None
     if len(theirs.parameters) != len(own.parameters):
         return None
-    if theirs.parameters[place] != parameter:
+    their = theirs.parameters[place]  # which may have another name there
+    if not their.name or their[1:] != parameter[1:]:
         return None
     moments = sorted(own.numbers.keys() & theirs.numbers.keys())
     equal = [
@@ -349,14 +375,19 @@ def _apart(
     first = equal.index(False)
     if any(equal[first:]):  # they are made equal from time to time
         return None
+    if own.are_reduced_last and not parameter.ranks:  # or once, in the end
+        return None
     return Apart(moments[first][0], place, rank, other, parameter)
 
 
 def _why(first: Apart, steps: Mapping[int, Steps]) -> str:
     if not first.parameter.ranks:
+        steps_done = max(s for s, _ in steps[first.rank].numbers)
         return (
             "no wrapper has them, and nothing was seen that averages their "
-            "gradients"
+            f"gradients, or the parameters themselves (steps: {steps_done}); "
+            "a script that averages parameters later, as local SGD and "
+            "DiLoCo do, shows this in a longer run"
         )
     if first.since in steps[first.rank].unsent and first.since:
         return (
@@ -377,9 +408,10 @@ def _why(first: Apart, steps: Mapping[int, Steps]) -> str:
 
 
 def number_of(x: torch.Tensor) -> int:
-    """Return a number that is the same for the same values.
+    """Return a number of 64 bits that is the same for the same values.
 
-    That is the sum of its bits as integers of 64 bits, which is exact.
+    That is the sum of its bits as integers of 64 bits, which is exact. As by
+    ``==``, 0.0 and -0.0 are the same; and so is NaN, which is not by ``==``.
     """
     values = plain(x).detach()
     if values.is_complex():
@@ -388,12 +420,13 @@ def number_of(x: torch.Tensor) -> int:
         return 0  # its memory is given back
     order = sorted(range(values.dim()), key=values.stride, reverse=True)
     flat = values.permute(order).reshape(-1)  # as it lies in memory
+    # Adding 0 makes 0.0 of -0.0; float8 cannot be added to.
+    flat = flat.clone() if flat.itemsize == 1 else flat + 0
     words = 8 // flat.itemsize
-    if flat.storage_offset() % words:
-        flat = flat.clone()
     end = flat.numel() // words * words
     rest = flat[end:].view(_INTEGERS[flat.itemsize])
-    return int(flat[:end].view(torch.int64).sum()) + int(rest.sum())
+    # Sums of torch drop what is above 64 bits, too.
+    return int(flat[:end].view(torch.int64).sum() + rest.sum())
 
 
 def _memory(x: torch.Tensor) -> int:

@@ -1,7 +1,10 @@
 """``python -m dpkit check``: what is compared, and what a difference is of."""
 
 import pytest
+import torch
+from torch import nn
 
+from dpkit.torchrun.model_facts import ModelFacts
 from tests.dpkit.test_check_script import check
 
 # Ranks and one rank take their rows of the same data.
@@ -185,3 +188,16 @@ def test_what_differs_is_measured(tmp_path, wrong, sentences):
     assert status == 1, text
     for sentence in sentences:
         assert sentence in text
+
+
+def test_targets_are_counted_however_they_are_given():
+    facts = ModelFacts(0)
+    loss = facts.counting(nn.functional.cross_entropy)
+    scores = torch.ones(4, 3, requires_grad=True)
+    targets = torch.tensor([0, 0, 2, 1])
+    weights = torch.ones(3)
+    loss(scores, targets)  # 4 of them count
+    loss(input=scores, target=targets, ignore_index=0)  # 2
+    loss(scores, targets, weights, None, 2)  # 3
+    facts.stepped(None)
+    assert facts.steps[0].targets == 9

@@ -185,3 +185,81 @@ def test_batches_are_joined():
 def test_batches_of_different_forms_are_not(batches, message):
     with pytest.raises(UnlikeBatchesError, match=message):
         put_together(batches)
+
+
+# Images of different sizes, in lists, as torchvision's models of detection
+# take them; the loader's workers take batches ahead.
+DETECTION = """
+import sys, torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.data.distributed import DistributedSampler
+
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.cuda.set_device(rank)
+torch.manual_seed(0)
+
+
+class Images(Dataset):
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, i):
+        draws = torch.Generator().manual_seed(i)
+        image = torch.randn(2, 8 + i % 4, 9 - i % 3, generator=draws)
+        boxes = torch.rand(1 + i % 3, 4, generator=draws)
+        return image, {"boxes": boxes, "id": i}
+
+
+class Detector(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Conv2d(2, 6, 3)
+        self.normalize = nn.BatchNorm1d(6)
+        self.box = nn.Linear(6, 4)
+
+    def forward(self, images, targets):
+        found = [self.body(x[None]).relu().mean((2, 3)) for x in images]
+        boxes = self.box(self.normalize(torch.cat(found)))
+        loss = sum((b - t["boxes"]).abs().mean()
+            for b, t in zip(boxes, targets))
+        return loss / (1 if "sum" in sys.argv else len(images))
+
+
+data = Images()
+loader = DataLoader(
+    data, batch_size=2, sampler=DistributedSampler(data), num_workers=1,
+    collate_fn=lambda examples: tuple(zip(*examples)),
+)
+net = DDP(Detector().cuda())
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for images, targets in loader:
+    images = [x.cuda() for x in images]
+    targets = [{"boxes": t["boxes"].cuda()} for t in targets]
+    optimizer.zero_grad()
+    net(images, targets).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_lists_of_images_are_put_together(tmp_path):
+    status, text = check(tmp_path, ranks=2, script=DETECTION)
+    assert status == 0, text
+    assert "2 ranks compute the gradients of one" in text
+    assert "by the statistics of each rank's own examples" in text
+    status, text = check(tmp_path, "sum", ranks=2, script=DETECTION)
+    assert status == 1, text
+    assert "0.5 times as long" in text
+
+
+def test_lists_of_examples_are_told_from_lists_of_fields():
+    images = [(torch.ones(3, 4), torch.ones(3, 5)), (torch.ones(3, 6),)]
+    found = put_together(images, [2, 1])
+    assert [x.shape[1] for x in found] == [4, 5, 6]
+    known = [({"boxes": torch.ones(1, 4)},), ({"boxes": torch.ones(2, 4)},)]
+    assert len(put_together(known, [1, 1])) == 2
+    fields = [[torch.ones(2, 4), torch.ones(2)]] * 2
+    assert [len(x) for x in put_together(fields, [2, 2])] == [4, 4]

@@ -1,6 +1,7 @@
 """Replicas that differ are found by ``torchrun``, and all else is not."""
 
 import sys
+from array import array
 
 import pytest
 import torch
@@ -151,6 +152,22 @@ once = small(9)
 train(once, sgd(once), steps=1)
 for p in once.parameters():
     dist.all_reduce(p.data, op=dist.ReduceOp.AVG)
+
+# DiLoCo: one optimizer steps in rounds, and another between them.
+def in_rounds(net, rounds, steps):
+    begun = [p.detach().clone() for p in net.parameters()]
+    inner, outer = sgd(net), torch.optim.SGD(begun, lr=0.7, momentum=0.9)
+    for _ in range(rounds):
+        train(net, inner, steps=3)
+        for p, start in zip(net.parameters(), begun):
+            start.grad = start - p.data
+            dist.all_reduce(start.grad, op=dist.ReduceOp.AVG)
+        outer.step()
+        for p, start in zip(net.parameters(), begun):
+            p.data.copy_(start)
+    train(net, inner, steps=steps)
+in_rounds(small(10), rounds=1, steps=0)  # it ends with the first round
+in_rounds(small(11), rounds=1, steps=1)  # and in the second
 """
 
 # Parts of a layer, and stages of a pipeline, begin with the same numbers.
@@ -212,17 +229,20 @@ def test_replicas_that_differ_are_found(tmp_path):
     lines = found(tmp_path, WRONG)
     expected = [
         ("since step 2, first in bias (4,), in 1 of 2", "on some ranks alone"),
-        ("since step 1, first in weight (3, 8), in 2 of 2", "is model.module"),
         (
-            "already before the first step, first in weight (2, 8)",
+            "since step 1, first in Linear.weight (3, 8), in 2 of 2",
+            "is model.module",
+        ),
+        (
+            "already before the first step, first in Linear 2.weight (2, 8)",
             "a checkpoint",
         ),
         (
-            "since step 1, first in weight (1, 8), in 1 of 2",
+            "since step 1, first in Linear 4.weight (1, 8), in 1 of 2",
             "no wrapper has them",
         ),
         (
-            "already before the first step, first in weight (5, 8)",
+            "already before the first step, first in Linear 5.weight (5, 8)",
             "made them equal",
         ),
     ]
@@ -237,6 +257,7 @@ def test_a_wrapper_that_is_forgotten_is_found(tmp_path):
     first, *_ = found(tmp_path, FORGOTTEN)
     assert "since step 1, first in weight (4, 8)" in first
     assert "no wrapper has them" in first
+    assert "(steps: 2); a script that averages parameters later" in first
 
 
 @pytest.mark.slow
@@ -268,3 +289,17 @@ def test_a_number_changes_with_the_last_bit(dtype, is_turned, first):
         bits[place, place] ^= 1
     if dtype is torch.float32 and not first:
         assert number != number_of(-values)
+
+
+def test_a_number_is_of_values_and_has_64_bits():
+    zeros = torch.tensor([0.0, 1.0, -0.0])
+    assert number_of(zeros) == number_of(zeros.abs())
+    diverged = torch.full((3,), torch.nan)
+    assert number_of(diverged) == number_of(diverged.clone())
+    assert number_of(zeros.to(torch.float8_e5m2)) != 0
+    # Of these bits two words add up to the largest number of 64 bits.
+    below = torch.nextafter(torch.tensor(2.0), torch.tensor(0.0)).item()
+    words = [-2.0, below, below, 2.0]
+    assert number_of(torch.tensor(words)) == 2**63 - 1
+    one_more = number_of(torch.tensor([*words, 1.0]))
+    assert array("q", [one_more])[0] < 0

@@ -143,6 +143,20 @@ def test_the_cpu_has_its_own_rules_again(device, given):
     assert flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG is False
 
 
+def test_a_call_that_is_refused_leaves_nothing_switched(device, given):
+    """PyTorch refuses it between our check and the operator."""
+    with pytest.raises(ValueError, match="same number of heads"):
+        flex.flex_attention(*given)
+    with pytest.raises(ValueError, match="Invalid BACKEND"):
+        flex.flex_attention(
+            *given, enable_gqa=True, kernel_options={"BACKEND": "none"}
+        )
+    assert flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG is False
+    with pytest.raises(NotImplementedError, match="backward on CPU"):
+        flex._validate_device(*on_cpu(given))
+    flex.flex_attention(*given, enable_gqa=True)
+
+
 def test_compiled_it_leaves_out_what_the_block_mask_does(device):
     """As on a GPU: eagerly ``mask_mod`` alone counts, here it sees all.
 

@@ -101,7 +101,8 @@ if how != "returns" or rank != 1:
 ENDS = {
     "raises": "rank 1 failed (ValueError: no)",
     "exits": "rank 1 failed (the script has ended with exit status 3)",
-    "is killed": "rank 1 failed (its process was killed by SIGKILL)",
+    "is killed": "rank 1 failed (its process was killed by SIGKILL, as by the "
+    "system when the machine's memory runs out (the largest rank has used ",
     "returns": "no rank can go on (rank 0 waits in allreduce number 1 of "
     "group 0; rank 1 has returned; rank 2 waits in allreduce number 1 of "
     "group 0)",

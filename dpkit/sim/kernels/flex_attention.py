@@ -31,6 +31,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from dpkit.sim.changes.change import wrapped
 from dpkit.sim.compiled import runs_compiled
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.kernels.flex_blocks import (
@@ -98,7 +99,7 @@ def flex_attention(
         the scores of each query the ``logsumexp`` and the largest, both
         divided by log 2, as PyTorch's kernels return them.
     """
-    _switch(simulated=False)
+    _call_eagerly(simulated=False)
     given = [query, key, value]
     if torch.is_autocast_enabled("sim"):
         dtype = torch.get_autocast_dtype("sim")
@@ -333,30 +334,70 @@ def letting_through(validate: Callable[..., None]) -> Callable[..., None]:
     """Return what ``flex_attention`` calls first, for simulated devices, too.
 
     PyTorch's function refuses devices that it does not know, and compiles what
-    it calls. Both are switched off until it calls the operator.
+    it calls. Now that it is called, its module is there and can be changed.
     """
 
-    def check(query: Tensor, *args: Any, **options: Any) -> None:
-        validate(query, *args, **options)
-        _switch(isinstance(query, Behaviour))
+    def check(*args: Any, **options: Any) -> None:
+        validate(*args, **options)
+        module = sys.modules.get(_MODULE)
+        if module is not None and not _changes:
+            _changes.extend(
+                wrapped(module, name, change).apply()
+                for name, change in _OF_MODULE.items()
+            )
 
     return check
 
 
-_FOR_SIMULATED = {
-    "_validate_device": lambda query, key, value: None,
-    "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG": True,
+def change_back() -> None:
+    """Take back what was changed when ``flex_attention`` was called."""
+    while _changes:
+        _changes.pop()()
+
+
+def _knowing_simulated(validate: Callable[..., None]) -> Callable[..., None]:
+    """Return what refuses devices, which lets simulated ones through."""
+
+    def check(query: Tensor, *others: Tensor) -> None:
+        if not isinstance(query, Behaviour):
+            validate(query, *others)
+
+    return check
+
+
+def _eager_if_simulated(last: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what is called last before the operator, and may raise.
+
+    From here on nothing does, so that what is switched is switched back.
+    """
+
+    def run(query: Tensor, *args: Any, **options: Any) -> Any:
+        found = last(query, *args, **options)
+        _call_eagerly(isinstance(query, Behaviour))
+        return found
+
+    return run
+
+
+_OF_MODULE = {
+    "_validate_device": _knowing_simulated,
+    "_apply_kernel_options": _eager_if_simulated,
 }
-_usual: dict[str, Any] = {}  # what is switched, as it was
+_changes: list[Callable[[], object]] = []  # what takes them back
+_EAGER = "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+_usual: list[Any] = []  # its value, while it is switched
 
 
-def _switch(simulated: bool) -> None:
-    """Make PyTorch's function let simulated tensors through, or not."""
+def _call_eagerly(simulated: bool) -> None:
+    """Have PyTorch's function call its operator without compiling it.
+
+    Args:
+        simulated: Whether a simulated tensor is attended to; if not, it calls
+            the operator as it usually does.
+    """
     module = sys.modules.get(_MODULE)
-    if simulated and module is not None and not _usual:
-        for name, value in _FOR_SIMULATED.items():
-            _usual[name] = getattr(module, name)
-            setattr(module, name, value)
-    elif not simulated:
-        while _usual:
-            setattr(module, *_usual.popitem())
+    if simulated and not _usual:
+        _usual.append(getattr(module, _EAGER))
+        setattr(module, _EAGER, True)
+    elif not simulated and _usual:
+        setattr(module, _EAGER, _usual.pop())
