@@ -36,6 +36,7 @@ class DriverAnswer:
     """What the driver says."""
 
     error: str = ""  #: why it could not be started; "" if it was
+    is_there: bool = True  #: whether there is a library of it
     version: str = "of unknown version"  #: of the driver: "580.65.06"
     cuda: int = 0  #: the newest CUDA that it knows: 13020 is 13.2
     gpus: list[Gpu] = field(default_factory=list)
@@ -78,8 +79,12 @@ def started() -> dict[str, object]:
     facts: dict[str, object] = {"version": _version(), "gpus": []}
     try:
         cuda = ctypes.CDLL(CUDA)
-    except OSError:
-        return facts | {"error": f"the driver's library is missing ({CUDA})"}
+    except OSError as error:
+        if str(error).startswith(f"{CUDA}: cannot open shared object file"):
+            why = f"the driver's library is missing ({CUDA})"
+            return facts | {"error": why, "is_there": False}
+        why = f"the driver's library cannot be loaded ({error})"
+        return facts | {"error": why}
     number = ctypes.c_int()
     cuda.cuDriverGetVersion(ctypes.byref(number))
     facts["cuda"] = number.value

@@ -95,5 +95,9 @@ def _ask() -> DriverAnswer:
 
 
 def _has_driver() -> bool:
-    """Return whether there are signs of a driver of NVIDIA's."""
-    return any(Path(name).exists() for name in FILES_OF_DRIVER)
+    """Return whether there are signs of a driver of NVIDIA's.
+
+    Its library is one, even if the driver has made no files.
+    """
+    has_files = any(Path(name).exists() for name in FILES_OF_DRIVER)
+    return has_files or _ask().is_there

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -20,7 +19,7 @@ from dpkit.calibration.predictions import (
     predictions,
     predictions_table,
 )
-from dpkit.commands.parser import PROGRAM, Commands, refuse
+from dpkit.commands.parser import PROGRAM, Commands, refuse, refuse_output
 from dpkit.theory.hardware.presets import save
 
 # In the median of the steps; on a machine without other work it was 1.2.
@@ -113,13 +112,7 @@ def _check_output(path: Path) -> None:
     """Refuse a file that could not be written, or that is not JSON."""
     if path.suffix != ".json":
         refuse(f"the name must end in .json (--output: '{path}')")
-    try:
-        if path.exists():
-            path.open("a").close()
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        refuse(f"cannot write (--output: '{path}'): {error.strerror}")
+    refuse_output("--output", path)
 
 
 def _check_simulation(device: torch.device) -> None:

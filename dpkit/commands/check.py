@@ -5,7 +5,12 @@ import os
 import shlex
 
 from dpkit import sim
-from dpkit.commands.parser import Commands, refuse, refuse_missing_script
+from dpkit.commands.parser import (
+    Commands,
+    count,
+    refuse,
+    refuse_missing_script,
+)
 
 _SUMMARY = "compare one rank of a script with several"
 
@@ -19,10 +24,15 @@ def add_check(commands: Commands) -> None:
         "the gradients and the parameters of each step",
     )
     add = parser.add_argument
-    add("--ranks", type=int, default=2, help="how many (default: %(default)s)")
+    add(
+        "--ranks",
+        type=count,
+        default=2,
+        help="how many (default: %(default)s)",
+    )
     add(
         "--steps",
-        type=int,
+        type=count,
         default=2,
         help="of the optimizer (default: %(default)s)",
     )
@@ -49,8 +59,15 @@ def check_script(options: argparse.Namespace, command: str) -> None:
     refuse_missing_script(options)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the GPUs of this machine rest
     sim.register()
+    try:
+        sim.configure(num_devices=options.ranks)
+    except ValueError as error:
+        refuse(error)
     script = Script(options.script, tuple(options.arguments), options.module)
-    more = shlex.split(options.one)
+    try:
+        more = shlex.split(options.one)
+    except ValueError as error:
+        refuse(f"{error} (--one: {options.one!r})")
     of_one = script._replace(arguments=(*script.arguments, *more))
     try:
         verdict = compare_ranks(

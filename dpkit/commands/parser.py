@@ -3,8 +3,10 @@
 import argparse
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 import dpkit
@@ -58,6 +60,37 @@ def run_command(parser: Parser, arguments: Sequence[str] | None) -> int:
     options = parser.parse_args(words)
     options.command(options, " ".join([parser.prog, *words]))
     return 0
+
+
+def count(text: str) -> int:
+    """Return an option's whole number from 1 up; argparse names others."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"not a count from 1 up ({text!r})")
+    return number
+
+
+def refuse_output(option: str, path: Path) -> None:
+    """Refuse a file that could not be written, before hours are spent.
+
+    What the file holds stays, until there is something to write.
+
+    Args:
+        option: The option that names the file, such as "--report".
+        path: The file, which may not be there yet.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        refuse(f"cannot write ({option}: '{path}'): it is no regular file")
+    try:
+        if path.exists():
+            path.open("a").close()
+        with tempfile.TemporaryFile(dir=path.parent) as file:
+            file.write(bytes(4096))  # a full disk has no place for them
+    except OSError as error:
+        refuse(f"cannot write ({option}: '{path}'): {error.strerror}")
 
 
 def refuse_missing_script(options: argparse.Namespace) -> None:

@@ -1,6 +1,7 @@
 """What ``run`` and ``torchrun`` share: the machine, the script, the report."""
 
 import argparse
+import math
 import os
 import signal
 import sys
@@ -12,8 +13,10 @@ from dpkit import sim
 from dpkit.commands.parser import (
     PROGRAM,
     Parser,
+    count,
     refuse,
     refuse_missing_script,
+    refuse_output,
 )
 from dpkit.ranks.watching import LIMIT, limit_of
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 def add_what_runs(parser: Parser) -> None:
     """Add how the script runs, and how long."""
     add = parser.add_argument
-    add("--steps", type=int, help="end after so many steps of the optimizer")
+    add("--steps", type=count, help="end after so many steps of the optimizer")
     add("--meta", action="store_true", help="memory and time without values")
     add(
         "--races",
@@ -75,7 +78,7 @@ def add_machine(parser: Parser) -> None:
     )
     add(
         "--memory",
-        type=float,
+        type=_gigabytes,
         metavar="GIGABYTES",
         help="of each GPU (default: the accelerator's)",
     )
@@ -121,16 +124,18 @@ def run_and_report(
         run: What runs the script.
     """
     # Here, not above: they import PyTorch's engines, which takes a while.
-    from dpkit.torchrun.page import write_page
     from dpkit.torchrun.report import failed, report
     from dpkit.torchrun.script import Script
 
     refuse_missing_script(options)
-    for path in (options.report, options.trace):
-        if path is not None and not path.resolve().parent.is_dir():
-            refuse(f"there is no folder for it (path: {path})")
-    signal.signal(signal.SIGTERM, _raise_interrupt)
+    for option, path in (
+        ("--report", options.report),
+        ("--trace", options.trace),
+    ):
+        if path is not None:
+            refuse_output(option, path)
     _configure(options, machine)
+    signal.signal(signal.SIGTERM, _raise_interrupt)
     time = "" if options.real_time else ", and so is the script's time"
     _print(name, f"the GPUs are {sim.label()}{time}")
     script = Script(options.script, tuple(options.arguments), options.module)
@@ -141,11 +146,7 @@ def run_and_report(
         raise SystemExit(128 + signal.SIGINT) from None
     for section in report(done):
         print(f"\n{section}", flush=True)
-    if options.report is not None:
-        what = " ".join([options.script, *options.arguments])
-        write_page(done, options.report, what)
-    if options.trace:
-        done.timeline.to_chrome(options.trace)
+    _write_files(options, name, done)
     told = failed(done)
     if told is not None:
         print("", *told.tracebacks, sep="\n", file=sys.stderr)
@@ -155,6 +156,35 @@ def run_and_report(
         for place in told.places:
             _print(name, place)
         raise SystemExit(1)
+
+
+def _write_files(options: argparse.Namespace, name: str, done: "Run") -> None:
+    """Write what the options ask for, besides the report in the terminal."""
+    from dpkit.torchrun.page import write_page
+
+    try:
+        if options.report is not None:
+            what = " ".join([options.script, *options.arguments])
+            write_page(done, options.report, what)
+        if options.trace is not None:
+            done.timeline.to_chrome(options.trace)
+    except OSError as error:  # the disk has become full meanwhile, perhaps
+        _print(name, f"a file could not be written: {error}")
+        raise SystemExit(1) from None
+
+
+def _gigabytes(text: str) -> float:
+    """Return an option's gigabytes; argparse names what cannot be."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    # From a byte to an exabyte, more than any GPU has.
+    if not 1e-9 <= number <= 1e9:
+        raise argparse.ArgumentTypeError(
+            f"not a number of gigabytes above 0, at most 1e9 ({text!r})"
+        )
+    return number
 
 
 def _configure(options: argparse.Namespace, machine: dict[str, Any]) -> None:

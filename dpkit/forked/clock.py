@@ -143,9 +143,9 @@ class RemoteClock:
         """Return when a stream passes a mark, in picoseconds."""
         return int(self._requests.ask("end_of", mark.number))
 
-    def poll(self, device: int) -> None:
+    def poll(self, device: int, name: str | None = None) -> None:
         """Make the host ask whether a device is done: it costs a moment."""
-        self._requests.add("poll", device)
+        self._requests.add("poll", device, name)
 
     def is_done(self, mark: RemoteMark, device: int) -> bool:
         """Return whether a mark is passed at the time of a host."""

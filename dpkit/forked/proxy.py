@@ -328,7 +328,7 @@ ORDERS: dict[str, Handler] = {
     "busy": lambda p, *args: p.clock.hosts.busy(*args),
     "wait": lambda p, *args: p.clock.wait(*args),
     "wait_until": lambda p, *args: p.clock.hosts.wait_until(*args),
-    "poll": lambda p, device: p.clock.poll(device),
+    "poll": lambda p, *args: p.clock.poll(*args),
     "name_stream": lambda p, *args: p.clock.name_stream(*args),
     "set_stream": Proxy.set_stream,
     "mark_stream": Proxy.mark_stream,

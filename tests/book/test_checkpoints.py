@@ -140,16 +140,23 @@ def write(content):
     return lambda path: path.write_bytes(content)
 
 
-def become_a_folder(path):
-    path.unlink()
-    path.mkdir()
+def become(make, *arguments):
+    """Return a function that puts something else in a file's place."""
+
+    def exchange(path):
+        path.unlink()
+        make(path, *arguments)
+
+    return exchange
 
 
-def become_a_link_to_nothing(path):
-    path.unlink()
-    path.symlink_to("none")
+def link_to_a_pipe(path):
+    pipe = path.with_name(f"pipe of {path.name}")
+    os.mkfifo(pipe)
+    path.symlink_to(pipe)
 
 
+@pytest.mark.timeout(60)  # a pipe that is opened can wait forever
 @pytest.mark.parametrize(
     ("harm", "told"),
     [
@@ -158,8 +165,14 @@ def become_a_link_to_nothing(path):
         (lambda path: os.truncate(path, 300), "damaged checkpoint (why: "),
         (lambda path: torch.save(3, path), "not a checkpoint (missing: set"),
         (lambda path: ZipFile(path, "w").close(), "not a checkpoint (torch."),
-        (become_a_folder, "cannot be read (why: Is a directory)"),
-        (become_a_link_to_nothing, "cannot be read (why: No such file or"),
+        (become(Path.mkdir), "not a regular file, but a folder"),
+        (become(os.mkfifo), "not a regular file, but a named pipe"),
+        (become(os.mknod, stat.S_IFSOCK), "cannot be read (why: No such dev"),
+        (become(link_to_a_pipe), "not a regular file, but a named pipe"),
+        # /dev/zero is one as well, and its reader would take all memory.
+        (become(Path.symlink_to, os.devnull), "not a regular file, but a dev"),
+        (become(Path.symlink_to, "."), "not a regular file, but a folder"),
+        (become(Path.symlink_to, "none"), "cannot be read (why: No such file"),
     ],
 )
 def test_a_damaged_one_is_named_and_the_last_good_one_used(saved, harm, told):
@@ -440,6 +453,48 @@ def test_a_state_that_does_not_fit_is_passed_over(saved, state, told):
     assert told in line
 
 
+def test_a_state_that_holds_itself_does_not_fit():
+    state = {"step": 1}
+    state["again"] = state
+    with pytest.raises(ValueError, match=r"does not fit .*nested too deep"):
+        check_fit(state, forms({"step": 0}))
+
+
+@pytest.mark.filterwarnings("ignore:Validating sparse tensor invariants")
+@pytest.mark.parametrize(
+    ("w", "told"),
+    [
+        (torch.empty(2, 3, device="meta"), "without values (meta) there"),
+        (torch.ones(2, 3).to_sparse(), "stored as sparse_coo there"),
+    ],
+)
+def test_a_tensor_without_its_values_is_passed_over(saved, w, told):
+    """Also one that the run has not: its values are looked at as well."""
+    good = {"step": 16, "w": torch.ones(2, 3)}
+    wanted = forms(good)
+    saved.save(16, good)
+    saved.save(18, {"step": 18, "w": w})
+    saved.save(20, {"step": 20, "w": torch.ones(2, 3), "extra": w})
+
+    def check(state):
+        check_fit(state, wanted)
+        assert not_finite(state) == ""
+
+    found = saved.newest(check)
+    assert found.path == saved.path(16)
+    form = f"float32 of shape (2, 3) {told}"
+    for line, place in zip(found.refused, ("extra", "w"), strict=True):
+        assert f"does not fit this run (state/{place}: {form}" in line
+
+
+def test_a_setting_is_a_number_or_a_string(saved):
+    content = {"settings": {"lr": torch.ones(2)}, "state": {"step": 20}}
+    torch.save(content, saved.path(20))
+    assert found_step(saved) == 15
+    (line,) = saved.newest().refused
+    assert line.endswith("not a checkpoint (setting lr: a Tensor)")
+
+
 def test_numbers_that_are_not_finite_are_counted():
     state = {"step": 3, "model": {"a": torch.ones(7), "n": torch.arange(4)}}
     assert not_finite(state) == ""
@@ -551,6 +606,22 @@ def test_a_lock_that_is_a_link_is_refused(tmp_path, victim, link):
     with pytest.raises(ValueError, match="delete the link, and") as caught:
         checkpoints.lock()
     assert str(caught.value).startswith(f"{lock} is a link to a file that")
+    assert os.listdir("/proc/self/fd") == descriptors
+    lock.unlink()
+    assert checkpoints.lock() == []
+    checkpoints.unlock()
+
+
+@pytest.mark.timeout(60)
+def test_a_lock_that_is_a_pipe_is_refused(tmp_path):
+    lock = tmp_path / "lock"
+    os.mkfifo(lock)
+    descriptors = os.listdir("/proc/self/fd")
+    checkpoints = Checkpoints(tmp_path, SETTINGS)
+    told = "not a regular file, but a named pipe; delete it, and start"
+    with pytest.raises(ValueError, match=told) as caught:
+        checkpoints.lock()
+    assert str(caught.value).startswith(f"{lock}: not")
     assert os.listdir("/proc/self/fd") == descriptors
     lock.unlink()
     assert checkpoints.lock() == []

@@ -408,6 +408,12 @@ def test_a_state_that_does_not_fit_is_passed_over(alone, tmp_path, harm):
         ("world_size", 0, "the count is below one (world_size: 0)"),
         ("world_size", "1", "does not fit this run (state/world_size: str"),
         (
+            "model/1.weight",
+            torch.empty(10, 784, device="meta"),
+            "does not fit this run (state/model/1.weight: float32 of shape "
+            "(10, 784) without values (meta) there, float32",
+        ),
+        (
             "model/1.bias",
             torch.tensor([torch.nan, -torch.inf] + [1.0] * 8),
             "the run had diverged (state/model/1.bias: 2 of 10 values are",

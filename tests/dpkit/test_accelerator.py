@@ -135,7 +135,19 @@ def none_counted(monkeypatch, tmp_path):
 
 def test_neither_a_gpu_nor_a_driver(none_counted, monkeypatch, tmp_path):
     monkeypatch.setattr(found, "FILES_OF_DRIVER", (str(tmp_path / "none"),))
+    none = DriverAnswer("its library is missing", is_there=False)
+    monkeypatch.setattr(found, "ask_driver", lambda *_: none)
     assert (real_devices(), why_unusable()) == ([], "")
+
+
+def test_a_driver_without_files_that_does_not_start(
+    none_counted, monkeypatch, tmp_path
+):
+    """Such as that of a container that was started without its GPUs."""
+    monkeypatch.setattr(found, "FILES_OF_DRIVER", (str(tmp_path / "none"),))
+    monkeypatch.setattr(torch.version, "cuda", "13.2")
+    monkeypatch.setattr(found, "ask_driver", lambda *_: DriverAnswer("why"))
+    assert (real_devices(), why_unusable()) == ([], "why")
 
 
 def test_a_torch_without_cuda(none_counted, monkeypatch):
@@ -170,7 +182,18 @@ def asked():
 
 def test_no_driver_here(asked, monkeypatch):
     monkeypatch.setattr(driver, "CUDA", "libnone.so")
-    assert driver.started()["error"].endswith("is missing (libnone.so)")
+    found = driver.started()
+    assert found["error"].endswith("is missing (libnone.so)")
+    assert found["is_there"] is False
+
+
+def test_a_library_that_cannot_be_loaded(asked, monkeypatch, tmp_path):
+    library = tmp_path / "libcuda.so.1"
+    library.write_bytes(b"no library")
+    monkeypatch.setattr(driver, "CUDA", str(library))
+    found = driver.started()
+    assert "the driver's library cannot be loaded" in found["error"]
+    assert "is_there" not in found
 
 
 def test_asking_that_fails(asked, monkeypatch, tmp_path):

@@ -1,6 +1,7 @@
 """Tests of dpkit.sim.as_cuda: a block in which cuda means sim."""
 
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -91,6 +92,20 @@ def test_torch_is_as_before(way):
     assert changed_since(before) == []
     way()
     assert changed_since(before) == []
+
+
+def test_a_loop_that_reads_the_time_ends():
+    """What Python computes takes no simulated time; to read it twice does."""
+    with sim.as_cuda():
+        before = sim.now()
+        begin = time.perf_counter()
+        torch.ones(9, device="cuda")
+        end = time.perf_counter()
+        assert end - begin == pytest.approx(sim.now() - before)
+        reads = 0
+        while time.perf_counter() - end < 0.3:
+            reads += 1
+            assert reads < 20_000
 
 
 def test_each_change_is_seen_by_this_test():

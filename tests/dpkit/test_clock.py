@@ -70,6 +70,21 @@ def test_polls_one_after_another_are_one_span():
     ]
 
 
+def test_a_long_wait_takes_a_few_polls_more_than_a_short_one():
+    """Each is late by a thousandth of the wait; after a gap it begins anew."""
+    made = clock()
+    for _ in range(10_000):
+        made.poll(0)
+    assert made.now() == pytest.approx(8.07, rel=0.01)
+    before = made.now()
+    made.poll(0)
+    assert made.now() - before == pytest.approx(before / 1000)
+    made.compute(0, "mm", 1.0)
+    before = made.now()
+    made.poll(0)
+    assert made.now() - before == pytest.approx(1e-6)
+
+
 def test_small_work_waits_for_its_launch():
     made = clock()
     for _ in range(3):

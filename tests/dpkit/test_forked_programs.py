@@ -88,6 +88,28 @@ def time_in_workers():
     return bool((seconds >= 0.01).all())
 
 
+def polls_of_a_long_wait():
+    if rank == 1:
+        time.sleep(2)
+    work = dist.all_reduce(ones(), async_op=True)
+    event = torch.cuda.Event()
+    for polls in range(20_000):
+        if work.is_completed():
+            break
+    work.wait()
+    event.record()
+    while polls < 20_000 and not event.query():
+        polls += 1
+    return polls < 20_000
+
+
+def reads_the_time():
+    begin, reads = time.perf_counter(), 0
+    while time.perf_counter() - begin < 0.3 and reads < 20_000:
+        reads += 1
+    return reads < 20_000
+
+
 def device_of_a_thread():
     found = []
     thread = threading.Thread(
@@ -108,6 +130,8 @@ for check in (
     file_of_another,
     time_in_a_thread,
     time_in_workers,
+    polls_of_a_long_wait,
+    reads_the_time,
     device_of_a_thread,
 ):
     value = check()
@@ -137,6 +161,8 @@ def test_what_a_rank_may_do(tmp_path):
             "file_of_another found",
             "time_in_a_thread 1.000",
             "time_in_workers True",
+            "polls_of_a_long_wait True",
+            "reads_the_time True",
             "device_of_a_thread cuda:0",
         ):
             assert f"rank {rank} {found}" in text

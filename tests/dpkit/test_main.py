@@ -4,7 +4,9 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from dpkit.calibration.predictions import Prediction
 from dpkit.commands import calibrate as calibrate_command
 from dpkit.commands import devices as devices_command
 from dpkit.commands import step as step_command
+from dpkit.commands.parser import refuse_output
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS, find
 from dpkit.theory.units import show_factor
 
@@ -333,6 +336,91 @@ def test_what_cannot_be_is_refused(arguments, words, quick, capsys):
     line = refused(arguments, capsys)
     assert re.search(words, line), line
     assert quick == []
+
+
+COUNTS = "0", "-3", "inf", "nan", "1e3", "two", ""
+NO_GIGABYTES = "inf", "nan", "0", "-1", "1e300", "1e-12", "much", ""
+NO_FILES = {
+    "{folder}": "Is a directory",
+    "": "Is a directory",
+    "/dev/full": "it is no regular file",
+    "{folder}/none/file": "No such file or directory",
+}
+NO_OPTIONS = [
+    *(
+        (command, option, value, f"argument {option}")
+        for command, option in (
+            ("check", "--ranks"),
+            ("check", "--steps"),
+            ("run", "--gpus"),
+            ("run", "--steps"),
+            ("torchrun", "--nproc-per-node"),
+            ("torchrun", "--nnodes"),
+            ("torchrun", "--steps"),
+        )
+        for value in COUNTS
+    ),
+    *(
+        (command, option, "100000000", "(num_devices: 100000000, at most: 128")
+        for command, option in (
+            ("check", "--ranks"),
+            ("run", "--gpus"),
+            ("torchrun", "--nproc-per-node"),
+            ("torchrun", "--nnodes"),
+        )
+    ),
+    *(("run", "--memory", x, "argument --memory") for x in NO_GIGABYTES),
+    *(
+        ("run", option, value, f"cannot write ({option}: '{{value}}'): {why}")
+        for option in ("--report", "--trace")
+        for value, why in NO_FILES.items()
+    ),
+    *(
+        (command, f"--{kind}", value, f"unknown {kind} ({kind}: '{{value}}'")
+        for command, kind in (
+            ("run", "accelerator"),
+            ("run", "link"),
+            ("run", "host"),
+            ("torchrun", "network"),
+        )
+        for value in ("", "none", "{folder}")
+    ),
+    ("check", "--one", "'x", 'No closing quotation (--one: "\'x")'),
+    ("check", "--ranks", "1", "nothing to compare (--ranks: 1)"),
+]
+
+
+@pytest.mark.parametrize(("command", "option", "value", "told"), NO_OPTIONS)
+def test_what_an_option_cannot_be_is_refused_before_the_script_runs(
+    command, option, value, told, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # as the command does
+    script = tmp_path / "script.py"
+    script.write_text("open('ran', 'w')")
+    value = value.format(folder=tmp_path)
+    with dpkit.sim.machine():
+        line = refused([command, f"{option}={value}", str(script)], capsys)
+    shown = "." if value == "" and "write" in told else value
+    assert told.format(value=shown) in line
+    if told.startswith("argument"):
+        assert f"({value!r})" in line
+
+
+def test_a_file_that_is_there_stays_until_there_is_something_to_write(
+    tmp_path,
+):
+    kept = tmp_path / "report.html"
+    kept.write_text("of the last run")
+    refuse_output("--report", kept)
+    assert kept.read_text() == "of the last run"
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+def test_a_full_disk_is_found_before_the_run(tmp_path, capsys, monkeypatch):
+    full = partial(open, "/dev/full", "wb", buffering=0)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda dir: full())
+    line = refused(tmp_path / "x", capsys, partial(refuse_output, "--trace"))
+    assert "No space left on device" in line
 
 
 def test_a_file_that_cannot_be_written_is_found_before_measuring(

@@ -107,6 +107,8 @@ def test_a_file_that_is_no_preset_is_refused(part, tmp_path):
     assert "the file is not JSON" in refusal(path, part)
     path.write_bytes(b"\xff\xfe{}")
     assert "the file is not JSON" in refusal(path, part)
+    path.write_text("[" * 100_000)
+    assert "the file is nested too deep" in refusal(path, part)
     path.write_text("[1, 2]")
     assert "the file is not one of presets" in refusal(path, part)
     path.write_text("{}")
@@ -149,7 +151,9 @@ def test_each_field_must_be_there_and_no_other(part, path):
         ("link", "sources", [], "a table was expected"),
         ("link", "sources", {"achieved": 1}, r"sources['achieved']"),
         ("host", "launch_seconds", [], "a number was expected"),
-        ("host", "launch_seconds", float("nan"), "must not be negative"),
+        ("host", "launch_seconds", float("nan"), "finite (launch_seconds: n"),
+        ("host", "launch_seconds", float("inf"), "finite (launch_seconds: i"),
+        ("link", "bytes_per_second", float("inf"), "finite (bytes_per_sec"),
         ("accelerator", "memory_bytes", 1.5, "a whole number was"),
         ("accelerator", "flops_per_second", 1e12, "a table was expected"),
         ("accelerator", "flops_per_second", {"float32": "1"}, "['float32']"),

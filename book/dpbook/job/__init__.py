@@ -8,5 +8,6 @@
 ``resume`` -- takes a run up from a checkpoint, and saves more;
 ``checkpoints`` -- the state of a run on a disk;
 ``state_forms`` -- checks that a saved state fits the run;
-``lock`` -- lets only one job write to a folder.
+``lock`` -- lets only one job write to a folder;
+``regular_files`` -- opens files, and no pipes or devices.
 """

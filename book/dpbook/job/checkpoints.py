@@ -7,7 +7,8 @@ cut included, a name stands for a whole file or for none::
 
     write x.ckpt.tmp ─▶ fsync ─▶ rename to x.ckpt ─▶ fsync the folder
 
-A draft is a new file each time, so that no link is followed.
+A draft is a new file each time, so that no link is followed. What is not a
+regular file is not read.
 """
 
 import hashlib
@@ -24,6 +25,7 @@ from zipfile import ZipFile
 import torch
 
 from dpbook.job.lock import NO_LOCKS, FolderLock
+from dpbook.job.regular_files import open_regular
 from dpkit.theory.units import check_count
 
 
@@ -75,7 +77,7 @@ class Checkpoints:
 
         Where there are no locks, a line that says so is returned. If another
         job has the lock, a RuntimeError is raised; if ``lock`` in the folder
-        is a link, a ValueError.
+        is a link, or is not a regular file, a ValueError.
         """
         _make_folder(self.folder)
         try:
@@ -118,14 +120,15 @@ class Checkpoints:
 
         A file that is damaged, or that belongs to another run, or whose state
         ``check`` raises a ValueError for, is refused and the next one read.
-        So is a state whose ``step`` is not the one in the file's name.
+        So is what is not a regular file, and a state whose ``step`` is not
+        the one in the file's name.
         If all good checkpoints belong to other runs, a ValueError is raised.
         """
         refused: list[str] = []
         foreign: list[str] = []
         for path in sorted(self.folder.glob("*.ckpt"), reverse=True):
             try:
-                content = path.read_bytes()
+                content = _read(path)
                 settings, state = unpack(content)
                 if settings == self.settings:
                     if check:
@@ -169,8 +172,23 @@ def unpack(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
         ) from error
     match parts:
         case {"settings": dict(settings), "state": dict(state)}:
+            _check_settings(settings)
             return settings, state
     raise ValueError("not a checkpoint (missing: settings or state of a run)")
+
+
+def _check_settings(settings: dict[str, Any]) -> None:
+    """Raise a ValueError for a setting that is no number and no string."""
+    for name, value in settings.items():
+        if not isinstance(value, int | float | str):
+            kind = type(value).__name__
+            raise ValueError(f"not a checkpoint (setting {name}: a {kind})")
+
+
+def _read(path: Path) -> bytes:
+    """Return what a regular file holds."""
+    with open(path, "rb", opener=open_regular) as file:
+        return file.read()
 
 
 def _check_name(path: Path, state: dict[str, Any]) -> None:

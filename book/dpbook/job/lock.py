@@ -7,7 +7,8 @@ way. The file stays, locks nothing, and names the last holder::
 
 NFS keeps the lock of a host that was cut off for some time, often 90 seconds.
 Where there are no locks, the job says so and goes on. A ``lock`` that is a
-link is refused, because the file behind it would be overwritten.
+link is refused, because the file behind it would be overwritten; a named pipe
+or another thing that is not a regular file is refused, too.
 """
 
 import errno
@@ -17,6 +18,8 @@ import sys
 import time
 from io import FileIO
 from pathlib import Path
+
+from dpbook.job.regular_files import open_regular
 
 if sys.platform != "win32":
     import fcntl
@@ -41,8 +44,8 @@ class FolderLock:
         """Take the lock, which this process may have already.
 
         A RuntimeError is raised if another process has it, and a ValueError
-        if ``lock`` is a link. The ``errno`` of an OSError is among
-        ``NO_LOCKS`` where there are no locks.
+        if ``lock`` is a link or not a regular file. The ``errno`` of an
+        OSError is among ``NO_LOCKS`` where there are no locks.
         """
         self.release()
         self._file = _open(self._path)
@@ -64,13 +67,19 @@ class FolderLock:
 
 
 def _open(path: Path) -> FileIO:
-    """Open the file of a lock, or make it; raise a ValueError for a link."""
+    """Open the file of a lock, or make it.
+
+    A ValueError is raised for a link, and for what is not a regular file.
+    """
 
     def opener(name: str, flags: int) -> int:
-        return os.open(name, flags | NO_FOLLOW, 0o666)  # less what umask takes
+        return open_regular(name, flags | NO_FOLLOW)
 
     try:
         file = FileIO(str(path), "a+", opener=opener)
+    except ValueError as error:
+        advice = "delete it, and start again"
+        raise ValueError(f"{path}: {error}; {advice}") from error
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise

@@ -7,6 +7,7 @@ dictionaries count too: ``torch.utils._pytree`` would not show them.
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -18,8 +19,7 @@ def forms(whole: Any, place: str = "state") -> dict[str, str]:
         {'state': 'dict', 'state/w': 'float32 of shape (2, 3)'}
     """
     if isinstance(whole, Tensor):
-        dtype = str(whole.dtype).removeprefix("torch.")
-        return {place: f"{dtype} of shape {tuple(whole.shape)}"}
+        return {place: _form(whole)}
     if not isinstance(whole, Mapping):
         return {place: type(whole).__name__}
     found = {place: "dict"}
@@ -41,7 +41,10 @@ def check_fit(state: Any, wanted: Mapping[str, str]) -> None:
             ...
         ValueError: does not fit this run (state/step: none there, int here)
     """
-    found = forms(state)
+    try:
+        found = forms(state)
+    except RecursionError as error:  # a dictionary may hold itself
+        raise ValueError("does not fit this run (nested too deep)") from error
     extra = {p for p, form in found.items() if "shape" in form} - wanted.keys()
     for place in (*wanted, *sorted(extra)):
         there, here = (f.get(place, "none") for f in (found, wanted))
@@ -73,3 +76,19 @@ def not_finite(whole: Any, place: str = "state") -> str:
             if found := not_finite(part, f"{place}/{key}"):
                 return found
     return ""
+
+
+def _form(tensor: Tensor) -> str:
+    """Return the type and the shape of a tensor, and where its values are.
+
+    Nothing is said of values that lie in an array, as those of a run do. A
+    tensor on meta has none, and those of a sparse one lie elsewhere.
+    """
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    form = f"{dtype} of shape {tuple(tensor.shape)}"
+    if tensor.is_meta:
+        return f"{form} without values (meta)"
+    if tensor.layout != torch.strided:
+        layout = str(tensor.layout).removeprefix("torch.")
+        return f"{form} stored as {layout}"
+    return form

@@ -3,7 +3,8 @@
 ``time.time()``, ``time.perf_counter()`` and the like are those of the host of
 this process, or of this rank, where the program's own files or cells ask.
 Libraries, such as those that log or wait for a process, see the time on the
-wall. ``time.sleep`` takes simulated seconds alone.
+wall. ``time.sleep`` takes simulated seconds alone. What Python computes takes
+none; a loop that reads the time until it is late enough ends all the same.
 """
 
 import os
@@ -42,6 +43,19 @@ class _Elapsed(local):
 
     def __init__(self) -> None:
         self._clocks: list[Clock] = []
+        self._last_read = -1.0
+
+    def read(self) -> float:
+        """Return the seconds; to read them once more takes the host a moment.
+
+        Else a loop would wait for a time that never comes.
+        """
+        now = self.seconds()
+        if now == self._last_read:
+            simulation.clock.poll(_driven_device(), "read the time")
+            now = self.seconds()
+        self._last_read = now
+        return now
 
     def seconds(self) -> float:
         if simulation.clock not in self._clocks:
@@ -72,8 +86,12 @@ def _sleep(seconds: float) -> None:
     there, and use no CPU meanwhile.
     """
     _really_sleep(min(seconds, MOST_SLEEP))
-    driven = current_device() if thread.rank is None else thread.rank
-    simulation.clock.hosts.busy(driven, "sleep", seconds)
+    simulation.clock.hosts.busy(_driven_device(), "sleep", seconds)
+
+
+def _driven_device() -> int:
+    """Return the device whose host runs this program or rank."""
+    return current_device() if thread.rank is None else thread.rank
 
 
 def show_simulated_time(stack: ExitStack, tells: bool = False) -> None:
@@ -94,7 +112,7 @@ def show_simulated_time(stack: ExitStack, tells: bool = False) -> None:
                 told[0] = True
                 place = sys.stdout if places.in_notebook() else sys.stderr
                 print(SIMULATED_TIME, file=place)
-            seconds = elapsed.seconds()
+            seconds = elapsed.read()
             return zero + (seconds if unit is None else round(unit * seconds))
 
         return read

@@ -291,10 +291,13 @@ class Clock:
             self.flush()
             return self._queues.end_of(work)
 
-    def poll(self, device: int) -> None:
-        """Make the host ask whether ``device`` is done: it costs a moment."""
+    def poll(self, device: int, name: str | None = None) -> None:
+        """Make the host ask whether ``device`` is done: it costs a moment.
+
+        ``name`` is how a timeline calls it. None: a query of the device.
+        """
         with self.lock:
-            self.hosts.poll(device)
+            self.hosts.poll(device, name)
 
     def is_done(self, work: Work, device: int) -> bool:
         """Return whether work is done at the time of the host of a device."""

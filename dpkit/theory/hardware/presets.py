@@ -11,6 +11,7 @@ one part each, in ``data/``. Each number has its source in the table
 """
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, fields, is_dataclass
@@ -175,6 +176,8 @@ def _content(path: str, where: str) -> dict[str, Any]:
         raise ValueError(f"cannot read the file {where}: {reason}") from error
     except ValueError as error:
         raise ValueError(f"the file is not JSON {where}: {error}") from error
+    except RecursionError:
+        raise ValueError(f"the file is nested too deep {where}") from None
     if not isinstance(content, dict):
         raise ValueError(
             f"the file is not one of presets {where}: a table of its parts "
@@ -226,4 +229,6 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
         raise ValueError(
             f"{EXPECTED[simple]} was expected ({name}: {value!r})"
         )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"a number must be finite ({name}: {value})")
     return value
