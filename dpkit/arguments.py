@@ -12,7 +12,7 @@ Devices = Sequence[torch.device]  # devices[rank]
 
 
 def device_list(
-    devices: Iterable[torch.device], least: int = 0
+    devices: Iterable[torch.device | str], least: int = 0
 ) -> list[torch.device]:
     """Return devices as a list.
 
@@ -41,7 +41,7 @@ def device_list(
 def _device(given: object, rank: int) -> torch.device:
     """Return a device, given as one, by its name or by its number."""
     try:
-        device = torch.device(given)  # type: ignore[call-overload]
+        device: torch.device = torch.device(given)  # type: ignore[call-overload]
     except (TypeError, RuntimeError):
         raise TypeError(
             f"not a device (devices[{rank}]: {given!r}); dpkit.devices() "

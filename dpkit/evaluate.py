@@ -78,9 +78,10 @@ def evaluate_accuracy(
     if num_examples == 0:
         raise ValueError("no examples to evaluate on (examples: 0)")
     # Reading a count waits for its device, so it is done once, at the end.
-    correct, *wrong = map(sum, zip(*(count.tolist() for count in counts)))
-    _check_answers(*wrong, num_examples)
-    return correct / num_examples
+    of_each = [count.tolist() for count in counts]
+    correct, without_number, no_class = map(sum, zip(*of_each))
+    _check_answers(without_number, no_class, num_examples)
+    return float(correct / num_examples)
 
 
 def counted(scores: Tensor, y: Tensor) -> Tensor:
