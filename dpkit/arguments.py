@@ -12,17 +12,19 @@ Devices = Sequence[torch.device]  # devices[rank]
 
 
 def device_list(
-    devices: Iterable[torch.device], least: int = 0
+    devices: Iterable[torch.device | str], least: int = 0
 ) -> list[torch.device]:
     """Return devices as a list.
 
     Args:
-        devices: The devices, in any iterable.
+        devices: The devices or their names, in any iterable.
         least: 1 to refuse a list without devices.
 
     Raises:
-        TypeError: it is one device, or no iterable.
-        ValueError: there are fewer devices than ``least``.
+        TypeError: it is one device, or no iterable; or something in it is no
+            device.
+        ValueError: there are fewer devices than ``least``, or one has no
+            values.
     """
     one = isinstance(devices, str | torch.device)
     if one or not isinstance(devices, Iterable):
@@ -30,10 +32,28 @@ def device_list(
             f"not a list of devices (devices: {devices!r}); one device is a "
             "list of one"
         )
-    found = list(devices)
+    found = [_device(device, rank) for rank, device in enumerate(devices)]
     if len(found) < least:
         raise ValueError(f"no devices to work on (devices: {len(found)})")
     return found
+
+
+def _device(given: object, rank: int) -> torch.device:
+    """Return a device, given as one, by its name or by its number."""
+    try:
+        device: torch.device = torch.device(given)  # type: ignore[call-overload]
+    except (TypeError, RuntimeError):
+        raise TypeError(
+            f"not a device (devices[{rank}]: {given!r}); dpkit.devices() "
+            "gives those that are there"
+        ) from None
+    if device.type == "meta":
+        raise ValueError(
+            f"a meta device has no values to work on (devices[{rank}]: "
+            f'{given!r}); dpkit.sim.configure(backing="meta") gives '
+            "devices that have times without values"
+        )
+    return device
 
 
 def tensor_list(tensors: Iterable[Tensor]) -> list[Tensor]:
@@ -47,6 +67,10 @@ def tensor_list(tensors: Iterable[Tensor]) -> list[Tensor]:
             "a tensor where a list of tensors belongs (shape: "
             f"{tuple(tensors.shape)}); one tensor is a list of one"
         )
+    if not isinstance(tensors, Iterable):
+        raise TypeError(
+            f"not a list of tensors (type: {type(tensors).__name__})"
+        )
     found = list(tensors)
     for x in found:
         check_tensor(x)
@@ -57,6 +81,46 @@ def check_tensor(x: Tensor) -> None:
     """Raise TypeError for what is not a tensor."""
     if not isinstance(x, Tensor):
         raise TypeError(f"not a tensor (type: {type(x).__name__})")
+
+
+def check_kind(name: str, value: object, kind: type) -> None:
+    """Raise TypeError unless a value is one of a kind, such as nn.Linear."""
+    if not isinstance(value, kind):
+        found = type(value).__name__
+        if isinstance(value, type):
+            found = f"the class {value.__name__}, which has to be called"
+        raise TypeError(f"not of the kind {kind.__name__} ({name}: {found})")
+
+
+def check_function(name: str, value: object) -> None:
+    """Raise TypeError unless a value can be called."""
+    if not callable(value):
+        raise TypeError(f"not a function ({name}: {type(value).__name__})")
+
+
+def check_dim(x: Tensor, dim: int) -> None:
+    """Raise an error unless a tensor has a dimension of this number."""
+    check_tensor(x)
+    check_whole("dim", dim)
+    if not -x.dim() <= dim < x.dim():
+        raise ValueError(
+            f"the tensor has no such dimension (dim: {dim}, shape: "
+            f"{tuple(x.shape)})"
+        )
+
+
+def check_shards(shards: Sequence[Tensor]) -> None:
+    """Raise an error unless tensors can be joined, row by row."""
+    for rank, shard in enumerate(shards):
+        check_rows(shard)
+        first = shards[0]
+        alike = shard.shape[1:] == first.shape[1:]
+        if not alike or shard.dtype != first.dtype:
+            raise ValueError(
+                "the rows of all shards need one shape and dtype (shard 0: "
+                f"{tuple(first.shape)} {first.dtype}, shard {rank}: "
+                f"{tuple(shard.shape)} {shard.dtype})"
+            )
 
 
 def check_rows(x: Tensor) -> None:
@@ -80,7 +144,14 @@ def check_labels_of(X: Tensor, y: Tensor) -> None:
 
 
 def check_lists(device_params: Sequence[object], devices: Devices) -> None:
-    """Raise ValueError unless there is one list of parameters per device."""
+    """Raise an error unless there is one list of parameters per device."""
+    if isinstance(device_params, Tensor) or not hasattr(
+        device_params, "__len__"
+    ):
+        raise TypeError(
+            "not a list of lists of parameters (type: "
+            f"{type(device_params).__name__}); replicate() makes it"
+        )
     if len(device_params) != len(devices):
         raise ValueError(
             "each device needs a list of parameters (lists: "
@@ -90,16 +161,23 @@ def check_lists(device_params: Sequence[object], devices: Devices) -> None:
 
 
 def check_scores(scores: Tensor, y: Tensor) -> None:
-    """Raise ValueError unless each row of scores has one label."""
+    """Raise an error unless each row of scores has a label, a whole number."""
+    check_tensor(scores)
     if scores.dim() != 2 or y.shape != scores.shape[:1]:
         raise ValueError(
             "scores and labels need the shapes (rows, classes) and (rows,) "
             f"(scores: {tuple(scores.shape)}, labels: {tuple(y.shape)})"
         )
+    if y.is_floating_point() or y.is_complex():
+        raise ValueError(
+            f"labels are numbers of classes (dtype of the labels: {y.dtype})"
+            "; y.long() makes whole numbers of them"
+        )
 
 
 def check_trained(module: nn.Module) -> None:
-    """Raise ValueError unless a parameter of a module requires a gradient."""
+    """Raise an error unless a parameter of a module requires a gradient."""
+    check_kind("module", module, nn.Module)
     params = list(module.parameters())
     if not any(p.requires_grad for p in params):
         raise ValueError(
@@ -118,15 +196,20 @@ def check_tensors(tensors: Sequence[Tensor]) -> None:
     tensors = tensor_list(tensors)
     if len(tensors) == 0:
         raise ValueError("no tensors to communicate (tensors: 0)")
-    first = tensors[0]
+    check_one_shape(tensors)
+    _check_memory(tensors)
+
+
+def check_one_shape(tensors: Sequence[Tensor]) -> None:
+    """Raise ValueError unless tensors of ranks have one shape and dtype."""
     for rank, tensor in enumerate(tensors):
+        first = tensors[0]
         if tensor.shape != first.shape or tensor.dtype != first.dtype:
             raise ValueError(
                 "the tensors of all ranks need one shape and dtype (rank 0: "
                 f"{tuple(first.shape)} {first.dtype}, rank {rank}: "
                 f"{tuple(tensor.shape)} {tensor.dtype})"
             )
-    _check_memory(tensors)
 
 
 def _check_memory(tensors: Sequence[Tensor]) -> None:

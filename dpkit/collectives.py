@@ -164,13 +164,24 @@ def allreduce(
     """
     check_tensors(tensors)
     check_op(op, tensors[0].dtype)
-    check_known("algorithm", algorithm.partition(":")[0], ALGORITHMS)
     p = len(tensors)
-    name = "ring" if algorithm == LIBRARY else algorithm
-    plan = algorithms.allreduce_plan(name, p, ranks_per_node)
+    plan = planned_allreduce(algorithm, p, ranks_per_node)
     with flattened(tensors) as flats:
         perform(algorithm, "allreduce", plan, flats, op)
         _divide(flats, op, p)
+
+
+def planned_allreduce(
+    algorithm: str, p: int, ranks_per_node: int | None = None
+) -> Plan:
+    """Return the plan of an allreduce of p ranks, by its algorithm.
+
+    The arguments and the errors are those of :func:`allreduce`.
+    """
+    name = str(algorithm).partition(":")[0]
+    check_known("algorithm", name, ALGORITHMS)
+    name = "ring" if algorithm == LIBRARY else algorithm
+    return algorithms.allreduce_plan(name, p, ranks_per_node)
 
 
 def reduce_scatter(

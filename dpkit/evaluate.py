@@ -8,7 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import Devices, check_lists, check_scores, device_list
+from dpkit.arguments import (
+    Devices,
+    check_function,
+    check_lists,
+    check_scores,
+    device_list,
+)
 from dpkit.data_parallel import DataParallel, DistributedDataParallel
 from dpkit.placement import split_batch
 
@@ -46,8 +52,9 @@ def evaluate_accuracy(
             ``devices[r]``, if ``net`` is a function.
 
     Raises:
-        ValueError: there are no examples, or the shapes of scores and labels
-            do not fit.
+        ValueError: there are no examples; the shapes of scores and labels do
+            not fit; a label is no class, from 0 to classes − 1; or scores are
+            NaN.
 
     Example:
         >>> X, y = torch.eye(5), torch.tensor([0, 1, 2, 3, 0])
@@ -58,7 +65,7 @@ def evaluate_accuracy(
     """
     nets = _net_on_each(net, devices, device_params)
     devices = devices[: len(nets)]
-    correct = [torch.zeros((), dtype=torch.int64, device=d) for d in devices]
+    counts = [torch.zeros(3, dtype=torch.int64, device=d) for d in devices]
     num_examples = 0
     for X, y in batches:
         X_shards, y_shards = split_batch(X, y, devices)
@@ -66,12 +73,42 @@ def evaluate_accuracy(
             if len(X_shard):
                 scores = nets[rank](X_shard)
                 check_scores(scores, y_shard)
-                correct[rank] += (scores.argmax(dim=1) == y_shard).sum()
+                counts[rank] += counted(scores, y_shard)
         num_examples += len(y)
     if num_examples == 0:
         raise ValueError("no examples to evaluate on (examples: 0)")
     # Reading a count waits for its device, so it is done once, at the end.
-    return sum(int(count) for count in correct) / num_examples
+    of_each = [count.tolist() for count in counts]
+    correct, without_number, no_class = map(sum, zip(*of_each))
+    _check_answers(without_number, no_class, num_examples)
+    return float(correct / num_examples)
+
+
+def counted(scores: Tensor, y: Tensor) -> Tensor:
+    """Return how many answers are right, have NaN, or a label of no class.
+
+    The three numbers lie where the scores are, shape (rows, classes).
+    """
+    right = scores.argmax(dim=1) == y
+    without_number = scores.isnan().any(dim=1)
+    no_class = (y < 0) | (y >= scores.shape[1])
+    return torch.stack([right, without_number, no_class]).sum(dim=1)
+
+
+def _check_answers(
+    without_number: int, no_class: int, num_examples: int
+) -> None:
+    """Raise ValueError for answers of which none can be right."""
+    if no_class:
+        raise ValueError(
+            "a label is not the number of a class, from 0 to classes - 1 "
+            f"(such labels: {no_class}, examples: {num_examples})"
+        )
+    if without_number:
+        raise ValueError(
+            "the network gives NaN, and no class has the largest score "
+            f"(examples with NaN: {without_number}, examples: {num_examples})"
+        )
 
 
 def _net_on_each(
@@ -81,6 +118,7 @@ def _net_on_each(
 ) -> list[Callable[[Tensor], Any]]:
     """Return one function of the examples alone for each device."""
     devices = device_list(devices)
+    check_function("net", net)
     while isinstance(net, WRAPPERS):
         net = net.module
     if isinstance(net, nn.Module):

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from dpkit.arguments import check_function
+
 Loss = Callable[[Any, Tensor], Tensor]
 DIVIDED = ("mean", "batchmean")
 LEFT_OUT = -100  # the label that PyTorch's losses leave out by default
@@ -29,6 +31,7 @@ LEFT_OUT = -100  # the label that PyTorch's losses leave out by default
 
 def check_sum(loss: Loss) -> None:
     """Refuse a loss that says that it is a mean."""
+    check_function("loss", loss)
     reduction = _setting(loss, "reduction")
     if reduction in DIVIDED:
         raise ValueError(
@@ -47,6 +50,7 @@ def tried_as_sum(loss: Loss) -> Loss:
 
     def tried(outputs: Tensor, y: Tensor) -> Tensor:
         total = loss(outputs, y)
+        _check_found(total)
         several = isinstance(outputs, Tensor) and len(y) > 1
         in_rows = several and outputs.shape[:1] == y.shape[:1]
         if in_rows and _is_number(total):
@@ -77,6 +81,7 @@ def _check_halves(
 
 def check_mean(loss: Loss) -> None:
     """Refuse a loss that says that it is a sum or weighs examples."""
+    check_function("loss", loss)
     if _setting(loss, "reduction") == "sum":
         raise ValueError(
             "the loss is a sum over examples (reduction: 'sum'); it has to "
@@ -93,6 +98,25 @@ def check_mean(loss: Loss) -> None:
         raise ValueError(
             "the loss divides by what it does not leave out (ignore_index: "
             f"{left_out}); divide the sum by len(y)"
+        )
+
+
+def check_one_number(found: Tensor) -> None:
+    """Refuse a loss that is not one number, for each has to be a mean."""
+    _check_found(found)
+    if found.dim():
+        raise ValueError(
+            f"the loss is not one number (shape: {tuple(found.shape)}); "
+            "it has to average over examples"
+        )
+
+
+def _check_found(found: Tensor) -> None:
+    """Refuse what a loss returned, unless it is a tensor."""
+    if not isinstance(found, Tensor):
+        raise TypeError(
+            f"the loss is not a tensor (returned: {found!r}); autograd "
+            "goes back from tensors alone"
         )
 
 
@@ -130,6 +154,7 @@ def tried_as_mean(loss: Loss) -> Loss:
     def tried(outputs: Tensor, y: Tensor) -> Tensor:
         nonlocal before
         mean = loss(outputs, y)
+        _check_found(mean)
         rows = y.shape[:1], (y.numel(),)
         in_rows = isinstance(outputs, Tensor) and outputs.shape[:1] in rows
         if in_rows and _is_number(mean):

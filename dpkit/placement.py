@@ -15,6 +15,7 @@ from dpkit.arguments import (
     Devices,
     check_labels_of,
     check_rows,
+    check_shards,
     device_list,
     tensor_list,
 )
@@ -56,7 +57,8 @@ def gather(shards: Sequence[Tensor], device: torch.device | str) -> Tensor:
     The shards, of shapes (rows of ``r``, …), may lie on any devices.
 
     Raises:
-        ValueError: there are no shards.
+        ValueError: there are no shards, or their rows differ in shape or
+            dtype.
 
     Example:
         >>> devices = dpkit.devices(2, kind="sim")
@@ -64,8 +66,11 @@ def gather(shards: Sequence[Tensor], device: torch.device | str) -> Tensor:
         >>> dpkit.gather(shards, devices[1])
         tensor([0, 1, 2, 3, 4], device='sim:1')
     """
+    shards = tensor_list(shards)
     if len(shards) == 0:
         raise ValueError("no shards to gather (shards: 0)")
+    check_shards(shards)
+    (device,) = device_list([device])
     return torch.cat([shard.to(device) for shard in shards])
 
 

@@ -3,6 +3,7 @@
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from dpkit.arguments import check_kind
 from dpkit.batch_norm.deferred import DeferredBatchNorm
 from dpkit.batch_norm.synchronized import SyncBatchNorm
 
@@ -28,6 +29,7 @@ def convert(
         >>> dpkit.batch_norm.convert(net)[1]  # doctest: +ELLIPSIS
         SyncBatchNorm(5, eps=1e-05, momentum=0.1, affine=True, ...)
     """
+    check_kind("module", module, nn.Module)
     # A batch norm in two places becomes one module again.
     new: dict[nn.Module | None, nn.Module] = {
         old: _in_place_of(old, num_micro_batches)

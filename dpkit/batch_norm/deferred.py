@@ -68,6 +68,7 @@ class DeferredBatchNorm(_BatchNorm):
     def __init__(
         self, num_features: int, num_micro_batches: int, **options: Any
     ) -> None:
+        check_count("num_features", num_features)
         check_count("num_micro_batches", num_micro_batches)
         super().__init__(num_features, **options)
         self.num_micro_batches = num_micro_batches

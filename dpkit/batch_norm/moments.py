@@ -19,6 +19,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from dpkit.arguments import check_tensor
+
 
 class Moments(NamedTuple):
     """What batch norm needs to know of the values of each channel."""
@@ -44,6 +46,7 @@ def moments(x: Tensor) -> Moments:
         >>> [part.tolist() for part in dpkit.batch_norm.moments(x)]
         [3.0, [7.0], [8.0]]
     """
+    check_tensor(x)
     x = x.to(statistics_dtype(x)).transpose(0, 1).flatten(start_dim=1)
     count = x.new_tensor(x.shape[1])
     mean = x.sum(dim=1) / count.clamp(min=1)
@@ -79,6 +82,7 @@ def combine(parts: Sequence[Moments]) -> Moments:
 
 def check_input(norm: _BatchNorm, x: Tensor) -> None:
     """Raise an error unless ``x`` is a float tensor with all channels."""
+    check_tensor(x)
     if x.dim() < 2 or x.shape[1] != norm.num_features:
         raise ValueError(
             "the input has not the channels in its second dimension "

@@ -5,6 +5,9 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from dpkit.arguments import tensor_list
+from dpkit.theory.units import check_number
+
 
 def assign(
     tensors: Sequence[Tensor],
@@ -31,7 +34,15 @@ def assign(
     """
     # Tensors of 12, 8, 16, 28 and 4 bytes, in buckets of 24, the first of 16:
     # [12 8] has reached 16. [16 28] has reached 24. [4] is what is left.
+    tensors = tensor_list(tensors)
     first_bytes = bucket_bytes if first_bytes is None else first_bytes
+    check_number("bucket_bytes", bucket_bytes)
+    check_number("first_bytes", first_bytes)
+    if not (bucket_bytes >= 0 and first_bytes >= 0):
+        raise ValueError(
+            "the size of a bucket is negative or NaN (bucket_bytes: "
+            f"{bucket_bytes}, first_bytes: {first_bytes})"
+        )
     groups: list[list[int]] = []
     current: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     room: dict[tuple[torch.device, torch.dtype], float] = {}

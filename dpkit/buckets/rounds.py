@@ -25,7 +25,9 @@ from torch import Tensor
 from torch.autograd import Variable
 from torch.utils.hooks import RemovableHandle
 
+from dpkit.arguments import check_function, tensor_list
 from dpkit.buckets.bucket import Bucket, assign
+from dpkit.theory.units import check_number
 
 BYTES_PER_MEGABYTE = 2**20  # as PyTorch counts the megabytes of buckets
 
@@ -74,12 +76,15 @@ class Buckets:
         on_end: "Callable[[Buckets], object]" = lambda buckets: None,
         on_start: "Callable[[Buckets], object]" = lambda buckets: None,
     ) -> None:
+        check_number("bucket_megabytes", bucket_megabytes)
+        check_number("first_megabytes", first_megabytes)
+        check_function("on_full", on_full)
         if not (bucket_megabytes > 0 and first_megabytes > 0):
             raise ValueError(
                 "a bucket has room for nothing (bucket_megabytes: "
                 f"{bucket_megabytes}, first_megabytes: {first_megabytes})"
             )
-        self.params = list(params)
+        self.params = tensor_list(params)
         self.enabled = True  #: if not, backward leaves gradients as they are
         first_megabytes = min(first_megabytes, bucket_megabytes)
         self._bucket_bytes = bucket_megabytes * BYTES_PER_MEGABYTE
@@ -103,6 +108,11 @@ class Buckets:
         """Make the buckets for an order of all parameters' places."""
         # From [2, 1, 0] to [1, 2, 0]: the gradients that are views of the old
         # buckets are copied into the new ones.
+        if sorted(order) != list(range(len(self.params))):
+            raise ValueError(
+                "the order does not have each parameter once (order: "
+                f"{list(order)}, parameters: {len(self.params)})"
+            )
         if list(order) != self._planned:
             self._build(list(order))
             for bucket in self.buckets:

@@ -19,12 +19,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import Devices, check_trained, device_list
+from dpkit.arguments import (
+    Devices,
+    check_rows,
+    check_trained,
+    device_list,
+)
 from dpkit.buckets import Bucket, Buckets
-from dpkit.collectives import allreduce
-from dpkit.losses import Loss
+from dpkit.collectives import allreduce, planned_allreduce
+from dpkit.losses import Loss, check_mean, check_one_number
 from dpkit.placement import split_batch
 from dpkit.streams import on_side_streams, record_event, wait_for_side_streams
+from dpkit.theory.units import check_flag
 
 
 class BucketedDataParallel:
@@ -69,6 +75,8 @@ class BucketedDataParallel:
     ) -> None:
         devices = device_list(devices, least=1)
         check_trained(module)
+        planned_allreduce(algorithm, len(devices))
+        check_flag("overlap", overlap)
         self.overlap = overlap
         self.algorithm = algorithm
         self.replicas = [copy.deepcopy(module).to(d) for d in devices]
@@ -95,20 +103,23 @@ class BucketedDataParallel:
         mean over examples. Return the mean loss over the batch, of no
         dimensions, on the first device and detached.
         """
+        check_rows(X)
+        check_mean(loss)
         k = len(self.devices)
         if len(X) < k:
             raise ValueError(
                 "a device would have nothing to do (examples: "
                 f"{len(X)}, devices: {k})"
             )
-        losses = [
+        losses = []
+        for replica, X_shard, y_shard in zip(
+            self.replicas, *split_batch(X, y, self.devices)
+        ):
+            found = loss(replica(X_shard), y_shard)
+            check_one_number(found)
             # The mean over ranks of these is the mean over the batch: of 5
             # examples on 2 devices, 3 count 2 · 3/5 and 2 count 2 · 2/5.
-            loss(replica(X_shard), y_shard) * (k * len(X_shard) / len(X))
-            for replica, X_shard, y_shard in zip(
-                self.replicas, *split_batch(X, y, self.devices)
-            )
-        ]
+            losses.append(found * (k * len(X_shard) / len(X)))
         self.backward(losses)
         return torch.stack(
             [x.detach().to(self.devices[0]) for x in losses]

@@ -17,10 +17,17 @@ from math import isfinite
 import torch
 from torch import Tensor
 
-from dpkit.arguments import Devices, check_lists, device_list
+from dpkit.arguments import (
+    Devices,
+    check_lists,
+    check_tensor,
+    device_list,
+    tensor_list,
+)
 from dpkit.collectives import allreduce
 from dpkit.losses import Loss, check_sum, tried_as_sum
 from dpkit.placement import split_batch
+from dpkit.theory.units import check_number
 
 
 def train_batch(
@@ -135,14 +142,26 @@ def _check_step(
     devices: Devices,
     lr: float,
 ) -> None:
+    check_tensor(X)
     if X.dim() and len(X) == 0:
         raise ValueError(
             f"the batch has no examples (shape of X: {tuple(X.shape)})"
         )
     check_lists(device_params, device_list(devices))
+    check_number("lr", lr)
     if not isfinite(lr):
         raise ValueError(
             f"the learning rate is not a finite number (lr: {lr})"
+        )
+    if lr < 0:
+        raise ValueError(
+            f"the learning rate is negative, and would climb (lr: {lr})"
+        )
+    params = [p for params in device_params for p in tensor_list(params)]
+    if not any(p.requires_grad for p in params):
+        raise ValueError(
+            f"no parameter requires a gradient (parameters: {len(params)}); "
+            "replicate() makes copies that do"
         )
 
 

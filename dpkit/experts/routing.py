@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dpkit.arguments import check_tensor
 from dpkit.theory.units import check_count
 
 
@@ -118,10 +119,11 @@ def _place_in_queue(expert: Tensor, num_experts: int) -> Tensor:
 def _check(
     scores: Tensor, top: int, capacity: int | None, bias: Tensor | None
 ) -> None:
-    """Raise a ValueError for arguments that :func:`route_tokens` refuses."""
+    """Raise an error for arguments that :func:`route_tokens` refuses."""
     check_count("top", top)
     if capacity is not None:
         check_count("capacity", capacity)
+    check_tensor(scores)
     if scores.dim() != 2:
         raise ValueError(
             "the scores need the shape (tokens, experts) (given: "
@@ -133,7 +135,10 @@ def _check(
             f"fewer experts than each token goes to (experts: {num_experts}, "
             f"top: {top})"
         )
-    if bias is not None and bias.shape != (num_experts,):
+    if bias is None:
+        return
+    check_tensor(bias)
+    if bias.shape != (num_experts,):
         raise ValueError(
             f"the bias needs a number for each expert (experts: {num_experts}"
             f", given: {tuple(bias.shape)})"

@@ -14,9 +14,11 @@ from dpkit.layer_partition.linear import (
 from dpkit.layer_partition.shards import (
     Pick,
     SplitModule,
+    check_layer,
     check_plain,
     checked_sizes,
 )
+from dpkit.theory.units import check_flag
 
 PLAIN_ATTENTION: dict[str, object] = {
     "batch_first": True,
@@ -63,6 +65,9 @@ class HeadParallelAttention(SplitModule):
         algorithm: str = "ring",
     ) -> None:
         super().__init__()
+        kind = nn.MultiheadAttention
+        check_layer("attention", attention, kind, devices, algorithm)
+        check_flag("causal", causal)
         plain = {"kdim": attention.embed_dim, "vdim": attention.embed_dim}
         check_plain(attention, "attention", PLAIN_ATTENTION | plain)
         size = attention.head_dim

@@ -29,8 +29,14 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from dpkit.arguments import Devices, tensor_list
-from dpkit.collectives import allreduce
+from dpkit.arguments import (
+    Devices,
+    check_dim,
+    check_tensor,
+    device_list,
+    tensor_list,
+)
+from dpkit.collectives import allreduce, planned_allreduce
 
 # An operation takes a tensor of each rank, and gives one to each.
 Operation = Callable[[Sequence[Tensor]], Iterable[Tensor]]
@@ -85,6 +91,8 @@ def allreduce_backward(
         >>> [x.grad.tolist() for x in xs]  # 1 + 4
         [[5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
     """
+    xs = tensor_list(xs)
+    planned_allreduce(algorithm, len(xs))
     return conjugates(xs, there=views, back=partial(sums, algorithm=algorithm))
 
 
@@ -118,7 +126,7 @@ def allgather_forward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
         >>> dpkit.layer_partition.allgather_forward(xs, dim=1)[0]
         tensor([[0, 0, 1]], device='sim:0')
     """
-    sizes = [x.shape[dim] for x in xs]
+    sizes = _sizes(xs, dim)
 
     def own_parts(gradients: Sequence[Tensor]) -> list[Tensor]:
         parts = [g.split(sizes, dim) for g in gradients]
@@ -134,7 +142,7 @@ def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
     which each has a part. :func:`allgather_forward` with
     :func:`allreduce_backward` would send twice as much back.
     """
-    sizes = [x.shape[dim] for x in xs]
+    sizes = _sizes(xs, dim)
 
     def sums_of_parts(gradients: Sequence[Tensor]) -> list[Tensor]:
         # On rank 1 of 3: its part of gradient 1, then += those of 0 and 2.
@@ -152,6 +160,8 @@ def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
 
 def spread(x: Tensor, devices: Devices) -> list[Tensor]:
     """Copy a tensor to all devices; in backward, take the first's gradient."""
+    check_tensor(x)
+    devices = device_list(devices, least=1)
     home = x.device
     return conjugates(
         [x],
@@ -162,12 +172,19 @@ def spread(x: Tensor, devices: Devices) -> list[Tensor]:
 
 def take_one(xs: Sequence[Tensor]) -> Tensor:
     """Return the first of equal tensors; in backward, copy its gradient."""
-    devices = [x.device for x in xs]
+    devices = [x.device for x in tensor_list(xs)]
     return conjugates(
         xs,
         there=lambda xs: views(xs[:1]),
         back=lambda gradients: [gradients[0].to(device) for device in devices],
     )[0]
+
+
+def _sizes(xs: Sequence[Tensor], dim: int) -> list[int]:
+    """Return the sizes of shards along a dimension, which all have to have."""
+    for x in tensor_list(xs):
+        check_dim(x, dim)
+    return [x.shape[dim] for x in xs]
 
 
 def views(xs: Sequence[Tensor]) -> list[Tensor]:

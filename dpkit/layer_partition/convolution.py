@@ -10,7 +10,13 @@ from dpkit.layer_partition.conjugates import (
     allreduce_backward,
     reduce_scatter_backward,
 )
-from dpkit.layer_partition.shards import SplitModule, checked_sizes, rows_of
+from dpkit.layer_partition.shards import (
+    SplitModule,
+    check_layer,
+    checked_sizes,
+    rows_of,
+)
+from dpkit.theory.units import check_flag
 
 
 class ChannelParallelConv2d(SplitModule):
@@ -35,8 +41,9 @@ class ChannelParallelConv2d(SplitModule):
         algorithm: That of the allreduce, as for :func:`dpkit.allreduce`.
 
     Raises:
-        ValueError: there are more devices than output channels, or groups
-            that do not fit the table.
+        TypeError: it is no ``nn.Conv2d``.
+        ValueError: there are more devices than output channels, groups that
+            do not fit the table, or no such algorithm.
 
     Example:
         >>> devices = dpkit.devices(2, kind="sim")
@@ -60,6 +67,8 @@ class ChannelParallelConv2d(SplitModule):
         algorithm: str = "ring",
     ) -> None:
         super().__init__()
+        check_layer("conv", conv, nn.Conv2d, devices, algorithm)
+        check_flag("gather_input", gather_input)
         self.algorithm = algorithm
         total = conv.out_channels
         sizes = checked_sizes(None, total, "output channels", devices)

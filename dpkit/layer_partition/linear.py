@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import Devices
+from dpkit.arguments import Devices, check_kind
 from dpkit.layer_partition.conjugates import (
     allreduce_backward,
     allreduce_forward,
@@ -21,6 +21,7 @@ from dpkit.layer_partition.replicated import Replicated
 from dpkit.layer_partition.shards import (
     Pick,
     SplitModule,
+    check_layer,
     checked_sizes,
     joined,
     replicas_of,
@@ -44,7 +45,9 @@ class ColumnParallelLinear(SplitModule):
         algorithm: That of the allreduce, as for :func:`dpkit.allreduce`.
 
     Raises:
-        ValueError: the sizes do not give each device some of the outputs.
+        TypeError: it is no ``nn.Linear``.
+        ValueError: the sizes do not give each device some of the outputs, or
+            there is no such algorithm.
 
     Example:
         >>> devices = dpkit.devices(3, kind="sim")
@@ -62,6 +65,7 @@ class ColumnParallelLinear(SplitModule):
         algorithm: str = "ring",
     ) -> None:
         super().__init__()
+        check_layer("linear", linear, nn.Linear, devices, algorithm)
         self.algorithm = algorithm
         sizes = checked_sizes(sizes, linear.out_features, "outputs", devices)
         self.parts = nn.ModuleList(
@@ -90,7 +94,9 @@ class RowParallelLinear(SplitModule):
         algorithm: That of the allreduce, as for :func:`dpkit.allreduce`.
 
     Raises:
-        ValueError: the sizes do not give each device some of the inputs.
+        TypeError: it is no ``nn.Linear``.
+        ValueError: the sizes do not give each device some of the inputs, or
+            there is no such algorithm.
 
     Example:
         >>> devices = dpkit.devices(2, kind="sim")
@@ -108,6 +114,7 @@ class RowParallelLinear(SplitModule):
         algorithm: str = "ring",
     ) -> None:
         super().__init__()
+        check_layer("linear", linear, nn.Linear, devices, algorithm)
         self.algorithm = algorithm
         sizes = checked_sizes(sizes, linear.in_features, "inputs", devices)
         weights = shards_of(linear.weight, sizes, devices, dim=1)
@@ -174,6 +181,9 @@ class ParallelMLP(nn.Sequential):
         devices: Devices,
         algorithm: str = "ring",
     ) -> None:
+        check_kind("first", first, nn.Linear)
+        check_kind("second", second, nn.Linear)
+        check_kind("activation", activation, nn.Module)
         outputs = first.out_features
         inputs = second.in_features
         if outputs != inputs:

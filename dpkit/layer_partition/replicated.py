@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from dpkit.arguments import Devices, device_list
+from dpkit.arguments import Devices, check_kind, device_list
 from dpkit.layer_partition.conjugates import allgather_forward
 from dpkit.layer_partition.shards import Pick, SplitModule
+from dpkit.theory.units import check_whole
 
 
 class Replicated(SplitModule):
@@ -27,6 +28,7 @@ class Replicated(SplitModule):
 
     def __init__(self, module: nn.Module, devices: Devices) -> None:
         super().__init__()
+        check_kind("module", module, nn.Module)
         for part in module.modules():
             if isinstance(part, _DropoutNd) and part.p > 0:
                 raise ValueError(
@@ -34,7 +36,8 @@ class Replicated(SplitModule):
                     f"({type(part).__name__}, p: {part.p})"
                 )
         self.parts = nn.ModuleList(
-            copy.deepcopy(module).to(device) for device in device_list(devices)
+            copy.deepcopy(module).to(device)
+            for device in device_list(devices, least=1)
         )
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
@@ -68,6 +71,7 @@ class Joined(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
+        check_whole("dim", dim)
         self.dim = dim
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
@@ -83,6 +87,7 @@ class Residual(nn.Module):
 
     def __init__(self, branch: nn.Module) -> None:
         super().__init__()
+        check_kind("branch", branch, nn.Module)
         self.branch = branch
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:

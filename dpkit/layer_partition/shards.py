@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import Devices, device_list
+from dpkit.arguments import Devices, check_kind, device_list
+from dpkit.collectives import planned_allreduce
 from dpkit.theory.units import check_whole
 
 Pick = Callable[[nn.Parameter], Tensor]
@@ -29,6 +30,26 @@ class SplitModule(nn.Module):
             name: joined([pick(p.get_parameter(name)) for p in self.parts])
             for name, _ in self.parts[0].named_parameters()
         }
+
+
+def check_layer(
+    name: str,
+    layer: object,
+    kind: type[nn.Module],
+    devices: Devices,
+    algorithm: str,
+) -> None:
+    """Raise an error for a layer of another kind, or for an allreduce.
+
+    Args:
+        name: The argument that the layer is, for the error.
+        layer: What is to be split.
+        kind: What it has to be, such as ``nn.Linear``.
+        devices: k devices.
+        algorithm: That of the allreduces, which has to fit k ranks.
+    """
+    check_kind(name, layer, kind)
+    planned_allreduce(algorithm, len(device_list(devices, least=1)))
 
 
 def even_sizes(length: int, count: int) -> list[int]:
@@ -76,7 +97,10 @@ def checked_sizes(
             f"too few {what} for each device to have one "
             f"({what}: {length}, devices: {num_devices})"
         )
-    sizes = even_sizes(length, num_devices) if sizes is None else list(sizes)
+    if sizes is None:
+        return even_sizes(length, num_devices)
+    check_kind("sizes", sizes, Sequence)
+    sizes = list(sizes)
     for size in sizes:
         check_whole("sizes", size)
     if len(sizes) != num_devices or sum(sizes) != length or min(sizes) < 1:

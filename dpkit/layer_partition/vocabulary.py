@@ -12,6 +12,7 @@ from dpkit.layer_partition.conjugates import allreduce_forward
 from dpkit.layer_partition.shards import (
     Pick,
     SplitModule,
+    check_layer,
     check_plain,
     checked_sizes,
     joined,
@@ -58,6 +59,7 @@ class VocabParallelEmbedding(SplitModule):
         algorithm: str = "ring",
     ) -> None:
         super().__init__()
+        check_layer("embedding", embedding, nn.Embedding, devices, algorithm)
         self.algorithm = algorithm
         check_plain(embedding, "an embedding", PLAIN_EMBEDDING)
         num_words = embedding.num_embeddings

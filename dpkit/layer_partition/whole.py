@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from dpkit.arguments import Devices, device_list
+from dpkit.arguments import Devices, check_kind, device_list
 from dpkit.layer_partition.conjugates import spread, take_one
 from dpkit.layer_partition.shards import SplitModule
 
@@ -26,8 +26,9 @@ class LayerParallel(nn.Module):
 
     def __init__(self, module: nn.Module, devices: Devices) -> None:
         super().__init__()
+        check_kind("module", module, nn.Module)
         self.module = module
-        self.devices = device_list(devices)
+        self.devices = device_list(devices, least=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the module's output, on the first device."""
@@ -47,6 +48,7 @@ def copies(module: nn.Module) -> list[list[nn.Parameter]]:
         >>> [[tuple(p.shape) for p in group] for group in groups]
         [[(4,), (4,), (4,)]]
     """
+    check_kind("module", module, nn.Module)
     return [
         group
         for part in module.modules()
@@ -72,6 +74,7 @@ def full_tensors(
         >>> {name: tuple(tensor.shape) for name, tensor in full.items()}
         {'weight': (4, 5), 'bias': (4,)}
     """
+    check_kind("module", module, nn.Module)
     if isinstance(module, SplitModule):
         return module.full_tensors(pick or (lambda p: p))
     full: dict[str, Tensor] = {}

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.utils._pytree import tree_leaves, tree_map
 
+from dpkit.arguments import check_kind, check_tensor, device_list
 from dpkit.machine import Timer
 from dpkit.theory.pipelines.balance import balance
 from dpkit.theory.units import check_whole
@@ -55,6 +56,9 @@ def layer_seconds(
         >>> [f"{cost.seconds:.1e}" for cost in costs]
         ['4.3e-04', '7.5e-05']
     """
+    check_kind("model", model, nn.Sequential)
+    check_tensor(x)
+    (device,) = device_list([device])
     found = []
     given = x.to(device)
     for layer in model:
@@ -145,6 +149,7 @@ def split_layers(
             "stages are cut by costs or by hand, not both (costs: "
             f"{list(costs)}, sizes: {list(sizes)})"
         )
+    check_kind("sizes", sizes, Sequence)
     for size in sizes:
         check_whole("sizes", size)
     fit = (len(sizes), sum(sizes)) == (num_stages, len(model))
@@ -163,6 +168,8 @@ def _balanced(
     num_stages: int,
     costs: Sequence[float | LayerCost] | None,
 ) -> list[int]:
+    if costs is not None and not hasattr(costs, "__len__"):
+        raise TypeError(f"not a list of costs (costs: {costs!r})")
     if costs is None:
         costs = [sum(p.numel() for p in la.parameters()) for la in model]
     if len(costs) != len(model):

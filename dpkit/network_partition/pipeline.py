@@ -1,6 +1,6 @@
 """A network in stages on several devices, and a schedule that drives them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from operator import methodcaller
 
@@ -8,8 +8,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from dpkit.arguments import Devices, check_labels_of, device_list
-from dpkit.losses import Loss, check_labels, check_mean, tried_as_mean
+from dpkit.arguments import (
+    Devices,
+    check_kind,
+    check_labels_of,
+    device_list,
+)
+from dpkit.losses import (
+    Loss,
+    check_labels,
+    check_mean,
+    check_one_number,
+    tried_as_mean,
+)
 from dpkit.machine import random_states_kept
 from dpkit.network_partition.interpreter import Interpreter
 from dpkit.network_partition.stage import Layer, Stage, layers_of
@@ -19,7 +30,7 @@ from dpkit.theory.pipelines.actions import Schedule, owners, parse
 from dpkit.theory.pipelines.check import check
 from dpkit.theory.pipelines.replay import times
 from dpkit.theory.pipelines.schedules import by_name
-from dpkit.theory.units import check_whole
+from dpkit.theory.units import check_flag, check_whole
 
 TICKS = {"F": 1, "B": 2, "I": 1, "W": 1}
 
@@ -75,7 +86,9 @@ class Pipeline(nn.Module):
         recompute: bool = False,
     ) -> None:
         super().__init__()
-        devices = list(map(torch.device, device_list(devices, least=1)))
+        devices = device_list(devices, least=1)
+        stages = _modules(stages)
+        check_flag("recompute", recompute)
         self.schedule = _schedule(
             schedule, len(stages), len(devices), num_micro_batches
         )
@@ -177,6 +190,19 @@ class Pipeline(nn.Module):
             )
 
 
+def _modules(stages: Sequence[nn.Module]) -> list[nn.Module]:
+    """Return stages as a list, in which each is a module."""
+    if not isinstance(stages, Iterable):
+        raise TypeError(
+            f"not a list of stages (type: {type(stages).__name__}); "
+            "dpkit.split_layers makes one"
+        )
+    found = list(stages)
+    for s, stage in enumerate(found):
+        check_kind(f"stages[{s}]", stage, nn.Module)
+    return found
+
+
 def _schedule(
     schedule: str | Schedule, num_stages: int, num_devices: int, m: int | None
 ) -> Schedule:
@@ -188,10 +214,15 @@ def _schedule(
         return by_name(schedule, num_devices, num_stages, m)
     if isinstance(schedule, str):
         schedule = parse(schedule)
+    check_kind("schedule", schedule, Sequence)
     if len(schedule) != num_devices:
         raise ValueError(
             "the schedule is not for so many devices (lists of actions: "
             f"{len(schedule)}, devices: {num_devices})"
+        )
+    if not any(schedule):
+        raise ValueError(
+            f"the schedule has no actions (lists of actions: {num_devices})"
         )
     check(schedule, num_stages, m)
     return schedule
@@ -230,11 +261,7 @@ def _end(y: Tensor, total: int, loss_fn: Loss) -> Layer:
 
     def end(outputs: Tensor) -> Tensor:
         loss = loss_fn(outputs, y)
-        if loss.dim():
-            raise ValueError(
-                f"the loss is not one number (shape: {tuple(loss.shape)}); "
-                "it has to average over examples"
-            )
+        check_one_number(loss)
         # 7 examples in 3 micro-batches: the means count 3/7, 2/7 and 2/7.
         return loss * (len(y) / total)
 

@@ -22,7 +22,7 @@ from dpkit.processes.starting import (
     start,
     tell,
 )
-from dpkit.theory.units import check_count, check_known
+from dpkit.theory.units import check_count, check_known, check_number
 
 PARENT_LOOK_SECONDS = 0.005  # how often the parent looks
 SETTLE_SECONDS = 0.1  # how long it waits for whose failure was first
@@ -127,6 +127,7 @@ class Workers:
             timeout_seconds: For this run, with the start of the processes if
                 there are none.
         """
+        check_number("timeout_seconds", timeout_seconds)
         job = pickled(fn, args)
         with self._turn:
             try:

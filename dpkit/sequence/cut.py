@@ -27,7 +27,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dpkit.theory.units import check_count
+from dpkit.arguments import check_dim, check_one_shape, tensor_list
+from dpkit.theory.units import check_count, check_flag, check_whole
 
 
 def pieces(rank: int, world_size: int, balanced: bool) -> list[int]:
@@ -66,7 +67,10 @@ def positions(
         >>> positions(12, rank=1, world_size=3, balanced=True).tolist()
         [2, 3, 8, 9]
     """
+    check_count("length", length)
     check_count("world_size", world_size)
+    check_whole("rank", rank)
+    check_flag("balanced", balanced)
     if not 0 <= rank < world_size:
         raise ValueError(
             f"there is no such rank (rank: {rank}, ranks: {world_size})"
@@ -98,6 +102,7 @@ def own_part(
         >>> own_part(x, dim=1, rank=0, world_size=2, balanced=True)
         tensor([[0., 1., 6., 7.]])
     """
+    check_dim(x, dim)
     chosen = positions(x.shape[dim], rank, world_size, balanced)
     return x.index_select(dim, chosen.to(x.device))
 
@@ -117,7 +122,12 @@ def join_sequence(
         >>> join_sequence(parts, dim=0, balanced=True)
         tensor([0, 1, 2, 3, 4, 5, 6, 7])
     """
-    joined = torch.cat(list(parts), dim)
+    parts = tensor_list(parts)
+    if not parts:
+        raise ValueError("no parts to join (parts: 0)")
+    check_one_shape(parts)
+    check_dim(parts[0], dim)
+    joined = torch.cat(parts, dim)
     length = joined.shape[dim]
     order = [
         positions(length, rank, len(parts), balanced)

@@ -31,10 +31,12 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from dpkit.arguments import check_kind, check_tensor
 from dpkit.sequence.cut import pieces
 from dpkit.sequence.kernels import BY_PRODUCTS, BlockKernel, SeenQueries, wide
 from dpkit.sequence.messages import PassedOn
 from dpkit.sequence.running_softmax import PartialAttention, merge_attention
+from dpkit.theory.units import check_flag
 
 
 class Ring(NamedTuple):
@@ -178,6 +180,9 @@ def ring_attention(
         torch.Size([1, 2, 4, 4])
     """
     check_shapes(query, key, value)
+    check_flag("causal", causal)
+    check_flag("balanced", balanced)
+    check_kind("kernel", kernel, BlockKernel)
     if balanced and query.shape[2] % 2:
         raise ValueError(
             "a part with a head and a tail has an even length (length: "
@@ -189,10 +194,18 @@ def ring_attention(
 
 
 def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Raise ValueError unless all have one shape, of four dimensions."""
+    """Raise an error unless all have one dtype and one shape, of four."""
+    for x in (query, key, value):
+        check_tensor(x)
     shapes = [tuple(x.shape) for x in (query, key, value)]
     if len(set(shapes)) > 1 or len(shapes[0]) != 4:
         raise ValueError(
             "queries, keys and values need one shape, (b, heads, positions, "
             f"size) (shapes: {', '.join(map(str, shapes))})"
+        )
+    dtypes = [x.dtype for x in (query, key, value)]
+    if len(set(dtypes)) > 1 or not query.is_floating_point():
+        raise ValueError(
+            "queries, keys and values need one floating-point dtype (dtypes: "
+            f"{', '.join(map(str, dtypes))})"
         )

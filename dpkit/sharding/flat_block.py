@@ -20,6 +20,7 @@ from itertools import chain
 import torch
 from torch import Tensor, nn
 
+from dpkit.arguments import check_kind, device_list
 from dpkit.collectives import allgather
 
 
@@ -47,6 +48,8 @@ class FlatBlock:
     def __init__(
         self, block: nn.Module, devices: Sequence[torch.device]
     ) -> None:
+        devices = device_list(devices, least=1)
+        check_kind("block", block, nn.Module)
         dtypes = {p.dtype for p in block.parameters()}
         if len(dtypes) != 1:
             found = ", ".join(sorted(map(str, dtypes))) or "none"

@@ -11,15 +11,23 @@ Between two blocks autograd's graph is cut: backward of a block starts with
 the gradients that the block behind it has left at its inputs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import Devices, device_list
-from dpkit.losses import Loss
+from dpkit.arguments import (
+    Devices,
+    check_function,
+    check_kind,
+    check_rows,
+    device_list,
+)
+from dpkit.collectives import SCATTERS
+from dpkit.losses import Loss, check_mean, check_one_number
 from dpkit.placement import split_batch
 from dpkit.sharding.flat_block import FlatBlock
+from dpkit.theory.units import check_known
 
 Optimizer = Callable[[list[Tensor]], torch.optim.Optimizer]
 
@@ -43,6 +51,14 @@ class Passes:
         algorithm: str = "ring",
     ) -> None:
         self.devices = device_list(devices, least=1)
+        check_known("algorithm", algorithm, SCATTERS)
+        check_function("optimizer", optimizer)
+        check_kind("blocks", blocks, Iterable)
+        blocks = list(blocks)
+        if not blocks:
+            raise ValueError("no blocks to train (blocks: 0)")
+        for place, block in enumerate(blocks):
+            check_kind(f"blocks[{place}]", block, nn.Module)
         self.algorithm = algorithm
         params = [p for block in blocks for p in block.parameters()]
         if len(params) > len({id(p) for p in params}):
@@ -86,6 +102,7 @@ class Passes:
         ``loss(outputs, y)`` is the mean over examples. Return the mean loss
         over the batch, of no dimensions, on the first device and detached.
         """
+        check_rows(X)
         k = len(self.devices)
         if len(X) < k:
             raise ValueError(
@@ -103,6 +120,8 @@ class Passes:
 
         ``xs[r]`` and ``ys[r]``, shapes (rows of r, …), lie on ``devices[r]``.
         """
+        check_mean(loss)
+        self._check_parts(xs, ys)
         self.begin()
         k = len(xs)
         num_rows = sum(map(len, xs))
@@ -111,12 +130,22 @@ class Passes:
         shares = [k * len(x) / num_rows for x in xs]
         kept = self._forward(list(xs))
         inputs, outputs = kept.pop()
-        losses = [s * loss(o, y) for s, o, y in zip(shares, outputs, ys)]
+        losses = [
+            _weighed(s, loss(o, y)) for s, o, y in zip(shares, outputs, ys)
+        ]
         kept.append((inputs, losses))
         del inputs, outputs, xs  # what is left belongs to `kept`
         self._backward(kept)
         found = [x.detach().to(self.devices[0]) for x in losses]
         return torch.stack(found).mean()
+
+    def _check_parts(self, xs: Sequence[Tensor], ys: Sequence[Tensor]) -> None:
+        """Raise ValueError unless each device has a part of the batch."""
+        if not len(xs) == len(ys) == len(self.devices):
+            raise ValueError(
+                "each device needs a part of the batch (parts of X: "
+                f"{len(xs)}, of y: {len(ys)}, devices: {len(self.devices)})"
+            )
 
     def _forward(
         self, xs: list[Tensor]
@@ -156,3 +185,9 @@ class Passes:
         for block in self.blocks:
             block.forget_gradients()
         self.optimizer.zero_grad()
+
+
+def _weighed(share: float, found: Tensor) -> Tensor:
+    """Return a loss of one device times its share, once it is a number."""
+    check_one_number(found)
+    return share * found

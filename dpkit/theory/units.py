@@ -87,8 +87,11 @@ def check_whole(name: str, value: object) -> None:
     """Raise TypeError unless a count, rank or size is a whole number."""
     try:
         index(value)  # type: ignore[arg-type]
+        is_whole = not isinstance(value, bool)
     except TypeError:
-        raise TypeError(f"not a whole number ({name}: {value!r})") from None
+        is_whole = False
+    if not is_whole:
+        raise TypeError(f"not a whole number ({name}: {value!r})")
 
 
 def check_count(name: str, count: int) -> None:
@@ -98,9 +101,23 @@ def check_count(name: str, count: int) -> None:
         raise ValueError(f"the count is below one ({name}: {count})")
 
 
+def check_number(name: str, value: object) -> None:
+    """Raise TypeError unless a value is a number; NaN and infinity are."""
+    try:
+        math.isnan(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"not a number ({name}: {value!r})") from None
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise TypeError unless a value is True or False: "False" is neither."""
+    if value not in (True, False):
+        raise TypeError(f"neither True nor False ({name}: {value!r})")
+
+
 def check_known(what: str, name: str, known: Iterable[str]) -> None:
     """Raise ValueError unless a name is one of those that are known."""
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise ValueError(
             f"unknown {what} ({what}: {name!r}, known: {', '.join(known)})"
         )

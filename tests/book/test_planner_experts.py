@@ -71,6 +71,21 @@ def test_a_group_of_devices_has_all_experts_once(pair):
     assert own * 8 == pytest.approx(whole)
 
 
+@pytest.mark.parametrize("u", [1, 2, 4])
+def test_what_is_gathered_is_what_the_others_had(u):
+    """Row by row: a token's choices on each of the u that share an expert."""
+    layout = Layout(8 // 4, 4, expert=2, expert_tensor=u)
+    had = {
+        device: {(device, choice) for choice in range(MIXTRAL.choices)}
+        for device in range(u)
+    }
+    of_all = set().union(*had.values())
+    for own in had.values():
+        numbers = len(of_all - own) * MIXTRAL.hidden / layout.tensor
+        kept = experts.gathered_bytes(MIXTRAL, layout)
+        assert kept == pytest.approx(2 * numbers)
+
+
 def test_all_devices_together_have_each_parameter_as_often_as_is_said():
     for layout in ON_128.layouts():
         if layout.pipeline == 1:

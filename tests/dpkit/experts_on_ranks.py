@@ -47,15 +47,15 @@ def make_layer(crowded):
     return router, experts
 
 
-def tokens_and_gradients(num_ranks):
+def tokens_and_gradients(num_ranks, seed=0):
     """Return the tokens of all ranks, and gradients of their outputs."""
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(1 + seed)
     shape = num_ranks, NUM_TOKENS, WIDTH
     draw = {"generator": generator, "dtype": torch.float64}
     return torch.randn(shape, **draw), torch.randn(shape, **draw)
 
 
-def run(case, exchange="by hand", group=None):
+def run(case, exchange="by hand", group=None, seed=0):
     """Return outputs, and gradients of tokens, router and own experts."""
     top, capacity, crowded = case
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
@@ -64,7 +64,7 @@ def run(case, exchange="by hand", group=None):
     router.to(device)
     mine = [expert.to(device) for expert in own_experts(experts, group)]
     x, gradient = (
-        t[rank].to(device) for t in tokens_and_gradients(world_size)
+        t[rank].to(device) for t in tokens_and_gradients(world_size, seed)
     )
     x.requires_grad_()
     routing = route_tokens(router(x), top, capacity)
@@ -93,14 +93,14 @@ def gradients_of(expert, like):
     )
 
 
-def one_device(case, num_ranks):
+def one_device(case, num_ranks, seed=0):
     """Return the same for all ranks: each token by itself, on the CPU.
 
     Room is counted for the tokens of each rank, first choices first.
     """
     top, capacity, crowded = case
     router, experts = make_layer(crowded)
-    X, gradients = tokens_and_gradients(num_ranks)
+    X, gradients = tokens_and_gradients(num_ranks, seed)
     X.requires_grad_()
     outputs, dropped = [], 0
     for x in X:
@@ -133,9 +133,9 @@ def one_device(case, num_ranks):
     return found, dropped
 
 
-def largest_difference(ranks, case):
+def largest_difference(ranks, case, seed=0):
     """Return how far what all ranks have is from one device."""
-    expected, _ = one_device(case, len(ranks))
+    expected, _ = one_device(case, len(ranks), seed)
     joined = {
         "output": torch.stack([r["output"] for r in ranks]),
         "tokens": torch.stack([r["tokens"] for r in ranks]),
@@ -152,10 +152,13 @@ def all_cases(exchange="by hand"):
 
 
 def in_groups(case, size):
-    """Return what a case leaves where the ranks are in groups of a size."""
+    """Return what a case leaves where the ranks are in groups of a size.
+
+    Each group has tokens of its own: group g those of seed g. Its ranks are
+    no neighbours: of four ranks in groups of two, 0 and 2, 1 and 3.
+    """
     world = range(dist.get_world_size())
-    groups = [
-        dist.new_group(list(world[first : first + size]))
-        for first in world[::size]
-    ]
-    return run(case, group=groups[dist.get_rank() // size])
+    count = len(world) // size
+    groups = [dist.new_group(list(world[g::count])) for g in range(count)]
+    number = dist.get_rank() % count
+    return run(case, group=groups[number], seed=number)

@@ -1,5 +1,6 @@
 """What cannot be is refused at the door, with the value."""
 
+import re
 from math import inf, nan
 
 import pytest
@@ -9,9 +10,16 @@ from torch.nn import functional as F
 
 import dpkit
 from dpkit import layer_partition as lp
+from dpkit.batch_norm import moments
+from dpkit.buckets import Buckets, assign
 from dpkit.data_parallel import BucketedDataParallel
+from dpkit.experts import route_tokens
+from dpkit.network_partition import layer_seconds
 from dpkit.processes import Workers
+from dpkit.sequence import join_sequence, own_part, positions
+from dpkit.sharding import FlatBlock, Zero2
 from dpkit.sim.devices.configuration import DEFAULTS, simulation
+from dpkit.theory.collectives.algorithms import allreduce_plan
 from dpkit.theory.hardware import HOSTS, LINKS
 
 X, Y = torch.ones(4, 3), torch.zeros(4, dtype=torch.int64)
@@ -216,3 +224,221 @@ def test_devices_without_a_number_meet():
         with dpkit.Timer([plain]) as timer:
             F.relu(torch.ones(3, device=plain))
         assert timer.seconds > 0
+
+
+NO_DEVICES = [
+    ([None, "sim:0"], TypeError, r"devices\[0\]: None"),
+    (["sim:0", "simm:1"], TypeError, r"devices\[1\]: 'simm:1'"),
+    ([1.5, 0], TypeError, r"devices\[0\]: 1.5"),
+    (["sim:0", "meta"], ValueError, r"no values .* \(devices\[1\]: 'meta'\)"),
+]
+
+
+@pytest.mark.parametrize(("given", "kind", "told"), NO_DEVICES)
+@pytest.mark.parametrize("name", TAKE_DEVICES)
+def test_what_is_no_device_in_a_list(name, given, kind, told):
+    with pytest.raises(kind, match=told):
+        TAKE_DEVICES[name](given)
+
+
+DEVICES = dpkit.devices(2, "sim")
+TAKE_ALGORITHM = {
+    "ColumnParallelLinear": lambda a: dpkit.ColumnParallelLinear(
+        nn.Linear(4, 4), DEVICES, algorithm=a
+    ),
+    "RowParallelLinear": lambda a: dpkit.RowParallelLinear(
+        nn.Linear(4, 4), DEVICES, algorithm=a
+    ),
+    "ChannelParallelConv2d": lambda a: dpkit.ChannelParallelConv2d(
+        nn.Conv2d(4, 4, 3), DEVICES, algorithm=a
+    ),
+    "VocabParallelEmbedding": lambda a: lp.VocabParallelEmbedding(
+        nn.Embedding(9, 2), DEVICES, a
+    ),
+    "HeadParallelAttention": lambda a: lp.HeadParallelAttention(
+        attention(), DEVICES, algorithm=a
+    ),
+    "ParallelMLP": lambda a: lp.ParallelMLP(
+        nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 3), DEVICES, a
+    ),
+    "BucketedDataParallel": lambda a: BucketedDataParallel(
+        nn.Linear(3, 2), DEVICES, algorithm=a
+    ),
+    "Zero2": lambda a: Zero2([nn.Linear(3, 2)], DEVICES, torch.optim.SGD, a),
+    "allreduce": lambda a: dpkit.allreduce(
+        [torch.ones(3, device=d) for d in DEVICES], algorithm=a
+    ),
+}
+
+
+@pytest.mark.parametrize("given", ["rong", "", None, 3])
+@pytest.mark.parametrize("name", TAKE_ALGORITHM)
+def test_an_unknown_algorithm_is_found_before_the_first_call(name, given):
+    with pytest.raises(ValueError, match=rf"\(algorithm: '?{given}'?, known"):
+        TAKE_ALGORITHM[name](given)
+
+
+def stages():
+    return [nn.Linear(3, 3), nn.Linear(3, 2)]
+
+
+TAKE_FLAGS = {
+    "recompute": lambda f: dpkit.Pipeline(stages(), DEVICES, recompute=f),
+    "overlap": lambda f: BucketedDataParallel(stages()[0], DEVICES, overlap=f),
+    "gather_input": lambda f: dpkit.ChannelParallelConv2d(
+        nn.Conv2d(4, 4, 3), DEVICES, gather_input=f
+    ),
+    "causal": lambda f: lp.HeadParallelAttention(attention(), DEVICES, f),
+    "balanced": lambda f: positions(8, 0, 2, f),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("given", ["False", None, 2])
+@pytest.mark.parametrize("name", TAKE_FLAGS)
+def test_what_is_neither_true_nor_false(name, given):
+    with pytest.raises(TypeError, match=rf"\({name}: {given!r}\)"):
+        TAKE_FLAGS[name](given)
+
+
+TAKE_MODULES = {
+    "module": lambda m: dpkit.DataParallel(m, DEVICES),
+    "stages[1]": lambda m: dpkit.Pipeline([nn.Linear(3, 3), m], DEVICES),
+    "blocks[0]": lambda m: Zero2([m], DEVICES, torch.optim.SGD),
+    "block": lambda m: FlatBlock(m, DEVICES),
+    "linear": lambda m: dpkit.RowParallelLinear(m, DEVICES),
+    "conv": lambda m: dpkit.ChannelParallelConv2d(m, DEVICES),
+    "attention": lambda m: lp.HeadParallelAttention(m, DEVICES),
+    "embedding": lambda m: lp.VocabParallelEmbedding(m, DEVICES),
+    "model": lambda m: layer_seconds(m, X, DEVICES[0]),
+    "second": lambda m: lp.ParallelMLP(
+        nn.Linear(3, 4), nn.ReLU(), m, DEVICES
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (None, "NoneType"),
+        (torch.sin, "builtin_function_or_method"),
+        (nn.Conv1d, "the class Conv1d, which has to be called"),
+    ],
+)
+@pytest.mark.parametrize("name", TAKE_MODULES)
+def test_what_is_no_module(name, given, told):
+    with pytest.raises(TypeError, match=rf"\({re.escape(name)}: {told}\)"):
+        TAKE_MODULES[name](given)
+
+
+def mean(outputs, y):
+    return (outputs - y).square().mean()
+
+
+NO_LOSSES = [
+    (lambda outputs, y: None, TypeError, "not a tensor .returned: None"),
+    (lambda outputs, y: 3.0, TypeError, "not a tensor .returned: 3.0"),
+    (lambda o, y: (o - y).square(), ValueError, r"not one number .shape: \(2"),
+    (nn.MSELoss(reduction="sum"), ValueError, "a sum over .*'sum'"),
+    (None, TypeError, r"not a function \(loss: NoneType\)"),
+]
+TRAIN = {
+    "Pipeline": lambda: dpkit.Pipeline(stages(), DEVICES),
+    "BucketedDataParallel": lambda: BucketedDataParallel(
+        nn.Linear(3, 2), DEVICES
+    ),
+    "Zero2": lambda: Zero2([nn.Linear(3, 2)], DEVICES, torch.optim.SGD),
+}
+
+
+@pytest.mark.parametrize(("loss", "kind", "told"), NO_LOSSES)
+@pytest.mark.parametrize("name", TRAIN)
+def test_what_is_no_loss(name, loss, kind, told):
+    way = TRAIN[name]()
+    with pytest.raises(kind, match=told):
+        way.forward_backward(X, torch.zeros(4, 2), loss)
+
+
+REFUSED = [
+    (
+        lambda: dpkit.sim.configure(ranks_per_node=16),
+        r"node: 16, num_devices: 8",
+    ),
+    (
+        lambda: dpkit.train_batch(net, EACH, X, Y, [[X[:3]]], ["cpu"], 0.1),
+        r"requires a gradient \(parameters: 1\); replicate",
+    ),
+    (
+        lambda: dpkit.train_batch(net, EACH, X, Y, [[X[:3]]], ["cpu"], -0.1),
+        r"is negative.* \(lr: -0.1\)",
+    ),
+    (lambda: Zero2([], DEVICES, torch.optim.SGD), r"blocks: 0"),
+    (
+        lambda: TRAIN["Zero2"]().forward_backward_parts([X], [X], mean),
+        r"parts of X: 1, of y: 1, devices: 2",
+    ),
+    (lambda: buckets([X]).rebuild([0, 0]), r"order: \[0, 0\], parameters: 1"),
+    (lambda: assign([X], nan), r"bucket_bytes: nan"),
+    (lambda: join_sequence([X, X[:2]], 0), r"rank 1: \(2, 3\)"),
+    (lambda: own_part(X, 2, 0, 2), r"dim: 2, shape: \(4, 3\)"),
+    (lambda: dpkit.Pipeline(stages(), DEVICES, [[], []]), r"no actions .*: 2"),
+    (lambda: lp.allgather_forward([X, X], dim=5), r"dim: 5, shape: \(4, 3\)"),
+    (lambda: allreduce_plan("ring", 0), r"\(p: 0\)"),
+]
+
+
+def buckets(tensors):
+    params = [x.clone().requires_grad_() for x in tensors]
+    return Buckets(params, on_full=lambda bucket: None)
+
+
+@pytest.mark.parametrize(("act", "told"), REFUSED)
+def test_what_cannot_be_is_refused(act, told):
+    with pytest.raises(ValueError, match=told):
+        act()
+
+
+NO_KINDS = [
+    (
+        lambda: dpkit.train_batch(net, EACH, None, Y, [[X]], ["cpu"], 0.1),
+        "type: NoneType",
+    ),
+    (
+        lambda: dpkit.train_batch(
+            net, EACH, X, Y, nn.Linear(3, 2), ["cpu"], 0.1
+        ),
+        "type: Linear",
+    ),
+    (
+        lambda: dpkit.train_batch(net, EACH, X, Y, [[X]], ["cpu"], "0.1"),
+        r"lr: '0.1'",
+    ),
+    (lambda: dpkit.devices(True, "sim"), "count: True"),
+    (lambda: dpkit.sim.configure(slow=[1, 2]), r"slow: \[1, 2\]"),
+    (lambda: dpkit.sim.configure(slow={0: "2"}), r"slow\[0\]: '2'"),
+    (lambda: dpkit.sim.configure(memory_bytes="1GB"), "memory_bytes: '1GB'"),
+    (
+        lambda: dpkit.launch(net, 1, timeout_seconds="3"),
+        "timeout_seconds: '3'",
+    ),
+    (
+        lambda: Zero2(stages(), DEVICES, torch.optim.SGD([X.clone()], lr=0.1)),
+        "optimizer: SGD",
+    ),
+    (lambda: positions(8, 1.5, 2), "rank: 1.5"),
+    (lambda: route_tokens([1.0, 2.0]), "type: list"),
+    (lambda: moments(3), "type: int"),
+    (lambda: lp.spread(3, DEVICES), "type: int"),
+    (lambda: lp.Joined(dim="x"), "dim: 'x'"),
+    (lambda: dpkit.Pipeline(nn.Linear(3, 2), DEVICES), "type: Linear"),
+    (
+        lambda: buckets([X]).__init__([X], "25", on_full=print),
+        "bucket_megabytes: '25'",
+    ),
+    (lambda: dpkit.allreduce(3), "type: int"),
+]
+
+
+@pytest.mark.parametrize(("act", "told"), NO_KINDS)
+def test_what_is_of_another_kind_is_refused(act, told):
+    with pytest.raises(TypeError, match=told):
+        act()

@@ -38,6 +38,8 @@ def test_no_other_cut_is_better(costs, data):
         ([1, 2], 0, r"costs: 2, parts: 0"),
         ([], 1, r"costs: 0, parts: 1"),
         ([1, -2], 1, r"negative \(costs: \[1, -2\]\)"),
+        ([1, float("nan"), 2], 2, r"not finite \(costs: \[1, nan, 2\]\)"),
+        ([1, float("inf"), 2], 2, r"not finite \(costs: \[1, inf, 2\]\)"),
     ],
 )
 def test_what_cannot_be_cut(costs, parts, words):

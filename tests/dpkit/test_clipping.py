@@ -56,3 +56,28 @@ def test_a_parameter_where_a_group_belongs():
     p = with_gradient((3,), "cpu", 0)
     with pytest.raises(TypeError, match=r"belongs \(shape: \(3,\)\)"):
         clip_grad_norm([p], 1.0, copies=[p])
+
+
+@pytest.mark.parametrize("max_norm", [-1.0, float("-inf"), float("nan")])
+def test_what_is_no_norm(max_norm):
+    """A negative one would turn the gradients round."""
+    p = with_gradient((3,), "cpu", 0)
+    before = p.grad.clone()
+    with pytest.raises(ValueError, match=rf"\(max_norm: {max_norm}\)"):
+        clip_grad_norm([p], max_norm)
+    assert torch.equal(p.grad, before)
+
+
+@pytest.mark.parametrize("max_norm", [None, "1.0", [1.0]])
+def test_what_is_no_number(max_norm):
+    p = with_gradient((3,), "cpu", 0)
+    with pytest.raises(TypeError, match=r"\(max_norm: "):
+        clip_grad_norm([p], max_norm)
+
+
+@pytest.mark.parametrize("other", [torch.zeros(4), torch.zeros(3).half()])
+def test_copies_of_one_parameter_are_alike(other):
+    p = with_gradient((3,), "cpu", 0).float()
+    with pytest.raises(ValueError, match=r"rank 0: \(3,\) .*rank 1: \("):
+        clip_grad_norm([p], 1.0, copies=[(p, other)])
+    assert clip_grad_norm([p], 1.0, copies=[()]).item() == 0.0

@@ -219,3 +219,33 @@ def test_a_pipeline_is_evaluated_where_it_is():
     assert modes == [True, True, False]
     found = {p.device for p in pipeline.parameters()}
     assert found == set(devices)
+
+
+SCORES = torch.eye(4, 3)
+NAN = torch.full((4, 3), float("nan"))
+ONE_NAN = torch.cat([SCORES[:3], NAN[3:]])
+ANSWERS = [
+    (SCORES, torch.tensor([0, 1, 2, 9]), r"labels: 1, examples: 4"),
+    (SCORES, torch.tensor([0, 1, 3, 3]), r"labels: 2, examples: 4"),
+    (SCORES, torch.tensor([-100, 1, 2, 0]), r"labels: 1, examples: 4"),
+    (SCORES, torch.tensor([0.0, 1.0, 2.0, 0.0]), r"torch.float32\); y.long"),
+    (NAN, torch.tensor([0, 1, 2, 0]), r"with NaN: 4, examples: 4"),
+    (ONE_NAN, torch.tensor([0, 1, 2, 0]), r"with NaN: 1, examples: 4"),
+]
+
+
+@pytest.mark.parametrize("where", ["cpu", "on the device"])
+@pytest.mark.parametrize(("scores", "y", "told"), ANSWERS)
+def test_answers_of_which_none_is_right(get_devices, scores, y, told, where):
+    devices = get_devices(3)
+    if where != "cpu":
+        y = y.to(devices[0])
+    batches = [(scores, y)]
+    with pytest.raises(ValueError, match=told):
+        dpkit.evaluate_accuracy(nn.Identity(), batches, devices)
+
+
+@pytest.mark.parametrize("net", [None, 3])
+def test_what_is_no_network(get_devices, net):
+    with pytest.raises(TypeError, match=r"not a function \(net: "):
+        dpkit.evaluate_accuracy(net, [], get_devices(1))

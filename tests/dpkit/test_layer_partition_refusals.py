@@ -153,3 +153,20 @@ def test_a_tensor_where_a_list_belongs():
     layer = lp.ColumnParallelLinear(nn.Linear(5, 7), dpkit.devices(3, "cpu"))
     with pytest.raises(TypeError, match=r"\(shape: \(3, 5\)\)"):
         layer(torch.ones(3, 5))
+
+
+@pytest.mark.parametrize(
+    ("layer", "of_another_kind"),
+    [
+        (lp.ColumnParallelLinear, nn.Conv2d(4, 4, 3)),
+        (lp.RowParallelLinear, nn.Bilinear(4, 4, 4)),
+        (lp.ChannelParallelConv2d, nn.ConvTranspose2d(4, 6, 3)),
+        (lp.ChannelParallelConv2d, nn.Conv1d(4, 4, 3)),
+        (lp.VocabParallelEmbedding, nn.EmbeddingBag(8, 4)),
+        (lp.HeadParallelAttention, nn.Linear(4, 4)),
+    ],
+)
+def test_layers_of_another_kind(layer, of_another_kind):
+    name = type(of_another_kind).__name__
+    with pytest.raises(TypeError, match=rf"of the kind .* {name}\)"):
+        layer(of_another_kind, dpkit.devices(2, "sim"))

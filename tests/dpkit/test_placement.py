@@ -126,3 +126,26 @@ def test_one_device_is_no_list(device):
         dpkit.replicate([torch.ones(3)], device)
     with pytest.raises(TypeError, match=told):
         dpkit.DataParallel(torch.nn.Linear(1, 1), device)
+
+
+@pytest.mark.parametrize(
+    ("shards", "told"),
+    [
+        (
+            [torch.ones(2), torch.ones(2, dtype=torch.int64)],
+            "1: .* torch.int64",
+        ),
+        ([torch.ones(2, 3), torch.ones(2, 4)], r"1: \(2, 4\)"),
+        ([torch.ones(2), torch.ones(2, 1)], r"1: \(2, 1\)"),
+        ([torch.ones(())], "without dimensions"),
+    ],
+)
+def test_shards_that_are_no_rows_of_one_tensor(shards, told):
+    with pytest.raises(ValueError, match=told):
+        dpkit.gather(shards, "cpu")
+
+
+@pytest.mark.parametrize("device", [None, 1.5, ["cpu"]])
+def test_what_is_no_device_to_gather_on(device):
+    with pytest.raises(TypeError, match=r"not a device \(devices\[0\]: "):
+        dpkit.gather([torch.ones(2)], device)

@@ -457,6 +457,11 @@ if how == "past":
     torch.cuda.current_blas_handle()
 if how == "left out" and rank == 0:
     dist.all_reduce(torch.ones(1, device="cuda"), async_op=True)
+few, many = torch.ones(3, device="cuda"), torch.ones(5000, device="cuda")
+for step in range(2 if how == "right" and rank < 2 else 0):
+    (dist.recv if rank else dist.send)(few, 1 - rank)
+if how == "right" and rank < 2:
+    (dist.send if rank else dist.recv)(many, 1 - rank)
 """
 
 
@@ -485,6 +490,23 @@ def test_what_is_sent_is_told_by_group(details):
     found = [line.split("  ") for line in lines if "allreduce" in line]
     among = [next(filter(None, words[2:])).strip() for words in found]
     assert among == ["4", "ranks 0, 1", "ranks 0, 2"]
+
+
+@pytest.mark.slow
+def test_each_row_counts_what_rank_0_sends(details):
+    """Twice 12 bytes go to rank 1; the 20,000 that come count there."""
+    _, *lines = section(details, "What is sent (counted)")
+    rows = {" ".join(line.split()[:-6]): line.split()[-6:] for line in lines}
+    # Times, bytes, and both for one of the four steps. Three of these
+    # reduce the 18 numbers of the model.
+    told = {
+        "message 2": "2 24 B 0.500 6 B",
+        "allreduce 4": "3 216 B 0.750 54 B",
+        "allreduce ranks 0, 2": "1 4 B 0.250 1 B",
+        "barrier 4": "1 0 B 0.250 0 B",
+    }
+    for row, words in told.items():
+        assert rows[row] == words.split()
 
 
 @pytest.mark.slow

@@ -114,7 +114,7 @@ def test_progress_is_shown(forking):
         "import dpkit, torch\n"
         "dpkit.train(lambda X, params: X * params[0], lambda out, y: out,\n"
         "    [torch.ones(1)], [(torch.ones(2, 1), torch.ones(2))] * 3,\n"
-        "    [(torch.ones(2, 1), torch.ones(2))],\n"
+        "    [(torch.ones(2, 1), torch.zeros(2, dtype=torch.long))],\n"
         "    dpkit.devices(2, 'cpu'), 0.1, num_epochs=2)"
     )
     # tqdm reads the variable when it is imported, as it is where forks begin.

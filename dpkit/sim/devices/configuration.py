@@ -15,6 +15,7 @@ from dpkit.sim.memory.garbage import collect_garbage, forget_last_error
 from dpkit.theory.clock.clock import Clock
 from dpkit.theory.hardware import Accelerator, Host, Link
 from dpkit.theory.hardware.clusters import Cluster, cluster
+from dpkit.theory.units import check_number
 
 BACKINGS = ("cpu", "meta", "cuda:0")
 LASTING = ("num_devices", "backing")  # a tensor is of no use under others
@@ -109,6 +110,11 @@ class Simulation:
 def _cluster(settings: dict[str, Any]) -> Cluster:
     others = ("backing", "memory_bytes")
     found = cluster(**{k: v for k, v in settings.items() if k not in others})
+    if (found.ranks_per_node or 1) > found.num_devices:
+        raise ValueError(
+            "a node has more devices than there are (ranks_per_node: "
+            f"{found.ranks_per_node}, num_devices: {found.num_devices})"
+        )
     has_values = settings["backing"] != "meta"
     if found.num_devices > DEVICES_OF_TORCH and has_values:
         raise ValueError(
@@ -123,6 +129,7 @@ def _capacity(settings: dict[str, Any]) -> int:
     capacity = settings["memory_bytes"]
     if capacity is None:
         return _cluster(settings).accelerator.memory_bytes
+    check_number("memory_bytes", capacity)
     if not 1 <= capacity < inf:
         raise ValueError(
             "memory_bytes must be positive and finite "

@@ -19,7 +19,7 @@ from functools import cache
 
 from dpkit.theory.collectives import direct, doubling, rings, trees
 from dpkit.theory.collectives.plans import Plan
-from dpkit.theory.units import check_known, check_whole
+from dpkit.theory.units import check_count, check_known, check_whole
 
 # A new one also needs its chain in ``costs.CHAINS`` and its place in
 # ``choice.CANDIDATES``; tests tell where a name is missing.
@@ -56,6 +56,8 @@ def allreduce_plan(
         >>> len(plan.steps), plan == allreduce_plan("hierarchical:4", 8)
         (8, True)
     """
+    check_count("p", p)
+    check_known("algorithm", str(algorithm).partition(":")[0], ALLREDUCE)
     name, _, nodes = algorithm.partition(":")
     if nodes.isdecimal() and ranks_per_node is None:
         algorithm = name

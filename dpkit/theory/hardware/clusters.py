@@ -21,7 +21,7 @@ from dpkit.theory.hardware import (
     Link,
     find,
 )
-from dpkit.theory.units import check_count, check_known
+from dpkit.theory.units import check_count, check_known, check_number
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Cluster:
                     "a rank that is not there cannot be slow "
                     f"(rank: {rank}, devices: {self.num_devices})"
                 )
+            check_number(f"slow[{rank}]", factor)
             if not 0 < factor < inf:
                 raise ValueError(
                     "a factor of time must be positive and finite "
@@ -153,8 +154,19 @@ def cluster(
         link=find(LINKS, link),
         host=find(HOSTS, host),
         hosts=hosts,
-        slow=dict(slow or {}),
+        slow=_slow(slow),
         ranks_per_node=ranks_per_node,
         network=find(LINKS, network, "network"),
         devices_per_switch=devices_per_switch,
     )
+
+
+def _slow(slow: Mapping[int, float] | None) -> dict[int, float]:
+    """Return the factors of slow ranks, by rank."""
+    try:
+        return dict(slow or {})
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"not a factor by rank (slow: {slow!r}); {{2: 1.5}} makes rank "
+            "2 take 1.5 times as long"
+        ) from None

@@ -7,8 +7,11 @@ The parts keep the order, as the stages of a network must::
 
 from collections.abc import Sequence
 from itertools import accumulate
+from math import inf
 
-NONE = (float("inf"), float("inf"), 0)
+from dpkit.theory.units import check_number, check_whole
+
+NONE = (inf, inf, 0)
 
 
 def balance(costs: Sequence[float], num_parts: int) -> list[int]:
@@ -22,7 +25,9 @@ def balance(costs: Sequence[float], num_parts: int) -> list[int]:
         num_parts: How many parts to make.
 
     Raises:
-        ValueError: there are fewer costs than parts, or a cost is negative.
+        TypeError: a cost is no number.
+        ValueError: there are fewer costs than parts, or a cost is negative or
+            not finite.
 
     Example:
         >>> balance([2, 3, 4, 5, 6, 9], num_parts=3)
@@ -30,13 +35,18 @@ def balance(costs: Sequence[float], num_parts: int) -> list[int]:
         >>> balance([5, 0, 5, 0], num_parts=2)
         [2, 2]
     """
+    check_whole("num_parts", num_parts)
     if not 1 <= num_parts <= len(costs):
         raise ValueError(
             "there must be at least one part, and a cost for each (costs: "
             f"{len(costs)}, parts: {num_parts})"
         )
+    for place, cost in enumerate(costs):
+        check_number(f"costs[{place}]", cost)
     if min(costs) < 0:
         raise ValueError(f"a cost is negative (costs: {list(costs)})")
+    if not all(cost < inf for cost in costs):
+        raise ValueError(f"a cost is not finite (costs: {list(costs)})")
     sums = [0.0, *accumulate(costs)]
     # For the first n costs: the largest part; the squares of all parts, which
     # decide between equals; and where the last part begins. Later is better,

@@ -7,7 +7,7 @@ every action takes one tick and a dot is an idle one.
 """
 
 from dpkit.theory.pipelines.actions import Action, Schedule
-from dpkit.theory.units import check_known
+from dpkit.theory.units import check_known, check_whole
 
 # Two stages, two micro-batches:
 #
@@ -179,7 +179,7 @@ def by_name(
         >>> print(*by_name("interleaved", 2, 4, num_micro_batches=2)[0])
         0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1
     """
-    name = name.lower()
+    name = str(name).lower()
     check_known("schedule", name, sorted(SCHEDULE_NAMES))
     if name == "interleaved":
         if num_stages % num_devices:
@@ -220,6 +220,8 @@ def _alternate(warm_up: int, total: int) -> list[tuple[str, int]]:
 
 
 def _check_counts(num_stages: int, num_micro_batches: int) -> None:
+    check_whole("num_stages", num_stages)
+    check_whole("num_micro_batches", num_micro_batches)
     if num_stages < 1 or num_micro_batches < 1:
         raise ValueError(
             "a schedule needs a stage and a micro-batch (stages: "
