@@ -89,7 +89,7 @@ ENDS = {
     ],
     "be_killed": [
         None,
-        ["rank 1 failed (its process was killed by SIGKILL)"],
+        ["rank 1 failed (its process was killed by SIGKILL, as by the"],
         [NO_RESULT.format(1, "signal: 9, Killed")],
     ],
     # The child ends where the program does, and speaks for no rank.
@@ -118,7 +118,7 @@ ENDS = {
     # A thread's is one of the process that goes on.
     "leave_a_process": [
         None,
-        ["rank 1 failed (its process was killed by SIGKILL)"],
+        ["rank 1 failed (its process was killed by SIGKILL, as by the"],
         [NO_RESULT.format(1, "signal: 9, Killed")],
     ],
 }
