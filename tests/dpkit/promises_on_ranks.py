@@ -144,7 +144,8 @@ def fork_a_child():
     child = os.fork()
     if child == 0:
         return "of the child"
-    os.waitpid(child, 0)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
     return total()
 
 
@@ -194,7 +195,9 @@ def have_a_time_limit():
 def leave_a_process():
     total()
     if is_second():
-        process = subprocess.Popen(["sleep", "3000"])
+        nowhere = subprocess.DEVNULL  # who reads the output does not wait
+        words = ["sleep", "3000"]
+        process = subprocess.Popen(words, stdout=nowhere, stderr=nowhere)
         # Where a DataLoader has its sockets; real processes would leave it.
         is_script = "TORCHELASTIC_RUN_ID" in os.environ
         folder = get_temp_dir() if is_script else ""
