@@ -44,7 +44,7 @@ from dpkit.ranks.shards import draw_on_shards
 from dpkit.ranks.store import RankStore
 from dpkit.ranks.thread_state import ThreadState, import_dtensor
 from dpkit.ranks.watching import ProgramLine
-from dpkit.ranks.world import World
+from dpkit.ranks.world import World, kind_and_text
 from dpkit.sim.changes.change import replaced
 from dpkit.sim.devices.configuration import machine, simulation
 from dpkit.sim.devices.names import set_device
@@ -367,7 +367,7 @@ def _portable(error: BaseException) -> BaseException:
     with suppress(Exception):
         if own and pickle.loads(pickle.dumps(error)):
             return error
-    return RuntimeError(f"{type(error).__name__}: {error}".rstrip(": "))
+    return RuntimeError(kind_and_text(error))
 
 
 # -- in the parent

@@ -15,9 +15,25 @@ from dpkit.ranks.thread_state import ThreadState
 from dpkit.sim.devices.configuration import simulation
 
 
+def kind_and_text(error: BaseException) -> str:
+    """Return the kind of an error and its text, which may itself fail.
+
+    Example:
+        >>> kind_and_text(ValueError("no"))
+        'ValueError: no'
+        >>> kind_and_text(StopIteration())
+        'StopIteration'
+    """
+    try:
+        text = str(error)
+    except Exception as failed:
+        text = f"its text fails with {type(failed).__name__}"
+    return f"{type(error).__name__}: {text}".rstrip(": ")
+
+
 def _described(error: BaseException, with_notes: bool) -> str:
     """Return an error in words, with the one that was handled before it."""
-    words = f"{type(error).__name__}: {error}".rstrip(": ")
+    words = kind_and_text(error)
     if with_notes:
         words = ", ".join([words, *getattr(error, "__notes__", ())])
     if error.__suppress_context__ or error.__context__ is None:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import torch
 
 from dpkit.forked.running import OWN_FILES, RankError, place_of
+from dpkit.ranks.world import kind_and_text
 from dpkit.sim.places import LIBRARIES
 
 _FOLDED = {
@@ -44,7 +45,7 @@ def failure_of(error: BaseException) -> Failure:
     """
     is_status = isinstance(error.__cause__, SystemExit)
     return Failure(
-        f"{type(error).__name__}: {error}".rstrip(": "),
+        kind_and_text(error),
         place_of(error),
         "" if is_status else frames_of(error),
         tuple(getattr(error, "__notes__", ())),

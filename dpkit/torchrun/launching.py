@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from dpkit.forked.proxy import Arrivals
 from dpkit.forked.running import ForkedRank, RankError, run_forked
+from dpkit.ranks.world import kind_and_text
 from dpkit.sim.cuda_names import not_modelled
 from dpkit.sim.cuda_names.patches import as_cuda
 from dpkit.sim.cuda_names.stopwatch import show_simulated_time
@@ -214,7 +215,7 @@ def _do(task: Task) -> None:
     except EnoughSteps:
         pass
     except Exception as error:
-        if "fork-based multiprocessing" in str(error):
+        if "fork-based multiprocessing" in kind_and_text(error):
             error.add_note(_BACKWARD_BEFORE)
         atexit._run_exitfuncs()
         raise

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from dpkit.forked.running import RankError
+from dpkit.ranks.world import kind_and_text
 from dpkit.sim.cuda_names import not_modelled
 from dpkit.sim.cuda_names.patches import as_cuda
 from dpkit.sim.cuda_names.stopwatch import show_simulated_time
@@ -106,8 +107,8 @@ def _do(script: Script) -> None:
     except RankError:
         raise
     except Exception as error:
-        kind = type(error).__name__
-        raise RankError(f"the script failed ({kind}: {error})", []) from error
+        why = f"the script failed ({kind_and_text(error)})"
+        raise RankError(why, []) from error
 
 
 class StepCounter:
