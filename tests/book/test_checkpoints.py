@@ -559,6 +559,40 @@ def test_the_lock_ends_with_who_is_killed(tmp_path, impatient):
     assert refused(checkpoints) is None
 
 
+@pytest.fixture
+def forked():
+    """Fork a process that runs a function, and then waits for its end."""
+    children = []
+    reader, writer = os.pipe()
+
+    def fork(function):
+        child = os.fork()
+        if not child:
+            try:
+                os.write(writer, str(function()).encode())
+            finally:
+                signal.pause()
+        children.append(child)
+        return os.read(reader, 1000).decode()
+
+    yield fork
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_forked_process_does_not_let_go_of_the_lock(
+    tmp_path, impatient, forked
+):
+    one, other = (Checkpoints(tmp_path, SETTINGS) for _ in range(2))
+    one.lock()
+    assert forked(one.unlock) == "None"
+    assert refused(other) == f"process {os.getpid()} on {socket.gethostname()}"
+    one.unlock()
+
+
 def test_who_was_just_killed_is_waited_for(tmp_path, monkeypatch):
     """It may take a moment to end; here, until the first look."""
     one, other = (Checkpoints(tmp_path, SETTINGS) for _ in range(2))

@@ -22,6 +22,7 @@ from dpkit.data_parallel import BucketedDataParallel
 from dpkit.sharding import Zero1, Zero2, Zero3
 from dpkit.sim import places
 from dpkit.theory.clock.order import HappensBefore
+from tests.dpkit import pipelines_on_ranks
 
 ZERO, ONE = dpkit.devices(2, "sim")
 SIZE = 50
@@ -831,6 +832,13 @@ RIGHT = {
 @pytest.mark.parametrize("name", RIGHT)
 def test_engines_of_dpkit_have_no_races(name):
     assert races_of(RIGHT[name]) == []
+
+
+@pytest.mark.parametrize("name", ["1F1B", "ZBVZeroBubble"])
+def test_pipelines_of_pytorch_have_no_races(name):
+    with dpkit.sim.machine(hosts="per_device"):
+        program = partial(pipelines_on_ranks.pipeline, name)
+        assert races_of(partial(dpkit.sim.launch, program, 2)) == []
 
 
 # What is taken out of dpkit.streams -> a program that needs it.

@@ -77,6 +77,31 @@ def test_a_rank_that_raises_is_named(rank):
     assert isinstance(error.__cause__, KeyError)
 
 
+class UntoldError(Exception):
+    def __str__(self):
+        raise OSError
+
+
+class NoTextError(Exception):
+    def __str__(self):
+        return None
+
+
+def fail_with(kind):
+    if dist.get_rank() == 1:
+        raise kind
+    dist.barrier()
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"), [(UntoldError, "OSError"), (NoTextError, "TypeError")]
+)
+def test_an_error_without_a_text_has_its_rank(kind, told):
+    error = error_of(fail_with, 2, kind)
+    text = f"{kind.__name__}: its text fails with {told}"
+    assert str(error) == f"rank 1 failed ({text})"
+
+
 async def coroutine():
     pass
 
