@@ -93,14 +93,14 @@ def are_own(rank: Kept, step: int, names: Sequence[str]) -> bool:
 def _not_averaged(several: Sequence[Kept]) -> str:
     if any(rank.is_wrapped for rank in several):
         return (
-            "it looks like: the forward of the wrapped model is passed by, as "
-            "by model.module(x), or stays inside of no_sync; or another model "
-            "beside it is not wrapped"
+            "it looks like: the wrapped model is not called itself, but "
+            "model.module(x) is, or it is called inside of no_sync; or "
+            "another model beside it is not wrapped"
         )
     return (
         "it looks like: the model is not wrapped, so that gradients are not "
-        "averaged; or the forward of the wrapped model is passed by, as by "
-        "model.module(x)"
+        "averaged; or it is, and model.module(x) is called in place of "
+        "model(x)"
     )
 
 

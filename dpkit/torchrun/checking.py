@@ -132,13 +132,15 @@ def _longer(
         return several
     most = MORE_STEPS * steps
     print(
-        f"the ranks' gradients are not averaged in {steps} steps; they run "
-        f"again, up to step {most}, to see whether parameters are averaged "
-        "later",
+        f"in {steps} steps, ranks step by gradients of their own; they run "
+        f"again, up to step {most}, to see whether they average their "
+        "parameters later, as local SGD does",
         flush=True,
     )
     with suppress(RankError):  # in steps that were not asked for
-        longer, _ = kept_of_ranks(script, len(several), most, files)
+        longer, _ = kept_of_ranks(
+            script, len(several), most, files, prints=False
+        )
         if step_alone(longer):
             return longer
     return several
@@ -153,9 +155,9 @@ def judge_rounds(several: Sequence[Kept]) -> Verdict:
     if left_out:
         return Verdict([*compare_data(several), *left_out], [])
     never = (
-        "nothing makes their parameters equal again, either (steps: "
-        f"{len(several[0].digests)}; for local SGD or DiLoCo, --steps has to "
-        "be more than a round)"
+        "the parameters are not averaged later, either (steps: "
+        f"{len(several[0].digests)}); where a round of local SGD or DiLoCo is "
+        "longer, --steps has to be more than a round"
     )
     return Verdict([*compare_among(several), never], [])
 

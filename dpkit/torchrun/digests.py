@@ -231,8 +231,8 @@ class Digests(Watcher):
     def at_end(self) -> dict[str, Digest]:
         """Return parameters as they are once the script has ended.
 
-        Those of which it has a part are left out: there is no process group
-        any more that puts them together.
+        A parameter of which the rank has a part is left out: there is no
+        process group any more that puts it together.
         """
         return {
             name: digest(p.detach())

@@ -6,7 +6,7 @@ Each rank runs the script, as by torchrun.
 import atexit
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -240,6 +240,8 @@ def kept_of_ranks(
     ranks: int,
     steps: int,
     files: FilesPutBack,
+    *,
+    prints: bool = True,
 ) -> tuple[list[Kept], dict[int, RankReport]]:
     """Return what ranks keep of their steps, and what watchers have found.
 
@@ -250,6 +252,7 @@ def kept_of_ranks(
         files: Puts back what they write. Its folder gets what one rank is
             given: the batches of each rank, and the parameters after each
             step.
+        prints: Whether it is shown what they print.
 
     Raises:
         RankError: a rank has failed, or none could go on.
@@ -266,7 +269,10 @@ def kept_of_ranks(
         with ExitStack() as stack:
             counting.begin(stack)
             tape = record_loaders(stack)
-            _do_or_print(tasks[here.rank])
+            if not prints:
+                nowhere = stack.enter_context(open(os.devnull, "w"))
+                stack.enter_context(redirect_stdout(nowhere))
+            (_do_or_print if prints else _do)(tasks[here.rank])
             tape.write(path_of_tape(files.folder, here.rank))
             return keeping.kept(), _report(counting, watchers)
 

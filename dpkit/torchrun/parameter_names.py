@@ -1,7 +1,7 @@
 """The names of parameters, as the modules say that a script calls.
 
 The first module that has some to train is the script's model: its parameters
-have the names that it gives them. Those of another begin with its class::
+have the names that it gives them. In another, names begin with its class::
 
     the first     0.weight, 0.bias
     a Head        Head.weight, Head.bias

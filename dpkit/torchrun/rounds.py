@@ -32,20 +32,28 @@ class Rounds(NamedTuple):
 
 
 def step_alone(several: Sequence[Kept]) -> bool:
-    """Return whether ranks step by gradients of their own.
+    """Return whether each rank steps by its own gradients.
 
-    In the first step in which gradients differ between ranks, they have to be
-    those that each rank's backward has computed.
+    From the first step on in which gradients differ between ranks, they have
+    to be those that each rank's backward has computed. If some are averaged,
+    others were forgotten.
     """
     expected = several[0].digests[0].before.keys()
     if any(rank.digests[0].before.keys() != expected for rank in several):
         return False  # such as the stages of a pipeline
+    has_begun = False
     for step in range(min(len(rank.digests) for rank in several)):
         gradients = [rank.digests[step].gradients for rank in several]
         wrong = {n for one in gradients for n in differing(gradients[0], one)}
-        if wrong:
-            return all(are_own(rank, step, sorted(wrong)) for rank in several)
-    return False
+        has_begun = has_begun or bool(wrong)
+        # DiLoCo's second optimizer has gradients that no backward computes.
+        own = several[0].digests[step].own
+        computed = wrong | {name for name in own if own[name]}
+        if has_begun and not all(
+            are_own(rank, step, sorted(computed)) for rank in several
+        ):
+            return False
+    return has_begun
 
 
 def rounds_of(several: Sequence[Kept]) -> Rounds:

@@ -36,7 +36,7 @@ from dpkit.torchrun.watchers import Watcher
 _NO_FILES = tuple(f"{os.sep}{name}{os.sep}" for name in ("dev", "proc", "sys"))
 _WRITING = os.O_WRONLY | os.O_RDWR
 _MOST_NAMED = 4
-# Of an event of Python: which of its arguments are paths that it changes, and
+# An event of Python: which of its arguments are paths that it changes, and
 # which is the folder that these are relative to.
 _EVENTS: dict[str, tuple[tuple[int, ...], int | None]] = {
     "os.mkdir": ((0,), 2),
