@@ -7,9 +7,9 @@ import shlex
 from dpkit import sim
 from dpkit.commands.parser import (
     Commands,
-    count,
     refuse,
     refuse_missing_script,
+    whole_count,
 )
 
 _SUMMARY = "compare one rank of a script with several"
@@ -26,13 +26,13 @@ def add_check(commands: Commands) -> None:
     add = parser.add_argument
     add(
         "--ranks",
-        type=count,
+        type=whole_count,
         default=2,
         help="how many (default: %(default)s)",
     )
     add(
         "--steps",
-        type=count,
+        type=whole_count,
         default=2,
         help="of the optimizer (default: %(default)s)",
     )

@@ -13,10 +13,10 @@ from dpkit import sim
 from dpkit.commands.parser import (
     PROGRAM,
     Parser,
-    count,
     refuse,
     refuse_missing_script,
     refuse_output,
+    whole_count,
 )
 from dpkit.ranks.watching import LIMIT, limit_of
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 def add_what_runs(parser: Parser) -> None:
     """Add how the script runs, and how long."""
     add = parser.add_argument
-    add("--steps", type=count, help="end after so many steps of the optimizer")
+    add(
+        "--steps",
+        type=whole_count,
+        help="end after so many steps of the optimizer",
+    )
     add("--meta", action="store_true", help="memory and time without values")
     add(
         "--races",

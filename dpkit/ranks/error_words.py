@@ -16,8 +16,8 @@ def in_words(error: BaseException) -> str:
     """
     try:
         text = str(error)
-    except Exception as failed:
-        text = f"its text fails with {type(failed).__name__}"
+    except Exception:
+        text = "<exception str() failed>"  # as Python's tracebacks have it
     if isinstance(error, WordsError):
         return text
     return f"{type(error).__name__}: {text}".rstrip(": ")

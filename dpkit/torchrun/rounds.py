@@ -19,7 +19,7 @@ from dpkit.torchrun.kept import Kept
 from dpkit.torchrun.nearness import differing
 
 
-class Rounds(NamedTuple):
+class RoundsOfSteps(NamedTuple):
     """When the parameters of ranks that step alone are equal, to the bit.
 
     A moment is "step 4", for when that begins, or "the end".
@@ -56,7 +56,7 @@ def step_alone(several: Sequence[Kept]) -> bool:
     return has_begun
 
 
-def rounds_of(several: Sequence[Kept]) -> Rounds:
+def rounds_of(several: Sequence[Kept]) -> RoundsOfSteps:
     """Return when the parameters of ranks differ, and are equal again."""
     by_rank = [
         [*(step.begun for step in rank.digests), rank.at_end]
@@ -78,10 +78,10 @@ def rounds_of(several: Sequence[Kept]) -> Rounds:
         elif apart:
             equal.append(moment)
     never = [n for n in known if n in differed - joined]
-    return Rounds(apart, equal, never, len(differed))
+    return RoundsOfSteps(apart, equal, never, len(differed))
 
 
-def averages_later(rounds: Rounds) -> list[str]:
+def averages_later(rounds: RoundsOfSteps) -> list[str]:
     """Return what was measured of ranks that average in rounds, in lines."""
     return [
         "each rank steps by its own gradients; their parameters differ at "
@@ -93,7 +93,7 @@ def averages_later(rounds: Rounds) -> list[str]:
     ]
 
 
-def never_equal_again(rounds: Rounds) -> list[str]:
+def never_equal_again(rounds: RoundsOfSteps) -> list[str]:
     """Return which parameters are left out where ranks average others."""
     others = rounds.count - len(rounds.never)
     if not others or not rounds.never:

@@ -93,12 +93,10 @@ def fail_with(kind):
     dist.barrier()
 
 
-@pytest.mark.parametrize(
-    ("kind", "told"), [(UntoldError, "OSError"), (NoTextError, "TypeError")]
-)
-def test_an_error_without_a_text_has_its_rank(kind, told):
+@pytest.mark.parametrize("kind", [UntoldError, NoTextError])
+def test_an_error_without_a_text_has_its_rank(kind):
     error = error_of(fail_with, 2, kind)
-    text = f"{kind.__name__}: its text fails with {told}"
+    text = f"{kind.__name__}: <exception str() failed>"
     assert str(error) == f"rank 1 failed ({text})"
 
 
