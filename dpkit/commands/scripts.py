@@ -13,7 +13,7 @@ from dpkit import sim
 from dpkit.commands.parser import (
     PROGRAM,
     Parser,
-    count,
+    count_option,
     refuse,
     refuse_missing_script,
     refuse_output,
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 def add_what_runs(parser: Parser) -> None:
     """Add how the script runs, and how long."""
     add = parser.add_argument
-    add("--steps", type=count, help="end after so many steps of the optimizer")
+    add(
+        "--steps",
+        type=count_option,
+        help="end after so many steps of the optimizer",
+    )
     add("--meta", action="store_true", help="memory and time without values")
     add(
         "--races",
