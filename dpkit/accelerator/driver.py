@@ -79,11 +79,11 @@ def started() -> dict[str, object]:
     facts: dict[str, object] = {"version": _version(), "gpus": []}
     try:
         cuda = ctypes.CDLL(CUDA)
-    except OSError as error:
-        if str(error).startswith(f"{CUDA}: cannot open shared object file"):
+    except OSError as failed:
+        if str(failed).startswith(f"{CUDA}: cannot open shared object file"):
             why = f"the driver's library is missing ({CUDA})"
             return facts | {"error": why, "is_there": False}
-        why = f"the driver's library cannot be loaded ({error})"
+        why = f"the driver's library cannot be loaded ({failed})"
         return facts | {"error": why}
     number = ctypes.c_int()
     cuda.cuDriverGetVersion(ctypes.byref(number))

@@ -7,6 +7,7 @@ import shlex
 from dpkit import sim
 from dpkit.commands.parser import (
     Commands,
+    count_option,
     refuse,
     refuse_missing_script,
     whole_count,
@@ -26,13 +27,13 @@ def add_check(commands: Commands) -> None:
     add = parser.add_argument
     add(
         "--ranks",
-        type=whole_count,
+        type=count_option,
         default=2,
         help="how many (default: %(default)s)",
     )
     add(
         "--steps",
-        type=whole_count,
+        type=count_option,
         default=2,
         help="of the optimizer (default: %(default)s)",
     )

@@ -62,7 +62,7 @@ def run_command(parser: Parser, arguments: Sequence[str] | None) -> int:
     return 0
 
 
-def whole_count(text: str) -> int:
+def count_option(text: str) -> int:
     """Return an option's whole number from 1 up; argparse names others."""
     try:
         number = int(text)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from dpkit.commands.parser import Commands, whole_count
+from dpkit.commands.parser import Commands, count_option
 from dpkit.commands.scripts import (
     add_machine,
     add_output,
@@ -27,7 +27,7 @@ def add_run(commands: Commands) -> None:
     )
     parser.add_argument(
         "--gpus",
-        type=whole_count,
+        type=count_option,
         default=1,
         help="how many GPUs the script finds (default: 1)",
     )

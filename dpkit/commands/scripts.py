@@ -13,6 +13,7 @@ from dpkit import sim
 from dpkit.commands.parser import (
     PROGRAM,
     Parser,
+    count_option,
     refuse,
     refuse_missing_script,
     refuse_output,
@@ -31,7 +32,7 @@ def add_what_runs(parser: Parser) -> None:
     add = parser.add_argument
     add(
         "--steps",
-        type=whole_count,
+        type=count_option,
         help="end after so many steps of the optimizer",
     )
     add("--meta", action="store_true", help="memory and time without values")

@@ -2,7 +2,7 @@
 
 import argparse
 
-from dpkit.commands.parser import Commands, Parser, refuse, whole_count
+from dpkit.commands.parser import Commands, Parser, count_option, refuse
 from dpkit.commands.scripts import (
     add_machine,
     add_output,
@@ -43,11 +43,11 @@ def add_torchrun(commands: Commands) -> None:
 def _add_ranks(parser: Parser) -> None:
     """Add how many ranks there are, as torchrun has it."""
     add = parser.add_argument
-    add("--nnodes", type=whole_count, default=1, help="nodes (default: 1)")
+    add("--nnodes", type=count_option, default=1, help="nodes (default: 1)")
     add(
         "--nproc-per-node",
         "--nproc_per_node",
-        type=whole_count,
+        type=count_option,
         default=1,
         help="ranks on each node, with a GPU each (default: 1)",
     )
