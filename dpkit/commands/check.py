@@ -10,7 +10,6 @@ from dpkit.commands.parser import (
     count_option,
     refuse,
     refuse_missing_script,
-    whole_count,
 )
 
 _SUMMARY = "compare one rank of a script with several"

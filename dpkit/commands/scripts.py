@@ -17,7 +17,6 @@ from dpkit.commands.parser import (
     refuse,
     refuse_missing_script,
     refuse_output,
-    whole_count,
 )
 from dpkit.ranks.watching import LIMIT, limit_of
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
