@@ -131,14 +131,16 @@ class ModelFacts(Watcher):
         The first that has some is the outermost: it calls those inside.
         """
         new = self._names.learn(module)
-        wrapped = isinstance(module, DistributedDataParallel)
-        self.is_wrapped = self.is_wrapped or wrapped
+        inner: Any = module
+        if isinstance(module, DistributedDataParallel):
+            self.is_wrapped = True
+            inner = module.module
         for name, p in new:
             if p.requires_grad and not isinstance(p, DTensor):
                 p.register_hook(self._keeping_own(name, ref(p)))
         if self._model is None and new:
             self._model = module
-            self._inner = module.module if wrapped else module
+            self._inner = inner
             self.is_flat = any(
                 isinstance(part, FullyShardedDataParallel)
                 for part in module.modules()

@@ -387,7 +387,7 @@ def _are_fields(
     elements = _chained(lists)
     if all(isinstance(x, Mapping) for x in elements):
         return len({tuple(x) for x in elements}) > 1
-    rows = [size for size in sizes for _ in range(size or 0)]
+    rows = [size for size in sizes if size for _ in range(size)]
     return all(map(_has_rows, elements, rows))
 
 

@@ -28,7 +28,7 @@ class RoundsOfSteps(NamedTuple):
     apart: list[str]  # moments at which some differ
     equal: list[str]  # moments after the first of these: all are equal again
     never: list[str]  # the parameters that are never equal again
-    count: int  # of all that have differed
+    num_apart: int  # of all that have differed
 
 
 def step_alone(several: Sequence[Kept]) -> bool:
@@ -95,12 +95,12 @@ def averages_later(rounds: RoundsOfSteps) -> list[str]:
 
 def never_equal_again(rounds: RoundsOfSteps) -> list[str]:
     """Return which parameters are left out where ranks average others."""
-    others = rounds.count - len(rounds.never)
+    others = rounds.num_apart - len(rounds.never)
     if not others or not rounds.never:
         return []
     return [
         f"each rank steps by its own gradients, and {others} of "
-        f"{rounds.count} parameters are made equal later, as local SGD and "
+        f"{rounds.num_apart} parameters are made equal later, as local SGD and "
         f"DiLoCo do; but never {', '.join(rounds.never)}"
     ]
 
