@@ -19,10 +19,13 @@ def work(device: torch.device) -> float:
 @pytest.fixture
 def one_gpu(monkeypatch):
     """Let this machine have one GPU, whose name is given."""
+    devices = module.devices
+
+    def here(count, kind=None):
+        return devices(count, kind) if kind else [torch.device("cuda", 0)]
 
     def named(name):
-        gpus = [torch.device("cuda", 0)]
-        monkeypatch.setattr(module, "real_devices", lambda: gpus)
+        monkeypatch.setattr(module, "devices", here)
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
 
     return named
@@ -55,7 +58,7 @@ def test_work_is_measured_after_a_first_call(one_gpu):
 
 
 def test_a_record_stands_for_a_gpu(monkeypatch):
-    monkeypatch.setattr(module, "real_devices", list)
+    monkeypatch.setenv("DPKIT_DEVICES", "sim")
     found = simulate_and_measure({"a": work, "b": work}, recorded={"a": 0.001})
     head = "NVIDIA H200 (recorded, no GPU is here), ms"
     assert [row[head] for row in found.rows] == ["1", "–"]

@@ -13,7 +13,6 @@ from statistics import median
 import torch
 
 from dpkit import devices, sim
-from dpkit.accelerator import real_devices
 from dpkit.theory.hardware import ACCELERATORS
 from dpkit.theory.tables import Table, table
 
@@ -55,11 +54,11 @@ def simulate_and_measure(
         >>> head.startswith("simulated (")
         True
     """
-    gpus = [device for device in real_devices() if device.type == "cuda"]
-    if gpus:
-        name = torch.cuda.get_device_name(gpus[0])
+    (device,) = devices(1)
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
         source = "measured here"
-        measured = {work: _measured(works[work], gpus[0]) for work in works}
+        measured = {work: _measured(works[work], device) for work in works}
     else:
         name = RECORDED
         source = "recorded, no GPU is here"
