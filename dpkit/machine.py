@@ -18,7 +18,7 @@ from dpkit.accelerator import real_devices
 from dpkit.arguments import Devices, device_list
 from dpkit.theory.units import check_count, show_seconds
 
-DEVICE_KINDS = ("cuda", "sim", "cpu")
+DEVICE_KINDS = ("cuda", "sim", "gpu", "cpu")
 
 
 def devices(
@@ -28,13 +28,14 @@ def devices(
 
     Args:
         count: How many. None means all there are, and one of the kind "cpu".
-        kind: "cuda" (GPUs), "sim" (simulated devices, on any machine) or
-            "cpu" (the one CPU, ``count`` times). None means what the
-            environment variable ``DPKIT_DEVICES`` says. Without it, None
-            means GPUs where there are ``count`` of them, else simulated
-            devices. If there is a GPU, it holds their numbers. Where PyTorch
-            cannot train on both kinds in one process, None means simulated
-            devices, and a warning says why.
+        kind: "cuda" (GPUs), "sim" (simulated devices, on any machine), "gpu"
+            (either of the two) or "cpu" (the one CPU, ``count`` times). None
+            means what the environment variable ``DPKIT_DEVICES`` says. Without
+            it, None means GPUs where there are ``count`` of them, else
+            simulated devices. If there is a GPU, it holds their numbers. Where
+            PyTorch cannot train on both kinds in one process, None means
+            simulated devices, and a warning says why. "gpu" means the same as
+            None, but never the CPU: each device has a memory of its own.
 
     Raises:
         RuntimeError: there are fewer devices of this kind.
@@ -68,9 +69,12 @@ def devices(
 
 
 def _asked_kind(kind: str | None) -> str | None:
-    """Return the kind by argument or by environment; None: neither says."""
-    source = "kind"
-    if kind is None:
+    """Return the kind by argument or by environment.
+
+    None: GPUs where there are enough of them, else simulated devices.
+    """
+    source, asked = "kind", kind
+    if kind in (None, "gpu"):
         source = "DPKIT_DEVICES"
         kind = os.environ.get(source) or None
     if kind is not None and kind not in DEVICE_KINDS:
@@ -78,7 +82,9 @@ def _asked_kind(kind: str | None) -> str | None:
             f"unknown kind of device ({source}: {kind!r}, known: "
             f"{', '.join(DEVICE_KINDS)})"
         )
-    return kind
+    if asked == "gpu" and kind == "cpu":
+        return "sim"
+    return None if kind == "gpu" else kind
 
 
 def _apart(gpus: list[torch.device]) -> bool:

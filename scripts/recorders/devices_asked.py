@@ -1,11 +1,12 @@
 """Record how many devices the cells of each chapter ask for.
 
-Usage: python scripts/record.py devices_asked
+Usage: python scripts/record.py devices_asked [CHAPTER ...]
 
 Each chapter runs once, on simulated devices. `dpkit.devices` and the
 functions that start processes write down what they are asked for: by a cell,
 or by what a cell calls. The page *How to use this book* tells it.
-It takes as long as all chapters.
+It takes as long as the chapters that are named, or all. The rows of the others
+stay as they are.
 """
 
 import json
@@ -18,7 +19,7 @@ from typing import Any
 import nbformat
 from execute_notebooks import execute
 
-from recorders.provenance import ROOT, provenance, store
+from recorders.provenance import DATA, ROOT, provenance, store
 
 # Runs in the kernel, before the first cell. What is imported later takes the
 # functions by their names from these modules.
@@ -69,14 +70,23 @@ def asked(chapter: Path) -> list[list[Any]]:
     return [list(row) for row in dict.fromkeys(map(tuple, rows))]
 
 
-def main() -> None:
-    """Run all chapters; write the record."""
+def main(*names: str) -> None:
+    """Run chapters, all or those named; write the record."""
     os.environ.pop("DPKIT_DEVICES", None)
     made_by = provenance()
     chapters = {}
+    if names:
+        chapters = json.loads((DATA / "devices_asked.json").read_text())
+        chapters = chapters["chapters"]
     for path in sorted((ROOT / "book").glob("*.ipynb")):
-        chapters[path.stem] = asked(path)
-        print(path.stem, chapters[path.stem], file=sys.stderr, flush=True)
+        if not names or path.stem in names:
+            chapters[path.stem] = asked(path)
+            told = chapters[path.stem]
+            print(path.stem, told, file=sys.stderr, flush=True)
     what = "how many devices, or processes, the cells of each chapter ask for"
-    record = {"provenance": made_by, "what": what, "chapters": chapters}
+    record = {
+        "provenance": made_by,
+        "what": what,
+        "chapters": dict(sorted(chapters.items())),
+    }
     store("devices_asked", record)

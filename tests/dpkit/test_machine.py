@@ -66,6 +66,18 @@ def test_environment_decides(monkeypatch, pretend_gpus):
     assert names(dpkit.devices(2)) == ["cuda:0", "cuda:1"]
 
 
+def test_a_gpu_is_a_real_or_a_simulated_one(monkeypatch, pretend_gpus):
+    pretend_gpus(2)
+    monkeypatch.setattr(dpkit.sim, "hold_on_gpu", lambda: None)
+    assert names(dpkit.devices(2, "gpu")) == ["cuda:0", "cuda:1"]
+    assert names(dpkit.devices(3, "gpu")) == ["sim:0", "sim:1", "sim:2"]
+    for environment, name in ("sim", "sim:0"), ("cpu", "sim:0"):
+        monkeypatch.setenv("DPKIT_DEVICES", environment)
+        assert names(dpkit.devices(1, "gpu")) == [name]
+    monkeypatch.setenv("DPKIT_DEVICES", "gpu")
+    assert names(dpkit.devices(2)) == ["cuda:0", "cuda:1"]
+
+
 @pytest.mark.parametrize("count", [0, -1])
 def test_no_devices(count):
     with pytest.raises(ValueError, match=rf"\(count: {count}\)"):
@@ -86,8 +98,8 @@ def test_more_than_there_are(pretend_gpus):
 
 
 def test_unknown_kind():
-    with pytest.raises(ValueError, match=r"kind: 'gpu', known: cuda, sim"):
-        dpkit.devices(1, kind="gpu")
+    with pytest.raises(ValueError, match=r"kind: 'tpu', known: cuda, sim"):
+        dpkit.devices(1, kind="tpu")
 
 
 def test_devices_by_name():

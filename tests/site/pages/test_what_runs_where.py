@@ -29,7 +29,11 @@ NAMES = [
 def requests(rows):
     """Return for how many devices a chapter asks, of what kind there is."""
     return sorted(
-        {k for how, k, kind in rows if how == "devices" and not kind and k}
+        {
+            k
+            for how, k, kind in rows
+            if how == "devices" and kind in (None, "gpu") and k
+        }
     )
 
 
