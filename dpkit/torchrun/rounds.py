@@ -100,8 +100,8 @@ def never_equal_again(rounds: RoundsOfSteps) -> list[str]:
         return []
     return [
         f"each rank steps by its own gradients, and {others} of "
-        f"{rounds.num_apart} parameters are made equal later, as local SGD and "
-        f"DiLoCo do; but never {', '.join(rounds.never)}"
+        f"{rounds.num_apart} parameters are made equal later, as local SGD "
+        f"and DiLoCo do; but never {', '.join(rounds.never)}"
     ]
 
 
