@@ -132,4 +132,4 @@ def recorded_step(name: str) -> float:
     """Return the seconds of a training step on the H200: "LeNet 64"."""
     record = json.loads((DATA / "gpu_operators.json").read_text())
     (row,) = [row for row in record["parts"] if row["step"] == name]
-    return sum(value for key, value in row.items() if key != "step")
+    return float(sum(row[key] for key in row if key != "step"))
