@@ -93,7 +93,7 @@ class IdleWatch:
         raise NotImplementedError
 
     def used(self) -> float:
-        """Return the seconds of CPU of all that work, but for this thread."""
+        """Return the CPU seconds of everything that works, except this thread."""
         raise NotImplementedError
 
     def ready(self) -> set[str]:
@@ -183,7 +183,7 @@ class TurnWatch(IdleWatch):
         return self._scheduler.number
 
     def used(self) -> float:
-        """Return the seconds of CPU of this process, but for this thread."""
+        """Return the CPU seconds of this process, except this thread."""
         return seconds_here()
 
     def ready(self) -> set[str]:

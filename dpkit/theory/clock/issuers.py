@@ -29,7 +29,7 @@ class Issuers:
     launch: int  # picoseconds that it costs them to issue an operation
     depth: int = 1  # of backward passes inside each other
     waiting: list[Work] = field(default_factory=list)  # what backward issued
-    # Of each thread: when it began to poll, and the end of its last poll.
+    # Thread -> when it began to poll, and the end of its last poll.
     polls: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def of(self, device: int) -> int:
