@@ -23,8 +23,7 @@ def device_list(
     Raises:
         TypeError: it is one device, or no iterable; or something in it is no
             device.
-        ValueError: there are fewer devices than ``least``, or one has no
-            values.
+        ValueError: there are fewer devices than ``least``.
     """
     one = isinstance(devices, str | torch.device)
     if one or not isinstance(devices, Iterable):
@@ -47,12 +46,6 @@ def _device(given: object, rank: int) -> torch.device:
             f"not a device (devices[{rank}]: {given!r}); dpkit.devices() "
             "gives those that are there"
         ) from None
-    if device.type == "meta":
-        raise ValueError(
-            f"a meta device has no values to work on (devices[{rank}]: "
-            f'{given!r}); dpkit.sim.configure(backing="meta") gives '
-            "devices that have times without values"
-        )
     return device
 
 

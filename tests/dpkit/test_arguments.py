@@ -227,17 +227,16 @@ def test_devices_without_a_number_meet():
 
 
 NO_DEVICES = [
-    ([None, "sim:0"], TypeError, r"devices\[0\]: None"),
-    (["sim:0", "simm:1"], TypeError, r"devices\[1\]: 'simm:1'"),
-    ([1.5, 0], TypeError, r"devices\[0\]: 1.5"),
-    (["sim:0", "meta"], ValueError, r"no values .* \(devices\[1\]: 'meta'\)"),
+    ([None, "sim:0"], r"devices\[0\]: None"),
+    (["sim:0", "simm:1"], r"devices\[1\]: 'simm:1'"),
+    ([1.5, 0], r"devices\[0\]: 1.5"),
 ]
 
 
-@pytest.mark.parametrize(("given", "kind", "told"), NO_DEVICES)
+@pytest.mark.parametrize(("given", "told"), NO_DEVICES)
 @pytest.mark.parametrize("name", TAKE_DEVICES)
-def test_what_is_no_device_in_a_list(name, given, kind, told):
-    with pytest.raises(kind, match=told):
+def test_what_is_no_device_in_a_list(name, given, told):
+    with pytest.raises(TypeError, match=told):
         TAKE_DEVICES[name](given)
 
 
