@@ -22,7 +22,7 @@ from dpkit.forked.proxy import Proxy, seconds_used
 from dpkit.processes.locations import stack_lines
 from dpkit.ranks.watching import (
     IdleWatch,
-    Places,
+    WaitingPlaces,
     ProgramLine,
     ready_threads,
     seconds_here,
@@ -89,9 +89,9 @@ class ProcessWatch(IdleWatch):
                     found.append(int(name))
         return found
 
-    def places(self) -> Places:
+    def places(self) -> WaitingPlaces:
         """Return where the ranks are that ask for nothing."""
-        places: Places = {}
+        places: WaitingPlaces = {}
         for rank, one in enumerate(self._ranks):
             if one.proxy.awaits:
                 places.setdefault(_place(one), []).append(rank)

@@ -525,7 +525,7 @@ def _kill(ranks: Sequence[RankProcess]) -> None:
 def _kill_group(rank: RankProcess) -> None:
     """Kill what is left of a rank and of the processes that it has started.
 
-    Like torchrun, this spares what has begun a session of its own.
+    Like torchrun, this spares what has begun another session.
     """
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(rank.pid, signal.SIGKILL)

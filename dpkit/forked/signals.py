@@ -18,7 +18,7 @@ from typing import Any
 
 from dpkit.sim.changes.change import replaced
 
-Handler = Callable[[int, FrameType | None], Any]
+SignalHandler = Callable[[int, FrameType | None], Any]
 
 
 class WholeRequests:
@@ -31,7 +31,7 @@ class WholeRequests:
     def __init__(self) -> None:
         self._main = threading.main_thread().ident
         self._depth = 0
-        self._came: dict[int, tuple[Handler, FrameType | None]] = {}
+        self._came: dict[int, tuple[SignalHandler, FrameType | None]] = {}
 
     def __enter__(self) -> None:
         if threading.get_ident() == self._main:
@@ -46,7 +46,7 @@ class WholeRequests:
             handler, frame = self._came.pop(number)
             handler(number, frame)
 
-    def after_requests(self, handler: Handler) -> Handler:
+    def after_requests(self, handler: SignalHandler) -> SignalHandler:
         """Return a handler that is called after a block."""
 
         @wraps(handler)

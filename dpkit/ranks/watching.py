@@ -61,7 +61,9 @@ class IdleError(RuntimeError):
     """Ranks have done nothing for as long as the limit allows."""
 
 
-Places = dict["ProgramLine | None", list[int]]  # a line -> the ranks that wait
+WaitingPlaces = dict[
+    "ProgramLine | None", list[int]
+]  # a line -> the ranks that wait
 
 
 class IdleWatch:
@@ -77,7 +79,7 @@ class IdleWatch:
     def __init__(self, limit: float = float("inf")) -> None:
         self.limit = limit
         self._warned: set[ProgramLine] = set()
-        self.last_places: Places = {}
+        self.last_places: WaitingPlaces = {}
         self._ready: set[str] = set()
         self._begin()
 
@@ -91,14 +93,14 @@ class IdleWatch:
         raise NotImplementedError
 
     def used(self) -> float:
-        """Return the seconds of CPU of all that work, but for this thread."""
+        """Return the seconds of CPU of everything that works, except this thread."""
         raise NotImplementedError
 
     def ready(self) -> set[str]:
         """Return the threads, except for this one, that run or could run."""
         raise NotImplementedError
 
-    def places(self) -> Places:
+    def places(self) -> WaitingPlaces:
         """Return where the ranks are that do nothing."""
         raise NotImplementedError
 
@@ -181,14 +183,14 @@ class TurnWatch(IdleWatch):
         return self._scheduler.number
 
     def used(self) -> float:
-        """Return the seconds of CPU of this process, but for this thread."""
+        """Return the seconds of CPU of this process, except this thread."""
         return seconds_here()
 
     def ready(self) -> set[str]:
         """Return the threads of this process that run or could run."""
         return ready_threads(os.getpid())
 
-    def places(self) -> Places:
+    def places(self) -> WaitingPlaces:
         """Return where the rank is whose turn it is."""
         return {self.place(): [self._scheduler.running]}
 
