@@ -22,8 +22,8 @@ from dpkit.forked.proxy import Proxy, seconds_used
 from dpkit.processes.locations import stack_lines
 from dpkit.ranks.watching import (
     IdleWatch,
-    WaitingPlaces,
     ProgramLine,
+    WaitingPlaces,
     ready_threads,
     seconds_here,
 )

@@ -305,7 +305,7 @@ class Proxy:
 def seconds_used(process: int) -> float:
     """Return the seconds of the CPU that a process has used.
 
-    Those of its children count as well, once they have ended.
+    What its children have used counts as well, once they have ended.
     """
     try:
         text = Path(f"/proc/{process}/stat").read_text()

@@ -93,7 +93,7 @@ class IdleWatch:
         raise NotImplementedError
 
     def used(self) -> float:
-        """Return the seconds of CPU of everything that works, except this thread."""
+        """Return the CPU seconds of what works, except this thread."""
         raise NotImplementedError
 
     def ready(self) -> set[str]:
