@@ -6,9 +6,11 @@ go on, the others learn of it, have a moment to end, and are then killed.
 
 import ctypes
 import multiprocessing
+import multiprocessing.util
 import os
 import pickle
 import resource
+import shutil
 import signal
 import sys
 import time
@@ -19,7 +21,8 @@ from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
-from tempfile import TemporaryDirectory
+from secrets import token_hex
+from tempfile import gettempdir
 from threading import Thread
 from typing import Any, NamedTuple
 
@@ -136,7 +139,8 @@ def run_forked(
         )
         running = world.scheduler.count
         # Where its processes keep sockets, which the killed do not remove.
-        folder = stack.enter_context(TemporaryDirectory(prefix="pymp-"))
+        folder = os.path.join(gettempdir(), f"pymp-{token_hex(8)}")
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         noted = {} if arrivals is None else arrivals
         store = RankStore(world.scheduler, size // running)
         ranks: list[RankProcess] = []
@@ -243,9 +247,8 @@ class RankProcess:
         inherited = [self.connection, *(other.connection for other in before)]
         self.process: ForkProcess = context.Process(
             target=_run_rank,
-            args=(rank, program, world, its, inherited, self.stack),
+            args=(rank, program, world, its, inherited, self.stack, folder),
         )
-        vars(self.process)["_config"]["tempdir"] = folder
         self.process.start()
         its.close()
         assert self.process.pid is not None
@@ -298,6 +301,7 @@ def _run_rank(
     connection: Connection,
     inherited: Sequence[Connection],
     stack: int,
+    folder: str,
 ) -> None:
     """Run the program of a rank; this is all that its process does."""
     os.setsid()  # Ctrl-C is for the parent, which ends the ranks
@@ -307,6 +311,13 @@ def _run_rank(
     requests = Requests(connection)
     requests.whole.begin()
     tell_when_asked(stack)
+
+    def get_temp_dir() -> str:
+        """Return the folder of the launch, which removes it."""
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        return folder
+
+    replaced(multiprocessing.util, "get_temp_dir", get_temp_dir).apply()
     os.register_at_fork(after_in_child=requests.close_in_child)
     here = _become_rank(rank, requests, world)
     outcome = _outcome(program, here)

@@ -20,7 +20,8 @@ ranks draw its random numbers;
 ``layouts`` -- which tensors a group sends;
 ``reductions`` -- by what it reduces, such as ``ReduceOp.AVG``;
 ``refused`` -- what only a process can do;
-``store`` -- keys and values that one rank sets and another reads.
+``store`` -- keys and values that one rank sets and another reads;
+``error_words`` -- what an error of a rank is called in a message.
 
 The way of one ``dist.all_reduce(x)``, on each rank:
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from multiprocessing.util import get_temp_dir
+from multiprocessing import util
 
 import torch
 import torch.distributed as dist
@@ -200,7 +200,7 @@ def leave_a_process():
         process = subprocess.Popen(words, stdout=nowhere, stderr=nowhere)
         # Where a DataLoader has its sockets; real processes would leave it.
         is_script = "TORCHELASTIC_RUN_ID" in os.environ
-        folder = get_temp_dir() if is_script else ""
+        folder = util.get_temp_dir() if is_script else ""
         print(json.dumps(["left", [process.pid, folder]]), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     total()

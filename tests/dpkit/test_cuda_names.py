@@ -164,6 +164,16 @@ def test_all_that_is_refused_is_named():
                 getattr(torch.cuda.nccl, name)()
 
 
+@pytest.mark.parametrize("name", ["mpi", "UCC", "cpu:gloo,cuda:xccl"])
+def test_backends_that_pytorch_for_gpus_lacks_are_refused(name):
+    def make():
+        with pytest.raises(RuntimeError, match="package doesn't have"):
+            dist.new_group(backend=name)
+
+    with sim.machine(num_devices=2, hosts="per_device"), sim.as_cuda():
+        sim.launch(make, 2)
+
+
 def test_options_of_nccl_on_a_torch_without_cuda(monkeypatch):
     for owner in (dist, dist.distributed_c10d):
         monkeypatch.delattr(owner, "ProcessGroupNCCL", raising=False)
