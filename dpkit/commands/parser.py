@@ -84,6 +84,8 @@ def refuse_output(option: str, path: Path) -> None:
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         refuse(f"cannot write ({option}: '{path}'): it is no regular file")
+    if not path.parent.exists():
+        refuse(f"cannot write ({option}: '{path}'): there is no folder for it")
     try:
         if path.exists():
             path.open("a").close()

@@ -344,7 +344,7 @@ NO_FILES = {
     "{folder}": "Is a directory",
     "": "Is a directory",
     "/dev/full": "it is no regular file",
-    "{folder}/none/file": "No such file or directory",
+    "{folder}/none/file": "there is no folder for it",
 }
 NO_OPTIONS = [
     *(
@@ -429,7 +429,7 @@ def test_a_file_that_cannot_be_written_is_found_before_measuring(
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "file").touch()
     for name, words in (
-        ("no/such/mine.json", "No such file or directory"),
+        ("no/such/mine.json", "there is no folder for it"),
         ("folder.json", "Is a directory"),
         ("file/mine.json", "Not a directory"),
         ("mine.txt", "must end in .json"),

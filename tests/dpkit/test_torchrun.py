@@ -674,8 +674,8 @@ def test_what_cannot_be_configured_is_refused_in_a_line(tmp_path):
 @pytest.mark.parametrize(
     ("options", "refusal"),
     [
-        (["--trace", "no/such.json"], "no folder for it (path: no/such.json)"),
-        (["--report", "no/such.html"], "no folder for it (path: no/such.htm"),
+        (["--trace", "no/a.json"], "(--trace: 'no/a.json'): there is no fold"),
+        (["--report", "no/a.html"], "(--report: 'no/a.html'): there is no f"),
         (["other.py"], "there is no such script (file: other.py)"),
     ],
 )
