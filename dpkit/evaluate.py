@@ -77,11 +77,8 @@ def evaluate_accuracy(
         num_examples += len(y)
     if num_examples == 0:
         raise ValueError("no examples to evaluate on (examples: 0)")
-    # Reading a count waits for its device, so it is done once, at the end.
-    of_each = [count.tolist() for count in counts]
-    correct, without_number, no_class = map(sum, zip(*of_each))
-    _check_answers(without_number, no_class, num_examples)
-    return float(correct / num_examples)
+    # Reading counts waits for their device, so it is done once, at the end.
+    return _share_of_right(sum(count.cpu() for count in counts), num_examples)
 
 
 def counted(scores: Tensor, y: Tensor) -> Tensor:
@@ -95,10 +92,9 @@ def counted(scores: Tensor, y: Tensor) -> Tensor:
     return torch.stack([right, without_number, no_class]).sum(dim=1)
 
 
-def _check_answers(
-    without_number: int, no_class: int, num_examples: int
-) -> None:
-    """Raise ValueError for answers of which none can be right."""
+def _share_of_right(counts: Tensor | int, num_examples: int) -> float:
+    """Return the share of right answers; raise if some cannot be right."""
+    correct, without_number, no_class = torch.as_tensor(counts).tolist()
     if no_class:
         raise ValueError(
             "a label is not the number of a class, from 0 to classes - 1 "
@@ -109,6 +105,7 @@ def _check_answers(
             "the network gives NaN, and no class has the largest score "
             f"(examples with NaN: {without_number}, examples: {num_examples})"
         )
+    return float(correct / num_examples)
 
 
 def _net_on_each(
