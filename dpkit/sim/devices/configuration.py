@@ -110,11 +110,6 @@ class Simulation:
 def _cluster(settings: dict[str, Any]) -> Cluster:
     others = ("backing", "memory_bytes")
     found = cluster(**{k: v for k, v in settings.items() if k not in others})
-    if (found.ranks_per_node or 1) > found.num_devices:
-        raise ValueError(
-            "a node has more devices than there are (ranks_per_node: "
-            f"{found.ranks_per_node}, num_devices: {found.num_devices})"
-        )
     has_values = settings["backing"] != "meta"
     if found.num_devices > DEVICES_OF_TORCH and has_values:
         raise ValueError(
