@@ -359,10 +359,6 @@ def test_what_is_no_loss(name, loss, kind, told):
 
 REFUSED = [
     (
-        lambda: dpkit.sim.configure(ranks_per_node=16),
-        r"node: 16, num_devices: 8",
-    ),
-    (
         lambda: dpkit.train_batch(net, EACH, X, Y, [[X[:3]]], ["cpu"], 0.1),
         r"requires a gradient \(parameters: 1\); replicate",
     ),
