@@ -33,7 +33,7 @@ def draws():
 
 
 def say(words):
-    print(words)
+    print(f"{words}\n", end="")  # one write: the ranks print at once
 
 
 @pytest.fixture
