@@ -71,7 +71,7 @@ def test_polls_one_after_another_are_one_span():
 
 
 def test_a_long_wait_takes_a_few_polls_more_than_a_short_one():
-    """Each is late by a thousandth of the wait; after a gap it begins anew."""
+    """Each is late by a thousandth of the wait, which a gap ends."""
     made = clock()
     for _ in range(10_000):
         made.poll(0)
