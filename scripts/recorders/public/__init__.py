@@ -6,6 +6,7 @@
 ``watched`` -- runs a script, and writes its parameters' sums after each step;
 ``gloo`` -- runs it in real processes, where ``cuda`` means the CPU;
 ``compare`` -- compares the sums of the two;
+``said`` -- what torchrun and check say, among what the script prints;
 ``planting`` -- plants mistakes (``mistakes.toml``) into copies, for
     ``recorders.planted_mistakes``;
 ``made_up`` -- data that the scripts read, where the real is a download.

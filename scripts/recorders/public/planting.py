@@ -9,31 +9,16 @@ import shutil
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from recorders.public.run import Runner, failure
+from recorders.public.said import alarms
 from recorders.public.table import HERE, PublicScript
 
 TABLE = HERE / "mistakes.toml"
 TOOLS = ("torchrun", "check")
-# What torchrun and check say themselves, among what the script prints.
-OWN_LINES = re.compile(
-    r"^(?:python -m dpkit|rank \d+ was at |\w*Error: )"
-    r"|^  ranks have done different|^\d+ ranks (?:compute|agree) "
-    r"|^found by torchrun: |^forward \d+: ranks have |^DistributedSampler \d+ "
-    r"|^(?:gradients|parameters|buffers|learning rates) (?!before they)"
-    r"|^step \d+: no parameter |^all of (?:these|them) |^it looks like: "
-    r"|^(?:their GradScalers|each rank's are|before|targets|the others) "
-    r"|^they agree until "
-    r"|^in step \d+ one rank has "
-    r"|^no optimizer has |^FullyShardedDataParallel "
-)
-NO_ALARM = re.compile(
-    r"torchrun: the GPUs are |^\d+ ranks (?:compute the gradients|agree with)"
-)
 
 
 class Edit(NamedTuple):
@@ -105,17 +90,6 @@ def copy(repositories: Path, script: PublicScript, to: Path) -> Path:
     for other in ("made", "stand_ins"):
         (to / other).symlink_to(repositories / other)
     return to / folder
-
-
-def alarms(text: str) -> list[str]:
-    """Return what torchrun or check find, out of what is printed."""
-    lines = text.splitlines()
-    own = [line.strip() for line in lines if OWN_LINES.match(line)]
-    if "Found" in lines:
-        after = lines[lines.index("Found") + 1 :]
-        found = takewhile(lambda x: x.startswith("  ! "), after)
-        own += [line.removeprefix("  ! ") for line in found]
-    return [x for x in dict.fromkeys(own) if not NO_ALARM.search(x)]
 
 
 def judged(row: dict[str, Any], plant: Plant, cause: str) -> dict[str, Any]:

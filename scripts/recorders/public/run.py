@@ -14,6 +14,7 @@ from typing import Any
 
 from recorders.public.checkout import lay_out
 from recorders.public.compare import largest_difference
+from recorders.public.said import alarms
 from recorders.public.table import HERE, PublicScript, fill
 
 LIMIT = 1800  # seconds on the wall for one run, so that none is cut by load
@@ -217,7 +218,18 @@ class Runner:
         }
         if script.compared and ended.status == 0:
             row["compared"] = self.compare(script)
+        # check has no options of torchrun, and compares steps that train.
+        if row["step"] and script.ranks > 1 and not script.options:
+            row["check"] = self.checked(script)
         return row
+
+    def checked(self, script: PublicScript) -> dict[str, Any]:
+        """Run check on a script as it is, and return what it says."""
+        ended = self.check(script, "")
+        said = alarms(ended.output.replace(f"{self._folder(script)}/", ""))
+        if ended.status != 0:
+            said = said or [failure(ended)]
+        return {"said": said, "cpu_seconds": ended.cpu_seconds}
 
     def compare(self, script: PublicScript) -> dict[str, Any]:
         """Run a script on both, and compare what its steps leave."""

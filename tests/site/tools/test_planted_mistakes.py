@@ -12,12 +12,12 @@ from recorders.public.planting import (
     Mistakes,
     Plant,
     Planter,
-    alarms,
     edit,
     judged,
     name_of,
     read_mistakes,
 )
+from recorders.public.said import alarms
 from recorders.public.table import PublicScript, read_table
 
 from tests.repository import ROOT
