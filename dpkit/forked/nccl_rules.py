@@ -16,25 +16,29 @@ from dpkit.sim.devices.configuration import simulation
 
 NCCL_ALONE = ("nccl", "cuda:nccl")  # what a program asks for
 _OBJECTS = ("_object", "_object_list")  # how names end of what sends objects
+_TRACKER = "tensor/_random.py"  # has DTensor's tracker of random numbers
 
 
 def check_on_cpu(rank: int) -> None:
     """Check a call with tensors of the CPU, in a group of NCCL alone.
 
-    Objects are on the CPU here, and on the current GPU with NCCL.
+    Objects are on the CPU here, and on the current GPU with NCCL. So is the
+    state of random numbers that a DTensor gives to all ranks
+    (``ranks.shard_random``), which goes from the rank's own GPU.
 
     Raises:
         RuntimeError: it sends tensors of the CPU; or objects, while the
             current device is another rank's.
     """
-    if not _sends_objects():
+    sender = _sender()
+    if sender == "":
         raise RuntimeError(
             "No backend type associated with device type cpu: a group of the "
             "backend nccl sends tensors of GPUs alone; move the tensor there, "
             "or name no backend, and gloo sends those of the CPU"
         )
     current = simulation.current_device
-    if current != rank:
+    if sender == "objects" and current != rank:
         taken = names.shown(torch.device("sim", current))
         raise RuntimeError(
             f"Duplicate GPU detected: objects are sent from the current "
@@ -43,17 +47,19 @@ def check_on_cpu(rank: int) -> None:
         )
 
 
-def _sends_objects() -> bool:
-    """Return whether PyTorch sends an object in the tensors of a call."""
+def _sender() -> str:
+    """Return for what PyTorch itself sends; "" if a program does."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if code.co_filename.endswith("distributed_c10d.py") and (
             code.co_name.endswith(_OBJECTS)
         ):
-            return True
+            return "objects"
+        if code.co_filename.endswith(_TRACKER):
+            return "random numbers"
         frame = frame.f_back
-    return False
+    return ""
 
 
 def seconds_allowed(asked: str, timeout: Any) -> float:

@@ -61,6 +61,12 @@ elif how == "own":
     if rank < 2:
         group = dist.new_group([0, 1], use_local_synchronization=True)
         dist.all_reduce(one.cuda(), group=group)
+elif how == "random":
+    from torch.distributed.tensor import Shard, distribute_tensor
+    mesh = dist.init_device_mesh("cuda", (size,))
+    x = distribute_tensor(torch.zeros(6, device="cuda"), mesh, [Shard(0)])
+    x.normal_()
+    assert x.to_local().abs().sum() > 0
 print(f"rank {rank} has done it")
 """
 
@@ -120,7 +126,7 @@ def test_what_nccl_refuses_fails_with_the_line(tmp_path, how, said, code):
     "how",
     [
         *("both: cpu", "gloo", "objects", "both: no device: objects"),
-        *("short wait", "no watchdog", "all", "own", "alone"),
+        *("short wait", "no watchdog", "all", "own", "alone", "random"),
     ],
 )
 def test_what_runs_on_gpus_goes_on(tmp_path, how):
