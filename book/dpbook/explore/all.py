@@ -5,6 +5,7 @@ The page sends a figure's name and settings as JSON, and shows what returns.
 
 import json
 
+from dpbook.explore.calculator import CALCULATOR
 from dpbook.explore.collectives import COLLECTIVES
 from dpbook.explore.decision import DECISION
 from dpbook.explore.figure import LiveFigure
@@ -15,7 +16,7 @@ from dpbook.explore.ring import RING
 from dpbook.explore.step import STEP
 from dpkit.theory.units import check_known
 
-_MODELS = (STEP, PIPELINE, COLLECTIVES, DECISION, PLANNER, RING)
+_MODELS = (STEP, PIPELINE, COLLECTIVES, DECISION, PLANNER, CALCULATOR, RING)
 _PUZZLES = (ORDER, BUCKETS, MESSAGES, PLACEMENT)
 
 FIGURES: dict[str, LiveFigure] = {f.name: f for f in (*_MODELS, *_PUZZLES)}

@@ -213,7 +213,7 @@ def _facts(
     fit = f"{found.num_layouts:,}, of which {len(found.plans):,} fit"
     layout = rows["yours"].layout
     block = _block(case, layout)
-    trust = _trust(case, layout)
+    trust = how_exact(case, layout)
     return [*facts, block, ("layouts tried", fit), trust]
 
 
@@ -227,7 +227,7 @@ def _block(case: Case, layout: Layout) -> tuple[str, str]:
     return "yours: a block and micro-batch", f"{device}, {launched}"
 
 
-def _trust(case: Case, layout: Layout) -> tuple[str, str]:
+def how_exact(case: Case, layout: Layout) -> tuple[str, str]:
     """Return how far off published steps of such layouts were."""
     name = case.cluster.accelerator.name
     sharded = layout.zero == 3
