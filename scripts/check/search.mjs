@@ -25,7 +25,7 @@ const QUERIES = {
   "learning rate scaling": "large-batches",
   "batch norm": "batch-norm",
   "batch normalization": "batch-norm",
-  "how many GPUs do I need": "plan-a-run",
+  "how many GPUs do I need": "plan-a-run calculator",
   "mixed precision": "precision",
   "sequence parallelism": "layer-partitioning",
   "expert parallelism": "experts",
@@ -50,6 +50,9 @@ const QUERIES = {
   "multi gpu evaluation": "data-parallelism",
   "nn.DataParallel": "data-parallelism-concise",
   "simulate GPUs": "how-to",
+  "gpu memory calculator": "calculator",
+  "how much memory does a 7B model need": "calculator",
+  "cost of training": "calculator",
 };
 const FIRST = 2;
 
