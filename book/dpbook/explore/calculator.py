@@ -101,7 +101,7 @@ def show_run(
 
     Args:
         model: A name in ``MODELS``, or ``OWN``.
-        layers: Those of one's own network; the next three likewise.
+        layers: Those of a network that is ``OWN``.
         width: The values of a token.
         heads: The heads of attention.
         words: The words that it knows.
@@ -287,7 +287,7 @@ def _days(seconds: float) -> str:
 
 
 def words_of(layout: Layout) -> str:
-    """Say a layout in words.
+    """Return a layout in words.
 
     Example:
         >>> words_of(Layout(4, 2, zero=3))  # doctest: +NORMALIZE_WHITESPACE
