@@ -311,8 +311,10 @@ def words_of(layout: Layout) -> str:
 
 
 def _command(run: Run) -> str:
-    nodes = f"--nnodes {run.num_machines} " if run.num_machines > 1 else ""
-    network = f"--network {run.machine.network} " if run.num_machines > 1 else ""
+    nodes = network = ""
+    if run.num_machines > 1:
+        nodes = f"--nnodes {run.num_machines} "
+        network = f"--network {run.machine.network} "
     return (
         f"python -m dpkit torchrun --meta --alike {nodes}--nproc-per-node "
         f"{NODE} {run.machine.options} {network}train.py"
