@@ -306,6 +306,8 @@ def _run_rank(
     """Run the program of a rank; this is all that its process does."""
     os.setsid()  # Ctrl-C is for the parent, which ends the ranks
     _end_with_parent()
+    # The program may choose how it starts processes; this one was forked.
+    multiprocessing.set_start_method(None, force=True)
     for other in inherited:
         other.close()
     requests = Requests(connection)
