@@ -13,18 +13,16 @@ pytestmark = pytest.mark.skipif(
 SCRIPT = """
 import multiprocessing
 
-import torch
 
-
-def numbers(queue):
+def tell(queue):
     queue.put(multiprocessing.get_start_method())
 
 
 if __name__ == "__main__":
     assert multiprocessing.get_start_method(allow_none=True) is None
-    torch.multiprocessing.set_start_method("spawn")
+    multiprocessing.set_start_method("spawn")
     queue = multiprocessing.Queue()
-    process = multiprocessing.Process(target=numbers, args=(queue,))
+    process = multiprocessing.Process(target=tell, args=(queue,))
     process.start()
     print(f"began by {queue.get()}")
     process.join()
