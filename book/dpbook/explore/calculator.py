@@ -118,10 +118,8 @@ def show_run(
         net = own_network(layers, width, heads, words, sequence)
     else:
         net = replace(MODELS[model], sequence=sequence)
-    case = _case(net, examples, kind, machines, program)
+    case, cost = fastest(net, examples, kind, machines, program)
     run = Run(case, kind, machines, tokens * 1e9, price)
-    result = search(case)
-    cost = result.plans[0] if result.plans else result.smallest
     if cost is None:
         raise SettingError(
             "no layout uses all GPUs: the examples of a step do not divide "
@@ -159,6 +157,23 @@ def own_network(
     inner = 256 * ceil(width * 8 / 3 / 256)
     sizes = layers, width, heads, words, sequence, inner
     return Planned(*sizes, gated=True, tied=False, dropout=False)
+
+
+def fastest(
+    net: Planned,
+    examples: int,
+    machine: Machine,
+    num_machines: int,
+    program: str = EAGER,
+) -> tuple[Case, LayoutCost | None]:
+    """Return the case, and its fastest layout that fits.
+
+    If none fits, it is the layout that needs the least memory, and if there
+    is no layout, None.
+    """
+    case = _case(net, examples, machine, num_machines, program)
+    found = search(case)
+    return case, found.plans[0] if found.plans else found.smallest
 
 
 def _case(
@@ -371,7 +386,7 @@ CONTROLS: dict[str, Control] = {
     "sequence": Number(
         "tokens of an example", 4096, (1024, 2048, 4096, 8192, 32_768)
     ),
-    "examples": Number("examples of a step", 512, POWERS[5:]),
+    "examples": Number("examples of a step", 512, POWERS[3:]),
     "tokens": Number("tokens of the run, in billions", 100, TOKENS),
     "price": Number(
         "price of a machine for an hour", 0, (0, 1, 2, 5, 10, 20, 50, 100)

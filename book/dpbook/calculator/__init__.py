@@ -1,0 +1,1 @@
+"""The page with the calculator: how its times compare with published ones."""
