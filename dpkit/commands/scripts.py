@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from dpkit import sim
 from dpkit.commands.parser import (
@@ -18,6 +18,7 @@ from dpkit.commands.parser import (
     refuse_missing_script,
     refuse_output,
 )
+from dpkit.forked.signals import number_of, raise_end_signal
 from dpkit.ranks.watching import LIMIT, limit_of
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
 
@@ -139,15 +140,15 @@ def run_and_report(
         if path is not None:
             refuse_output(option, path)
     _configure(options, machine)
-    signal.signal(signal.SIGTERM, _raise_interrupt)
+    signal.signal(signal.SIGTERM, raise_end_signal)
     time = "" if options.real_time else ", and so is the script's time"
     _print(name, f"the GPUs are {sim.label()}{time}")
     script = Script(options.script, tuple(options.arguments), options.module)
     try:
         done = run(script)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         _print(name, "interrupted; all that was started has ended")
-        raise SystemExit(128 + signal.SIGINT) from None
+        raise SystemExit(128 + number_of(error)) from None
     for section in report(done):
         print(f"\n{section}", flush=True)
     _write_files(options, name, done)
@@ -206,11 +207,6 @@ def _configure(options: argparse.Namespace, machine: dict[str, Any]) -> None:
         )
     except (RuntimeError, ValueError, OSError) as error:
         refuse(error)
-
-
-def _raise_interrupt(*_: object) -> NoReturn:
-    """End as by Ctrl-C, so that no rank is left."""
-    raise KeyboardInterrupt
 
 
 def _print(name: str, line: str) -> None:

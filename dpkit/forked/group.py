@@ -162,8 +162,11 @@ class ForkedWork(SimWork):
 
     def is_completed(self) -> bool:
         """Return whether they are over, at this time of the rank's clock."""
+        check_rank(self._rank)
+        if not self._group.requests.ask("is_completed", self.numbers):
+            return False
         self._let_all_arrive()
-        return bool(self._group.requests.ask("is_completed", self.numbers))
+        return True
 
     synchronize = block_current_stream = SimWork.wait
 

@@ -41,6 +41,7 @@ from dpkit.forked.requests import (
     read_message,
     write_message,
 )
+from dpkit.forked.signals import number_of
 from dpkit.forked.store import RemoteStore
 from dpkit.library import LIBRARY
 from dpkit.ranks.alike import AlikeWorld, tell_of_one
@@ -64,6 +65,7 @@ _NO_CONNECTION = (
     "as by os.closerange"
 )
 END_WITHIN = 5.0  # seconds that a rank has to end in, once it is told
+SAVE_WITHIN = 30.0  # seconds that it has after a signal, as under torchrun
 
 
 class ForkedRank(NamedTuple):
@@ -168,8 +170,8 @@ def run_forked(
             _wait_for_end(world, ranks, watch)
         except IdleError as reached:
             idle = reached
-        except KeyboardInterrupt:
-            _interrupt(ranks)
+        except KeyboardInterrupt as error:
+            _pass_on(number_of(error), world, ranks)
             raise
         finally:
             _end(world, ranks)
@@ -469,11 +471,22 @@ def _wait_for_end(
         watch.look()
 
 
-def _interrupt(ranks: Sequence[RankProcess]) -> None:
-    """Send Ctrl-C to the ranks: a program may do something about it."""
-    for one in ranks:
-        with suppress(ProcessLookupError):
-            os.kill(one.pid, signal.SIGINT)
+def _pass_on(
+    number: int, world: _OwnStates, ranks: Sequence[RankProcess]
+) -> None:
+    """Send ranks the signal that ends the launch, and let them end by it.
+
+    As under torchrun, a script may save its work first.
+    """
+    scheduler = world.scheduler
+    scheduler.are_told = True
+    try:
+        for one in ranks:
+            with suppress(ProcessLookupError):
+                os.kill(one.pid, number)
+        scheduler.ended.wait(SAVE_WITHIN)
+    finally:
+        scheduler.are_told = False
 
 
 def _gone(code: int) -> str:

@@ -14,11 +14,31 @@ import threading
 from collections.abc import Callable
 from functools import wraps
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from dpkit.sim.changes.change import replaced
 
 SignalHandler = Callable[[int, FrameType | None], Any]
+
+
+class EndSignal(KeyboardInterrupt):
+    """A signal that ends a launch as Ctrl-C does, such as SIGTERM."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def raise_end_signal(number: int, frame: FrameType | None) -> NoReturn:
+    """Handle a signal that is to end a launch, so that no rank is left."""
+    raise EndSignal(number)
+
+
+def number_of(error: KeyboardInterrupt) -> int:
+    """Return the signal that has ended a launch; by default Ctrl-C's."""
+    if isinstance(error, EndSignal):
+        return error.number
+    return signal.SIGINT
 
 
 class WholeRequests:

@@ -63,6 +63,7 @@ class Scheduler:
         self.running = 0  # the rank whose turn it is
         self.errors: dict[int, BaseException] = {}  # of ranks, the first first
         self.stuck = ""  # why nobody could go on
+        self.are_told = False  # each rank was told to end, and ends by itself
         self.ended = threading.Event()  # all ranks have
         self.number = 0  # of the turn: how many there were before it
         self.threads: dict[int, int] = {}  # in which programs run, by rank
@@ -132,8 +133,11 @@ class Scheduler:
 
     @property
     def over(self) -> bool:
-        """Whether the ranks are to end."""
-        return bool(self.errors or self.stuck)
+        """Whether the ranks are to end.
+
+        An error of one ends the others, unless they are ending already.
+        """
+        return bool(self.stuck or (self.errors and not self.are_told))
 
     def wait(self, rank: int, awaited: Awaited) -> None:
         """Make other ranks run until what this rank waits for is over.

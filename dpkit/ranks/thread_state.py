@@ -1,8 +1,8 @@
 """What PyTorch has once in a process, and each rank has for itself.
 
 Those are the registry of process groups, random numbers, the default dtype,
-the hooks of all modules, and what DTensor and ``context_parallel`` keep. All
-is set back when the ranks have ended.
+the hooks of all modules, and what DistributedDataParallel, DTensor and
+``context_parallel`` keep. All is set back when the ranks have ended.
 """
 
 import copy
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.distributed import distributed_c10d as c10d
 from torch.nn.modules import module as modules
+from torch.nn.parallel import DistributedDataParallel
 
 from dpkit.ranks import context_parallel_state
 from dpkit.ranks.context_parallel_state import ContextParallelState
@@ -88,6 +89,7 @@ class ThreadState(NamedTuple):
     in_rules: dict[Any, Any]  # what is in them
     tracker: Any  # what DTensor draws its shards by, once it has
     hooks: dict[str, Any]  # of all modules, by their names in torch
+    in_forward: Any  # the DistributedDataParallel whose forward runs, or None
     sequences: ContextParallelState
 
     @classmethod
@@ -101,6 +103,7 @@ class ThreadState(NamedTuple):
             in_rules=dict(rules),
             tracker=_tracking()._rng_tracker,
             hooks={name: getattr(modules, name) for name in HOOKS},
+            in_forward=DistributedDataParallel._active_ddp_module,
             sequences=ContextParallelState.now(),
         )
 
@@ -127,6 +130,7 @@ class ThreadState(NamedTuple):
         _dispatcher()._custom_op_handlers = self.rules
         _tracking()._rng_tracker = self.tracker
         vars(modules).update(self.hooks)
+        DistributedDataParallel._active_ddp_module = self.in_forward
         self.sequences.restore()
 
 

@@ -24,13 +24,16 @@ from dpkit.ranks.error_words import in_words
 from dpkit.ranks.pending import PendingCollective
 from dpkit.ranks.scheduler import Scheduler
 from dpkit.sim.cuda_names.not_modelled import note
+from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.streams.sending import check_rank
 from dpkit.sim.streams.streams import SimEvent, current_stream
 from dpkit.sim.tensors.backward import in_backward
 from dpkit.sim.tensors.tensor import SimTensor
+from dpkit.theory.clock.record import SECOND
 
 _Work: Any = vars(dist)["_Work"]
+IN_VAIN = 600.0  # seconds; NCCL's watchdog allows as many by default
 
 
 def note_time_limit() -> None:
@@ -63,6 +66,7 @@ class SimWork(_Work):  # type: ignore[misc]
         self._rank = rank
         self.pending = pending
         self._out = out
+        self._asked_since: int | None = None  # in vain, in picoseconds
 
     def wait(self, timeout: Any = None) -> bool:
         """Make the rank's current stream wait until they are over.
@@ -132,11 +136,31 @@ class SimWork(_Work):  # type: ignore[misc]
     def is_completed(self) -> bool:
         """Return whether they are over, at this time of the rank's clock.
 
-        It gives other ranks their turns until all have arrived. To ask the
-        device then takes a moment, as :meth:`SimEvent.query` does.
+        It gives other ranks their turns first, until none of them can go on:
+        those that have not arrived by then may wait for this rank. To ask
+        takes a moment, as :meth:`SimEvent.query` does.
         """
+        if not self._have_all_arrived():
+            simulation.clock.poll(self._rank)
+            return False
         self._let_all_arrive()
         return all(event.query() for event in self._ends())
+
+    def _have_all_arrived(self) -> bool:
+        """Give others their turns, and return whether all have arrived.
+
+        Who has asked in vain for ten minutes waits, and is told if nobody
+        can go on.
+        """
+        check_rank(self._rank)
+        if all(collective.is_over for collective in self.pending):
+            return True
+        self._scheduler.let_others(self._rank)
+        now = simulation.clock.mark(self._rank)
+        if self._asked_since is None:
+            self._asked_since = now
+        is_over = all(collective.is_over for collective in self.pending)
+        return is_over or now - self._asked_since > IN_VAIN * SECOND
 
     synchronize = block_current_stream = wait
 

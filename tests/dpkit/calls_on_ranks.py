@@ -1,8 +1,11 @@
 """What torch.distributed can be asked for: calls, and what they should leave.
 
 Each call runs in a rank; ``expected(rank, k)`` is what it leaves there,
-worked out on the CPU from the numbers of all ranks.
+worked out on the CPU from the numbers of all ranks. Ranks are those in a
+group: all of them, or one of several groups that call side by side.
 """
+
+from contextvars import ContextVar
 
 import torch
 import torch.distributed as dist
@@ -10,10 +13,17 @@ from torch.distributed import ReduceOp
 
 CALLS = {}  # name -> (call, expected, least number of ranks)
 
+# The group that calls, or whose results are worked out: 0 is that of all.
+GROUP = ContextVar("GROUP", default=0)
+
 
 def numbers(rank, *shape):
-    """Return the numbers of a rank, others for each."""
-    generator = torch.Generator().manual_seed(100 + rank)
+    """Return the numbers of a rank, others for each and in each group.
+
+    Groups of equal numbers would not show what goes to the wrong group.
+    """
+    seed = 100 + rank + 1000 * GROUP.get()
+    generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
@@ -29,10 +39,12 @@ def calling(name, expected, least=1):
     return add
 
 
-# What the rank of a call has: its number, how many there are, its device.
+# What the rank of a call has: its number in the group, how many there are,
+# its device, and the group.
 class Rank:
-    def __init__(self, rank, k, device):
+    def __init__(self, rank, k, device, group=None):
         self.rank, self.k, self.device = rank, k, device
+        self.group = group or dist.group.WORLD
 
     def own(self, *shape):
         return numbers(self.rank, *shape).to(self.device)
@@ -40,6 +52,17 @@ class Rank:
     def empty(self, *shape):
         out = torch.zeros(*shape, dtype=torch.float64)
         return (out - 7).to(self.device)
+
+
+def call_in_groups(name, kind):
+    """Make a call among the even ranks, and another among the odd ones."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    members = [list(range(first, size, 2)) for first in (0, 1)]
+    group = [dist.new_group(ranks) for ranks in members][rank % 2]
+    GROUP.set(1 + rank % 2)
+    place, size = dist.get_rank(group), dist.get_world_size(group)
+    here = Rank(place, size, torch.device(kind), group)
+    return CALLS[name][0](here)
 
 
 REDUCTIONS = {
@@ -57,7 +80,7 @@ def add_reductions(name, op, reduced):
     @calling(f"all_reduce {name}", lambda r, k: [reduced(every(k, 7, 2))])
     def all_reduce(here):
         x = here.own(7, 2)
-        dist.all_reduce(x, op)
+        dist.all_reduce(x, op, here.group)
         return [x]
 
     @calling(
@@ -66,7 +89,7 @@ def add_reductions(name, op, reduced):
     )
     def reduce(here):
         x = here.own(5)
-        dist.reduce(x, here.k - 1, op)
+        dist.reduce(x, op=op, group=here.group, group_dst=here.k - 1)
         return [x] if here.rank == here.k - 1 else []
 
     @calling(
@@ -75,7 +98,8 @@ def add_reductions(name, op, reduced):
     )
     def reduce_scatter(here):
         out = here.empty(3, 2)
-        dist.reduce_scatter(out, list(here.own(here.k, 3, 2)), op)
+        given = list(here.own(here.k, 3, 2))
+        dist.reduce_scatter(out, given, op, here.group)
         return [out]
 
     @calling(
@@ -84,7 +108,8 @@ def add_reductions(name, op, reduced):
     )
     def reduce_scatter_tensor(here):
         out = here.empty(3, 2)
-        dist.reduce_scatter_tensor(out, here.own(here.k * 3, 2), op)
+        given = here.own(here.k * 3, 2)
+        dist.reduce_scatter_tensor(out, given, op, here.group)
         return [out]
 
 
@@ -95,35 +120,39 @@ for reduction in REDUCTIONS.items():
 @calling("broadcast", lambda r, k: [numbers(k // 2, 5, 3)])
 def broadcast(here):
     x = here.own(5, 3)
-    dist.broadcast(x, here.k // 2)
+    dist.broadcast(x, group=here.group, group_src=here.k // 2)
     return [x]
 
 
-@calling("broadcast of integers", lambda r, k: [torch.arange(4) + k - 1])
+def whole_numbers(rank):
+    return torch.arange(4) + rank + 100 * GROUP.get()
+
+
+@calling("broadcast of integers", lambda r, k: [whole_numbers(k - 1)])
 def broadcast_integers(here):
-    x = torch.arange(4).to(here.device) + here.rank
-    dist.broadcast(x, here.k - 1)
+    x = whole_numbers(here.rank).to(here.device)
+    dist.broadcast(x, group=here.group, group_src=here.k - 1)
     return [x]
 
 
 @calling("all_gather", lambda r, k: every(k, 3, 2))
 def all_gather(here):
     outs = [here.empty(3, 2) for _ in range(here.k)]
-    dist.all_gather(outs, here.own(3, 2))
+    dist.all_gather(outs, here.own(3, 2), here.group)
     return outs
 
 
 @calling("all_gather, uneven", lambda r, k: [numbers(s, s) for s in range(k)])
 def all_gather_uneven(here):
     outs = [here.empty(s) for s in range(here.k)]
-    dist.all_gather(outs, here.own(here.rank))
+    dist.all_gather(outs, here.own(here.rank), here.group)
     return outs
 
 
 @calling("all_gather_into_tensor", lambda r, k: [torch.cat(every(k, 3, 2))])
 def all_gather_into_tensor(here):
     out = here.empty(3 * here.k, 2)
-    dist.all_gather_into_tensor(out, here.own(3, 2))
+    dist.all_gather_into_tensor(out, here.own(3, 2), here.group)
     return [out]
 
 
@@ -132,7 +161,7 @@ def all_gather_in_place(here):
     out = here.empty(3 * here.k)
     own = out[3 * here.rank : 3 * here.rank + 3]
     own.copy_(here.own(3))
-    dist.all_gather_into_tensor(out, own)
+    dist.all_gather_into_tensor(out, own, here.group)
     return [out]
 
 
@@ -142,7 +171,7 @@ def all_gather_in_place(here):
 )
 def all_to_all_single(here):
     out = here.empty(2 * here.k)
-    dist.all_to_all_single(out, here.own(2 * here.k))
+    dist.all_to_all_single(out, here.own(2 * here.k), group=here.group)
     return [out]
 
 
@@ -161,14 +190,15 @@ def all_to_all_uneven(here):
     k, rank = here.k, here.rank
     out = here.empty(k * rank, 2)
     given = here.own(k * (k - 1) // 2, 2)
-    dist.all_to_all_single(out, given, [rank] * k, list(range(k)))
+    parts = [rank] * k, list(range(k))
+    dist.all_to_all_single(out, given, *parts, here.group)
     return [out]
 
 
 @calling("all_to_all", lambda r, k: [x[r] for x in every(k, k, 3, 2)])
 def all_to_all(here):
     outs = [here.empty(3, 2) for _ in range(here.k)]
-    dist.all_to_all(outs, list(here.own(here.k, 3, 2)))
+    dist.all_to_all(outs, list(here.own(here.k, 3, 2)), here.group)
     return outs
 
 
@@ -176,7 +206,7 @@ def all_to_all(here):
 def scatter(here):
     out, root = here.empty(3), here.k // 2
     given = list(here.own(here.k, 3)) if here.rank == root else None
-    dist.scatter(out, given, root)
+    dist.scatter(out, given, group=here.group, group_src=root)
     return [out]
 
 
@@ -186,5 +216,5 @@ def gather(here):
     outs = None
     if here.rank == root:
         outs = [here.empty(3) for _ in range(here.k)]
-    dist.gather(here.own(3), outs, root)
+    dist.gather(here.own(3), outs, group=here.group, group_dst=root)
     return outs or []

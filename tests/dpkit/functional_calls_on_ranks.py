@@ -1,7 +1,6 @@
 """The functional collectives, with their gradients; added to ``CALLS``."""
 
 import torch
-import torch.distributed as dist
 from torch.distributed import _functional_collectives as functional
 
 from tests.dpkit.calls_on_ranks import calling, every, numbers
@@ -9,7 +8,7 @@ from tests.dpkit.calls_on_ranks import calling, every, numbers
 
 @calling("functional all_reduce", lambda r, k: [sum(every(k, 5))])
 def functional_all_reduce(here):
-    return [functional.all_reduce(here.own(5), "sum", dist.group.WORLD) + 0]
+    return [functional.all_reduce(here.own(5), "sum", here.group) + 0]
 
 
 @calling(
@@ -22,7 +21,7 @@ def functional_all_reduce(here):
 )
 def functional_all_gather(here):
     x = here.own(2).requires_grad_()
-    y = functional.all_gather_tensor_autograd(x, 0, dist.group.WORLD)
+    y = functional.all_gather_tensor_autograd(x, 0, here.group)
     (y * numbers(9, 2 * here.k).to(here.device)).sum().backward()
     return [y.detach() + 0, x.grad]
 
@@ -36,9 +35,7 @@ def functional_all_gather(here):
 )
 def functional_reduce_scatter(here):
     x = here.own(3 * here.k).requires_grad_()
-    y = functional.reduce_scatter_tensor_autograd(
-        x, "sum", 0, dist.group.WORLD
-    )
+    y = functional.reduce_scatter_tensor_autograd(x, "sum", 0, here.group)
     (y * numbers(9 + here.rank, 3).to(here.device)).sum().backward()
     return [y.detach() + 0, x.grad]
 
@@ -52,6 +49,6 @@ def functional_reduce_scatter(here):
 )
 def functional_all_to_all(here):
     x, ones = here.own(here.k).requires_grad_(), [1] * here.k
-    y = functional.all_to_all_single_autograd(x, ones, ones, dist.group.WORLD)
+    y = functional.all_to_all_single_autograd(x, ones, ones, here.group)
     (y * numbers(9 + here.rank, here.k).to(here.device)).sum().backward()
     return [y.detach() + 0, x.grad]

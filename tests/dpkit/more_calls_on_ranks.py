@@ -13,13 +13,13 @@ from tests.dpkit.calls_on_ranks import calling, every, numbers
 def send_and_recv(here):
     """Send once around, and come after the one before."""
     before, after = (here.rank - 1) % here.k, (here.rank + 1) % here.k
-    out = here.empty(5, 2)
+    out, group = here.empty(5, 2), here.group
     if here.rank == 0:
-        dist.send(here.own(5, 2), after, tag=3)
-        dist.recv(out, before, tag=3)
+        dist.send(here.own(5, 2), group=group, tag=3, group_dst=after)
+        dist.recv(out, group=group, tag=3, group_src=before)
     else:
-        dist.recv(out, before, tag=3)
-        dist.send(here.own(5, 2), after, tag=3)
+        dist.recv(out, group=group, tag=3, group_src=before)
+        dist.send(here.own(5, 2), group=group, tag=3, group_dst=after)
     return [out]
 
 
@@ -33,12 +33,16 @@ def batch_isend_irecv(here):
     outs = [here.empty(4), here.empty(4)]
     # With two ranks both neighbours are one: a tag tells them apart.
     ways = [
-        dist.P2POp(dist.isend, here.own(4), after, tag=1),
-        dist.P2POp(dist.isend, here.own(4), before, tag=2),
-        dist.P2POp(dist.irecv, outs[0], before, tag=1),
-        dist.P2POp(dist.irecv, outs[1], after, tag=2),
+        (dist.isend, here.own(4), after, 1),
+        (dist.isend, here.own(4), before, 2),
+        (dist.irecv, outs[0], before, 1),
+        (dist.irecv, outs[1], after, 2),
     ]
-    for work in dist.batch_isend_irecv(ways):
+    messages = [
+        dist.P2POp(way, x, group=here.group, tag=tag, group_peer=peer)
+        for way, x, peer, tag in ways
+    ]
+    for work in dist.batch_isend_irecv(messages):
         work.wait()
     return outs
 
@@ -48,7 +52,7 @@ def batch_isend_irecv(here):
 )
 def all_reduce_coalesced(here):
     xs = [here.own(3), here.own(8)]
-    dist.all_reduce_coalesced(xs)
+    dist.all_reduce_coalesced(xs, group=here.group)
     return xs
 
 
@@ -58,9 +62,11 @@ def all_reduce_coalesced(here):
 )
 def joined(here):
     outs = [here.empty(n * here.k) for n in (2, 5)]
-    with dist._coalescing_manager(device=here.device, async_ops=True) as all_:
+    group = here.group
+    manager = dist._coalescing_manager(group, here.device, async_ops=True)
+    with manager as all_:
         for out, n in zip(outs, (2, 5)):
-            dist.all_gather_into_tensor(out, here.own(n))
+            dist.all_gather_into_tensor(out, here.own(n), group)
     all_.wait()
     return outs
 
@@ -92,14 +98,15 @@ def in_groups(here):
 def reduce_scatter_uneven(here):
     out = here.empty(here.rank + 1)
     whole = numbers(50 + here.rank, here.k, here.k).to(here.device)
-    dist.reduce_scatter(out, [x[: n + 1] for n, x in enumerate(whole)])
+    parts = [x[: n + 1] for n, x in enumerate(whole)]
+    dist.reduce_scatter(out, parts, group=here.group)
     return [out]
 
 
 @calling("complex", lambda r, k: [sum(every(k, 3, 4))])
 def all_reduce_complex(here):
     x = torch.view_as_complex(here.own(3, 2, 2))
-    dist.all_reduce(x)
+    dist.all_reduce(x, group=here.group)
     return [torch.view_as_real(x).reshape(3, 4)]
 
 
@@ -109,7 +116,8 @@ def all_reduce_complex(here):
 def rs_column(here):
     x = here.own(here.k, 4)
     out = here.empty(1)
-    dist.reduce_scatter_tensor(out, x[:, 1].contiguous())
+    column = x[:, 1].contiguous()
+    dist.reduce_scatter_tensor(out, column, group=here.group)
     return [out]
 
 
@@ -120,7 +128,7 @@ def send_column(here):
     x = here.own(3, 4)
     out = here.empty(3)
     before, after = (here.rank - 1) % here.k, (here.rank + 1) % here.k
-    w = dist.isend(x[:, 1], after)
-    dist.recv(out, before)
+    w = dist.isend(x[:, 1], group=here.group, group_dst=after)
+    dist.recv(out, group=here.group, group_src=before)
     w.wait()
     return [out]

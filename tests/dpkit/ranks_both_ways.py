@@ -19,9 +19,10 @@ from tests.dpkit import (
     more_calls_on_ranks,  # noqa: F401
 )
 from tests.dpkit import pipelines_on_ranks as pipelines
-from tests.dpkit.calls_on_ranks import CALLS, Rank
+from tests.dpkit.calls_on_ranks import CALLS, Rank, call_in_groups
 from tests.dpkit.engines_on_ranks import ENGINES
 
+IN_GROUPS = ("reduce sum", "all_gather", "gather", "functional all_reduce")
 FEW = ("ddp_views", "zero", "fsdp_hybrid", "tensor_parallel_loss")
 
 
@@ -50,7 +51,11 @@ def programs(what, size):
         return {name: (ENGINES[name],) for name in FEW}
     if what == "pipelines":
         return {n: (pipelines.pipeline, n) for n in pipelines.SCHEDULES}
-    return {name: (call, name) for name, c in CALLS.items() if size >= c[2]}
+    calls = {name: (call, name) for name, c in CALLS.items() if size >= c[2]}
+    return calls | {
+        f"{name}, in groups": (call_in_groups, name, "sim")
+        for name in IN_GROUPS
+    }
 
 
 def program(function, *args):

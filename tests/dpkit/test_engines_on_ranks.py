@@ -147,8 +147,9 @@ def test_one_function_started_in_three_ways(run_ranks, tmp_path):
 # -- batch normalisation over all ranks
 
 
-def images():
-    generator = torch.Generator().manual_seed(2)
+def images(group=0):
+    """Return the rows of a group of ranks, others for each."""
+    generator = torch.Generator().manual_seed(2 + group)
     shape = 8, 2, 5, 5
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
@@ -186,6 +187,26 @@ def test_sync_batch_norm_is_that_of_the_whole_batch(k):
         assert worst(found, expected) < 1e-10
     alone = dpkit.sim.launch(fit_on_ranks, k, False)
     assert worst(alone[0], expected) > 1e-3
+
+
+def fit_in_groups():
+    """Train a model on ranks 0 and 2, and another one on 1 and 3."""
+    rank = dist.get_rank()
+    which = rank % 2
+    group = [dist.new_group([0, 2]), dist.new_group([1, 3])][which]
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(convolution(), group)
+    model = DistributedDataParallel(
+        model.to(own_device()), process_group=group, bucket_cap_mb=0.001
+    )
+    x = images(which).chunk(2)[rank // 2]
+    return fit(model, x.to(own_device()))
+
+
+def test_groups_train_apart_each_on_its_own_rows():
+    """Their buckets, and the moments of their batches."""
+    for rank, found in enumerate(dpkit.sim.launch(fit_in_groups, 4)):
+        expected = fit(convolution(), images(rank % 2))
+        assert worst(found, expected) < 1e-10
 
 
 # -- checkpoints

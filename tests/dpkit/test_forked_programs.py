@@ -103,6 +103,21 @@ def polls_of_a_long_wait():
     return polls < 20_000
 
 
+def polls_before_it_is_sent():
+    other = 1 - rank
+    if rank == 1:
+        dist.recv(ones(), other)
+        dist.send(3 * ones(), other)
+        return True
+    x = ones()
+    work = dist.irecv(x, other)
+    before = work.is_completed()
+    dist.send(ones(), other)
+    while not work.is_completed():
+        pass
+    return not before and x[0].item() == 3
+
+
 def reads_the_time():
     begin, reads = time.perf_counter(), 0
     while time.perf_counter() - begin < 0.3 and reads < 20_000:
@@ -131,6 +146,7 @@ for check in (
     time_in_a_thread,
     time_in_workers,
     polls_of_a_long_wait,
+    polls_before_it_is_sent,
     reads_the_time,
     device_of_a_thread,
 ):
@@ -162,6 +178,7 @@ def test_what_a_rank_may_do(tmp_path):
             "time_in_a_thread 1.000",
             "time_in_workers True",
             "polls_of_a_long_wait True",
+            "polls_before_it_is_sent True",
             "reads_the_time True",
             "device_of_a_thread cuda:0",
         ):

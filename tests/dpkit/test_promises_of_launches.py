@@ -109,6 +109,12 @@ ENDS = {
         ["rank 1 was in wait(), called from wait_outside() at " + THERE],
     ],
     "interrupt": [["KeyboardInterrupt"]] * 3,
+    # Only a command of ours hears it for its ranks, as torchrun does.
+    "save_when_told_to_end": [
+        ["a process hears signals in its main thread alone"],
+        ["[[2.0, 2.0], True]", "EndSignal: SIGTERM"],
+        None,
+    ],
     # A wait ends first, as one in C++, and the ranks can go on.
     "have_a_time_limit": [
         ["a process hears signals in its main thread alone"],

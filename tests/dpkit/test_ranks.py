@@ -3,6 +3,7 @@
 import os
 import random
 import threading
+from contextvars import copy_context
 
 import numpy
 import pytest
@@ -18,7 +19,7 @@ import dpkit
 from dpkit.processes import rank_device
 from dpkit.theory.hardware import HOSTS
 from tests.dpkit import functional_calls_on_ranks, more_calls_on_ranks
-from tests.dpkit.calls_on_ranks import CALLS, Rank
+from tests.dpkit.calls_on_ranks import CALLS, GROUP, Rank, call_in_groups
 
 ADDED = functional_calls_on_ranks, more_calls_on_ranks
 MOST = max(5, *map(int, os.environ.get("DPKIT_RANKS", "2 4").split()))
@@ -59,6 +60,30 @@ def test_a_call_leaves_what_it_should(name):
                 torch.testing.assert_close(
                     outs, expected(rank, k), rtol=1e-12, atol=1e-12
                 )
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning")
+@pytest.mark.parametrize("name", [n for n in CALLS if n != "new_group"])
+def test_a_call_in_a_group_leaves_what_its_ranks_have(name):
+    """Each group has numbers of its own, and no rank's number is its place."""
+    for kind, way in ("sim", None), ("sim", "library"), ("cpu", None):
+        ranks = dpkit.sim.launch(call_in_groups, 5, name, kind, algorithm=way)
+        for rank, left in enumerate(ranks):
+            outs = [out.detach().cpu() for out in left]
+            size = 3 if rank % 2 == 0 else 2
+            expected = copy_context().run(
+                expected_in_group, 1 + rank % 2, name, rank // 2, size
+            )
+            torch.testing.assert_close(outs, expected, rtol=1e-12, atol=1e-12)
+
+
+def expected_in_group(number, name, place, size):
+    """Return what a call leaves on a rank of a group, by the group's numbers.
+
+    Run it in a context of its own: it sets the group.
+    """
+    GROUP.set(number)
+    return CALLS[name][1](place, size)
 
 
 def objects():

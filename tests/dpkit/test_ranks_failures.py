@@ -650,6 +650,44 @@ def test_who_polls_reads_the_sum_when_it_is_there():
                 assert seconds > slowest
 
 
+def poll_before_it_is_sent():
+    """Return what polling says, where the other waits for this rank first."""
+    rank = dist.get_rank()
+    x, y = torch.zeros(2, device="sim"), torch.ones(2, device="sim")
+    if rank == 1:
+        dist.recv(x, 0)
+        dist.send(5 * y, 0)
+        return None
+    begin, works = dpkit.sim.now(), dist.irecv(x, 1)
+    before = [works.is_completed() for _ in range(3)]
+    asked = dpkit.sim.now() - begin
+    dist.send(y, 1)
+    while not works.is_completed():
+        pass
+    return before, asked > 0, x.tolist()
+
+
+def test_what_is_not_sent_yet_is_not_completed():
+    found = dpkit.sim.launch(poll_before_it_is_sent, 2)
+    assert found == [([False] * 3, True, [5.0, 5.0]), None]
+
+
+def poll_for_ever():
+    x = torch.zeros(2, device="sim")
+    if dist.get_rank() == 1:
+        dist.recv(x, 0)
+    work = dist.irecv(x, 1)
+    while not work.is_completed():
+        pass
+
+
+def test_who_polls_in_vain_is_told_that_none_can_go_on(monkeypatch):
+    monkeypatch.setattr("dpkit.ranks.works.IN_VAIN", 1e-3)
+    told = str(error_of(poll_for_ever, 2))
+    assert "rank 0 waits in message 1 → 0, tag 0" in told
+    assert "rank 1 waits in message 0 → 1, tag 0" in told
+
+
 def time_itself():
     device, rank = torch.device("sim", dist.get_rank()), dist.get_rank()
     x = torch.ones(500, 500, device=device)

@@ -509,6 +509,47 @@ def test_each_row_counts_what_rank_0_sends(details):
         assert rows[row] == words.split()
 
 
+ROWS = """
+import time, torch, torch.distributed as dist
+
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+torch.cuda.set_device(rank)
+weight = torch.zeros(1 << 18, device="cuda", requires_grad=True)
+optimizer = torch.optim.SGD([weight], 0.1)
+for step in range(3):
+    weight.sum().backward()
+    if step == 1:
+        torch.empty((1 + rank) << 20, dtype=torch.uint8, device="cuda")
+    optimizer.step()
+x = torch.ones(1, device="cuda")
+for _ in range(3):
+    dist.all_reduce(x)
+    torch.cuda.synchronize()
+    if rank == 1:
+        time.sleep(0.5)
+dist.all_reduce(x)
+"""
+
+
+@pytest.mark.slow
+def test_each_rank_has_its_row_of_memory_and_its_waits(tmp_path):
+    """1 MiB each of weights and gradients, and for a moment more by rank.
+
+    Rank 1 is late for three of four, by half a second for two others.
+    """
+    text = torchrun(tmp_path, "--nproc-per-node", "3", script=ROWS)
+    heads, *rows = section(text, "Memory of tensors at its peak (counted)")
+    assert heads.endswith("parameters  gradients  activations  other")
+    for rank, row in enumerate(rows):
+        more = f"{1 + rank} MiB"
+        words = f"{rank} {3 + rank} MiB 2 1 MiB 1 MiB 0 B {more}"
+        assert row.split() == words.split()
+    (line,) = section(text, "Who the ranks wait for in collectives (modelled)")
+    assert "most for rank 1: it came last to 3 of 4" in line
+    assert "the others waited 3 s for it, added up" in line
+
+
 @pytest.mark.slow
 def test_mistakes_that_several_ranks_show(tmp_path):
     ranks = "--nproc-per-node", "4"
