@@ -76,6 +76,17 @@ def check_tensor(x: Tensor) -> None:
         raise TypeError(f"not a tensor (type: {type(x).__name__})")
 
 
+def check_dense(x: Tensor) -> None:
+    """Raise NotImplementedError for a tensor that is sparse or nested."""
+    if x.is_nested or x.layout is not torch.strided:
+        kind = "nested" if x.is_nested else str(x.layout)
+        raise NotImplementedError(
+            "a collective sends dense tensors alone (kind of tensor: "
+            f"{kind.removeprefix('torch.').removeprefix('_')}); send a dense "
+            "one, or its parts"
+        )
+
+
 def check_kind(name: str, value: object, kind: type) -> None:
     """Raise TypeError unless a value is one of a kind, such as nn.Linear."""
     if not isinstance(value, kind):
@@ -182,6 +193,7 @@ def check_tensors(tensors: Sequence[Tensor]) -> None:
     """Raise an error unless tensors can take part in one collective.
 
     Raises:
+        NotImplementedError: one is sparse or nested.
         TypeError: it is one tensor, or something in it is no tensor.
         ValueError: there are none, shapes or dtypes differ, or an element
             would be changed twice because memory is shared.
@@ -189,6 +201,8 @@ def check_tensors(tensors: Sequence[Tensor]) -> None:
     tensors = tensor_list(tensors)
     if len(tensors) == 0:
         raise ValueError("no tensors to communicate (tensors: 0)")
+    for x in tensors:
+        check_dense(x)
     check_one_shape(tensors)
     _check_memory(tensors)
 

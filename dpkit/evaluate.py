@@ -63,6 +63,7 @@ def evaluate_accuracy(
         ... )
         0.8
     """
+    devices = device_list(devices)
     nets = _net_on_each(net, devices, device_params)
     devices = devices[: len(nets)]
     counts = [torch.zeros(3, dtype=torch.int64, device=d) for d in devices]
@@ -114,7 +115,6 @@ def _net_on_each(
     device_params: Sequence[Sequence[Tensor]] | None,
 ) -> list[Callable[[Tensor], Any]]:
     """Return one function of the examples alone for each device."""
-    devices = device_list(devices)
     check_function("net", net)
     while isinstance(net, WRAPPERS):
         net = net.module

@@ -31,7 +31,7 @@ LEFT_OUT = -100  # the label that PyTorch's losses leave out by default
 
 def check_sum(loss: Loss) -> None:
     """Refuse a loss that says that it is a mean."""
-    check_function("loss", loss)
+    _check_called(loss)
     reduction = _setting(loss, "reduction")
     if reduction in DIVIDED:
         raise ValueError(
@@ -81,7 +81,7 @@ def _check_halves(
 
 def check_mean(loss: Loss) -> None:
     """Refuse a loss that says that it is a sum or weighs examples."""
-    check_function("loss", loss)
+    _check_called(loss)
     if _setting(loss, "reduction") == "sum":
         raise ValueError(
             "the loss is a sum over examples (reduction: 'sum'); it has to "
@@ -98,6 +98,19 @@ def check_mean(loss: Loss) -> None:
         raise ValueError(
             "the loss divides by what it does not leave out (ignore_index: "
             f"{left_out}); divide the sum by len(y)"
+        )
+
+
+def _check_called(loss: Loss) -> None:
+    """Refuse what is no function, or a class such as nn.MSELoss.
+
+    A class can be called, too, with settings in place of outputs and labels.
+    """
+    check_function("loss", loss)
+    if isinstance(loss, type):
+        raise TypeError(
+            f"not a loss (loss: the class {loss.__name__}, which has to be "
+            "called)"
         )
 
 

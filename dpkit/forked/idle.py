@@ -32,6 +32,7 @@ from dpkit.sim.places import LIBRARIES, OWN_FILES
 LOOK_EVERY = 0.5  # seconds
 ASKS = signal.SIGRTMAX  # that no script should use
 _ANSWER_WITHIN = 1.0  # seconds
+_OWN_THREAD = "Current thread"  # faulthandler's word for the one that hears
 
 
 class WatchedRank(Protocol):
@@ -100,21 +101,30 @@ class ProcessWatch(IdleWatch):
 
 def tell_when_asked(stack: int) -> None:
     """Write where this process is into a file, when a signal asks for it."""
-    faulthandler.register(ASKS, stack, all_threads=False)
+    faulthandler.register(ASKS, stack, all_threads=True)
 
 
 def _place(rank: WatchedRank) -> ProgramLine | None:
-    """Return the line of its program at which a rank is, if it tells."""
+    """Return the line of its program at which a rank is, if it tells.
+
+    A program that is over may wait for its threads: then the line is theirs.
+    """
     os.ftruncate(rank.stack, 0)
     os.lseek(rank.stack, 0, os.SEEK_SET)
     with suppress(ProcessLookupError):
         os.kill(rank.pid, ASKS)
     deadline = time.monotonic() + _ANSWER_WITHIN
     text = ""
-    while not text.endswith("\n") and time.monotonic() < deadline:
+    is_whole = False
+    while not is_whole and time.monotonic() < deadline:
         time.sleep(0.01)
         text = os.pread(rank.stack, 100_000, 0).decode(errors="replace")
-    for line in stack_lines(text):  # innermost first
-        if not line.file.startswith((*LIBRARIES, OWN_FILES, "<frozen")):
-            return ProgramLine(*line)
+        is_whole = _OWN_THREAD in text and text.endswith("\n")
+    others, _, own = text.partition(_OWN_THREAD)
+    for part in own, others:
+        for line in stack_lines(part):  # innermost first
+            if line.name == "_run_rank":
+                break  # what has called it is the program of the parent
+            if not line.file.startswith((*LIBRARIES, OWN_FILES, "<frozen")):
+                return ProgramLine(*line)
     return None

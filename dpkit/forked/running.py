@@ -44,6 +44,7 @@ from dpkit.forked.requests import (
 from dpkit.forked.signals import number_of
 from dpkit.forked.store import RemoteStore
 from dpkit.library import LIBRARY
+from dpkit.processes.children import flush_output
 from dpkit.ranks.alike import AlikeWorld, tell_of_one
 from dpkit.ranks.alike_checks import check_machine
 from dpkit.ranks.error_words import WordsError, in_words
@@ -325,8 +326,7 @@ def _run_rank(
     os.register_at_fork(after_in_child=requests.close_in_child)
     here = _become_rank(rank, requests, world)
     outcome = _outcome(program, here)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_output()
     _end_rank(rank, requests, outcome)
 
 

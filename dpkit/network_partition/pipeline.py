@@ -26,7 +26,12 @@ from dpkit.network_partition.interpreter import Interpreter
 from dpkit.network_partition.stage import Layer, Stage, layers_of
 from dpkit.network_partition.untie import gradients_summed, untie
 from dpkit.streams import Channel
-from dpkit.theory.pipelines.actions import Schedule, owners, parse
+from dpkit.theory.pipelines.actions import (
+    Action,
+    Schedule,
+    owners,
+    parse,
+)
 from dpkit.theory.pipelines.check import check
 from dpkit.theory.pipelines.replay import times
 from dpkit.theory.pipelines.schedules import by_name
@@ -215,6 +220,10 @@ def _schedule(
     if isinstance(schedule, str):
         schedule = parse(schedule)
     check_kind("schedule", schedule, Sequence)
+    for device, row in enumerate(schedule):
+        check_kind(f"schedule[{device}]", row, Sequence)
+        for number, action in enumerate(row):
+            check_kind(f"schedule[{device}][{number}]", action, Action)
     if len(schedule) != num_devices:
         raise ValueError(
             "the schedule is not for so many devices (lists of actions: "

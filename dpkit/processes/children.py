@@ -12,8 +12,9 @@ leave a value::
 import atexit
 import os
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 
@@ -31,18 +32,36 @@ def ending_children() -> Iterator[None]:
         _end(None)
 
 
+def exit_status(end: SystemExit) -> int:
+    """Return the status by which Python ends: 1 for words, or a loss."""
+    if end.code is None:
+        return 0
+    return end.code & 0xFF if isinstance(end.code, int) else 1
+
+
+def finish_program() -> None:
+    """Do what Python does where a program ends: wait for its threads first."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+
+
+def flush_output() -> None:
+    """Write what was printed; a program may have closed its output."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError):  # None; or it is closed
+            stream.flush()
+
+
 def _end(error: BaseException | None) -> NoReturn:
     """End this process as Python does at the end of a program."""
-    status: object = 0
+    status = 0
     if isinstance(error, SystemExit):
-        status = error.code or 0
+        status = exit_status(error)
+        if not isinstance(error.code, int | None):  # as of sys.exit("…")
+            print(error.code, file=sys.stderr)
     elif error is not None:
         sys.excepthook(type(error), error, error.__traceback__)
         status = 1
-    atexit._run_exitfuncs()
-    if not isinstance(status, int):  # the words of sys.exit("…")
-        print(status, file=sys.stderr)
-        status = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status & 0xFF)
+    finish_program()
+    flush_output()
+    os._exit(status)

@@ -32,7 +32,7 @@ import torch
 import torch.distributed as dist
 
 from dpkit.accelerator import real_devices
-from dpkit.processes.children import ending_children
+from dpkit.processes.children import ending_children, flush_output
 from dpkit.processes.jobs import unpickled
 from dpkit.processes.locations import Watch
 from dpkit.processes.server import PR_SET_PDEATHSIG
@@ -82,13 +82,13 @@ def _do(
         if dist.is_initialized():
             dist.destroy_process_group()
         watch.doing("saving")
-        sys.stdout.flush()
+        flush_output()
         _leave(folder / f"value-{rank}", value)
     except BaseException as error:  # sys.exit() in a rank is a failure too
         error = error.with_traceback(_own_part(error.__traceback__))
         text = "".join(traceback.format_exception(error)).rstrip()
         _leave(folder / f"error-{rank}", (time.monotonic(), rank, text))
-        sys.stdout.flush()
+        flush_output()
         os._exit(1)  # at once: no thread or handler may hold it back
 
 

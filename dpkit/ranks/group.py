@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit import streams
+from dpkit.arguments import check_dense
 from dpkit.ranks.layouts import check_layouts
 from dpkit.ranks.modes import dispatched_as
 from dpkit.ranks.pending import Contribution, PendingCollective
@@ -351,6 +352,7 @@ class SimGroup(_Group):  # type: ignore[misc]
         Raises:
             RuntimeError: another rank has called something else; or a tensor
                 is on another device than that of this rank, or the CPU.
+            NotImplementedError: a tensor is sparse or nested.
             TypeError: a type of tensors is not reduced.
             ValueError: a tensor has gaps in memory; or the backend is "fake".
         """
@@ -362,6 +364,8 @@ class SimGroup(_Group):  # type: ignore[misc]
         how = _settings(opts)
         found = list(tensors_in(tensors))
         check_rank(self._rank)
+        for x in found:
+            check_dense(x)
         if "op" in how:
             check_reduction(found, **how)
         if kind != "message":

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from dpkit.forked.proxy import Arrivals
 from dpkit.forked.running import ForkedRank, RankError, run_forked
+from dpkit.processes.children import finish_program
 from dpkit.ranks.error_words import in_words
 from dpkit.sim.cuda_names import not_modelled
 from dpkit.sim.cuda_names.patches import as_cuda
@@ -210,20 +211,25 @@ def _report(
 
 
 def _do(task: Task) -> None:
-    """Do the task of a rank, to its ``atexit``."""
+    """Do the task of a rank, to its ``atexit``.
+
+    Threads that it has started are waited for first, but for those of a rank
+    that has failed or is cut short: nobody may tell them to end.
+    """
     atexit._clear()  # those of the parent
     # As on CUDA, a process begins on the first GPU of its node.
     set_device(simulation.first_device)
     try:
         task()
     except EnoughSteps:
-        pass
+        atexit._run_exitfuncs()
     except Exception as error:
         if "fork-based multiprocessing" in in_words(error):
             error.add_note(_BACKWARD_BEFORE)
         atexit._run_exitfuncs()
         raise
-    atexit._run_exitfuncs()
+    else:
+        finish_program()
 
 
 def _do_or_print(task: Task) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from dpkit.processes.children import ending_children
+from dpkit.processes.children import ending_children, exit_status
 from dpkit.ranks.error_words import WordsError
 
 PORT = 29500  # that of torchrun; nobody listens there
@@ -87,7 +87,9 @@ def as_program() -> Iterator[None]:
         with ending_children():
             yield
     except SystemExit as end:
-        if end.code not in (None, 0):
+        status = exit_status(end)
+        if status != 0:
+            words = "" if isinstance(end.code, int) else f" ({end.code})"
             raise WordsError(
-                f"the script has ended with exit status {end.code}"
+                f"the script has ended with exit status {status}{words}"
             ) from end

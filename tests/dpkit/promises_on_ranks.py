@@ -127,6 +127,37 @@ def exit_4_at_once():
     total()
 
 
+def exit_with_a_loss():
+    total()
+    sys.exit(torch.zeros(()))  # as of sys.exit(main()): words for Python
+
+
+def exit_in_a_thread():
+    """After the end of the program, which waits for its threads."""
+
+    def end():
+        threading.Event().wait(0.5)
+        os._exit(5 * is_second())
+
+    threading.Thread(target=end).start()
+    total()
+
+
+def wait_in_a_thread():
+    def wait():
+        threading.Event().wait(60)
+
+    if is_second():
+        threading.Thread(target=wait).start()
+    total()
+
+
+def close_the_output():
+    sys.stdout.close()
+    sys.stderr = None
+    total()
+
+
 def be_terminated():
     total()
     if is_second():
@@ -242,6 +273,10 @@ PROGRAMS = [
     exit_0,
     exit_0_at_once,
     exit_4_at_once,
+    exit_with_a_loss,
+    exit_in_a_thread,
+    wait_in_a_thread,
+    close_the_output,
     be_terminated,
     be_killed,
     fork_a_child,
@@ -265,7 +300,7 @@ def torchrun(program):
     from dpkit.torchrun.launching import Settings, run_on_ranks
     from dpkit.torchrun.script import Script
 
-    limit = 1.0 if program is wait_outside else None
+    limit = 1.0 if program in (wait_outside, wait_in_a_thread) else None
     done = run_on_ranks(
         Script("tests.dpkit.promises_on_ranks", (program.__name__,), True),
         Settings(ranks_per_node=2, idle_limit=limit),

@@ -100,7 +100,23 @@ def test_a_list_and_a_tuple_of_devices_will_do(act):
         act(kind(dpkit.devices(1, "cpu")))
 
 
+@pytest.mark.filterwarnings("ignore:.*(CSR|nested) tensor")
+@pytest.mark.parametrize("kind", ["sparse_coo", "sparse_csr", "nested"])
+def test_a_collective_refuses_what_is_not_dense(kind):
+    def make():
+        x = torch.eye(3)
+        if kind == "nested":
+            return torch.nested.nested_tensor([x])
+        return x.to_sparse(layout=getattr(torch, kind))
+
+    with pytest.raises(NotImplementedError, match=rf"of tensor: {kind}\)"):
+        dpkit.allreduce([make(), make()])
+
+
 def test_a_generator_of_devices_will_do_where_they_are_gone_through_once():
+    devices = iter(dpkit.devices(2, "cpu"))
+    batch = torch.eye(2), torch.tensor([0, 1])
+    assert dpkit.evaluate_accuracy(nn.Identity(), [batch], devices) == 1.0
     for name in ("synchronize", "Timer", "Pipeline", "Replicated"):
         TAKE_DEVICES[name](iter(dpkit.devices(1, "cpu")))
 
@@ -339,6 +355,7 @@ NO_LOSSES = [
     (lambda o, y: (o - y).square(), ValueError, r"not one number .shape: \(2"),
     (nn.MSELoss(reduction="sum"), ValueError, "a sum over .*'sum'"),
     (None, TypeError, r"not a function \(loss: NoneType\)"),
+    (nn.MSELoss, TypeError, "the class MSELoss, which has to be called"),
 ]
 TRAIN = {
     "Pipeline": lambda: dpkit.Pipeline(stages(), DEVICES),
@@ -430,6 +447,20 @@ NO_KINDS = [
         "bucket_megabytes: '25'",
     ),
     (lambda: dpkit.allreduce(3), "type: int"),
+    (
+        lambda: dpkit.Pipeline(stages(), DEVICES, [["0F0"], ["1B0"]]),
+        r"of the kind Action \(schedule\[0\]\[0\]: str\)",
+    ),
+    (
+        lambda: dpkit.Pipeline(stages(), DEVICES, [1, 2]),
+        r"of the kind Sequence \(schedule\[0\]: int\)",
+    ),
+    (
+        lambda: dpkit.train_batch(
+            net, nn.MSELoss, X, Y, dpkit.replicate([X], ["cpu"]), ["cpu"], 0.1
+        ),
+        "loss: the class MSELoss, which has to be called",
+    ),
 ]
 
 

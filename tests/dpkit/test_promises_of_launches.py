@@ -82,6 +82,28 @@ ENDS = {
         ["rank 1 failed (its process has ended with exit status 4)"],
         [NO_RESULT.format(1, "exit code: 4")],
     ],
+    "exit_with_a_loss": [
+        None,
+        ["failed (the script has ended with exit status 1 (tensor(0.))"],
+        ["a rank raised an exception", "SystemExit: tensor(0.)"],
+    ],
+    # Only the end of a program waits for its threads.
+    "exit_in_a_thread": [
+        None,
+        ["rank 1 failed (its process has ended with exit status 5)"],
+        None,
+    ],
+    "wait_in_a_thread": [
+        None,
+        [WAITS, f"{THERE}, in wait; limit: 1 s"],
+        None,
+    ],
+    # That of threads is the one of the process that goes on.
+    "close_the_output": [
+        None,
+        ["well: [True, True]"],
+        ["well: [None, None]"],
+    ],
     "be_terminated": [
         None,
         ["rank 1 failed (its process was killed by SIGTERM)"],

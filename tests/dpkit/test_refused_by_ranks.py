@@ -51,6 +51,10 @@ REFUSED = {
         lambda: summed(matrix().to(torch.uint16)),
         r"TypeError: .* not supported for .*\(dtype: torch.uint16\)",
     ),
+    "a sparse tensor": (
+        lambda: summed(torch.eye(3).to_sparse()),
+        r"NotImplementedError: .* dense tensors alone .*: sparse_coo\)",
+    ),
     "a tensor with gaps": (
         lambda: summed(matrix()[:, 1]),
         r"ValueError: Tensors must be contiguous \(shape: \(3,\), strides: ",
