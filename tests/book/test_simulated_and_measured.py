@@ -70,6 +70,14 @@ def test_a_record_stands_for_a_gpu(monkeypatch):
     ]
 
 
+def test_the_simulated_device_computes_no_values(monkeypatch):
+    monkeypatch.setenv("DPKIT_DEVICES", "sim")
+    with pytest.raises(RuntimeError, match="there are no numbers to read"):
+        simulate_and_measure(
+            {"a sum": lambda d: torch.ones(2, device=d).sum().item()}
+        )
+
+
 def test_what_was_recorded():
     # 2 · 4096³ operations in 2.714 ms are 51 Tflop/s.
     assert recorded_time("product float32") == pytest.approx(2.714e-3, 1e-3)

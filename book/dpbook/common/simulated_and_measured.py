@@ -34,7 +34,8 @@ def simulate_and_measure(
     """Return what work takes, simulated and measured, on the same GPU.
 
     The GPU is the first of this machine, or the recorded one. It is simulated
-    by the preset of its name; where there is none, nothing is simulated.
+    by the preset of its name; where there is none, nothing is simulated. The
+    simulated device computes no values, so this takes a moment.
 
     Args:
         works: Name -> a function of a device, which works there and returns
@@ -111,7 +112,9 @@ def _measured(work: Work, device: torch.device) -> float:
 def _simulated(
     works: Mapping[str, Work], preset: str, host: str
 ) -> dict[str, float]:
-    with sim.machine(accelerator=preset, host=host, link="pcie5"):
+    with sim.machine(
+        accelerator=preset, host=host, link="pcie5", backing="meta"
+    ):
         (device,) = devices(1, kind="sim")
         return {name: work(device) for name, work in works.items()}
 
