@@ -150,9 +150,9 @@ class _Place:
 class _Values:
     """The operators of a graph, and the storages that they work with.
 
-    Those that were there before the capture are kept. Of those that it makes,
-    some are alive afterwards, because the program holds them: a replay writes
-    there. The others are made anew in each replay.
+    Storages that were there before the capture are kept. The capture makes
+    others. Some are alive afterwards, because the program holds them: a replay
+    writes there. The rest are made again in each replay.
     """
 
     def __init__(self) -> None:
@@ -374,7 +374,7 @@ class graph:  # noqa: N801
     Args:
         cuda_graph: What is captured belongs to it.
         pool: The name of memory that graphs share; here each has its own.
-        stream: The stream that captures; None: one of its own.
+        stream: The stream that captures; None: its own.
         capture_error_mode: What CUDA refuses in other threads.
     """
 
