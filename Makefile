@@ -111,6 +111,8 @@ endif
 # On GPUs: the files that are named, or one chapter, or all.
 GPU_TESTS := $(if $(FILES),$(filter-out %.ipynb,$(FILES)),$(if $(ONLY),,tests))
 GPU_CHAPTERS := $(if $(FILES),$(filter %.ipynb,$(FILES)),$(CHOSEN))
+# Chapters at once: each has its own memory on the GPUs.
+LANES = $(shell $(PY) -c 'import os; print(max(1, min(4, os.cpu_count() // 2)))')
 PORT := 8000
 # Modules of scripts/recorders, each in a process of its own.
 RECORDERS := headline published recipe large_batches resident framework \
@@ -214,7 +216,8 @@ test-gpu: $(READY)  ## the tests that need CUDA, the chapters on CUDA, or ONLY=n
 	$(if $(GPU_CHAPTERS),@$(PY) -c '$(ASK_GPUS); \
 	  print(f"Chapters on {len(gpus)} GPU(s); a cell that asks for more", \
 	  "gets simulated ones.")')
-	$(if $(GPU_CHAPTERS),env -u DPKIT_DEVICES $(PYTEST) --nbval-lax $(NBVAL) \
+	$(if $(GPU_CHAPTERS),env -u DPKIT_DEVICES $(ONE) $(PYTEST) -n $(LANES) \
+	  --dist loadscope -p tests.running.gpus_used --nbval-lax $(NBVAL) \
 	  $(GPU_CHAPTERS))
 
 one: $(READY)  ## the tests of one file, in seconds (FILE=dpkit/losses.py)

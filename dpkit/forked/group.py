@@ -20,6 +20,7 @@ from dpkit.forked.packing import Packed
 from dpkit.forked.requests import Requests
 from dpkit.ranks.group import CollectiveCall, SimGroup
 from dpkit.ranks.works import SimWork
+from dpkit.sim.graphs import check_no_message
 from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.streams.sending import check_rank, thread
 from dpkit.sim.tensors.behaviour import plain
@@ -204,6 +205,7 @@ class ForkedGroup(SimGroup):
     def _perform(
         self, call: CollectiveCall, tensors: Any, outs: Any
     ) -> SimWork:
+        check_no_message()
         device = self._device_of(tensors)
         if self._is_nccl and device.type == "cpu" and tensors_in(tensors):
             check_on_cpu(self.rank_of_all)

@@ -12,6 +12,7 @@ rooms, each with a docstring that says what is in it:
 ``parallel/`` -- ``torch.nn.parallel``: one process, several devices;
 ``races/`` -- what nothing orders, for a trace that looks for it;
 ``places`` -- the lines of the program that races and warnings name;
+``graphs`` -- CUDA graphs: a step that is launched at once;
 ``tracing`` -- what happened in a block of code, as a timeline;
 ``cuda_names/`` -- ``cuda`` means the simulated devices, in a block;
 ``changes/`` -- how torch is changed, and changed back;

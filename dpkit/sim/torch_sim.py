@@ -20,6 +20,8 @@ from dpkit.sim.devices.names import (
     full_device,
     set_device,
 )
+from dpkit.sim.graphs import CUDAGraph, graph, graph_pool_handle
+from dpkit.sim.graphs import is_capturing as is_current_stream_capturing
 from dpkit.sim.operators.random_numbers import (
     default_generator,
     get_rng_state,

@@ -5,6 +5,7 @@
 ``records`` -- what is done, so that it is not run again;
 ``text`` -- the report, of what is recorded so far;
 ``machine`` -- the part that shows what the machine has;
+``comparisons`` -- the chapters' tables of simulated and measured times;
 ``two_gpus``, ``two_ranks`` -- what only two GPUs can show;
 ``stand_in`` -- a rehearsal: the CPU in place of the GPUs.
 """

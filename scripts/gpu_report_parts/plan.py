@@ -53,20 +53,22 @@ def plan(folder: Path, num_gpus: int, stand_in: int = 0) -> list[Part]:
     several = ("-vv", "-n", "8", "--dist", "loadscope", "-m", "cuda")
     folders = (str(ROOT / "tests" / name) for name in ("dpkit", "book"))
     tests = (*PYTEST, *several, *folders)
+    # Whether a GPU has been measured, that part asks the machine as it is.
+    comparisons = seeing(0, f"-m {PARTS}.comparisons")
     steps = _record("gpu_steps", 60, folder)
     operators = _record("gpu_operators", 200, folder)
     parts = [
         Part("machine", seeing(stand_in, f"-m {PARTS}.machine"), 30),
-        _calibrate(folder / "gpu.json", stand_in),
-        *([] if stand_in else [steps]),
         Part("cuda-tests", (*PYTHON, *tests), 150 if num_gpus < 2 else 300),
+        Part("comparisons", comparisons, 100),
         _resident(folder / "resident_epoch.json", stand_in),
         *(
             Part(name, seeing(stand_in, f"-m {PARTS}.two_gpus {name}"), 60, 2)
             for name in PAIRS
         ),
         *map(_chapter, sorted(ROOT.glob("book/*.ipynb"))),
-        *([] if stand_in else [operators]),
+        _calibrate(folder / "gpu.json", stand_in),
+        *([] if stand_in else [steps, operators]),
     ]
     slower = SLOWER if stand_in else 1
     return [replace(part, limit=slower * part.limit) for part in parts]

@@ -12,8 +12,12 @@ PYTEST = (
     "--color=no",
 )  # fmt: skip
 NBVAL = ("--nbval", "--nbval-current-env", "--nbval-kernel-name=python3")
-# What a double has no numbers for: how fast GPUs are.
-NOT_DOUBLED = ("dpkit/test_calibration.py::test_a_gpu_is_measured",)
+# What a double has no numbers for: how fast GPUs are. And what it lacks: CUDA
+# graphs.
+NOT_DOUBLED = (
+    "dpkit/test_calibration.py::test_a_gpu_is_measured",
+    "book/test_resident.py::test_graphed_steps_are_the_same[cuda]",
+)
 # The tests of where dpkit meets torch, with the faults that they hold.
 EDGE = (
     "dpkit/test_mixed_backends.py",

@@ -10,6 +10,7 @@ of the page, which has to hold on GPUs too.
 
     [numbers.overlap]        only their numbers may differ
     [all.devices]            they are not compared at all
+    [missing.devices]        they are skipped: the double lacks what they need
     "the-id-of-the-cell" = "why"
 """
 
@@ -100,6 +101,8 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
         cell = item.cell.get("id")
         if cell in EXEMPT["all"].get(chapter, {}):
             item.options["check"] = False
+        if reason := EXEMPT["missing"].get(chapter, {}).get(cell):
+            item.add_marker(pytest.mark.skip(reason=reason))
         item.sanitize = _sanitizer(cell in EXEMPT["numbers"].get(chapter, {}))
 
 

@@ -419,20 +419,10 @@ REFUSED = """
 Traceback (most recent call last):
 NotImplementedError: torch.cuda.utilization is not simulated (asked for in \
 ...); leave out what reads a GPU's sensors
->>> torch.cuda.CUDAGraph()
-Traceback (most recent call last):
-NotImplementedError: torch.cuda.CUDAGraph is not simulated ...
->>> with torch.cuda.graph(None):
-...     pass
-Traceback (most recent call last):
-NotImplementedError: torch.cuda.graph is not simulated ...
 >>> torch.cuda.graphs.CUDAGraph is torch.cuda.CUDAGraph
 True
 >>> torch.cuda.CUDAGraph | None
 torch.cuda.CUDAGraph | None
->>> torch.cuda.make_graphed_callables(abs, ())
-Traceback (most recent call last):
-NotImplementedError: torch.cuda.make_graphed_callables is not simulated ...
 >>> torch.cuda.memory_snapshot()
 Traceback (most recent call last):
 NotImplementedError: torch.cuda.memory_snapshot is not simulated ...

@@ -81,6 +81,8 @@ def test_on_gpus_are_run_all_chapters_and_what_needs_cuda():
     (tests,), (chapters,) = on_gpus()
     assert tests.split() == ["-m", "cuda", "tests"]
     assert chapters.count(".ipynb") == len([*ROOT.glob("book/*.ipynb")])
+    assert "-p tests.running.gpus_used" in chapters
+    assert int(chapters.split()[1]) in range(1, 5)  # after -n
 
 
 def test_on_gpus_one_chapter_or_some_files_are_run():

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from dpbook.common.batches import Batches
 from dpbook.common.datasets import Labelled
+from dpbook.common.launches import record_launches
 from dpbook.common.models import lenet
 from dpkit.collectives import allreduce
 from dpkit.data_parallel import train_batch
@@ -88,4 +89,47 @@ def time_resident_epoch(
                 lr=lr,
                 algorithm="star",
             )
+    return timer
+
+
+def time_graphed_epoch(
+    images: Labelled,
+    params: Sequence[Tensor],
+    device: torch.device,
+    lr: float = 0.2,
+    batch_size: int = 256,
+) -> Timer:
+    """Train LeNet for one epoch, each whole batch by a CUDA graph of the step.
+
+    The images are copied to the device before the time begins. One step with
+    the first batch is taken then, too, and its launches are recorded. A last
+    batch that is not whole is launched operation by operation.
+
+    Args:
+        images: The training set, with n images of shape (1, 28, 28).
+        params: LeNet's parameters, on ``device``.
+        device: A GPU, or a simulated device.
+        lr: The learning rate, for the mean of the gradients.
+        batch_size: The examples of a step.
+
+    Returns:
+        A timer that has stopped.
+    """
+    X, y = (tensor.to(device) for tensor in images)
+    loss = nn.CrossEntropyLoss(reduction="none")
+    batch = X[:batch_size].clone(), y[:batch_size].clone()
+
+    def step(X: Tensor, y: Tensor) -> None:
+        train_batch(lenet, loss, X, y, [params], [device], lr=lr)
+
+    replay = record_launches(lambda: step(*batch), device)
+    with Timer([device]) as timer:
+        order = torch.randperm(len(X)).to(device)
+        for rows in order.split(batch_size):
+            if len(rows) < batch_size:
+                step(X[rows], y[rows])
+                continue
+            for source, target in zip((X, y), batch):
+                torch.index_select(source, 0, rows, out=target)
+            replay()
     return timer

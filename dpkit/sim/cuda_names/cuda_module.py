@@ -46,11 +46,13 @@ def numbers_read(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_capturing() -> bool:
-    """Return False; to ``nn.SyncBatchNorm`` True, on "meta".
+    """Return whether a graph is captured; to ``SyncBatchNorm`` on "meta" True.
 
     Unless in a graph, it leaves out ranks without rows, which on "meta" it
     cannot tell: there all have some.
     """
+    if torch_sim.is_current_stream_capturing():
+        return True
     caller = sys._getframe(1).f_globals["__name__"]
     is_norm = caller == "torch.nn.modules._functions"
     return is_norm and simulation.backing.type == "meta"
@@ -197,7 +199,10 @@ OF_DEVICE = (
     *("reset_peak_memory_stats", "reset_accumulated_memory_stats"),
     "can_device_access_peer",
 )
-_OTHERS = (*("is_available", "Stream", "Event", "set_stream", "empty_cache"),)
+_OTHERS = (
+    *("is_available", "Stream", "Event", "set_stream", "empty_cache"),
+    *("CUDAGraph", "graph", "graph_pool_handle"),
+)
 #: What is not here calls one of these: ``memory_allocated`` asks
 #: ``memory_stats``, ``manual_seed`` one of ``default_generators``.
 FUNCTIONS: dict[str, Any] = {

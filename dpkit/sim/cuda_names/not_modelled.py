@@ -59,7 +59,6 @@ def record_no_memory(*_: Any, **__: Any) -> None:
 
 # -- what is refused
 
-_ON_GRAPHS = "run the operations one by one"
 _ON_MEMORY = "dpkit.sim.trace records what memory was for"
 _ON_SENSORS = "leave out what reads a GPU's sensors"
 
@@ -91,23 +90,12 @@ def refused(name: str, instead: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-def _refused_class(name: str) -> type:
-    """Return a class without objects: programs name it in annotations."""
-    refuse = refused(f"cuda.{name}", _ON_GRAPHS)
-    return type(name, (), {"__new__": refuse, "__module__": "torch.cuda"})
-
-
 _SENSORS = (
     *("clock_rate", "device_memory_used", "memory_usage", "power_draw"),
     *("temperature", "utilization"),
 )
 #: By their names in ``torch.cuda``.
 OF_CUDA: dict[str, Any] = {
-    "CUDAGraph": _refused_class("CUDAGraph"),
-    "graph": _refused_class("graph"),
-    "make_graphed_callables": refused(
-        "cuda.make_graphed_callables", _ON_GRAPHS
-    ),
     "memory_snapshot": refused("cuda.memory_snapshot", _ON_MEMORY),
     **{name: refused(f"cuda.{name}", _ON_SENSORS) for name in _SENSORS},
 }

@@ -28,6 +28,7 @@ class Simulation:
 
     ranks_run = False
     races: Any = None  # what looks for them, in a trace that does
+    graph: Any = None  # what notes the operators that a CUDA graph captures
     timeline: Any = None  # that of the trace that runs
     first_device = 0  # what plain "sim" means in a thread that has not chosen
 

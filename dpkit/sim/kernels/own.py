@@ -29,6 +29,8 @@ INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 def run_plain(operator: Operator, args: Args, kwargs: Kwargs) -> Any:
     """Run an operation on plain tensors, by what computes it there."""
+    if simulation.graph is not None:
+        return simulation.graph.run(operator, args, kwargs)
     if torch.is_inference_mode_enabled():
         # Backings are ordinary tensors in any mode.
         with torch.inference_mode(False), torch.no_grad():

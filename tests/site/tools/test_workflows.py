@@ -68,6 +68,20 @@ def test_a_request_runs_all_that_ci_runs():
     assert {"push", "pull_request"} <= set(triggers("cpu.yml"))
 
 
+def test_a_push_waits_for_no_report_of_gpus():
+    (job,) = yaml.safe_load(read("gpu.yml"))["jobs"].values()
+    steps = [step for step in job["steps"] if "run" in step]
+    commands = [step["run"].split("\n")[0] for step in steps]
+    assert commands.index("make test") < commands.index(
+        "make gpu-report LIMIT=1800"
+    )
+    for step in steps:
+        if step["run"].startswith(("make gpu-report", "make gpu-outputs")):
+            assert "github.event_name != 'push'" in step["if"]
+        if step["run"] == "make test":
+            assert "if" not in step
+
+
 def test_no_stranger_gets_at_the_gpu():
     assert set(triggers("gpu.yml")) == {
         "push", "schedule", "workflow_dispatch"}  # fmt: skip

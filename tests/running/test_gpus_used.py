@@ -1,0 +1,62 @@
+"""The table of what has run on GPUs, of a run of notebooks."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+
+from tests.repository import ROOT
+from tests.running.gpus_used import table
+
+CELLS = (
+    "import dpkit; sim = dpkit.devices(2, kind='sim')",
+    "import torch; x = torch.ones(3, device=sim[0]) + 1",
+    "y = torch.ones(3, device=dpkit.devices(1)[0])",
+    "z = y + 1",
+    "z = torch.ones(3) + 1",
+)
+
+
+def cell(chapter, *gpus):
+    name = f"book/{chapter}.ipynb::Cell 0"
+    found = [("gpus used", list(gpus))]
+    return SimpleNamespace(nodeid=name, user_properties=found)
+
+
+def test_a_row_counts_cells_and_gpus():
+    other = SimpleNamespace(nodeid="tests/a.py::b", user_properties=[])
+    cells = [cell("b", 1), cell("a"), cell("b", 0, 1), other, cell("b")]
+    assert table(cells) == [
+        "cells  on GPUs  GPUs  chapter",
+        "    1        0     0  a",
+        "    3        2     2  b",
+    ]
+    assert table([other]) == []
+
+
+@pytest.mark.cuda
+def test_cells_of_gpus_are_told_from_those_of_simulated_devices(tmp_path):
+    """The third and the fourth cell work on a GPU, the first two on sim."""
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in CELLS]
+    )
+    nbformat.write(notebook, tmp_path / "some.ipynb")
+    words = "-m pytest -q -p tests.running.gpus_used -p no:cacheprovider"
+    options = "--nbval-lax --nbval-current-env some.ipynb"
+    done = subprocess.run(
+        [sys.executable, *words.split(), *options.split(), "--rootdir=."],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert "    5        2     1  some" in done.stdout, done.stdout
+
+
+def environment():
+    """Return an environment in which the plugin is found."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path}
