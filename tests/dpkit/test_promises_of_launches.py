@@ -84,7 +84,7 @@ ENDS = {
     ],
     "exit_with_a_loss": [
         None,
-        ["failed (the script has ended with exit status 1 (tensor(0.))"],
+        ["failed (the script has ended with exit status 1 (0.0)"],
         ["a rank raised an exception", "SystemExit: tensor(0.)"],
     ],
     # Only the end of a program waits for its threads.

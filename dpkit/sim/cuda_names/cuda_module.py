@@ -45,7 +45,7 @@ def numbers_read(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def is_capturing() -> bool:
+def says_capturing() -> bool:
     """Return whether a graph is captured; to ``SyncBatchNorm`` on "meta" True.
 
     Unless in a graph, it leaves out ranks without rows, which on "meta" it
@@ -219,7 +219,7 @@ FUNCTIONS: dict[str, Any] = {
     "get_device_properties": numbers_read(CudaProperties),
     "default_generators": DefaultGenerators(),
     "ipc_collect": nothing,
-    "is_current_stream_capturing": is_capturing,
+    "is_current_stream_capturing": says_capturing,
     "cudart": CudaRuntime,
     "check_error": nothing,
     "set_per_process_memory_fraction": nothing,
