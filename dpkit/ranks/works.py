@@ -33,7 +33,7 @@ from dpkit.sim.tensors.tensor import SimTensor
 from dpkit.theory.clock.record import SECOND
 
 _Work: Any = vars(dist)["_Work"]
-IN_VAIN = 600.0  # seconds; NCCL's watchdog allows as many by default
+PATIENCE = 600.0  # seconds; NCCL's watchdog allows as many by default
 
 
 def note_time_limit() -> None:
@@ -149,8 +149,8 @@ class SimWork(_Work):  # type: ignore[misc]
     def _have_all_arrived(self) -> bool:
         """Give others their turns, and return whether all have arrived.
 
-        Who has asked in vain for ten minutes waits, and is told if nobody
-        can go on.
+        A rank that has asked for ten minutes without a result waits, and
+        fails if no rank can go on.
         """
         check_rank(self._rank)
         if all(collective.is_over for collective in self.pending):
@@ -160,7 +160,7 @@ class SimWork(_Work):  # type: ignore[misc]
         if self._asked_since is None:
             self._asked_since = now
         is_over = all(collective.is_over for collective in self.pending)
-        return is_over or now - self._asked_since > IN_VAIN * SECOND
+        return is_over or now - self._asked_since > PATIENCE * SECOND
 
     synchronize = block_current_stream = wait
 

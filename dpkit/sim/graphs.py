@@ -199,7 +199,7 @@ class _Values:
                 0, dtype=place.dtype, device=simulation.backing
             )
             where = (place.offset, place.size, place.stride)
-            return empty.set_(storages[place.storage], *where)  # type: ignore[call-overload,no-any-return]
+            return empty.set_(storages[place.storage], *where)
 
         for operator, args, kwargs, places in self.calls:
             args, kwargs = tree_map_only(_Place, tensor_at, (args, kwargs))
@@ -244,13 +244,18 @@ class _Values:
 def _place(number: int, tensor: Tensor) -> _Place:
     if tensor.is_conj() or tensor.is_neg():
         _not_simulated("a conjugate that has not been computed")
-    where = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
-    return _Place(number, tensor.dtype, *where)
+    return _Place(
+        number,
+        tensor.dtype,
+        size=tuple(tensor.shape),
+        stride=tensor.stride(),
+        offset=int(tensor.storage_offset()),
+    )
 
 
 def _bytes(storage: torch.UntypedStorage) -> Tensor:
     empty = torch.empty(0, dtype=torch.uint8, device=storage.device)
-    return empty.set_(storage)  # type: ignore[call-overload,no-any-return]
+    return empty.set_(storage)
 
 
 # -- the graph
@@ -278,7 +283,7 @@ class CUDAGraph:
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._pool = graph_pool_handle()
-        self._finish: Callable[[], None] | None = None  # of a capture
+        self._finish: Callable[[], object] | None = None  # of a capture
         self.reset()
 
     def reset(self) -> None:

@@ -213,7 +213,7 @@ def _report(
 def _do(task: Task) -> None:
     """Do the task of a rank, to its ``atexit``.
 
-    Threads that it has started are waited for first, but for those of a rank
+    Threads that it has started are waited for first, except those of a rank
     that has failed or is cut short: nobody may tell them to end.
     """
     atexit._clear()  # those of the parent

@@ -25,6 +25,7 @@ from dpkit.sim.cuda_names.names import (
 from dpkit.sim.cuda_names.tensor_types import TYPES
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import current_device, device_of, set_device
+from dpkit.sim.graphs import is_capturing
 from dpkit.sim.operators import random_numbers
 from dpkit.sim.streams.sending import thread
 
@@ -51,7 +52,7 @@ def says_capturing() -> bool:
     Unless in a graph, it leaves out ranks without rows, which on "meta" it
     cannot tell: there all have some.
     """
-    if torch_sim.is_current_stream_capturing():
+    if is_capturing():
         return True
     caller = sys._getframe(1).f_globals["__name__"]
     is_norm = caller == "torch.nn.modules._functions"
