@@ -682,7 +682,7 @@ def poll_for_ever():
 
 
 def test_who_polls_in_vain_is_told_that_none_can_go_on(monkeypatch):
-    monkeypatch.setattr("dpkit.ranks.works.IN_VAIN", 1e-3)
+    monkeypatch.setattr("dpkit.ranks.works.PATIENCE", 1e-3)
     told = str(error_of(poll_for_ever, 2))
     assert "rank 0 waits in message 1 → 0, tag 0" in told
     assert "rank 1 waits in message 0 → 1, tag 0" in told
