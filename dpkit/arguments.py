@@ -1,10 +1,12 @@
 """Checks of arguments that several public functions share."""
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from dpkit.theory.units import check_whole
 
@@ -76,7 +78,7 @@ def check_tensor(x: Tensor) -> None:
         raise TypeError(f"not a tensor (type: {type(x).__name__})")
 
 
-def check_dense(x: Tensor) -> None:
+def check_strided(x: Tensor) -> None:
     """Raise NotImplementedError for a tensor that is sparse or nested."""
     if x.is_nested or x.layout is not torch.strided:
         kind = "nested" if x.is_nested else str(x.layout)
@@ -96,10 +98,52 @@ def check_kind(name: str, value: object, kind: type) -> None:
         raise TypeError(f"not of the kind {kind.__name__} ({name}: {found})")
 
 
+def check_shaped(name: str, module: nn.Module) -> None:
+    """Raise an error unless a value is a module whose tensors have shapes.
+
+    Those of a lazy layer have none until it has seen a batch.
+    """
+    check_kind(name, module, nn.Module)
+    held = chain(module.named_parameters(), module.named_buffers())
+    for tensor_name, tensor in held:
+        if is_lazy(tensor):
+            raise ValueError(
+                "a lazy layer has no shapes yet "
+                f"({name}: {type(module).__name__}, parameter: {tensor_name})"
+                "; run the module once on some rows before, which makes them"
+            )
+
+
+def check_group(group: object) -> None:
+    """Raise TypeError unless a group is one of ranks, or None: all ranks."""
+    if not (group is None or isinstance(group, dist.ProcessGroup)):
+        raise TypeError(
+            f"not a group of ranks (group: {group!r}); dist.new_group and "
+            "mesh.get_group give some"
+        )
+
+
 def check_function(name: str, value: object) -> None:
     """Raise TypeError unless a value can be called."""
     if not callable(value):
         raise TypeError(f"not a function ({name}: {type(value).__name__})")
+
+
+def trainable_list(params: Iterable[Tensor]) -> list[Tensor]:
+    """Return parameters as a list.
+
+    Raises:
+        TypeError: it is one tensor, or something in it is no tensor.
+        ValueError: a dtype can have no gradient.
+    """
+    found = tensor_list(params)
+    for place, p in enumerate(found):
+        if not (p.is_floating_point() or p.is_complex()):
+            raise ValueError(
+                "a parameter needs a dtype that has gradients (params"
+                f"[{place}]: {p.dtype}); p.float() makes one of it"
+            )
+    return found
 
 
 def check_dim(x: Tensor, dim: int) -> None:
@@ -202,7 +246,7 @@ def check_tensors(tensors: Sequence[Tensor]) -> None:
     if len(tensors) == 0:
         raise ValueError("no tensors to communicate (tensors: 0)")
     for x in tensors:
-        check_dense(x)
+        check_strided(x)
     check_one_shape(tensors)
     _check_memory(tensors)
 

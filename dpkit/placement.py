@@ -18,6 +18,7 @@ from dpkit.arguments import (
     check_shards,
     device_list,
     tensor_list,
+    trainable_list,
 )
 from dpkit.streams import receive
 
@@ -115,7 +116,7 @@ def replicate(
         tensor([0., 0., 0.], device='sim:3', requires_grad=True)
     """
     devices = device_list(devices, least=1)
-    params = tensor_list(params)
+    params = trainable_list(params)
     return [
         [p.detach().to(device, copy=True).requires_grad_() for p in params]
         for device in devices

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
-from dpkit.arguments import check_trained
+from dpkit.arguments import check_shaped, check_trained
 from dpkit.buckets import assign
 
 BROADCAST_BYTES = 25 * 2**20  # broadcast together, in one flat tensor
@@ -36,15 +35,10 @@ def check_module(module: nn.Module) -> None:
             "there is no process group (torch.distributed is not "
             "initialised); launch() and torchrun start processes for one"
         )
-    params = list(module.parameters())
-    buffers = list(module.buffers())
-    if any(map(is_lazy, params + buffers)):
-        raise ValueError(
-            "a parameter has no shape yet (module: "
-            f"{type(module).__name__}); run the module once before"
-        )
+    check_shaped("module", module)
     check_trained(module)
-    devices = {tensor.device for tensor in params + buffers}
+    tensors = chain(module.parameters(), module.buffers())
+    devices = {tensor.device for tensor in tensors}
     if len(devices) > 1:
         raise ValueError(
             "the module lies on several devices (devices: "

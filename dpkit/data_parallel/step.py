@@ -24,10 +24,10 @@ from dpkit.arguments import (
     device_list,
     tensor_list,
 )
-from dpkit.collectives import allreduce
+from dpkit.collectives import allreduce, planned_allreduce
 from dpkit.losses import Loss, check_sum, tried_as_sum
 from dpkit.placement import split_batch
-from dpkit.theory.units import check_number
+from dpkit.theory.units import check_count, check_number
 
 
 def train_batch(
@@ -76,7 +76,7 @@ def train_batch(
         >>> params[1][0]  # one step from 0 to the mean label
         tensor([3.], device='sim:1', requires_grad=True)
     """
-    _check_step(X, device_params, devices, lr)
+    _check_step(X, device_params, devices, lr, algorithm)
     loss = _checked(loss, device_params)
     X_shards, y_shards = split_batch(X, y, devices)
     clear_gradients(device_params)
@@ -130,6 +130,7 @@ def sgd(params: Sequence[Tensor], lr: float, batch_size: int) -> None:
         batch_size: How many examples the gradients are summed over, on all
             devices together. They are divided by it.
     """
+    _check_sgd(params, lr, batch_size)
     # A sum over 6 examples, on whichever devices, is 6 times their mean.
     for p in params:
         if p.grad is not None:
@@ -141,13 +142,26 @@ def _check_step(
     device_params: Sequence[Sequence[Tensor]],
     devices: Devices,
     lr: float,
+    algorithm: str,
 ) -> None:
     check_tensor(X)
     if X.dim() and len(X) == 0:
         raise ValueError(
             f"the batch has no examples (shape of X: {tuple(X.shape)})"
         )
-    check_lists(device_params, device_list(devices))
+    devices = device_list(devices, least=1)
+    check_lists(device_params, devices)
+    planned_allreduce(algorithm, len(devices))
+    _check_rate(lr)
+    params = [p for params in device_params for p in tensor_list(params)]
+    if not any(p.requires_grad for p in params):
+        raise ValueError(
+            f"no parameter requires a gradient (parameters: {len(params)}); "
+            "replicate() makes copies that do"
+        )
+
+
+def _check_rate(lr: float) -> None:
     check_number("lr", lr)
     if not isfinite(lr):
         raise ValueError(
@@ -157,12 +171,12 @@ def _check_step(
         raise ValueError(
             f"the learning rate is negative, and would climb (lr: {lr})"
         )
-    params = [p for params in device_params for p in tensor_list(params)]
-    if not any(p.requires_grad for p in params):
-        raise ValueError(
-            f"no parameter requires a gradient (parameters: {len(params)}); "
-            "replicate() makes copies that do"
-        )
+
+
+def _check_sgd(params: Sequence[Tensor], lr: float, batch_size: int) -> None:
+    _check_rate(lr)
+    check_count("batch_size", batch_size)
+    tensor_list(params)
 
 
 def _checked(loss: Loss, device_params: Sequence[Sequence[Tensor]]) -> Loss:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from dpkit.arguments import Devices, check_kind
+from dpkit.arguments import Devices, check_shaped
 from dpkit.data_parallel.nested import gather_nested, scatter_nested
 from dpkit.machine import has_streams
 from dpkit.placement import scatter
@@ -71,7 +71,7 @@ class DataParallel(nn.Module):
 
     def __init__(self, module: nn.Module, devices: Devices) -> None:
         super().__init__()
-        check_kind("module", module, nn.Module)
+        check_shaped("module", module)
         self.module = module
         # The device of a tensor has a number; "cuda" or "sim" alone has none.
         self.devices = [x.device for x in scatter(torch.empty(0), devices)]

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dpkit.arguments import check_tensor
+
 
 def balance_loss(scores: Tensor) -> Tensor:
     """Return E times the sum of each expert's share × mean probability.
@@ -35,10 +37,23 @@ def balance_loss(scores: Tensor) -> Tensor:
         W. Fedus, B. Zoph, N. Shazeer, Switch transformers, 2021,
         arXiv:2101.03961, equations 4 to 6.
     """
-    num_experts = scores.shape[1]
+    num_experts = _num_experts(scores)
     first = F.one_hot(scores.argmax(1), num_experts)
     shares = first.to(scores.dtype).mean(0)
     return num_experts * (shares * scores.softmax(1).mean(0)).sum()
+
+
+def _num_experts(scores: Tensor) -> int:
+    """Return E, if scores are those of a router for some tokens."""
+    check_tensor(scores)
+    is_table = scores.dim() == 2 and 0 not in scores.shape
+    if not (is_table and scores.is_floating_point()):
+        raise ValueError(
+            "the scores of a router have the shape (tokens, experts), with "
+            "one of each at least, and are no whole numbers (scores: "
+            f"{tuple(scores.shape)} {scores.dtype})"
+        )
+    return scores.shape[1]
 
 
 def moved_bias(bias: Tensor, chosen: Tensor, step: float = 1e-3) -> Tensor:

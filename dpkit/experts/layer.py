@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from dpkit.arguments import check_group
 from dpkit.experts.routing import Routing
 from dpkit.experts.rows import Counts, exchange_counts, exchange_rows
 
@@ -36,6 +37,7 @@ def own_experts(
     Raises:
         ValueError: the ranks do not divide the experts.
     """
+    check_group(group)
     world_size = dist.get_world_size(group)
     if len(experts) % world_size:
         raise ValueError(
@@ -93,6 +95,7 @@ def expert_parallel(
         >>> dpkit.sim.launch(outputs, 3)
         [[2.0, 20.0, 200.0], [3.0, 30.0, 300.0], [4.0, 40.0, 400.0]]
     """
+    check_group(group)
     world_size = dist.get_world_size(group)
     num_experts = len(routing.counts)
     if num_experts != world_size * len(experts):

@@ -41,7 +41,7 @@ from dpkit.forked.requests import (
     read_message,
     write_message,
 )
-from dpkit.forked.signals import number_of
+from dpkit.forked.signals import signal_of
 from dpkit.forked.store import RemoteStore
 from dpkit.library import LIBRARY
 from dpkit.processes.children import flush_output
@@ -172,7 +172,7 @@ def run_forked(
         except IdleError as reached:
             idle = reached
         except KeyboardInterrupt as error:
-            _pass_on(number_of(error), world, ranks)
+            _pass_on(signal_of(error), world, ranks)
             raise
         finally:
             _end(world, ranks)

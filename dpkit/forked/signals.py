@@ -34,7 +34,7 @@ def raise_end_signal(number: int, frame: FrameType | None) -> NoReturn:
     raise EndSignal(number)
 
 
-def number_of(error: KeyboardInterrupt) -> int:
+def signal_of(error: KeyboardInterrupt) -> int:
     """Return the signal that has ended a launch; by default Ctrl-C's."""
     if isinstance(error, EndSignal):
         return error.number

@@ -5,7 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import Devices, check_kind, device_list
+from dpkit.arguments import (
+    Devices,
+    check_kind,
+    check_shaped,
+    device_list,
+)
 from dpkit.collectives import planned_allreduce
 from dpkit.theory.units import check_whole
 
@@ -49,6 +54,7 @@ def check_layer(
         algorithm: That of the allreduces, which has to fit k ranks.
     """
     check_kind(name, layer, kind)
+    check_shaped(name, layer)
     planned_allreduce(algorithm, len(device_list(devices, least=1)))
 
 

@@ -12,6 +12,7 @@ from dpkit.arguments import (
     Devices,
     check_kind,
     check_labels_of,
+    check_shaped,
     device_list,
 )
 from dpkit.losses import (
@@ -204,7 +205,7 @@ def _modules(stages: Sequence[nn.Module]) -> list[nn.Module]:
         )
     found = list(stages)
     for s, stage in enumerate(found):
-        check_kind(f"stages[{s}]", stage, nn.Module)
+        check_shaped(f"stages[{s}]", stage)
     return found
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit import streams
-from dpkit.arguments import check_dense
+from dpkit.arguments import check_strided
 from dpkit.ranks.layouts import check_layouts
 from dpkit.ranks.modes import dispatched_as
 from dpkit.ranks.pending import Contribution, PendingCollective
@@ -365,7 +365,7 @@ class SimGroup(_Group):  # type: ignore[misc]
         found = list(tensors_in(tensors))
         check_rank(self._rank)
         for x in found:
-            check_dense(x)
+            check_strided(x)
         if "op" in how:
             check_reduction(found, **how)
         if kind != "message":

@@ -31,7 +31,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from dpkit.arguments import check_kind, check_tensor
+from dpkit.arguments import check_group, check_kind, check_tensor
 from dpkit.sequence.cut import pieces
 from dpkit.sequence.kernels import BY_PRODUCTS, BlockKernel, SeenQueries, wide
 from dpkit.sequence.messages import PassedOn
@@ -183,6 +183,7 @@ def ring_attention(
     check_flag("causal", causal)
     check_flag("balanced", balanced)
     check_kind("kernel", kernel, BlockKernel)
+    check_group(group)
     if balanced and query.shape[2] % 2:
         raise ValueError(
             "a part with a head and a tail has an even length (length: "

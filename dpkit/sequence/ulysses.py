@@ -19,6 +19,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from dpkit.arguments import check_group
 from dpkit.sequence.ring import check_shapes
 
 HEADS, POSITIONS = -3, -2  # the dimensions of (…, heads, positions, size)
@@ -102,6 +103,7 @@ def ulysses_attention(
         torch.Size([1, 3, 2, 4])
     """
     check_shapes(query, key, value)
+    check_group(group)
     world_size = dist.get_world_size(group)
     heads = query.shape[1]
     if heads % world_size:

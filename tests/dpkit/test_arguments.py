@@ -13,10 +13,22 @@ from dpkit import layer_partition as lp
 from dpkit.batch_norm import SyncBatchNorm
 from dpkit.buckets import Buckets, assign
 from dpkit.data_parallel import BucketedDataParallel
-from dpkit.experts import route_tokens
+from dpkit.data_parallel.step import sgd
+from dpkit.experts import (
+    balance_loss,
+    expert_parallel,
+    own_experts,
+    route_tokens,
+)
 from dpkit.network_partition import layer_seconds
 from dpkit.processes import Workers
-from dpkit.sequence import join_sequence, own_part, positions
+from dpkit.sequence import (
+    join_sequence,
+    own_part,
+    positions,
+    ring_attention,
+    ulysses_attention,
+)
 from dpkit.sharding import FlatBlock, Zero2
 from dpkit.sim.devices.configuration import DEFAULTS, simulation
 from dpkit.theory.collectives.algorithms import allreduce_plan
@@ -461,10 +473,80 @@ NO_KINDS = [
         ),
         "loss: the class MSELoss, which has to be called",
     ),
+    (lambda: balance_loss([1.0]), "type: list"),
+    (lambda: sgd([X.clone()], "1", 4), "lr: '1'"),
+    (lambda: sgd([X.clone()], 0.1, 4.5), "batch_size: 4.5"),
+    (lambda: sgd(X.clone(), 0.1, 4), r"shape: \(4, 3\)"),
+    (lambda: ring_attention(*[HEADS] * 3, group=3), "group: 3"),
+    (lambda: ulysses_attention(*[HEADS] * 3, group=3), "group: 3"),
+    (lambda: own_experts([net], group=3), "group: 3"),
+    (
+        lambda: expert_parallel(X, route_tokens(X), [net] * 3, group="all"),
+        "group: 'all'",
+    ),
 ]
+HEADS = torch.ones(1, 2, 4, 8)
 
 
 @pytest.mark.parametrize(("act", "told"), NO_KINDS)
 def test_what_is_of_another_kind_is_refused(act, told):
     with pytest.raises(TypeError, match=told):
         act()
+
+
+def refuse_step(told, **given):
+    """See a step with bad input refused, and what is there as it was."""
+    device_params = dpkit.replicate([torch.ones(3, 2)], DEVICES)
+    for params in device_params:
+        params[0].grad = torch.full((3, 2), 5.0, device=params[0].device)
+    arguments = {"lr": 0.1, "algorithm": "ring"} | given
+    with pytest.raises(ValueError, match=told):
+        dpkit.train_batch(net, EACH, X, Y, device_params, DEVICES, **arguments)
+    held = [p for params in device_params for p in params]
+    assert all((p == 1).all() and (p.grad == 5).all() for p in held)
+
+
+def test_a_step_that_is_refused_has_changed_nothing():
+    """Neither weights nor the gradients that were there."""
+    refuse_step("algorithm: 'x'", algorithm="x")
+    refuse_step("lr: nan", lr=nan)
+
+
+NO_VALUES = [
+    (lambda: sgd([X.clone()], nan, 4), "lr: nan"),
+    (lambda: sgd([X.clone()], -1, 4), "lr: -1"),
+    (lambda: sgd([X.clone()], 0.1, 0), "batch_size: 0"),
+    (lambda: balance_loss(X[0]), r"scores: \(3,\)"),
+    (lambda: balance_loss(X[:0]), r"scores: \(0, 3\)"),
+    (lambda: balance_loss(Y[None]), r"\(1, 4\) torch.int64"),
+    (
+        lambda: dpkit.replicate([X, Y], DEVICES),
+        r"params\[1\]: torch.int64\); p.float\(\)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("act", "told"), NO_VALUES)
+def test_values_that_cannot_be_are_refused(act, told):
+    with pytest.raises(ValueError, match=told):
+        act()
+
+
+LAZY = {
+    "wrapper": lambda layer: dpkit.DataParallel(layer, DEVICES),
+    "pipeline": lambda layer: dpkit.Pipeline([nn.ReLU(), layer], DEVICES),
+    "columns": lambda layer: lp.ColumnParallelLinear(layer, DEVICES),
+    "rows": lambda layer: lp.RowParallelLinear(layer, DEVICES),
+}
+
+
+@pytest.mark.parametrize("wrap", LAZY)
+def test_a_lazy_layer_has_to_run_first(wrap):
+    layer = nn.LazyLinear(4)
+    with pytest.raises(
+        ValueError,
+        match=r"LazyLinear, parameter: weight\); run the module once",
+    ):
+        LAZY[wrap](layer)
+    layer(X)
+    LAZY[wrap](layer)

@@ -850,7 +850,7 @@ def test_no_group():
         ),
         (
             lambda: nn.Sequential(nn.Linear(3, 2), nn.LazyLinear(4)),
-            r"no shape yet \(module: Sequential\)",
+            r"no shapes yet \(module: Sequential, parameter: 1.weight\)",
         ),
         (
             lambda: nn.Linear(3, 2).to(dpkit.devices(2, "sim")[1]),

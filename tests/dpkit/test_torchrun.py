@@ -718,6 +718,10 @@ def test_what_cannot_be_configured_is_refused_in_a_line(tmp_path):
         (["--trace", "no/a.json"], "(--trace: 'no/a.json'): there is no fold"),
         (["--report", "no/a.html"], "(--report: 'no/a.html'): there is no f"),
         (["other.py"], "there is no such script (file: other.py)"),
+        (["--idle-limit", "0"], "positive number of seconds (idle_limit: '0"),
+        (["--idle-limit", "-1"], "positive number of seconds (idle_limit: '-"),
+        (["--idle-limit", "nan"], "number of seconds (idle_limit: 'nan')"),
+        (["--idle-limit", "soon"], "--idle-limit: invalid float value: 'soon"),
     ],
 )
 def test_what_is_not_there_is_refused_before_the_run(
