@@ -98,10 +98,10 @@ def check_kind(name: str, value: object, kind: type) -> None:
         raise TypeError(f"not of the kind {kind.__name__} ({name}: {found})")
 
 
-def check_shaped(name: str, module: nn.Module) -> None:
+def check_shaped(name: str, module: object) -> None:
     """Raise an error unless a value is a module whose tensors have shapes.
 
-    Those of a lazy layer have none until it has seen a batch.
+    A lazy layer's have none until it has seen a batch.
     """
     check_kind(name, module, nn.Module)
     held = chain(module.named_parameters(), module.named_buffers())

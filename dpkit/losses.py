@@ -102,7 +102,7 @@ def check_mean(loss: Loss) -> None:
 
 
 def _check_called(loss: Loss) -> None:
-    """Refuse what is no function, or a class such as nn.MSELoss.
+    """Refuse anything but a function; a class such as nn.MSELoss is none.
 
     A class can be called, too, with settings in place of outputs and labels.
     """

@@ -18,7 +18,7 @@ from dpkit.commands.parser import (
     refuse_missing_script,
     refuse_output,
 )
-from dpkit.forked.signals import number_of, raise_end_signal
+from dpkit.forked.signals import signal_of, raise_end_signal
 from dpkit.ranks.watching import LIMIT, limit_of
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
 
@@ -148,7 +148,7 @@ def run_and_report(
         done = run(script)
     except KeyboardInterrupt as error:
         _print(name, "interrupted; all that was started has ended")
-        raise SystemExit(128 + number_of(error)) from None
+        raise SystemExit(128 + signal_of(error)) from None
     for section in report(done):
         print(f"\n{section}", flush=True)
     _write_files(options, name, done)
