@@ -104,6 +104,7 @@ def check_shaped(name: str, module: object) -> None:
     A lazy layer's have none until it has seen a batch.
     """
     check_kind(name, module, nn.Module)
+    assert isinstance(module, nn.Module)
     held = chain(module.named_parameters(), module.named_buffers())
     for tensor_name, tensor in held:
         if is_lazy(tensor):

@@ -18,7 +18,7 @@ from dpkit.commands.parser import (
     refuse_missing_script,
     refuse_output,
 )
-from dpkit.forked.signals import signal_of, raise_end_signal
+from dpkit.forked.signals import raise_end_signal, signal_of
 from dpkit.ranks.watching import LIMIT, limit_of
 from dpkit.theory.hardware import ACCELERATORS, HOSTS, LINKS
 
