@@ -35,9 +35,8 @@ def published_steps(path: str | Path) -> Iterator[Step]:
     foundry = record["foundry"]
     for gpu, machine in MACHINE_OF.items():
         for name, gpus, _, examples, measured, _ in foundry[gpu]:
-            layers, width, heads = foundry["sizes"][name]
-            others = foundry["vocabulary"], foundry["sequence"]
-            net = own_network(layers, width, heads, *others)
+            sizes = *foundry["sizes"][name], foundry["vocabulary"]
+            net = own_network(*sizes, foundry["sequence"])
             group = f"ZeRO-3 on {gpu.upper()}"
             found = _calculated(net, examples, machine, gpus)
             yield Step(group, name, gpus, measured, found)
