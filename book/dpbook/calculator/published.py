@@ -35,8 +35,9 @@ def published_steps(path: str | Path) -> Iterator[Step]:
     foundry = record["foundry"]
     for gpu, machine in MACHINE_OF.items():
         for name, gpus, _, examples, measured, _ in foundry[gpu]:
-            sizes = *foundry["sizes"][name], foundry["vocabulary"]
-            net = own_network(*sizes, foundry["sequence"])
+            layers, width, heads = foundry["sizes"][name]
+            others = foundry["vocabulary"], foundry["sequence"]
+            net = own_network(layers, width, heads, *others)
             group = f"ZeRO-3 on {gpu.upper()}"
             found = _calculated(net, examples, machine, gpus)
             yield Step(group, name, gpus, measured, found)
