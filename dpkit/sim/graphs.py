@@ -12,6 +12,17 @@ same memory: what the program has written there since is their input.
 
 ``_Times`` stands in for the clock, and notes what each operator takes.
 ``_Values`` notes the operators, and with which memory they work.
+
+Example:
+    >>> (device,) = dpkit.devices(1, "sim")
+    >>> x = torch.ones(3, device=device)
+    >>> graph = torch.sim.CUDAGraph()
+    >>> with torch.sim.graph(graph):
+    ...     y = 2 * x
+    >>> _ = x.fill_(5)
+    >>> graph.replay()
+    >>> y
+    tensor([10., 10., 10.], device='sim:0')
 """
 
 import gc
@@ -266,17 +277,6 @@ class CUDAGraph:
 
     It is for one stream of one device. While it lives, the device keeps the
     memory that its operators need besides that of the tensors that are held.
-
-    Example:
-        >>> (device,) = dpkit.devices(1, "sim")
-        >>> x = torch.ones(3, device=device)
-        >>> graph = torch.sim.CUDAGraph()
-        >>> with torch.sim.graph(graph):
-        ...     y = 2 * x
-        >>> _ = x.fill_(5)
-        >>> graph.replay()
-        >>> y
-        tensor([10., 10., 10.], device='sim:0')
     """
 
     __module__ = "torch.cuda"
