@@ -37,6 +37,7 @@ def test_it_shows_the_fastest_layout_of_the_planner():
     machines = MACHINES["p5.48xlarge"].cluster(4)
     case = Case(net, 256, machines, host=PROGRAM_HOSTS[EAGER])
     best = search(case).plans[0]
+    assert facts["GPUs of 4 p5.48xlarge"] == "32 H100, 80 GB"
     assert facts["a step"] == show_seconds(best.seconds.total)
     assert facts["layout"] == words_of(best.layout)
     held = show_memory(int(best.memory.total))

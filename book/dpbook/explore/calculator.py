@@ -77,6 +77,7 @@ class Run(NamedTuple):
     """What is trained, on what, for how long."""
 
     case: Case
+    name: str  #: of the machine
     machine: Machine
     num_machines: int
     tokens: float  #: of the whole run
@@ -119,7 +120,7 @@ def show_run(
     else:
         net = replace(MODELS[model], sequence=sequence)
     case, cost = fastest(net, examples, kind, machines, program)
-    run = Run(case, kind, machines, tokens * 1e9, price)
+    run = Run(case, machine, kind, machines, tokens * 1e9, price)
     if cost is None:
         raise SettingError(
             "no layout uses all GPUs: the examples of a step do not divide "
@@ -242,7 +243,10 @@ def _facts(
     whole = int(parameters * BYTES_OF_PARAMETER)
     held = show_memory(int(cost.memory.total))
     room = show_memory(int(run.case.room))
+    gpus = run.num_machines * NODE
+    kind = f"{run.machine.accelerator.upper()}, {run.machine.gigabytes} GB"
     facts = [
+        (f"GPUs of {run.num_machines} {run.name}", f"{gpus:,} {kind}"),
         ("parameters", f"{parameters / 1e9:.4g} billion"),
         ("weights, gradients and Adam's averages", show_memory(whole)),
         ("the fullest GPU holds", f"{held}; {room} may be filled"),
