@@ -78,14 +78,21 @@ def check_tensor(x: Tensor) -> None:
         raise TypeError(f"not a tensor (type: {type(x).__name__})")
 
 
+def layout_of(x: Tensor) -> str:
+    """Return "nested", or a layout such as "sparse_coo"; "" if it is dense."""
+    if x.is_nested:
+        return "nested"
+    if x.layout is torch.strided:
+        return ""
+    return str(x.layout).removeprefix("torch.").removeprefix("_")
+
+
 def check_strided(x: Tensor) -> None:
     """Raise NotImplementedError for a tensor that is sparse or nested."""
-    if x.is_nested or x.layout is not torch.strided:
-        kind = "nested" if x.is_nested else str(x.layout)
+    if layout := layout_of(x):
         raise NotImplementedError(
             "a collective sends dense tensors alone (kind of tensor: "
-            f"{kind.removeprefix('torch.').removeprefix('_')}); send a dense "
-            "one, or its parts"
+            f"{layout}); send a dense one, or its parts"
         )
 
 

@@ -66,7 +66,8 @@ class SimWork(_Work):  # type: ignore[misc]
         self._rank = rank
         self.pending = pending
         self._out = out
-        self._asked_since: int | None = None  # in vain, in picoseconds
+        # When it was first asked for, without a result, in picoseconds.
+        self._asked_since: int | None = None
 
     def wait(self, timeout: Any = None) -> bool:
         """Make the rank's current stream wait until they are over.

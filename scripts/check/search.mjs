@@ -51,6 +51,8 @@ const QUERIES = {
   "nn.DataParallel": "data-parallelism-concise",
   "simulate GPUs": "how-to",
   "gpu memory calculator": "calculator",
+  "how much memory does a 7B model need": "calculator",
+  "cost of training": "calculator",
 };
 const FIRST = 2;
 

@@ -139,8 +139,8 @@ def exit_in_a_thread():
         threading.Event().wait(0.5)
         os._exit(5 * is_second())
 
-    threading.Thread(target=end).start()
     total()
+    threading.Thread(target=end).start()
 
 
 def wait_in_a_thread():

@@ -622,7 +622,7 @@ def test_a_script_may_poll_and_destroy_its_group():
 
 
 def poll_and_read(size):
-    """Return how often it looked in vain, the seconds, and the sums."""
+    """Return how often nothing was there, the seconds, and the sums."""
     x = torch.full((size,), 1.0 + dist.get_rank(), device="sim")
     torch.sim.synchronize()
     begin = dpkit.sim.now()
@@ -681,7 +681,7 @@ def poll_for_ever():
         pass
 
 
-def test_who_polls_in_vain_is_told_that_none_can_go_on(monkeypatch):
+def test_a_rank_that_polls_for_ever_fails_if_none_can_go_on(monkeypatch):
     monkeypatch.setattr("dpkit.ranks.works.PATIENCE", 1e-3)
     told = str(error_of(poll_for_ever, 2))
     assert "rank 0 waits in message 1 → 0, tag 0" in told

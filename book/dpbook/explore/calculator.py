@@ -1,4 +1,4 @@
-"""A calculator for a run: does it fit, how long does it take, what is it.
+"""A calculator for a run: whether it fits, how long it takes, what it costs.
 
 The layout is the planner's: the fastest that fits, or the one that needs the
 least memory.
@@ -7,7 +7,7 @@ least memory.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import ceil
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dpbook.explore.figure import (
     Choice,
@@ -16,6 +16,7 @@ from dpbook.explore.figure import (
     Number,
     SettingError,
     Shown,
+    preset,
 )
 from dpbook.explore.planner import (
     EAGER,
@@ -399,22 +400,18 @@ CONTROLS: dict[str, Control] = {
 }
 
 
-def _preset(**changes: Any) -> dict[str, Any]:
-    return {name: c.start for name, c in CONTROLS.items()} | changes
-
-
 CALCULATOR = LiveFigure(
     "calculator",
     "A calculator for a run",
     show_run,
     CONTROLS,
     presets={
-        "7 billion on one machine": _preset(machines=1),
-        "70 billion on 64 machines": _preset(
-            model="Llama 3, 70B", machines=64, sequence=8192
+        "7 billion on one machine": preset(CONTROLS, machines=1),
+        "70 billion on 64 machines": preset(
+            CONTROLS, model="Llama 3, 70B", machines=64, sequence=8192
         ),
-        "your own 1.3 billion on 40 GB": _preset(
-            model=OWN, machine="p4d.24xlarge", machines=1
+        "your own 1.3 billion on 40 GB": preset(
+            CONTROLS, model=OWN, machine="p4d.24xlarge", machines=1
         ),
     },
 )

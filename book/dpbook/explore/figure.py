@@ -115,6 +115,16 @@ class Lists(NamedTuple):
 Control: TypeAlias = Number | Choice | Lists
 
 
+def preset(controls: Mapping[str, Control], **changes: Any) -> dict[str, Any]:
+    """Return all settings, so that a preset is the same wherever one is.
+
+    Args:
+        controls: Those of a figure; their settings are as at its start.
+        changes: Other settings, by name.
+    """
+    return {name: c.start for name, c in controls.items()} | changes
+
+
 @dataclass
 class Shown:
     """What a figure shows.

@@ -12,6 +12,7 @@ from dpbook.explore.figure import (
     Number,
     SettingError,
     Shown,
+    preset,
 )
 from dpbook.explore.stacked import stacked_bars
 from dpbook.planner.case import Case
@@ -339,18 +340,14 @@ CONTROLS: dict[str, Control] = {
 }
 
 
-def _preset(**changes: Any) -> dict[str, Any]:
-    """Return all settings, so that a preset is the same wherever one is."""
-    return {name: c.start for name, c in CONTROLS.items()} | changes
-
-
 PLANNER = LiveFigure(
     "planner",
     "A plan for a run",
     show_planner,
     CONTROLS,
     presets={
-        "ResNet-50 on 8 V100s": _preset(
+        "ResNet-50 on 8 V100s": preset(
+            CONTROLS,
             model="ResNet-50",
             accelerator="v100",
             devices=8,
@@ -359,10 +356,11 @@ PLANNER = LiveFigure(
             pipeline=1,
             micro_batch=256,
         ),
-        "7 billion on 64 H100s": _preset(
-            tensor=1, pipeline=1, micro_batch=4, zero="3"
+        "7 billion on 64 H100s": preset(
+            CONTROLS, tensor=1, pipeline=1, micro_batch=4, zero="3"
         ),
-        "405 billion on 16,384 H100s": _preset(
+        "405 billion on 16,384 H100s": preset(
+            CONTROLS,
             model="405B",
             sequence=8192,
             examples=2048,
@@ -372,7 +370,8 @@ PLANNER = LiveFigure(
             chunks=8,
             zero="2",
         ),
-        "the same with 131,072 tokens": _preset(
+        "the same with 131,072 tokens": preset(
+            CONTROLS,
             model="405B",
             sequence=131_072,
             examples=128,

@@ -31,7 +31,8 @@ class Machine:
     """
 
     accelerator: str  #: a preset of ``ACCELERATORS``
-    gigabytes: int  #: the memory of a GPU, in GiB
+    #: The memory of a GPU as it is sold; 80 GB are taken as 80 GiB.
+    gigabytes: int
     link: str  #: what joins its GPUs, a preset of ``LINKS``
     gigabits: int  #: the rate of its network, in Gbit/s
     #: The preset of ``LINKS`` whose latency its network has, and of whose

@@ -16,6 +16,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
+from dpkit.arguments import layout_of
 from dpkit.sim.streams import sending
 
 # Where PyTorch looks for the kernels of each kind of tensor, on a backend
@@ -44,11 +45,8 @@ def not_dense(kind: str, device: object) -> NotImplementedError:
 
 def check_dense(tensor: torch.Tensor, device: torch.device) -> None:
     """Refuse a tensor that is not dense; it is to be on ``device``."""
-    if tensor.is_nested:
-        raise not_dense("nested", device)
-    if tensor.layout is not torch.strided:
-        kind = str(tensor.layout).removeprefix("torch.").removeprefix("_")
-        raise not_dense(kind, device)
+    if layout := layout_of(tensor):
+        raise not_dense(layout, device)
 
 
 def _simulated_in(args: Any, kwargs: dict[str, Any]) -> torch.device | None:
