@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from traceback import FrameSummary
 from types import TracebackType
@@ -27,6 +27,13 @@ _FOLDED = {
     "torch": os.path.dirname(torch.__file__) + os.sep,
     "dpkit": OWN_FILES + os.sep,
 }
+
+# How Python shows errors that led to another.
+_HEAD = "Traceback (most recent call last)"
+_DIRECT = (
+    "The above exception was the direct cause of the following exception:"
+)
+_DURING = "During handling of the above exception, another exception occurred:"
 
 
 class Failure(NamedTuple):
@@ -47,9 +54,47 @@ def failure_of(error: BaseException) -> Failure:
     return Failure(
         in_words(error),
         place_of(error),
-        "" if is_status else frames_of(error),
-        tuple(getattr(error, "__notes__", ())),
+        "" if is_status else _causes(error) + frames_of(error),
+        tuple(_notes(error)),
     )
+
+
+def _causes(error: BaseException) -> str:
+    """Return the errors that led to an error, as Python shows them.
+
+    What a library has caught inside, on its way to the error, is left out:
+    its frames do not begin in the script.
+    """
+    chain: list[tuple[BaseException, str]] = []
+    seen = {id(error)}
+    while True:
+        cause, words = error.__cause__, _DIRECT
+        if cause is None and not error.__suppress_context__:
+            cause, words = error.__context__, _DURING
+        if cause is None or id(cause) in seen or not _was_caught(cause):
+            break
+        seen.add(id(cause))
+        chain.insert(0, (cause, words))
+        error = cause
+    return "".join(
+        f"{frames_of(one)}{in_words(one)}\n\n{words}\n\n{_HEAD}:\n"
+        for one, words in chain
+    )
+
+
+def _was_caught(error: BaseException) -> bool:
+    """Return whether a script, and no library, has caught an error."""
+    found = error.__traceback__
+    return found is not None and _is_of_script(found)
+
+
+def _notes(error: BaseException) -> Iterator[str]:
+    """Yield an error's notes, and the errors of a group, with their lines."""
+    yield from getattr(error, "__notes__", ())
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield f"  {in_words(one)} ({place_of(one)})"
+            yield from (f"  {note}" for note in _notes(one))
 
 
 def frames_of(error: BaseException) -> str:
@@ -138,7 +183,7 @@ def _traceback(failure: Failure, ranks: str) -> str:
     if not failure.frames:
         return ""
     whose = f", {ranks}" if ranks else ""
-    head = f"Traceback (most recent call last{whose}):"
+    head = f"{_HEAD[:-1]}{whose}):"
     return f"{head}\n{failure.frames}".rstrip()
 
 
