@@ -62,9 +62,10 @@ except ValueError as error:
 
 
 def test_what_a_library_has_caught_inside_is_left_out(tmp_path):
-    """json raises from a StopIteration, which it catches itself."""
-    failure = failed(tmp_path, "import json\njson.loads('nothing')\n")
-    assert failure.error.startswith("JSONDecodeError")
+    """zoneinfo raises its error while it handles one of its own."""
+    text = "import zoneinfo\nzoneinfo.ZoneInfo('No/Where')\n"
+    failure = failed(tmp_path, text)
+    assert failure.error.startswith("ZoneInfoNotFoundError")
     assert HEAD not in failure.frames
 
 
