@@ -9,16 +9,22 @@ do, when there is one for each GPU, or else when the first of them is joined::
     for p in processes: p.join()        with more GPUs than two, here
 
 What is never joined runs where the script ends, as Python waits for it there.
+
+A process of the standard library's ``multiprocessing`` is a real one: it may
+be for anything, and it has no simulated GPU. The report says so.
 """
 
 import copy
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import torch.multiprocessing as mp
 
 from dpkit.sim.changes.change import replaced
+from dpkit.sim.cuda_names.not_modelled import note
 from dpkit.sim.devices.configuration import simulation
 from dpkit.torchrun.script import as_program
 
@@ -26,6 +32,7 @@ Task = Callable[[], object]
 RunTasks = Callable[[Sequence[Task]], None]  # one for each rank
 _Process: Any = mp.Process
 _get_context: Any = mp.get_context
+_start: Any = BaseProcess.start
 
 
 def spawn_ranks(stack: ExitStack, run: RunTasks) -> Callable[[], None]:
@@ -72,6 +79,7 @@ def spawn_ranks(stack: ExitStack, run: RunTasks) -> Callable[[], None]:
         return context
 
     for owner, name, value in (
+        (BaseProcess, "start", _start_noted),
         (mp, "spawn", spawn),
         (mp, "start_processes", spawn),
         (mp, "Process", make),
@@ -84,6 +92,24 @@ def spawn_ranks(stack: ExitStack, run: RunTasks) -> Callable[[], None]:
             process.join()
 
     return join_all
+
+
+def _start_noted(process: Any) -> None:
+    """Stand in for the start of any real process, and note a script's."""
+    target = getattr(process, "_target", None) or type(process)
+    if _is_of_script(str(getattr(target, "__module__", ""))):
+        note(
+            "multiprocessing.Process: a process of this machine, without "
+            "simulated GPUs; a rank is started by torch.multiprocessing, "
+            "or by python -m dpkit torchrun"
+        )
+    _start(process)
+
+
+def _is_of_script(module: str) -> bool:
+    """Return whether a module is the script's, by a name such as "torch.x"."""
+    first = module.partition(".")[0]
+    return first not in (*sys.stdlib_module_names, "torch", "dpkit")
 
 
 def _task(

@@ -311,6 +311,28 @@ def test_a_script_may_start_its_processes_itself(tmp_path):
 
 @pytest.mark.slow
 @on_linux
+def test_a_process_without_simulated_gpus_is_noted(tmp_path):
+    """It is the standard library's, and real."""
+    script = """
+import multiprocessing, torch
+
+def work():
+    print("GPUs:", torch.cuda.is_available())
+
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=work)
+    process.start()
+    process.join()
+"""
+    text = run(tmp_path, *THREE, script=script)
+    assert "GPUs: False" in text
+    (line,) = section(text, "Otherwise than on a GPU")
+    assert line.startswith("multiprocessing.Process: a process of this ")
+    assert "script.py:9" in line
+
+
+@pytest.mark.slow
+@on_linux
 def test_processes_that_cannot_be_ranks(tmp_path):
     """There are too few GPUs; or autograd has threads that are not forked."""
     text = run(tmp_path, *THREE, script=SPAWNS, arguments=["more"], status=1)
