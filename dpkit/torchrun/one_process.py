@@ -168,6 +168,8 @@ class StepCounter:
             facts = self._facts(device, peak, blocks)
             one = RankReport(facts, notes, races, {}, [*looked_for], {})
             found.append(one if used else None)
+        if notes and not any(found):  # its work is in other processes
+            found[0] = RankReport(self._facts(0, 0, []), notes, {}, {}, [], {})
         return found
 
     def _facts(self, device: int, peak: int, blocks: list[Block]) -> RankFacts:

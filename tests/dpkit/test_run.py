@@ -327,7 +327,7 @@ if __name__ == "__main__":
     text = run(tmp_path, *THREE, script=script)
     assert "GPUs: False" in text
     (line,) = section(text, "Otherwise than on a GPU")
-    assert line.startswith("multiprocessing.Process: a process of this ")
+    assert "multiprocessing.Process: a process of this machine" in line
     assert "script.py:9" in line
 
 
