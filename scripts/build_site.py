@@ -14,6 +14,7 @@ from pathlib import Path
 from notebook_pictures import put_pictures
 from pack_python import pack, put_into_site
 from print_page import write_page
+from search_index import write_index
 from slim_site import slim
 
 # A third of the time would go to looking through documents for garbage, and
@@ -44,6 +45,7 @@ def main() -> int:
         put_pictures(site)
         gc.disable()
         write_page(folder)
+        write_index(site)
         slim(site)
     return status
 

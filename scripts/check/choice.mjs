@@ -18,7 +18,7 @@ const PARTS = 3;
 const OF_ALL = new RegExp(`^(?:${[
   "book/_(?:extensions|static|templates)/", "_config.yml", "requirements.txt",
   "scripts/(?:check|pyodide)/",
-  "scripts/(?:build_site|pack_python|print_page|slim_site).py",
+  "scripts/(?:build_site|pack_python|print_page|search_index|slim_site).py",
 ].join("|")})`);
 // As in scripts/pack_python.py; and what its answers are compared with.
 const RUN_IN_PAGES = new RegExp(`^(?:${[

@@ -37,6 +37,7 @@ const SERVES = {
   "fontawesome": "svg.svg-inline--fa",
   "language_data": "#search-results", "searchindex": "#search-results",
   "searchtools": "#search-results",
+  "words": "#search-results", "rank": "#search-results",
   "predict": ".predict",
   "steps": ".live-steps",
   "togglebutton": ".toggle, .dropdown",

@@ -53,11 +53,19 @@ const QUERIES = {
   "gpu memory calculator": "calculator",
   "how much memory does a 7B model need": "calculator",
   "cost of training": "calculator",
+  "fp8": "precision",
+  "float8": "precision mesh",
+  "warmup": "large-batches",
+  "batchnorm": "batch-norm",
+  "reduce scatter": "collectives",
+  "how does DDP work": "data-parallelism-concise",
+  "no_sync": "overlap buckets",
 };
 const FIRST = 2;
 
 /** In the page: whether so many results are listed, or all that there are.
- * Search is Sphinx's, and says at its end how many it has found. */
+ * Search is Sphinx's, and says at its end how many it has found. rank.js of the
+ * book has ranked them. */
 function hasListed(enough) {
   const isOver = typeof Search === "undefined" || Search.status.textContent;
   return isOver ||

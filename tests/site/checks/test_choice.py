@@ -106,6 +106,7 @@ def test_three_seeds_in_a_row_open_all_pages_but_the_printed_one_once(choose):
             "book/_templates/layout.html",
             "scripts/check/axe.mjs",
             "scripts/build_site.py",
+            "scripts/search_index.py",
             "_config.yml",
         )),
     ],
