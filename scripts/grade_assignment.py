@@ -3,8 +3,9 @@
 Usage: python scripts/grade_assignment.py FOLDER NOTEBOOK…
 
 FOLDER is what ``make assignment`` wrote. This prints a table of points, with
-the reason where an exercise earned none, and writes ``marks.csv`` and
-``marks.json`` into FOLDER.
+the reason where an exercise earned none and the cells that failed, and writes
+``marks.csv`` and ``marks.json`` into FOLDER. A notebook that is not there is
+named at the end, and the others are graded.
 """
 
 import csv
@@ -33,13 +34,18 @@ def main() -> int:
     """Grade one notebook after another; return the exit status."""
     folder, *submissions = map(Path, sys.argv[1:])
     assignment = folder / "assignment.json"
-    lacking = [p for p in (assignment, *submissions) if not p.is_file()]
-    if lacking or not submissions:
-        named = ", ".join(map(str, lacking)) or "no notebook is given"
-        print(f"nothing to grade ({named})", file=sys.stderr)
+    lacking = [path for path in submissions if not path.is_file()]
+    there = [path for path in submissions if path not in lacking]
+    named = ", ".join(map(str, lacking))
+    if not assignment.is_file():
+        print(f"no assignment is there ({assignment})", file=sys.stderr)
+        return 1
+    if not there:
+        why = named or "no notebook is given"
+        print(f"nothing to grade ({why})", file=sys.stderr)
         return 1
     marks: list[Mark] = []
-    for submission in submissions:
+    for submission in there:
         found = grade(submission, assignment)
         print(f"{submission}: {total(found)}")
         for mark in found:
@@ -47,7 +53,9 @@ def main() -> int:
             print(f"  {mark.exercise:28} {earned:8} {mark.why}")
         marks += found
     write(marks, folder)
-    return 0
+    if lacking:
+        print(f"not graded, as no file is there ({named})", file=sys.stderr)
+    return 1 if lacking else 0
 
 
 if __name__ == "__main__":

@@ -21,7 +21,11 @@ RESULTS, ERRORS = "results", "errors"  # files in the folder of a process
 
 
 class Mark(NamedTuple):
-    """What one exercise of one submission earned, and why not all of it."""
+    """What one exercise of one submission earned, and why.
+
+    ``why`` has what the check says where an exercise earned nothing, and the
+    cells of the notebook that failed, also where all exercises are solved.
+    """
 
     submission: str
     exercise: str
@@ -58,12 +62,11 @@ def _solved(line: dict[str, Any] | None) -> bool:
 
 
 def _reason(line: dict[str, Any] | None, stopped: str) -> str:
-    """Return why an exercise earned nothing, with the cells that failed."""
+    """Return why an exercise earned nothing, and which cells failed."""
     if line is None:
         return f"not checked: {stopped}"
-    if line["why"] is None:
-        return ""
-    return "; ".join([line["why"], *line["failed"]])
+    refused = [] if line["why"] is None else [line["why"]]
+    return "; ".join([*refused, *line["failed"]])
 
 
 def _run(

@@ -127,7 +127,35 @@ def test_what_is_not_there_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["grade", str(tmp_path), "ada.ipynb"])
     assert main() == 1
     said = capsys.readouterr().err
-    assert f"{tmp_path}/assignment.json, ada.ipynb" in said
+    assert said == f"no assignment is there ({tmp_path}/assignment.json)\n"
+    (tmp_path / "assignment.json").touch()
+    assert main() == 1
+    assert capsys.readouterr().err == "nothing to grade (ada.ipynb)\n"
+
+
+def test_a_failed_cell_is_named_beside_full_marks_and_the_rest_is_graded(
+    tmp_path, monkeypatch, capsys
+):
+    """The rest: where one of the notebooks is not there."""
+    right = {e.name: e.solution for e in CHAPTERS["overlap"]}
+    submission, told = submitted(tmp_path, right)
+    notebook = json.loads(submission.read_text())
+    fails = {"cell_type": "code", "metadata": {}, "source": ["1 / 0"]}
+    notebook["cells"].insert(0, fails)
+    submission.write_text(json.dumps(notebook))
+    words = ["grade", str(told.parent), "ben.ipynb", str(submission)]
+    monkeypatch.setattr("sys.argv", words)
+    assert main() == 1
+    said = capsys.readouterr()
+    assert said.err == "not graded, as no file is there (ben.ipynb)\n"
+    first, *exercises = said.out.splitlines()
+    assert first == f"{submission}: 3 of 3"
+    why = "cell 1: ZeroDivisionError: division by zero"
+    assert [line.endswith(f"1 of 1   {why}") for line in exercises] == [
+        *(True, True, True)
+    ]
+    marks = json.loads((told.parent / "marks.json").read_text())
+    assert [(mark["points"], mark["why"]) for mark in marks] == [(1, why)] * 3
 
 
 @pytest.mark.slow
