@@ -178,8 +178,17 @@ serve: free-port book  ## show the site on http://localhost:8000, or on PORT=…
 free-port: $(READY)
 	@$(PY) scripts/serve.py --try "$(PORT)"
 
+# The site has the plain notebooks. It is built where a chapter is newer.
+_build/html/print.html: $(wildcard book/*.ipynb) | $(READY)
+	$(PY) scripts/build_site.py .
+
 # JupyterLab shows stored pictures only of notebooks that are trusted.
-notebooks: $(READY)  ## open the chapters in JupyterLab
+notebooks: $(READY) _build/html/print.html  ## open the plain notebooks in JupyterLab
+	@$(PY) scripts/copy_notebooks.py .
+	@$(PY) -m nbformat.sign notebooks/*.ipynb >/dev/null
+	$(PY) -m jupyter lab notebooks
+
+edit: $(READY)  ## open the chapters themselves in JupyterLab, to change them
 	@$(PY) -m nbformat.sign $(CHAPTERS) >/dev/null
 	$(PY) -m jupyter lab book
 

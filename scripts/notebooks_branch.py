@@ -7,6 +7,7 @@ place of the chapters. It is always one commit after HEAD, so that old pictures
 do not add up. Files and the branch that is checked out stay as they are.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -56,16 +57,41 @@ def refuse_changes(root: Path, why: str) -> None:
         )
 
 
+def refuse_lone_svg(notebooks: list[Path]) -> None:
+    """Refuse to go on where a picture is SVG alone.
+
+    Raises:
+        ValueError: There are such pictures; the message counts them.
+    """
+    alone = [
+        path.name
+        for path in notebooks
+        for cell in json.loads(path.read_text("utf-8"))["cells"]
+        for output in cell.get("outputs", [])
+        if "image/svg+xml" in output.get("data", {})
+        if "image/png" not in output["data"]
+    ]
+    if alone:
+        raise ValueError(
+            "there are pictures without PNG, and GitHub and Colab may not "
+            f"show others (pictures: {len(alone)}, the first in {alone[0]})\n"
+            "A browser draws them: run make check once, which installs what "
+            "it needs, and then make notebooks-branch again."
+        )
+
+
 def commit(root: Path, branch: str) -> int:
     """Commit the notebooks; return how many there are.
 
     Raises:
-        ValueError: Something is not committed, or no site is built.
+        ValueError: Something is not committed, no site is built, or its
+            notebooks have no PNG.
     """
     refuse_changes(root, "The notebooks name the commit that they install.")
     plain = sorted(root.glob("_build/html/_sources/book/*.ipynb"))
     if not plain:
         raise ValueError("there is no built site; first: make book")
+    refuse_lone_svg(plain)
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder, "index")
         git(root, "read-tree", "HEAD", index=index)

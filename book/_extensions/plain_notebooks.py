@@ -40,6 +40,18 @@ FACTS = re.compile(r'<table class="live-facts">.*?</p>', re.S)
 RELATIVE = re.compile(r'<a href="\.\./([^"]*)">(.*?)</a>', re.S)
 # In the first cell of a notebook: scripts/set_address.py.
 NEWEST = re.compile(r'(address, version = "[^"]*", )"HEAD"')
+# The same while no address is set: nothing can be fetched from there.
+NOWHERE = re.compile(
+    r'# Where dpkit .*?    address, version = "https://unset\.invalid/.*', re.S
+)
+ADVICE = """\
+from importlib.util import find_spec
+
+if find_spec("dpkit") is None:
+    raise ModuleNotFoundError(
+        "this notebook needs dpkit and the book's records: in a clone of the "
+        "book's repository type `make notebooks`, and open it there"
+    )"""
 
 
 def without_solutions(notebook: dict[str, Any], page: str) -> list[Cell]:
@@ -158,7 +170,7 @@ def plain(
         if cell["cell_type"] == "markdown":
             cells += with_text(cell, plain_markdown(text, in_words), site)
             continue
-        source = NEWEST.sub(rf'\1"{revision}"', text)
+        source = NOWHERE.sub(ADVICE, NEWEST.sub(rf'\1"{revision}"', text))
         cells.append(
             {
                 **cell,

@@ -62,7 +62,7 @@ def environment(tmp_path):
 
 @pytest.mark.parametrize(
     "target",
-    "book check notebooks execute reproducible test test-sim test-cpu "
+    "book check notebooks edit execute reproducible test test-sim test-cpu "
     "test-gpu test-plain notebooks-branch gpu-report gpu-outputs bench "
     "reproduce coverage".split(),
 )

@@ -18,6 +18,7 @@ from set_address import PLACEHOLDER, SETUP
 from tests.repository import ROOT
 
 NOTEBOOKS = sorted(ROOT.glob("book/*.ipynb"))
+ADDRESS = "https://github.com/some/book"
 PINNED = re.compile(r"(?m)^(torch|torchvision)==(\S+)")
 
 
@@ -141,6 +142,31 @@ def pretend_wheel(folder, name, version):
             packed.writestr(f"{about}/{file}", text)
 
 
+def plain_first_cell(address, revision):
+    """Return the code that a plain notebook begins with, for an address."""
+    text = NOTEBOOKS[0].read_text(encoding="utf-8")
+    notebook = json.loads(text.replace(written(), address))
+    cells = plain(notebook, "page", str, revision=revision)["cells"]
+    first = next(cell for cell in cells if cell["cell_type"] == "code")
+    return "".join(first["source"])
+
+
+def test_while_no_address_is_set_the_first_cell_says_what_to_do(
+    bare, tmp_path
+):
+    source = plain_first_cell(PLACEHOLDER, "HEAD")
+    asked = f"try:\n    get_ipython().run_cell({source!r}).raise_error()\n"
+    asked += "except ModuleNotFoundError as error:\n    print('said', error)"
+    *_, said = run_cell(bare, asked, tmp_path).splitlines()
+    assert said == (
+        "said this notebook needs dpkit and the book's records: in a clone "
+        "of the book's repository type `make notebooks`, and open it there"
+    )
+    assert "!" not in source  # no command of the shell
+    # Where dpkit is, nothing happens.
+    assert run_cell(sys.executable, source, tmp_path) == ""
+
+
 @pytest.mark.slow
 def test_the_first_cell_installs_its_commit_and_says_which_torch(
     bare, clone, tmp_path
@@ -155,17 +181,14 @@ def test_the_first_cell_installs_its_commit_and_says_which_torch(
     for name in wheels:
         pretend_wheel(elsewhere, name, wheels[name])
         pretend_wheel(elsewhere, name, "99.0")  # which nobody has tried
-    notebook = json.loads(NOTEBOOKS[0].read_text(encoding="utf-8"))
-    cells = plain(notebook, "page", str, revision=revision)["cells"]
-    first = next(cell for cell in cells if cell["cell_type"] == "code")
-    source = "".join(first["source"])
+    source = plain_first_cell(ADDRESS, revision)
     assert f', "{revision}"\n' in source
     # Git finds the clone at the address. pip builds with the setuptools that
     # is there, and asks no index.
     offline = {
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": f"url.file://{clone}.insteadOf",
-        "GIT_CONFIG_VALUE_0": written(),
+        "GIT_CONFIG_VALUE_0": ADDRESS,
         "PIP_NO_BUILD_ISOLATION": "0",
         "PIP_NO_INDEX": "1",
         "PIP_FIND_LINKS": str(elsewhere),
