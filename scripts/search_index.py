@@ -43,8 +43,8 @@ LISTS = (
 OF_LISTS = 0.5
 # A word of a heading counts as so many words of the text.
 IN_HEADING = 8
-# Of BM25: how soon further words of a kind count for nothing (K1), and how
-# much a long page is divided by its length (B). These are the usual values.
+# BM25's two constants, with their usual values: K1, how soon further words of
+# a kind count for nothing, and B, how much a long page counts as long.
 K1 = 1.2
 B = 0.75
 STEPS = 10  # weights are written as whole numbers, in tenths
