@@ -89,8 +89,9 @@ stem = cache(SearchEnglish({}).stem)
 def stems(text: str) -> list[str]:
     """Return the words of a text as the search compares them.
 
-    >>> stems("Do the pipelines overlap? 1F1B, no_sync, 2 of 3")
-    ['pipelin', 'overlap', '1f1b', 'no_sync']
+    Of "Do the pipelines use no_sync? 2 of 3" these are "pipelin" and
+    "no_sync": lower case, without endings, numbers and common words. The same
+    is done in `book/_static/search/rank.js`.
     """
     words = (word.lower() for word in WORD.findall(text))
     return [
