@@ -1,6 +1,7 @@
 // On a phone a page is as wide as the screen, the letters of drawings can be
 // read, what scrolls sideways shows that it does, and the contents, which lie
-// over the page, lead to a section that is then seen.
+// over the page, lead to a section that is then seen. The calculator says its
+// verdict before its controls.
 import { show, unfold, VIEWS } from "./axe.mjs";
 import { finding, PRINT } from "./site.mjs";
 
@@ -76,6 +77,13 @@ function silentBoxes() {
     .map((box) => `${box.tagName.toLowerCase()}.${box.className}`);
 }
 
+/** In the page: whether the calculator has its verdict below its controls. */
+function verdictIsLate() {
+  const top = (part) => document.querySelector(`#live-calculator ${part}`)
+    ?.getBoundingClientRect().top;
+  return top(".live-sentence") > top(".live-control");
+}
+
 /** Whether a section that the contents lead to is then seen. */
 async function contents(tab, page) {
   const opens = tab.locator(".secondary-toggle:visible").first();
@@ -105,7 +113,9 @@ export async function onPhone(tab, page) {
   wide.push(...await tab.evaluate(beyondEdge));
   const small = await tab.evaluate(smallLetters, LEAST);
   const silent = await tab.evaluate(silentBoxes);
+  const isLate = await tab.evaluate(verdictIsLate);
   return [
+    ...isLate ? [finding("phone", page, "the verdict stands below the controls")] : [],
     ...await contents(tab, page),
     ...wide.map(([width, screen, what]) => finding("phone", page,
       `${width} pixels wide, on a screen of ${screen}, because of: ${what}`)),

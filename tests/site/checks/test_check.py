@@ -52,6 +52,10 @@ SMALL = (
 )
 WIDE = '<p style="width: 2000px">wide</p>'
 OVER = '<p style="width: 400px; text-align: right">wide</p>'
+CALCULATOR = (
+    '<div id="live-calculator"><p class="live-control">GPUs</p>'
+    '<p class="live-sentence">It fits.</p></div>'
+)
 CONTENTS = (
     '<button type="button" class="secondary-toggle" '
     'onclick="this.nextElementSibling.showModal()">Contents</button>'
@@ -153,6 +157,8 @@ FAULTS = {
          "phone", "", "letters of 8.0 pixels, fewer than 11, in: An image"),
         (END, f'<div style="overflow: auto">{WIDE}</div>',
          "phone", "", "nothing shows that this scrolls: div."),
+        (END, CALCULATOR,
+         "phone", "", "the verdict stands below the controls"),
         (END, CONTENTS,
          "phone", "", "the contents lie over what they lead to"),
         (END, OVER,
