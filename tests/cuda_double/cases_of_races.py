@@ -133,6 +133,27 @@ def case_the_host_waits_before_it_gives_back() -> None:
     del x
 
 
+def given_back_before_the_wait(waits: bool) -> None:
+    side = torch.cuda.Stream()
+    x = torch.ones(1000, device=ZERO)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        x.mul_(2)
+    del x
+    if waits:
+        torch.cuda.current_stream().wait_stream(side)
+    torch.ones(1000, device=ZERO)  # it gets this memory
+    torch.cuda.synchronize()
+
+
+def case_the_next_owner_of_memory_does_not_wait() -> None:
+    given_back_before_the_wait(waits=False)
+
+
+def case_the_next_owner_of_memory_waits() -> None:
+    given_back_before_the_wait(waits=True)
+
+
 def case_two_halves_of_one_tensor() -> float:
     side = torch.cuda.Stream()
     x = torch.zeros(1000, device=ZERO)

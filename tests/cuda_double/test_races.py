@@ -40,10 +40,14 @@ def test_a_race_is_found(case: str, outcomes: dict[str, Any]) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "case",
+    ["record_stream_is_forgotten", "the_next_owner_of_memory_does_not_wait"],
+)
 def test_memory_given_back_too_early_is_found(
-    outcomes: dict[str, Any],
+    case: str, outcomes: dict[str, Any]
 ) -> None:
-    (finding,) = outcomes["record_stream_is_forgotten"]["findings"]
+    (finding,) = outcomes[case]["findings"]
     assert finding.startswith("freed too early")
     assert "write by mul_" in finding
 
@@ -66,6 +70,7 @@ def test_one_tensor_that_is_recorded_does_not_excuse_another(
         ("what_a_peer_sends_is_used_on_the_current_stream", 2000),
         ("record_stream_is_there", None),
         ("the_host_waits_before_it_gives_back", None),
+        ("the_next_owner_of_memory_waits", None),
         ("two_halves_of_one_tensor", 1000),
         ("two_columns_of_one_tensor", 200),
         ("a_backward_on_a_side_stream", 20),

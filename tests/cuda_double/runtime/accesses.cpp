@@ -20,6 +20,19 @@ struct Block {
   std::vector<Access> accesses;
 };
 
+// Of a block that was given back: an access on another stream, which had not
+// ended by then.
+struct LeftOpen {
+  Access access;
+  int stream;  // the block's
+  std::string finding;
+};
+
+std::vector<LeftOpen>& left_open() {
+  static auto* all = new std::vector<LeftOpen>;
+  return *all;
+}
+
 // The block that this thread is giving back, until an event is recorded.
 thread_local const void* the_given_back = nullptr;
 
@@ -41,6 +54,11 @@ Block* block_that_holds(const char* address) {
 bool is_before(const Access& earlier, int stream) {
   return earlier.by.stream == stream ||
          clock_of(stream).knows(earlier.by.stream, earlier.by.tick);
+}
+
+bool has_ended(const Access& access, int for_stream) {
+  return is_before(access, for_stream) ||
+         clock_of_host().knows(access.by.stream, access.by.tick);
 }
 
 std::string told(const Access& access) {
@@ -80,10 +98,28 @@ void touch(const Operation& by, const Extent& extent, bool is_write) {
     add(*block, {extent, is_write, by});
 }
 
+// This stream goes on with memory: by now it has to come after all that was
+// left open.
+void close_what_was_left_open(int stream) {
+  std::erase_if(left_open(), [stream](const LeftOpen& left) {
+    if (left.stream != stream) return false;
+    if (!has_ended(left.access, stream)) tell(left.finding);
+    return true;
+  });
+}
+
 }  // namespace
+
+void tell_what_is_left_open() {
+  std::lock_guard<std::recursive_mutex> guard(the_lock());
+  for (const LeftOpen& left : left_open())
+    if (!has_ended(left.access, left.stream)) tell(left.finding);
+  left_open().clear();
+}
 
 void block_begins(const void* begin, size_t bytes, cudaStream_t stream) {
   std::lock_guard<std::recursive_mutex> guard(the_lock());
+  close_what_was_left_open(stream->number);
   blocks()[static_cast<const char*>(begin)] = {bytes, stream->number, {}};
 }
 
@@ -99,14 +135,15 @@ void block_ends(const void* begin) {
   const Block& block = found->second;
   for (const Access& access : block.accesses) {
     const auto& [name, stream, tick, at] = access.by;
-    bool ended = is_before(access, block.stream) ||
-                 clock_of_host().knows(stream, tick) ||
+    bool ended = has_ended(access, block.stream) ||
                  (was_asked_for && clock_of_allocators().knows(stream, tick));
-    if (!ended)
-      tell("freed too early (record_stream, or a wait): memory of " +
-           name_of(block.stream) + ", given back not long after " +
-           describe(last_here()) + "; nothing orders its next use after the " +
-           told(access));
+    if (ended) continue;
+    std::string finding =
+        "freed too early (record_stream, or a wait): memory of " +
+        name_of(block.stream) + ", given back not long after " +
+        describe(last_here()) + "; nothing orders its next use after the " +
+        told(access);
+    left_open().push_back({access, block.stream, finding});
   }
   blocks().erase(found);
 }
@@ -131,6 +168,7 @@ Operation begin_operation(
     const std::string& name, cudaStream_t stream, const Place& place) {
   std::lock_guard<std::recursive_mutex> guard(the_lock());
   int number = resolve(stream)->number;
+  close_what_was_left_open(number);
   return {name, number, issue(number), place};
 }
 

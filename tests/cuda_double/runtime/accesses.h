@@ -6,6 +6,8 @@
 // come after it (order.h); if it does not, that is a race. A block that is
 // given back while an operation on another stream may still use it is the
 // same race with whoever gets the memory next: `record_stream` was forgotten.
+// It is none if the block's own stream waits for that operation before it
+// takes or uses any memory again. FSDP gives gradients back in this way.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +33,9 @@ void block_begins(const void* begin, size_t bytes, cudaStream_t stream);
 void block_is_given_back(const void* begin);
 void event_is_recorded();
 void block_ends(const void* begin);
+// Tell now of blocks that were given back too early, though their streams have
+// not gone on yet: somebody asks what has been found.
+void tell_what_is_left_open();
 
 // An operation that has been issued reads or writes bytes.
 void reads(const Operation& operation, const Extent& extent);
