@@ -127,6 +127,28 @@ def case_attention_keeps_its_switches() -> list[str]:
     return [s.name for s in timeline.spans if s.device == "sim:0"]
 
 
+def case_products_in_16_bits() -> list[bool]:
+    torch.manual_seed(0)
+    x, y, z = torch.randn(3, 2, 40, 40).double()
+    equal = []
+    for dtype in (torch.float16, torch.bfloat16):
+        a, b, c = (t.to(ZERO, dtype) for t in (x, y, z))
+        pairs = (
+            (a[0].mm(b[0]), a[0].float().mm(b[0].float())),
+            (a.bmm(b), a.float().bmm(b.float())),
+            (
+                torch.addmm(c[0], a[0], b[0]),
+                torch.addmm(*(t[0].float() for t in (c, a, b))),
+            ),
+            (
+                torch.baddbmm(c, a, b),
+                torch.baddbmm(*(t.float() for t in (c, a, b))),
+            ),
+        )
+        equal += [torch.equal(found, wide.to(dtype)) for found, wide in pairs]
+    return equal
+
+
 def case_a_deep_copy() -> list[Any]:
     x = torch.ones(2, 3, device=ONE)
     y = copy.deepcopy(x)

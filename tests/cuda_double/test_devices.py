@@ -23,6 +23,7 @@ def outcomes(outcomes_of: Any) -> dict[str, Any]:
             "attention_keeps_its_switches",
             ["_scaled_dot_product_efficient_attention"],
         ),
+        ("products_in_16_bits", [True] * 8),
         ("a_deep_copy", ["cuda:1", 6, 12]),
         ("saved_and_loaded", ["cuda:1", "cuda:0", "cpu"]),
         ("random_numbers", [16, True, False, True]),
