@@ -26,6 +26,10 @@ STORE_METHODS: dict[str, Callable[..., Any]] = {
 }
 
 
+#: Those that wait. Their last argument is the time limit of this rank.
+_WAITING = ("get", "multi_get", "wait")
+
+
 class RemoteStore(_Store):  # type: ignore[misc]
     """The store that the parent has: every call is a question to it."""
 
@@ -44,6 +48,8 @@ class RemoteStore(_Store):  # type: ignore[misc]
 
 def _asking(name: str) -> Callable[..., Any]:
     def ask(self: RemoteStore, *args: Any) -> Any:
+        if name in _WAITING and len(args) == 1:
+            args = *args, self.timeout
         return self._requests.ask("store", name, args)
 
     ask.__name__ = name

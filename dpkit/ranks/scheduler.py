@@ -12,12 +12,21 @@ those that need not wait, the one whose simulated clock is earliest::
 So the order is the same in every run, and nothing that ranks share is ever
 changed by two of them at once. Where nobody can go on, every rank ends, with
 the reason for which each has waited.
+
+A rank may wait with a time limit. It is up where no other can go on, or where
+all that can are later on their clocks::
+
+    clock of rank     0    1
+                      0    0     rank 0 waits for a key, for at most 5
+                      5    9     rank 1 has slept: what it sets comes too late
 """
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dpkit.sim.tensors.backward import raise_nothing, raise_outside
 
@@ -32,6 +41,13 @@ class Awaited(Protocol):
     @property
     def is_over(self) -> bool:
         """Whether nobody has to wait for it any more."""
+
+
+class TimeLimit(NamedTuple):
+    """Until when a rank waits."""
+
+    mark: int  # on its simulated clock, in picoseconds
+    wall: float  # on the wall, by time.monotonic()
 
 
 class Ended(BaseException):
@@ -72,6 +88,8 @@ class Scheduler:
         self._enter = enter
         self._leave = leave
         self._waiting: dict[int, Awaited] = {}
+        self._limits: dict[int, TimeLimit] = {}  # of those that wait
+        self._late: dict[int, str] = {}  # whose time is up -> who waits where
         self._asking: list[int] = []  # ranks that go on after all others
         self._stopped: set[int] = set()  # ranks that were asked to end
         self._turn_lock = threading.Lock()  # held, too, where the turn changes
@@ -139,19 +157,27 @@ class Scheduler:
         """
         return bool(self.stuck or (self.errors and not self.are_told))
 
-    def wait(self, rank: int, awaited: Awaited) -> None:
+    def wait(
+        self, rank: int, awaited: Awaited, limit: TimeLimit | None = None
+    ) -> None:
         """Make other ranks run until what this rank waits for is over.
 
         Raises:
             Ended: the ranks are to end, as one has failed or none can go on.
+            TimeoutError: the time limit is up; it says where each rank waits.
         """
         if awaited.is_over and not self.over:
             return
         self._waiting[rank] = awaited
+        if limit is not None:
+            self._limits[rank] = limit
         try:
             self._pause(rank)
         finally:
             del self._waiting[rank]
+            self._limits.pop(rank, None)
+        if rank in self._late:
+            raise TimeoutError(self._late.pop(rank))
 
     def let_others(self, rank: int) -> None:
         """Give others their turns until none of them can go on.
@@ -208,15 +234,45 @@ class Scheduler:
             ready = self._left
         else:
             ready = self._left - waiting - {*self._asking}
+            late = self._first_late(waiting, ready)
+            if late is not None:
+                self._late[late] = self._states()
+                return late
         if ready:
             return min(ready, key=lambda rank: (self._time(rank), rank))
         if self._asking:
             return self._asking[0]  # who has asked first
-        self.stuck = "; ".join(map(self._state_of, range(len(self._signals))))
+        self.stuck = self._states()
         return self._next()
 
+    def _first_late(self, waiting: set[int], ready: set[int]) -> int | None:
+        """Return the rank whose time limit is up first, if there is one.
+
+        What others do comes too late for it if all that can go on are later
+        than the limit. The clock of a rank that only asks again may stand
+        still: then the time on the wall counts.
+        """
+        others = map(self._time, ready | {*self._asking})
+        earliest = min(others, default=math.inf)
+        now = time.monotonic()
+        late = [
+            (limit.mark, rank)
+            for rank, limit in self._limits.items()
+            if rank in waiting
+            and (limit.mark < earliest or (not ready and limit.wall <= now))
+        ]
+        return min(late)[1] if late else None
+
+    def _states(self) -> str:
+        """Return what all ranks do, in words."""
+        return "; ".join(map(self._state_of, range(len(self._signals))))
+
     def _state_of(self, rank: int) -> str:
-        """Return what a rank does, in words, where none can go on."""
         awaited = self._waiting.get(rank)
-        doing = f"waits in {awaited.name}" if awaited else "has returned"
+        if awaited:
+            doing = f"waits in {awaited.name}"
+        elif rank in self._asking:
+            doing = "asks again, or waits outside of torch.distributed"
+        else:
+            doing = "goes on" if rank in self._left else "has returned"
         return f"rank {rank} {doing}"

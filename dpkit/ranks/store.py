@@ -6,17 +6,25 @@ waits for a counter.
 
 What is read was set at some time of the simulated clock: who reads it goes on
 no earlier. The messages to and from the store take no time.
+
+A rank waits as long as PyTorch's store does: until the time limit of its call,
+or else that of the store. The seconds are those of the simulated clock. Then
+it has an error, which it may catch, and the others go on.
 """
 
+import time
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from dpkit.ranks.scheduler import Scheduler
+from dpkit.ranks.scheduler import Scheduler, TimeLimit
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.streams.sending import thread
+from dpkit.theory.clock.record import SECOND
+from dpkit.theory.units import show_seconds
 
 # Their annotations differ by version, and say str where bytes will do.
 _Store: Any = c10d.Store
@@ -32,9 +40,7 @@ class _Keys:
 
     @property
     def name(self) -> str:
-        # PyTorch puts the name of a group before a key: "0//k".
-        keys = [repr(key.split("//", 1)[-1]) for key in self.keys]
-        missing = [k for k, key in zip(keys, self.keys) if not self._has(key)]
+        missing = [_shown(key) for key in self.keys if not self._has(key)]
         what = "keys" if len(missing) > 1 else "key"
         return f"the store for {what} {', '.join(missing)}"
 
@@ -46,11 +52,18 @@ class _Keys:
         return bool(self.store.check([key]))
 
 
+def _shown(key: str) -> str:
+    """Return a key as the program has it.
+
+    PyTorch puts the name of a group before it: "0//k".
+    """
+    return repr(key.split("//", 1)[-1])
+
+
 class RankStore(_Store):  # type: ignore[misc]
     """A store of ranks that take turns in one process.
 
-    PyTorch's own, in C++, call the methods by the names that they have here. A
-    time limit is not looked at: where no rank can go on, all end at once.
+    PyTorch's own, in C++, call the methods by the names that they have here.
 
     Where one program runs for several ranks, what it adds and appends is added
     and appended for each of them.
@@ -65,6 +78,7 @@ class RankStore(_Store):  # type: ignore[misc]
         self._scheduler = scheduler
         self._values = _HashStore()
         self._times: dict[str, int] = {}  # when keys were set, in picoseconds
+        self._first_times: dict[str, int] = {}  # since when they are there
         self._seen: dict[int, int] = {}  # changes when a rank last looked
 
     # -- who changes it
@@ -89,6 +103,7 @@ class RankStore(_Store):  # type: ignore[misc]
         was_there = bool(self._values.delete_key(key))
         if was_there:
             self._change(key)
+            self._first_times.pop(key, None)
         return was_there
 
     def add(self, key: str, amount: int) -> int:
@@ -111,23 +126,51 @@ class RankStore(_Store):  # type: ignore[misc]
 
     # -- who reads it
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, timeout: timedelta | None = None) -> bytes:
         """Return the value of a key, once it is there."""
-        self.wait([key])
+        self.wait([key], timeout)
         return self._read(key)
 
-    def multi_get(self, keys: list[str]) -> list[bytes]:
+    def multi_get(
+        self, keys: list[str], timeout: timedelta | None = None
+    ) -> list[bytes]:
         """Return the values of keys, once all are there."""
-        self.wait(keys)
+        self.wait(keys, timeout)
         return [self._read(key) for key in keys]
 
-    def wait(self, keys: list[str], timeout: Any = None) -> None:
-        """Give other ranks their turns until all keys are there."""
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        """Give other ranks their turns until all keys are there.
+
+        Args:
+            keys: What the rank waits for.
+            timeout: For how long it waits; None: as long as the store says.
+
+        Raises:
+            DistStoreError: the time is up.
+        """
         awaited = _Keys(self._values, keys)
-        if awaited.is_over:
-            self._look(keys)
+        allowed = self.timeout if timeout is None else timeout
+        if thread.rank is None and awaited.is_over:
             return
-        self._scheduler.wait(_own_rank(awaited.name), awaited)
+        rank = _own_rank(awaited.name)
+        hosts = simulation.clock.hosts
+        seconds = allowed.total_seconds()
+        limit = TimeLimit(
+            mark=hosts.at_work.mark(rank) + round(SECOND * seconds),
+            wall=time.monotonic() + seconds,
+        )
+        try:
+            if awaited.is_over:
+                self._look([])
+            self._scheduler.wait(rank, awaited, limit)
+            self._check_in_time(keys, limit.mark)
+        except TimeoutError as late:
+            hosts.at_work.reach(rank, limit.mark)
+            named = ", ".join(f"/{key}" for key in keys)
+            raise dist.DistStoreError(
+                f"wait timeout after {round(1000 * seconds)}ms, keys: {named} "
+                f"({late})"
+            ) from None
         self._go_on_after(keys)
 
     def check(self, keys: list[str]) -> bool:
@@ -159,6 +202,7 @@ class RankStore(_Store):  # type: ignore[misc]
         if rank is not None:
             mark = simulation.clock.hosts.at_work.mark(rank)
             self._times[key] = max(mark, self._times.get(key, 0))
+            self._first_times.setdefault(key, mark)
             if self._seen.get(rank) == self._changes:
                 self._seen[rank] += 1  # its own change is nothing new to it
         self._changes += 1
@@ -175,6 +219,16 @@ class RankStore(_Store):  # type: ignore[misc]
             self._scheduler.let_others(rank)
         self._seen[rank] = self._changes
         self._go_on_after(keys)
+
+    def _check_in_time(self, keys: list[str], limit: int) -> None:
+        """Raise TimeoutError if a key has come after a mark of the clock."""
+        for key in keys:
+            late = self._first_times.get(key, 0) - limit
+            if late > 0:
+                raise TimeoutError(
+                    f"key {_shown(key)} was set {show_seconds(late / SECOND)} "
+                    "later, on the simulated clock"
+                )
 
     def _go_on_after(self, keys: list[str]) -> None:
         """Move the host of this rank on to when keys were set."""

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.skipif(
 
 PROGRAM = """
 import os, sys, threading, time
+from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
@@ -88,6 +89,19 @@ def time_in_workers():
     return bool((seconds >= 0.01).all())
 
 
+def time_limit_of_the_store():
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:
+        time.sleep(2)
+        store.set("late", "1")
+        return store.timeout.total_seconds()
+    store.set_timeout(timedelta(seconds=1))
+    try:
+        return store.get("late")
+    except dist.DistStoreError as error:
+        return str(error).partition(" (")[0]
+
+
 def polls_of_a_long_wait():
     if rank == 1:
         time.sleep(2)
@@ -145,6 +159,7 @@ for check in (
     file_of_another,
     time_in_a_thread,
     time_in_workers,
+    time_limit_of_the_store,
     polls_of_a_long_wait,
     polls_before_it_is_sent,
     reads_the_time,
@@ -183,6 +198,9 @@ def test_what_a_rank_may_do(tmp_path):
             "device_of_a_thread cuda:0",
         ):
             assert f"rank {rank} {found}" in text
+    wait = "wait timeout after 1000ms, keys: /default_pg/0//late"
+    assert f"rank 0 time_limit_of_the_store {wait}" in text
+    assert "rank 1 time_limit_of_the_store 600.0" in text
     assert "received 1.0" in text
 
 

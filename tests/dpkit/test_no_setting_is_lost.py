@@ -66,9 +66,6 @@ UNREAD = {
         )
         for name in ("alltoall", "all_to_all_single")
     },
-    "ranks/store.py wait(timeout)": (
-        "ranks take turns, so that a key comes, or the run ends at once"
-    ),
 }
 
 

@@ -22,6 +22,7 @@ from torch.distributed import distributed_c10d
 
 import dpkit
 from dpkit.ranks import watching
+from dpkit.sim.devices.configuration import simulation
 
 SHORT = timedelta(seconds=1)
 
@@ -152,23 +153,121 @@ def test_a_lock_in_the_store():
 def never():
     store = the_store()
     if rank_is(0):
-        store.wait(["a", "b", "c"], timedelta(seconds=300))
+        store.wait(["a", "b", "c"])
     if rank_is(1):
         store.set("a", "1")
-        try:
-            store.get("d")
-        except Exception:
-            return
+        store.set_timeout(timedelta(seconds=400))
+        store.get("d")
     dist.barrier()
 
 
 @pytest.mark.timeout(120)
 def test_a_key_that_never_comes_is_named():
     assert error_of(never, 3) == (
-        "no rank can go on (rank 0 waits in the store for keys 'b', 'c'; rank "
-        "1 waits in the store for key 'd'; rank 2 waits in barrier number 0 "
-        "of group 0)"
+        "rank 0 failed (DistStoreError: wait timeout after 300000ms, keys: "
+        "/0//a, /0//b, /0//c (rank 0 waits in the store for keys 'b', 'c'; "
+        "rank 1 waits in the store for key 'd'; rank 2 waits in barrier "
+        "number 0 of group 0))"
     )
+
+
+def sleep(seconds):
+    """Be busy for seconds of the simulated clock, as ``time.sleep`` in run."""
+    simulation.clock.hosts.busy(dist.get_rank(), "sleep", seconds)
+
+
+def waited(seconds, *keys):
+    """Return how a wait ends, in words, and how far the clock is then."""
+    told = "in time"
+    try:
+        the_store().wait(list(keys), seconds * SHORT)
+    except dist.DistStoreError as error:
+        told = str(error).partition(" (")[2][:-1]
+    return told, round(dpkit.sim.now(), 3)
+
+
+def ask_after_each_second():
+    """Rank 0 gives up after two of the five seconds of rank 1."""
+    if rank_is(0):
+        found = waited(2.5, "k")
+        the_store().set("gave up", "1")
+        return found, waited(9, "k")
+    seen = []
+    for _ in range(5):
+        sleep(1)
+        seen.append(int(the_store().check(["gave up"])))
+    the_store().set("k", "1")
+    return seen
+
+
+def set_before_another_waits():
+    """By its turn rank 0 goes first, by its clock it sets after 2 s."""
+    if rank_is(0):
+        for _ in range(3):
+            sleep(2)
+            the_store().set("k", "1")
+        return None
+    return waited(1, "k"), waited(1.5, "k")
+
+
+def wait_for_who_waits():
+    if rank_is(0):
+        return waited(2, "a", "b")
+    found = waited(3, "c")
+    the_store().set("a", "1")
+    return found
+
+
+def ask_until_told():
+    """The clock of rank 1 stands still while it asks."""
+    if rank_is(0):
+        found = waited(0.1, "k")
+        the_store().set("gave up", "1")
+        return found
+    while not the_store().check(["gave up"]):
+        pass
+    return "told"
+
+
+ASKS = "rank 1 asks again, or waits outside of torch.distributed"
+LIMITED = {
+    ask_after_each_second: [
+        (
+            (f"rank 0 waits in the store for key 'k'; {ASKS}", 2.5),
+            ("in time", 5.0),
+        ),
+        [0, 0, 1, 1, 1],
+    ],
+    set_before_another_waits: [
+        None,
+        (
+            ("key 'k' was set 1 s later, on the simulated clock", 1.0),
+            ("in time", 6.0),
+        ),
+    ],
+    wait_for_who_waits: [
+        (
+            "rank 0 waits in the store for keys 'a', 'b'; rank 1 waits in the "
+            "store for key 'c'",
+            2.0,
+        ),
+        (
+            "rank 0 has returned; rank 1 waits in the store for key 'c'",
+            3.0,
+        ),
+    ],
+    ask_until_told: [
+        (f"rank 0 waits in the store for key 'k'; {ASKS}", 0.1),
+        "told",
+    ],
+}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("program", LIMITED, ids=lambda f: f.__name__)
+def test_who_has_waited_long_enough_in_the_store_goes_on(program):
+    """It has PyTorch's error, and the others do not learn of it."""
+    assert dpkit.sim.launch(program, 2) == LIMITED[program]
 
 
 def ask_for_a_while():
