@@ -5,6 +5,7 @@ what is known where memory has run out;
 ``proxy`` -- the thread of the launch that does what a process asks for;
 ``requests`` -- the connection on which a rank asks, and is answered;
 ``signals``, which never cut a request in half;
+``other_programs``, which a rank cannot become;
 ``idle`` -- a watch over ranks that all wait;
 ``clock`` -- what stands in for the simulated clock in a rank;
 ``group`` -- a process group, in a rank; ``store``, its keys and values;

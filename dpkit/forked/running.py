@@ -33,6 +33,7 @@ from dpkit.forked.clock import RemoteClock
 from dpkit.forked.group import Calls, ForkedGroup
 from dpkit.forked.host_memory import where_memory_ran_out
 from dpkit.forked.idle import ProcessWatch, tell_when_asked
+from dpkit.forked.other_programs import refuse_other_programs
 from dpkit.forked.proxy import Arrivals, Outcome, Proxy
 from dpkit.forked.requests import (
     DisconnectedError,
@@ -316,6 +317,7 @@ def _run_rank(
     requests = Requests(connection)
     requests.whole.begin()
     tell_when_asked(stack)
+    refuse_other_programs()
 
     def get_temp_dir() -> str:
         """Return the folder of the launch, which removes it."""

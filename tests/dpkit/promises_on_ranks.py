@@ -172,6 +172,18 @@ def be_killed():
     total()
 
 
+def become_another():
+    """A child may, and a rank may not: nobody would hear of it."""
+    child = os.fork()
+    if child == 0:
+        os.execlp("true", "true")
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+    if is_second():
+        os.execlp("sleep", "sleep", "6")
+    total()
+
+
 def fork_a_child():
     child = os.fork()
     if child == 0:
@@ -279,6 +291,7 @@ PROGRAMS = [
     close_the_output,
     be_terminated,
     be_killed,
+    become_another,
     fork_a_child,
     launch_in_it,
     wait_outside,

@@ -114,6 +114,12 @@ ENDS = {
         ["rank 1 failed (its process was killed by SIGKILL, as by the"],
         [NO_RESULT.format(1, "signal: 9, Killed")],
     ],
+    # In a thread it would end all; a real process may.
+    "become_another": [
+        None,
+        ["rank 1 failed (NotImplementedError: a rank of", "bin/sleep)"],
+        None,
+    ],
     # The child ends where the program does, and speaks for no rank.
     "fork_a_child": [
         ["well: [[2.0, 2.0], [2.0, 2.0]]"],
