@@ -264,6 +264,7 @@ NEW = "starting.fork_server = lambda environment: None;"
     ("end", "call"),
     [
         (signal.SIGINT, "worker.launch(worker.be_stopped, 2)"),
+        (signal.SIGTERM, "worker.launch(worker.be_stopped, 2)"),
         (signal.SIGKILL, "worker.launch(worker.keep_the_lock, 1)"),
         (signal.SIGKILL, FROM_A_THREAD),
         (signal.SIGINT, f"{NEW} worker.launch(worker.be_stopped, 2)"),
@@ -271,15 +272,22 @@ NEW = "starting.fork_server = lambda environment: None;"
         (signal.SIGKILL, f"{NEW} {FROM_A_THREAD}"),
     ],
     ids=[
-        f"{end}{how}"
-        for how in ("", ", ranks are new Pythons")
-        for end in ("interrupted", "killed", "killed, called from a thread")
+        "interrupted",
+        "terminated",
+        "killed",
+        "killed, called from a thread",
+        "interrupted, ranks are new Pythons",
+        "killed, ranks are new Pythons",
+        "killed, called from a thread, ranks are new Pythons",
     ],
 )
 def test_the_ranks_end_with_their_parent(
     forking, tmp_path, is_running, wait_until_ended, end, call
 ):
-    """By Ctrl-C, which it can see to, and by a kill, which it cannot."""
+    """By Ctrl-C, which it can see to, and by a kill, which it cannot.
+
+    SIGTERM, as of a cluster, is a kill for a Python that does not handle it.
+    """
     (tmp_path / "worker.py").write_text(WORKER)
     (tmp_path / "left").mkdir()
     with forking.Popen(
