@@ -20,6 +20,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+import torch.distributed as dist
 from torch import Tensor
 
 from dpkit.library import LIBRARY
@@ -107,7 +108,9 @@ class AlikeWorld(World):
         try:
             super().check(with_notes)
         except RuntimeError as error:
-            if self.scheduler.stuck:
+            errors = self.scheduler.errors.values()
+            waited = any(isinstance(e, dist.DistStoreError) for e in errors)
+            if self.scheduler.stuck or waited:
                 error.add_note("the other ranks are alike, and do not run")
             raise
         self.go_on()

@@ -117,7 +117,7 @@ ENDS = {
     # In a thread it would end all; a real process may.
     "become_another": [
         None,
-        ["rank 1 failed (NotImplementedError: a rank of", "bin/sleep)"],
+        ["rank 1 failed (NotImplementedError: a rank of", "/sleep)"],
         None,
     ],
     # The child ends where the program does, and speaks for no rank.
