@@ -37,7 +37,11 @@ from dpkit.torchrun.rounds import (
     rounds_of,
     step_alone,
 )
-from dpkit.torchrun.same_examples import steps_with_same_examples, unseen
+from dpkit.torchrun.same_examples import (
+    are_seen,
+    steps_with_same_examples,
+    unseen,
+)
 from dpkit.torchrun.script import Script
 from dpkit.torchrun.with_one import compare_first, compare_with_one
 from dpkit.torchrun.written_files import FilesPutBack
@@ -239,6 +243,13 @@ def _as_far_as_same(
     alarms = compare_with_one(one, several, steps)
     if not alarms:
         return WithOne([], how, "", steps)
+    if not is_played and not are_seen([one, *several]):
+        missing = (
+            "one rank has run the script as it is, and it is not known which "
+            "examples its model has got, as it is given a class of the "
+            "script's own; --one gives one rank the batch of all"
+        )
+        return WithOne([], how, missing, 0)
     same = steps_with_same_examples(one, several)
     if same < steps:
         alarms = compare_with_one(one, several, same)

@@ -13,6 +13,7 @@ that looks like::
     parameters       yes              yes            and how far they move
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -65,6 +66,17 @@ def nothing_compared(rank: Kept, where: str) -> list[str]:
                 "it looks like: the optimizer was made before the model got "
                 "other parameters, as by fully_shard, to_empty or another "
                 "copy; or the loss does not depend on them",
+            ]
+        infinite = [
+            name
+            for name, found in step.gradients.items()
+            if not math.isfinite(found.length)
+        ]
+        if infinite:
+            return [
+                f"gradients of step {number} are not finite {where}, in "
+                f"{len(infinite)} of {len(step.gradients)} parameters, first "
+                f"in {infinite[0]}, so that nothing is compared"
             ]
         if not longest(step.gradients):
             return [

@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.amp import GradScaler
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 
 from dpkit.forked.group import ForkedGroup
 from dpkit.forked.running import ForkedRank
@@ -86,13 +89,18 @@ class RankCounter:
         self._calls: Counter[tuple[str, tuple[int, ...]]] = Counter()
         self._bytes: Counter[tuple[str, tuple[int, ...]]] = Counter()
         self._num_steps = 0  # of all optimizers
+        # Optimizers that are in a step. One may call another, and has done its
+        # own step later: ZeroRedundancyOptimizer sends parameters first.
+        self._stepping: list[Optimizer] = []
 
     def begin(self, stack: ExitStack) -> None:
         """Count until a stack ends."""
         simulation.memory.blocks = []
         stack.callback(setattr, simulation.memory, "blocks", None)
-        hook: Any = self._stepped
-        stack.callback(register_optimizer_step_post_hook(hook).remove)
+        before: Any = self._begin_step
+        stack.callback(register_optimizer_step_pre_hook(before).remove)
+        after: Any = self._stepped
+        stack.callback(register_optimizer_step_post_hook(after).remove)
         scaled = self._telling_of_skipped(GradScaler.step)
         stack.callback(replaced(GradScaler, "step", scaled).apply())
         self._here.calls.observers.append(self._called)
@@ -128,7 +136,15 @@ class RankCounter:
 
         return run
 
+    def _begin_step(self, optimizer: Optimizer, *_: Any) -> None:
+        if optimizer in self._stepping:  # its last step has failed
+            del self._stepping[self._stepping.index(optimizer) :]
+        self._stepping.append(optimizer)
+
     def _stepped(self, optimizer: Optimizer, *_: Any) -> None:
+        del self._stepping[self._stepping.index(optimizer) :]
+        if self._stepping:
+            return
         self._num_steps += 1
         if self._counted is None or (
             is_on_device(optimizer) and not is_on_device(self._counted)

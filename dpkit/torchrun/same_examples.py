@@ -19,6 +19,14 @@ def steps_with_same_examples(one: Kept, several: Sequence[Kept]) -> int:
     return steps
 
 
+def are_seen(ranks: Sequence[Kept]) -> bool:
+    """Return whether it is known which examples models were given.
+
+    It is not where a model gets a class of the script's own.
+    """
+    return any(step.examples for rank in ranks for step in rank.facts)
+
+
 def unseen(one: Kept, several: Sequence[Kept], step: int) -> str:
     """Return which examples of a step not both have; "" if both have all.
 

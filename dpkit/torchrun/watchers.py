@@ -7,7 +7,7 @@ before it calls :func:`dpkit.torchrun.launching.run_on_ranks`.
 
 import os
 import zlib
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, NamedTuple
@@ -34,6 +34,7 @@ from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory.accounting import Memory, tensors_in
 from dpkit.sim.memory.small_integers import values_of
 from dpkit.sim.tensors.behaviour import plain
+from dpkit.torchrun.local_rank import watched_options
 
 _MOST_KEPT = 3  # calls of the model that are looked at
 SAME_INPUTS = (
@@ -272,16 +273,26 @@ class LocalRankOption(Watcher):
             found = parse(*args, **kwargs)
             right = os.environ.get("LOCAL_RANK")
             given = getattr(found[0], "local_rank", right)
-            if str(given) != right:
-                self.find(
-                    f"the script's option --local_rank is {given}, as "
-                    "torchrun does not give it; LOCAL_RANK in the environment "
-                    "has the number"
-                )
+            if str(given) != right and type(found[0]) is Namespace:
+                found[0].__class__ = watched_options(self._read, self._changed)
             return found
 
         change = replaced(ArgumentParser, "parse_known_args", watched)
         stack.callback(change.apply())
+
+    def _read(self, value: object) -> None:
+        self.find(_of_local_rank(value))
+
+    def _changed(self, value: object) -> None:
+        """Forget a value that was read to be changed."""
+        self.findings.pop(_of_local_rank(value), None)
+
+
+def _of_local_rank(value: object) -> str:
+    return (
+        f"the script's option --local_rank is {value}, as torchrun does not "
+        "give it; LOCAL_RANK in the environment has the number"
+    )
 
 
 class SameFile(Watcher):

@@ -408,7 +408,8 @@ if sys.argv[1:] == ["right"]:
 else:
     parser.add_argument("--local_rank", default=-1)
 parser.add_argument("how")
-how = parser.parse_args().how
+options = parser.parse_args()
+how, local_rank = options.how, options.local_rank
 begin = timeit.default_timer()
 time.sleep(3)
 stream = torch.cuda.Stream()
@@ -556,7 +557,7 @@ def test_mistakes_that_several_ranks_show(tmp_path):
     text = torchrun(tmp_path, *ranks, script=DETAILS, arguments=["wrong"])
     option, weight, bias, *buffers, examples, steps = section(text, "Found")
     assert "option --local_rank is -1" in option
-    assert "script.py:18; ranks 0, 1, 2, 3" in option
+    assert "script.py:19; ranks 0, 1, 2, 3" in option
     for name, line in zip(
         ("weight", "bias", "running_mean", "running_var"),
         (weight, bias, *buffers),

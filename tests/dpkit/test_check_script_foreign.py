@@ -1,0 +1,98 @@
+"""``python -m dpkit check`` on forms that public scripts have."""
+
+import pytest
+
+from tests.dpkit.test_check_script import check
+
+SCRIPT = """
+import sys, torch, torch.distributed as dist
+from dataclasses import dataclass
+from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+@dataclass
+class Masked:
+    x: torch.Tensor
+    mask: torch.Tensor
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(5, 7), nn.Linear(7, 3)
+
+    def forward(self, given):
+        x = given.x * given.mask if isinstance(given, Masked) else given
+        return self.second(self.first(x).relu())
+
+
+def collate(rows):
+    x = torch.stack([row[0] for row in rows])
+    return Masked(x, torch.ones_like(x))
+
+
+how = sys.argv[1]
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.cuda.set_device(rank)
+torch.manual_seed(0)
+net = DDP(Net().cuda())
+data = TensorDataset(torch.randn(64, 5))
+loader = DataLoader(
+    data, batch_size=8, sampler=DistributedSampler(data),
+    collate_fn=collate if "class" in how else None,
+)
+if "zero" in how:
+    optimizer = ZeroRedundancyOptimizer(
+        net.parameters(), optimizer_class=torch.optim.AdamW, lr=0.01
+    )
+else:
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+for given in loader:
+    if isinstance(given, Masked):
+        given = Masked(given.x.cuda(), given.mask.cuda())
+    else:
+        given = given[0].cuda()
+    optimizer.zero_grad()
+    loss = net(given).square().mean()
+    if how == "infinite":
+        loss = loss / (loss - loss)
+    loss.backward()
+    optimizer.step()
+    if how == "zero, changed" and rank == 1:
+        with torch.no_grad():
+            net.module.first.bias += 1
+"""
+
+
+@pytest.mark.slow
+def test_an_optimizer_may_call_another(tmp_path):
+    """ZeroRedundancyOptimizer sends parameters once the other has stepped."""
+    status, text = check(tmp_path, "zero", ranks=2, script=SCRIPT)
+    assert status == 0, text
+    assert "(parameters: 4, steps: 2)" in text
+    status, text = check(tmp_path, "zero, changed", ranks=2, script=SCRIPT)
+    assert status == 1, text
+    assert "parameters before step 2: rank 1 differs from rank 0" in text
+
+
+@pytest.mark.slow
+def test_a_batch_of_its_own_class_is_no_alarm(tmp_path):
+    """One rank has its own batch then, and it is not known which."""
+    status, text = check(tmp_path, "class", ranks=2, script=SCRIPT)
+    assert status == 0, text
+    assert "2 ranks agree with each other" in text
+    assert "they are not compared with one rank" in text
+    assert "--one gives one rank the batch of all" in text
+
+
+@pytest.mark.slow
+def test_gradients_that_are_no_numbers_are_not_compared(tmp_path):
+    status, text = check(tmp_path, "infinite", ranks=2, script=SCRIPT)
+    assert status == 1, text
+    assert "gradients of step 1 are not finite on several ranks" in text
+    assert "it looks like" not in text
