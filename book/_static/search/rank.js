@@ -127,4 +127,12 @@ function rank(text) {
 }
 
 Search._performSearch = rank;
+
+// What is quoted of a page is in its article, and not among the buttons above.
+// Formulas are there twice, as MathML and as they are drawn.
+const DRAWN = /<(math|svg)\b.*?<\/\1>/gs;
+const textOf = Search.htmlToText;
+Search.htmlToText = (html, place) =>
+  textOf(html.replaceAll(DRAWN, " "), place || "article");
+
 Search.setIndex({}); // all is there: the search may begin

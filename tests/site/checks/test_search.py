@@ -46,7 +46,7 @@ def run(said_by, tmp_path):
     rank = (ROOT / "book/_static/search/rank.js").read_text("utf-8")
     script = "\n".join(
         [
-            "const Search = {setIndex() {}};",
+            "const Search = {setIndex() {}, htmlToText: (...given) => given};",
             SearchEnglish.js_stemmer_code,
             f"const searchIndex = {json.dumps(INDEX)};",
             rank,
@@ -73,6 +73,14 @@ def test_a_heading_with_all_words_is_where_a_result_leads(run):
     last = run("rank('fast ring').at(-1)")
     title = "Rings &gt; A fast &lt;ring&gt;"
     assert last[:4] == ["book/ring", title, "#a-fast-ring", None]
+
+
+def test_what_is_quoted_is_in_the_article_and_no_formula_that_is_drawn(run):
+    html = "a <math><mi>k</mi></math> of <svg>drawn</svg> k"
+    asked = f"Search.htmlToText({html!r}, place)"
+    found = run(f"['#ring', ''].map((place) => {asked})")
+    quoted = "a   of   k"
+    assert found == [[quoted, "#ring"], [quoted, "article"]]
 
 
 def test_an_entry_of_the_glossary_leads_before_all_weights(run):
