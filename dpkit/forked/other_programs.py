@@ -27,8 +27,9 @@ def _refusing(name: str, own: int) -> Any:
             raise NotImplementedError(
                 "a rank of a simulated machine cannot become another program, "
                 f"which would have no simulated GPU (os.{name}: {program}); "
-                "subprocess.run runs one beside it, and what it is to find in "
-                "the environment can be set before the launch"
+                "start it with subprocess.run, or, if the script restarts "
+                "itself to change environment variables, set these before the "
+                "launch"
             )
         return become(path, *others, **named)
 

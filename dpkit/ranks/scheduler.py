@@ -249,8 +249,8 @@ class Scheduler:
         """Return the rank whose time limit is up first, if there is one.
 
         What others do comes too late for it if all that can go on are later
-        than the limit. The clock of a rank that only asks again may stand
-        still: then the time on the wall counts.
+        than the limit. The clock of a rank that only polls may stand still:
+        then the time on the wall counts.
         """
         others = map(self._time, ready | {*self._asking})
         earliest = min(others, default=math.inf)
@@ -272,7 +272,7 @@ class Scheduler:
         if awaited:
             doing = f"waits in {awaited.name}"
         elif rank in self._asking:
-            doing = "asks again, or waits outside of torch.distributed"
+            doing = "polls, or waits outside of torch.distributed"
         else:
             doing = "goes on" if rank in self._left else "has returned"
         return f"rank {rank} {doing}"

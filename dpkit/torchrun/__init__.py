@@ -5,7 +5,8 @@
 processes itself;
 ``script`` -- run a script in the process of a rank, as torchrun would;
 ``facts`` -- what is counted in a rank while the script runs;
-``watchers`` -- mistakes that a rank can see; ``races``, what nothing orders;
+``watchers`` -- mistakes that a rank can see; ``local_rank``, one of them;
+``races``, what nothing orders;
 ``report`` -- what happened, in lines of text; ``host_share``, how much of it
 is waiting for launches; ``report_of_one``, what it says of one process;
 ``page``, as a page of HTML; what ranks compare: ``replicas``, ``examples``

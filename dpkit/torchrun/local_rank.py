@@ -2,11 +2,11 @@
 
 ``torch.distributed.launch`` gave each process ``--local_rank``; ``torchrun``
 sets LOCAL_RANK in the environment. Many scripts keep the option for the old
-launcher, and never read it: that is right. So it is told where it is read, and
-forgotten where the script then sets it::
+launcher, and never read it: that is right. So the report names it where it is
+read, unless the script then sets it::
 
     args = parser.parse_args()                       -1 on each rank
-    torch.cuda.set_device(args.local_rank)           told, with this line
+    torch.cuda.set_device(args.local_rank)           named, with this line
     args.local_rank = int(os.environ["LOCAL_RANK"])  right, from here on
 """
 
@@ -18,12 +18,11 @@ from typing import Any
 def watched_options(
     read: Callable[[object], None], changed: Callable[[object], None]
 ) -> type[Namespace]:
-    """Return a class of options that tells when their local rank is read.
+    """Return a class of options that reports the use of their local rank.
 
     Args:
         read: Is called with the value that is read.
-        changed: Is called, once, with the value that another takes the place
-            of.
+        changed: Is called with the old value where another is set.
     """
 
     class Options(Namespace):

@@ -186,15 +186,18 @@ def waited(seconds, *keys):
     return told, round(dpkit.sim.now(), 3)
 
 
-def ask_after_each_second():
-    """Rank 0 gives up after two of the five seconds of rank 1."""
+def ask_after_each_sleep():
+    """Rank 0 gives up after two of the five sleeps of rank 1.
+
+    They are so long that no limit is up on the wall.
+    """
     if rank_is(0):
-        found = waited(2.5, "k")
+        found = waited(250, "k")
         the_store().set("gave up", "1")
-        return found, waited(9, "k")
+        return found, waited(900, "k")
     seen = []
     for _ in range(5):
-        sleep(1)
+        sleep(100)
         seen.append(int(the_store().check(["gave up"])))
     the_store().set("k", "1")
     return seen
@@ -229,12 +232,12 @@ def ask_until_told():
     return "told"
 
 
-ASKS = "rank 1 asks again, or waits outside of torch.distributed"
+POLLS = "rank 1 polls, or waits outside of torch.distributed"
 LIMITED = {
-    ask_after_each_second: [
+    ask_after_each_sleep: [
         (
-            (f"rank 0 waits in the store for key 'k'; {ASKS}", 2.5),
-            ("in time", 5.0),
+            (f"rank 0 waits in the store for key 'k'; {POLLS}", 250.0),
+            ("in time", 500.0),
         ),
         [0, 0, 1, 1, 1],
     ],
@@ -257,7 +260,7 @@ LIMITED = {
         ),
     ],
     ask_until_told: [
-        (f"rank 0 waits in the store for key 'k'; {ASKS}", 0.1),
+        (f"rank 0 waits in the store for key 'k'; {POLLS}", 0.1),
         "told",
     ],
 }
