@@ -17,17 +17,21 @@ LISTS = (f"{FOLDER}terms", f"{FOLDER}notation")
 Place = tuple[str, str]  # a page, and a place there or nothing
 
 
+def items(env: BuildEnvironment) -> Iterator[nodes.definition_list_item]:
+    """Yield the entries of both lists."""
+    for page in LISTS:
+        if page in env.found_docs:
+            for glossary in env.get_doctree(page).findall(addnodes.glossary):
+                yield from glossary.findall(nodes.definition_list_item)
+
+
 def entries(env: BuildEnvironment) -> Iterator[tuple[list[str], set[Place]]]:
     """Yield the words of each entry, and the places that it names."""
-    for page in LISTS:
-        if page not in env.found_docs:
-            continue
-        for glossary in env.get_doctree(page).findall(addnodes.glossary):
-            for item in glossary.findall(nodes.definition_list_item):
-                words = [term.astext() for term in item.findall(nodes.term)]
-                links = item.findall(addnodes.pending_xref)
-                places = {place_of(env, link) for link in links}
-                yield words, places - {None}
+    for item in items(env):
+        words = [term.astext() for term in item.findall(nodes.term)]
+        links = item.findall(addnodes.pending_xref)
+        places = {place_of(env, link) for link in links}
+        yield words, places - {None}
 
 
 def place_of(
