@@ -58,7 +58,6 @@ def short_rehearsal() -> list[Part]:
     tests = [f"tests/{name}" for name in EDGE]
     return [
         Part("edge", (*PYTEST, "-m", "cuda", *tests), 2),
-        Part("the double itself", (*PYTEST, "tests/cuda_double"), 0),
         graders(),
         *(chapter(name, k) for name, k in SHORT_CHAPTERS),
     ]
