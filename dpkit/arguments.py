@@ -79,19 +79,30 @@ def check_tensor(x: Tensor) -> None:
 
 
 def layout_of(x: Tensor) -> str:
-    """Return "nested", or a layout such as "sparse_coo"; "" if it is dense."""
+    """Return what a tensor is that is not dense; "" if it is dense.
+
+    That is "nested", "quantized", or a layout such as "sparse_coo".
+    """
     if x.is_nested:
         return "nested"
+    if x.is_quantized:
+        return "quantized"
     if x.layout is torch.strided:
         return ""
     return str(x.layout).removeprefix("torch.").removeprefix("_")
 
 
-def check_strided(x: Tensor) -> None:
-    """Raise NotImplementedError for a tensor that is sparse or nested."""
+def check_strided(x: Tensor, operation: str = "") -> None:
+    """Raise NotImplementedError for a tensor that is not dense.
+
+    Args:
+        x: What is to be sent.
+        operation: What sends it, such as "allreduce", for the message.
+    """
     if layout := layout_of(x):
+        called = f"operation: {operation}, " if operation else ""
         raise NotImplementedError(
-            "a collective sends dense tensors alone (kind of tensor: "
+            f"a collective sends dense tensors alone ({called}kind of tensor: "
             f"{layout}); send a dense one, or its parts"
         )
 
@@ -245,7 +256,7 @@ def check_tensors(tensors: Sequence[Tensor]) -> None:
     """Raise an error unless tensors can take part in one collective.
 
     Raises:
-        NotImplementedError: one is sparse or nested.
+        NotImplementedError: one is sparse, nested or quantized.
         TypeError: it is one tensor, or something in it is no tensor.
         ValueError: there are none, shapes or dtypes differ, or an element
             would be changed twice because memory is shared.

@@ -22,6 +22,7 @@ from dpkit.processes.starting import (
     start,
     tell,
 )
+from dpkit.sim.streams import sending
 from dpkit.theory.units import check_count, check_known, check_number
 
 PARENT_LOOK_SECONDS = 0.005  # how often the parent looks
@@ -69,7 +70,8 @@ def launch(
     Raises:
         TypeError: an argument cannot be copied, such as an open file.
         RuntimeError: a rank raised an exception, whose traceback the message
-            holds, or ended without a result.
+            holds, or ended without a result; or a rank of a simulated machine
+            calls this.
         TimeoutError: some ranks had not returned in time; the message says
             what each of them was doing.
 
@@ -128,6 +130,7 @@ class Workers:
                 there are none.
         """
         check_number("timeout_seconds", timeout_seconds)
+        self._check_caller()
         job = pickled(fn, args)
         with self._turn:
             try:
@@ -135,6 +138,17 @@ class Workers:
             except BaseException:  # Ctrl-C among them
                 self._end()
                 raise
+
+    def _check_caller(self) -> None:
+        """Refuse a rank of a simulated machine: what it starts is on none."""
+        rank = sending.thread.rank
+        if rank is not None:
+            raise RuntimeError(
+                "a rank of a simulated machine starts no real processes, "
+                "which would have no simulated devices (caller: rank "
+                f"{rank}, world_size: {self._world_size}); call dpkit.launch "
+                "outside of these ranks"
+            )
 
     def close(self) -> None:
         """End the processes; a later run would start new ones."""

@@ -20,4 +20,5 @@ def in_words(error: BaseException) -> str:
         text = "<exception str() failed>"  # as Python's tracebacks have it
     if isinstance(error, WordsError):
         return text
-    return f"{type(error).__name__}: {text}".rstrip(": ")
+    # An error of a DataLoader's worker ends in the lines of its traceback.
+    return f"{type(error).__name__}: {text}".rstrip(": \n")

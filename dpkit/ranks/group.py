@@ -352,7 +352,7 @@ class SimGroup(_Group):  # type: ignore[misc]
         Raises:
             RuntimeError: another rank has called something else; or a tensor
                 is on another device than that of this rank, or the CPU.
-            NotImplementedError: a tensor is sparse or nested.
+            NotImplementedError: a tensor is sparse, nested or quantized.
             TypeError: a type of tensors is not reduced.
             ValueError: a tensor has gaps in memory; or the backend is "fake".
         """
@@ -365,7 +365,7 @@ class SimGroup(_Group):  # type: ignore[misc]
         found = list(tensors_in(tensors))
         check_rank(self._rank)
         for x in found:
-            check_strided(x)
+            check_strided(x, kind)
         if "op" in how:
             check_reduction(found, **how)
         if kind != "message":

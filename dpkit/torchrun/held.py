@@ -74,7 +74,8 @@ class HeldMemory:
             f"{show_memory(count)} of {name}"
             for name, count in categories.most_common()
         ]
-        error.add_note("held: " + ", ".join(told))
+        if told:
+            error.add_note("held: " + ", ".join(told))
         for line, count in lines.most_common(MOST_LINES):
             error.add_note(f"held since {line}: {show_memory(count)}")
 

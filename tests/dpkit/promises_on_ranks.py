@@ -202,6 +202,15 @@ def launch_in_it():
     return "launched"
 
 
+def launch_processes_in_it():
+    try:
+        dpkit.launch(total, 2, backend="gloo")
+    except RuntimeError as error:
+        total()
+        return str(error)
+    return "launched"
+
+
 def wait_outside():
     if is_second():
         threading.Event().wait(60)
@@ -294,6 +303,7 @@ PROGRAMS = [
     become_another,
     fork_a_child,
     launch_in_it,
+    launch_processes_in_it,
     wait_outside,
     interrupt,
     save_when_told_to_end,

@@ -69,6 +69,22 @@ def test_what_a_library_has_caught_inside_is_left_out(tmp_path):
     assert HEAD not in failure.frames
 
 
+def test_an_error_of_a_loader_ends_in_the_words_of_its_worker(tmp_path):
+    text = """
+from torch.utils.data import DataLoader, Dataset
+
+class Data(Dataset):
+    def __len__(self):
+        return 2
+    def __getitem__(self, i):
+        raise ValueError("in the loader")
+
+list(DataLoader(Data(), num_workers=1))
+"""
+    failure = failed(tmp_path, text)
+    assert failure.error.endswith("\nValueError: in the loader")
+
+
 def test_the_errors_of_a_group_are_told_with_their_lines(tmp_path):
     text = """
 def found():

@@ -30,7 +30,11 @@ def sparse_gradient():
     F.embedding(rows, table, sparse=True).sum().backward()
 
 
-SPARSE = {
+def quantized(x):
+    return torch.quantize_per_tensor(x, 0.5, 0, torch.quint8)
+
+
+NOT_DENSE = {
     "sparse_coo": {
         "made": lambda: torch.sparse_coo_tensor(
             PLACES, torch.ones(2), (2, 2), device="sim:1"
@@ -60,6 +64,13 @@ SPARSE = {
     "sparse_csc": {"converted": lambda: on_sim().to_sparse_csc()},
     "sparse_bsr": {"converted": lambda: on_sim().to_sparse_bsr((1, 1))},
     "mkldnn": {"converted": lambda: on_sim().to_mkldnn()},
+    "quantized": {
+        "made": lambda: quantized(torch.ones(2, device=ONE)),
+        "made of nothing": lambda: torch.empty(
+            2, dtype=torch.quint8, device=ONE
+        ),
+        "moved": lambda: quantized(torch.ones(2)).to(ONE),
+    },
     "nested": {
         "made": lambda: nested.nested_tensor(PARTS, device="sim:1"),
         "made jagged": lambda: nested.nested_tensor(
@@ -80,7 +91,7 @@ SPARSE = {
         ).to(ONE),
     },
 }
-CASES = [(kind, way) for kind, ways in SPARSE.items() for way in ways]
+CASES = [(kind, way) for kind, ways in NOT_DENSE.items() for way in ways]
 
 
 @pytest.mark.parametrize(("kind", "way"), CASES)
@@ -90,7 +101,17 @@ def test_what_is_not_dense_is_refused(kind, way):
         rf"{kind}, device: sim(:1)?\)"
     )
     with pytest.raises(NotImplementedError, match=words):
-        SPARSE[kind][way]()
+        NOT_DENSE[kind][way]()
+
+
+def test_quantized_weights_are_not_simulated():
+    """CUDA has no kernel for them either."""
+    layer = torch.ao.nn.quantized.dynamic.Linear(2, 3)
+    words = r"not simulated: .* \(operator: quantized::linear_dynamic\)"
+    with pytest.raises(NotImplementedError, match=words):
+        layer(on_sim())
+    with sim.trace(races=True):  # which asks for what the CPU runs as well
+        assert layer(torch.eye(2)).shape == (2, 3)
 
 
 def test_on_the_cpu_they_are_as_before():
@@ -100,6 +121,7 @@ def test_on_the_cpu_they_are_as_before():
     assert jagged.to(torch.float64).dtype == torch.float64
     assert nested.as_nested_tensor(PARTS, layout=torch.jagged).is_nested
     assert torch.eye(2).to_sparse().to_dense().sum() == 2
+    assert quantized(torch.ones(2)).dequantize().tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(

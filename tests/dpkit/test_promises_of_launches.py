@@ -131,6 +131,12 @@ ENDS = {
         ["well: [True, True]", "ranks are running already"],
         ["well: ['launched', 'launched']"],
     ],
+    # Real processes may, each by a fork server of its own.
+    "launch_processes_in_it": [
+        ["well: ['a rank of a simulated machine starts no real processes"],
+        ["well: [True, True]", "no real processes, which", "caller: rank 1, "],
+        None,
+    ],
     "wait_outside": [
         [WAITS, THERE, "in wait_outside; limit: 1 s", "One rank runs"],
         [WAITS, THERE, "in wait_outside; limit: 1 s", "No other rank"],

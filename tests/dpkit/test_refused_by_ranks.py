@@ -55,6 +55,13 @@ REFUSED = {
         lambda: summed(torch.eye(3).to_sparse()),
         r"NotImplementedError: .* dense tensors alone .*: sparse_coo\)",
     ),
+    "a quantized tensor": (
+        lambda: summed(
+            torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8)
+        ),
+        r"NotImplementedError: a collective sends dense tensors alone "
+        r"\(operation: allreduce, kind of tensor: quantized\)",
+    ),
     "a tensor with gaps": (
         lambda: summed(matrix()[:, 1]),
         r"ValueError: Tensors must be contiguous \(shape: \(3,\), strides: ",

@@ -103,6 +103,13 @@ def test_a_module_on_the_cpu_stays_there():
     assert torch.equal(nn.DataParallel(net, device_ids=[0, 1])(x), net(x))
 
 
+def test_a_module_without_parameters_is_where_its_buffers_are():
+    with sim.machine(num_devices=2):
+        net = nn.DataParallel(nn.BatchNorm1d(2, affine=False).to("sim:0"))
+        assert net.device_ids == [0, 1]
+        assert net(torch.ones(4, 2)).device == torch.device("sim:0")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch uses a GPU here")
 def test_a_module_that_has_moved_since():
     net = nn.DataParallel(nn.Linear(2, 1)).to("sim:0")

@@ -21,6 +21,7 @@ from dpkit.sim.operators.memory_traffic import memory_traffic_of
 from dpkit.sim.operators.operations import Operator, aten, base_name
 from dpkit.sim.operators.precision import rate_of
 from dpkit.sim.operators.random_numbers import takes_generator
+from dpkit.sim.operators.refusals import refusing_quantized
 from dpkit.sim.streams.sending import NAMESPACE
 
 # They ask for a tensor's form alone, or give it other memory.
@@ -86,6 +87,7 @@ def operator_of(func: OpOverload) -> Operator:
 
 
 def _made(func: OpOverload) -> Operator:
+    own = refusing_quantized(func) if func.namespace == "quantized" else func
     name = base_name(func)
     schema = func._schema.arguments
     tags = func.tags
@@ -121,7 +123,7 @@ def _made(func: OpOverload) -> Operator:
         may_wait=is_indexing or any(tag in tags for tag in waits),
         is_composed=reads_number or key is not None or _is_composed(func),
         key=key,
-        run=STAND_INS.get(func, func),
+        run=STAND_INS.get(func, own),
         launches=keeps_memory and name not in _MAKE_MEMORY,
         memory_traffic=memory_traffic_of(name),
         flops=counting(func),

@@ -1,7 +1,9 @@
 """What simulated devices refuse, in words that say what to use instead.
 
 - Tensors that are not dense: a tensor that stands for another cannot show
-  PyTorch the values of sparse and nested ones.
+  PyTorch the values of sparse and nested ones, or the scales of quantized
+  ones.
+- Operators of quantized weights.
 - ``mixed_precision`` of ``DistributedDataParallel``, whose C++ changes the
   type of its buckets in place; and a module that two ranks wrap, for whose
   gradients it would wait.
@@ -13,6 +15,7 @@ from typing import Any, NoReturn
 
 import torch
 from torch import nn
+from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -23,6 +26,7 @@ from dpkit.sim.streams import sending
 # from outside.
 LAYOUT_KEYS = {
     "nested": "NestedTensorPrivateUse1",
+    "quantized": "QuantizedPrivateUse1",
     "sparse": "SparsePrivateUse1",
     "sparse in rows": "SparseCsrPrivateUse1",
 }
@@ -47,6 +51,22 @@ def check_dense(tensor: torch.Tensor, device: torch.device) -> None:
     """Refuse a tensor that is not dense; it is to be on ``device``."""
     if layout := layout_of(tensor):
         raise not_dense(layout, device)
+
+
+def refusing_quantized(func: OpOverload) -> Callable[..., NoReturn]:
+    """Return what stands for an operator of quantized weights.
+
+    The CPU's kernel would take a simulated tensor, whose values lie there.
+    """
+
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(
+            "quantized weights are not simulated: their operators have "
+            f"kernels for the CPU (operator: {func.name()}); leave the module "
+            "and its inputs on the CPU"
+        )
+
+    return refuse
 
 
 def _simulated_in(args: Any, kwargs: dict[str, Any]) -> torch.device | None:

@@ -24,6 +24,7 @@ from dpkit.sim.memory.small_integers import (
     values_of,
 )
 from dpkit.sim.operators import operations
+from dpkit.sim.operators.refusals import check_dense
 from dpkit.sim.tensors.charge import charge_read
 
 PRINTED = 1000  # torch shortens what has more values
@@ -64,6 +65,8 @@ class Behaviour(torch.Tensor):
                 "torch.compile does not know simulated devices (device: "
                 f"{device}); run without it"
             )
+        if backing.is_quantized:
+            check_dense(backing, device)
         tensor = torch.Tensor._make_wrapper_subclass(
             cls,
             backing.shape,
