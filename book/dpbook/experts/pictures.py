@@ -84,6 +84,6 @@ def _moment(
 
 
 def _cells(tokens: Sequence[int], words: Sequence[str]) -> Block:
-    """Return a cell for each token, in the colour of the rank that has it first."""
+    """Return a cell for each token, in the colour of its first rank."""
     home = {token: rank for rank, own in enumerate(OWN) for token in own}
     return [[Cell(home[t], word) for t, word in zip(tokens, words)]]
