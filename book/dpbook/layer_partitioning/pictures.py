@@ -61,7 +61,7 @@ def draw_loss_in_parts() -> Panels:
             _last_layer(
                 "All scores are gathered",
                 ["halves of the scores"],
-                "They send each other their halves of z, so each has all of z.",
+                "They send each other their halves of z, and each has all.",
                 gathered=True,
             ),
             _last_layer(

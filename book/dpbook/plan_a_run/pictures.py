@@ -35,11 +35,12 @@ MODEL, BATCH = 44.0, 28.0  # the widths of the two grids of a device
 CELL = 8.0  # the height of a row of the grids
 IN_WORDS = (
     "Devices 0 to 3 are stage 0 and have the first half of the layers, "
-    "devices 4 to 7 are stage 1 and have the second half. Devices 0, 2, 4 and 6 "
-    "have the left half of each of these layers, and the others the right half. "
-    "Devices 0, 1, 4 and 5 have the upper half of the batch, and the others "
-    "the lower half. Devices side by side send sums, devices above each other "
-    "gradients, and the stages activations and their gradients."
+    "devices 4 to 7 are stage 1 and have the second half. Devices 0, 2, 4 "
+    "and 6 have the left half of each of these layers, and the others the "
+    "right half. Devices 0, 1, 4 and 5 have the upper half of the batch, and "
+    "the others the lower half. Devices side by side send sums, devices "
+    "above each other gradients, and the stages activations and their "
+    "gradients."
 )
 
 
