@@ -9,5 +9,6 @@
 ``checkpoints`` -- the state of a run on a disk;
 ``state_forms`` -- checks that a saved state fits the run;
 ``lock`` -- lets only one job write to a folder;
-``regular_files`` -- opens files, and no pipes or devices.
+``regular_files`` -- opens files, and no pipes or devices;
+``pictures`` -- a job that loses a process, drawn.
 """

@@ -1,17 +1,25 @@
-"""Pictures of split layers: columns then rows, towers, and what it gains."""
+"""Pictures of split layers: columns then rows, a loss, towers, and gains."""
 
 from collections.abc import Collection, Mapping, Sequence
 
 from matplotlib.axes import Axes
 
 from dpbook.common.boxes import box, down
-from dpbook.common.matrices import arrow, band, band_height, in_a_line
+from dpbook.common.matrices import (
+    Panels,
+    arrow,
+    band,
+    band_height,
+    in_a_line,
+    panel,
+)
 from dpbook.common.plots import COLOURS, Picture, doublings
 from dpkit.theory.timeline import drawing
 from dpkit.theory.timeline.drawing import INK
 
 WIDTH = 500.0  # pixels, of two layers
 BETWEEN = 44.0  # pixels between the bands of two devices
+LOSS_WIDTH = 240.0  # pixels, of a last layer and its scores
 TOWER = 3.0  # from one tower to the other, in units of the drawing
 
 
@@ -44,6 +52,53 @@ def draw_mlp() -> drawing.Drawing:
             top += BETWEEN
     title = "two layers split over 2 devices"
     return drawing.page(parts, top + 8, title, WIDTH)
+
+
+def draw_loss_in_parts() -> Panels:
+    """Draw a last layer cut by columns, and two ways to compute its loss."""
+    return Panels(
+        [
+            _last_layer(
+                "All scores are gathered",
+                ["halves of the scores"],
+                "They send each other their halves of z, and each has all.",
+                gathered=True,
+            ),
+            _last_layer(
+                "The loss in parts",
+                ["maximum, sum and", "score of the right token"],
+                "Each keeps its half of z. They send each other a maximum, a "
+                "sum and the score of the right token for each position.",
+                gathered=False,
+            ),
+        ],
+        in_a_row=2,
+    )
+
+
+def _last_layer(
+    title: str, sent: Sequence[str], words: str, gathered: bool
+) -> drawing.Drawing:
+    """Draw x W = z on two devices, W and z by columns."""
+    sizes = {"x": (4, 2), "W": (2, 8), "z": (4, 8)}
+    x, w, z = in_a_line(sizes, 9.0, LOSS_WIDTH)
+    bold = ' font-weight="600" font-size="14"'
+    parts = [drawing.text(LOSS_WIDTH / 2, 15, title, "middle", bold)]
+    top = 26.0
+    for device, cut in enumerate([(0, 4), (4, 8)]):
+        scores = z.whole if gathered else z.columns(*cut)
+        held = [(x, x.whole), (w, w.columns(*cut)), (z, scores)]
+        parts += band(device, top, LOSS_WIDTH, held)
+        top += band_height(held)
+        if device == 0:
+            parts += arrow(z.middle, top + 4, top + BETWEEN - 4, "both")
+            at = top + BETWEEN / 2 + 13 - 8 * len(sent)
+            for line in sent:
+                parts.append(drawing.text(z.middle - 12, at, line, "end"))
+                at += 16
+            top += BETWEEN
+    has = "Both devices have x, and each has half of the columns of W."
+    return panel(parts, LOSS_WIDTH, top + 2, f"{title}. {has} {words}")
 
 
 def draw_towers(layers: Sequence[str], talk: Collection[str]) -> Picture:

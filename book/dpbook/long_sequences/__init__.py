@@ -2,5 +2,5 @@
 
 ``programs`` -- what each rank runs: attention of its part, and a model;
 ``runs`` -- attention of long sequences, without values, on the clock;
-``pictures`` -- which scores a rank computes, and what it does when.
+``pictures`` -- a ring, which scores a rank computes, what it does when.
 """

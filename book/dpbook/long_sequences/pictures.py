@@ -1,4 +1,4 @@
-"""Which scores each rank computes, and what the ranks do when."""
+"""Blocks in a ring, which scores ranks compute, and what they do when."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,12 +6,46 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 from matplotlib.patches import Polygon
 
+from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
+from dpbook.common.shares import Column, Device, Sent, draw_moment, named
 from dpbook.long_sequences.runs import Run
 from dpkit.sequence.cut import pieces
+from dpkit.theory.timeline.drawing import Drawing
 from dpkit.theory.timeline.timeline import Timeline
 
 Point = tuple[float, float]
+RING = [
+    Column("queries", x=74, width=60),
+    Column("keys, values", x=150, width=60),
+]
+
+
+def draw_ring() -> Panels:
+    """Draw which blocks of keys three ranks have in the steps of a ring."""
+    return Panels([_ring_step(step, num_ranks=3) for step in range(3)])
+
+
+def _ring_step(step: int, num_ranks: int) -> Drawing:
+    devices = []
+    meet = []
+    for rank in range(num_ranks):
+        block = (rank - step) % num_ranks  # step 1: rank 0 has block 2
+        blocks = named([str(rank)], rank), named([str(block)], block)
+        devices.append(Device(f"rank {rank}", rank, blocks))
+        meet.append(f"queries {rank} meet keys and values {block}")
+    words = f"{', '.join(meet)}. "
+    if step == num_ranks - 1:
+        return draw_moment(
+            f"Step {step}", "nothing is sent", RING, devices, [], words
+        )
+    sent = [Sent(above, x=180, ends="down") for above in range(num_ranks - 1)]
+    words += "Each rank sends its keys and values on to the next rank, and "
+    words += "the last rank sends its own to the first."
+    when = "each block goes on to the next rank"
+    return draw_moment(
+        f"Step {step}", when, RING, devices, sent, words, back_to_first=True
+    )
 
 
 def draw_scores(k: int = 4) -> Picture:

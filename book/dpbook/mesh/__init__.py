@@ -10,5 +10,5 @@
 ``forecasts`` -- what the planner says of the same layouts;
 ``groups`` -- which ranks a rank sends to, by dimension of the mesh;
 ``results`` -- the record of all layouts, in tables and a picture;
-``pictures`` -- the groups, and what a device computes and sends.
+``pictures`` -- what ranks have, the groups, what a device computes and sends.
 """

@@ -1,14 +1,82 @@
-"""The groups of a mesh as a picture, and what devices compute and send."""
+"""What ranks keep, their groups, and what devices compute and send."""
+
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
+from dpbook.common.shares import Column, Device, Sent, draw_moment, grid
 from dpbook.mesh.groups import Groups, groups_of
-from dpkit.theory.timeline.drawing import QUIET
+from dpkit.theory.timeline.drawing import QUIET, Drawing
 from dpkit.theory.timeline.timeline import Timeline
 
 TINTS = ("#dbeafe", "#fef3c7", "#d1fae5", "#ede9fe")
+COLUMNS = [
+    Column("model", x=74, width=72),
+    Column("batch", x=170, width=52),
+]
+WHOLE = ("####",) * 4
+LEFT, RIGHT = ("##..",) * 4, ("..##",) * 4
+UPPER, LOWER = (
+    ("####", "####", "....", "...."),
+    ("....", "....", "####", "####"),
+)
+
+
+def draw_each_way() -> Panels:
+    """Draw what two ranks have of a model of four blocks, in three layouts."""
+    return Panels(
+        [
+            _two_ranks(
+                "pp = 2",
+                "two stages",
+                models=(UPPER, LOWER),
+                batches=(WHOLE, WHOLE),
+                sent="activations, gradients",
+                words="Rank 0 has the first two of four blocks, rank 1 the "
+                "last two. Both take the whole batch.",
+            ),
+            _two_ranks(
+                "fsdp = 2",
+                "two shards",
+                models=(LEFT, RIGHT),
+                batches=(UPPER, LOWER),
+                sent="shards, gradients",
+                words="Each rank keeps half of each block, and takes half of "
+                "the batch.",
+            ),
+            _two_ranks(
+                "tp = 2",
+                "two parts of each layer",
+                models=(LEFT, RIGHT),
+                batches=(WHOLE, WHOLE),
+                sent="sums in each layer",
+                words="Each rank has half of each block, and takes the whole "
+                "batch.",
+            ),
+        ]
+    )
+
+
+def _two_ranks(
+    title: str,
+    when: str,
+    models: Sequence[Sequence[str]],
+    batches: Sequence[Sequence[str]],
+    sent: str,
+    words: str,
+) -> Drawing:
+    ranks = [
+        Device(f"rank {rank}", rank, [grid(model, rank), grid(batch, rank)])
+        for rank, (model, batch) in enumerate(zip(models, batches))
+    ]
+    arrows = [Sent(0, x=84, ends="both", words=sent)]
+    words = f"{words} They send {sent}."
+    return draw_moment(
+        title, when, COLUMNS, ranks, arrows, words, cell_height=9
+    )
 
 
 def plot_groups(ranks: list[Groups], on_node: int) -> Picture:

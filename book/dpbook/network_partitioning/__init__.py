@@ -1,6 +1,6 @@
 """What the chapter ``network-partitioning`` runs and checks.
 
 ``runs`` -- pipelines of a deep network; ``engine`` -- PyTorch's own;
-``pictures`` -- what a device keeps, and what devices compute;
+``pictures`` -- what a device keeps, schedules, what devices compute;
 ``torchgpipe`` -- times that others published.
 """

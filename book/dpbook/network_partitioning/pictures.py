@@ -1,6 +1,7 @@
-"""What a pipeline keeps; and what its devices compute."""
+"""What a pipeline keeps, schedules together, and what devices compute."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from matplotlib.axes import Axes
 
@@ -33,6 +34,22 @@ def plot_kept(given: Mapping[str, Schedule], seconds: Seconds) -> Picture:
         ax.legend()
 
     return Picture(draw, f"micro-batches kept over time: {', '.join(given)}")
+
+
+def replays(given: Mapping[str, Schedule], seconds: Seconds) -> Timeline:
+    """Return what devices do in several schedules, as one timeline.
+
+    Args:
+        given: The schedules, by the names that stand before the devices.
+        seconds: The seconds of each kind of action, as
+            ``theory.pipelines.replay`` takes them.
+    """
+    spans = [
+        replace(span, device=f"{name}, {span.device}")
+        for name, schedule in given.items()
+        for span in replay(schedule, seconds).spans
+    ]
+    return Timeline(spans, label=" and ".join(given))
 
 
 def computing(timeline: Timeline) -> Timeline:

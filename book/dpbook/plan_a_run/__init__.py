@@ -4,5 +4,6 @@
 ``published`` -- steps of Llama 3, and two readings of their rates;
 ``published_experts`` -- steps of layers with experts, in five ways;
 ``zero_messages_table`` -- steps by ZeRO-3 alone, as messages are added;
-``clocks`` -- one step by the planner, and on simulated devices.
+``clocks`` -- one step by the planner, and on simulated devices;
+``pictures`` -- what each device of a layout has and sends.
 """

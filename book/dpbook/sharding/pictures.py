@@ -1,13 +1,83 @@
-"""Several steps in one figure, and what is alive when memory is fullest."""
+"""What devices keep, several steps in one figure, what a peak consists of."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
+from dpbook.common.matrices import Panels
+from dpbook.common.shares import Column, Device, Sent, draw_moment, grid
 from dpbook.sharding.runs import WATCHED, Step
 from dpkit.theory.clock.record import Block, Span, streams
 from dpkit.theory.tables import Table, table
+from dpkit.theory.timeline.drawing import Drawing
 from dpkit.theory.timeline.timeline import Timeline
+
+NUM_DEVICES, NUM_BLOCKS = 4, 6  # those of the chapter
+PARAMETERS = Column("parameters", x=84, width=144)
+
+
+def draw_what_a_device_keeps() -> Panels:
+    """Draw the parameters on four devices, whole and in shards.
+
+    A row of cells is a block of the network, and a column is a shard.
+    """
+    return Panels(
+        [
+            _kept(
+                "Data parallelism",
+                "each device keeps all",
+                everything=True,
+                sent="gradients, summed",
+                words="Each of four devices has all cells, and the gradients "
+                "are summed over the devices.",
+            ),
+            _kept(
+                "Sharded",
+                "between two steps",
+                words="Device 0 has the first quarter of each block, device 1 "
+                "the second, and so on. Nothing is sent.",
+            ),
+            _kept(
+                "Sharded",
+                "a block is computed",
+                whole_block=2,
+                sent="shards of the block",
+                words="Each device has its quarter of all blocks, and in "
+                "addition one whole block, whose shards the devices send to "
+                "each other.",
+            ),
+        ]
+    )
+
+
+def _kept(
+    title: str,
+    when: str,
+    words: str,
+    everything: bool = False,
+    whole_block: int | None = None,
+    sent: str = "",
+) -> Drawing:
+    devices = []
+    for device in range(NUM_DEVICES):
+        shard = "".join(
+            "#" if i == device else "." for i in range(NUM_DEVICES)
+        )
+        rows = [
+            "#" * NUM_DEVICES if everything or block == whole_block else shard
+            for block in range(NUM_BLOCKS)
+        ]
+        devices.append(
+            Device(f"device {device}", device, [grid(rows, device)])
+        )
+    arrows = [
+        Sent(above, x=98, ends="both", words=sent if above == 0 else "")
+        for above in range(NUM_DEVICES - 1)
+        if sent
+    ]
+    return draw_moment(
+        title, when, [PARAMETERS], devices, arrows, words, cell_height=7
+    )
 
 
 def both_timelines(steps: Mapping[str, Step]) -> Timeline:

@@ -1,11 +1,55 @@
-"""Drawings of the ways to split a network."""
+"""Drawings of the ways to split a network, and of two ways at once."""
 
 from matplotlib.axes import Axes
 
 from dpbook.common.boxes import arrow, box
+from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
-from dpkit.theory.timeline.drawing import QUIET
+from dpbook.common.shares import Cell, Column, Device, Sent, draw_moment
+from dpkit.theory.timeline.drawing import QUIET, Drawing
 from dpkit.theory.timeline.timeline import Timeline
+
+ON_NODE = Column("devices", x=66, width=164)
+
+
+def draw_groups() -> Panels:
+    """Draw eight devices on two nodes, in groups of two, in both ways."""
+    return Panels(
+        [
+            _groups(
+                "Groups of neighbours",
+                "activations stay in a node",
+                [[0, 0, 1, 1], [2, 2, 3, 3]],
+                "gradients",
+                "Node 0 has groups {0 1} and {2 3}, node 1 has groups {4 5} "
+                "and {6 7}. Between the nodes pass gradients.",
+            ),
+            _groups(
+                "Groups across the nodes",
+                "gradients stay in a node",
+                [[0, 1, 2, 3], [0, 1, 2, 3]],
+                "activations",
+                "The groups are {0 4}, {1 5}, {2 6} and {3 7}, each with a "
+                "device on each node. Between the nodes pass activations and "
+                "their gradients.",
+            ),
+        ],
+        in_a_row=2,
+    )
+
+
+def _groups(
+    title: str, when: str, groups: list[list[int]], sent: str, words: str
+) -> Drawing:
+    nodes = []
+    for node, of_devices in enumerate(groups):
+        cells = [
+            Cell(group, str(4 * node + place))
+            for place, group in enumerate(of_devices)
+        ]
+        nodes.append(Device(f"node {node}", None, [[cells]]))
+    arrows = [Sent(0, x=86, ends="both", words=sent)]
+    return draw_moment(title, when, [ON_NODE], nodes, arrows, words)
 
 
 def draw_stages(num_stages: int = 2) -> Picture:

@@ -1,0 +1,89 @@
+"""Where the tokens of a layer of experts are, from the router to the sum."""
+
+from collections.abc import Sequence
+
+from dpbook.common.matrices import Panels
+from dpbook.common.shares import (
+    Block,
+    Cell,
+    Column,
+    Device,
+    Sent,
+    draw_moment,
+    named,
+)
+from dpkit.theory.timeline.drawing import Drawing
+
+CHOICES = {0: "c", 1: "a", 2: "c", 3: "a", 4: "d", 5: "a"}  # token -> expert
+EXPERTS = ("ab", "cd")  # of each rank
+OWN = ((0, 1, 2), (3, 4, 5))  # tokens of each rank
+OF_EXPERTS = Column("experts", x=64, width=44)
+X, WIDE = 120.0, 110.0  # of the tokens, and later of the outputs
+
+
+def draw_all_to_alls() -> Panels:
+    """Draw six tokens on two ranks, which go to their experts and back.
+
+    They are those of a table of the chapter: token 0 goes to expert c.
+    """
+    chosen = [[f"{t}→{CHOICES[t]}" for t in own] for own in OWN]
+    arrived = [
+        [t for t in CHOICES if CHOICES[t] in experts] for experts in EXPERTS
+    ]
+    outputs = [[f"{CHOICES[t]}({t})" for t in own] for own in OWN]
+    return Panels(
+        [
+            _moment(
+                "The routers choose",
+                "each rank has its own tokens",
+                OWN,
+                chosen,
+                "all-to-all: tokens",
+            ),
+            _moment(
+                "The experts compute",
+                "tokens are with their experts",
+                arrived,
+                [[f"{t}→{CHOICES[t]}" for t in tokens] for tokens in arrived],
+                "all-to-all: outputs",
+            ),
+            _moment(
+                "The outputs are back",
+                "each on the rank of its token",
+                OWN,
+                outputs,
+                heading="outputs",
+            ),
+        ]
+    )
+
+
+def _moment(
+    title: str,
+    when: str,
+    tokens: Sequence[Sequence[int]],
+    words: Sequence[Sequence[str]],
+    sent: str = "",
+    heading: str = "tokens",
+) -> Drawing:
+    columns = [OF_EXPERTS, Column(heading, X, WIDE)]
+    devices = []
+    for rank, experts in enumerate(EXPERTS):
+        own = _cells(tokens[rank], words[rank])
+        blocks = named(experts, rank), own
+        devices.append(Device(f"rank {rank}", rank, blocks))
+    has = [
+        f"Rank {rank} has experts {' and '.join(experts)}, and "
+        f"{', '.join(words[rank])}."
+        for rank, experts in enumerate(EXPERTS)
+    ]
+    if sent:
+        has.append(f"Then an {sent}.")
+    arrows = [Sent(0, x=80, ends="both", words=sent)] if sent else []
+    return draw_moment(title, when, columns, devices, arrows, " ".join(has))
+
+
+def _cells(tokens: Sequence[int], words: Sequence[str]) -> Block:
+    """Return a cell for each token, in the colour of its first rank."""
+    home = {token: rank for rank, own in enumerate(OWN) for token in own}
+    return [[Cell(home[t], word) for t, word in zip(tokens, words)]]
