@@ -8,10 +8,9 @@ LINK = re.compile(
     r'<a class="reference internal" href="([^"]*#term-[^"]*)"([^>]*)>'
     r'<span class="xref std std-term">'
 )
-BUBBLE = (
-    "The time that devices of a pipeline are idle because they wait for "
-    "others. It is given as a share of the total time, or of the ideal time, "
-    "in which all devices work without waiting."
+REPLICA = (
+    "A full copy of the parameters on one device. Replicas hold equal values "
+    "and share no memory."
 )
 
 
@@ -24,5 +23,5 @@ def test_a_link_to_a_word_says_what_it_means(site):
         for place, rest in links
     }
     assert [place for place, title in said.items() if not title] == []
-    assert said["term-bubble"][1] == BUBBLE
+    assert said["term-replica"][1] == REPLICA
     assert not any("Explained in" in title[1] for title in said.values())
