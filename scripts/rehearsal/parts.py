@@ -30,7 +30,7 @@ EDGE = (
 )
 # For a short rehearsal: each chapter, and on how many GPUs.
 SHORT_CHAPTERS = (
-    ("data-parallelism", 2),
+    ("three-ways", 2),
     ("data-parallelism-concise", 2),
     ("network-partitioning", 4),
 )
