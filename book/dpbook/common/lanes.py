@@ -179,7 +179,7 @@ def _lines(
     words: str, x: float, middle: float, anchor: str, more: str = ""
 ) -> Iterator[str]:
     """Write lines of words, with their middle at a height."""
-    lines = words.split("\n")
+    lines = words.split("\n") if words else []
     first = middle + 4.5 - LINE * (len(lines) - 1) / 2
     for row, part in enumerate(lines):
         yield text(x, first + LINE * row, part, anchor, more)

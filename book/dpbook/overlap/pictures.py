@@ -10,7 +10,7 @@ from dpbook.common.plots import COLOURS, Picture
 from dpbook.overlap.runs import SimulatedStep
 
 LAYERS = ("4", "3", "2", "1")  # in the order of backward
-# Of a layer, in columns: its backward, and to send its gradient.
+# The columns that a layer takes for backward, and to send its gradient.
 COMPUTE, SEND = 2.0, 1.5
 LATENCY = 1.5  # of a message, in columns
 
